@@ -51,6 +51,7 @@ static const struct attn_flag_use uses[] = {
     {ATTN_FLAG_PASS, TO(keys), "fwd", ATTN_KIND_ONCE, "fwd|bwd|both", NULL},
     {ATTN_FLAG_LAYERS, TO(keys), "0", ATTN_KIND_ONCE, "N,...", NULL},
     {ATTN_FLAG_SAVE, TO(keys), "rows", ATTN_KIND_ONCE, "probs|rows|inputs,...", NULL},
+    {ATTN_FLAG_HIDDEN, TO(keys), "0", ATTN_KIND_ONCE, NULL, NULL},
     KEY(HEADS, "1"),
     KEY(KV_HEADS, NULL),
     {ATTN_FLAG_DIM, TO(keys), "64", ATTN_KIND_ONCE, "D", NULL},

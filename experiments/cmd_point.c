@@ -25,6 +25,7 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_WORK, PLACE(work)},
     {.flag = ATTN_FLAG_LAYERS, PLACE(layers), "0"},
     {.flag = ATTN_FLAG_SAVE, PLACE(save), "rows"},
+    {.flag = ATTN_FLAG_HIDDEN, PLACE(hidden), "0"},
     {.flag = ATTN_FLAG_REPEAT,
      PLACE(repeat),
      "10",
@@ -79,6 +80,8 @@ static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
     if (flags->layers > 0 && flags->spec == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--layers goes with --spec");
+    if (flags->hidden > 0 && flags->layers == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--hidden goes with --layers");
     int named = flags->spec != NULL || flags->name != NULL;
     if (flags->calibrate == 0 &&
         (which != 1 || !named || flags->text == NULL ||
@@ -103,6 +106,7 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
             attn_stack_save_find(flags->save, &save, err) != ATTN_OK)
             return -1;
         p->layers = (int)flags->layers;
+        p->hidden = (int)flags->hidden;
         if (p->layers > 0)
             snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(save));
         attn_spec_print(&work->spec, p->spec, sizeof p->spec);

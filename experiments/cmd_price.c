@@ -221,14 +221,11 @@ static void print_stack(const struct attn_spec *spec, const struct attn_cli_shap
                         const struct attn_stack *layers, const struct attn_stack_cost *cost,
                         const struct fit *fit)
 {
-    char name[256], about[1024];
+    char name[256], about[1024], stack[ATTN_STACK_TEXT];
     attn_spec_print(spec, name, sizeof name);
     attn_cli_shape_print(shape, about, sizeof about);
-    printf("%s  %s  %s  %lld layers", name, attn_pass_name(shape->pass), about,
-           (long long)layers->n);
-    if (layers->hidden > 0)
-        printf(" of hidden %lld", (long long)layers->hidden);
-    printf(", save %s\n", attn_stack_save_name(layers->save));
+    printf("%s  %s  %s  %s\n", name, attn_pass_name(shape->pass), about,
+           attn_stack_print(layers, stack));
     print_live(&cost->cost, "saved between");
     print_isa(spec, "  ", ", the best instruction set here: SPEC@ISA prices another\n");
     printf("  with all inputs and outputs; %.4g flop", cost->cost.flops);

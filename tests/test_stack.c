@@ -25,7 +25,7 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* The point process's own code, here: what it measured. */
 static struct attn_point *run(const struct attn_spec *spec, const char *text, enum attn_pass half,
-                              enum attn_stack_save save)
+                              enum attn_stack_save save, int hidden)
 {
     static struct attn_work work;
     const struct attn_point_flags flags = {.repeat = 1, .verify_all = 2048};
@@ -36,19 +36,19 @@ static struct attn_point *run(const struct attn_spec *spec, const char *text, en
     work.point.c.pass = half;
     attn_case_print(&work.point.c, work.point.text);
     work.point.layers = LAYERS;
+    work.point.hidden = hidden;
     snprintf(work.point.save, sizeof work.point.save, "%s", attn_stack_save_name(save));
     attn_point_call(&work, &flags);
     return &work.point;
 }
 
 static enum attn_status price(const struct attn_spec *spec, const char *text, enum attn_pass half,
-                              enum attn_stack_save save, int64_t n, struct attn_stack_cost *cost,
+                              const struct attn_stack *layers, struct attn_stack_cost *cost,
                               struct attn_error *err)
 {
     struct attn_setup setup;
-    const struct attn_stack layers = {n, save, 0};
     setup_of(text, &setup);
-    enum attn_status status = attn_stack_price(&layers, spec, &setup.problem, half, cost, err);
+    enum attn_status status = attn_stack_price(layers, spec, &setup.problem, half, cost, err);
     attn_setup_close(&setup);
     return status;
 }
@@ -72,37 +72,45 @@ static void check_live(const char *what, const struct attn_cost *cost, const str
                   what, (long long)cost->peak_bytes, (long long)p->ledger_bytes);
 }
 
+/* One half, priced and measured; NULL: refused by both. */
+static const struct attn_point *check_half(const struct attn_spec *spec, const char *text,
+                                           enum attn_pass half, enum attn_stack_save save,
+                                           int hidden)
+{
+    const struct attn_stack layers = {LAYERS, save, hidden};
+    struct attn_stack_cost cost;
+    struct attn_error err = {0};
+    char name[128], stack[ATTN_STACK_TEXT], what[512];
+    enum attn_status status = price(spec, text, half, &layers, &cost, &err);
+    const struct attn_point *p = run(spec, text, half, save, hidden);
+    attn_spec_print(spec, name, sizeof name);
+    snprintf(what, sizeof what, "%s, %s, %s, %.200s", name, attn_stack_print(&layers, stack),
+             attn_pass_name(half), text);
+    if (status == ATTN_ENOTSUP) {
+        ck_assert_msg(p->status == ATTN_POINT_REFUSED, "%s: %s", what, p->message);
+        return NULL;
+    }
+    ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
+    ck_assert_msg(p->status == ATTN_POINT_OK, "%s: %s", what, p->message);
+    check_live(what, &cost.cost, p);
+    ck_assert_msg((p->again_s > 0) == (cost.again_flops > 0), "%s: again", what);
+    ck_assert_msg((p->again_s > 0) == (half == ATTN_BACKWARD && save == ATTN_SAVE_INPUTS), "%s",
+                  what);
+    return p;
+}
+
 /* Every spec, and whatever it does not refuse. */
 TEST_EACH(price_is_ledger, memory_specs(NULL))
 {
     struct attn_spec list[MEMORY_SPECS];
-    char name[128], what[512];
     int n = memory_specs(list), held = 0;
     ck_assert_int_lt(_i, n);
-    attn_spec_print(&list[_i], name, sizeof name);
     for (int c = 0; c < CASES; c++)
         for (int save = 0; save < ATTN_SAVES; save++)
-            for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++) {
-                struct attn_stack_cost cost;
-                struct attn_error err = {0};
-                enum attn_stack_save kept = (enum attn_stack_save)save;
-                enum attn_status status =
-                    price(&list[_i], cases[c], (enum attn_pass)half, kept, LAYERS, &cost, &err);
-                const struct attn_point *p = run(&list[_i], cases[c], (enum attn_pass)half, kept);
-                snprintf(what, sizeof what, "%s, save %s, %s, %.200s", name,
-                         attn_stack_save_name(kept), attn_pass_name((enum attn_pass)half),
-                         cases[c]);
-                if (status == ATTN_ENOTSUP) {
-                    ck_assert_msg(p->status == ATTN_POINT_REFUSED, "%s: %s", what, p->message);
-                    continue;
-                }
-                ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
-                ck_assert_msg(p->status == ATTN_POINT_OK, "%s: %s", what, p->message);
-                check_live(what, &cost.cost, p);
-                ck_assert_msg((p->again_s > 0) == (cost.again_flops > 0), "%s: again", what);
-                held++;
-            }
-    ck_assert_msg(held > 0 || list[_i].impl->ranks != NULL, "%s runs in no stack", name);
+            for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++)
+                held += check_half(&list[_i], cases[c], (enum attn_pass)half,
+                                   (enum attn_stack_save)save, 0) != NULL;
+    ck_assert(held > 0 || list[_i].impl->ranks != NULL);
 }
 
 /* ---- by hand --------------------------------------------------------------------------------- */
@@ -157,7 +165,8 @@ static void check_by_hand(const char *name, int64_t p, enum attn_stack_save save
     for (int half = 0; half < 2; half++) {
         struct attn_stack_cost cost;
         double again = half == 1 && save == ATTN_SAVE_INPUTS ? (double)n * one[0].flops : 0;
-        ck_assert_int_eq(price(&spec, hand, (enum attn_pass)half, save, n, &cost, NULL), ATTN_OK);
+        const struct attn_stack layers = {n, save, 0};
+        ck_assert_int_eq(price(&spec, hand, (enum attn_pass)half, &layers, &cost, NULL), ATTN_OK);
         ck_assert_int_eq(cost.cost.peak_bytes, by_hand((enum attn_pass)half, save, n, p, ws));
         ck_assert_int_eq(cost.cost.saved_bytes, saved_by_hand(save, n, p));
         ck_assert_double_eq(cost.again_flops, again);
@@ -179,147 +188,72 @@ TEST(price_is_what_the_words_say)
 
 /* ---- with a hidden width --------------------------------------------------------------------- */
 
-enum { HIDDEN = 20, GRADIENT_BYTES = 1 << 16 };
-
-/* The schedule with a ledger and the calls of ref/layer.h. */
-struct run {
-    struct attn_ledger ledger;
-    struct attn_layer layer;
-    const struct attn_spec *spec;
-    const struct attn_stack *stack;
-    struct attn_error err;
-    void *data[LAYERS + 1][ATTN_STACK_TENSORS];
-    struct attn_layer_saved kept[LAYERS];
-    struct attn_saved saved[LAYERS];
-    char gradient[GRADIENT_BYTES]; /* dWqkv of layer 0, after its backward pass */
-};
-
-static enum attn_status run_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
-{
-    struct run *x = arg;
-    const struct attn_problem p = attn_layer_problem(&x->layer);
-    int64_t bytes = attn_stack_tensor_bytes(&p, HIDDEN, tensor);
-    void *data = attn_ledger_take(&x->ledger, attn_stack_tensor_name(tensor), bytes, 1, &x->err);
-    float *number = data;
-    ck_assert_ptr_nonnull(data);
-    ck_assert_ptr_null(x->data[layer][tensor]);
-    for (int64_t n = 0; n < bytes / 4; n++)
-        number[n] = (float)((n * 7 + layer) % 11 - 5) / 16;
-    x->data[layer][tensor] = data;
-    return ATTN_OK;
-}
-
-static void run_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
-{
-    struct run *x = arg;
-    void **data = &x->data[layer][tensor];
-    ck_assert_ptr_nonnull(*data);
-    *data = attn_ledger_give(&x->ledger, *data);
-}
-
-static enum attn_status run_call(void *arg, int64_t i, enum attn_stack_call call, int saves)
-{
-    struct run *x = arg;
-    int is_backward = call == ATTN_STACK_BACKWARD, keeps = x->stack->save != ATTN_SAVE_INPUTS;
-    struct attn_ctx ctx = {.ledger = &x->ledger, .options = &x->spec->options, .error = &x->err};
-    void **t = x->data[i], **above = x->data[i + 1];
-    if (saves || is_backward)
-        ctx.saved = &x->saved[i];
-    if (!is_backward) {
-        const struct attn_layer_forward forward = {t[ATTN_STACK_X], t[ATTN_STACK_WQKV],
-                                                   t[ATTN_STACK_WO], above[ATTN_STACK_X]};
-        return attn_layer_run_forward(x->spec->impl, &ctx, &x->layer, &forward,
-                                      keeps ? &x->kept[i] : NULL);
-    }
-    const struct attn_layer_backward backward = {
-        t[ATTN_STACK_X],  t[ATTN_STACK_WQKV],  t[ATTN_STACK_WO], above[ATTN_STACK_DX],
-        t[ATTN_STACK_DX], t[ATTN_STACK_DWQKV], t[ATTN_STACK_DWO]};
-    enum attn_status status = attn_layer_run_backward(x->spec->impl, &ctx, &x->layer, &backward,
-                                                      keeps ? &x->kept[i] : NULL);
-    const struct attn_problem p = attn_layer_problem(&x->layer);
-    int64_t bytes = attn_stack_tensor_bytes(&p, HIDDEN, ATTN_STACK_DWQKV);
-    ck_assert_int_le(bytes, GRADIENT_BYTES);
-    if (i == 0)
-        memcpy(x->gradient, t[ATTN_STACK_DWQKV], (size_t)bytes);
-    return status;
-}
-
-static void run_drop(void *arg, int64_t i)
-{
-    struct run *x = arg;
-    attn_layer_drop(&x->kept[i], &x->ledger);
-    attn_saved_drop(&x->saved[i], &x->ledger);
-}
-
-/* One half: what it held is its price, and what it left too. */
-static void run_half(struct run *x, const struct attn_problem *p, enum attn_pass half)
-{
-    const struct attn_stack_reader reader = {x, run_take, run_give, run_call, run_drop};
-    struct attn_stack_cost cost;
-    struct attn_point point = {0};
-    char what[192], name[128];
-    attn_spec_print(x->spec, name, sizeof name);
-    snprintf(what, sizeof what, "%s, hidden, save %s, %s", name,
-             attn_stack_save_name(x->stack->save), attn_pass_name(half));
-    ck_assert_msg(attn_stack_price(x->stack, x->spec, p, half, &cost, &x->err) == ATTN_OK, "%s: %s",
-                  what, x->err.text);
-    attn_ledger_restart(&x->ledger);
-    ck_assert_msg(attn_stack_read(x->stack, half, &reader) == ATTN_OK, "%s: %s", what, x->err.text);
-    point.ledger_bytes = x->ledger.peak;
-    for (int a = 0; a < x->ledger.n_at_peak; a++) {
-        snprintf(point.live_name[a], sizeof point.live_name[a], "%s", x->ledger.at_peak[a].name);
-        point.live_bytes[a] = x->ledger.at_peak[a].bytes;
-    }
-    point.n_live = x->ledger.n_at_peak;
-    check_live(what, &cost.cost, &point);
-    ck_assert_msg(x->ledger.now == (half == ATTN_FORWARD ? cost.cost.saved_bytes : 0),
-                  "%s: left %lld", what, (long long)x->ledger.now);
-    ck_assert((cost.again_flops > 0) ==
-              (half == ATTN_BACKWARD && x->stack->save == ATTN_SAVE_INPUTS));
-}
-
-static const struct attn_problem wide_problem = {.batch = 2,
-                                                 .heads = 4,
-                                                 .kv_heads = 2,
-                                                 .n_query = 33,
-                                                 .n_key = 33,
-                                                 .d_key = 8,
-                                                 .d_value = 12,
-                                                 .scale = 0.3,
-                                                 .dtype = ATTN_F32};
-
 /* Every spec; and what is made again has the bits of what was kept. */
 TEST_EACH(hidden_price_is_ledger, memory_specs(NULL))
 {
+    static const char text[] = "b2h4g2q33d8v12:none:f32:normal:s1";
     struct attn_spec list[MEMORY_SPECS];
-    static struct run run[ATTN_SAVES];
-    const struct run *last = NULL;
     int n = memory_specs(list), runs = 0;
+    char digest[2][24] = {"", ""};
     ck_assert_int_lt(_i, n);
-    for (int save = 0; save < ATTN_SAVES; save++) {
-        const struct attn_stack stack = {LAYERS, (enum attn_stack_save)save, HIDDEN};
-        struct attn_stack_cost cost;
-        struct attn_error err = {0};
-        struct run *x = &run[save];
-        enum attn_status status =
-            attn_stack_price(&stack, &list[_i], &wide_problem, ATTN_FORWARD, &cost, &err);
-        if (status == ATTN_ENOTSUP)
-            continue;
-        ck_assert_msg(status == ATTN_OK, "%s", err.text);
-        memset(x, 0, sizeof *x);
-        x->spec = &list[_i];
-        x->stack = &stack;
-        attn_ledger_init(&x->ledger, NULL);
-        ck_assert_int_eq(attn_stack_layer(&stack, &wide_problem, &x->layer, &err), ATTN_OK);
-        run_half(x, &wide_problem, ATTN_FORWARD);
-        run_half(x, &wide_problem, ATTN_BACKWARD);
-        attn_ledger_clear(&x->ledger);
-        ck_assert_int_eq(x->ledger.damaged, 0);
-        ck_assert(last == NULL || memcmp(x->gradient, last->gradient, GRADIENT_BYTES) == 0);
-        last = x;
-        runs++;
+    for (int save = 0; save < ATTN_SAVES; save++)
+        for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++) {
+            const struct attn_point *p =
+                check_half(&list[_i], text, (enum attn_pass)half, (enum attn_stack_save)save, 20);
+            if (p == NULL)
+                continue;
+            ck_assert(digest[half][0] == '\0' || strcmp(digest[half], p->digest) == 0);
+            strcpy(digest[half], p->digest);
+            runs++;
+        }
+    ck_assert(runs == (list[_i].impl->ranks != NULL ? 0 : 4));
+}
+
+/* What a layer of a hidden width does not have, and data that it cannot have. */
+TEST(hidden_refuses)
+{
+    static const struct {
+        const char *text, *words;
+    } refused[] = {{"q8d4:none:bf16:normal:s1", "f64 and f32 would work"},
+                   {"q8d4:none:f32:ones:s1", "a case of fill normal"},
+                   {"q8d4:none:f32:normal:s1:softcap=5", "neither a softcap nor a bias"},
+                   {"q8k9d4:none:f32:normal:s1", "attends to itself"}};
+    const struct attn_spec spec = spec_of("tiled");
+    for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
+        const struct attn_point *p = run(&spec, refused[r].text, ATTN_FORWARD, ATTN_SAVE_ROWS, 8);
+        ck_assert_msg(p->status != ATTN_POINT_OK && strstr(p->message, refused[r].words) != NULL,
+                      "%s: %s", refused[r].text, p->message);
     }
-    ck_assert(runs == (list[_i].impl->ranks != NULL ? 0 : 2));
+}
+
+/* An implementation that spoils an element of O from its nth call on. */
+static int spoils_from, n_calls;
+
+static enum attn_status spoil(struct attn_ctx *ctx, const struct attn_problem *p,
+                              const struct attn_forward *t)
+{
+    enum attn_status status = attn_impl_find("tiled")->forward(ctx, p, t);
+    if (n_calls++ >= spoils_from)
+        *(float *)t->o.data += 1;
+    return status;
+}
+
+/* Wrong in every layer is wrong; wrong in another than the first is other bits. */
+TEST_EACH(what_is_wrong_is_found, 4)
+{
+    struct attn_spec spec = spec_of("tiled");
+    struct attn_impl bad = *spec.impl;
+    int hidden = _i % 2 * 20;
+    bad.forward = spoil;
+    spec.impl = &bad;
+    n_calls = 0;
+    spoils_from = _i / 2;
+    const struct attn_point *p =
+        run(&spec, "h2q16d8:none:f32:normal:s1", ATTN_FORWARD, ATTN_SAVE_ROWS, hidden);
+    ck_assert_msg(p->status == (spoils_from == 0 ? ATTN_POINT_WRONG : ATTN_POINT_ERROR), "%s",
+                  p->message);
+    ck_assert_msg(spoils_from == 0 || strstr(p->message, "layer.o of a layer has other bits"), "%s",
+                  p->message);
 }
 
 /* 28 layers of STDiT-XL/2, rows: what is left between the halves, from the shapes alone. */
@@ -367,8 +301,8 @@ TEST(what_cannot_be_is_refused)
         const struct attn_spec spec = spec_of(refused[r].spec);
         struct attn_stack_cost cost;
         struct attn_error err = {0};
-        ck_assert_int_eq(price(&spec, hand, ATTN_FORWARD, refused[r].save, 2, &cost, &err),
-                         ATTN_ENOTSUP);
+        const struct attn_stack layers = {2, refused[r].save, 0};
+        ck_assert_int_eq(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP);
         ck_assert_msg(strstr(err.text, refused[r].words) != NULL, "%s", err.text);
     }
 }
@@ -400,31 +334,37 @@ TEST(prices_are_of_any_size)
 /* ---- a sweep --------------------------------------------------------------------------------- */
 
 /* Points that differ in layers or in what they save are different points, measured once each. */
-TEST(a_sweep_of_stacks)
+TEST_EACH(a_sweep_of_stacks, 2)
 {
     struct attn_records records;
     struct attn_error err = {0};
+    const int hidden = _i * 32, inputs_bytes = hidden > 0 ? 64 * 32 * 4 : 3 * 64 * 64 * 4;
+    const int weights = 4 * 64 * hidden * 4, rows_bytes = 4 * 64 * 64 * 4 + 64 * 4;
     int inputs = 0, deep = 0;
     for (int again = 0; again < 2; again++)
         ck_assert_int_eq(
             fixture_shell("'%s/attnlab' measure tiled --length 64 --layers 2,3 --save rows,inputs "
-                          "--pass both --rounds 1 --repeat 1 --quiet --out '%s' >/dev/null 2>&1",
-                          test_build(), scratch_path("stacks.jsonl")),
+                          "%s --pass both --rounds 1 --repeat 1 --quiet --out '%s' >/dev/null 2>&1",
+                          test_build(), hidden > 0 ? "--hidden 32" : "",
+                          scratch_path("stacks.jsonl")),
             0);
     ck_assert_msg(attn_record_read(scratch_path("stacks.jsonl"), &records, &err) == ATTN_OK, "%s",
                   err.text);
     ck_assert_int_eq(records.n, 8);
     for (int64_t i = 0; i < records.n; i++) {
         const struct attn_point *p = &records.point[i];
-        int is_again = strcmp(p->save, "inputs") == 0 && p->c.pass == ATTN_BACKWARD;
+        int is_inputs = strcmp(p->save, "inputs") == 0;
+        int is_again = is_inputs && p->c.pass == ATTN_BACKWARD;
         ck_assert_msg(p->status == ATTN_POINT_OK, "%s", p->message);
         ck_assert_int_eq(p->priced_bytes, p->ledger_bytes);
+        ck_assert_int_eq(p->hidden, hidden);
         ck_assert_int_eq(p->saved_bytes,
-                         p->layers * (strcmp(p->save, "inputs") == 0 ? 3 * 64 * 64 * 4
-                                                                     : 4 * 64 * 64 * 4 + 64 * 4));
+                         p->layers * (weights + (is_inputs    ? inputs_bytes
+                                                 : hidden > 0 ? rows_bytes + inputs_bytes
+                                                              : rows_bytes)));
         ck_assert((p->again_flops > 0) == is_again && (p->again_s > 0) == is_again);
         ck_assert(p->n_warm == 1 && p->first_s > 0);
-        inputs += strcmp(p->save, "inputs") == 0;
+        inputs += is_inputs;
         deep += p->layers == 3;
     }
     ck_assert_int_eq(inputs, 4);

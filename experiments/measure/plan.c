@@ -31,6 +31,7 @@ enum {
     PASS,
     LAYERS,
     SAVE,
+    HIDDEN,
     HEADS,
     KV_HEADS,
     DIM,
@@ -66,6 +67,7 @@ static const struct key {
     {"pass", "fwd", 0, 0, 1, 0},
     {"layers", "0", 0, ATTN_STACK_MOST, 1, 0},
     {"save", "rows", 0, 0, 1, 0},
+    {"hidden", "0", 0, 1 << 20, 0, 0},
     {"heads", "1", 1, 1 << 20, 1, CASE(heads)},
     {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
     {"dim", "64", 0, 1 << 20, 1, CASE(d_key)},
@@ -562,9 +564,12 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
                  within(draft, json_object_get(draft->presets, "limits"), point);
         point->is_priced = !ok;
         point->is_once = ok && point->c.n_query > once;
-        if (point->layers.n == 0 && text_of(group, "save") != NULL)
-            status = attn_fail(err, ATTN_EINVAL,
-                               "save says what layers keep: `layers = N` is needed with it");
+        (void)attn_cli_count(value_of(draft, group, HIDDEN), 0, 0, &point->layers.hidden);
+        for (int key = SAVE; key <= HIDDEN; key++)
+            if (point->layers.n == 0 && text_of(group, keys[key].name) != NULL)
+                status =
+                    attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
+                              keys[key].name);
         /* an external implementation has no price, and no layers */
         int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
         return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
@@ -583,15 +588,13 @@ static enum attn_status multiply(const struct draft *draft, const json_t *group,
 static enum attn_status check_different(const struct attn_plan *plan, int64_t first,
                                         struct attn_error *err)
 {
-    char name[ATTN_CASE_TEXT + 160];
+    char name[ATTN_CASE_TEXT + 240], stack[ATTN_STACK_TEXT];
     json_t *seen = json_object();
     enum attn_status status = ATTN_OK;
     for (int64_t i = first; i < plan->n && status == ATTN_OK; i++) {
         const struct attn_plan_point *p = &plan->point[i];
-        int n = snprintf(name, sizeof name, "%s %s", p->spec_text, p->text);
-        if (p->layers.n > 0)
-            (void)snprintf(name + n, sizeof name - (size_t)n, " of %lld layers, save %s",
-                           (long long)p->layers.n, attn_stack_save_name(p->layers.save));
+        (void)snprintf(name, sizeof name, "%s %s%s%s", p->spec_text, p->text,
+                       p->layers.n > 0 ? " of " : "", attn_stack_print(&p->layers, stack));
         if (json_object_get(seen, name) != NULL)
             status = attn_fail(err, ATTN_EINVAL, "%s is there twice", name);
         else if (json_object_set_new_nocheck(seen, name, json_true()) != 0)

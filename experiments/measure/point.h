@@ -11,7 +11,7 @@ struct attn_point_flags {
     const char *spec, *text, *verified;
     const char *plugin, *exec, *claims, *name, *work; /* of an implementation that is not ours */
     const char *save;                                 /* of `layers` layers; 0: of one call */
-    int64_t repeat, verify_all, calibrate, layers;
+    int64_t repeat, verify_all, calibrate, layers, hidden;
     double enough;
 };
 

@@ -1,6 +1,10 @@
 /* The schedule of a stack of layers (stack.h) with a ledger and calls.  All layers get the same
  * inputs, so their results must have the same bits: those of the layer that comes first go to the
- * point's outputs, where they are verified, and the others are compared with them. */
+ * point's tensors, where they are verified, and the others are compared with them.
+ *
+ * With a hidden width q k v and dO are what the layer makes of x and dy: these go to the point's
+ * tensors as well, by an implementation in between that looks at each call of the real one. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -8,38 +12,71 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/point.h"
+#include "experiments/measure/preflight.h"
 #include "experiments/measure/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
 struct layer {
-    void *data[ATTN_STACK_DV + 1]; /* on the ledger; NULL: not live */
+    void *data[ATTN_STACK_TENSORS]; /* on the ledger; NULL: not live */
     struct attn_saved saved;
+    struct attn_layer_saved kept; /* with a hidden width */
 };
 
 struct stack {
     struct attn_work *work;
     struct attn_stack layers;
-    struct layer *layer;
+    struct layer *layer;     /* [n + 1]: the last y and dy belong to none */
+    struct attn_layer shape; /* with a hidden width */
+    struct attn_impl between;
+    unsigned seen;     /* 1 << tensor: the point has it */
     double s, again_s; /* seconds in calls, and of them in forward passes made again */
+    double looking_s;  /* of the call that is made, seconds that were not its own   */
+    double start;      /* of that call                                              */
     struct attn_error *err;
 };
 
 static const enum attn_slot slot_of[ATTN_STACK_DV + 1] = {
     ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_O, ATTN_T_LSE, ATTN_T_DO, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
 
+static int64_t bytes_of(const struct stack *x, enum attn_stack_tensor tensor)
+{
+    return attn_stack_tensor_bytes(&x->work->setup.problem, x->layers.hidden, tensor);
+}
+
+/* ---- data of a layer ------------------------------------------------------------------------- */
+
+/* The same in each layer: x and dy of variance 1, and weights that keep it. */
+static void draw(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
+{
+    void *data = x->layer[layer].data[tensor];
+    int64_t inner = tensor == ATTN_STACK_WQKV ? x->shape.hidden
+                    : tensor == ATTN_STACK_WO ? x->shape.heads * x->shape.d_value
+                                              : 1;
+    int64_t n = bytes_of(x, tensor) / (int64_t)attn_dtype_size(x->shape.dtype);
+    for (int64_t i = 0; i < n; i++) {
+        double value = attn_hash_normal(x->work->point.c.seed, (uint64_t)tensor, (uint64_t)i) /
+                       sqrt((double)inner);
+        if (x->shape.dtype == ATTN_F64)
+            ((double *)data)[i] = value;
+        else
+            ((float *)data)[i] = (float)value;
+    }
+}
+
 static enum attn_status stack_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     struct stack *x = arg;
-    const struct attn_tensor *given = &x->work->setup.tensor[slot_of[tensor]];
-    int64_t bytes = attn_stack_tensor_bytes(&x->work->setup.problem, 0, tensor);
+    int64_t bytes = bytes_of(x, tensor);
     void *data =
         attn_ledger_take(&x->work->ledger, attn_stack_tensor_name(tensor), bytes, 1, x->err);
     if (data == NULL)
         return ATTN_ENOMEM;
-    if (slot_of[tensor] < ATTN_T_O)
-        memcpy(data, given->data, (size_t)bytes);
     x->layer[layer].data[tensor] = data;
+    if (tensor == ATTN_STACK_WQKV || tensor == ATTN_STACK_WO)
+        draw(x, layer, tensor);
+    else if (tensor <= ATTN_STACK_DV && slot_of[tensor] < ATTN_T_O)
+        memcpy(data, x->work->setup.tensor[slot_of[tensor]].data, (size_t)bytes);
     return ATTN_OK;
 }
 
@@ -53,8 +90,106 @@ static void stack_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 static void stack_drop(void *arg, int64_t layer)
 {
     struct stack *x = arg;
+    attn_layer_drop(&x->layer[layer].kept, &x->work->ledger);
     attn_saved_drop(&x->layer[layer].saved, &x->work->ledger);
 }
+
+/* ---- looking at results ---------------------------------------------------------------------- */
+
+/* Of the layer that comes first they go to the point; others must have their bits. */
+static enum attn_status look(struct stack *x, enum attn_stack_tensor tensor, const void *data)
+{
+    void *kept = x->work->setup.tensor[slot_of[tensor]].data;
+    size_t bytes = (size_t)bytes_of(x, tensor);
+    if ((x->seen & 1U << tensor) == 0)
+        memcpy(kept, data, bytes);
+    else if (memcmp(kept, data, bytes) != 0)
+        return attn_fail(x->err, ATTN_EINTERNAL,
+                         "%s of a layer has other bits than that of the first layer, which has the "
+                         "same inputs",
+                         attn_stack_tensor_name(tensor));
+    x->seen |= 1U << tensor;
+    return ATTN_OK;
+}
+
+/* All of a call, data[tensor], from first to last. */
+static enum attn_status look_at(struct stack *x, const void *const data[],
+                                enum attn_stack_tensor first, enum attn_stack_tensor last)
+{
+    enum attn_status status = ATTN_OK;
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    for (int t = (int)first; t <= (int)last && status == ATTN_OK; t++)
+        status = look(x, (enum attn_stack_tensor)t, data[t]);
+    x->looking_s += attn_seconds(CLOCK_MONOTONIC) - start;
+    return status;
+}
+
+/* ---- calls of a layer with a hidden width ---------------------------------------------------- */
+
+static struct stack *looks; /* the functions of an implementation have no argument of ours */
+
+static enum attn_status between_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                        const struct attn_forward *t)
+{
+    const void *const data[] = {t->q.data, t->k.data, t->v.data, t->o.data, t->lse.data};
+    enum attn_status status = looks->work->spec.impl->forward(ctx, p, t);
+    return status == ATTN_OK ? look_at(looks, data, ATTN_STACK_Q, ATTN_STACK_LSE) : status;
+}
+
+/* Of a backward call all that came before is a forward pass made again, if there was one. */
+static enum attn_status between_forward_again(struct attn_ctx *ctx, const struct attn_problem *p,
+                                              const struct attn_forward *t)
+{
+    enum attn_status status = between_forward(ctx, p, t);
+    looks->again_s += attn_seconds(CLOCK_MONOTONIC) - looks->start - looks->looking_s;
+    return status;
+}
+
+static enum attn_status between_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                         const struct attn_backward *t)
+{
+    const void *const data[] = {t->q.data,   t->k.data,  t->v.data,  t->o.data, t->lse.data,
+                                t->d_o.data, t->dq.data, t->dk.data, t->dv.data};
+    enum attn_status status = looks->work->spec.impl->backward(ctx, p, t);
+    return status == ATTN_OK ? look_at(looks, data, ATTN_STACK_Q, ATTN_STACK_DV) : status;
+}
+
+/* Gradients of weights, which stay, have the bits of those of the layer above. */
+static enum attn_status compare_weights(const struct stack *x, int64_t layer)
+{
+    for (int t = ATTN_STACK_DWQKV; t <= (int)ATTN_STACK_DWO && layer + 1 < x->layers.n; t++)
+        if (memcmp(x->layer[layer].data[t], x->layer[layer + 1].data[t],
+                   (size_t)bytes_of(x, (enum attn_stack_tensor)t)) != 0)
+            return attn_fail(x->err, ATTN_EINTERNAL,
+                             "%s of layer %lld has other bits than that of the next layer, which "
+                             "has the same inputs",
+                             attn_stack_tensor_name((enum attn_stack_tensor)t), (long long)layer);
+    return ATTN_OK;
+}
+
+/* What comes from another layer is drawn anew, as a norm between the layers would make it. */
+static enum attn_status call_layer(struct stack *x, int64_t i, enum attn_stack_call call,
+                                   struct attn_ctx *ctx)
+{
+    void **t = x->layer[i].data, **above = x->layer[i + 1].data;
+    struct attn_layer_saved *kept = x->layers.save == ATTN_SAVE_INPUTS ? NULL : &x->layer[i].kept;
+    draw(x, call == ATTN_STACK_BACKWARD ? i + 1 : i,
+         call == ATTN_STACK_BACKWARD ? ATTN_STACK_DX : ATTN_STACK_X);
+    x->between.forward = call == ATTN_STACK_BACKWARD ? between_forward_again : between_forward;
+    x->start = attn_seconds(CLOCK_MONOTONIC);
+    x->looking_s = 0;
+    if (call == ATTN_STACK_FORWARD) {
+        const struct attn_layer_forward forward = {t[ATTN_STACK_X], t[ATTN_STACK_WQKV],
+                                                   t[ATTN_STACK_WO], above[ATTN_STACK_X]};
+        return attn_layer_run_forward(&x->between, ctx, &x->shape, &forward, kept);
+    }
+    const struct attn_layer_backward backward = {
+        t[ATTN_STACK_X],  t[ATTN_STACK_WQKV],  t[ATTN_STACK_WO], above[ATTN_STACK_DX],
+        t[ATTN_STACK_DX], t[ATTN_STACK_DWQKV], t[ATTN_STACK_DWO]};
+    return attn_layer_run_backward(&x->between, ctx, &x->shape, &backward, kept);
+}
+
+/* ---- calls of attention alone ---------------------------------------------------------------- */
 
 /* A tensor of the layer; all are contiguous, in the shape of the point's own. */
 static struct attn_view view(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
@@ -70,21 +205,19 @@ static struct attn_cview input(const struct stack *x, int64_t layer, enum attn_s
     return attn_view_const(&v);
 }
 
-static enum attn_status run_call(const struct stack *x, int64_t layer, enum attn_stack_call call,
-                                 int saves)
+static enum attn_status call_attention(struct stack *x, int64_t layer, enum attn_stack_call call,
+                                       struct attn_ctx *ctx)
 {
     struct attn_work *work = x->work;
-    struct attn_ctx ctx = {
-        .ledger = &work->ledger, .options = &work->spec.options, .error = x->err};
-    if (saves || call == ATTN_STACK_BACKWARD)
-        ctx.saved = &x->layer[layer].saved;
+    x->start = attn_seconds(CLOCK_MONOTONIC);
+    x->looking_s = 0;
     if (call != ATTN_STACK_BACKWARD) {
         const struct attn_forward t = {.q = input(x, layer, ATTN_STACK_Q),
                                        .k = input(x, layer, ATTN_STACK_K),
                                        .v = input(x, layer, ATTN_STACK_V),
                                        .o = view(x, layer, ATTN_STACK_O),
                                        .lse = view(x, layer, ATTN_STACK_LSE)};
-        return attn_run_forward(work->spec.impl, &ctx, &work->setup.problem, &t);
+        return attn_run_forward(work->spec.impl, ctx, &work->setup.problem, &t);
     }
     struct attn_backward t = attn_setup_backward(&work->setup);
     t.q = input(x, layer, ATTN_STACK_Q);
@@ -96,40 +229,32 @@ static enum attn_status run_call(const struct stack *x, int64_t layer, enum attn
     t.dq = view(x, layer, ATTN_STACK_DQ);
     t.dk = view(x, layer, ATTN_STACK_DK);
     t.dv = view(x, layer, ATTN_STACK_DV);
-    return attn_run_backward(work->spec.impl, &ctx, &work->setup.problem, &t);
-}
-
-/* Results of the layer that comes first go to the point's outputs; others must have their bits. */
-static enum attn_status compare(const struct stack *x, int64_t layer, enum attn_stack_call call)
-{
-    int backward = call == ATTN_STACK_BACKWARD;
-    int is_first = call == ATTN_STACK_FORWARD ? layer == 0 : layer == x->layers.n - 1;
-    for (int t = backward ? ATTN_STACK_DQ : ATTN_STACK_O;
-         t <= (int)(backward ? ATTN_STACK_DV : ATTN_STACK_LSE); t++) {
-        const struct attn_problem *p = &x->work->setup.problem;
-        void *kept = x->work->setup.tensor[slot_of[t]].data;
-        size_t bytes = (size_t)attn_stack_tensor_bytes(p, 0, (enum attn_stack_tensor)t);
-        if (is_first && call != ATTN_STACK_AGAIN)
-            memcpy(kept, x->layer[layer].data[t], bytes);
-        else if (memcmp(kept, x->layer[layer].data[t], bytes) != 0)
-            return attn_fail(x->err, ATTN_EINTERNAL,
-                             "%s of layer %lld has other bits than that of the first layer, which "
-                             "has the same inputs",
-                             attn_stack_tensor_name((enum attn_stack_tensor)t), (long long)layer);
-    }
-    return ATTN_OK;
+    return attn_run_backward(work->spec.impl, ctx, &work->setup.problem, &t);
 }
 
 static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
 {
     struct stack *x = arg;
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    enum attn_status status = run_call(x, layer, call, saves);
-    double s = attn_seconds(CLOCK_MONOTONIC) - start;
+    int is_backward = call == ATTN_STACK_BACKWARD;
+    struct attn_ctx ctx = {.ledger = &x->work->ledger,
+                           .options = &x->work->spec.options,
+                           .error = x->err,
+                           .saved = saves || is_backward ? &x->layer[layer].saved : NULL};
+    enum attn_status status = x->layers.hidden > 0 ? call_layer(x, layer, call, &ctx)
+                                                   : call_attention(x, layer, call, &ctx);
+    double s = attn_seconds(CLOCK_MONOTONIC) - x->start - x->looking_s;
     x->s += s;
     x->again_s += call == ATTN_STACK_AGAIN ? s : 0;
-    return status == ATTN_OK ? compare(x, layer, call) : status;
+    if (status != ATTN_OK)
+        return status;
+    if (x->layers.hidden > 0)
+        return is_backward ? compare_weights(x, layer) : ATTN_OK;
+    return look_at(x, (const void *const *)x->layer[layer].data,
+                   is_backward ? ATTN_STACK_DQ : ATTN_STACK_O,
+                   is_backward ? ATTN_STACK_DV : ATTN_STACK_LSE);
 }
+
+/* ---- the halves ------------------------------------------------------------------------------ */
 
 /* One half.  After the forward one the ledger holds what the price calls saved, and after the other
  * one nothing. */
@@ -150,7 +275,7 @@ static enum attn_status read_half(struct stack *x, enum attn_pass half)
 static void forget(struct stack *x)
 {
     attn_ledger_clear(&x->work->ledger);
-    memset(x->layer, 0, (size_t)x->layers.n * sizeof *x->layer);
+    memset(x->layer, 0, ((size_t)x->layers.n + 1) * sizeof *x->layer);
 }
 
 /* The half that is measured, after the other one where it is the backward half. */
@@ -198,9 +323,14 @@ static enum attn_status measure(struct stack *x, const struct attn_point_flags *
 }
 
 /* Layers copy the point's tensors, and results into them, as blocks of bytes. */
-static enum attn_status check_layout(const struct attn_work *work, struct attn_error *err)
+static enum attn_status check_case(const struct attn_work *work, struct attn_error *err)
 {
     const struct attn_case *c = &work->point.c;
+    if (work->point.hidden > 0 && (c->fill != ATTN_FILL_NORMAL || c->poison != ATTN_POISON_NONE ||
+                                   c->special != ATTN_SPECIAL_NONE || c->d_lse))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "a layer of a hidden width makes its own q k v and dO: a case of fill "
+                         "normal, with nothing else about its data, would work");
     return c->layout == ATTN_LAYOUT_BHLD && c->offset == 0 && !c->wide
                ? ATTN_OK
                : attn_fail(err, ATTN_ENOTSUP,
@@ -208,22 +338,34 @@ static enum attn_status check_layout(const struct attn_work *work, struct attn_e
                            "offset and wide would work");
 }
 
+/* The point's inputs are what the first layer made from here on. */
+static void remember_inputs(const struct stack *x)
+{
+    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_DO && x->layers.hidden > 0; t++)
+        if (slot_of[t] < ATTN_T_O && x->work->setup.tensor[slot_of[t]].data != NULL)
+            attn_tensor_remember(&x->work->setup.tensor[slot_of[t]]);
+}
+
 enum attn_status attn_point_stack(struct attn_work *work, const struct attn_point_flags *flags,
                                   struct attn_error *err)
 {
-    struct attn_point *p = &work->point;
-    struct stack x = {.work = work, .err = err};
-    x.layers.n = p->layers;
-    enum attn_status status = attn_stack_save_find(p->save, &x.layers.save, err);
+    static struct stack x; /* as long as an implementation may look there */
+    x = (struct stack){.work = work, .between = *work->spec.impl, .err = err};
+    looks = &x;
+    x.between.backward = between_backward;
+    enum attn_status status = attn_preflight_stack(&work->point, &x.layers, err);
     if (status == ATTN_OK)
-        status = check_layout(work, err);
+        status = check_case(work, err);
+    if (status == ATTN_OK && x.layers.hidden > 0)
+        status = attn_stack_layer(&x.layers, &work->setup.problem, &x.shape, err);
     if (status != ATTN_OK)
         return status;
-    x.layer = attn_cli_need(calloc((size_t)x.layers.n, sizeof *x.layer));
+    x.layer = attn_cli_need(calloc((size_t)x.layers.n + 1, sizeof *x.layer));
     work->ledger.limit = attn_cli_memory_available();
     status = measure(&x, flags);
     forget(&x);
     free(x.layer);
-    strcpy(p->time_source, "calls");
+    remember_inputs(&x);
+    strcpy(work->point.time_source, "calls");
     return status;
 }

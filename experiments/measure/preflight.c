@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/measure/stack.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -24,14 +23,21 @@ static int64_t to_bytes(double x)
     return x < 9.0e18 ? (int64_t)x : INT64_MAX;
 }
 
+enum attn_status attn_preflight_stack(const struct attn_point *point, struct attn_stack *stack,
+                                      struct attn_error *err)
+{
+    *stack = (struct attn_stack){.n = point->layers, .hidden = point->hidden};
+    return attn_stack_save_find(point->save, &stack->save, err);
+}
+
 /* Of a stack of layers: all that it holds is in its price. */
 static enum attn_status price_layers(const struct attn_spec *spec,
                                      const struct attn_problem *problem, enum attn_pass half,
                                      struct attn_point *point, struct attn_error *err)
 {
-    struct attn_stack layers = {.n = point->layers};
+    struct attn_stack layers;
     struct attn_stack_cost cost;
-    enum attn_status status = attn_stack_save_find(point->save, &layers.save, err);
+    enum attn_status status = attn_preflight_stack(point, &layers, err);
     if (status == ATTN_OK)
         status = attn_stack_price(&layers, spec, problem, half, &cost, err);
     if (status != ATTN_OK)

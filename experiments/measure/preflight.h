@@ -3,6 +3,7 @@
 #define EXPERIMENTS_MEASURE_PREFLIGHT_H
 
 #include "experiments/measure/record.h"
+#include "experiments/measure/stack.h"
 #include "optimized/registry.h"
 
 /* Visible pairs and their share. */
@@ -12,6 +13,10 @@ void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point 
  * of the largest rank, flops of all ranks, bytes and messages sent by the rank that sends most. */
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
+                                      struct attn_error *err);
+
+/* The stack of layers that a point is of.  EINVAL: nothing is saved so. */
+enum attn_status attn_preflight_stack(const struct attn_point *point, struct attn_stack *stack,
                                       struct attn_error *err);
 
 /* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes,

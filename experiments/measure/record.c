@@ -113,6 +113,7 @@ static const struct field {
     FIELD(BYTES, shard_bytes),
     FIELD(BYTES, total_bytes),
     FIELD(INT, layers),
+    FIELD(INT, hidden),
     FIELD(TEXT, save),
     FIELD(REAL, again_flops),
     FIELD(REAL, again_s),
@@ -191,7 +192,8 @@ void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 {
     int n = snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s", p->group, p->spec, p->text);
     if (p->layers > 0)
-        snprintf(name + n, (size_t)(ATTN_POINT_NAME - n), "\n%d %s", p->layers, p->save);
+        snprintf(name + n, (size_t)(ATTN_POINT_NAME - n), "\n%d %d %s", p->layers, p->hidden,
+                 p->save);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

@@ -92,6 +92,7 @@ struct attn_point {
     int64_t mask_bytes;  /* of the mask as it was given: a byte for each pair; -1: not as bytes */
     int64_t saved_bytes; /* of the peak, what lives from the forward pass to the backward one */
     int layers;          /* of a stack (stack.h); 0: one call                              */
+    int hidden;          /* C of its layers; 0: attention alone                            */
     char save[8];        /* what its layers save: "probs", "rows", "inputs"; "": no stack   */
     double again_flops, again_s; /* of flops and first_s, of forward passes made again    */
     int64_t shard_bytes; /* inputs and outputs of the rank that has most of them; of one process

@@ -1,5 +1,6 @@
 #include "experiments/measure/stack.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ref/problem.h"
@@ -21,6 +22,18 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
             return ATTN_OK;
         }
     return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are %s", name, attn_stack_save_names);
+}
+
+const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT])
+{
+    char width[40] = "";
+    text[0] = '\0';
+    if (stack->hidden > 0)
+        snprintf(width, sizeof width, " of hidden %lld", (long long)stack->hidden);
+    if (stack->n > 0)
+        snprintf(text, ATTN_STACK_TEXT, "%lld layers%s, save %s", (long long)stack->n, width,
+                 attn_stack_save_name(stack->save));
+    return text;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -315,6 +328,10 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
                                  .scale = p->scale,
                                  .dtype = p->dtype,
                                  .mask = p->mask};
+    if (p->softcap > 0 || p->bias.kind != ATTN_BIAS_NONE)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "a layer of a hidden width has neither a softcap nor a bias: without them "
+                         "it would work");
     return p->n_query == p->n_key
                ? attn_layer_check(layer, err)
                : attn_fail(

@@ -52,6 +52,10 @@ struct attn_stack {
     int64_t hidden; /* C; 0: attention alone */
 };
 
+/* "28 layers of hidden 1152, save rows"; "" for no stack. */
+enum { ATTN_STACK_TEXT = 80 };
+const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT]);
+
 /* ---- the schedule ---------------------------------------------------------------------------- */
 
 enum attn_stack_tensor {
@@ -79,7 +83,8 @@ const char *attn_stack_tensor_name(enum attn_stack_tensor tensor);
 int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
                                 enum attn_stack_tensor tensor);
 
-/* The layer of a stack with a hidden width.  EINVAL where queries and keys differ in number. */
+/* The layer of a stack with a hidden width.  EINVAL where queries and keys differ in number;
+ * ENOTSUP of what ref/layer.h does not have. */
 enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
                                   struct attn_layer *layer, struct attn_error *err);
 

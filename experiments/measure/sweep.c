@@ -101,6 +101,7 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
     p->c = state->plan->c;
     p->layers = (int)state->plan->layers.n;
+    p->hidden = (int)state->plan->layers.hidden;
     if (p->layers > 0)
         snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(state->plan->layers.save));
     const struct attn_external_spec *external = state->plan->external;
@@ -170,7 +171,8 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
                                  const struct attn_process *child)
 {
     if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0 ||
-        p->layers != asked->layers || strcmp(p->save, asked->save) != 0)
+        p->layers != asked->layers || p->hidden != asked->hidden ||
+        strcmp(p->save, asked->save) != 0)
         return "the process measured another point";
     if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
         return "the exit status contradicts the record";
@@ -244,11 +246,11 @@ static void read_child(const struct attn_process *child, double timeout_s, struc
     *point = told;
 }
 
-enum { WORDS = 28 };
+enum { WORDS = 30 };
 
 /* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
 static void ask(const struct sweep *sweep, const struct attn_sweep_state *state, const char *folder,
-                char text[4][32], const char *args[WORDS])
+                char text[5][32], const char *args[WORDS])
 {
     const struct attn_external_spec *e = state->plan->external;
     int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
@@ -258,12 +260,14 @@ static void ask(const struct sweep *sweep, const struct attn_sweep_state *state,
     snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
     snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
     snprintf(text[3], sizeof text[3], "%d", state->point.layers);
+    snprintf(text[4], sizeof text[4], "%d", state->point.hidden);
     const char *const pair[][2] = {
         {"--case", state->point.text},
         {"--repeat", text[0]},
         {"--enough", text[1]},
         {"--verify-all", text[2]},
         {"--layers", state->point.layers > 0 ? text[3] : NULL},
+        {"--hidden", state->point.hidden > 0 ? text[4] : NULL},
         {"--save", state->point.layers > 0 ? state->point.save : NULL},
         {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
         {"--spec", e == NULL ? state->point.spec : NULL},
@@ -295,7 +299,7 @@ static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double
                      struct attn_process *child)
 {
     const char *args[WORDS];
-    char text[4][32], folder[4096];
+    char text[5][32], folder[4096];
     const struct attn_external_spec *e = state->plan->external;
     struct attn_error err = {ATTN_OK, ""};
     int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
@@ -704,7 +708,7 @@ static int list_points(struct sweep *sweep)
     printf("%-16s %-24s %-10s %10s  %s\n", "group", "spec", "rounds", "needs", "case");
     for (int64_t i = 0; i < sweep->plan->n; i++) {
         const struct attn_sweep_state *state = &sweep->state[i];
-        char rounds[32];
+        char rounds[32], stack[ATTN_STACK_TEXT];
         snprintf(rounds, sizeof rounds, "%d of %d", state->rounds_left,
                  state->plan->is_once ? 1 : (int)sweep->plan->rounds);
         const char *what = state->plan->is_priced     ? "only priced"
@@ -714,7 +718,7 @@ static int list_points(struct sweep *sweep)
         printf("%-16s %-24s %-10s %10s  %s", state->plan->group, state->plan->spec_text, what,
                attn_cli_bytes(state->need, bytes), state->plan->text);
         if (state->point.layers > 0)
-            printf("  %d layers, save %s", state->point.layers, state->point.save);
+            printf("  %s", attn_stack_print(&state->plan->layers, stack));
         putchar('\n');
     }
     return attn_cli_flush();

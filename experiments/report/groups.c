@@ -156,6 +156,8 @@ static void write_label(const struct attn_figure_group *group, const struct attn
         attn_append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
     else if (p->layers > 0)
         attn_append(text, ATTN_LABEL_TEXT, " (%s)", p->save);
+    if (p->hidden > 0)
+        attn_append(text, ATTN_LABEL_TEXT, " of hidden %d", p->hidden);
     for (int k = 0; k < SIZES; k++)
         if (differ->size[k])
             attn_append(text, ATTN_LABEL_TEXT, ", %s%lld", sizes[k].name,

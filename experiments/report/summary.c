@@ -42,6 +42,7 @@ static int compare_rows(const struct entry *a, const struct entry *b)
     order = order != 0 ? order : compare_int(p->c.pass, q->c.pass);
     order = order != 0 ? order : strcmp(p->save, q->save);
     order = order != 0 ? order : compare_int(p->layers, q->layers);
+    order = order != 0 ? order : compare_int(p->hidden, q->hidden);
     order = order != 0 ? order : compare_int(p->c.n_query, q->c.n_query);
     order = order != 0 ? order : compare_int(p->ranks, q->ranks);
     order = order != 0 ? order : compare_double(p->density, q->density);
