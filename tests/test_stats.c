@@ -202,7 +202,7 @@ TEST(crossing)
         }
 }
 
-/* ---- crossings of what was measured several times --------------------------------------------- */
+/* ---- crossings of what was measured several times */
 
 enum { KNOTS = 5, ROUNDS = 15, TRIALS = 150 };
 
