@@ -40,8 +40,8 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
 enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,
                                     struct attn_spec *spec, struct attn_error *err);
 
-/* The instruction set that a spec runs on here, and is priced for: the one behind its @, or the best
- * that this machine has.  NULL where there are no kernels to choose from. */
+/* The instruction set that a spec runs on here, and is priced for: that of its @, or the best that
+ * this machine has.  NULL where there are no kernels to choose from. */
 const struct attn_isa *attn_spec_isa(const struct attn_spec *spec);
 
 /* The shortest string that parses to the same spec: options at their preset are left out.
