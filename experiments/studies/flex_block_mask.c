@@ -14,14 +14,6 @@ static int64_t blocks_of(int64_t length)
     return (length + BLOCK - 1) / BLOCK;
 }
 
-static void open_causal(struct attn_stored_text *x, int64_t L)
-{
-    const struct attn_mask_shape shape = {1, 1, L, L};
-    struct attn_error err = {ATTN_OK, ""};
-    if (attn_stored_text_open("causal(br)", &shape, x, &err) != ATTN_OK)
-        attn_cli_need(NULL);
-}
-
 /* Blocks in a list of a real tape; -1 where there was no memory for it. */
 static double count_listed(const struct attn_tape *tape, const char *name, int64_t rows)
 {
@@ -35,26 +27,15 @@ static double count_listed(const struct attn_tape *tape, const char *name, int64
 static void for_real(struct attn_study_run *run)
 {
     enum { L = 500 }; /* four rows of blocks, the last one cut: padding makes it partial */
-    const struct attn_storage *blocks = attn_storage_find("blocks");
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
-    struct attn_stored_text x;
-    open_causal(&x, L);
-    attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, run, &ledger);
-    attn_tape_open(&counted, run, NULL);
-    blocks->make(&real, &x.stored);
-    blocks->make(&counted, &x.stored);
-    attn_study_same("a BlockMask built for real, causal, L=500", &real, &counted);
+    static const struct attn_mask_shape shape = {1, 1, L, L};
+    struct attn_pair pair;
+    attn_study_store_both(run, &pair, "a BlockMask built for real, causal, L=500", "blocks",
+                          "causal(br)", &shape);
     attn_study_quantity(run, "its partial blocks: the diagonal and the cut row", ATTN_DERIVED, 7,
-                        count_listed(&real, "kv_num_blocks", blocks_of(L)), "blocks", 0);
+                        count_listed(&pair.real, "kv_num_blocks", blocks_of(L)), "blocks", 0);
     attn_study_quantity(run, "its full blocks: below the diagonal", ATTN_DERIVED, 3,
-                        count_listed(&real, "full_kv_num_blocks", blocks_of(L)), "blocks", 0);
-    if (!real.is_cut)
-        attn_study_quantity(run, "pairs of which it says otherwise than the mask", ATTN_DERIVED, 0,
-                            (double)attn_storage_wrong(blocks, &real, &x.stored), "pairs", 0);
-    attn_ledger_clear(&ledger);
-    attn_stored_text_close(&x);
+                        count_listed(&pair.real, "full_kv_num_blocks", blocks_of(L)), "blocks", 0);
+    attn_pair_close(&pair);
 }
 
 /* bsr's lists in both directions: where each row and column of blocks begins, and the blocks. */
@@ -88,14 +69,12 @@ static void ours(struct attn_study_run *run, int64_t length)
 static void block_mask(struct attn_study_run *run, int64_t length)
 {
     const double R = (double)blocks_of(length);
-    struct attn_stored_text x;
+    const struct attn_mask_shape shape = {1, 1, length, length};
     struct attn_tape tape;
     char name[96], grouped[32];
     attn_tape_open(&tape, run, NULL);
     tape.is_brief = length < MILLION;
-    open_causal(&x, length);
-    attn_storage_find("blocks")->make(&tape, &x.stored);
-    attn_stored_text_close(&x);
+    attn_study_store(&tape, "blocks", "causal(br)", &shape);
     snprintf(name, sizeof name, "a BlockMask of %s tokens", attn_cli_grouped(length, grouped));
     attn_study_place(run, "BlockMask, any mask", (double)length);
     attn_study_live(&tape, name, ATTN_DERIVED, 16 * R * R + 16 * R, 0);
@@ -109,23 +88,12 @@ static void block_mask(struct attn_study_run *run, int64_t length)
 static void a_million(struct attn_study_run *run)
 {
     static const char TEXT[] = "q1000000d64:causal(br)&window(511,0,br):f32:normal:s1";
-    static const char *const spec[] = {"bsr", "tiled"};
-    char bytes[32];
-    struct attn_point point;
-    if (!run->is_long) {
+    if (!run->is_long)
         attn_study_say(run, "--long also computes a million tokens under the window with bsr and "
                             "with tiled, in about half a minute, and has the oracle check 64 rows "
                             "of each.");
-        return;
-    }
-    for (int s = 0; s < 2; s++) {
-        fflush(run->out);
-        if (attn_study_measure(run, spec[s], TEXT, &point))
-            attn_study_say(run,
-                           "%s took %.1f s for a million tokens, and its resident set grew by "
-                           "%s.",
-                           spec[s], point.first_s, attn_cli_bytes(point.resident_bytes, bytes));
-    }
+    attn_study_measure_long(run, "bsr", TEXT);
+    attn_study_measure_long(run, "tiled", TEXT);
 }
 
 static void run_study(struct attn_study_run *run)

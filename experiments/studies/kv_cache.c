@@ -140,30 +140,25 @@ static void for_real(struct attn_study_run *run)
         {"GQA, window of 16", "", 1, HEADS, 2, DIM, 16, "f32", 4}};
     static float q[Q], k[Q], v[Q], o[Q], lse[HEADS * LENGTH];
     char error[ATTN_SIMPLE_ERROR];
-    for (int64_t n = 0; n < Q; n++) {
-        q[n] = (float)(n * 7919 % 101) / 50 - 1;
-        k[n] = (float)(n * 104729 % 97) / 48 - 1;
-        v[n] = (float)(n * 1299709 % 89) / 44 - 1;
-    }
+    attn_study_fill(q, Q, 7919);
+    attn_study_fill(k, Q, 104729);
+    attn_study_fill(v, Q, 1299709);
     for (size_t s = 0; s < sizeof small / sizeof *small; s++) {
         const struct model *m = &small[s];
         const struct attn_simple shape = {1, HEADS, m->kv_heads, LENGTH, LENGTH, DIM, DIM, 0};
-        struct attn_ledger ledger;
-        struct attn_tape real, counted;
-        attn_ledger_init(&ledger, NULL);
-        attn_tape_open(&real, run, &ledger);
-        attn_tape_open(&counted, run, NULL);
+        struct attn_pair pair;
+        attn_pair_open(&pair, run);
         int failed = attn_simple_forward(
                          "tiled", m->window > 0 ? "causal(br)&window(15,0,br)" : "causal(br)",
                          &shape, q, k, v, o, lse, error) != 0;
-        double worst = decode(&real, m, q, k, v, o);
-        take_cache(&counted, m, LENGTH);
-        attn_study_same(m->name, &real, &counted);
+        double worst = decode(&pair.real, m, q, k, v, o);
+        take_cache(&pair.counted, m, LENGTH);
+        attn_study_same(m->name, &pair);
         /* |v| <= 1: each of 48 products and sums of float32 rounds by half a unit of 2^-24 */
         attn_study_quantity(run, "decoded one by one against attention at once, largest error",
                             ATTN_DERIVED, 0, failed ? HUGE_VAL : worst, "",
                             (LENGTH + DIM) * ldexp(1, -23));
-        attn_ledger_clear(&ledger);
+        attn_pair_close(&pair);
     }
 }
 

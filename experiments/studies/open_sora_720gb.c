@@ -5,92 +5,60 @@
  * length 196,608 are the only whole numbers near "200k" that give 720 GiB exactly. */
 #include <stdio.h>
 
-#include "experiments/cli/cli.h"
 #include "experiments/studies/storage.h"
 
 static const double GIB = 1024.0 * 1024 * 1024;
 
-/* Padding of so many clips: the mask as attnlab says it.  Each of these storages is played as the
- * code makes it (storage.c). */
-static void open_padding(struct attn_stored_text *x, int64_t batch, int64_t length,
-                         const char *text)
+/* Of five clips of 196,608 tokens, each as the code makes it (storage.c). */
+static void mask_at_full_size(struct attn_study_run *run)
 {
-    const struct attn_mask_shape shape = {batch, 16, length, length};
-    struct attn_error err = {ATTN_OK, ""};
-    if (attn_stored_text_open(text, &shape, x, &err) != ATTN_OK)
-        attn_cli_need(NULL);
-}
-
-static void play(struct attn_tape *tape, const struct attn_stored_text *x, const char *storage)
-{
-    attn_storage_find(storage)->make(tape, &x->stored);
+    static const struct attn_mask_shape shape = {5, 16, 196608, 196608};
+    static const double PAIRS = 5.0 * 196608 * 196608;
+    static const struct {
+        const char *storage, *bar, *name;
+        double bytes;
+    } of[] = {
+        {"int32", "expand_mask_4d", "peak of expand_mask_4d, B=5, L=196,608", 2 * 4 * PAIRS},
+        {"bf16", "_prepare_mask, 16 bits", "peak of _prepare_mask in 16 bits: 11 B a pair",
+         11 * PAIRS},
+        {"float32", "_prepare_mask, float32", "peak of _prepare_mask in float32: 17 B a pair",
+         17 * PAIRS},
+        {"vectors", "two vectors", "two vectors that say the same", 7864320},
+    };
+    attn_study_say(run, "The mask is int32 and has one head: [B, 1, L, L].  At batch 5 and length "
+                        "196,608 the function holds two such objects at once.");
+    for (int s = 0; s < 4; s++) {
+        struct attn_tape tape;
+        attn_tape_open(&tape, run, NULL);
+        attn_study_store(&tape, of[s].storage, "keys(196608)", &shape);
+        attn_study_place(run, of[s].bar, 0);
+        attn_study_peak(&tape, of[s].name, ATTN_DERIVED, of[s].bytes, 0);
+        if (s == 0)
+            attn_study_quantity(run, "what it returns, against the 720 GB of issue 70",
+                                ATTN_INFERRED, 720 * GIB, (double)tape.now, "B", 0);
+    }
 }
 
 /* All of them, for real: the bytes on a ledger are those of a counted tape, and the values are
  * right. */
 static void at_small_size(struct attn_study_run *run)
 {
-    static const char *const storage[][2] = {{"int32", "expand_mask_4d run for real, B=3, L=96"},
-                                             {"float32", "_prepare_mask run for real in float32"},
-                                             {"bf16", "_prepare_mask run for real in 16 bits"},
-                                             {"vectors", "two vectors"}};
-    struct attn_stored_text x;
-    open_padding(&x, 3, 96, "keys(96,80,64)");
+    static const struct attn_mask_shape shape = {3, 16, 96, 96};
+    static const char *const of[][2] = {{"int32", "expand_mask_4d run for real, B=3, L=96"},
+                                        {"float32", "_prepare_mask run for real in float32"},
+                                        {"bf16", "_prepare_mask run for real in 16 bits"},
+                                        {"vectors", "two vectors"}};
     for (int s = 0; s < 4; s++) {
-        struct attn_ledger ledger;
-        struct attn_tape real, counted;
-        attn_ledger_init(&ledger, NULL);
-        attn_tape_open(&real, run, &ledger);
-        attn_tape_open(&counted, run, NULL);
-        play(&real, &x, storage[s][0]);
-        play(&counted, &x, storage[s][0]);
-        attn_study_same(storage[s][1], &real, &counted);
-        if (!real.is_cut)
-            attn_study_quantity(
-                run, "its elements that are not what the padding says", ATTN_DERIVED, 0,
-                (double)attn_storage_wrong(attn_storage_find(storage[s][0]), &real, &x.stored),
-                "elements", 0);
-        attn_ledger_clear(&ledger);
+        struct attn_pair pair;
+        attn_study_store_both(run, &pair, of[s][1], of[s][0], "keys(96,80,64)", &shape);
+        attn_pair_close(&pair);
     }
-    attn_stored_text_close(&x);
-}
-
-static void mask_at_full_size(struct attn_study_run *run)
-{
-    const double survivor = 720 * GIB, each = 5.0 * 196608 * 196608;
-    struct attn_stored_text x;
-    struct attn_tape tape;
-    open_padding(&x, 5, 196608, "keys(196608)");
-    attn_study_say(run, "The mask is int32 and has one head: [B, 1, L, L].  At batch 5 and length "
-                        "196,608 the function holds two such objects at once.");
-    attn_tape_open(&tape, run, NULL);
-    play(&tape, &x, "int32");
-    attn_study_place(run, "expand_mask_4d", 0);
-    attn_study_peak(&tape, "peak of expand_mask_4d, B=5, L=196,608", ATTN_DERIVED, 2 * survivor, 0);
-    attn_study_quantity(run, "what it returns, against the 720 GB of issue 70", ATTN_INFERRED,
-                        survivor, (double)tape.now, "B", 0);
-    attn_tape_open(&tape, run, NULL);
-    play(&tape, &x, "bf16");
-    attn_study_place(run, "_prepare_mask, 16 bits", 0);
-    attn_study_peak(&tape, "peak of _prepare_mask in 16 bits: 11 B a pair", ATTN_DERIVED, 11 * each,
-                    0);
-    attn_tape_open(&tape, run, NULL);
-    play(&tape, &x, "float32");
-    attn_study_place(run, "_prepare_mask, float32", 0);
-    attn_study_peak(&tape, "peak of _prepare_mask in float32: 17 B a pair", ATTN_DERIVED, 17 * each,
-                    0);
-    attn_study_say(run, "The same information in two vectors, multiplied where a pair is needed:");
-    attn_tape_open(&tape, run, NULL);
-    play(&tape, &x, "vectors");
-    attn_study_place(run, "two vectors", 0);
-    attn_study_peak(&tape, "two vectors instead of the mask", ATTN_DERIVED, 7864320, 0);
-    attn_stored_text_close(&x);
 }
 
 /* The estimate that circulates: 8 heads, float32, L = 200,000. */
 static void heads_that_are_not_there(struct attn_study_run *run)
 {
-    struct attn_stored_text x;
+    static const struct attn_mask_shape shape = {1, 8, 200000, 200000};
     struct attn_tape tape;
     struct attn_point point;
     attn_study_say(run,
@@ -98,10 +66,8 @@ static void heads_that_are_not_there(struct attn_study_run *run)
                    "axis of heads, so the code keeps an eighth of that.  1.28 TB are the "
                    "scores that naive attention would hold, which is another object: this "
                    "code had scaled_dot_product_attention and never made it.");
-    open_padding(&x, 1, 200000, "keys(200000)");
     attn_tape_open(&tape, run, NULL);
-    play(&tape, &x, "int32");
-    attn_stored_text_close(&x);
+    attn_study_store(&tape, "int32", "keys(200000)", &shape);
     attn_study_live(&tape, "the mask that is kept at B=1, L=200,000", ATTN_DERIVED, 1.28e12 / 8, 0);
     if (attn_study_price(run, "gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1",
                          &point))
@@ -181,7 +147,7 @@ static void really_computed(struct attn_study_run *run)
     static const struct {
         const char *spec, *mask;
     } one[] = {{"tiled", "none"}, {"csr", WINDOW}};
-    char text[128], bytes[32];
+    char text[128];
     struct attn_point point;
     for (int r = 0; r < 2; r++) {
         snprintf(text, sizeof text, "q8192d64:%s:f32:normal:s1", one[r].mask);
@@ -191,13 +157,8 @@ static void really_computed(struct attn_study_run *run)
         attn_study_say(run, "%s at L=200,000, one head%s: about %.0f s here.", one[r].spec,
                        r == 1 ? " under a window of 512" : "",
                        point.first_s * scale * (r == 0 ? scale : 1) + 5);
-        if (!run->is_long)
-            continue;
-        fflush(run->out);
         snprintf(text, sizeof text, "q200000d64:%s:f32:normal:s1", one[r].mask);
-        if (attn_study_measure(run, one[r].spec, text, &point))
-            attn_study_say(run, "It took %.1f s, and its resident set grew by %s.", point.first_s,
-                           attn_cli_bytes(point.resident_bytes, bytes));
+        attn_study_measure_long(run, one[r].spec, text);
     }
     if (!run->is_long)
         attn_study_say(run, "--long computes both.");

@@ -27,21 +27,18 @@ static void prepare_parallel_data(struct attn_tape *tape, int64_t elements, int6
 static void at_small_size(struct attn_study_run *run)
 {
     enum { RANKS = 4, SMALL = 96 };
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
+    struct attn_pair pair;
     int64_t wrong = RANKS * SMALL;
-    attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, run, &ledger);
-    attn_tape_open(&counted, run, NULL);
-    prepare_parallel_data(&real, SMALL, RANKS);
-    prepare_parallel_data(&counted, SMALL, RANKS);
-    attn_study_same("the exchange run for real, 4 ranks, 96 elements", &real, &counted);
-    const float *received = real.n == 2 ? real.block[1].data : NULL;
+    attn_pair_open(&pair, run);
+    prepare_parallel_data(&pair.real, SMALL, RANKS);
+    prepare_parallel_data(&pair.counted, SMALL, RANKS);
+    attn_study_same("the exchange run for real, 4 ranks, 96 elements", &pair);
+    const float *received = pair.real.n == 2 ? pair.real.block[1].data : NULL;
     for (int64_t n = 0; received != NULL && n < RANKS * SMALL; n++)
         wrong -= received[n] == (float)(n / SMALL * 1000 + n % SMALL);
     attn_study_quantity(run, "elements that an all-gather would have given otherwise", ATTN_DERIVED,
                         0, (double)wrong, "elements", 0);
-    attn_ledger_clear(&ledger);
+    attn_pair_close(&pair);
 }
 
 /* The same for videos of other lengths, and the boolean [L, L] that it becomes. */

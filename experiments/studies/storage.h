@@ -61,6 +61,15 @@ const struct attn_storage *attn_storage_find(const char *name); /* NULL: there i
 int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
                            const struct attn_stored_mask *mask);
 
+/* In a study: play the making of a storage of this mask; visible pairs of a head. */
+int64_t attn_study_store(struct attn_tape *tape, const char *storage, const char *mask,
+                         const struct attn_mask_shape *shape);
+
+/* Made for real and counted, on a pair to be closed: the same bytes, and no pair wrong. */
+void attn_study_store_both(struct attn_study_run *run, struct attn_pair *pair, const char *name,
+                           const char *storage, const char *mask,
+                           const struct attn_mask_shape *shape);
+
 /* `attnlab price --mask-storage`: every storage of the problem's mask, as text or at the end of an
  * array of JSON; with make, each on a ledger too.  The exit status: 1 where bytes or pairs differ,
  * 3 where memory was lacking. */

@@ -201,7 +201,11 @@ static void print_amount(FILE *out, double x, const char *unit)
 static void print_line(struct attn_study_run *run, const char *name, enum attn_study_label label,
                        double published, double got, const char *unit, int ok)
 {
-    fprintf(run->out, "  %-9s  %s  %s: ", label_name[label], ok ? "ok  " : "FAIL", name);
+    fprintf(run->out, "  %-9s  %s  %s: ", label_name[label],
+            ok                       ? "ok  "
+            : label == ATTN_INFERRED ? "off "
+                                     : "FAIL",
+            name);
     print_amount(run->out, got, unit);
     if (!ok || (label == ATTN_PUBLISHED && got != published)) {
         fputs("; the account says ", run->out);
@@ -305,11 +309,23 @@ void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_l
     add_up(tape, name, label, published, (double)tape->now, tolerance, tape->block, tape->n);
 }
 
-void attn_study_same(const char *name, const struct attn_tape *real,
-                     const struct attn_tape *counted)
+void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run)
 {
+    attn_ledger_init(&pair->ledger, NULL);
+    attn_tape_open(&pair->real, run, &pair->ledger);
+    attn_tape_open(&pair->counted, run, NULL);
+}
+
+void attn_pair_close(struct attn_pair *pair)
+{
+    attn_ledger_clear(&pair->ledger);
+}
+
+void attn_study_same(const char *name, const struct attn_pair *pair)
+{
+    const struct attn_tape *real = &pair->real, *counted = &pair->counted;
     struct attn_study_run *run = real->run;
-    int same = real->n_at_peak == counted->n_at_peak && real->ledger->peak == real->peak;
+    int same = real->n_at_peak == counted->n_at_peak && pair->ledger.peak == real->peak;
     for (int b = 0; b < counted->n_at_peak; b++) {
         const struct attn_block *block = &counted->at_peak[b];
         if (block->entry >= 0 && block->bytes > 0)
@@ -318,7 +334,13 @@ void attn_study_same(const char *name, const struct attn_tape *real,
                real->at_peak[b].bytes == block->bytes;
     }
     record(run, name, ATTN_DERIVED, same ? (double)counted->peak : (double)NAN,
-           (double)real->ledger->peak, "B", 0, NULL, 0);
+           (double)pair->ledger.peak, "B", 0, NULL, 0);
+}
+
+void attn_study_fill(float *x, int64_t n, int64_t prime)
+{
+    for (int64_t e = 0; e < n; e++)
+        x[e] = (float)(e * prime % 101) / 50 - 1;
 }
 
 /* ---- attnlab's own implementations ----------------------------------------------------------- */
@@ -426,4 +448,16 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
     record(run, "its ledger, which must be its price", ATTN_DERIVED, (double)point->priced_bytes,
            (double)point->ledger_bytes, "B", 0, NULL, 0);
     return 1;
+}
+
+void attn_study_measure_long(struct attn_study_run *run, const char *spec, const char *text)
+{
+    char bytes[32];
+    struct attn_point point;
+    if (!run->is_long)
+        return;
+    fflush(run->out);
+    if (attn_study_measure(run, spec, text, &point))
+        attn_study_say(run, "%s took %.1f s for it, and its resident set grew by %s.", spec,
+                       point.first_s, attn_cli_bytes(point.resident_bytes, bytes));
 }

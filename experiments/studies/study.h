@@ -141,10 +141,20 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
-/* A real tape against the counted one of the same size: the peak, and its live set block by block.
- * Both are derived and must agree to the byte. */
-void attn_study_same(const char *name, const struct attn_tape *real,
-                     const struct attn_tape *counted);
+/* The same played for real, on a ledger of its own, and counted. */
+struct attn_pair {
+    struct attn_ledger ledger;
+    struct attn_tape real, counted;
+};
+void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run);
+void attn_pair_close(struct attn_pair *pair); /* gives back what is left on the ledger */
+
+/* The real one against the counted one: the peak, and its live set block by block.  Both are
+ * derived and must agree to the byte. */
+void attn_study_same(const char *name, const struct attn_pair *pair);
+
+/* Numbers between -1 and 1 to compute with, for each prime others. */
+void attn_study_fill(float *x, int64_t n, int64_t prime);
 
 /* The figure of a study before it runs, and what was placed in it as FOLDER/NAME.csv, .gp, .svg,
  * .png and .pdf.  ENOMEM: there is no gnuplot, or the folder cannot be written. */
@@ -179,5 +189,8 @@ int attn_study_accepts(const char *spec, const char *text);
  * error and ledger are quantities; the ledger must be the price.  0 when there is no such point. */
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point);
+
+/* With --long: the same at a length that takes seconds or minutes; says time and resident set. */
+void attn_study_measure_long(struct attn_study_run *run, const char *spec, const char *text);
 
 #endif

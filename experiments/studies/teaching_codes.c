@@ -75,27 +75,22 @@ static void llm_c_for_real(struct attn_study_run *run)
     static const struct gpt small = {1, 2, 3, 40, 16};
     const struct attn_simple shape = {2, 3, 3, 40, 40, 16, 16, 0};
     char error[ATTN_SIMPLE_ERROR];
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
+    struct attn_pair pair;
     double worst = 0;
-    for (int64_t n = 0; n < SMALL; n++) {
-        q[n] = (float)(n * 7919 % 101) / 50 - 1;
-        k[n] = (float)(n * 104729 % 97) / 48 - 1;
-        v[n] = (float)(n * 1299709 % 89) / 44 - 1;
-    }
-    attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, run, &ledger);
-    attn_tape_open(&counted, run, NULL);
-    attention_forward(&real, &small, q, k, v, out);
-    attention_forward(&counted, &small, NULL, NULL, NULL, NULL);
-    attn_study_same("llm.c's arrays for real: B=2, 3 heads, T=40, one layer", &real, &counted);
+    attn_study_fill(q, SMALL, 7919);
+    attn_study_fill(k, SMALL, 104729);
+    attn_study_fill(v, SMALL, 1299709);
+    attn_pair_open(&pair, run);
+    attention_forward(&pair.real, &small, q, k, v, out);
+    attention_forward(&pair.counted, &small, NULL, NULL, NULL, NULL);
+    attn_study_same("llm.c's arrays for real: B=2, 3 heads, T=40, one layer", &pair);
     if (attn_simple_forward("tiled", "causal(br)", &shape, q, k, v, o, lse, error) != 0)
         worst = HUGE_VAL;
     for (int n = 0; n < SMALL; n++)
         worst = fmax(worst, fabs((double)out[n] - (double)o[n]));
     attn_study_quantity(run, "its output against tiled, largest difference", ATTN_DERIVED, 0, worst,
                         "", 2 * (40 + 16) * ldexp(1, -23));
-    attn_ledger_clear(&ledger);
+    attn_pair_close(&pair);
 }
 
 static void llm_c(struct attn_study_run *run)

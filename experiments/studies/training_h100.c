@@ -408,19 +408,37 @@ static const struct curve {
               {"flash, bfloat16, checkpointed", FLASH, 0, 1}};
 enum { CURVES = sizeof curves / sizeof *curves };
 
-static void one_layer(struct attn_study_run *run, const struct row *r, double got)
+static const struct curve *curve_of(const struct row *r)
 {
+    for (int c = 0; c < CURVES; c++)
+        if (r->layers == 1 && r->B == 1 && r->H == 8 && r->d == 128 && r->mask == NONE &&
+            r->backend == curves[c].backend && r->is_f32 == curves[c].is_f32 &&
+            r->checkpoint == curves[c].checkpoint)
+            return &curves[c];
+    return NULL;
+}
+
+/* The rows of the file that are in it. */
+static void one_layer(struct attn_study_run *run, struct play *x)
+{
+    struct attn_study_table table;
     char name[96];
-    for (int c = 0; c < CURVES; c++) {
-        if (r->layers != 1 || r->B != 1 || r->H != 8 || r->d != 128 || r->mask != NONE ||
-            r->backend != curves[c].backend || r->is_f32 != curves[c].is_f32 ||
-            r->checkpoint != curves[c].checkpoint)
+    int64_t got[MOMENTS];
+    attn_study_say(run, "Other lengths, beside what was measured:");
+    attn_study_open(&table, attn_study_data_training_h100_memory);
+    for (int l = 0; l < table.n; l++) {
+        struct row row = read_row(&table.line[l]);
+        const struct curve *curve = curve_of(&row);
+        double seen = (double)row.seen[AFTER_FORWARD];
+        if (curve == NULL)
             continue;
-        double seen = (double)r->seen[AFTER_FORWARD];
-        snprintf(name, sizeof name, "one layer saves, %s, L=%lld", curves[c].name, (long long)r->L);
-        attn_study_place(run, curves[c].name, (double)r->L);
-        attn_study_quantity(run, name, ATTN_PUBLISHED, seen, got, "B", tolerance_of(seen));
+        play_row(x, &row, got);
+        snprintf(name, sizeof name, "one layer saves, %s, L=%lld", curve->name, (long long)row.L);
+        attn_study_place(run, curve->name, (double)row.L);
+        attn_study_quantity(run, name, ATTN_PUBLISHED, seen, (double)got[AFTER_FORWARD], "B",
+                            tolerance_of(seen));
     }
+    attn_study_close(&table);
 }
 
 static void all_rows(struct attn_study_run *run, struct play *x, struct tally *tally)
@@ -435,7 +453,6 @@ static void all_rows(struct attn_study_run *run, struct play *x, struct tally *t
         mark(x, run, x->forward, row.seen[PEAK_FORWARD]);
         mark(x, run, x->cache.at_peak, row.seen[PEAK_BACKWARD]);
         compare(run, tally, &row, got);
-        one_layer(run, &row, (double)got[AFTER_FORWARD]);
     }
     attn_study_close(&table);
 }
@@ -506,6 +523,7 @@ static void why(struct attn_study_run *run, struct play *x)
     char name[96];
     list_saved(run, x, &curves[0]);
     list_saved(run, x, &curves[2]);
+    one_layer(run, x);
     attn_study_say(run, "Beyond the file, against 7 L C + H L L numbers (math), 5 L C and LSE "
                         "(flash), and L C (checkpointed):");
     for (int64_t L = 16384; L <= 65536; L *= 4)

@@ -132,14 +132,9 @@ static void published_runs(struct attn_study_run *run)
 static void sparse_blocks(struct attn_tape *tape, int64_t heads, const char *mask)
 {
     static const struct attn_mask_shape shape = {1, 1, 1024, 1024};
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_stored_text x;
-    if (attn_stored_text_open(mask, &shape, &x, &err) != ATTN_OK)
-        attn_cli_need(NULL);
-    attn_storage_find("csr-transpose")->make(tape, &x.stored);
-    attn_tape_take(tape, "logits", "sddmm", heads * x.stored.pattern.nnz, 4);
-    attn_tape_take(tape, "probs", "sparse softmax", heads * x.stored.pattern.nnz, 4);
-    attn_stored_text_close(&x);
+    int64_t nnz = attn_study_store(tape, "csr-transpose", mask, &shape);
+    attn_tape_take(tape, "logits", "sddmm", heads * nnz, 4);
+    attn_tape_take(tape, "probs", "sparse softmax", heads * nnz, 4);
 }
 
 /* The two runs that really were sparse. */
@@ -204,38 +199,35 @@ static void trap(struct attn_study_run *run)
     };
     const struct call small = {2, 48, 32, 65536, 0, 0}, large = {4, 512, 64, 64 << 20, 0, 0};
     struct call c = run->is_trap ? large : small;
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
+    struct attn_pair pair;
     char bytes[32];
-    attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, run, &ledger);
-    attn_tape_open(&counted, run, NULL);
-    const float *x = begin(&real, &c, 1);
-    begin(&counted, &c, 1);
+    attn_pair_open(&pair, run);
+    const float *x = begin(&pair.real, &c, 1);
+    begin(&pair.counted, &c, 1);
     for (int t = 0; t < 3; t++) {
-        attn_tape_restart(&real);
-        attn_tape_restart(&counted);
-        fill_mask(&real, &c, turn[t].percent);
-        attention(&real, &c, x);
-        attention(&counted, &c, NULL);
+        attn_tape_restart(&pair.real);
+        attn_tape_restart(&pair.counted);
+        fill_mask(&pair.real, &c, turn[t].percent);
+        attention(&pair.real, &c, x);
+        attention(&pair.counted, &c, NULL);
         if (run->is_trap)
-            attn_study_peak(&counted, turn[t].peak, ATTN_DERIVED, (double)ledger.peak, 0);
-        attn_study_same(turn[t].same, &real, &counted);
-        if (t > 0 && !real.is_cut)
+            attn_study_peak(&pair.counted, turn[t].peak, ATTN_DERIVED, (double)pair.ledger.peak, 0);
+        attn_study_same(turn[t].same, &pair);
+        if (t > 0 && !pair.real.is_cut)
             attn_study_quantity(run, "elements of the result that the other mask changes",
-                                ATTN_DERIVED, 0, changed(&real, &c), "elements", 0);
+                                ATTN_DERIVED, 0, changed(&pair.real, &c), "elements", 0);
         if (run->is_trap)
             attn_study_say(
                 run, "The system says that this process never held more than %s.",
                 attn_cli_bytes(1024 * attn_cli_kernel_number("/proc/self/status", "VmHWM:"),
                                bytes));
-        attn_tape_give(&real, "old att");
-        attn_tape_give(&counted, "old att");
-        attn_tape_rename(&real, "new att", "old att");
-        attn_tape_rename(&counted, "new att", "old att");
+        attn_tape_give(&pair.real, "old att");
+        attn_tape_give(&pair.counted, "old att");
+        attn_tape_rename(&pair.real, "new att", "old att");
+        attn_tape_rename(&pair.counted, "new att", "old att");
         c.flush = 0;
     }
-    attn_ledger_clear(&ledger);
+    attn_pair_close(&pair);
 }
 
 /* Extra bytes of dense and sparse attention are both linear in what they hold: where they meet. */
@@ -315,11 +307,9 @@ static void last_row(struct attn_study_run *run)
     char error[ATTN_SIMPLE_ERROR];
     int wrong = 0, last = -1, failed;
     double worst = 0;
-    for (int n = 0; n < L * D; n++) {
-        q[n] = (float)(n * 7919 % 101) / 50 - 1;
-        k[n] = (float)(n * 7879 % 97) / 48 - 1;
-        v[n] = (float)(n * 7907 % 89) / 44 - 1;
-    }
+    attn_study_fill(q, L * D, 7919);
+    attn_study_fill(k, L * D, 7879);
+    attn_study_fill(v, L * D, 7907);
     failed = attn_simple_forward("csr", "causal(br)", &whole, q, k, v, o, lse, error) != 0;
     for (int i = 0, before = 0; i < L; before += ++i) {
         int keys = KEPT - before < i + 1 ? KEPT - before : i + 1;
