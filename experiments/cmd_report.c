@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
+#include "experiments/report/external_records.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
 #include "tests/harness/files/fileio.h"
@@ -16,7 +17,7 @@
 
 struct flags {
     const char *plan, *out;
-    struct attn_cli_list from;
+    struct attn_cli_list from, external_records;
     int quiet;
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
@@ -26,6 +27,7 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
     {ATTN_FLAG_FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
      "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"},
+    {.flag = ATTN_FLAG_EXTERNAL_RECORDS, offsetof(struct flags, external_records)},
     {.flag = ATTN_FLAG_OUT, offsetof(struct flags, out)},
     {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet), .help = "no progress"},
     {.flag = ATTN_FLAG_TITLE,
@@ -46,6 +48,7 @@ const struct attn_cli_command attn_cmd_report = {
         "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
         "                                 colours and ranges\n"
         "report --from A --from B --out DIR  two machines, or two builds, side by side\n"
+        "report --external-records FILE --out DIR  draw a table that others recorded\n"
         "report --out DIR                 draw DIR/records.jsonl again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under "
@@ -72,6 +75,8 @@ const struct attn_cli_command attn_cmd_report = {
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
+enum { EXTERNAL_FILES = 16 };
+
 /* Everything of one report; freed by close_report. */
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
@@ -82,6 +87,8 @@ struct report {
     struct attn_summary summary;
     struct attn_figure_groups groups;
     struct attn_figures figures;
+    struct attn_external_records external[EXTERNAL_FILES];
+    int n_external;
 };
 
 static void close_report(struct report *r)
@@ -91,6 +98,8 @@ static void close_report(struct report *r)
     attn_summary_free(&r->summary);
     attn_sources_free(&r->sources);
     attn_plan_free(&r->plan);
+    for (int e = 0; e < r->n_external; e++)
+        attn_external_records_free(&r->external[e]);
     free(r);
 }
 
@@ -161,6 +170,21 @@ static int read_plan(struct flags *flags, struct report *r)
     return ATTN_EXIT_GOOD;
 }
 
+/* Before anything is measured: a bad file is said at once. */
+static int read_external(const struct flags *flags, struct report *r)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    const struct attn_cli_list *list = &flags->external_records;
+    if (list->n > EXTERNAL_FILES)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--external-records: at most %d files",
+                             EXTERNAL_FILES);
+    for (; r->n_external < list->n; r->n_external++)
+        if (attn_external_records_read(list->at[r->n_external].value, &r->external[r->n_external],
+                                       &err) != ATTN_OK)
+            return attn_cli_error(&err);
+    return ATTN_EXIT_GOOD;
+}
+
 /* GOOD and DISAGREE go on; anything else ends the report. */
 static int measure(const struct flags *flags, struct report *r)
 {
@@ -179,14 +203,18 @@ static int read_records(const struct flags *flags, struct report *r)
     struct attn_error err = {ATTN_OK, ""};
     const char *path[sizeof flags->from.at / sizeof *flags->from.at] = {r->records};
     struct attn_records *all = &r->sources.all;
+    int n = flags->from.n > 0 ? flags->from.n : 1;
     for (int f = 0; f < flags->from.n; f++)
         path[f] = flags->from.at[f].value;
-    if (attn_sources_read(path, flags->from.n > 0 ? flags->from.n : 1, &r->sources, &err) !=
-        ATTN_OK)
+    if (flags->from.n == 0 && flags->plan == NULL && r->n_external > 0 &&
+        access(r->records, F_OK) != 0)
+        n = 0; /* of others alone */
+    if (attn_sources_read(path, n, &r->sources, &err) != ATTN_OK)
         return attn_cli_error(&err);
     attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
-    if (r->plan.figures != NULL && json_array_extend(all->figures, r->plan.figures) != 0)
+    if (r->plan.figures != NULL && all->figures != NULL &&
+        json_array_extend(all->figures, r->plan.figures) != 0)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
     attn_groups_make(&r->summary, all->figures, &r->groups);
     return ATTN_EXIT_GOOD;
@@ -242,12 +270,15 @@ static int draw(const struct flags *flags, struct report *r)
                              .sources = &r->sources,
                              .plan = flags->plan,
                              .externals = &flags->externals,
+                             .external_records = &flags->external_records,
                              .summary = &r->summary,
                              .groups = &r->groups,
                              .figures = &r->figures};
     describe_machine(r, &machine);
     enum attn_status status = ATTN_OK;
     attn_figures_make(&r->groups, &machine, &r->figures);
+    for (int e = 0; e < r->n_external; e++)
+        attn_external_records_draw(&r->external[e], &r->figures);
     for (int f = 0; status == ATTN_OK && f < r->figures.n; f++)
         if (r->figures.figure[f].omitted[0] == '\0')
             status = attn_draw(&r->figures.figure[f], r->scripts, r->figures_folder, &err);
@@ -307,6 +338,8 @@ static int run(struct flags *flags, struct report *r)
         (int)sizeof r->records)
         return attn_cli_fail(ATTN_EXIT_USAGE, "the path of the records is too long");
     int status = prepare(flags, r);
+    if (status == ATTN_EXIT_GOOD)
+        status = read_external(flags, r);
     if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
         status = read_plan(flags, r);
     if (status == ATTN_EXIT_GOOD && flags->plan != NULL && flags->from.n == 0)

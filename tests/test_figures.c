@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/measure/stats.h"
+#include "experiments/report/external_records.h"
 #include "experiments/report/sources.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -286,4 +287,112 @@ TEST(the_page_says_what_differs)
     ck_assert_str_eq(page, after);
     free(after);
     free(page);
+}
+
+/* ---- records of others ----------------------------------------------------------------------- */
+
+#define HEAD "backend,dtype,L,mask,dir,peak_extra_bytes,ms,status\n"
+static const char others_csv[] = "# a comment\n\n" HEAD "math,f32,2048,none,fwd,4000,2,ok\n"
+                                 "math,f32,1024,none,fwd,1000,1,ok\n"
+                                 "flash,bf16,1024,none,fwd+bwd,500,,ok\r\n"
+                                 "flash,bf16,1024,causal,fwd,,,out of memory\n";
+static const char others_json[] =
+    "{\"backend\":\"math\",\"dtype\":\"f32\",\"L\":2048,\"mask\":\"none\",\"dir\":\"fwd\","
+    "\"peak_extra_bytes\":4000,\"ms\":2}\n"
+    "{\"backend\":\"math\",\"dtype\":\"f32\",\"L\":1024,\"mask\":\"none\",\"dir\":\"fwd\","
+    "\"peak_extra_bytes\":1000,\"ms\":1,\"note\":null}\n"
+    "{\"backend\":\"flash\",\"dtype\":\"bf16\",\"L\":1024,\"mask\":\"none\",\"dir\":\"fwd+bwd\","
+    "\"peak_extra_bytes\":500,\"ms\":null}\n"
+    "{\"backend\":\"flash\",\"dtype\":\"bf16\",\"L\":1024,\"mask\":\"causal\",\"dir\":\"fwd\","
+    "\"status\":\"out of memory\"}\n";
+
+/* CSV and JSON lines say the same; a figure of others has their number and no other column. */
+TEST(others_are_drawn_as_they_are)
+{
+    for (int is_json = 0; is_json < 2; is_json++) {
+        struct attn_error err = {ATTN_OK, ""};
+        struct attn_external_records records;
+        struct attn_figures figures = {NULL, 0};
+        const char *text = is_json ? others_json : others_csv;
+        const char *path = scratch_put("gpu.table", text, strlen(text));
+        ck_assert_msg(attn_external_records_read(path, &records, &err) == ATTN_OK, "%s", err.text);
+        attn_external_records_draw(&records, &figures);
+        ck_assert_int_eq(figures.n, 4); /* two masks, memory and time */
+        ck_assert_str_eq(figures.figure[0].name, "external-memory-gpu-causal");
+        ck_assert_str_ne(figures.figure[0].omitted, "");
+        const struct attn_figure *memory = &figures.figure[2], *time = &figures.figure[3];
+        ck_assert_str_eq(memory->name, "external-memory-gpu-none");
+        ck_assert_str_eq(memory->omitted, "");
+        ck_assert_int_eq(memory->n_columns, 1);
+        ck_assert_str_eq(memory->column[0], "recorded_bytes");
+        ck_assert_int_eq(memory->n_panels, 2);
+        ck_assert_int_eq(memory->n, 3);
+        ck_assert(memory->point[0].x == 1024 && memory->point[0].y[0] == 1000);
+        ck_assert(memory->point[1].x == 2048 && memory->point[1].y[0] == 4000);
+        ck_assert_str_eq(memory->curve[0].label, "math, f32");
+        ck_assert_int_lt(memory->curve[0].mark, 4); /* which is no implementation's of ours */
+        ck_assert(time->point[1].y[0] == 0.002 && isnan(time->point[2].y[0]));
+        ck_assert_ptr_nonnull(strstr(memory->subtitle, "gpu.table"));
+        ck_assert_ptr_nonnull(strstr(memory->remark, "without price and ledger"));
+        attn_figures_free(&figures);
+        attn_external_records_free(&records);
+    }
+}
+
+static const struct {
+    const char *text, *want;
+} bad_records[] = {
+    {"\n", "there is no record"},
+    {HEAD, "there is no record"},
+    {"backend,peak_extra_bytes\nmath,1\n", ":1: column L is missing"},
+    {"L,ms\n1,1\n", ":1: column backend is missing"},
+    {"backend,L\nmath,1\n", ":1: there is neither peak_extra_bytes nor ms"},
+    {"backend,L,L,ms\nmath,1,1,1\n", ":1: column L is there twice"},
+    {"backend,L,ms\nmath,1\n", ":2: 2 fields; the header has 3"},
+    {"backend,L,ms\n\nmath,one,1\n", ":3: L = 'one' is not a number"},
+    {"backend,L,ms\nmath,1,-1\n", ":2: ms = '-1' is not a number"},
+    {"backend,L,ms\nmath,,1\n", ":2: L is missing"},
+    {"backend,L,ms\n,1,1\n", ":2: backend is missing"},
+    {"backend,L,ms,dir\nmath,1,1,up\n", ":2: dir = 'up': there are fwd, bwd and fwd+bwd"},
+    {"backend,L,ms\nmath,1,1\nmath,2,1\nmath,1,3\n", ":4: the same point as in line 2"},
+    {"backend,L,ms,priced_bytes\nmath,1,1,9\n", ":2: priced_bytes: external records have no price"},
+    {"backend,L,ms,ledger_bytes\nmath,1,1,9\n", ":2: ledger_bytes: external records have no"},
+    {"{\"backend\":\"a\",\"L\":1,\"ms\":1}\n{\"backend\":\n", ":2: no JSON object"},
+    {"{\"backend\":\"a\",\"L\":1,\"priced_bytes\":1}\n", ":1: priced_bytes: external records"},
+};
+
+/* What is wrong is said with its line, before anything is measured or drawn anew. */
+TEST_EACH(bad_records_of_others, COUNT(bad_records))
+{
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_external_records records;
+    const char *path = scratch_put("bad.csv", bad_records[_i].text, strlen(bad_records[_i].text));
+    ck_assert_int_eq(attn_external_records_read(path, &records, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, bad_records[_i].want) != NULL, "got: %s", err.text);
+    ck_assert_ptr_nonnull(strstr(err.text, "bad.csv:"));
+}
+
+TEST(others_alone_and_beside)
+{
+    char args[4096];
+    (void)snprintf(args, sizeof args, "--external-records 'My GPU=%s'",
+                   scratch_put("gpu.csv", others_csv, sizeof others_csv - 1));
+    ck_assert_msg(report(args) == 0, "%s", output);
+    char *page = scratch_read(scratch_path("out/index.html"));
+    ck_assert_ptr_nonnull(strstr(page, "External records: memory, mask none"));
+    ck_assert_ptr_nonnull(strstr(page, "My GPU: gpu.csv"));
+    free(page);
+    char *csv = scratch_read(scratch_path("out/figures/external-memory-gpu-none.csv"));
+    ck_assert_ptr_nonnull(
+        strstr(csv, "curve,panel,L,status,recorded_bytes,note\nmath; f32,forward,"));
+    free(csv);
+    ck_assert(fixture_is_there("out/figures/external-time-gpu-none.png"));
+    fixture_add_curves();
+    size_t n = strlen(args);
+    (void)snprintf(args + n, sizeof args - n, " --from '%s'", fixture_write_records("r.jsonl"));
+    ck_assert_msg(report(args) == 0, "%s", output);
+    csv = scratch_read(scratch_path("out/figures/memory-causal.csv"));
+    ck_assert_ptr_null(strstr(csv, "math")); /* nothing of theirs is among ours */
+    free(csv);
+    ck_assert_int_eq(report("--external-records /nonexistent/x.csv"), 2);
 }

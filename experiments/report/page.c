@@ -416,6 +416,8 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     fputs("attnlab report", d->out);
     for (int f = 0; f < page->sources->n; f++)
         put_flag(d->out, "from", page->sources->path[f]);
+    for (int e = 0; page->external_records != NULL && e < page->external_records->n; e++)
+        put_flag(d->out, "external-records", page->external_records->at[e].value);
     put_flag(d->out, "out", page->out);
     fputs("</pre>\n", d->out);
 }
@@ -457,7 +459,9 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
     (void)fprintf(d->out, "<h3 id=\"%s\">", figure->name);
     attn_html_text(d->out, figure->title);
     fputs("</h3>\n", d->out);
-    attn_group_not_run(figure->group, note, sizeof note);
+    note[0] = '\0';
+    if (figure->group != NULL)
+        attn_group_not_run(figure->group, note, sizeof note);
     if (figure->omitted[0] != '\0') {
         attn_document_paragraph(d);
         attn_document_put(d, ATTN_WORDS, "Omitted: %s.", figure->omitted);
