@@ -142,27 +142,76 @@ static int is_same(const struct attn_cost *a, const struct attn_cost *b)
            a->bytes_sent == b->bytes_sent && fabs(a->shard_bytes - b->shard_bytes) <= 0;
 }
 
-/* One line for each run of ranks that fare alike; for one process, the line. */
+/* Where the run of ranks that fare like this one ends. */
+static int end_of_run(const struct attn_cost *cost, int ranks, int first)
+{
+    int end = first + 1;
+    while (end < ranks && is_same(&cost[first], &cost[end]))
+        end++;
+    return end;
+}
+
+static void print_run(const struct attn_cost *cost, int ranks, int first, int end)
+{
+    const struct attn_cost *x = &cost[first];
+    char text[32];
+    if (ranks > 1 && end - first == ranks)
+        printf("  each rank: ");
+    else if (end - first > 1)
+        printf("  ranks %d to %d: ", first, end - 1);
+    else
+        printf(ranks > 1 ? "  rank %d: " : "  ", first);
+    printf("beside inputs and outputs of %s, ", large_text(x->shard_bytes, text));
+    printf("with them %s; ", large_text(x->shard_bytes + (double)x->peak_bytes, text));
+    printf("%.4g flop", x->flops);
+    if (ranks > 1)
+        printf("; sends %s in %lld messages", attn_cli_bytes(x->bytes_sent, text),
+               (long long)x->messages);
+    printf("%s\n", x->counted ? "; visible pairs counted row by row" : "");
+}
+
+/* Of many ranks, no two of which need be equal, the least and the most. */
+static void print_range(const struct attn_cost *cost, int first, int end)
+{
+    char low[32], high[32];
+    struct attn_cost least = cost[first], most = cost[first];
+    double with[2] = {HUGE_VAL, 0};
+    for (int r = first; r < end; r++) {
+        double held = cost[r].shard_bytes + (double)cost[r].peak_bytes;
+        with[0] = fmin(with[0], held);
+        with[1] = fmax(with[1], held);
+        least.flops = fmin(least.flops, cost[r].flops);
+        most.flops = fmax(most.flops, cost[r].flops);
+        if (cost[r].bytes_sent < least.bytes_sent)
+            least.bytes_sent = cost[r].bytes_sent;
+        if (cost[r].bytes_sent > most.bytes_sent)
+            most.bytes_sent = cost[r].bytes_sent;
+    }
+    printf("  ranks %d to %d: inputs and outputs with what is beside them %s to %s; ", first,
+           end - 1, large_text(with[0], low), large_text(with[1], high));
+    printf("%.4g to %.4g flop; each sends %s to %s\n", least.flops, most.flops,
+           attn_cli_bytes(least.bytes_sent, low), attn_cli_bytes(most.bytes_sent, high));
+}
+
+/* One line for each run of ranks that fare alike, of many runs the first and the last ones; for one
+ * process, the line. */
+enum { MOST_RUNS = 32, RUNS_AT_END = 8 };
 static void print_ranks(const struct attn_cost *cost, int ranks)
 {
-    char text[32];
-    for (int first = 0, end; first < ranks; first = end) {
-        const struct attn_cost *x = &cost[first];
-        for (end = first + 1; end < ranks && is_same(x, &cost[end]); end++)
+    int runs = 0, run = 0, between = -1;
+    for (int first = 0; first < ranks; first = end_of_run(cost, ranks, first))
+        runs++;
+    for (int first = 0, end; first < ranks; first = end, run++) {
+        end = end_of_run(cost, ranks, first);
+        int is_hidden = runs > MOST_RUNS && run >= RUNS_AT_END && run < runs - RUNS_AT_END;
+        if (is_hidden && between < 0)
+            between = first;
+        if (is_hidden)
             continue;
-        if (ranks > 1 && end - first == ranks)
-            printf("  each rank: ");
-        else if (end - first > 1)
-            printf("  ranks %d to %d: ", first, end - 1);
-        else
-            printf(ranks > 1 ? "  rank %d: " : "  ", first);
-        printf("beside inputs and outputs of %s, ", large_text(x->shard_bytes, text));
-        printf("with them %s; ", large_text(x->shard_bytes + (double)x->peak_bytes, text));
-        printf("%.4g flop", x->flops);
-        if (ranks > 1)
-            printf("; sends %s in %lld messages", attn_cli_bytes(x->bytes_sent, text),
-                   (long long)x->messages);
-        printf("%s\n", x->counted ? "; visible pairs counted row by row" : "");
+        if (between >= 0)
+            print_range(cost, between, first);
+        between = -1;
+        print_run(cost, ranks, first, end);
     }
 }
 

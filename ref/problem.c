@@ -196,6 +196,28 @@ int attn_problem_varies_by_batch(const struct attn_problem *p)
            (attn_mask_varies_by_batch(p->mask) && !at->one_batch);
 }
 
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+static int64_t between(int64_t least, int64_t x, int64_t most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+int attn_problem_band(const struct attn_problem *p, int64_t b, int64_t *least, int64_t *most)
+{
+    const struct attn_positions *query = &p->origin.query, *key = &p->origin.key;
+    int64_t step = 1 + key->skip, ahead = attn_whole_key(p, b, 0) - attn_whole_query(p, b, 0);
+    if (query->run > 0 || key->run > 0 || query->skip != key->skip ||
+        !attn_mask_band(p->mask, attn_whole_batch(p, b), least, most))
+        return 0;
+    *least = between(1 - p->n_query, -floor_div(ahead - *least, step), p->n_key);
+    *most = between(-p->n_query, floor_div(*most - ahead, step), p->n_key - 1);
+    return 1;
+}
+
 int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h, int *counted)
 {
     const struct attn_positions *query = &p->origin.query, *key = &p->origin.key;

@@ -130,6 +130,10 @@ static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, int
                           attn_whole_key(p, b, j0), attn_whole_key(p, b, j1 - 1) + 1);
 }
 
+/* attn_mask_band in the problem's own indices, cut to those that it has: with equal extents and
+ * bounds, the same pairs are visible.  0 where queries and keys have different steps. */
+int attn_problem_band(const struct attn_problem *p, int64_t b, int64_t *least, int64_t *most);
+
 /* Visible pairs of one (batch, head); *counted as in attn_mask_count. */
 int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h, int *counted);
 

@@ -78,6 +78,19 @@ static void check_spans(const struct picture *p, const struct attn_mask *mask, i
     }
 }
 
+/* Bounds, where there are some, are those of the picture. */
+static void check_band(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
+{
+    int64_t least, most;
+    if (!attn_mask_band(mask, b, &least, &most))
+        return;
+    for (int64_t i = 0; i < p->n_query; i++)
+        for (int64_t j = 0; j < p->n_key; j++)
+            if (p->visible[i][j] != (least <= j - i && j - i <= most))
+                ck_abort_msg("%s b%d h%d: pair %d, %d is not what the band %lld to %lld says",
+                             SAY(mask, b, h), (int)i, (int)j, (long long)least, (long long)most);
+}
+
 static void check_rows(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
 {
     for (int64_t i = 0; i < p->n_query; i++)
@@ -139,6 +152,7 @@ static void check_everything(const char *text, struct mask_data *d, int exact)
             picture_take(&p, mask, b, h);
             check_runs(&p, mask, b, h);
             check_spans(&p, mask, b, h);
+            check_band(&p, mask, b, h);
             check_rows(&p, mask, b, h);
             check_blocks(&p, mask, b, h, exact);
             if (b == 0 && h == 0)

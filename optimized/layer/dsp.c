@@ -66,8 +66,8 @@ static struct attn_sent sent(const struct attn_layer *layer, const struct attn_o
         if (r != rank) {
             int64_t my_places = attn_run_of(places, here.ranks, rank).n;
             int64_t my_frames = attn_run_of(frames, here.ranks, rank).n;
-            attn_sent_add(&sum, one * my_places * attn_run_of(frames, here.ranks, r).n);
-            attn_sent_add(&sum, one * my_frames * attn_run_of(places, here.ranks, r).n);
+            attn_sent_add(&sum, 1, one * my_places * attn_run_of(frames, here.ranks, r).n);
+            attn_sent_add(&sum, 1, one * my_frames * attn_run_of(places, here.ranks, r).n);
         }
     if (pass == ATTN_BACKWARD)
         attn_layer_all_reduce_sent(&sum, layer, here.ranks, rank, 1, 1);

@@ -35,8 +35,9 @@ static struct attn_sent sent(const struct attn_layer *layer, const struct attn_o
     for (int r = 0; r < home.ranks; r++) { /* o of its heads; dO of its tokens */
         int from = pass == ATTN_FORWARD ? rank : r, to = pass == ATTN_FORWARD ? r : rank;
         if (r != rank)
-            attn_sent_add(&sum, one * attn_layout_box(&heads, &p, 0, from).heads.n *
-                                    attn_layout_box(&home, &p, 0, to).tokens);
+            attn_sent_add(&sum, 1,
+                          one * attn_layout_box(&heads, &p, 0, from).heads.n *
+                              attn_layout_box(&home, &p, 0, to).tokens);
     }
     if (pass == ATTN_BACKWARD) {
         attn_layer_scatter_sent(&sum, layer, &home, rank);

@@ -14,7 +14,7 @@ void attn_layer_gather_sent(struct attn_sent *sent, const struct attn_layer *lay
                             const struct attn_layout *layout, int rank)
 {
     for (int r = 1; r < layout->ranks; r++)
-        attn_sent_add(sent, x_bytes(layer, layout, rank));
+        attn_sent_add(sent, 1, x_bytes(layer, layout, rank));
 }
 
 void attn_layer_scatter_sent(struct attn_sent *sent, const struct attn_layer *layer,
@@ -22,7 +22,7 @@ void attn_layer_scatter_sent(struct attn_sent *sent, const struct attn_layer *la
 {
     for (int r = 0; r < layout->ranks; r++)
         if (r != rank)
-            attn_sent_add(sent, x_bytes(layer, layout, r));
+            attn_sent_add(sent, 1, x_bytes(layer, layout, r));
 }
 
 /* A matrix of `rows` rows for each head; ranks reduce a run of rows. */
@@ -31,8 +31,8 @@ static void matrix_sent(struct attn_sent *sent, int64_t rows, int64_t row_bytes,
 {
     for (int r = 0; r < ranks; r++)
         if (r != rank) {
-            attn_sent_add(sent, attn_run_of(rows, ranks, r).n * row_bytes);
-            attn_sent_add(sent, attn_run_of(rows, ranks, rank).n * row_bytes);
+            attn_sent_add(sent, 1, attn_run_of(rows, ranks, r).n * row_bytes);
+            attn_sent_add(sent, 1, attn_run_of(rows, ranks, rank).n * row_bytes);
         }
 }
 
@@ -68,8 +68,8 @@ void attn_layer_shared_heads_sent(struct attn_sent *sent, const struct attn_laye
         struct attn_tokens there = attn_layout_box(heads, &p, 1, r).heads;
         int64_t moved[2] = {in_both(&here, &theirs), in_both(&mine, &there)};
         for (int way = 0; way < 2 && r != rank; way++) {
-            attn_sent_add(sent, moved[way] * layer->d_key * column);
-            attn_sent_add(sent, moved[way] * layer->d_value * column);
+            attn_sent_add(sent, 1, moved[way] * layer->d_key * column);
+            attn_sent_add(sent, 1, moved[way] * layer->d_value * column);
         }
     }
 }

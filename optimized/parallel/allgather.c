@@ -73,26 +73,21 @@ static enum attn_status accepts(const struct attn_problem *whole,
 
 static struct attn_sent sent(const struct attn_work *w)
 {
-    const struct attn_layout *home = &w->stored.home;
     const struct attn_problem *p = &w->stored.whole;
-    int64_t mine = attn_layout_box(home, p, 1, w->rank).tokens, done = 0;
+    int64_t mine = attn_layout_box(&w->stored.home, p, 1, w->rank).tokens, ranks = w->work.ranks;
     int64_t at_once = stride(w->options) > 0 ? stride(w->options) : p->kv_heads;
+    int64_t owners = less(ranks, p->n_key) - (mine > 0); /* beside this rank */
+    int gathers = w->pass == ATTN_FORWARD || !saves(w->options);
     struct attn_sent sent = {0, 0};
-    while (done < p->kv_heads) {
-        int64_t heads = less(at_once, p->kv_heads - done);
-        done += heads;
-        for (int r = 0; r < home->ranks; r++) {
-            int64_t theirs = attn_layout_box(home, p, 1, r).tokens;
-            if (r == w->rank)
-                continue;
-            int64_t gathered = w->pass == ATTN_FORWARD || !saves(w->options) ? mine : 0;
-            attn_sent_add(&sent, p->batch * heads * gathered * attn_row_bytes(p, ATTN_TAG_K));
-            attn_sent_add(&sent, p->batch * heads * gathered * attn_row_bytes(p, ATTN_TAG_V));
-            if (w->pass == ATTN_FORWARD)
-                continue;
-            attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DK));
-            attn_sent_add(&sent, p->batch * heads * theirs * attn_sum_row_bytes(p, ATTN_TAG_DV));
-        }
+    for (int64_t done = 0; done < p->kv_heads; done += at_once) {
+        int64_t rows = p->batch * less(at_once, p->kv_heads - done), out = gathers ? mine : 0;
+        attn_sent_add(&sent, ranks - 1, (ranks - 1) * rows * out * attn_row_bytes(p, ATTN_TAG_K));
+        attn_sent_add(&sent, ranks - 1, (ranks - 1) * rows * out * attn_row_bytes(p, ATTN_TAG_V));
+        if (w->pass == ATTN_FORWARD)
+            continue;
+        rows *= p->n_key - mine;
+        attn_sent_add(&sent, owners, rows * attn_sum_row_bytes(p, ATTN_TAG_DK));
+        attn_sent_add(&sent, owners, rows * attn_sum_row_bytes(p, ATTN_TAG_DV));
     }
     return sent;
 }

@@ -22,11 +22,6 @@ static struct attn_layout home(const struct attn_problem *whole, const struct at
     return layout;
 }
 
-static int64_t shared(const struct attn_tokens *a, const struct attn_tokens *b)
-{
-    return greater(less(a->first + a->n, b->first + b->n) - greater(a->first, b->first), 0);
-}
-
 static struct attn_sent sent(const struct attn_work *w)
 {
     const struct attn_layout *owned = &w->stored.home, *read = &w->stored.work;
@@ -34,19 +29,19 @@ static struct attn_sent sent(const struct attn_work *w)
     struct attn_tokens mine = attn_layout_box(owned, p, 1, w->rank).heads;
     struct attn_tokens here = attn_layout_box(read, p, 1, w->rank).heads;
     struct attn_sent sent = {0, 0};
-    for (int r = 0; r < owned->ranks; r++) {
+    for (int r = 0; r < less(owned->ranks, p->heads); r++) { /* others have none */
         struct attn_tokens theirs = attn_layout_box(owned, p, 1, r).heads;
         struct attn_tokens there = attn_layout_box(read, p, 1, r).heads;
-        int64_t out = p->batch * p->n_key * shared(&mine, &there);
-        int64_t back = p->batch * p->n_key * shared(&here, &theirs);
+        int64_t out = p->batch * p->n_key * attn_tokens_common(&mine, &there).n;
+        int64_t back = p->batch * p->n_key * attn_tokens_common(&here, &theirs).n;
         if (r == w->rank)
             continue;
-        attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_K));
-        attn_sent_add(&sent, out * attn_row_bytes(p, ATTN_TAG_V));
+        attn_sent_add(&sent, 1, out * attn_row_bytes(p, ATTN_TAG_K));
+        attn_sent_add(&sent, 1, out * attn_row_bytes(p, ATTN_TAG_V));
         if (w->pass == ATTN_FORWARD)
             continue;
-        attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DK));
-        attn_sent_add(&sent, back * attn_sum_row_bytes(p, ATTN_TAG_DV));
+        attn_sent_add(&sent, 1, back * attn_sum_row_bytes(p, ATTN_TAG_DK));
+        attn_sent_add(&sent, 1, back * attn_sum_row_bytes(p, ATTN_TAG_DV));
     }
     return sent;
 }

@@ -69,6 +69,30 @@ static struct attn_stop stop(const struct attn_work *w, int n)
     return stop;
 }
 
+/* From `at` on, below all of these edges that lie behind it. */
+static int until(int at, const int edge[5])
+{
+    int n = edge[4] - at;
+    for (int e = 0; e < 4; e++)
+        if (edge[e] > at)
+            n = (int)less(n, edge[e] - at);
+    return n;
+}
+
+/* Two stops for each distance.  What is helped, and what lies behind the last rank, changes at four
+ * of them. */
+static struct attn_round round_of(const struct attn_work *w, int n)
+{
+    int rank = w->rank, ranks = w->work.ranks, t = (n + 1) / 2;
+    int after = (rank + t) % ranks, before = (rank - t + ranks) % ranks;
+    const int edge[5] = {rank + 1, ranks - rank, ranks / 2 + 1, (ranks + 1) / 2, ranks};
+    int times = until(t, edge);
+    times = attn_work_alike(w, (struct attn_line){rank, before, 0, -1}, times);
+    times = attn_work_alike(w, (struct attn_line){before, rank, -1, 0}, times);
+    times = attn_work_alike(w, (struct attn_line){after, rank, 1, 0}, times);
+    return (struct attn_round){2, times};
+}
+
 typedef int64_t row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
 /* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
@@ -88,22 +112,27 @@ static struct attn_sent sent(const struct attn_work *w)
     int64_t dkv = part(p, ATTN_TAG_DK) + part(p, ATTN_TAG_DV);
     int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
     int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
+    const int edge[5] = {w->rank - blocks->ranks / 2, w->rank, w->rank + 1,
+                         w->rank + blocks->ranks / 2 + 1, blocks->ranks};
     struct attn_sent sent = {0, 0};
-    for (int r = 0; r < blocks->ranks; r++) {
+    for (int r = 0, n; r < blocks->ranks; r += n) {
+        n = until(r, edge);
         if (r == w->rank)
             continue;
+        n = attn_work_alike(w, (struct attn_line){r, w->rank, 1, 0}, n);
+        n = attn_work_alike(w, (struct attn_line){w->rank, r, 0, 1}, n);
         enum who of_my_keys = multiplies(w, r, w->rank);
         enum who of_my_queries = multiplies(w, w->rank, r);
         int64_t its_rows = rows * attn_layout_box(blocks, p, 0, r).tokens;
         int64_t its_keys = keys * attn_layout_box(blocks, p, 1, r).tokens;
         if (of_my_keys == OWNER) /* K, V go there */
-            sent.bytes += my_keys * kv, sent.messages += 2;
+            sent.bytes += n * my_keys * kv, sent.messages += n * 2;
         if (of_my_keys == HELPER) /* its queries were here */
-            sent.bytes += its_rows * result, sent.messages += back ? 1 : 2;
+            sent.bytes += n * its_rows * result, sent.messages += n * (back ? 1 : 2);
         if (of_my_queries == HELPER)
-            sent.bytes += my_rows * q, sent.messages += back ? 4 : 1;
+            sent.bytes += n * my_rows * q, sent.messages += n * (back ? 4 : 1);
         if (of_my_queries == OWNER && back) /* its keys were here */
-            sent.bytes += its_keys * dkv, sent.messages += 2;
+            sent.bytes += n * its_keys * dkv, sent.messages += n * 2;
     }
     return sent;
 }
@@ -119,6 +148,7 @@ static const struct attn_scheme lightseq = {.name = "lightseq",
                                             .work = attn_layout_of_tokens,
                                             .stops = stops,
                                             .stop = stop,
+                                            .round = round_of,
                                             .has_visitors = has_visitors,
                                             .merging = OPTION_MERGING,
                                             .sent = sent};

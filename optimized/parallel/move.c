@@ -6,16 +6,11 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/shard_rows.h"
 
-static struct attn_tokens common(const struct attn_tokens *a, const struct attn_tokens *b)
-{
-    return attn_tokens_between(greater(a->first, b->first), less(a->first + a->n, b->first + b->n));
-}
-
 static struct attn_box cut_heads(const struct attn_end *end, enum attn_tag_kind kind,
                                  struct attn_box box)
 {
     if (end->is_cut && attn_tag_is_of_keys(kind))
-        box.heads = common(&box.heads, &end->heads);
+        box.heads = attn_tokens_common(&box.heads, &end->heads);
     return box;
 }
 
@@ -92,7 +87,8 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
     struct attn_box b = attn_end_box(&m->to, m->whole, m->kind, q);
     struct attn_box room_a = attn_end_room(&m->from, m->whole, m->kind, p);
     struct attn_box room_b = attn_end_room(&m->to, m->whole, m->kind, q);
-    struct attn_tokens batches = common(&a.batches, &b.batches), heads = common(&a.heads, &b.heads);
+    struct attn_tokens batches = attn_tokens_common(&a.batches, &b.batches),
+                       heads = attn_tokens_common(&a.heads, &b.heads);
     int64_t row = row_bytes(m), all_a = attn_box_stretches(&a), all_b = attn_box_stretches(&b);
     int n = 0;
     *bytes = 0;
@@ -116,19 +112,40 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
     return n;
 }
 
+/* The same move of what is stored: its boxes are the rooms of this one. */
+struct stored {
+    struct attn_problem whole;
+    struct attn_layout from, to;
+};
+
+static struct attn_move stored_move(const struct attn_move *m, struct stored *x)
+{
+    struct attn_move even = *m;
+    x->from = attn_layout_stored(m->from.layout, m->whole, &x->whole);
+    x->to = attn_layout_stored(m->to.layout, m->whole, &x->whole);
+    even.whole = &x->whole;
+    even.from.layout = &x->from;
+    even.to.layout = &x->to;
+    return even;
+}
+
 /* Bytes of the message from p to q: where their rooms meet. */
 static int64_t message_bytes(const struct attn_move *m, int p, int q)
 {
-    struct attn_problem stored;
-    struct attn_layout from = attn_layout_stored(m->from.layout, m->whole, &stored);
-    struct attn_layout to = attn_layout_stored(m->to.layout, m->whole, &stored);
-    struct attn_move even = *m;
+    struct stored x;
+    struct attn_move even = stored_move(m, &x);
     int64_t bytes;
-    even.whole = &stored;
-    even.from.layout = &from;
-    even.to.layout = &to;
     meet_boxes(&even, p, q, NULL, NULL, &bytes);
     return bytes;
+}
+
+/* Bytes that the rank has at one end, and all ranks at the other: what it has for itself, too. */
+static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct attn_end *mine,
+                              const struct attn_end *theirs)
+{
+    struct attn_box box = cut_heads(theirs, m->kind, attn_end_box(mine, m->whole, m->kind, rank));
+    return attn_layout_rows(theirs->layout, m->whole, attn_tag_is_of_keys(m->kind), &box) *
+           row_bytes(m);
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -225,10 +242,9 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
 /* What leaves a rank: more than it has, where several ranks get a copy. */
 static int64_t bytes_out(const struct attn_move *move, int rank)
 {
-    int64_t sum = 0;
-    for (int r = 0; r < move->from.layout->ranks; r++)
-        sum += message_bytes(move, rank, r);
-    return sum;
+    struct stored x;
+    struct attn_move even = stored_move(move, &x);
+    return bytes_with_all(&even, rank, &even.from, &even.to);
 }
 
 static int64_t bytes_in(const struct attn_move *move, int rank)
@@ -317,20 +333,17 @@ enum attn_status attn_move(const struct attn_move *move, struct attn_transport *
 
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank)
 {
-    int64_t sum = 0;
-    for (int r = 0; r < move->from.layout->ranks; r++)
-        sum += r == rank ? 0 : message_bytes(move, r, rank);
-    return attn_buffer_of("copies", 1, sum, 1);
+    struct stored x;
+    struct attn_move even = stored_move(move, &x);
+    int64_t all = bytes_with_all(&even, rank, &even.to, &even.from);
+    return attn_buffer_of("copies", 1, all - message_bytes(move, rank, rank), 1);
 }
 
 int64_t attn_move_additions(const struct attn_move *move, int rank)
 {
-    int64_t sum = 0, bytes;
-    for (int r = 0; r < move->from.layout->ranks; r++) {
-        meet_boxes(move, r, rank, NULL, NULL, &bytes);
-        sum += r == rank ? 0 : bytes;
-    }
-    return sum / (int64_t)attn_dtype_size(move->dtype);
+    int64_t all = bytes_with_all(move, rank, &move->to, &move->from), own;
+    meet_boxes(move, rank, rank, NULL, NULL, &own);
+    return (all - own) / (int64_t)attn_dtype_size(move->dtype);
 }
 
 /* A piece as a tensor [., ., ., width]. */
@@ -355,7 +368,7 @@ static void clear(const struct attn_move *move, int rank)
     struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
     struct attn_box room = attn_end_room(&move->to, move->whole, move->kind, rank);
     struct attn_tokens heads =
-        move->from.is_cut ? common(&box.heads, &move->from.heads) : box.heads;
+        move->from.is_cut ? attn_tokens_common(&box.heads, &move->from.heads) : box.heads;
     struct attn_tokens rows = {0, 1, box.tokens};
     struct attn_piece piece = piece_of(&room, &box.batches, &heads, &rows, row_bytes(move));
     struct attn_rows n = rows_of(&piece, move->dtype);

@@ -1,4 +1,10 @@
-/* What sequence-parallel schemes accept, and what they cost one rank.  See scheme.h. */
+/* What sequence-parallel schemes accept, and what they cost one rank.  See scheme.h.
+ *
+ * P ranks have P^2 products, but few kinds of them: a rank of a causal ring has products that are
+ * all visible, one that is cut, and some that are hidden, with blocks of two sizes.  Nothing here
+ * looks at every product.  accepts looks at the shortest and the longest blocks; prices, rescales
+ * and merges look at the first round of stops of many that are equal (attn_work_round), and take it
+ * as often.  tests/test_rounds.c compares that with a walk of all stops. */
 #include <stdio.h>
 #include <string.h>
 
@@ -217,10 +223,14 @@ static int64_t most(const struct attn_scheme *scheme, const struct attn_problem 
     for (int r = 0; count != NULL && r < attn_parallel_ranks(options); r++) {
         struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
         struct attn_product x;
-        for (int n = 0; n < w.stops; n++) {
-            attn_work_go(&w, n);
-            while (attn_work_next(&w, &x))
-                largest = greater(largest, count(&x.part, &preset));
+        struct attn_round round;
+        for (int n = 0; n < w.stops; n += round.stops * round.times) {
+            round = attn_work_round(&w, n);
+            for (int m = 0; m < round.stops; m++) {
+                attn_work_go(&w, n + m);
+                while (attn_work_next(&w, &x))
+                    largest = greater(largest, count(&x.part, &preset));
+            }
         }
     }
     return largest;
@@ -314,55 +324,49 @@ static double return_flops(const struct attn_work *w)
                : 0;
 }
 
-static int same_extents(const struct attn_problem *a, const struct attn_problem *b)
+/* A stop, for so many that are equal. */
+static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
+                                   struct attn_error *err)
 {
-    return a->heads == b->heads && a->kv_heads == b->kv_heads && a->n_query == b->n_query &&
-           a->n_key == b->n_key;
-}
-
-/* Every pair is visible: what such a product costs depends on its extents alone. */
-static int shows_all(const struct attn_problem *p)
-{
-    if (p->mask == NULL)
-        return 1;
-    return !attn_problem_varies_by_batch(p) && !attn_mask_varies_by_head(p->mask) &&
-           attn_problem_tile(p, 0, 0, 0, p->n_query, 0, p->n_key) == ATTN_TILE_FULL;
+    const struct attn_options preset = attn_rank_local_options(w->options);
+    struct attn_product x;
+    struct attn_cost local;
+    double flops = sum->flops + times * return_flops(w);
+    while (attn_work_next(w, &x)) {
+        enum attn_status status =
+            attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0, &local, err);
+        if (status != ATTN_OK)
+            return status;
+        flops += times * (local.flops + fold_flops(w, &x));
+        local.counted |= sum->counted;
+        sum->counted = local.counted;
+        if (local.peak_bytes > sum->peak_bytes)
+            *sum = local;
+    }
+    sum->flops = flops;
+    return ATTN_OK;
 }
 
 /* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
  * first of them in a tie, as on a ledger. */
-static enum attn_status price_products(struct attn_work *w, struct attn_cost *largest,
+static enum attn_status price_products(struct attn_work *w, struct attn_cost *sum,
                                        struct attn_error *err)
 {
-    const struct attn_options preset = attn_rank_local_options(w->options);
-    struct attn_product x;
-    struct attn_problem last = {.n_query = -1};
-    struct attn_cost local = {0};
-    double flops = 0;
-    int counted = 0;
-    memset(largest, 0, sizeof *largest);
-    for (int n = 0; n < attn_work_portions(w) * w->stops; n++) {
-        attn_work_portion(w, n / w->stops);
-        attn_work_go(w, n % w->stops);
-        while (attn_work_next(w, &x)) {
-            enum attn_status status = ATTN_OK;
-            if (!same_extents(&last, &x.part) || !shows_all(&last) || !shows_all(&x.part))
-                status = attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0,
-                                    &local, err);
-            if (status != ATTN_OK)
-                return status;
-            last = x.part;
-            flops += local.flops + fold_flops(w, &x);
-            counted |= local.counted;
-            if (local.peak_bytes > largest->peak_bytes)
-                *largest = local;
+    struct attn_round round;
+    enum attn_status status = ATTN_OK;
+    memset(sum, 0, sizeof *sum);
+    for (int p = 0; p < attn_work_portions(w); p++) {
+        attn_work_portion(w, p);
+        for (int n = 0; n < w->stops; n += round.stops * round.times) {
+            round = attn_work_round(w, n);
+            for (int m = 0; m < round.stops && status == ATTN_OK; m++) {
+                attn_work_go(w, n + m);
+                status = price_stop(w, round.times, sum, err);
+            }
         }
-        flops += return_flops(w);
     }
-    largest->flops = flops;
-    largest->counted = counted;
     attn_work_portion(w, 0);
-    return ATTN_OK;
+    return status;
 }
 
 static int64_t bytes_of(const struct attn_buffer copies[2])

@@ -144,6 +144,13 @@ static void cut_run(const struct attn_layout *layout, struct attn_box *box, int 
     box->tokens = run.n;
 }
 
+static struct attn_tokens kv_heads_of(const struct attn_layout *layout,
+                                      const struct attn_problem *whole,
+                                      const struct attn_tokens *heads)
+{
+    return layout->kv_owners ? owned_kv_heads(whole, heads) : attn_kv_heads(whole, heads);
+}
+
 /* Without pads. */
 static struct attn_box deal(const struct attn_layout *layout, const struct attn_problem *whole,
                             int is_of_keys, int rank)
@@ -156,8 +163,7 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
                            .stretches = place_stretches(layout, all),
                            .repeats = place_repeats(layout)};
     if (is_of_keys)
-        box.heads =
-            layout->kv_owners ? owned_kv_heads(whole, &heads) : attn_kv_heads(whole, &heads);
+        box.heads = kv_heads_of(layout, whole, &heads);
     for (int s = 0; s < box.stretches; s++) {
         box.stretch[s] = all ? (struct attn_tokens){0, 1, n} : place_stretch(layout, n, rank, s);
         box.tokens += box.stretch[s].n * box.repeats;
@@ -326,15 +332,30 @@ int attn_layout_copies(const struct attn_layout *layout, const struct attn_probl
 {
     int64_t heads = layout->pads ? layout->padded.heads : whole->heads;
     int64_t kv_heads = layout->pads ? layout->padded.kv_heads : whole->kv_heads;
-    int parts = attn_axis_parts(&layout->heads);
-    int64_t sum = 0;
+    int64_t parts = attn_axis_parts(&layout->heads), group = heads / at_least_1(kv_heads);
     if (layout->all_keys && attn_axis_parts(&layout->tokens) > 1)
         return 1;
-    for (int place = 0; place < parts && !layout->kv_owners; place++) {
-        struct attn_tokens run = attn_run_of(heads, parts, place);
-        sum += attn_kv_heads(whole, &run).n;
+    for (int64_t place = 1; place < less(parts, heads) && group > 1; place++)
+        if (attn_run_of(heads, parts, place).first % group != 0) /* begins inside a group */
+            return !layout->kv_owners;
+    return 0;
+}
+
+int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,
+                         int is_of_keys, const struct attn_box *box)
+{
+    int64_t parts = attn_axis_parts(&layout->heads), heads = 0;
+    int64_t places = attn_axis_parts(&layout->tokens) * attn_axis_parts(&layout->runs);
+    int64_t batches = attn_axis_parts(&layout->batches);
+    int64_t equal =
+        layout->ranks / (parts * batches * (is_of_keys && layout->all_keys ? 1 : places));
+    for (int64_t place = 0; place < less(parts, whole->heads); place++) { /* others have none */
+        struct attn_tokens run = attn_run_of(whole->heads, parts, place);
+        if (is_of_keys)
+            run = kv_heads_of(layout, whole, &run);
+        heads += attn_tokens_common(&run, &box->heads).n;
     }
-    return sum > kv_heads;
+    return equal * box->batches.n * heads * box->tokens;
 }
 
 /* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of

@@ -76,6 +76,14 @@ static inline int attn_axis_place(const struct attn_axis *axis, int rank)
     return axis->parts > 0 ? rank / axis->stride % axis->parts : 0;
 }
 
+static inline struct attn_tokens attn_tokens_common(const struct attn_tokens *a,
+                                                    const struct attn_tokens *b)
+{
+    int64_t a_end = a->first + a->n, b_end = b->first + b->n;
+    return attn_tokens_between(a->first > b->first ? a->first : b->first,
+                               a_end < b_end ? a_end : b_end);
+}
+
 /* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
  * memory it is [batches, heads, tokens, width], stretch after stretch.  The one stretch of a box of
  * places is there once for each frame, `pitch` tokens apart.  A box of scopes has scope after
@@ -102,6 +110,11 @@ struct attn_stretch attn_box_stretch(const struct attn_box *box, int64_t s);
 int64_t attn_box_scopes(const struct attn_box *box, int64_t n);
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
+
+/* What all ranks together have of a box, in rows: those that several have count as often.  Ranks
+ * that lie elsewhere on the axis of tokens have others of them, and as many run after run. */
+int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,
+                         int is_of_keys, const struct attn_box *box);
 
 /* Give all these layouts pads: each extent that one of them deals out becomes the next multiple of
  * its parts.  A run of heads becomes whole groups, or a whole part of one. */

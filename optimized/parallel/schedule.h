@@ -7,14 +7,15 @@
 #include "optimized/parallel/work.h"
 
 struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n);
+struct attn_round attn_ring_round(const struct attn_work *w, int n);
 
 /* ENOTSUP when windows do not fill the places. */
 enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *ring,
                                  struct attn_error *err);
 int attn_largest_divisor(int n, int most);
 
-/* Layouts in which one thing is dealt out over all ranks: tokens, runs of tokens whatever the order,
- * heads.  They are home or work of several schemes. */
+/* Layouts in which one thing is dealt out over all ranks: tokens, runs of tokens whatever the
+ * order, heads.  They are home or work of several schemes. */
 struct attn_layout attn_layout_of_tokens(const struct attn_problem *whole,
                                          const struct attn_options *options);
 struct attn_layout attn_layout_of_runs(const struct attn_problem *whole,
@@ -46,7 +47,7 @@ struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* One message more, unless it is empty. */
-void attn_sent_add(struct attn_sent *sent, int64_t bytes);
+/* So many messages more, of so many bytes together, unless they are empty. */
+void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes);
 
 #endif

@@ -35,6 +35,12 @@ struct attn_stop {
     int query, key; /* ranks whose blocks are multiplied; -1: nothing is */
 };
 
+/* These stops, and then as many again, so many times in all: each time with the same products, but
+ * for where they lie. */
+struct attn_round {
+    int stops, times;
+};
+
 /* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.
  * Blocks of keys go round inside a window, inner-1 hops, then all hop to the next window.  One ring
  * is a window of all places. */
@@ -71,6 +77,9 @@ struct attn_scheme {
      * both send and get queries at a stop. */
     int (*stops)(const struct attn_options *options);
     struct attn_stop (*stop)(const struct attn_work *w, int n);
+
+    /* The round that begins at stop n > 0.  NULL: every stop is one. */
+    struct attn_round (*round)(const struct attn_work *w, int n);
 
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);

@@ -50,6 +50,18 @@ void attn_work_portion(struct attn_work *w, int n);
 struct attn_stop attn_work_stop(const struct attn_work *w, int n);
 void attn_work_go(struct attn_work *w, int n);
 
+/* The round of stops that begins at this one: what is priced looks at the first of equal ones. */
+struct attn_round attn_work_round(const struct attn_work *w, int n);
+
+/* Pairs of blocks in a row: (query, key), and then so many ranks further on, each time. */
+struct attn_line {
+    int query, key, query_step, key_step;
+};
+
+/* How many of the first n pairs of a line have certainly the same products: at least 1.  Ranks at
+ * the places of a line are neighbours; work.c says why its two ends are enough. */
+int attn_work_alike(const struct attn_work *w, struct attn_line line, int n);
+
 /* A rank's block of queries or of keys; what is stored of it, of the heads of this portion; and how
  * many numbers that is. */
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);

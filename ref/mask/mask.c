@@ -222,6 +222,30 @@ int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *no
     return 0;
 }
 
+static int narrow_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                       int64_t *least, int64_t *most)
+{
+    int64_t low, high;
+    if (node->kind == MASK_ALL_OF) {
+        int all = 1;
+        for (int64_t c = node->child; c >= 0 && all; c = mask->node[c].next)
+            all = narrow_band(mask, &mask->node[c], b, least, most);
+        return all;
+    }
+    if (!attn_mask_node_band(mask, node, b, &low, &high))
+        return node->kind == MASK_NONE;
+    *least = mask_max(*least, low);
+    *most = mask_min(*most, high);
+    return 1;
+}
+
+int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int64_t *most)
+{
+    *least = -MASK_FAR;
+    *most = MASK_FAR;
+    return mask == NULL || narrow_band(mask, &mask->node[mask->root], b, least, most);
+}
+
 int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t i, int64_t *lo, int64_t *hi)
 {

@@ -138,6 +138,10 @@ int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
 int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
                    int64_t *hi);
 
+/* If query i of batch b sees key j just where *least <= j - i <= *most, these bounds and 1; 0 says
+ * nothing.  none, causal, window, and what & makes of them. */
+int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int64_t *most);
+
 /* Every step-th token of a stretch: first, first + step, ..., n of them; step >= 1.  A shard of a
  * sequence is one: contiguous (step 1) or a stripe (step P). */
 struct attn_tokens {

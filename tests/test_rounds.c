@@ -1,0 +1,203 @@
+/* Rounds of stops: what the price of a sequence-parallel scheme takes for equal, and so looks at
+ * once (optimized/parallel/work.c), against a walk of all stops. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "optimized/parallel/rank.h"
+#include "optimized/parallel/work.h"
+#include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/scheme_walk.h"
+#include "tests/suites.h"
+
+SUITE(rounds, .seconds = 120);
+
+static struct attn_problem problem(int64_t batch, int64_t n_query, int64_t n_key,
+                                   const struct attn_mask *mask)
+{
+    return (struct attn_problem){.batch = batch,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .n_query = n_query,
+                                 .n_key = n_key,
+                                 .d_key = 4,
+                                 .d_value = 4,
+                                 .scale = 1,
+                                 .mask = mask,
+                                 .dtype = ATTN_F32};
+}
+
+static struct attn_mask *mask_of(const char *text, int64_t batch, int64_t n_query, int64_t n_key)
+{
+    const struct attn_mask_shape shape = {batch, 4, n_query, n_key};
+    struct attn_mask *mask;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    return mask;
+}
+
+struct rounds {
+    struct attn_problem p;
+    const char *mask;
+    int turn, skipped; /* stops that a price does not look at */
+};
+
+static int64_t pairs_that_differ(const struct attn_problem *a, const struct attn_problem *b)
+{
+    int64_t n = 0;
+    for (int64_t batch = 0; batch < a->batch; batch++)
+        for (int64_t h = 0; h < a->heads; h++)
+            for (int64_t i = 0; i < a->n_query; i++)
+                for (int64_t j = 0; j < a->n_key; j++)
+                    n += attn_problem_allows(a, batch, h, i, j) !=
+                         attn_problem_allows(b, batch, h, i, j);
+    return n;
+}
+
+static int products_differ(const struct attn_product *a, const struct attn_product *b)
+{
+    return a->call != b->call || a->query != b->query || a->key != b->key ||
+           a->starts_query != b->starts_query || a->starts_key != b->starts_key ||
+           a->part.batch != b->part.batch || a->part.heads != b->part.heads ||
+           a->part.kv_heads != b->part.kv_heads || a->part.n_query != b->part.n_query ||
+           a->part.n_key != b->part.n_key || pairs_that_differ(&a->part, &b->part) != 0;
+}
+
+static int prices_differ(const struct attn_work *w, const struct attn_problem *a,
+                         const struct attn_problem *b)
+{
+    const struct attn_options preset = attn_rank_local_options(w->options);
+    const struct attn_problem *part[2] = {a, b};
+    struct attn_cost cost[2];
+    for (int n = 0; n < 2; n++)
+        ck_assert_int_eq(
+            attn_price(attn_rank_local(w->options), &preset, part[n], w->pass, 0, &cost[n], NULL),
+            ATTN_OK);
+    int differ = cost[0].n_live != cost[1].n_live || cost[0].counted != cost[1].counted ||
+                 fabs(cost[0].flops - cost[1].flops) > 0;
+    for (int l = 0; l < cost[0].n_live && !differ; l++)
+        differ = cost[0].live[l].bytes != cost[1].live[l].bytes ||
+                 strcmp(cost[0].live[l].name, cost[1].live[l].name) != 0;
+    return differ;
+}
+
+/* Stops n and m have the same products and prices, and travel alike. */
+static int stops_differ(const struct attn_work *at, int n, int m)
+{
+    struct attn_work a = *at, b = *at;
+    struct attn_product x, y;
+    attn_work_go(&a, n);
+    attn_work_go(&b, m);
+    if (a.stop.travels != b.stop.travels || (a.stop.to < 0) != (b.stop.to < 0) ||
+        (a.stop.from < 0) != (b.stop.from < 0) ||
+        (a.stop.query == a.rank) != (b.stop.query == b.rank))
+        return 1;
+    while (attn_work_next(&a, &x))
+        if (!attn_work_next(&b, &y) || products_differ(&x, &y) ||
+            prices_differ(at, &x.part, &y.part))
+            return 1;
+    return attn_work_next(&b, &y);
+}
+
+/* The largest count of all products, by a walk of all stops. */
+static int64_t count_all(const struct attn_work *at)
+{
+    const struct attn_options preset = attn_rank_local_options(at->options);
+    const struct attn_impl *local = attn_rank_local(at->options);
+    struct attn_work w = *at;
+    struct attn_product x;
+    int64_t most = 0;
+    for (int n = 0; n < w.stops && local->rescales != NULL; n++) {
+        attn_work_go(&w, n);
+        while (attn_work_next(&w, &x)) {
+            int64_t count = local->rescales(&x.part, &preset);
+            most = count > most ? count : most;
+        }
+    }
+    return most;
+}
+
+static void check_rounds(void *arg, const struct attn_impl *impl, const char *text)
+{
+    static const char *const local[] = {"tiled", "csr", "dense", "bsr"};
+    struct rounds *x = arg;
+    const struct attn_scheme *scheme = impl->scheme;
+    int64_t most = 0;
+    int ranks;
+    if ((scheme->ring == NULL && scheme->round == NULL) || strstr(text, "strict") != NULL ||
+        strstr(text, "numerator") != NULL || strstr(text, "deferred") != NULL ||
+        strstr(text, "storage") != NULL)
+        return;
+    char whole[240];
+    snprintf(whole, sizeof whole, "%s,local=%s", text, local[x->turn++ % COUNT(local)]);
+    struct attn_spec spec = spec_of(whole);
+    ranks = attn_parallel_ranks(&spec.options);
+    for (int of = 0; of < 2 * ranks; of++) {
+        struct attn_work w =
+            attn_work_of(scheme, &x->p, &spec.options, (enum attn_pass)(of % 2), of / 2);
+        struct attn_round round;
+        int n = 0;
+        for (; n < w.stops; n += round.stops * round.times) {
+            round = attn_work_round(&w, n);
+            ck_assert(round.stops >= 1 && round.times >= 1);
+            for (int m = n; m < n + round.stops; m++)
+                for (int later = 1; later < round.times; later++, x->skipped++)
+                    ck_assert_msg(!stops_differ(&w, m, m + later * round.stops),
+                                  "%s %s: rank %d, stop %d is not as stop %d", whole, x->mask,
+                                  w.rank, m + later * round.stops, m);
+        }
+        ck_assert_int_eq(n, w.stops);
+        int64_t count = count_all(&w);
+        most = count > most ? count : most;
+    }
+    ck_assert_msg(impl->rescales(&x->p, &spec.options) == most, "%s %s: rescales", whole, x->mask);
+}
+
+/* What a price takes for equal is equal: the same extents, the same pairs, the same local price.
+ * Blocks that differ in size, that are empty, that a mask cuts anywhere. */
+static const char *const cut_by[] = {"none",
+                                     "causal(br)",
+                                     "causal(-9)&window(7,5,br)",
+                                     "window(9,0,tl)",
+                                     "causal(ends,20,41)",
+                                     "prefix(11)|causal(tl)",
+                                     "keys(13,30)&window(19,6,br)",
+                                     "global(5)|window(2,2,br)",
+                                     "random(0.2,3,heads)",
+                                     "documents(7x20,10x3,12x18)&causal(+3)",
+                                     "documents(0x5,20x30,9x6)"};
+TEST_EACH(equal_stops_are_priced_once, 2 * COUNT(cut_by))
+{
+    struct attn_mask *mask = mask_of(cut_by[_i / 2], 2, 29, 41);
+    struct rounds x = {.p = problem(2, 29, 41, mask), .mask = cut_by[_i / 2], .turn = _i};
+    for (int ranks = 2 + _i % 2; ranks <= 14; ranks += 4)
+        scheme_walk(ranks, check_rounds, &x);
+    attn_mask_free(mask);
+    ck_assert_int_gt(x.skipped, 0);
+}
+
+/* 4,096 ranks: most of a rank's stops are equal, whatever the order of its tokens. */
+TEST_EACH(few_rounds_of_many_ranks, 5)
+{
+    static const char *const specs[] = {"ring:ranks=4096", "ring:ranks=4096,order=striped",
+                                        "ring:ranks=4096,order=zigzag", "ring:ranks=4096,inner=64",
+                                        "lightseq:ranks=4096"};
+    static const char *const masks[] = {"none", "causal(br)", "window(300,0,br)"};
+    struct attn_spec spec = spec_of(specs[_i]);
+    for (int m = 0; m < COUNT(masks); m++) {
+        struct attn_mask *mask = mask_of(masks[m], 1, 1000003, 1000003);
+        struct attn_problem p = problem(1, 1000003, 1000003, mask);
+        for (int rank = 0; rank < 4096; rank += 91) {
+            struct attn_work w =
+                attn_work_of(spec.impl->scheme, &p, &spec.options, ATTN_FORWARD, rank);
+            struct attn_round round;
+            int rounds = 0;
+            for (int n = 0; n < w.stops; n += round.stops * round.times, rounds++)
+                round = attn_work_round(&w, n);
+            ck_assert_msg(rounds <= 24, "%s %s: rank %d has %d rounds", specs[_i], masks[m], rank,
+                          rounds);
+        }
+        attn_mask_free(mask);
+    }
+}
