@@ -74,20 +74,32 @@ TEST(goes_on)
 }
 
 /* Killed at any moment, not even asked: the same command ends with the same records as one that
- * nobody disturbed, and no line is there twice. */
+ * nobody disturbed, and no line is there twice.  Points that differ in layers, in what they save or
+ * in their hidden width alone are different points. */
 TEST(killed_and_gone_on)
 {
     static const char *const after_s[] = {"0.05", "0.15", "0.25", "0.35", "0.5"};
-    char before[64];
-    int status = -1;
+    static const char plan[] = "rounds = 2\nrepeat = 2\n"
+                               "group a\nspec = dense ring:ranks=2\nlength = 32\n"
+                               "group b\nspec = tiled\nlength = 32\nlayers = 2 3\n"
+                               "group c\nspec = tiled\nlength = 32\nlayers = 2\nhidden = 16\n"
+                               "save = rows inputs\n";
+    char before[64], args[512];
+    int status = -1, layers[4] = {0}, hidden = 0, inputs = 0;
+    snprintf(args, sizeof args, "--plan '%s'", scratch_put("killed.plan", plan, sizeof plan - 1));
     for (int turn = 0; turn < 40 && status != 0; turn++) {
         snprintf(before, sizeof before, "timeout -s KILL %s", after_s[turn % 5]);
-        status = measure(turn < 30 ? before : "", SMALL);
+        status = measure(turn < 30 ? before : "", args);
     }
     ck_assert_int_eq(status, 0);
     const struct attn_point *p = read_all(12);
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(p[i].status, ATTN_POINT_OK);
+        layers[p[i].layers]++;
+        hidden += p[i].hidden == 16;
+        inputs += strcmp(p[i].save, "inputs") == 0;
+    }
+    ck_assert(layers[0] == 4 && layers[2] == 6 && layers[3] == 2 && hidden == 4 && inputs == 2);
     ck_assert_int_eq(fixture_shell("test $(grep -c '\"record\":\"point\"' '%s') -eq 12",
                                    scratch_path("r.jsonl")),
                      0);
@@ -164,6 +176,14 @@ static const struct {
      2, ATTN_POINT_KILLED, "signal"},
     {"ulimit -v 150000;", "--spec dense --length 64,4096 --rounds 2", 3, ATTN_POINT_OUT_OF_MEMORY,
      "; priced at"},
+    {"ulimit -v 200000;", "--spec tiled --length 1024 --heads 4 --layers 60 --rounds 1", 1,
+     ATTN_POINT_OUT_OF_MEMORY, "; priced at 241 MiB"},
+    {"ulimit -v 200000;", "--spec tiled --length 64 --layers 100 --hidden 4096 --rounds 1", 1,
+     ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
+    {"ulimit -v 200000;", "--spec ring:ranks=2,local=dense --length 16384 --rounds 1", 1,
+     ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
+    {"ulimit -v 100000;", "--spec ring:ranks=256 --length 256 --rounds 1", 1,
+     ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
 };
 
 TEST_EACH(no_result, COUNT(endings))
