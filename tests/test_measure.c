@@ -182,7 +182,7 @@ static const struct {
      ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
     {"ulimit -v 200000;", "--spec ring:ranks=2,local=dense --length 16384 --rounds 1", 1,
      ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
-    {"ulimit -v 100000;", "--spec ring:ranks=256 --length 256 --rounds 1", 1,
+    {"ulimit -v 100000;", "--spec ring:ranks=512 --length 512 --rounds 1", 1,
      ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
 };
 
