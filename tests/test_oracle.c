@@ -1,5 +1,5 @@
-/* Who judges the judge: the oracle against GSL's BLAS, against itself in the other width, and
- * against problems whose answer can be written down. */
+/* Who judges the judge: the oracle in both widths against GSL's BLAS, and against problems whose
+ * answer can be written down. */
 #include "tests/suites.h"
 
 #include <float.h>
@@ -76,28 +76,6 @@ TEST_EACH(agrees_with_gsl, COUNT(problems))
         fixture_close(x);
     }
     free(gsl);
-}
-
-/* The double oracle (f32 problems) and the long double one (f64): the same values, the same
- * answer to 1e-14 of the condition-aware size.  Where long double is double this compares two
- * roundings. */
-TEST_EACH(double_agrees_with_long_double, COUNT(problems))
-{
-    for (uint64_t seed = 11; seed <= 15; seed++) {
-        struct fixture *x = fixture_open(&problems[_i].shape, seed);
-        struct fixture *y = fixture_open(&problems[_i].shape, seed);
-        fixture_run(x, ATTN_F32);
-        fixture_run(y, ATTN_F64);
-        for (int o = 0; o < ATTN_OUTPUTS; o++) {
-            ck_assert_int_eq(fixture_size(x, (enum attn_output)o),
-                             fixture_size(y, (enum attn_output)o));
-            for (int64_t n = 0; n < fixture_size(x, (enum attn_output)o); n++)
-                fixture_near(attn_output_name((enum attn_output)o), n, x->truth.tensor[o].want[n],
-                             y->truth.tensor[o].want[n], 1e-14 * y->truth.tensor[o].gauge[n]);
-        }
-        fixture_close(x);
-        fixture_close(y);
-    }
 }
 
 /* A row of 4096 keys and V > 0: plain sums would lose about sqrt(4096) roundings, compensated

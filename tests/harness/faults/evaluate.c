@@ -360,14 +360,21 @@ static void forget_max(struct attn_evaluation *x, double largest)
     x->m = is_zero ? minus_inf : 0;
 }
 
-void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
+/* Scores, raw scores; returns the largest score. */
+static double score_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
 {
-    int64_t n = x->p->n_key;
-    double m = minus_inf, l = 0, largest = 0;
-    for (int64_t j = 0; j < n; j++) {
+    double m = minus_inf;
+    for (int64_t j = 0; j < x->p->n_key; j++) {
         x->s[j] = sees(x, b, h, i, j) ? score(x, b, h, i, j) : hidden_score(x, b, h, i, j);
         m = x->s[j] > m || isnan(x->s[j]) ? x->s[j] : m;
     }
+    return m;
+}
+
+void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
+{
+    int64_t n = x->p->n_key;
+    double m = score_row(x, b, h, i), l = 0, largest = 0;
     if ((is(x, ATTN_STEP_ZERO_KEYS) || is(x, ATTN_STEP_MAX_START)) && m < x->f->value)
         m = x->f->value;
     for (int64_t j = 0; j < n; j++) {
@@ -668,7 +675,7 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
     const double *d_o = attn_evaluation_row(x, ATTN_T_DO, b, h, i);
     double delta = lse > minus_inf ? delta_of(x, row) : 0;
     int has_ranks = is(x, ATTN_STEP_BLOCK_LSE) || is(x, ATTN_STEP_OWN_DELTA);
-    attn_evaluate_scores(x, b, h, i);
+    score_row(x, b, h, i);
     for (int64_t j = 0; j < p->n_key; j++) {
         int is_late =
             is(x, ATTN_STEP_ONE_BLOCK) && rank_of(x, p->n_key, j) != block_at(x, i, x->f->lo);
@@ -757,14 +764,55 @@ static int output_fits(struct attn_evaluation *x, enum attn_output o, const doub
     return 1;
 }
 
+/* The first row of an output that is compared and wrong, or -1. */
+static int64_t first_wrong(const struct attn_evaluation *x, enum attn_output o)
+{
+    for (int64_t row = 0; x->run->failing[o] && row < attn_run_rows(x->run, o); row++)
+        if (!attn_run_row_is_right(x->run, o, row))
+            return row;
+    return -1;
+}
+
+static void evaluate_backward(struct attn_evaluation *x, int64_t row)
+{
+    int64_t Lq = x->p->n_query, H = x->p->heads;
+    evaluate_ds(x, row / Lq / H, row / Lq % H, row % Lq);
+    add_row(x, row / Lq / H, row / Lq % H, row % Lq);
+}
+
+/* Most models are refuted by the first row that is wrong: of dQ by itself, of dK and dV by the
+ * queries that share the head. */
+static int first_wrong_fits(struct attn_evaluation *x)
+{
+    const struct attn_problem *p = x->p;
+    int64_t dq = first_wrong(x, ATTN_DQ), dk = first_wrong(x, ATTN_DK);
+    enum attn_output o = dq >= 0 ? ATTN_DQ : dk >= 0 ? ATTN_DK : ATTN_DV;
+    int64_t wrong = dq >= 0 ? dq : dk >= 0 ? dk : first_wrong(x, ATTN_DV);
+    int64_t rows = o == ATTN_DQ ? 1 : group_of(p) * p->n_query,
+            width = o == ATTN_DV ? p->d_value : p->d_key;
+    int64_t first = o == ATTN_DQ ? wrong : wrong / (p->n_key > 0 ? p->n_key : 1) * rows;
+    int is_of_other_heads =
+        is(x, ATTN_STEP_HEAD_FIXED) || is_among(x, ATTN_STEP_HEAD_MODULO, ATTN_STEP_HEAD_STRIDED);
+    if (wrong < 0 || (o != ATTN_DQ && is_of_other_heads))
+        return 1;
+    for (int64_t row = first; row < first + rows; row++)
+        evaluate_backward(x, row);
+    const double *told = o == ATTN_DQ ? x->dq : (o == ATTN_DK ? x->dk : x->dv) + wrong * width;
+    int fits = attn_evaluation_fits(x, o, wrong, told);
+    memset(x->dk, 0,
+           (size_t)(p->batch * p->kv_heads * p->n_key * (p->d_key + p->d_value)) * sizeof *x->dk);
+    x->evidence = (struct attn_evidence){0};
+    return fits;
+}
+
 static int backward_fits(struct attn_evaluation *x)
 {
     const struct attn_problem *p = x->p;
+    if (!first_wrong_fits(x))
+        return 0;
     for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
-        int64_t b = row / p->n_query / p->heads, h = row / p->n_query % p->heads;
-        evaluate_ds(x, b, h, row % p->n_query);
-        add_row(x, b, h, row % p->n_query);
-        add_dbias(x, b, h, row % p->n_query);
+        evaluate_backward(x, row);
+        add_dbias(x, row / p->n_query / p->heads, row / p->n_query % p->heads, row % p->n_query);
         if (x->run->compared[ATTN_DQ] && !attn_evaluation_fits(x, ATTN_DQ, row, x->dq))
             return 0;
     }
