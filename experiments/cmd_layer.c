@@ -6,6 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
+#include "experiments/problem/messages.h"
 #include "optimized/layer/layer_scheme.h"
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
@@ -14,7 +15,7 @@
 
 struct request {
     int64_t length, hidden, batch, heads, kv_heads;
-    const char *mask;
+    const char *mask, *log;
     int pass, boundary, json;
 };
 
@@ -35,6 +36,7 @@ static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_MASK, offsetof(struct request, mask), "none", .kind = ATTN_KIND_TEXT},
     {.flag = ATTN_FLAG_PASS, offsetof(struct request, pass), "both"},
     {.flag = ATTN_FLAG_BOUNDARY, offsetof(struct request, boundary), "none"},
+    {.flag = ATTN_FLAG_LOG, offsetof(struct request, log)},
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_END}};
 
@@ -231,10 +233,11 @@ static double units(const struct data *d, const struct attn_layer_spec *spec, in
 }
 
 static enum attn_status run_spec(struct data *d, const struct attn_layer_spec *spec, int passes,
-                                 struct judged *j, struct attn_error *err)
+                                 const struct attn_log *log, struct judged *j,
+                                 struct attn_error *err)
 {
     struct attn_ledger ledger;
-    struct attn_ctx ctx = {.ledger = &ledger, .error = err};
+    struct attn_ctx ctx = {.ledger = &ledger, .error = err, .log = log};
     const struct attn_layer_forward forward = forward_of(d, d->ranks);
     const struct attn_layer_backward backward = backward_of(d, d->ranks);
     struct attn_layer_call call = {
@@ -375,7 +378,14 @@ static int one_spec(struct data *d, const struct attn_layer_spec *spec, const st
         j.use[pass] = attn_cli_need(calloc(ranks, sizeof **j.use));
         j.cost[pass] = attn_cli_need(calloc(ranks, sizeof **j.cost));
     }
-    enum attn_status status = run_spec(d, spec, q->pass > 0 ? 2 : 1, &j, &err);
+    struct attn_messages messages = {.ranks = 0};
+    int logs = q->log != NULL;
+    enum attn_status status = logs ? attn_messages_open(&messages, &spec->spec, &err) : ATTN_OK;
+    if (status == ATTN_OK)
+        status = run_spec(d, spec, q->pass > 0 ? 2 : 1, logs ? &messages.log : NULL, &j, &err);
+    if (status == ATTN_OK && logs)
+        status = attn_messages_save(&messages, q->log, &err);
+    attn_messages_close(&messages);
     int exit_status = status == ATTN_OK ? verdict(d, spec, q, &j) : attn_cli_error(&err);
     if (status == ATTN_OK && all == NULL)
         print_text(d, spec, q, &j);
@@ -402,6 +412,8 @@ static int layer(int argc, char **argv)
     int n, worst = attn_cli_read(&attn_cmd_layer, argc, argv, &q, &n);
     if (worst >= 0)
         return worst;
+    if (q.log != NULL && n != 1)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--log takes the messages of one SPEC");
     struct attn_layer_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
     enum attn_status status = ATTN_OK;
     for (int s = 0; s < n && status == ATTN_OK; s++) {

@@ -32,6 +32,11 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
                          "%s: ranks have shards of heads, not of the sequence; as a layer that is "
                          "megatron-sp",
                          spec->spec.impl->name);
+    if (home.alike)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:keys=whole: a layer makes k and v of the tokens that a rank has; "
+                         "keys=dealt would work",
+                         spec->spec.impl->name);
     return ATTN_OK;
 }
 

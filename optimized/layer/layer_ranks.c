@@ -45,8 +45,8 @@ static void clear_buffer(struct attn_buffer *x)
 }
 
 /* Each element has one source, or several that are added up. */
-static enum attn_status carry(struct member *m, struct attn_move move, void *from, void *to,
-                              int sums)
+static enum attn_status carry(struct member *m, const char *name, struct attn_move move, void *from,
+                              void *to, int sums)
 {
     struct attn_buffer *copies = &m->buffer[ATTN_MOMENT_COPIES];
     struct attn_transport *t = m->rank.transport;
@@ -54,14 +54,18 @@ static enum attn_status carry(struct member *m, struct attn_move move, void *fro
     move.from.data = from;
     move.to.data = to;
     move.step = m->step++;
-    if (!sums)
-        return attn_move(&move, t, lists, m->rank.error);
-    *copies = attn_move_copies(&move, m->w->rank);
-    enum attn_status status = take(m, ATTN_MOMENT_COPIES, 1);
+    t->tensor = name;
+    enum attn_status status = ATTN_OK;
+    if (sums) {
+        *copies = attn_move_copies(&move, m->w->rank);
+        status = take(m, ATTN_MOMENT_COPIES, 1);
+    }
     if (status == ATTN_OK)
-        status = attn_move_sum(&move, t, lists, copies->data, m->rank.error);
+        status = sums ? attn_move_sum(&move, t, lists, copies->data, m->rank.error)
+                      : attn_move(&move, t, lists, m->rank.error);
     give(m, ATTN_MOMENT_COPIES, 1);
     *copies = (struct attn_buffer){0};
+    t->tensor = NULL;
     return status;
 }
 
@@ -74,9 +78,9 @@ static void split(struct member *m, void *from, void *to)
     attn_move_own(&move, m->w->rank, m->buffer[ATTN_HELD_LISTS].data);
 }
 
-static enum attn_status gather(struct member *m, void *from, void *to)
+static enum attn_status gather(struct member *m, const char *name, void *from, void *to)
 {
-    return carry(m, attn_layer_tokens_move(m->w, &m->w->home, &m->w->all), from, to, 0);
+    return carry(m, name, attn_layer_tokens_move(m->w, &m->w->home, &m->w->all), from, to, 0);
 }
 
 /* x := x times / over */
@@ -162,7 +166,7 @@ static enum attn_status bring_x(struct member *m, int again, void **at)
         status = take(m, ATTN_MOMENT_X, 1);
     *at = m->buffer[buffer].data;
     if (status == ATTN_OK && (w->gathers_x || !again))
-        status = carry(m, attn_layer_tokens_move(w, &w->home, &w->in), own_x(m), *at, 0);
+        status = carry(m, "x", attn_layer_tokens_move(w, &w->home, &w->in), own_x(m), *at, 0);
     return status;
 }
 
@@ -202,7 +206,7 @@ static enum attn_status merge(struct member *m, void *y)
     int from = w->moves_o ? ATTN_KEPT_O : ATTN_LAYER_O;
     enum attn_status status = ATTN_OK;
     if (w->moves_o)
-        status = carry(m, attn_layer_o_move(w, 1), m->buffer[ATTN_LAYER_O].data,
+        status = carry(m, "o", attn_layer_o_move(w, 1), m->buffer[ATTN_LAYER_O].data,
                        m->buffer[ATTN_KEPT_O].data, 0);
     if (status == ATTN_OK)
         status = take(m, ATTN_MOMENT_Y, 1);
@@ -214,7 +218,7 @@ static enum attn_status merge(struct member *m, void *y)
         attn_layer_merge(&n, &o, &weights, &sum);
     }
     if (status == ATTN_OK && w->moves_y)
-        status = carry(m, attn_layer_tokens_move(w, &w->in, &w->home),
+        status = carry(m, "y", attn_layer_tokens_move(w, &w->in, &w->home),
                        m->buffer[ATTN_MOMENT_Y].data, y, w->sums_y);
     give(m, ATTN_MOMENT_Y, 1);
     return status;
@@ -233,7 +237,7 @@ static enum attn_status forward(struct member *m)
     if (status == ATTN_OK)
         status = merge(m, y);
     if (status == ATTN_OK && boundary)
-        status = gather(m, y, m->mine[Y]);
+        status = gather(m, "y", y, m->mine[Y]);
     give(m, ATTN_KEPT_BUFFERS, ATTN_HELD_BUFFERS - ATTN_KEPT_BUFFERS);
     return status;
 }
@@ -252,7 +256,7 @@ static enum attn_status unmerge(struct member *m, void *dy)
     int d_o = w->moves_o ? ATTN_MOMENT_DO : ATTN_HELD_DO;
     enum attn_status status = take(m, ATTN_MOMENT_DY, 2);
     if (status == ATTN_OK && w->moves_y) {
-        status = carry(m, attn_layer_tokens_move(w, &w->home, &w->in), dy,
+        status = carry(m, "dy", attn_layer_tokens_move(w, &w->home, &w->in), dy,
                        m->buffer[ATTN_MOMENT_DY].data, 0);
         dy = m->buffer[ATTN_MOMENT_DY].data;
     }
@@ -265,7 +269,7 @@ static enum attn_status unmerge(struct member *m, void *dy)
         attn_layer_merge_dweights(&n, &of_o, &arrived, &dw);
     }
     if (status == ATTN_OK && w->moves_o)
-        status = carry(m, attn_layer_o_move(w, 0), m->buffer[ATTN_MOMENT_DO].data,
+        status = carry(m, "do", attn_layer_o_move(w, 0), m->buffer[ATTN_MOMENT_DO].data,
                        m->buffer[ATTN_HELD_DO].data, 0);
     give(m, ATTN_MOMENT_DY, 2);
     return status;
@@ -317,7 +321,7 @@ static enum attn_status unproject(struct member *m, void *dx)
         attn_layer_project_dx(&n, d, &weights, &sum);
     }
     if (status == ATTN_OK && w->moves_x)
-        status = carry(m, attn_layer_tokens_move(w, &w->in, &w->home),
+        status = carry(m, "dx", attn_layer_tokens_move(w, &w->in, &w->home),
                        m->buffer[ATTN_MOMENT_DX].data, dx, w->gathers_x);
     give(m, ATTN_MOMENT_DX, 1);
     return status;
@@ -337,15 +341,18 @@ static enum attn_status complete(struct member *m, int weight)
     const struct attn_layer_work *w = m->w;
     const struct attn_layer_weight x = attn_layer_weight_of(w, weight);
     struct attn_buffer *sum = &m->buffer[ATTN_MOMENT_DW];
+    static const char *const name[ATTN_WEIGHTS] = {"dwq", "dwk", "dwv", "dwo"};
     enum attn_status status = ATTN_OK;
     if (x.sums) {
         *sum = attn_buffer_of("dw.sum", 1, weight_numbers(&x, &x.summed, w->rank),
                               (int64_t)attn_dtype_size(x.whole.dtype));
         status = take(m, ATTN_MOMENT_DW, 1);
         if (status == ATTN_OK)
-            status = carry(m, attn_layer_weight_move(&x, 0), m->mine[DW + weight], sum->data, 1);
+            status = carry(m, name[weight], attn_layer_weight_move(&x, 0), m->mine[DW + weight],
+                           sum->data, 1);
         if (status == ATTN_OK)
-            status = carry(m, attn_layer_weight_move(&x, 1), sum->data, m->mine[DW + weight], 0);
+            status = carry(m, name[weight], attn_layer_weight_move(&x, 1), sum->data,
+                           m->mine[DW + weight], 0);
         give(m, ATTN_MOMENT_DW, 1);
         *sum = (struct attn_buffer){0};
     }
@@ -382,7 +389,7 @@ static enum attn_status backward(struct member *m)
     for (int t = 0; t < ATTN_WEIGHTS && status == ATTN_OK; t++)
         status = complete(m, t);
     if (status == ATTN_OK && boundary)
-        status = gather(m, dx, m->mine[DX]);
+        status = gather(m, "dx", dx, m->mine[DX]);
     if (status == ATTN_OK && scaled)
         scale(m->mine[DX], dtype, all_numbers(m), 1, w->ranks); /* "down" */
     give(m, 0, ATTN_HELD_BUFFERS);

@@ -79,7 +79,8 @@ static int64_t row_bytes(const struct attn_move *m)
 }
 
 /* What rank p's box of `from` and rank q's box of `to` have in common, as pieces of p's memory and
- * of q's; how many, and their bytes.  NULL: only that is asked. */
+ * of q's; how many, and their bytes.  NULL: only that is asked.  What all ranks have alike, each
+ * takes from itself. */
 static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece *in_from,
                       struct attn_piece *in_to, int64_t *bytes)
 {
@@ -92,6 +93,8 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
     int64_t row = row_bytes(m), all_a = attn_box_stretches(&a), all_b = attn_box_stretches(&b);
     int n = 0;
     *bytes = 0;
+    if (p != q && m->from.layout->alike && attn_tag_is_of_keys(m->kind))
+        return 0;
     for (int64_t s = 0; s < all_a && batches.n * heads.n * row > 0; s++) {
         struct attn_stretch of_a = attn_box_stretch(&a, s);
         for (int64_t t = 0; t < all_b; t++) {
@@ -244,6 +247,8 @@ static int64_t bytes_out(const struct attn_move *move, int rank)
 {
     struct stored x;
     struct attn_move even = stored_move(move, &x);
+    if (move->from.layout->alike && attn_tag_is_of_keys(move->kind))
+        return message_bytes(move, rank, rank);
     return bytes_with_all(&even, rank, &even.from, &even.to);
 }
 

@@ -375,7 +375,7 @@ static void forget_axes(struct attn_layout *x)
     if (x->tokens.parts == 0 && x->order != ATTN_SCOPES) {
         x->order = ATTN_CONTIGUOUS;
         x->frames = 0;
-        x->all_keys = 0;
+        x->all_keys = x->alike = 0;
     }
 }
 
@@ -390,7 +390,7 @@ int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
     if (!is_of_keys || !attn_layout_copies(&read, whole)) /* every kv head is read on one rank */
         x.kv_owners = y.kv_owners = 0;
     if (!is_of_keys)
-        x.all_keys = y.all_keys = 0;
+        x.all_keys = y.all_keys = x.alike = y.alike = 0;
     return memcmp(&x, &y, sizeof x) == 0;
 }
 

@@ -55,6 +55,7 @@ struct attn_layout {
     int64_t frames;      /* of a video: divides the number of tokens */
     int64_t scopes, run; /* of a mask; with pads, the ranks divide the scopes */
     int all_keys;        /* keys and values are not dealt out by tokens: a rank has all of them */
+    int alike;           /* with all_keys: what ranks have of keys is the same, not a partial sum */
     int kv_owners;       /* a kv head that several ranks read belongs to the first of them */
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its

@@ -190,6 +190,10 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w)
         int64_t tokens_at = with_tokens(home, p, keys, first, parts) - (mine.tokens > 0);
         x.there[keys] = (struct rows){attn_layout_rows(work, p, keys, &mine) - own, with_heads};
         x.back[keys] = (struct rows){p->batch * place.tokens * heads - own, tokens_at};
+        if (keys && home->alike) {
+            x.there[keys] = (struct rows){0, 0};
+            x.back[keys] = (struct rows){(parts - 1) * own, parts - 1};
+        }
     }
     return all_tensors(w, &x);
 }

@@ -140,7 +140,8 @@ static void note_sends(const struct attn_transport *t, const struct attn_post *p
         const struct attn_send *out = &post->send[m];
         const struct attn_note note = {.pass = t->pass,
                                        .step = attn_tag_step(out->tag),
-                                       .tensor = attn_tag_name(out->tag),
+                                       .tensor =
+                                           t->tensor != NULL ? t->tensor : attn_tag_name(out->tag),
                                        .source = t->rank,
                                        .destination = out->peer,
                                        .bytes = attn_pieces_bytes(out->piece, out->pieces),

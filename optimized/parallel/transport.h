@@ -118,7 +118,8 @@ struct attn_transport {
     int rank, size;
     int64_t bytes_sent, messages; /* so far; a rank's messages to itself do not exist */
     const struct attn_log *log;   /* NULL, or who is told of every send when it is posted */
-    enum attn_pass pass;          /* for the log */
+    enum attn_pass pass;          /* for the log, as this: */
+    const char *tensor;           /* what is sent, where its tag has another's name; may be NULL */
     struct attn_open_post open[ATTN_OPEN_POSTS];
     int ended;
 };

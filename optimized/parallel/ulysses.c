@@ -12,6 +12,10 @@
  *
  * The backward takes q k v dO lse D to the heads and brings dQ dK dV back.
  *
+ * keys=whole is for the attention of a video to a text: every rank has all of k and v, a short text,
+ * and cuts out its heads.  Only q goes to its heads and o comes home; backward every rank gets dK, dV
+ * of all heads (Open-Sora: split_forward_gather_backward).
+ *
  * Memory   forward: q k v o lse of the rank's heads, plus what the local implementation takes for
  *          them;
  *          backward: q k v dO lse D dQ dK dV of them, plus the same, and after it the gradients of
@@ -26,13 +30,22 @@
  */
 #include "optimized/parallel/schedule.h"
 
-enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS };
+enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS, OPTION_KEYS };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
     [OPTION_EXCHANGE] = {"exchange", 0, 0, 1, "direct list",
                          "messages are read and written in place, or through lists of chunks"},
+    [OPTION_KEYS] = {"keys", 0, 0, 1, "dealt whole",
+                     "keys and values at home: dealt out as queries are, or whole on every rank"},
     {0}};
+
+static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
+{
+    struct attn_layout layout = attn_layout_of_runs(whole, options);
+    layout.all_keys = layout.alike = (int)options->value[OPTION_KEYS];
+    return layout;
+}
 
 static int by_list(const struct attn_options *options)
 {
@@ -40,7 +53,7 @@ static int by_list(const struct attn_options *options)
 }
 
 static const struct attn_scheme ulysses = {.name = "ulysses",
-                                           .home = attn_layout_of_runs,
+                                           .home = home,
                                            .work = attn_layout_of_heads,
                                            .moves_by_chunks = by_list,
                                            .sent = attn_heads_for_tokens_sent};
