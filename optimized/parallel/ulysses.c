@@ -12,9 +12,9 @@
  *
  * The backward takes q k v dO lse D to the heads and brings dQ dK dV back.
  *
- * keys=whole is for the attention of a video to a text: every rank has all of k and v, a short text,
- * and cuts out its heads.  Only q goes to its heads and o comes home; backward every rank gets dK, dV
- * of all heads (Open-Sora: split_forward_gather_backward).
+ * keys=whole is for the attention of a video to a text: every rank has all of k and v, a short
+ * text, and cuts out its heads.  Only q goes to its heads and o comes home; backward every rank
+ * gets dK, dV of all heads (Open-Sora: split_forward_gather_backward).
  *
  * Memory   forward: q k v o lse of the rank's heads, plus what the local implementation takes for
  *          them;
