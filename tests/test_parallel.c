@@ -61,55 +61,19 @@ static const char *const cases[] = {
     "b2h8g4q32k32d8v0:causal(br):f32:normal:s33:pass=bwd",
     "b0h8g4q32k32d8v8:none:f32:normal:s34:pass=bwd",
     "b1h64g64q64k64d3v2:causal(br):f32:normal:s35:pass=bwd",
-};
-
-/* Each meets every third case, those of many ranks one in seven; all of them under ATTN_FULL. */
-static const char *const specs[] = {
-    "ulysses:ranks=1",
-    "ulysses:ranks=2",
-    "ulysses:ranks=4",
-    "ulysses:ranks=8",
-    "ulysses:ranks=16",
-    "ulysses:ranks=64",
-    "ring:ranks=1",
-    "ring:ranks=2",
-    "ring:ranks=3",
-    "ring:ranks=4",
-    "ring:ranks=8",
-    "ring:ranks=16,order=zigzag",
-    "ring:ranks=64",
-    "ring:ranks=3,order=striped",
-    "ring:ranks=4,order=zigzag",
-    "ring:ranks=5,order=zigzag,local=csr",
-    "ring:ranks=6,inner=2,order=striped,local=gemm",
-    "ring:ranks=6,inner=3,order=zigzag,local=(dense:mask=float4d)",
-    "ulysses:ranks=2,local=dense",
-    "ring:ranks=4,local=dense",
-    "ulysses:ranks=4,local=csr-textbook",
-    "ring:ranks=4,local=csr-textbook",
-    "usp:ranks=1",
-    "usp:ranks=4",
-    "usp:ranks=6,heads=3,order=striped",
-    "usp:ranks=8,heads=2,inner=2,order=zigzag,local=csr",
-    "usp:ranks=16",
-    "usp:ranks=64,order=zigzag",
-    "allgather:ranks=2",
-    "allgather:ranks=3,order=striped,stride=1",
-    "allgather:ranks=5,order=zigzag,stride=3,local=gemm",
-    "allgather:ranks=16",
-    "allgather:ranks=64,stride=2",
-    "lightseq:ranks=2",
-    "lightseq:ranks=4",
-    "lightseq:ranks=5,local=csr-textbook",
-    "lightseq:ranks=16",
-    "lightseq:ranks=64",
-    "heads:ranks=3",
-    "heads:ranks=5,local=dense",
-    "heads:ranks=16",
-    "heads:ranks=64",
-    "batch:ranks=2",
-    "batch:ranks=16",
-    "batch:ranks=64",
+    /* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer tokens,
+     * heads, kv heads or batches than ranks; documents that are empty on one side or both. */
+    "b3h5g1q17k13d4v3:causal(br):f32:normal:s1:pass=bwd",
+    "b2h6g2q7k11d3v4:none:f64:normal:s2:dlse=1:pass=bwd",
+    "b1h7g7q1k5d4v4:window(2,1,br):f32:normal:s3:pass=bwd",
+    "b3h6g3q3k2d4v2:none:f32:normal:s4:pass=bwd",
+    "b2h9g3q11k11d4v4:documents(0,4,0,7):f32:normal:s5:pass=bwd",
+    "b2h4g2q13k19d4v4:documents(3x0,0x5,0x0,10x14)&causal(br):f32:normal:s6:poison=nan:pass=bwd",
+    "b3h3g1q19k19d4v4:keys(0,19,7):bf16:normal:s7:poison=nan:pass=bwd",
+    "b1h10g2q23k23d4v4:random(0.2,3,heads):f16:normal:s8:pass=bwd",
+    "b2h1g1q33k31d4v4:causal(tl):f32:normal:s9:bias=alibi:layout=blhd:pass=bwd",
+    "b1h3g3q15k15d4v4:temporal(5,1,3):f32:normal:s10:pass=bwd",
+    "b2h5g5q14k14d4v4:spatial(7,2,1):f32:normal:s11:pass=bwd",
 };
 
 /* A case that is set up once for all specs. */
@@ -129,64 +93,34 @@ static void ck_agrees(const struct attn_spec *spec, struct attn_setup *setup)
     ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
 }
 
-/* With pads and without them by turns, both under ATTN_FULL. */
-TEST_EACH(agrees_with_the_oracle, COUNT(cases))
-{
-    struct attn_setup setup;
-    int full = getenv("ATTN_FULL") != NULL;
-    open_case(cases[_i], &setup);
-    for (int s = 0; s < COUNT(specs); s++) {
-        struct attn_spec spec = spec_of(specs[s]);
-        int one_in = spec.options.value[ATTN_OPTION_RANKS] >= 16 ? 7 : 3;
-        for (int64_t sizes = ATTN_SIZES_UNEVEN; sizes <= ATTN_SIZES_PAD; sizes++) {
-            spec.options.value[ATTN_OPTION_SIZES] = sizes;
-            if (full || ((_i + s) % one_in == 0 && (_i + s) / one_in % 2 == sizes))
-                ck_agrees(&spec, &setup);
-        }
-    }
-    attn_setup_close(&setup);
-}
-
-/* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer tokens,
- * heads, kv heads or batches than ranks; documents that are empty on one side or both. */
-static const char *const awkward[] = {
-    "b3h5g1q17k13d4v3:causal(br):f32:normal:s1:pass=bwd",
-    "b2h6g2q7k11d3v4:none:f64:normal:s2:dlse=1:pass=bwd",
-    "b1h7g7q1k5d4v4:window(2,1,br):f32:normal:s3:pass=bwd",
-    "b3h6g3q3k2d4v2:none:f32:normal:s4:pass=bwd",
-    "b2h9g3q11k11d4v4:documents(0,4,0,7):f32:normal:s5:pass=bwd",
-    "b2h4g2q13k19d4v4:documents(3x0,0x5,0x0,10x14)&causal(br):f32:normal:s6:poison=nan:pass=bwd",
-    "b3h3g1q19k19d4v4:keys(0,19,7):bf16:normal:s7:poison=nan:pass=bwd",
-    "b1h10g2q23k23d4v4:random(0.2,3,heads):f16:normal:s8:pass=bwd",
-    "b2h1g1q33k31d4v4:causal(tl):f32:normal:s9:bias=alibi:layout=blhd:pass=bwd",
-    "b1h3g3q15k15d4v4:temporal(5,1,3):f32:normal:s10:pass=bwd",
-    "b2h5g5q14k14d4v4:spatial(7,2,1):f32:normal:s11:pass=bwd",
-};
-
 struct sizing {
     struct attn_setup setup;
     int turn, one_in;
 };
 
+/* The local implementation by turns, too. */
 static void agrees_next(void *arg, const struct attn_impl *impl, const char *text)
 {
+    static const char *const local[] = {"tiled", "csr", "gemm", "chunked"};
     struct sizing *x = arg;
-    (void)impl;
-    if (x->turn++ % x->one_in != 0 || may_be_refused(text)) /* refuses, changes nothing */
+    char whole[240];
+    int one_in = x->one_in * (impl->scheme->merging > 0 ? 5 : 1); /* these have most words */
+    if (x->turn++ % one_in != 0 || may_be_refused(text))          /* refuses, changes nothing */
         return;
-    struct attn_spec spec = spec_of(text);
+    snprintf(whole, sizeof whole, "%s,local=%s", text, local[x->turn / one_in % COUNT(local)]);
+    struct attn_spec spec = spec_of(whole);
     ck_agrees(&spec, &x->setup);
 }
 
 /* One of so many ways to run on ranks, others with each case; more of them under ATTN_FULL. */
-TEST_EACH(any_sizes, COUNT(awkward))
+TEST_EACH(agrees_with_the_oracle, COUNT(cases))
 {
     static const int ranks[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 64};
     struct sizing x = {.turn = _i};
     int full = getenv("ATTN_FULL") != NULL;
-    open_case(awkward[_i], &x.setup);
-    for (int r = 0; r < 10; r++) {
-        x.one_in = full ? (ranks[r] > 8 ? 47 : 5) : (ranks[r] > 8 ? 1009 : 251);
+    open_case(cases[_i], &x.setup);
+    for (int r = 0; r < COUNT(ranks); r++) {
+        x.one_in = full ? (ranks[r] > 8 ? 11 : 2) : (ranks[r] > 8 ? 599 : 151);
         scheme_walk(ranks[r], agrees_next, &x);
     }
     attn_setup_close(&x.setup);
