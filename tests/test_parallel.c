@@ -61,8 +61,9 @@ static const char *const cases[] = {
     "b2h8g4q32k32d8v0:causal(br):f32:normal:s33:pass=bwd",
     "b0h8g4q32k32d8v8:none:f32:normal:s34:pass=bwd",
     "b1h64g64q64k64d3v2:causal(br):f32:normal:s35:pass=bwd",
-    /* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer tokens,
-     * heads, kv heads or batches than ranks; documents that are empty on one side or both. */
+    /* What no number of ranks above 1 divides: tokens, runs of a zigzag, heads, kv heads; fewer
+     * tokens, heads, kv heads or batches than ranks; documents that are empty on one side or
+     * both. */
     "b3h5g1q17k13d4v3:causal(br):f32:normal:s1:pass=bwd",
     "b2h6g2q7k11d3v4:none:f64:normal:s2:dlse=1:pass=bwd",
     "b1h7g7q1k5d4v4:window(2,1,br):f32:normal:s3:pass=bwd",
