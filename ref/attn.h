@@ -204,7 +204,8 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
                                    const struct attn_problem *problem,
                                    const struct attn_backward *t);
 
-/* The same checks, then cost().  Allocates nothing, for problems of any size. */
+/* The same checks, but for the storage type, in which impl need not run (attn_cost.lacks); then
+ * cost().  Allocates nothing, for problems of any size. */
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,
                             const struct attn_problem *problem, enum attn_pass pass, int rank,
                             struct attn_cost *cost, struct attn_error *err);

@@ -33,6 +33,7 @@ enum attn_cap {
     ATTN_CAP_WIDE = 1u << 16     /* bf16 and f16: o, dq, dk, dv as f32, where a view says so */
 };
 enum { ATTN_CAPS = 17, ATTN_CAPS_ALL = (1 << ATTN_CAPS) - 1 };
+enum { ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 };
 const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... */
 
 /* ---- memory is a contract ----------------------------------------------------------------- */
@@ -49,6 +50,8 @@ struct attn_cost {
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
+    const char *lacks;  /* who does not run in this storage type: it is priced only, without what
+                           converting to another type would take; NULL: all run; static storage */
     double
         shard_bytes; /* inputs and outputs that this rank has: what peak_bytes are beside; double,
                            because they may exceed 64 bits where the peak does not */

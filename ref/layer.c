@@ -26,21 +26,32 @@ int64_t attn_layer_columns(const struct attn_layer *layer)
     return (layer->heads + layer->kv_heads) * layer->d_key + layer->kv_heads * layer->d_value;
 }
 
-enum attn_status attn_layer_check(const struct attn_layer *layer, struct attn_error *err)
+static int runs_in(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 || dtype == ATTN_F32;
+}
+
+static enum attn_status check_extents(const struct attn_layer *layer, struct attn_error *err)
 {
     const struct attn_problem p = attn_layer_problem(layer);
     enum attn_status status = attn_problem_check(&p, err);
     if (status != ATTN_OK)
         return status;
-    if (layer->dtype != ATTN_F64 && layer->dtype != ATTN_F32)
-        return attn_fail(err, ATTN_ENOTSUP, "a layer of %s: f64 and f32 would work",
-                         attn_dtype_name(layer->dtype));
     int64_t width = attn_product(layer->heads + 2 * layer->kv_heads, layer->d_key + layer->d_value);
     if (layer->hidden < 0 || attn_product(attn_product(layer->hidden, width), 8) < 0 ||
         attn_product(attn_product(layer->batch, layer->length), attn_product(layer->hidden, 8)) < 0)
         return attn_fail(err, ATTN_EINVAL, "hidden = %lld: 0 or more, and sizes of 63 bits",
                          (long long)layer->hidden);
     return ATTN_OK;
+}
+
+enum attn_status attn_layer_check(const struct attn_layer *layer, struct attn_error *err)
+{
+    enum attn_status status = check_extents(layer, err);
+    if (status == ATTN_OK && !runs_in(layer->dtype))
+        status = attn_fail(err, ATTN_ENOTSUP, "a layer of %s: f64 and f32 would work",
+                           attn_dtype_name(layer->dtype));
+    return status;
 }
 
 static struct attn_layer_part part_of(const struct attn_layer *layer)
@@ -396,7 +407,7 @@ enum attn_status attn_layer_cost(const struct attn_layer *layer, const struct at
     const struct attn_problem p = attn_layer_problem(layer);
     struct attn_buffer kept[ATTN_LAYER_KEPT], gradient[GRADIENTS];
     struct attn_cost forward = {0}, backward = {0}, base = {0}, step = {0};
-    enum attn_status status = attn_layer_check(layer, err);
+    enum attn_status status = check_extents(layer, err);
     int runs_forward = pass == ATTN_FORWARD || !keeps;
     *cost = (struct attn_cost){0};
     kept_buffers(layer, kept);
@@ -418,5 +429,6 @@ enum attn_status attn_layer_cost(const struct attn_layer *layer, const struct at
     cost->flops = forward.flops + backward.flops + (runs_forward ? projection_flops(layer) : 0) +
                   (pass == ATTN_BACKWARD ? 2 * projection_flops(layer) : 0);
     cost->shard_bytes = own_bytes(layer, pass);
+    cost->lacks = runs_in(layer->dtype) ? NULL : "a layer";
     return status;
 }

@@ -70,7 +70,8 @@ enum attn_status attn_layer_run_backward(const struct attn_impl *impl, struct at
 
 /* What a pass of one process costs beside x, y, weights and their gradients, in closed form.
  * keeps: the forward pass keeps what the backward one needs, which is then live in both
- * (saved_bytes); shard_bytes are those of x, y, weights and gradients. */
+ * (saved_bytes); shard_bytes are those of x, y, weights and gradients.  bf16 and f16 are priced
+ * too, each buffer in its type (attn_cost.lacks). */
 enum attn_status attn_layer_cost(const struct attn_layer *layer, const struct attn_impl *impl,
                                  const struct attn_options *options, enum attn_pass pass, int keeps,
                                  struct attn_cost *cost, struct attn_error *err);

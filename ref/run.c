@@ -74,6 +74,33 @@ static enum attn_status check_needs(const struct attn_impl *impl, unsigned needs
                      impl->name, names);
 }
 
+static unsigned storage_needs(const struct attn_problem *p)
+{
+    return attn_problem_needs(p) & ATTN_CAPS_STORAGE;
+}
+
+/* Who cannot run in this storage type: the implementation, or the one that does a rank's work.
+ * NULL: nobody. */
+static const struct attn_impl *lacks_storage(const struct attn_impl *impl,
+                                             const struct attn_options *options,
+                                             const struct attn_problem *p)
+{
+    const struct attn_impl *who[] = {impl, options->local};
+    for (int w = 0; w < 2; w++)
+        if (who[w] != NULL && storage_needs(p) & ~who[w]->caps)
+            return who[w];
+    return NULL;
+}
+
+static enum attn_status check_storage(const struct attn_impl *impl,
+                                      const struct attn_options *options,
+                                      const struct attn_problem *p, struct attn_error *err)
+{
+    const struct attn_impl *lacks = lacks_storage(impl, options, p);
+    return lacks != NULL ? check_needs(lacks, storage_needs(p), err) : ATTN_OK;
+}
+
+/* But for storage: what cannot be stored is priced all the same. */
 static enum attn_status check_request(const struct attn_impl *impl,
                                       const struct attn_options *options,
                                       const struct attn_problem *p, unsigned needs,
@@ -84,7 +111,7 @@ static enum attn_status check_request(const struct attn_impl *impl,
         status = attn_fail(err, ATTN_EINTERNAL,
                            "%s claims a backward pass but has no function for it", impl->name);
     if (status == ATTN_OK)
-        status = check_needs(impl, needs, err);
+        status = check_needs(impl, needs & ~(unsigned)ATTN_CAPS_STORAGE, err);
     if (status == ATTN_OK && impl->accepts != NULL)
         status = impl->accepts(p, options, err);
     return status;
@@ -245,6 +272,8 @@ enum attn_status attn_check_forward(const struct attn_impl *impl,
 {
     enum attn_status status = check_request(impl, options, p, attn_problem_needs(p), err);
     if (status == ATTN_OK)
+        status = check_storage(impl, options, p, err);
+    if (status == ATTN_OK)
         status = check_forward(impl, p, t, err);
     if (status == ATTN_OK)
         status = check_bias_values(p, err);
@@ -262,6 +291,8 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
     if (t->d_lse.data != NULL)
         needs |= ATTN_CAP_DLSE;
     enum attn_status status = check_request(impl, options, p, needs, err);
+    if (status == ATTN_OK)
+        status = check_storage(impl, options, p, err);
     if (status == ATTN_OK)
         status = check_backward(impl, p, t, err);
     if (status == ATTN_OK)
@@ -372,5 +403,8 @@ enum attn_status attn_price(const struct attn_impl *impl, const struct attn_opti
                          attn_ranks(impl, options) - 1);
     if (impl->ranks == NULL) /* ranks have shards, and say of what size */
         cost->shard_bytes = attn_pass_bytes(p, pass);
-    return impl->cost(p, options, pass, rank, cost, err);
+    status = impl->cost(p, options, pass, rank, cost, err);
+    const struct attn_impl *lacks = lacks_storage(impl, options, p);
+    cost->lacks = lacks != NULL ? lacks->name : NULL;
+    return status;
 }

@@ -1,7 +1,8 @@
 /* Does it fit into a device: known answers, and the longest length fits while one more does not. */
+#include <math.h>
 #include <string.h>
 
-#include "experiments/measure/device.h"
+#include "experiments/measure/need.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
@@ -10,15 +11,36 @@ SUITE(device, .seconds = 60);
 
 static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
 
-static double need_at(const struct attn_spec *spec, const struct attn_stack *stack,
-                      const struct attn_cli_shape *shape, int64_t length)
+static const struct attn_cli_shape sixteen_heads = {.batch = 1,
+                                                    .heads = 16,
+                                                    .kv_heads = 16,
+                                                    .dim = 72,
+                                                    .dv = 72,
+                                                    .mask = "none",
+                                                    .dtype = ATTN_F32};
+
+static double need_at(const struct attn_spec *spec, const struct attn_cli_shape *shape,
+                      enum attn_need_pass pass, const struct attn_memory *memory, int64_t length)
 {
     struct attn_cli_shape so_long = *shape;
+    struct attn_need need;
     so_long.n_query = so_long.n_key = length;
-    struct attn_problem p = attn_cli_shape_problem(&so_long);
-    double need = 0;
-    ck_assert_int_eq(attn_device_need(spec, stack, &p, shape->pass, &need, NULL), ATTN_OK);
-    return need;
+    ck_assert_int_eq(attn_need_of_shape(spec, &one_call, &so_long, pass, &need, NULL), ATTN_OK);
+    return attn_need_in(&need, memory);
+}
+
+static int64_t longest(const char *text, const struct attn_stack *stack,
+                       const struct attn_cli_shape *shape, int64_t memory_bytes)
+{
+    const struct attn_spec spec = spec_of(text);
+    const struct attn_memory memory = {(double)memory_bytes, 1};
+    struct attn_error err = {0};
+    double bytes[2];
+    int64_t length = -1;
+    ck_assert_msg(attn_need_longest(&spec, stack, shape, ATTN_NEED_FORWARD, &memory, HUGE_VAL,
+                                    &length, bytes, &err) == ATTN_OK,
+                  "%s", err.text);
+    return length;
 }
 
 TEST(sizes)
@@ -38,10 +60,11 @@ TEST(sizes)
                 {"", 0}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         struct attn_error err = {0};
-        int64_t bytes = 0;
-        enum attn_status status = attn_device_parse(size[s].text, &bytes, &err);
+        struct attn_memory memory = {0, 0};
+        enum attn_status status = attn_memory_parse(size[s].text, &memory, &err);
         ck_assert_msg(status == (size[s].bytes > 0 ? ATTN_OK : ATTN_EINVAL), "%s", size[s].text);
-        ck_assert(size[s].bytes == 0 || bytes == size[s].bytes);
+        ck_assert(size[s].bytes == 0 ||
+                  (memory.is_device && memory.bytes == (double)size[s].bytes));
     }
 }
 
@@ -53,19 +76,8 @@ static double dense_by_hand(double L)
 
 TEST(dense_is_known)
 {
-    const struct attn_spec spec = spec_of("dense");
-    const struct attn_cli_shape shape = {.batch = 1,
-                                         .heads = 16,
-                                         .kv_heads = 16,
-                                         .dim = 72,
-                                         .dv = 72,
-                                         .mask = "none",
-                                         .dtype = ATTN_F32};
-    double need[2], memory = 80.0 * (1 << 30);
-    int64_t length;
-    ck_assert_int_eq(
-        attn_device_longest(&spec, &one_call, &shape, (int64_t)memory, &length, need, NULL),
-        ATTN_OK);
+    const double memory = 80.0 * (1 << 30);
+    int64_t length = longest("dense", &one_call, &sixteen_heads, (int64_t)memory);
     ck_assert(dense_by_hand((double)length) <= memory);
     ck_assert(dense_by_hand((double)length + 1) > memory);
     ck_assert_int_eq(length, 25833);
@@ -74,51 +86,80 @@ TEST(dense_is_known)
 /* 28 layers with their inputs alone hold three tensors each, and nothing fits into a byte. */
 TEST(layers_and_nothing)
 {
-    const struct attn_spec spec = spec_of("tiled");
     const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0}, rows = {28, ATTN_SAVE_ROWS, 0};
-    const struct attn_cli_shape shape = {.batch = 1,
-                                         .heads = 16,
-                                         .kv_heads = 16,
-                                         .dim = 72,
-                                         .dv = 72,
-                                         .mask = "none",
-                                         .dtype = ATTN_BF16};
+    struct attn_cli_shape shape = sixteen_heads;
     const int64_t memory = 80LL << 30, tensor = 16 * 72 * 2;
-    double need[2];
-    int64_t little, much, none;
-    ck_assert_int_eq(attn_device_longest(&spec, &inputs, &shape, memory, &much, need, NULL),
-                     ATTN_OK);
-    ck_assert_int_eq(attn_device_longest(&spec, &rows, &shape, memory, &little, need, NULL),
-                     ATTN_OK);
+    shape.dtype = ATTN_BF16;
+    int64_t much = longest("tiled", &inputs, &shape, memory);
+    int64_t little = longest("tiled", &rows, &shape, memory);
     ck_assert_int_lt(much, memory / (28 * 3 * tensor));
     ck_assert_int_gt(much, memory / (28 * 3 * tensor) * 9 / 10);
     ck_assert_int_lt(little, memory / (28 * 4 * tensor));
-    ck_assert_int_eq(attn_device_longest(&spec, &rows, &shape, 1, &none, need, NULL), ATTN_OK);
-    ck_assert_int_eq(none, 0);
+    ck_assert_int_eq(longest("tiled", &rows, &shape, 1), 0);
 }
 
-TEST_EACH(every_spec_ends_there, 2 * attn_impl_count())
+/* A length that ranks do not divide is refused, but not those that they do. */
+TEST(refused_lengths_end_nothing)
 {
-    const struct attn_impl *impl = attn_impl_at(_i / 2);
-    struct attn_spec spec = {.impl = impl};
-    const struct attn_cli_shape shape = {.batch = 1,
-                                         .heads = 16,
-                                         .kv_heads = 16,
-                                         .dim = 72,
-                                         .dv = 72,
-                                         .mask = "none",
-                                         .dtype = ATTN_F32,
-                                         .pass = _i % 2 == 0 ? ATTN_FORWARD : ATTN_BACKWARD};
-    const int64_t memory = 3LL << 30;
-    double need[2];
+    int64_t length = longest("ring:ranks=3,sizes=strict", &one_call, &sixteen_heads, 1 << 30);
+    ck_assert_int_gt(length, 0);
+    ck_assert_int_eq(length % 3, 0);
+}
+
+/* What takes too long is not waited for. */
+TEST(impatience)
+{
+    const struct attn_spec spec = spec_of("tiled");
+    const struct attn_memory memory = {1e9, 1};
+    struct attn_error err = {0};
+    double bytes[2];
+    int64_t length;
+    ck_assert_int_eq(attn_need_longest(&spec, &one_call, &sixteen_heads, ATTN_NEED_FORWARD, &memory,
+                                       -1, &length, bytes, &err),
+                     ATTN_ENOTSUP);
+    ck_assert_msg(strstr(err.text, "took") != NULL, "%s", err.text);
+}
+
+/* Of one process, by hand: two passes have the tensors of the backward one, and the larger peak. */
+TEST_EACH(both_passes, attn_impl_count())
+{
+    struct attn_spec spec = {.impl = attn_impl_at(_i)};
+    struct attn_cli_shape shape = sixteen_heads;
+    struct attn_need pass[3];
+    attn_options_preset(spec.impl, &spec.options);
+    shape.n_query = shape.n_key = 1000;
+    shape.batch = 4;
+    for (int n = 0; n < 3; n++)
+        ck_assert_int_eq(
+            attn_need_of_shape(&spec, &one_call, &shape, (enum attn_need_pass)n, &pass[n], NULL),
+            ATTN_OK);
+    const struct attn_need *f = &pass[0], *b = &pass[1], *both = &pass[2];
+    ck_assert(both->beside == b->beside && both->shard == b->shard);
+    ck_assert(both->beside > f->beside);
+    ck_assert_int_eq(both->peak, f->peak > b->peak ? f->peak : b->peak);
+    ck_assert(both->device >= fmax(f->device, b->device));
+    ck_assert(both->flops == f->flops + b->flops);
+    ck_assert_int_eq(both->sent, f->sent + b->sent);
+    if (spec.impl->ranks == NULL) {
+        ck_assert(both->peaks == fmax(f->peaks, b->peaks));
+        ck_assert(both->device == b->beside + both->peaks);
+    }
+}
+
+/* In all memories: of a device for each rank, and of a machine that has all of them. */
+TEST_EACH(every_spec_ends_there, 6 * attn_impl_count())
+{
+    const enum attn_need_pass pass = (enum attn_need_pass)(_i % 3);
+    const struct attn_memory memory = {3LL << 30, _i / 3 % 2};
+    struct attn_spec spec = {.impl = attn_impl_at(_i / 6)};
+    double bytes[2];
     int64_t length;
     struct attn_error err = {0};
-    attn_options_preset(impl, &spec.options);
-    ck_assert_msg(attn_device_longest(&spec, &one_call, &shape, memory, &length, need, &err) ==
-                      ATTN_OK,
-                  "%s: %s", impl->name, err.text);
-    ck_assert_msg(need_at(&spec, &one_call, &shape, length) <= (double)memory, "%s", impl->name);
-    ck_assert_msg(need_at(&spec, &one_call, &shape, length + 1) > (double)memory, "%s", impl->name);
-    ck_assert(need_at(&spec, &one_call, &shape, length) == need[0]);
-    ck_assert(need_at(&spec, &one_call, &shape, length + 1) == need[1]);
+    attn_options_preset(spec.impl, &spec.options);
+    ck_assert_msg(attn_need_longest(&spec, &one_call, &sixteen_heads, pass, &memory, HUGE_VAL,
+                                    &length, bytes, &err) == ATTN_OK,
+                  "%s: %s", spec.impl->name, err.text);
+    ck_assert_msg(bytes[0] <= memory.bytes && bytes[1] > memory.bytes, "%s", spec.impl->name);
+    ck_assert(need_at(&spec, &sixteen_heads, pass, &memory, length) == bytes[0]);
+    ck_assert(need_at(&spec, &sixteen_heads, pass, &memory, length + 1) == bytes[1]);
 }

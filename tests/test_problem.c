@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "optimized/registry.h"
 #include "ref/impl.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
@@ -559,7 +560,8 @@ TEST(claims)
     attn_mask_free(mask);
 }
 
-/* 16-bit storage is named, legal, and refused with what would work where it is not claimed. */
+/* 16-bit storage is named, legal, and refused with what would work where it is not claimed; but it
+ * has a price, which is that of who claims it, and says who does not. */
 TEST(half_types)
 {
     struct attn_impl toy = attn_impl_dense;
@@ -577,9 +579,34 @@ TEST(half_types)
         c.p.dtype = dtype;
         said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err, part);
         said(run(&toy, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, part);
-        said(attn_price(&toy, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_ENOTSUP, &err,
-             part);
+        ck_assert_int_eq(attn_price(&toy, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_OK);
+        ck_assert_str_eq(cost.lacks, "dense");
+        int64_t peak = cost.peak_bytes;
+        ck_assert_int_eq(attn_price(&attn_impl_dense, &options, &c.p, ATTN_FORWARD, 0, &cost, &err),
+                         ATTN_OK);
+        ck_assert(cost.lacks == NULL && cost.peak_bytes == peak);
     }
+}
+
+/* The same where the local implementation of ranks does not claim it. */
+TEST(half_types_of_ranks)
+{
+    struct attn_impl toy = attn_impl_dense;
+    struct attn_cost cost;
+    struct attn_error err = {0};
+    struct attn_spec spec;
+    struct call c;
+    toy.caps &= ~(unsigned)ATTN_CAP_BF16;
+    ck_assert_int_eq(attn_spec_parse("ring:ranks=2,local=dense", &spec, &err), ATTN_OK);
+    spec.options.local = &toy;
+    open_call(&c);
+    c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.o.dtype = ATTN_BF16;
+    ck_assert_msg(attn_price(spec.impl, &spec.options, &c.p, ATTN_FORWARD, 0, &cost, &err) ==
+                      ATTN_OK,
+                  "%s", err.text);
+    ck_assert_str_eq(cost.lacks, "dense");
+    said(attn_check_forward(spec.impl, &spec.options, &c.p, &c.f, &err), ATTN_ENOTSUP, &err,
+         "dense does not store bf16: f32 and f64 would work");
 }
 
 /* o and gradients of a 16-bit problem may be f32 where that is claimed; inputs and LSE may not be

@@ -2,20 +2,32 @@
 
 #include <math.h>
 
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+
+enum { PASSES = ATTN_BACKWARD + 1, DTYPES = ATTN_F16 + 1 };
+
 static int passes(const struct attn_cli_shapes *s)
 {
-    return s->pass == 2 ? 2 : 1;
+    return s->pass == PASSES ? PASSES : 1;
+}
+
+static int dtypes(const struct attn_cli_shapes *s)
+{
+    return s->dtype == DTYPES ? DTYPES : 1;
 }
 
 int attn_cli_shape_count(const struct attn_cli_shapes *s)
 {
-    return s->lengths.n * s->dims.n * s->masks.n * passes(s);
+    return s->lengths.n * s->dims.n * s->masks.n * dtypes(s) * passes(s);
 }
 
 struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *s, int index)
 {
     int pass = index % passes(s);
     index /= passes(s);
+    int dtype = index % dtypes(s);
+    index /= dtypes(s);
     const char *mask = s->masks.at[index % s->masks.n].value;
     index /= s->masks.n;
     int64_t dim = s->dims.at[index % s->dims.n], length = s->lengths.at[index / s->dims.n];
@@ -28,8 +40,8 @@ struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *s, int ind
         .dim = dim,
         .dv = s->dv >= 0 ? s->dv : dim,
         .mask = mask,
-        .dtype = (enum attn_dtype)s->dtype,
-        .pass = s->pass == 2 ? (enum attn_pass)pass : (enum attn_pass)s->pass,
+        .dtype = (enum attn_dtype)(s->dtype == DTYPES ? dtype : s->dtype),
+        .pass = (enum attn_pass)(s->pass == PASSES ? pass : s->pass),
     };
 }
 
@@ -44,6 +56,19 @@ struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *s)
                                  .d_value = s->dv,
                                  .scale = s->dim > 0 ? 1 / sqrt((double)s->dim) : 1,
                                  .dtype = s->dtype};
+}
+
+enum attn_status attn_cli_shape_open(const struct attn_cli_shape *s, struct attn_problem *problem,
+                                     struct attn_mask **mask, struct attn_error *err)
+{
+    *problem = attn_cli_shape_problem(s);
+    *mask = NULL;
+    const struct attn_mask_shape extents = {s->batch, s->heads, s->n_query, s->n_key};
+    enum attn_status status = attn_problem_check(problem, err); /* of extents, before of a mask */
+    if (status == ATTN_OK)
+        status = attn_mask_parse(s->mask, &extents, NULL, mask, err);
+    problem->mask = *mask;
+    return status;
 }
 
 void attn_cli_shape_print(const struct attn_cli_shape *s, char *text, size_t size)

@@ -9,7 +9,7 @@ struct attn_cli_shapes {
     struct attn_cli_counts lengths, dims;
     int64_t batch, heads, keys, kv_heads, dv; /* the last three: -1 when they were not given */
     struct attn_cli_list masks;
-    int dtype, pass; /* words of their flags */
+    int dtype, pass; /* words of their flags; the last one is all of them */
 };
 #define ATTN_CLI_SHAPES_OPEN                 \
     {                                        \
@@ -26,7 +26,10 @@ struct attn_cli_shapes {
         {.flag = ATTN_FLAG_DIM, (at) + offsetof(struct attn_cli_shapes, dims), "64"},     \
         {.flag = ATTN_FLAG_DV, (at) + offsetof(struct attn_cli_shapes, dv)},              \
         {.flag = ATTN_FLAG_MASK, (at) + offsetof(struct attn_cli_shapes, masks), "none"}, \
-        {.flag = ATTN_FLAG_DTYPE, (at) + offsetof(struct attn_cli_shapes, dtype), "f32"}, \
+        {.flag = ATTN_FLAG_DTYPE,                                                         \
+         (at) + offsetof(struct attn_cli_shapes, dtype),                                  \
+         "f32",                                                                           \
+         .value = "f64|f32|bf16|f16|all"},                                                \
     {                                                                                     \
         .flag = ATTN_FLAG_PASS, (at) + offsetof(struct attn_cli_shapes, pass), "fwd"      \
     }
@@ -40,11 +43,16 @@ struct attn_cli_shape {
 
 int attn_cli_shape_count(const struct attn_cli_shapes *shapes);
 
-/* From 0; the pass changes first, then the mask, the dim, the length. */
+/* From 0; the pass changes first, then the storage type, the mask, the dim, the length. */
 struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *shapes, int index);
 
 /* A problem of these extents, without a mask; scale is 1 / sqrt(dim). */
 struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *shape);
+
+/* The same with its mask, to be freed; NULL in it for none.  EINVAL: extents or mask. */
+enum attn_status attn_cli_shape_open(const struct attn_cli_shape *shape,
+                                     struct attn_problem *problem, struct attn_mask **mask,
+                                     struct attn_error *err);
 
 /* "b1h8g8q128k128d64v64:none:f32", as case strings have it. */
 void attn_cli_shape_print(const struct attn_cli_shape *shape, char *text, size_t size);

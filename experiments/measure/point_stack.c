@@ -358,6 +358,8 @@ enum attn_status attn_point_stack(struct attn_work *work, const struct attn_poin
         status = check_case(work, err);
     if (status == ATTN_OK && x.layers.hidden > 0)
         status = attn_stack_layer(&x.layers, &work->setup.problem, &x.shape, err);
+    if (status == ATTN_OK && x.layers.hidden > 0)
+        status = attn_layer_check(&x.shape, err); /* some are priced only */
     if (status != ATTN_OK)
         return status;
     x.layer = attn_cli_need(calloc((size_t)x.layers.n + 1, sizeof *x.layer));

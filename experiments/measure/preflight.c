@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "experiments/measure/need.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -27,83 +28,40 @@ enum attn_status attn_preflight_stack(const struct attn_point *point, struct att
                                       struct attn_error *err)
 {
     *stack = (struct attn_stack){.n = point->layers, .hidden = point->hidden};
-    return attn_stack_save_find(point->save, &stack->save, err);
-}
-
-/* Of a stack of layers: all that it holds is in its price. */
-static enum attn_status price_layers(const struct attn_spec *spec,
-                                     const struct attn_problem *problem, enum attn_pass half,
-                                     struct attn_point *point, struct attn_error *err)
-{
-    struct attn_stack layers;
-    struct attn_stack_cost cost;
-    enum attn_status status = attn_preflight_stack(point, &layers, err);
-    if (status == ATTN_OK)
-        status = attn_stack_price(&layers, spec, problem, half, &cost, err);
-    if (status != ATTN_OK)
-        return status;
-    point->flops = cost.cost.flops;
-    point->again_flops = cost.again_flops;
-    point->priced_bytes = point->total_bytes = cost.cost.peak_bytes;
-    point->saved_bytes = cost.cost.saved_bytes;
-    point->shard_bytes = point->bytes_sent = 0;
-    return ATTN_OK;
+    return stack->n > 0 ? attn_stack_save_find(point->save, &stack->save, err) : ATTN_OK;
 }
 
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err)
 {
+    struct attn_stack stack;
+    struct attn_need need;
     snprintf(point->impl, sizeof point->impl, "%s", spec->impl->name);
     snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
     point->ranks = attn_ranks(spec->impl, &spec->options);
     attn_preflight_pairs(problem, point);
-    point->flops = 0;
-    if (point->layers > 0)
-        return price_layers(spec, problem, point->c.pass, point, err);
-    for (int rank = 0; rank < point->ranks; rank++) {
-        struct attn_cost cost;
-        enum attn_status status =
-            attn_price(spec->impl, &spec->options, problem, point->c.pass, rank, &cost, err);
-        if (status != ATTN_OK)
-            return status;
-        point->flops += cost.flops;
-        if (cost.peak_bytes > point->priced_bytes)
-            point->priced_bytes = cost.peak_bytes;
-        if (cost.saved_bytes > point->saved_bytes)
-            point->saved_bytes = cost.saved_bytes;
-        if (to_bytes(cost.shard_bytes) > point->shard_bytes)
-            point->shard_bytes = to_bytes(cost.shard_bytes);
-        if (to_bytes((double)cost.peak_bytes + cost.shard_bytes) > point->total_bytes)
-            point->total_bytes = to_bytes((double)cost.peak_bytes + cost.shard_bytes);
-        if (cost.bytes_sent > point->bytes_sent) {
-            point->bytes_sent = cost.bytes_sent;
-            point->messages = cost.messages;
-        }
-    }
+    enum attn_status status = attn_preflight_stack(point, &stack, err);
+    if (status == ATTN_OK)
+        status = attn_need_of(spec, &stack, problem, (enum attn_need_pass)point->c.pass, NULL,
+                              &need, err);
+    if (status != ATTN_OK)
+        return status;
+    if (need.lacks != NULL)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s does not run in %s, which is priced only: %s would "
+                         "work",
+                         need.lacks, attn_dtype_name(problem->dtype),
+                         attn_dtype_size(problem->dtype) < 4 ? "f64 and f32" : "another type");
+    point->flops = need.flops;
+    point->again_flops = need.again_flops;
+    point->priced_bytes = need.peak;
+    point->saved_bytes = need.saved;
+    point->shard_bytes = to_bytes(need.shard);
+    point->total_bytes = to_bytes(need.device);
+    point->bytes_sent = need.sent;
+    point->messages = need.messages;
     return ATTN_OK;
-}
-
-/* All ranks at their peaks, in the pass that needs more; of a stack of layers, its fuller half. */
-static double process_bytes(const struct attn_spec *spec, const struct attn_problem *problem,
-                            const struct attn_point *point)
-{
-    double most = 0;
-    for (int pass = ATTN_FORWARD; pass <= (int)point->c.pass; pass++) {
-        double sum = 0;
-        struct attn_point half = *point;
-        if (point->layers > 0 &&
-            price_layers(spec, problem, (enum attn_pass)pass, &half, NULL) == ATTN_OK)
-            sum = (double)half.priced_bytes;
-        for (int rank = 0; rank < point->ranks && point->layers == 0; rank++) {
-            struct attn_cost cost;
-            if (attn_price(spec->impl, &spec->options, problem, (enum attn_pass)pass, rank, &cost,
-                           NULL) == ATTN_OK)
-                sum += (double)cost.peak_bytes;
-        }
-        most = sum > most ? sum : most;
-    }
-    return most;
 }
 
 enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
@@ -144,9 +102,15 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
         return status;
     status = attn_preflight_price(spec, &problem, point, err);
     double shards = spec->impl->ranks != NULL ? (double)point->floor_bytes : 0; /* copies */
-    *need = status != ATTN_OK
-                ? 0
-                : to_bytes((double)*need + shards + process_bytes(spec, &problem, point));
+    struct attn_stack stack;
+    struct attn_need both; /* bwd runs the forward pass first */
+    if (status == ATTN_OK)
+        status = attn_preflight_stack(point, &stack, err);
+    if (status == ATTN_OK)
+        status = attn_need_of(spec, &stack, &problem,
+                              c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
+                              &both, err);
+    *need = status == ATTN_OK ? to_bytes((double)*need + shards + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;
 }

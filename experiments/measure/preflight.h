@@ -15,7 +15,7 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err);
 
-/* The stack of layers that a point is of.  EINVAL: nothing is saved so. */
+/* The stack of layers that a point is of; of one call, none.  EINVAL: nothing is saved so. */
 enum attn_status attn_preflight_stack(const struct attn_point *point, struct attn_stack *stack,
                                       struct attn_error *err);
 

@@ -286,6 +286,7 @@ static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_cal
     remember(x, &during);
     x->to->cost.flops += cost->flops;
     x->to->cost.counted |= cost->counted;
+    x->to->cost.lacks = cost->lacks;
     x->to->again_flops += call == ATTN_STACK_AGAIN ? cost->flops : is_backward ? x->again_flops : 0;
     return status != ATTN_OK || is_backward ? status : keep(x, layer, saves);
 }
@@ -332,10 +333,9 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
         return attn_fail(err, ATTN_ENOTSUP,
                          "a layer of a hidden width has neither a softcap nor a bias: without them "
                          "it would work");
-    return p->n_query == p->n_key
-               ? attn_layer_check(layer, err)
-               : attn_fail(
-                     err, ATTN_EINVAL,
+    if (p->n_query == p->n_key)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL,
                      "a layer of a hidden width attends to itself: %lld queries and %lld keys "
                      "would have to be as many",
                      (long long)p->n_query, (long long)p->n_key);

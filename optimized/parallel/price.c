@@ -113,13 +113,15 @@ enum attn_status attn_check_local_backward(const struct attn_scheme *scheme,
     return check_claims(scheme, options, ATTN_CAP_BACKWARD | ATTN_CAP_DLSE | ATTN_CAP_STRIDES, err);
 }
 
+/* Storage types are not asked for here: a price may be of one that the local implementation lacks,
+ * and before it runs ref/run.c asks. */
 static enum attn_status check_piece(const struct attn_scheme *scheme, const struct attn_problem *p,
                                     const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
     const struct attn_options preset = attn_rank_local_options(options);
-    enum attn_status status =
-        check_claims(scheme, options, attn_problem_needs(p) | ATTN_CAP_HARD, err);
+    unsigned needs = attn_problem_needs(p) & ~(unsigned)ATTN_CAPS_STORAGE;
+    enum attn_status status = check_claims(scheme, options, needs | ATTN_CAP_HARD, err);
     return status == ATTN_OK && local->accepts != NULL ? local->accepts(p, &preset, err) : status;
 }
 

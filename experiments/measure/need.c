@@ -1,0 +1,193 @@
+#include "experiments/measure/need.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "experiments/cli/cli.h"
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+
+const char *attn_need_pass_name(enum attn_need_pass pass)
+{
+    return pass == ATTN_NEED_BOTH ? "both" : attn_pass_name((enum attn_pass)pass);
+}
+
+/* ---- what is needed -------------------------------------------------------------------------- */
+
+static int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A rank's price, of the passes that were asked for. */
+static void add_rank(const struct attn_cost *cost, struct attn_need *need)
+{
+    need->counted |= cost->counted;
+    need->lacks = cost->lacks != NULL ? cost->lacks : need->lacks;
+    need->flops += cost->flops;
+    need->peaks += (double)cost->peak_bytes;
+    need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
+    need->shard = fmax(need->shard, cost->shard_bytes);
+    need->peak = greater(need->peak, cost->peak_bytes);
+    need->saved = greater(need->saved, cost->saved_bytes);
+    if (cost->bytes_sent > need->sent) {
+        need->sent = cost->bytes_sent;
+        need->messages = cost->messages;
+    }
+}
+
+/* Of a backward pass, after which the forward one was looked at. */
+static void join(struct attn_cost *cost, const struct attn_cost *forward)
+{
+    cost->peak_bytes = greater(cost->peak_bytes, forward->peak_bytes);
+    cost->saved_bytes = greater(cost->saved_bytes, forward->saved_bytes);
+    cost->counted |= forward->counted;
+    cost->flops += forward->flops;
+    cost->bytes_sent += forward->bytes_sent;
+    cost->messages += forward->messages;
+}
+
+/* A stack's tensors are in its peak: there are no shares beside. */
+static enum attn_status price_rank(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_problem *p, enum attn_pass pass, int rank,
+                                   struct attn_stack_cost *cost, struct attn_error *err)
+{
+    if (stack->n > 0)
+        return attn_stack_price(stack, spec, p, pass, cost, err);
+    cost->again_flops = 0;
+    return attn_price(spec->impl, &spec->options, p, pass, rank, &cost->cost, err);
+}
+
+enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
+                              const struct attn_problem *p, enum attn_need_pass pass,
+                              struct attn_cost *each, struct attn_need *need,
+                              struct attn_error *err)
+{
+    const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    *need = (struct attn_need){0};
+    need->ranks = stack->n > 0 ? 1 : attn_ranks(spec->impl, &spec->options);
+    need->beside = stack->n > 0 ? 0 : attn_pass_bytes(p, last);
+    enum attn_status status = ATTN_OK;
+    for (int rank = 0; rank < need->ranks && status == ATTN_OK; rank++) {
+        struct attn_stack_cost x, forward;
+        status = price_rank(spec, stack, p, last, rank, &x, err);
+        if (status == ATTN_OK && pass == ATTN_NEED_BOTH) {
+            status = price_rank(spec, stack, p, ATTN_FORWARD, rank, &forward, err);
+            join(&x.cost, &forward.cost);
+        }
+        if (status != ATTN_OK)
+            return status;
+        add_rank(&x.cost, need);
+        need->again_flops += x.again_flops;
+        if (each != NULL)
+            each[rank] = x.cost;
+    }
+    return status;
+}
+
+enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
+                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                    struct attn_need *need, struct attn_error *err)
+{
+    struct attn_problem p;
+    struct attn_mask *mask;
+    enum attn_status status = attn_cli_shape_open(shape, &p, &mask, err);
+    if (status == ATTN_OK)
+        status = attn_need_of(spec, stack, &p, pass, NULL, need, err);
+    attn_mask_free(mask);
+    return status;
+}
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err)
+{
+    char number[32];
+    int64_t bytes;
+    size_t n = strlen(text);
+    if (n > 0 && n < sizeof number) {
+        memcpy(number, text, n + 1);
+        if (text[n - 1] == 'B')
+            number[n - 1] = '\0';
+        if (attn_cli_count(number, 1, 0, &bytes)) {
+            *memory = (struct attn_memory){(double)bytes, 1};
+            return ATTN_OK;
+        }
+    }
+    return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+}
+
+struct attn_memory attn_memory_here(void)
+{
+    int64_t available = attn_cli_memory_available();
+    return (struct attn_memory){available == INT64_MAX ? HUGE_VAL : (double)available, 0};
+}
+
+double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
+{
+    return memory->is_device ? need->device : need->beside + need->peaks;
+}
+
+/* A search for the longest. */
+struct search {
+    const struct attn_spec *spec;
+    const struct attn_stack *stack;
+    const struct attn_cli_shape *shape;
+    enum attn_need_pass pass;
+    const struct attn_memory *memory;
+    double patience;
+    int64_t fits, fails;
+    double bytes[2]; /* of these two */
+};
+
+/* Of so many tokens.  What exceeds 64 bits needs more than any device has, and a length that is
+ * refused, after one that was not, fits nowhere. */
+static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
+{
+    struct attn_cli_shape so_long = *x->shape;
+    struct attn_need need;
+    struct attn_error why = {ATTN_OK, ""};
+    double bytes = HUGE_VAL;
+    clock_t start = clock();
+    so_long.n_query = so_long.n_key = length;
+    enum attn_status status = attn_need_of_shape(x->spec, x->stack, &so_long, x->pass, &need, &why);
+    if (status == ATTN_OK)
+        bytes = attn_need_in(&need, x->memory);
+    else if ((status != ATTN_EINVAL || strstr(why.text, "exceeds 64 bits") == NULL) &&
+             (status != ATTN_ENOTSUP || x->fits == 0))
+        return attn_fail(err, status, "%s", why.text);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (seconds > x->patience)
+        return attn_fail(err, ATTN_ENOTSUP, "the price of %lld tokens took %.1f s of %g s",
+                         (long long)length, seconds, x->patience);
+    int does_fit = bytes <= x->memory->bytes;
+    x->bytes[!does_fit] = bytes;
+    *(does_fit ? &x->fits : &x->fails) = length;
+    return ATTN_OK;
+}
+
+enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_memory *memory, double patience,
+                                   int64_t *longest, double bytes[2], struct attn_error *err)
+{
+    static const int64_t MOST = (int64_t)1 << 40;
+    /* What ranks do not share evenly may need more than a longer length that they do: look among
+     * multiples first, then at each length up to the next one. */
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    int64_t unit = ranks > 1 ? 4 * (int64_t)ranks : 1;
+    struct search x = {spec, stack, shape, pass, memory, patience, 0, 0, {0, 0}};
+    enum attn_status status = try_length(&x, unit, err);
+    while (status == ATTN_OK && x.fails == 0 && x.fits < MOST) /* double it until it fails */
+        status = try_length(&x, 2 * x.fits, err);
+    while (status == ATTN_OK && x.fails - x.fits > unit) /* halve what is between */
+        status = try_length(&x, x.fits + (x.fails - x.fits) / unit / 2 * unit, err);
+    int64_t last = x.fails;
+    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
+        status = try_length(&x, length, err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* What a call or a stack of layers needs, and whether that fits: into this machine, where all ranks
+ * are simulated at once, or into devices of which each holds one rank.  From prices alone: nothing
+ * is allocated.  `price`, its --longest and --advise, and what `measure` calls too big ask here.
+ *
+ * Bytes.  Numbers that may exceed 64 bits are doubles.
+ */
+#ifndef EXPERIMENTS_MEASURE_NEED_H
+#define EXPERIMENTS_MEASURE_NEED_H
+
+#include "experiments/cli/shape.h"
+#include "experiments/measure/stack.h"
+
+/* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
+ * has its own buffers beside them.  The first two are enum attn_pass. */
+enum attn_need_pass { ATTN_NEED_FORWARD, ATTN_NEED_BACKWARD, ATTN_NEED_BOTH };
+const char *attn_need_pass_name(enum attn_need_pass pass); /* "fwd", "bwd", "both" */
+
+struct attn_need {
+    int ranks, counted; /* counted: pairs had no closed form */
+    const char *lacks;  /* who cannot run in this storage type (attn_cost.lacks); NULL: it runs */
+    double flops;       /* of all ranks */
+    double again_flops; /* of them, in forward passes that a stack of layers makes again */
+    double beside;      /* all inputs and outputs; 0 for a stack, whose peak has them */
+    double peaks;       /* of all ranks together */
+    double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
+    double shard;       /* the largest share of a rank; 0 for a stack */
+    int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
+};
+
+/* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
+ * of both passes.  ENOTSUP, EINVAL: as attn_price and attn_stack_price. */
+enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
+                              const struct attn_problem *p, enum attn_need_pass pass,
+                              struct attn_cost *each, struct attn_need *need,
+                              struct attn_error *err);
+
+/* The same of a shape, with its mask.  EINVAL, as attn_mask_parse too. */
+enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
+                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                    struct attn_need *need, struct attn_error *err);
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+struct attn_memory {
+    double bytes;  /* HUGE_VAL where this machine does not say */
+    int is_device; /* one for each rank; else this machine, for all of them */
+};
+
+/* "80GiB", "80GB", "80Gi", "4096": a device, 1 byte or more.  EINVAL. */
+enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err);
+struct attn_memory attn_memory_here(void);
+
+/* What of this memory is needed: it fits where that is no more than memory->bytes. */
+double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
+
+/* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and
+ * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
+ * for 64 bits, or is refused.  0 when nothing fits.  patience: CPU seconds that one price may take,
+ * HUGE_VAL for any.  ENOTSUP when one took longer, or the shape is refused at every length. */
+enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_memory *memory, double patience,
+                                   int64_t *longest, double bytes[2], struct attn_error *err);
+
+#endif
