@@ -132,8 +132,10 @@ TEST(refuses)
     struct attn_layer layer = {1, 4, 8, 2, 1, 4, 4, 0.5, ATTN_BF16, NULL};
     struct attn_error err = {0};
     struct attn_cost cost;
+    ck_assert(attn_layer_check(&layer, &err) == ATTN_ENOTSUP); /* it has a price, and cannot run */
     ck_assert(attn_layer_cost(&layer, spec.impl, &spec.options, ATTN_FORWARD, 0, &cost, &err) ==
-              ATTN_ENOTSUP);
+              ATTN_OK);
+    ck_assert_str_eq(cost.lacks, "a layer");
     layer.dtype = ATTN_F32;
     layer.hidden = INT64_MAX / 2;
     ck_assert(attn_layer_check(&layer, &err) == ATTN_EINVAL);

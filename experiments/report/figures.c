@@ -172,6 +172,8 @@ static void fill_memory(struct attn_figure *figure)
     join_beyond(figure);
     (void)snprintf(figure->variables, sizeof figure->variables, "memory   = %.10g\n",
                    memory < 8 * largest ? memory : 0.0);
+    if (has_layers) /* what is kept grows in proportion, beside what one layer takes: no power */
+        return;
     fit(figure, LEDGER);
     fit(figure, ALONE); /* what has no ledger, by what it has */
 }

@@ -281,7 +281,7 @@ static void measured_crossing(struct attn_study_run *run)
         struct attn_point dense[2], csr[2];
         int done = 0;
         for (int d = 0; d < 2; d++) {
-            snprintf(text, sizeof text, "h%dq1024d64:random(%s,1):f32:normal:s1", of[h].heads,
+            snprintf(text, sizeof text, "h%dq512d64:random(%s,1):f32:normal:s1", of[h].heads,
                      of[h].density[d]);
             done += attn_study_measure(run, "dense", text, &dense[d]) &&
                     attn_study_measure(run, "csr-textbook", text, &csr[d]);
