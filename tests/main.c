@@ -136,10 +136,11 @@ static void show(struct job *job, const struct outcome *outcome)
     fflush(stdout);
 }
 
+/* One more than there are cores: a suite that starts other programs mostly waits for them. */
 static long jobs_at_once(void)
 {
     const char *given = getenv("ATTN_JOBS");
-    long n = given != NULL ? strtol(given, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+    long n = given != NULL ? strtol(given, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN) + 1;
     return n < 1 ? 1 : n > n_suites ? n_suites : n;
 }
 
@@ -202,6 +203,7 @@ int main(void)
     struct outcome total = {0, 0, 1};
     struct outcome *outcome = test_shared((size_t)n_suites * sizeof *outcome);
     use_memory_for_files();
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* of numpy in examples: their matrices are small */
     int lost = 0, one_process = only != NULL || (fork_mode != NULL && strcmp(fork_mode, "no") == 0);
     for (int n = 0; n < n_suites && one_process; n++)
         if (only == NULL || strcmp(only, suites[n]) == 0)
