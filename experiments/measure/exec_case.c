@@ -171,7 +171,7 @@ static enum attn_status run_tiny(const char *command, const char *folder,
                                  struct attn_error *err)
 {
     struct attn_case c;
-    struct attn_process ran;
+    struct attn_process ran = {0};
     const char *text =
         claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     enum attn_status status = attn_case_parse(text, &c, err);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/preflight.h"
@@ -423,6 +424,18 @@ int attn_study_accepts(const char *spec, const char *text)
     return price(spec, text, &point, &err);
 }
 
+/* On a terminal, each second of what takes long. */
+static void show_seconds(double seconds)
+{
+    static double shown;
+    if (seconds < shown)
+        shown = 0; /* another process */
+    if (seconds < shown + 1)
+        return;
+    shown = seconds;
+    fprintf(stderr, "\r  %.0f s ", seconds);
+}
+
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point)
 {
@@ -435,7 +448,12 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
     char name[640];
     if (run->leave_out >= 0)
         return 0;
-    if (attn_process_attnlab(args, (double)INFINITY, &child) != 0)
+    if (run->is_long && isatty(STDERR_FILENO))
+        child.waits = show_seconds;
+    int started = attn_process_attnlab(args, (double)INFINITY, &child) == 0;
+    if (child.waits != NULL)
+        fputs("\r          \r", stderr);
+    if (!started)
         return fail(run, spec, "no process could be started");
     if (attn_record_parse_point(child.out, child.n_out, point, &err) != ATTN_OK)
         return fail(run, spec, child.last_line[0] != '\0' ? child.last_line : err.text);

@@ -189,6 +189,8 @@ static void watch(pid_t pid, const int fd[2], double deadline, struct attn_proce
             kill(p->group > 0 ? -pid : pid, SIGKILL);
         else
             poll(fds, 3, ending >= 0 ? 100 : 2);
+        if (p->waits != NULL)
+            p->waits(attn_seconds(CLOCK_MONOTONIC) - p->wall_s);
         ended = attn_process_reap(pid, p->interrupted || p->timed_out ? 0 : WNOHANG, p);
         if (ended && p->group > 0)
             kill(-pid, SIGKILL);
@@ -203,7 +205,8 @@ static void watch(pid_t pid, const int fd[2], double deadline, struct attn_proce
 
 static void begin(struct attn_process *p)
 {
-    *p = (struct attn_process){.out = p->out, .room = p->room, .exit_status = -1, .peak_bytes = -1};
+    *p = (struct attn_process){
+        .out = p->out, .room = p->room, .waits = p->waits, .exit_status = -1, .peak_bytes = -1};
     p->wall_s = attn_seconds(CLOCK_MONOTONIC);
 }
 

@@ -26,6 +26,7 @@ struct attn_process {
     int64_t peak_bytes;         /* peak resident set of the largest of its processes, by wait4; not
                                    below that of the process that started it; -1 unknown     */
     volatile pid_t group;       /* its process group while it runs and has its own, else 0   */
+    void (*waits)(double s);    /* set before: called ten times a second while it runs; or NULL */
 };
 
 /* Run `attnlab ARGS...` of this very program (args[0] is the subcommand, NULL ends them) for at
