@@ -26,13 +26,13 @@ struct attn_advice {
     struct attn_error refused;   /* status ATTN_OK: it is not */
 };
 
+/* What keeps the result, then what changes it, then what is refused; in each part the most first,
+ * in the order of the table in a tie. */
 struct attn_advices {
     double bytes;    /* what is needed as it is */
     int64_t longest; /* as above */
     int n;
-    struct attn_advice
-        at[ATTN_ADVICE_MOST]; /* what keeps the result; what changes it; refused.  The
-                                                most first, in the order of the table in a tie */
+    struct attn_advice at[ATTN_ADVICE_MOST];
 };
 
 /* ENOTSUP, EINVAL: what was asked for has no price itself. */
