@@ -163,6 +163,15 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	@echo '{"name": "dense in C", "claims": ["f32", "cross", "dv", "gqa", "scale", "band", "dense", "backward"]}' > $(@D)/claims.json
 	$(Q)$(subst -MMD -MP,,$(LINK)) -w -o $@ $^ $(HARNESS_LIBS) -lm
 
+# Plug-ins of the tests, which are told what to do when they run.
+PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
+$(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/told.h docs/examples/plugin_naive.c $(B)/libattn.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
+	    $(B)/libattn.a -lm
+$(B)/plugins/bad.so: PLUGIN_FLAGS = -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c
+$(B)/plugins/full.so: PLUGIN_FLAGS = $(if $(filter asan,$(CONFIG)),-fsanitize=address$(comma)undefined)
+
 # A command that has its results ready.
 $(B)/faults/answer:
 	@mkdir -p $(@D)
@@ -195,9 +204,13 @@ $(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B
 
 MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutants/mutants.def tests/mutants/layer.def)
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
-$(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/layer.def tests/mutants/plant.sh $(LIB_OBJ)
-	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' B='$(B)' LIB_OBJ='$(LIB_OBJ)' \
-	    bash tests/mutants/plant.sh $* $@
+$(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/layer.def tests/mutants/plant.sh $(B)/mutants/library.o
+	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' bash tests/mutants/plant.sh $* $@ $(B)/mutants/library.o
+
+# The library as one object without line numbers: hundreds of mutants are linked with it.
+$(B)/mutants/library.o: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(Q)$(LD) -r --strip-debug -o $@ $^
 
 # The program with a mistake in it (ALiBi of the wrong sign), to see what it says of itself.
 $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.so $(B)/libharness.a $(B)/libattn.a
@@ -218,19 +231,16 @@ $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
 	    $(filter-out $(B)/optimized/registry.o,$(LIB_OBJ)) -lm
 
-$(B)/mutant-table: $(B)/tests/mutants/table.o
-$(B)/rule-table: $(B)/tests/mutants/rule_table.o
-$(B)/mutant-table $(B)/rule-table: $(B)/tests/mutants/mutants.o $(B)/libharness.a $(B)/libattn.a
+$(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $(filter %/table.o %/rule_table.o,$^) $(B)/tests/mutants/mutants.o $(B)/libharness.a \
-	    $(B)/libattn.a $(HARNESS_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
@@ -263,24 +273,20 @@ bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave 
 steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)
 	$(B)/attnlab bench --preset steps --out build/steps
 
-# Of a bug that is planted, mutants.md says what it does: the catalogue's page has its reference.
-PLANTED = awk -v planted='$(MUTANTS)' 'BEGIN { n = split(planted, m, " "); \
-        for (i = 1; i <= n; i++) { sub(/[a-z]$$/, "", m[i]); is[m[i]] = 1 } } \
-    is[$$2] { split($$0, c, " [|] "); item = $$2 " " c[2] ", "; \
-        if (length(line item) > 121) { sub(/ $$/, "", line); list = list line "\n"; line = "" } \
-        line = line item; next } { print } \
-    END { sub(/, $$/, ".", line); print "\n\#\# Planted\n\n" list line }'
+# A bug that is planted is on mutants.md, and `attnlab list bugs` has the reference.
+NOT_PLANTED = awk -v planted='$(MUTANTS)' 'BEGIN { n = split(planted, m, " "); \
+        for (i = 1; i <= n; i++) { sub(/[a-z]$$/, "", m[i]); is[m[i]] = 1 } } !is[$$2]'
 
 # On the page a mutant is its id and what it does; options and the case that kills it are printed.
 WITHOUT_CASE = s/^(- [A-Z]+-[0-9]+[a-z]?)( \([^)]*\))?, [a-z0-9-]+: /\1: /
 
 docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables again: docs/bugs.md, docs/mutants.md
 	@{ printf '%s\n' '<!-- made by `make docs`, from `attnlab list bugs` -->' '# Bugs' \
-	    'Bugs that attention implementations really had.  A maintainer or a fix confirmed each, but for R, which was only' \
-	    'reported, and X, which is a convention and no bug.  Those under *Planted* are planted in this library, and' \
-	    '[mutants.md](mutants.md) says what each does.  Cases of the battery stand for the others, unless the text ends' \
-	    'with what else does.  `attnlab list bugs` has all of it: cases, references, texts.' ''; \
-	    $(B)/attnlab list bugs --format=md; } | $(PLANTED) > docs/bugs.md
+	    'Bugs that attention implementations really had and that [mutants.md](mutants.md) has not.  A maintainer or a fix' \
+	    'confirmed each, but for R, which was only reported, and X, which is a convention and no bug.  Cases of the battery' \
+	    'stand for them, unless the text ends with what else does.  `attnlab list bugs` prints all bugs, those that are' \
+	    'planted too, with references and cases.' ''; \
+	    $(B)/attnlab list bugs --format=md; } | $(NOT_PLANTED) > docs/bugs.md
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants | \
 	    sed -E '$(WITHOUT_CASE)'; } > docs/mutants.md
 
@@ -290,12 +296,8 @@ figures: $(B)/attnlab ## draw the figures of docs/studies/ again, from what the 
 	@for f in $(B)/figures/*.csv; do cp $$f docs/studies/; f=$${f##*/}; f=$${f%.csv}; \
 	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > docs/studies/$$f.svg || exit 3; done
 
-rules: $(B)/rule-table $(MUTANT_SO) ## measure the usual acceptance rules on the mutants and on honest runs
-	@$(B)/rule-table $(B)/mutants
-
-golden: ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
-	@mkdir -p $(B)
-	$(Q)$(CC) $(filter-out -MMD -MP,$(FLAGS)) -o $(B)/make-golden $(wildcard tests/golden/*.c) -lmpfr -lgmp -lm
+golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
+	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
 	@$(B)/make-golden tests/golden
 
 minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's libquadmath)
@@ -396,7 +398,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax rules mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

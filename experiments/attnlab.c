@@ -3,6 +3,7 @@
 #include <gsl/gsl_errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
@@ -20,11 +21,12 @@ static int run(int argc, char **argv)
         return ATTN_EXIT_USAGE;
     }
     if (command != NULL)
-        return command->run(argc - 1, argv + 1);
-    if (argv[1][0] == '-') /* -h, --help, -V, --version, or no flag at all */
-        return attn_cmd_help.run(argc, argv);
-    attn_command_unknown(argv[1]);
-    return ATTN_EXIT_USAGE;
+        return attn_command_run(command, argc - 1, argv + 1);
+    if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
+        argc = 1;          /* the commands, where COMMAND --help is one command */
+    if (argv[1][0] == '-') /* these, -V, --version, or no flag at all */
+        return attn_command_run(&attn_cmd_help, argc, argv);
+    return attn_command_unknown(argv[1]);
 }
 
 int main(int argc, char **argv)

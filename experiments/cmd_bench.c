@@ -43,7 +43,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_OUT, PLACE(out), .help = "bench.json and the roofline figure"},
     {.flag = ATTN_FLAG_END}};
 
-static int bench_command(int argc, char **argv);
+static struct request asked = {.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET};
+static int bench_command(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_bench = {
     .name = "bench",
@@ -64,63 +65,57 @@ const struct attn_cli_command attn_cmd_bench = {
         "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 something could not be measured.",
     .operands_most = -1,
     .computes = 1,
+    .to = &asked,
     .run = bench_command};
 
 /* ---- what is asked ------------------------------------------------------------------------ */
 
-static int add_case(struct request *q, const char *text)
+static void add_case(struct request *q, const char *text)
 {
     struct attn_case c;
-    struct attn_error err = {ATTN_OK, ""};
+    struct attn_error err;
     if (q->n_cases == CASES)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "more than %d cases", CASES);
-    if (attn_case_parse(text, &c, &err) != ATTN_OK)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
+        attn_cli_stop(ATTN_EINVAL, NULL, "more than %d cases", CASES);
+    attn_cli_must(attn_case_parse(text, &c, &err), &err);
     attn_case_print(&c, q->text[q->n_cases++]);
-    return ATTN_EXIT_GOOD;
 }
 
-static int make_cases(struct request *q)
+static void make_cases(struct request *q)
 {
-    int status = ATTN_EXIT_GOOD;
     char shape_text[ATTN_CASE_TEXT], text[ATTN_CASE_TEXT + 32];
-    for (int c = 0; c < q->given.n && status == ATTN_EXIT_GOOD; c++)
-        status = add_case(q, q->given.at[c].value);
-    for (int s = 0; s < attn_cli_shape_count(&q->shapes) && status == ATTN_EXIT_GOOD; s++) {
+    for (int c = 0; c < q->given.n; c++)
+        add_case(q, q->given.at[c].value);
+    for (int s = 0; s < attn_cli_shape_count(&q->shapes); s++) {
         const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, s);
         attn_cli_shape_print(&shape, shape_text, sizeof shape_text);
         snprintf(text, sizeof text, "%s:normal:s1%s", shape_text,
                  shape.pass == ATTN_BACKWARD ? ":pass=bwd" : "");
-        status = add_case(q, text);
+        add_case(q, text);
     }
-    return status;
 }
 
 /* Is there something to do, and only one thing? */
-static int check(const struct request *q)
+static void check(const struct request *q)
 {
     int cases = q->given.n > 0 || q->shapes.lengths.n > 0, preset = q->preset != NO_PRESET;
+    int stands_alone = q->limits || preset;
     if (q->rows != NULL && !preset)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--rows %s: of which table? --preset table --rows %s",
-                             q->rows, q->rows);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--rows %s: of which table? --preset table --rows %s",
+                      q->rows, q->rows);
     if (q->rounds > ATTN_BENCH_ROUNDS)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--rounds %lld: at most %d", (long long)q->rounds,
-                             ATTN_BENCH_ROUNDS);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--rounds %lld: at most %d", (long long)q->rounds,
+                      ATTN_BENCH_ROUNDS);
     for (int t = 0; t < q->threads.n; t++)
         if (q->threads.at[t] > ATTN_BENCH_THREADS)
-            return attn_cli_fail(ATTN_EXIT_USAGE, "--threads %lld: at most %d",
-                                 (long long)q->threads.at[t], ATTN_BENCH_THREADS);
-    if (q->limits || preset) {
-        if (q->n_specs > 0 || cases || q->against != NULL || (q->limits && preset))
-            return attn_cli_fail(ATTN_EXIT_USAGE, "--%s stands alone: no SPEC, no cases",
-                                 q->limits ? "limits" : "preset");
-        return ATTN_EXIT_GOOD;
-    }
-    if (q->n_specs > 0 && cases)
-        return ATTN_EXIT_GOOD;
-    return attn_cli_fail(ATTN_EXIT_USAGE,
-                         "a SPEC and --case or --length are needed (or --preset table, or "
-                         "--limits): attnlab bench dense --length 512");
+            attn_cli_stop(ATTN_EINVAL, NULL, "--threads %lld: at most %d",
+                          (long long)q->threads.at[t], ATTN_BENCH_THREADS);
+    if (stands_alone && (q->n_specs > 0 || cases || q->against != NULL || (q->limits && preset)))
+        attn_cli_stop(ATTN_EINVAL, NULL, "--%s stands alone: no SPEC, no cases",
+                      q->limits ? "limits" : "preset");
+    if (!stands_alone && (q->n_specs == 0 || !cases))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "a SPEC and --case or --length are needed (or --preset table, or --limits): "
+                      "attnlab bench dense --length 512");
 }
 
 /* ---- what is done ------------------------------------------------------------------------- */
@@ -134,30 +129,23 @@ struct done {
     const struct attn_bench_outcome *outcome;
 };
 
-static enum attn_status leave(const struct attn_bench *bench, const struct done *done,
-                              const json_t *json, const char *folder, struct attn_error *err)
+static void leave(const struct attn_bench *bench, const struct done *done, const json_t *json,
+                  const char *folder)
 {
     int drawn = 0;
     char path[4096];
-    struct attn_save save;
+    struct attn_error err;
     snprintf(path, sizeof path, "%.3000s/bench.json", folder);
-    /* In memory first: a file that is begun must not wait for it. */
     char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    if (attn_folder_make(folder, err) != ATTN_OK || attn_save_open(path, &save, err) != ATTN_OK) {
-        free(text);
-        return err->status;
-    }
-    fputs(text, save.stream);
+    attn_cli_must(attn_folder_make(folder, &err), &err);
+    attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
-    enum attn_status status = attn_save_close(&save, ATTN_OK, err);
-    if (status == ATTN_OK)
-        status = attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, err);
-    for (int at = 0; at < done->n && status == ATTN_OK && !drawn; at++)
+    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, &err), &err);
+    for (int at = 0; at < done->n && !drawn; at++)
         if (done->entry[at].state == ATTN_BENCH_TIMED) {
             fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
             break;
         }
-    return status;
 }
 
 /* 1: a wrong result; 3: one that is missing, which in a table is no surprise. */
@@ -175,8 +163,6 @@ static int status_of(const struct done *done)
 
 static int finish(const struct attn_bench *bench, const struct request *q, const struct done *done)
 {
-    struct attn_error err = {ATTN_OK, ""};
-    int status = status_of(done);
     json_t *json = attn_bench_json(bench);
     for (int at = 0; at < done->n; at++)
         attn_bench_json_entry(json, &done->entry[at],
@@ -188,15 +174,14 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
         fputc('\n', stdout);
     } else {
         if (done->list != NULL)
-            attn_bench_print_sum(stdout, done->outcome, done->list->n);
+            attn_bench_print_sum(done->outcome, done->list->n);
         fputs("\n", stdout);
-        attn_bench_print_roofs(stdout, bench);
+        attn_bench_print_roofs(bench);
     }
-    if (q->out != NULL && leave(bench, done, json, q->out, &err) != ATTN_OK)
-        status = attn_cli_error(&err);
+    if (q->out != NULL)
+        leave(bench, done, json, q->out);
     json_decref(json);
-    int flushed = attn_cli_flush();
-    return status != ATTN_EXIT_GOOD ? status : flushed;
+    return status_of(done);
 }
 
 /* The rows of the preset whose name or block contains the text, block by block. */
@@ -210,25 +195,24 @@ static int run_table(struct attn_bench *bench, const struct request *q)
         if (q->rows == NULL || strstr(all->row[r].what, q->rows) != NULL ||
             strstr(all->row[r].block, q->rows) != NULL)
             row[list.n++] = all->row[r];
+    if (list.n == 0)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--rows '%s': no row or block of --preset %s has that in its name", q->rows,
+                      all->name);
     struct done done = {attn_cli_need(calloc(2 * (size_t)all->n, sizeof *done.entry)), 0, 0, &list,
                         outcome};
-    if (!q->json && list.n > 0)
-        attn_bench_print_head(stdout, bench, &list);
+    if (!q->json)
+        attn_bench_print_head(bench, &list);
     for (int from = 0, to = 0; from < list.n; from = to) {
         while (to < list.n && strcmp(row[to].block, row[from].block) == 0)
             to++;
         done.n +=
             attn_bench_rows(bench, row + from, to - from, done.entry + done.n, outcome + from);
-        if (!q->json)
-            attn_bench_print_rows(stdout, outcome + from, to - from);
+        for (int r = from; r < to && !q->json; r++)
+            attn_bench_print_row(&outcome[r]);
         fflush(stdout);
     }
-    int status = list.n > 0
-                     ? finish(bench, q, &done)
-                     : attn_cli_fail(ATTN_EXIT_USAGE,
-                                     "--rows '%s': no row or block of --preset %s has that in its "
-                                     "name",
-                                     q->rows, all->name);
+    int status = finish(bench, q, &done);
     free(done.entry);
     free(outcome);
     free(row);
@@ -239,7 +223,7 @@ static void show_block(const struct request *q, const struct attn_bench_entry *e
 {
     int turn = n / q->threads.n; /* entries of one number of threads, the first compared with */
     for (int at = 0; at < n && !q->json; at += turn)
-        attn_bench_print_entries(stdout, entry + at, turn, q->against != NULL ? &entry[at] : NULL);
+        attn_bench_print_entries(entry + at, turn, q->against != NULL ? &entry[at] : NULL);
     fflush(stdout);
 }
 
@@ -249,19 +233,20 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
     int first = q->against != NULL ? -1 : 0, turn = q->n_specs - first;
     int width = turn * q->threads.n, n = width * q->n_cases;
     struct attn_bench_entry *entry = attn_cli_need(calloc((size_t)n, sizeof *entry));
-    struct attn_error err = {ATTN_OK, ""};
-    for (int at = 0; at < n && err.status == ATTN_OK; at++) {
+    struct attn_error err;
+    for (int at = 0; at < n; at++) {
         int spec = at % turn + first;
-        attn_bench_entry_init(&entry[at], spec < 0 ? q->against : q->spec[spec],
-                              q->text[at / width], (int)q->threads.at[at % width / turn], &err);
+        attn_cli_must(attn_bench_entry_init(&entry[at], spec < 0 ? q->against : q->spec[spec],
+                                            q->text[at / width],
+                                            (int)q->threads.at[at % width / turn], &err),
+                      &err);
     }
-    for (int at = 0; at < n && err.status == ATTN_OK; at += width) {
+    for (int at = 0; at < n; at += width) {
         attn_bench_block(bench, entry + at, width);
         show_block(q, entry + at, width);
     }
     const struct done done = {entry, n, first < 0 ? turn : 0, NULL, NULL};
-    int status = err.status == ATTN_OK ? finish(bench, q, &done)
-                                       : attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
+    int status = finish(bench, q, &done);
     free(entry);
     return status;
 }
@@ -300,33 +285,25 @@ static void open_blas(struct attn_bench *bench, const struct request *q)
         snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "%s", err.text);
 }
 
-static int bench_command(int argc, char **argv)
+static int bench_command(int n, char **operand)
 {
-    static struct attn_bench bench; /* both too large for the stack */
-    static struct request q;
-    struct attn_error err = {ATTN_OK, ""};
-    q = (struct request){.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET};
-    int status = attn_cli_read(&attn_cmd_bench, argc, argv, &q, &q.n_specs);
-    if (status >= 0)
-        return status;
-    q.spec = argv + 1;
-    status = check(&q);
-    if (status == ATTN_EXIT_GOOD)
-        status = make_cases(&q);
-    if (status != ATTN_EXIT_GOOD)
-        return status;
+    static struct attn_bench bench; /* too large for the stack */
+    struct request *q = &asked;
+    struct attn_error err;
+    q->spec = operand;
+    q->n_specs = n;
+    check(q);
+    make_cases(q);
     bench = (struct attn_bench){
-        .rounds = (int)q.rounds, .verify = !q.no_verify, .sample_s = q.sample_s};
-    int most = q.preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
-    for (int t = 0; t < q.threads.n; t++)
-        most = q.threads.at[t] > most ? (int)q.threads.at[t] : most;
-    open_blas(&bench, &q);
-    if (attn_roofs_open(&bench.roofs, most, &err) != ATTN_OK)
-        status = attn_cli_error(&err);
-    else
-        status = q.limits                ? run_limits(&bench, &q)
-                 : q.preset != NO_PRESET ? run_table(&bench, &q)
-                                         : run_cases(&bench, &q);
+        .rounds = (int)q->rounds, .verify = !q->no_verify, .sample_s = q->sample_s};
+    int most = q->preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
+    for (int t = 0; t < q->threads.n; t++)
+        most = q->threads.at[t] > most ? (int)q->threads.at[t] : most;
+    open_blas(&bench, q);
+    attn_cli_must(attn_roofs_open(&bench.roofs, most, &err), &err);
+    int status = q->limits                ? run_limits(&bench, q)
+                 : q->preset != NO_PRESET ? run_table(&bench, q)
+                                          : run_cases(&bench, q);
     attn_roofs_close(&bench.roofs);
     free(bench.matrix);
     return status;

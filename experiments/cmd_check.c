@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "experiments/check/check.h"
-#include "experiments/check/check_soak.h"
 #include "experiments/cli/cli.h"
 
 #define PLACE(member) offsetof(struct attn_check_request, member)
@@ -43,7 +42,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_WORK, PLACE(work)},
     {.flag = ATTN_FLAG_END}};
 
-static int check(int argc, char **argv);
+static struct attn_check_request asked;
+static int check(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_check = {
     .name = "check",
@@ -65,13 +65,15 @@ const struct attn_cli_command attn_cmd_check = {
         "cannot be judged at all; 3 the environment lacks something.",
     .operands_most = -1,
     .computes = 1,
+    .to = &asked,
     .run = check};
 
-/* Flags that exclude each other or name what is not there; returns an exit status. */
-static int check_request(const struct attn_check_request *asked, int n_specs)
+/* Flags must not exclude each other, nor name what is not there. */
+static int check(int n, char **operand)
 {
-    const char *relation = asked->relation;
-    if ((asked->cases.n > 0) + (relation != NULL) + (asked->soak > 0) + asked->growth > 1)
+    const char *relation = asked.relation;
+    int externals = 0;
+    if ((asked.cases.n > 0) + (relation != NULL) + (asked.soak > 0) + asked.growth > 1)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--case, --relation, --growth and --soak: one of them at a time");
     if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
@@ -79,30 +81,18 @@ static int check_request(const struct attn_check_request *asked, int n_specs)
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
                              "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
                              relation);
-    int externals = 0;
-    for (int x = 0; x < asked->externals.n; x++)
-        externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
-    if (externals > 0 && (n_specs > 0 || asked->growth))
+    for (int x = 0; x < asked.externals.n; x++)
+        externals += strcmp(asked.externals.at[x].flag, "claims") != 0;
+    if (externals > 0 && (n > 0 || asked.growth))
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             n_specs > 0
-                                 ? "a SPEC and an external implementation are not judged in "
-                                   "one run"
-                                 : "--growth is for implementations of attnlab: ranks and "
-                                   "splits are options of a SPEC");
-    if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
-                           asked->work != NULL || asked->timeout > 0))
+                             n > 0 ? "a SPEC and an external implementation are not judged in "
+                                     "one run"
+                                   : "--growth is for implementations of attnlab: ranks and "
+                                     "splits are options of a SPEC");
+    if (externals == 0 &&
+        (asked.externals.n > 0 || asked.vectors != NULL || asked.work != NULL || asked.timeout > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--claims, --vectors, --work and --timeout are for external "
                              "implementations: --plugin, --exec or --results");
-    return ATTN_EXIT_GOOD;
-}
-
-static int check(int argc, char **argv)
-{
-    static struct attn_check_request request;
-    int n, status = attn_cli_read(&attn_cmd_check, argc, argv, &request, &n);
-    if (status >= 0)
-        return status;
-    status = check_request(&request, n);
-    return status == ATTN_EXIT_GOOD ? attn_check(&request, argv + 1, n) : status;
+    return attn_check(&asked, operand, n);
 }

@@ -44,7 +44,8 @@ static const struct attn_flag_use uses[] = {
      .help = "BLE: heads of k and v"},
     {.flag = ATTN_FLAG_END}};
 
-static int compare(int argc, char **argv);
+static struct task asked = {.problem.pass = ATTN_PASS_NOT_SAID};
+static int compare(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_compare = {
     .name = "compare",
@@ -81,33 +82,21 @@ const struct attn_cli_command attn_cmd_compare = {
         "be compared.",
     .operands_least = 2,
     .operands_most = 2,
-    .computes = 0,
+    .to = &asked,
     .run = compare};
 
-static int add_rule(struct task *t, const char *text)
+static void read_rules(struct task *t)
 {
-    struct attn_error err = {0};
-    if (t->n_rules == MOST_RULES)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%d rules at most", MOST_RULES);
-    if (attn_rule_parse(text, &t->rule[t->n_rules], &err) != ATTN_OK)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
-    if (t->rule[t->n_rules].rule->needs & ATTN_RULE_BOUND)
-        t->bound = 1;
-    else
-        t->n_rules++;
-    return ATTN_EXIT_GOOD;
-}
-
-/* -1: go on; else the exit status. */
-static int read_flags(int argc, char **argv, struct task *t)
-{
-    int status = attn_cli_read(&attn_cmd_compare, argc, argv, t, NULL);
-    if (status >= 0)
-        return status;
-    for (int r = 0; r < t->rules.n; r++)
-        if ((status = add_rule(t, t->rules.at[r].value)) != ATTN_EXIT_GOOD)
-            return status;
-    return -1;
+    struct attn_error err;
+    if (t->rules.n > MOST_RULES)
+        attn_cli_stop(ATTN_EINVAL, NULL, "%d rules at most", MOST_RULES);
+    for (int r = 0; r < t->rules.n; r++) {
+        attn_cli_must(attn_rule_parse(t->rules.at[r].value, &t->rule[t->n_rules], &err), &err);
+        if (t->rule[t->n_rules].rule->needs & ATTN_RULE_BOUND)
+            t->bound = 1;
+        else
+            t->n_rules++;
+    }
 }
 
 /* ---- which tensors -------------------------------------------------------------------------- */
@@ -119,32 +108,27 @@ static int is_wanted(const struct task *t, const char *name)
 }
 
 /* Every name of a that must be in b is there. */
-static enum attn_status check_names(const struct task *t, const struct attn_tensors *a,
-                                    const struct attn_tensors *b, struct attn_error *err)
+static void check_names(const struct task *t, const struct attn_tensors *a,
+                        const struct attn_tensors *b)
 {
     for (int i = 0; i < a->n; i++) {
         const char *name = a->entry[i].name;
         if (is_wanted(t, name) && attn_tensors_find(b, name) == NULL &&
             !(t->problem.only == NULL && attn_file_input_named(name) >= 0))
-            return attn_fault(err, ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name,
-                              a->path);
+            attn_cli_stop(ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name, a->path);
     }
-    return ATTN_OK;
 }
 
 /* Every name of --only is somewhere. */
-static enum attn_status check_only(const struct task *t, struct attn_error *err)
+static void check_only(const struct task *t)
 {
-    for (const char *at = t->problem.only; at != NULL && *at != '\0'; at += *at == ',') {
-        char name[128];
-        size_t n = strcspn(at, ",");
-        snprintf(name, sizeof name, "%.*s", n < 127 ? (int)n : 127, at);
+    if (t->problem.only == NULL)
+        return;
+    char *copy = attn_cli_text("%s", t->problem.only), *rest = copy, *name;
+    while ((name = strsep(&rest, ",")) != NULL)
         if (attn_tensors_find(&t->want, name) == NULL)
-            return attn_fault(err, ATTN_EINVAL, t->want.path, "has no tensor '%.40s' (--only)",
-                              name);
-        at += n;
-    }
-    return ATTN_OK;
+            attn_cli_stop(ATTN_EINVAL, t->want.path, "has no tensor '%.40s' (--only)", name);
+    free(copy);
 }
 
 /* The partner of a tensor of WANT; two files of one tensor each need no names. */
@@ -162,53 +146,49 @@ static int is_floating(const struct attn_file_tensor *t)
     return attn_file_dtype_storage(t->dtype, &storage);
 }
 
-static enum attn_status check_pair(const struct task *t, const struct attn_tensors_entry *got,
-                                   const struct attn_tensors_entry *want, struct attn_error *err)
+static void check_pair(const struct task *t, const struct attn_tensors_entry *got,
+                       const struct attn_tensors_entry *want)
 {
     const struct attn_file_tensor *a = got->tensor, *b = want->tensor;
     char shape[2][160];
     if (!attn_file_same_shape(a, b))
-        return attn_fault(err, ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s",
-                          got->name, attn_file_shape(a, shape[0]), want->file->path,
-                          attn_file_shape(b, shape[1]));
-    if (a->dtype == b->dtype || (t->any_type && is_floating(a) && is_floating(b)))
-        return ATTN_OK;
-    return attn_fault(
-        err, ATTN_EINVAL, got->file->path, "'%.40s' is stored as %s; in %.160s as %s%s", got->name,
-        attn_file_dtype_name(a->dtype), want->file->path, attn_file_dtype_name(b->dtype),
-        is_floating(a) && is_floating(b) ? " (--any-type compares the values)" : "");
+        attn_cli_stop(ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s", got->name,
+                      attn_file_shape(a, shape[0]), want->file->path, attn_file_shape(b, shape[1]));
+    int are_floating = is_floating(a) && is_floating(b);
+    if (a->dtype != b->dtype && !(t->any_type && are_floating))
+        attn_cli_stop(ATTN_EINVAL, got->file->path, "'%.40s' is stored as %s; in %.160s as %s%s",
+                      got->name, attn_file_dtype_name(a->dtype), want->file->path,
+                      attn_file_dtype_name(b->dtype),
+                      are_floating ? " (--any-type compares the values)" : "");
 }
 
 /* All questions about names, shapes and types, before any number is read. */
-static enum attn_status check_all(const struct task *t, struct attn_error *err)
+static void check_all(const struct task *t)
 {
-    enum attn_status status = ATTN_OK;
     int pairs = 0;
     if (t->got.n != 1 || t->want.n != 1) {
-        if ((status = check_only(t, err)) != ATTN_OK ||
-            (status = check_names(t, &t->want, &t->got, err)) != ATTN_OK ||
-            (status = check_names(t, &t->got, &t->want, err)) != ATTN_OK)
-            return status;
+        check_only(t);
+        check_names(t, &t->want, &t->got);
+        check_names(t, &t->got, &t->want);
     }
-    for (int i = 0; i < t->want.n && status == ATTN_OK; i++) {
-        struct attn_tensors_entry *got = partner(&t->got, &t->want, i);
-        if (got == NULL || !is_wanted(t, t->want.entry[i].name))
+    for (int i = 0; i < t->want.n; i++) {
+        const struct attn_tensors_entry *want = &t->want.entry[i];
+        const struct attn_tensors_entry *got = partner(&t->got, &t->want, i);
+        if (got == NULL || !is_wanted(t, want->name))
             continue;
         pairs++;
-        status = check_pair(t, got, &t->want.entry[i], err);
-        if (status != ATTN_OK || t->reference_path == NULL)
+        check_pair(t, got, want);
+        if (t->reference_path == NULL)
             continue;
         got = partner(&t->reference, &t->want, i);
         if (got != NULL)
-            status = check_pair(t, got, &t->want.entry[i], err);
-        else if (is_floating(t->want.entry[i].tensor))
-            status = attn_fault(err, ATTN_EINVAL, t->reference_path, "has no tensor '%.40s'",
-                                t->want.entry[i].name);
+            check_pair(t, got, want);
+        else if (is_floating(want->tensor))
+            attn_cli_stop(ATTN_EINVAL, t->reference_path, "has no tensor '%.40s'", want->name);
     }
-    if (status == ATTN_OK && pairs == 0)
-        status = attn_fault(err, ATTN_EINVAL, t->got.path, "has no tensor in common with %.200s",
-                            t->want.path);
-    return status;
+    if (pairs == 0)
+        attn_cli_stop(ATTN_EINVAL, t->got.path, "has no tensor in common with %.200s",
+                      t->want.path);
 }
 
 /* ---- judging -------------------------------------------------------------------------------- */
@@ -275,100 +255,73 @@ static int judge_values(const struct task *t, const struct attn_tensors_entry *g
     return bad;
 }
 
-static enum attn_status judge_pair(const struct task *t, int index, int *bad,
-                                   struct attn_error *err)
+/* Returns how many rules disagree. */
+static int judge_pair(const struct task *t, int index)
 {
     const struct attn_tensors_entry *want = &t->want.entry[index];
     const struct attn_tensors_entry *got = partner(&t->got, &t->want, index);
     const struct attn_tensors_entry *naive =
         t->reference_path != NULL ? partner(&t->reference, &t->want, index) : NULL;
-    double *a = NULL, *b = NULL, *c = NULL;
-    enum attn_status status = attn_tensors_values(got, &a, err);
-    if (status == ATTN_OK)
-        status = attn_tensors_values(want, &b, err);
-    if (status == ATTN_OK && naive != NULL)
-        status = attn_tensors_values(naive, &c, err);
-    if (status == ATTN_OK) {
-        struct attn_rule_data data = {attn_tensors_count(want->tensor), a, b, c, NULL, ATTN_F64};
-        *bad += judge_values(t, got, want, &data);
-    }
+    double *a = attn_tensors_values(got), *b = attn_tensors_values(want);
+    double *c = naive != NULL ? attn_tensors_values(naive) : NULL;
+    struct attn_rule_data data = {attn_tensors_count(want->tensor), a, b, c, NULL, ATTN_F64};
+    int bad = judge_values(t, got, want, &data);
     free(a);
     free(b);
     free(c);
-    return status;
+    return bad;
 }
 
-static enum attn_status compare_values(const struct task *t, int *bad, struct attn_error *err)
+static int compare_values(const struct task *t)
 {
-    enum attn_status status = check_all(t, err);
-    if (status != ATTN_OK)
-        return status;
+    int bad = 0;
+    check_all(t);
     printf("%-8s %-32s %-8s %-11s %-11s %-20s %-16s %s\n", "tensor", "rule", "", "figure", "limit",
            "worst element", "got", "want");
-    for (int i = 0; i < t->want.n && status == ATTN_OK; i++)
+    for (int i = 0; i < t->want.n; i++)
         if (is_wanted(t, t->want.entry[i].name) && partner(&t->got, &t->want, i) != NULL)
-            status = judge_pair(t, i, bad, err);
-    return status;
+            bad += judge_pair(t, i);
+    return bad;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* Rules against what was given with them. */
-static enum attn_status check_rules(struct task *t, struct attn_error *err)
+static void check_rules(struct task *t)
 {
-    int inputs = attn_tensors_have_inputs(&t->want) || attn_tensors_have_inputs(&t->got);
-    if (t->n_rules == 0)
-        t->bound = 1;
-    if (t->bound && !inputs)
-        return attn_fail(
-            err, ATTN_EINVAL,
-            "no q, k and v beside the results, so no bound can be derived: name a rule "
-            "that needs no inputs, such as --rule torch-f32 (attnlab compare --help)");
+    t->bound |= t->n_rules == 0;
+    if (t->bound && !attn_tensors_have_inputs(&t->want) && !attn_tensors_have_inputs(&t->got))
+        attn_cli_stop(
+            ATTN_EINVAL, NULL,
+            "no q, k and v beside the results, so no bound can be derived: name a rule that needs "
+            "no inputs, such as --rule torch-f32 (attnlab compare --help)");
     for (int i = 0; i < t->n_rules; i++)
         if ((t->rule[i].rule->needs & ATTN_RULE_REFERENCE) && t->reference_path == NULL)
-            return attn_fail(err, ATTN_EINVAL,
-                             "rule %s allows a multiple of a naive run's error: give that run, in "
-                             "the precision of GOT, by --reference FILE",
-                             t->rule[i].rule->name);
-    return ATTN_OK;
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "rule %s allows a multiple of a naive run's error: give that run, in the "
+                          "precision of GOT, by --reference FILE",
+                          t->rule[i].rule->name);
 }
 
-static enum attn_status open_sets(struct task *t, char **argv, struct attn_error *err)
+static int compare(int n, char **operand)
 {
-    enum attn_status status = attn_tensors_open(argv[1], &t->got, err);
-    if (status == ATTN_OK)
-        status = attn_tensors_open(argv[2], &t->want, err);
-    if (status == ATTN_OK && t->reference_path != NULL)
-        status = attn_tensors_open(t->reference_path, &t->reference, err);
-    return status;
-}
-
-static int compare(int argc, char **argv)
-{
-    static struct task t;
-    struct attn_error err = {0};
+    struct task *t = &asked;
     struct attn_found found = {0};
-    int bad = 0, exit_status = read_flags(argc, argv, &t);
-    if (exit_status >= 0)
-        return exit_status;
-    enum attn_status status = open_sets(&t, argv, &err);
-    if (status == ATTN_OK)
-        status = check_rules(&t, &err);
-    if (status == ATTN_OK && t.n_rules > 0)
-        status = compare_values(&t, &bad, &err);
-    int by_want = attn_tensors_have_inputs(&t.want);
-    if (status == ATTN_OK && t.bound)
-        status = attn_compare_bound(&t.problem, by_want ? &t.want : &t.got,
-                                    by_want ? &t.got : &t.want, &found, &err);
+    (void)n;
+    read_rules(t);
+    attn_tensors_open(operand[0], &t->got);
+    attn_tensors_open(operand[1], &t->want);
+    if (t->reference_path != NULL)
+        attn_tensors_open(t->reference_path, &t->reference);
+    check_rules(t);
+    int bad = t->n_rules > 0 ? compare_values(t) : 0;
+    int by_want = attn_tensors_have_inputs(&t->want);
+    if (t->bound)
+        attn_compare_bound(&t->problem, by_want ? &t->want : &t->got, by_want ? &t->got : &t->want,
+                           &found);
     found.n_bad += bad;
-    if (status != ATTN_OK) {
-        attn_clean(err.text);
-        exit_status = attn_cli_fail(attn_cli_status(status), "%s", err.text);
-    } else
-        exit_status = attn_found_exit(&found);
-    attn_tensors_close(&t.got);
-    attn_tensors_close(&t.want);
-    attn_tensors_close(&t.reference);
-    int flushed = attn_cli_flush();
-    return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
+    attn_tensors_close(&t->got);
+    attn_tensors_close(&t->want);
+    attn_tensors_close(&t->reference);
+    return attn_found_exit(&found);
 }

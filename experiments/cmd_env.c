@@ -7,14 +7,12 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/machine.h"
 
-struct request {
-    int as_json;
-};
+static int asked; /* for JSON */
 
-static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, as_json), "text"}, {.flag = ATTN_FLAG_END}};
+static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_FORMAT, 0, "text"},
+                                             {.flag = ATTN_FLAG_END}};
 
-static int env(int argc, char **argv);
+static int env(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_env = {
     .name = "env",
@@ -24,6 +22,7 @@ const struct attn_cli_command attn_cmd_env = {
              "What cannot be found out reads \"not available\".",
     .flags = flags,
     .more = "",
+    .to = &asked,
     .run = env};
 
 static void print_text(const json_t *facts, const char *indent)
@@ -46,20 +45,18 @@ static void print_text(const json_t *facts, const char *indent)
     }
 }
 
-static int env(int argc, char **argv)
+static int env(int n, char **operand)
 {
-    struct request request = {0};
-    int status = attn_cli_read(&attn_cmd_env, argc, argv, &request, NULL);
-    if (status >= 0)
-        return status;
+    (void)n;
+    (void)operand;
     json_t *facts = attn_machine_facts();
     if (facts == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
-    if (request.as_json) {
+    if (asked) {
         json_dumpf(facts, stdout, JSON_INDENT(2));
         putchar('\n');
     } else
         print_text(facts, "");
     json_decref(facts);
-    return attn_cli_flush();
+    return ATTN_EXIT_GOOD;
 }

@@ -18,19 +18,16 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 enum { TEXT, MAN, BASH };
 
-struct request {
-    int format;
-};
-
+static int asked; /* which of these */
 static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_FORMAT,
-     offsetof(struct request, format),
+     0,
      "text",
      .value = "text|man|bash",
      .help = "text; man: a page for man; bash: completion for all commands"},
     {.flag = ATTN_FLAG_END}};
 
-static int help(int argc, char **argv);
+static int help(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_help = {
     .name = "help",
@@ -40,6 +37,7 @@ const struct attn_cli_command attn_cmd_help = {
     .flags = flags,
     .more = "Exit status: 0 good, 2 usage.",
     .operands_most = 1,
+    .to = &asked,
     .run = help};
 
 const struct attn_cli_command *attn_command_find(const char *name)
@@ -50,7 +48,7 @@ const struct attn_cli_command *attn_command_find(const char *name)
     return NULL;
 }
 
-void attn_command_unknown(const char *name)
+int attn_command_unknown(const char *name)
 {
     char meant[64];
     struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
@@ -63,6 +61,7 @@ void attn_command_unknown(const char *name)
         if (!commands[c]->internal)
             fprintf(stderr, " %s", commands[c]->name);
     fputc('\n', stderr);
+    return ATTN_EXIT_USAGE;
 }
 
 static const char exit_statuses[] =
@@ -199,31 +198,20 @@ static void print_bash(void)
          "complete -o default -F _attnlab attnlab");
 }
 
-static int help(int argc, char **argv)
+static int help(int n, char **operand)
 {
-    struct request request = {TEXT};
-    int n;
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        attn_command_print_list(stdout); /* attnlab --help */
-        return attn_cli_flush();
-    }
-    int status = attn_cli_read(&attn_cmd_help, argc, argv, &request, &n);
-    if (status >= 0)
-        return status;
-    const struct attn_cli_command *command = n > 0 ? attn_command_find(argv[1]) : NULL;
-    if (n > 0 && command == NULL) {
-        attn_command_unknown(argv[1]);
-        return ATTN_EXIT_USAGE;
-    }
-    if (request.format == BASH)
+    const struct attn_cli_command *command = n > 0 ? attn_command_find(operand[0]) : NULL;
+    if (n > 0 && command == NULL)
+        return attn_command_unknown(operand[0]);
+    if (asked == BASH)
         print_bash();
-    else if (request.format == MAN && command != NULL)
+    else if (asked == MAN && command != NULL)
         print_man(command);
-    else if (request.format == MAN)
+    else if (asked == MAN)
         print_man_of_all();
     else if (command != NULL)
         attn_cli_print_help(stdout, command);
     else
         attn_command_print_list(stdout);
-    return attn_cli_flush();
+    return ATTN_EXIT_GOOD;
 }

@@ -19,6 +19,11 @@ struct request {
     int pass, boundary, json;
 };
 
+static int is_asked(const struct request *q, int pass)
+{
+    return q->pass == 2 || q->pass == pass;
+}
+
 static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_LENGTH,
      offsetof(struct request, length),
@@ -40,7 +45,8 @@ static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
     {.flag = ATTN_FLAG_END}};
 
-static int layer(int argc, char **argv);
+static struct request asked = {.kv_heads = -1};
+static int layer(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_layer = {
     .name = "layer",
@@ -70,15 +76,15 @@ const struct attn_cli_command attn_cmd_layer = {
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,
+    .to = &asked,
     .run = layer};
 
 /* ---- the data -------------------------------------------------------------------------------- */
 
-enum { INPUTS = 4 }; /* x, dy, Wqkv, Wo: as large as the results that belong to them */
 struct data {
     struct attn_layer layer;
     struct attn_mask *mask;
-    double *x, *dy, *wqkv, *wo;
+    double *x, *dy, *wqkv, *wo; /* as large as the results that belong to them */
     double *one[ATTN_LAYER_RESULTS], *ranks[ATTN_LAYER_RESULTS]; /* in one process, over ranks */
     struct attn_layer_bound bound;
 };
@@ -96,20 +102,10 @@ static double *draw(const struct data *d, int like, uint64_t stream)
     return x;
 }
 
-static void close_data(struct data *d)
+/* The data live as long as the program. */
+static void open_data(struct data *d, const struct request *q)
 {
-    double *const input[INPUTS] = {d->x, d->dy, d->wqkv, d->wo};
-    for (int i = 0; i < INPUTS; i++)
-        free(input[i]);
-    for (int r = 0; r < ATTN_LAYER_RESULTS; r++) {
-        free(d->one[r]);
-        free(d->ranks[r]);
-    }
-    attn_mask_free(d->mask);
-}
-
-static enum attn_status open_data(struct data *d, const struct request *q, struct attn_error *err)
-{
+    struct attn_error err;
     int64_t kv_heads = q->kv_heads >= 0 ? q->kv_heads : q->heads;
     const struct attn_mask_shape shape = {q->batch, q->heads, q->length, q->length};
     *d = (struct data){.layer = {.batch = q->batch,
@@ -119,17 +115,14 @@ static enum attn_status open_data(struct data *d, const struct request *q, struc
                                  .kv_heads = kv_heads,
                                  .dtype = ATTN_F64}};
     if (q->heads < 1 || q->hidden % q->heads != 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--hidden %lld --heads %lld: heads must divide hidden; --hidden %lld "
-                         "would work",
-                         (long long)q->hidden, (long long)q->heads, (long long)(16 * q->heads));
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--hidden %lld --heads %lld: heads must divide hidden; --hidden %lld would "
+                      "work",
+                      (long long)q->hidden, (long long)q->heads, (long long)(16 * q->heads));
     d->layer.d_key = d->layer.d_value = q->hidden / q->heads;
     d->layer.scale = 1 / sqrt((double)d->layer.d_key);
-    enum attn_status status = attn_layer_check(&d->layer, err);
-    if (status == ATTN_OK)
-        status = attn_mask_parse(q->mask, &shape, NULL, &d->mask, err);
-    if (status != ATTN_OK)
-        return status;
+    attn_cli_must(attn_layer_check(&d->layer, &err), &err);
+    attn_cli_must(attn_mask_parse(q->mask, &shape, NULL, &d->mask, &err), &err);
     d->layer.mask = d->mask;
     d->x = draw(d, ATTN_LAYER_Y, 1);
     d->dy = draw(d, ATTN_LAYER_Y, 2);
@@ -141,7 +134,6 @@ static enum attn_status open_data(struct data *d, const struct request *q, struc
         d->ranks[r] = attn_cli_need(calloc(n, sizeof **d->ranks));
     }
     d->bound = attn_layer_bound(&d->layer, d->x, d->wqkv, d->wo, d->dy);
-    return ATTN_OK;
 }
 
 static struct attn_layer_forward forward_of(const struct data *d, double *const *result)
@@ -161,59 +153,59 @@ static struct attn_layer_backward backward_of(const struct data *d, double *cons
 }
 
 /* The layer in one process, by the textbook. */
-static enum attn_status run_one(struct data *d, struct attn_error *err)
+static void run_one(struct data *d)
 {
     struct attn_ledger ledger;
     struct attn_options options;
+    struct attn_error err;
     const struct attn_impl *impl = &attn_impl_tiled_textbook;
     attn_options_preset(impl, &options);
     attn_ledger_init(&ledger, NULL);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = err};
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = &err};
     const struct attn_layer_forward forward = forward_of(d, d->one);
     const struct attn_layer_backward backward = backward_of(d, d->one);
-    enum attn_status status = attn_layer_run_forward(impl, &ctx, &d->layer, &forward, NULL);
-    if (status == ATTN_OK)
-        status = attn_layer_run_backward(impl, &ctx, &d->layer, &backward, NULL);
+    attn_cli_must(attn_layer_run_forward(impl, &ctx, &d->layer, &forward, NULL), &err);
+    attn_cli_must(attn_layer_run_backward(impl, &ctx, &d->layer, &backward, NULL), &err);
     attn_ledger_clear(&ledger);
-    return status;
 }
 
 /* ---- one SPEC -------------------------------------------------------------------------------- */
 
+/* What came of a SPEC. */
 struct judged {
-    double worst[ATTN_LAYER_RESULTS], most[ATTN_LAYER_RESULTS]; /* difference; largest element */
-    int differ;
+    const struct attn_layer_spec *spec;
+    int ranks, results; /* of the pass or passes that were asked for */
+    int passes;         /* that were run: 2 with a backward one      */
+    struct {
+        double difference, largest; /* largest difference; largest element */
+        double tolerance;           /* both are within the bound of the exact result, or one is
+                                       wrong */
+        int agrees, judged;
+    } result[ATTN_LAYER_RESULTS];
+    int differ; /* copies of results on ranks, from the last rank's */
     struct attn_rank_use *use[2];
     struct attn_cost *cost[2];
 };
 
-/* Both are within the bound of the exact result, or one is wrong. */
-static double tolerance(const struct data *d, int r)
+/* NaN disagrees with everything.  A tolerance of a thousandth of the largest element might hide a
+ * mistake. */
+static void compare(const struct data *d, struct judged *j)
 {
-    return 2 * d->bound.at[r];
-}
-
-/* NaN disagrees with everything. */
-static int agrees(const struct data *d, const struct judged *j, int r)
-{
-    return j->worst[r] <= tolerance(d, r);
-}
-
-/* A tolerance of a thousandth of the largest element might hide a mistake. */
-static int can_judge(const struct data *d, const struct judged *j, int r)
-{
-    return tolerance(d, r) <= 1e-3 * j->most[r] || attn_layer_result_count(&d->layer, r) == 0;
-}
-
-static void compare(const struct data *d, struct judged *j, int results)
-{
-    for (int r = 0; r < results; r++)
-        for (int64_t i = 0; i < attn_layer_result_count(&d->layer, r); i++) {
+    for (int r = 0; r < j->results; r++) {
+        double difference = 0, largest = 0, tolerance = 2 * d->bound.at[r];
+        int64_t n = attn_layer_result_count(&d->layer, r);
+        for (int64_t i = 0; i < n; i++) {
             double error = fabs(d->ranks[r][i] - d->one[r][i]);
-            if (!(error <= j->worst[r]))
-                j->worst[r] = error;
-            j->most[r] = fmax(j->most[r], fabs(d->one[r][i]));
+            if (!(error <= difference))
+                difference = error;
+            largest = fmax(largest, fabs(d->one[r][i]));
         }
+        j->result[r].difference = difference;
+        j->result[r].largest = largest;
+        j->result[r].tolerance = tolerance;
+        j->result[r].agrees = difference <= tolerance;
+        j->result[r].judged = tolerance <= 1e-3 * largest || n == 0;
+    }
 }
 
 static int as_priced(const struct judged *j, int pass, int rank)
@@ -225,15 +217,14 @@ static int as_priced(const struct judged *j, int pass, int rank)
 }
 
 /* What x is, on a rank's way from one sharding to another. */
-static double units(const struct data *d, const struct attn_layer_spec *spec, int64_t bytes)
+static double units(const struct data *d, const struct judged *j, int64_t bytes)
 {
-    double p = attn_layer_ranks(spec);
+    double p = j->ranks;
     double m = 8 * (double)attn_layer_result_count(&d->layer, ATTN_LAYER_Y) * (p - 1) / (p * p);
     return m > 0 ? (double)bytes / m : 0;
 }
 
-static enum attn_status run_spec(struct data *d, const struct attn_layer_spec *spec, int passes,
-                                 const struct attn_log *log, struct judged *j,
+static enum attn_status run_spec(struct data *d, const struct attn_log *log, struct judged *j,
                                  struct attn_error *err)
 {
     struct attn_ledger ledger;
@@ -241,86 +232,76 @@ static enum attn_status run_spec(struct data *d, const struct attn_layer_spec *s
     const struct attn_layer_forward forward = forward_of(d, d->ranks);
     const struct attn_layer_backward backward = backward_of(d, d->ranks);
     struct attn_layer_call call = {
-        &d->layer, &forward, passes > 1 ? &backward : NULL, {j->use[0], j->use[1]}, 0};
+        &d->layer, &forward, j->passes > 1 ? &backward : NULL, {j->use[0], j->use[1]}, 0};
     attn_ledger_init(&ledger, NULL);
     enum attn_status status = ATTN_OK;
-    for (int n = 0; n < passes * attn_layer_ranks(spec) && status == ATTN_OK; n++)
-        status = attn_layer_ranks_cost(spec, &d->layer, (enum attn_pass)(n % passes), n / passes,
-                                       &j->cost[n % passes][n / passes], err);
+    for (int n = 0; n < j->passes * j->ranks && status == ATTN_OK; n++)
+        status = attn_layer_ranks_cost(j->spec, &d->layer, (enum attn_pass)(n % j->passes),
+                                       n / j->passes, &j->cost[n % j->passes][n / j->passes], err);
     if (status == ATTN_OK)
-        status = attn_layer_ranks_run(spec, &ctx, &call);
+        status = attn_layer_ranks_run(j->spec, &ctx, &call);
     attn_ledger_clear(&ledger);
     j->differ = call.differ;
     if (status == ATTN_OK)
-        compare(d, j, passes > 1 ? ATTN_LAYER_RESULTS : 1);
+        compare(d, j);
     return status;
 }
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
-static void print_rank(const struct data *d, const struct attn_layer_spec *spec,
-                       const struct judged *j, int pass, int rank)
+static void print_rank(const struct data *d, const struct judged *j, int pass, int rank)
 {
     const struct attn_rank_use *use = &j->use[pass][rank];
     char sent[32], peak[32], shards[32];
     printf("  %s  rank %d: sends %s in %lld messages (%.4g units); %s beside shards of %s%s\n",
            attn_pass_name((enum attn_pass)pass), rank, attn_cli_bytes(use->bytes_sent, sent),
-           (long long)use->messages, units(d, spec, use->bytes_sent),
+           (long long)use->messages, units(d, j, use->bytes_sent),
            attn_cli_bytes(use->peak_bytes, peak),
            attn_cli_bytes((int64_t)j->cost[pass][rank].shard_bytes, shards),
            as_priced(j, pass, rank) ? "" : "  NOT AS PRICED");
 }
 
 /* Named buffers of the rank that has most. */
-static void print_fullest(const struct judged *j, int pass, int ranks)
+static void print_fullest(const struct judged *j, int pass)
 {
-    int fullest = 0;
+    const struct attn_rank_use *use = j->use[pass], *most = use;
     char bytes[32];
-    for (int r = 1; r < ranks; r++)
-        if (j->use[pass][r].peak_bytes > j->use[pass][fullest].peak_bytes)
-            fullest = r;
-    printf("       rank %d:", fullest);
-    for (int a = 0; a < j->use[pass][fullest].n_live; a++)
-        if (j->use[pass][fullest].live[a].bytes > 0)
-            printf(" %s %s;", j->use[pass][fullest].live[a].name,
-                   attn_cli_bytes(j->use[pass][fullest].live[a].bytes, bytes));
+    for (int r = 1; r < j->ranks; r++)
+        most = use[r].peak_bytes > most->peak_bytes ? &use[r] : most;
+    printf("       rank %d:", (int)(most - use));
+    for (int a = 0; a < most->n_live; a++)
+        if (most->live[a].bytes > 0)
+            printf(" %s %s;", most->live[a].name, attn_cli_bytes(most->live[a].bytes, bytes));
     putchar('\n');
 }
 
-static void print_text(const struct data *d, const struct attn_layer_spec *spec,
-                       const struct request *q, const struct judged *j)
+static void print_text(const struct data *d, const struct request *q, const struct judged *j)
 {
     char name[256];
-    attn_spec_print(&spec->spec, name, sizeof name);
-    printf("%s  b%lldl%lldc%lldh%lldg%lld:%s\n", name, (long long)d->layer.batch,
-           (long long)d->layer.length, (long long)d->layer.hidden, (long long)d->layer.heads,
-           (long long)d->layer.kv_heads, q->mask);
-    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++)
+    const struct attn_layer *l = &d->layer;
+    attn_spec_print(&j->spec->spec, name, sizeof name);
+    printf("%s  b%lldl%lldc%lldh%lldg%lld:%s\n", name, (long long)l->batch, (long long)l->length,
+           (long long)l->hidden, (long long)l->heads, (long long)l->kv_heads, q->mask);
+    for (int r = 0; r < j->results; r++)
         printf("  %-6s largest difference %.1e of %.3g, tolerance %.1e: %s\n",
-               attn_layer_result_name[r], j->worst[r], j->most[r], tolerance(d, r),
-               !agrees(d, j, r)     ? "DISAGREES"
-               : can_judge(d, j, r) ? "agrees"
-                                    : "cannot be judged: try fewer tokens or a smaller --hidden");
+               attn_layer_result_name[r], j->result[r].difference, j->result[r].largest,
+               j->result[r].tolerance,
+               !j->result[r].agrees  ? "DISAGREES"
+               : j->result[r].judged ? "agrees"
+                                     : "cannot be judged: try fewer tokens or a smaller --hidden");
     if (j->differ > 0)
         printf("  DISAGREES: %d copies of results on ranks differ from the last rank's\n",
                j->differ);
     for (int pass = 0; pass < 2; pass++) {
-        if (q->pass != 2 && q->pass != pass)
-            continue;
-        for (int rank = 0; rank < attn_layer_ranks(spec); rank++)
-            print_rank(d, spec, j, pass, rank);
-        print_fullest(j, pass, attn_layer_ranks(spec));
+        for (int rank = 0; rank < j->ranks && is_asked(q, pass); rank++)
+            print_rank(d, j, pass, rank);
+        if (is_asked(q, pass))
+            print_fullest(j, pass);
     }
     putchar('\n');
 }
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-static json_t *rank_json(const struct data *d, const struct attn_layer_spec *spec,
-                         const struct judged *j, int pass, int rank)
+static json_t *rank_json(const struct data *d, const struct judged *j, int pass, int rank)
 {
     const struct attn_rank_use *use = &j->use[pass][rank];
     json_t *live = json_array();
@@ -330,41 +311,40 @@ static json_t *rank_json(const struct data *d, const struct attn_layer_spec *spe
     return json_pack("{s:s,s:i,s:I,s:I,s:f,s:I,s:f,s:o,s:b}", "pass",
                      attn_pass_name((enum attn_pass)pass), "rank", rank, "bytes_sent",
                      (json_int_t)use->bytes_sent, "messages", (json_int_t)use->messages, "units",
-                     units(d, spec, use->bytes_sent), "peak_bytes", (json_int_t)use->peak_bytes,
+                     units(d, j, use->bytes_sent), "peak_bytes", (json_int_t)use->peak_bytes,
                      "shard_bytes", j->cost[pass][rank].shard_bytes, "live", live, "as_priced",
                      as_priced(j, pass, rank));
 }
 
-static json_t *spec_json(const struct data *d, const struct attn_layer_spec *spec,
-                         const struct request *q, const struct judged *j)
+static json_t *spec_json(const struct data *d, const struct request *q, const struct judged *j)
 {
     char name[256];
     json_t *results = json_array(), *ranks = json_array();
-    attn_spec_print(&spec->spec, name, sizeof name);
-    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++)
-        json_array_append_new(results, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "name",
-                                                 attn_layer_result_name[r], "difference",
-                                                 number(j->worst[r]), "largest", number(j->most[r]),
-                                                 "tolerance", number(tolerance(d, r)), "agrees",
-                                                 agrees(d, j, r), "judged", can_judge(d, j, r)));
+    attn_spec_print(&j->spec->spec, name, sizeof name);
+    for (int r = 0; r < j->results; r++)
+        json_array_append_new(
+            results, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "name", attn_layer_result_name[r],
+                               "difference", attn_cli_real(j->result[r].difference), "largest",
+                               attn_cli_real(j->result[r].largest), "tolerance",
+                               attn_cli_real(j->result[r].tolerance), "agrees", j->result[r].agrees,
+                               "judged", j->result[r].judged));
     for (int pass = 0; pass < 2; pass++)
-        for (int r = 0; r < attn_layer_ranks(spec) && (q->pass == 2 || q->pass == pass); r++)
-            json_array_append_new(ranks, rank_json(d, spec, j, pass, r));
+        for (int r = 0; r < j->ranks && is_asked(q, pass); r++)
+            json_array_append_new(ranks, rank_json(d, j, pass, r));
     return json_pack("{s:s,s:i,s:o,s:o}", "spec", name, "copies_that_differ", j->differ, "results",
                      results, "ranks", ranks);
 }
 
 /* The worst of what was found. */
-static int verdict(const struct data *d, const struct attn_layer_spec *spec,
-                   const struct request *q, const struct judged *j)
+static int verdict(const struct judged *j)
 {
     int wrong = j->differ > 0, open = 0;
-    for (int r = 0; r < (q->pass > 0 ? ATTN_LAYER_RESULTS : 1); r++) {
-        wrong |= !agrees(d, j, r);
-        open |= !can_judge(d, j, r);
+    for (int r = 0; r < j->results; r++) {
+        wrong |= !j->result[r].agrees;
+        open |= !j->result[r].judged;
     }
-    for (int n = 0; n < attn_layer_ranks(spec) * (q->pass > 0 ? 2 : 1); n++)
-        wrong |= !as_priced(j, n / attn_layer_ranks(spec), n % attn_layer_ranks(spec));
+    for (int n = 0; n < j->ranks * j->passes; n++)
+        wrong |= !as_priced(j, n / j->ranks, n % j->ranks);
     return wrong ? ATTN_EXIT_DISAGREE : open ? ATTN_EXIT_USAGE : ATTN_EXIT_GOOD;
 }
 
@@ -373,7 +353,10 @@ static int one_spec(struct data *d, const struct attn_layer_spec *spec, const st
 {
     size_t ranks = (size_t)attn_layer_ranks(spec);
     struct attn_error err = {0};
-    struct judged j = {.differ = 0};
+    struct judged j = {.spec = spec,
+                       .ranks = (int)ranks,
+                       .results = q->pass > 0 ? ATTN_LAYER_RESULTS : 1,
+                       .passes = q->pass > 0 ? 2 : 1};
     for (int pass = 0; pass < 2; pass++) {
         j.use[pass] = attn_cli_need(calloc(ranks, sizeof **j.use));
         j.cost[pass] = attn_cli_need(calloc(ranks, sizeof **j.cost));
@@ -382,15 +365,15 @@ static int one_spec(struct data *d, const struct attn_layer_spec *spec, const st
     int logs = q->log != NULL;
     enum attn_status status = logs ? attn_messages_open(&messages, &spec->spec, &err) : ATTN_OK;
     if (status == ATTN_OK)
-        status = run_spec(d, spec, q->pass > 0 ? 2 : 1, logs ? &messages.log : NULL, &j, &err);
+        status = run_spec(d, logs ? &messages.log : NULL, &j, &err);
     if (status == ATTN_OK && logs)
         status = attn_messages_save(&messages, q->log, &err);
     attn_messages_close(&messages);
-    int exit_status = status == ATTN_OK ? verdict(d, spec, q, &j) : attn_cli_error(&err);
+    int exit_status = status == ATTN_OK ? verdict(&j) : attn_cli_error(&err);
     if (status == ATTN_OK && all == NULL)
-        print_text(d, spec, q, &j);
+        print_text(d, q, &j);
     else if (status == ATTN_OK)
-        json_array_append_new(all, spec_json(d, spec, q, &j));
+        json_array_append_new(all, spec_json(d, q, &j));
     for (int pass = 0; pass < 2; pass++) {
         free(j.use[pass]);
         free(j.cost[pass]);
@@ -404,38 +387,28 @@ static int heavier(int a, int b)
     return a == ATTN_EXIT_DISAGREE || b == ATTN_EXIT_DISAGREE ? ATTN_EXIT_DISAGREE : a > b ? a : b;
 }
 
-static int layer(int argc, char **argv)
+static int layer(int n, char **operand)
 {
-    struct request q = {.kv_heads = -1};
-    struct attn_error err = {0};
-    struct data d;
-    int n, worst = attn_cli_read(&attn_cmd_layer, argc, argv, &q, &n);
-    if (worst >= 0)
-        return worst;
-    if (q.log != NULL && n != 1)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--log takes the messages of one SPEC");
+    static struct data d;
+    struct attn_error err;
+    if (asked.log != NULL && n != 1)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--log takes the messages of one SPEC");
     struct attn_layer_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
-    enum attn_status status = ATTN_OK;
-    for (int s = 0; s < n && status == ATTN_OK; s++) {
-        status = attn_layer_spec_parse(argv[s + 1], &spec[s], &err);
-        spec[s].boundary = (enum attn_boundary)q.boundary;
+    for (int s = 0; s < n; s++) {
+        attn_cli_must(attn_layer_spec_parse(operand[s], &spec[s], &err), &err);
+        spec[s].boundary = (enum attn_boundary)asked.boundary;
     }
-    d = (struct data){.mask = NULL};
-    if (status == ATTN_OK)
-        status = open_data(&d, &q, &err);
-    if (status == ATTN_OK)
-        status = run_one(&d, &err);
-    worst = status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
-    json_t *all = q.json ? json_array() : NULL;
-    for (int s = 0; s < n && status == ATTN_OK; s++)
-        worst = heavier(worst, one_spec(&d, &spec[s], &q, all));
-    if (all != NULL && status == ATTN_OK) {
+    open_data(&d, &asked);
+    run_one(&d);
+    int worst = ATTN_EXIT_GOOD;
+    json_t *all = asked.json ? json_array() : NULL;
+    for (int s = 0; s < n; s++)
+        worst = heavier(worst, one_spec(&d, &spec[s], &asked, all));
+    if (all != NULL) {
         json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
         fputc('\n', stdout);
     }
     json_decref(all);
-    close_data(&d);
     free(spec);
-    int flushed = attn_cli_flush();
-    return flushed != ATTN_EXIT_GOOD ? flushed : worst;
+    return worst;
 }

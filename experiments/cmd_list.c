@@ -23,7 +23,9 @@ struct request {
     int format, tier;
     const char *picture, *out;
     int64_t length, keys;
-    json_t *all; /* what the json format prints */
+    json_t *all;             /* what the json format prints */
+    int columns;             /* of the table that is printed; 0: it is no table */
+    const char *const *head; /* their names */
 };
 
 static const struct attn_flag_use flags[] = {
@@ -42,7 +44,8 @@ static const struct attn_flag_use flags[] = {
      .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"},
     {.flag = ATTN_FLAG_END}};
 
-static int list(int argc, char **argv);
+static struct request asked = {.length = -1, .keys = -1};
+static int list(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
@@ -68,6 +71,7 @@ const struct attn_cli_command attn_cmd_list = {
         "\n"
         "  attnlab list masks --picture 'spatial(3,2,2)|temporal(3,2,2)' --length 12",
     .operands_most = 1,
+    .to = &asked,
     .run = list};
 
 static void join_caps(unsigned caps, const char *between, char *text, size_t size)
@@ -127,86 +131,59 @@ static void list_implementations(const struct request *want)
     }
 }
 
-/* Rows of words; in Markdown the pipes of masks must be escaped. */
-static void print_row(const struct request *want, int n, const char *const head[],
-                      const char *const cell[])
+/* The row of a table, a cell for each of its columns; in Markdown the pipes of masks must be
+ * escaped. */
+static void print_row(const struct request *want, const char *const cell[])
 {
-    int format = want->format;
-    if (format == JSON) {
-        json_t *row = json_object();
-        for (int i = 0; i < n; i++)
-            json_object_set_new(row, head[i], json_string(cell[i]));
-        json_array_append_new(want->all, row);
-        return;
-    }
-    for (int i = 0; i < n; i++) {
-        if (format == TEXT) {
-            printf(i == 0 ? "%-26s " : i < n - 1 ? "%s\n    " : "%s", cell[i]);
-            continue;
+    json_t *row = json_object();
+    for (int i = 0; i < want->columns; i++)
+        if (want->format == JSON)
+            json_object_set_new(row, want->head[i], json_string(cell[i]));
+        else if (want->format == TEXT)
+            printf(i == 0 ? "%-26s " : i < want->columns - 1 ? "%s\n    " : "%s", cell[i]);
+        else {
+            fputs(i == 0 ? "| " : " | ", stdout);
+            for (const char *c = cell[i]; *c != '\0'; c++)
+                fputs(*c == '|' ? "\\|" : (char[]){*c, '\0'}, stdout);
         }
-        fputs(i == 0 ? "| " : " | ", stdout);
-        for (const char *c = cell[i]; *c != '\0'; c++)
-            fputs(*c == '|' ? "\\|" : (char[]){*c, '\0'}, stdout);
-    }
-    puts(format == MD ? " |" : "");
-}
-
-static void print_head(int format, int n, const char *const head[])
-{
-    if (format != MD)
-        return;
-    for (int i = 0; i < n; i++)
-        printf("| %s ", head[i]);
-    puts("|");
-    for (int i = 0; i < n; i++)
-        printf("| --- ");
-    puts("|");
+    if (want->format != JSON)
+        puts(want->format == MD ? " |" : "");
+    else
+        json_array_append(want->all, row);
+    json_decref(row);
 }
 
 static void list_cases(const struct request *want)
 {
-    static const char *const head[] = {"name", "case", "stands for", "why"};
-    print_head(want->format, 4, head);
     for (int i = 0; i < attn_tier_count((enum attn_tier)want->tier); i++) {
         const struct attn_battery_case *c = attn_tier_at((enum attn_tier)want->tier, i);
-        const char *const cell[] = {c->name, c->text, c->ids, c->why};
-        print_row(want, 4, head, cell);
+        print_row(want, (const char *const[]){c->name, c->text, c->ids, c->why});
     }
 }
 
 static void list_relations(const struct request *want)
 {
-    static const char *const head[] = {"relation", "can show", "says"};
-    print_head(want->format, 3, head);
-    for (int i = 0; i < attn_relation_count(); i++) {
-        const struct attn_relation *r = attn_relation_at(i);
-        const char *const cell[] = {r->id, r->ids, r->says};
-        print_row(want, 3, head, cell);
+    for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
+        const struct attn_relation *r = &attn_relations[i];
+        print_row(want, (const char *const[]){r->id, r->ids, r->says});
     }
 }
 
 static void list_fills(const struct request *want)
 {
-    static const char *const head[] = {"fill", "aims at"};
-    print_head(want->format, 2, head);
-    for (int f = 0; f < ATTN_FILLS; f++) {
-        const char *const cell[] = {attn_fill_name((enum attn_fill)f),
-                                    attn_fill_aim((enum attn_fill)f)};
-        print_row(want, 2, head, cell);
-    }
+    for (int f = 0; f < ATTN_FILLS; f++)
+        print_row(want, (const char *const[]){attn_fill_name((enum attn_fill)f),
+                                              attn_fill_aim((enum attn_fill)f)});
 }
 
 static void list_factors(const struct request *want)
 {
-    static const char *const head[] = {"factor", "what kernels branch on", "values"};
-    print_head(want->format, 3, head);
     for (int f = 0; f < ATTN_FACTORS; f++) {
-        const struct attn_factor *factor = attn_factor_at(f);
+        const struct attn_factor *factor = &attn_factor[f];
         char values[512] = "";
-        for (int v = 0; v < attn_factor_values(f); v++)
+        for (int v = 0; v < attn_factor[f].n; v++)
             attn_append(values, sizeof values, "%s%s", v > 0 ? " " : "", factor->value[v]);
-        const char *const cell[] = {factor->name, factor->says, values};
-        print_row(want, 3, head, cell);
+        print_row(want, (const char *const[]){factor->name, factor->says, values});
     }
 }
 
@@ -233,18 +210,14 @@ static void shorten(char *reference, char *what)
 /* Schemes around a layer, then those that exchange q, k, v and do for a layer's attention. */
 static void list_layers(const struct request *want)
 {
-    static const char *const head[] = {"name", "what it is"};
-    print_head(want->format, 2, head);
     for (int i = 0; i < attn_layer_scheme_count(); i++) {
         const struct attn_impl *record = &attn_layer_scheme_at(i)->record;
-        const char *const cell[] = {record->name, record->summary};
-        print_row(want, 2, head, cell);
+        print_row(want, (const char *const[]){record->name, record->summary});
     }
     for (int i = 0; i < attn_impl_count(); i++) {
         const struct attn_impl *impl = attn_impl_at(i);
-        const char *const cell[] = {impl->name, impl->summary};
         if (impl->scheme != NULL)
-            print_row(want, 2, head, cell);
+            print_row(want, (const char *const[]){impl->name, impl->summary});
     }
 }
 
@@ -252,12 +225,8 @@ static void list_layers(const struct request *want)
  * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
 static void list_bugs(const struct request *want)
 {
-    static const char *const head[] = {"bug", "reference", "what went wrong", "evidence",
-                                       "covered by"};
-    int columns = want->format == MD ? 3 : 5;
-    print_head(want->format, columns, head);
-    for (int i = 0; i < attn_bug_count(); i++) {
-        const struct attn_bug *bug = attn_bug_at(i);
+    for (int i = 0; i < attn_bug_count; i++) {
+        const struct attn_bug *bug = &attn_bug[i];
         char cases[4096], what[1024], reference[256];
         int n = attn_bug_cases(bug, cases, sizeof cases);
         snprintf(what, sizeof what, "%s", bug->what);
@@ -269,9 +238,8 @@ static void list_bugs(const struct request *want)
             if (n == 0)
                 attn_append(what, sizeof what, ". Covered: %s", bug->elsewhere);
         }
-        const char *const cell[] = {bug->id, reference, what, bug->evidence,
-                                    n > 0 ? cases : bug->elsewhere};
-        print_row(want, columns, head, cell);
+        print_row(want, (const char *const[]){bug->id, reference, what, bug->evidence,
+                                              n > 0 ? cases : bug->elsewhere});
     }
 }
 
@@ -337,24 +305,38 @@ static void list_masks(const struct request *want)
 static const struct {
     const char *name;
     void (*print)(const struct request *want);
-} subject[] = {{"implementations", list_implementations},
-               {"layers", list_layers},
-               {"cases", list_cases},
-               {"factors", list_factors},
-               {"relations", list_relations},
-               {"fills", list_fills},
-               {"bugs", list_bugs},
-               {"masks", list_masks}};
+    const char *head[5]; /* of a table */
+} subject[] = {
+    {"implementations", list_implementations, {NULL}},
+    {"layers", list_layers, {"name", "what it is"}},
+    {"cases", list_cases, {"name", "case", "stands for", "why"}},
+    {"factors", list_factors, {"factor", "what kernels branch on", "values"}},
+    {"relations", list_relations, {"relation", "can show", "says"}},
+    {"fills", list_fills, {"fill", "aims at"}},
+    {"bugs", list_bugs, {"bug", "reference", "what went wrong", "evidence", "covered by"}},
+    {"masks", list_masks, {NULL}}};
 enum { SUBJECTS = sizeof subject / sizeof *subject };
 
-static int list(int argc, char **argv)
+/* The head of its table, where it has one, and its rows; the page of bugs has fewer columns. */
+static void print_subject(struct request *want, int s)
 {
-    struct request want = {.length = -1, .keys = -1};
+    int most = want->format == MD && subject[s].print == list_bugs ? 3 : 5;
+    want->head = subject[s].head;
+    while (want->columns < most && want->head[want->columns] != NULL)
+        want->columns++;
+    for (int i = 0; i < want->columns && want->format == MD; i++)
+        printf("| %s %s", want->head[i], i + 1 < want->columns ? "" : "|\n");
+    for (int i = 0; i < want->columns && want->format == MD; i++)
+        printf("| --- %s", i + 1 < want->columns ? "" : "|\n");
+    subject[s].print(want);
+}
+
+static int list(int n, char **operand)
+{
+    struct request *want = &asked;
     char meant[64];
-    int n, s = 0, status = attn_cli_read(&attn_cmd_list, argc, argv, &want, &n);
-    if (status >= 0)
-        return status;
-    const char *name = n > 0 ? argv[1] : subject[0].name;
+    int s = 0, status = ATTN_EXIT_GOOD;
+    const char *name = n > 0 ? operand[0] : subject[0].name;
     struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
     for (; s < SUBJECTS && strcmp(name, subject[s].name) != 0; s++)
         attn_nearest_offer(&nearest, subject[s].name);
@@ -363,21 +345,19 @@ static int list(int argc, char **argv)
                              "nothing is called '%s'%s; there are: implementations, layers, "
                              "cases, factors, relations, fills, bugs, masks",
                              name, attn_nearest_text(&nearest, meant));
-    if (want.picture == NULL ? want.length >= 0 || want.keys >= 0 || want.out != NULL
-                             : subject[s].print != list_masks)
+    if (want->picture == NULL ? want->length >= 0 || want->keys >= 0 || want->out != NULL
+                              : subject[s].print != list_masks)
         return attn_cli_fail(ATTN_EXIT_USAGE, "a picture needs its mask and its length: attnlab "
                                               "list masks --picture 'causal(br)' --length 12");
-    want.all = json_array();
-    if (want.picture == NULL)
-        subject[s].print(&want);
-    else if ((status = draw_mask(&want)) != ATTN_EXIT_GOOD) {
-        json_decref(want.all);
-        return status;
-    }
-    if (want.format == JSON && want.out == NULL) {
-        json_dumpf(want.all, stdout, JSON_INDENT(1));
+    want->all = json_array();
+    if (want->picture == NULL)
+        print_subject(want, s);
+    else
+        status = draw_mask(want);
+    if (want->format == JSON && want->out == NULL && status == ATTN_EXIT_GOOD) {
+        json_dumpf(want->all, stdout, JSON_INDENT(1));
         fputc('\n', stdout);
     }
-    json_decref(want.all);
-    return attn_cli_flush();
+    json_decref(want->all);
+    return status;
 }

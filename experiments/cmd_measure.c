@@ -1,7 +1,6 @@
 /* attnlab measure: flags or a plan file to a plan, then the sweep, then the table. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
@@ -71,7 +70,8 @@ static const struct attn_flag_use uses[] = {
     KEY(SHUFFLE, "0"),
     {.flag = ATTN_FLAG_END}};
 
-static int measure(int argc, char **argv);
+static struct flags asked;
+static int measure(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_measure = {
     .name = "measure",
@@ -88,93 +88,75 @@ const struct attn_cli_command attn_cmd_measure = {
         "something, a point could not be measured, or the measurement was interrupted.",
     .operands_most = -1,
     .computes = 1,
+    .to = &asked,
     .run = measure};
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
 /* The plan of a file, with flags that replace what it says; or of flags alone. */
-static int make_plan(struct flags *flags, struct attn_plan *plan)
+static void make_plan(struct flags *flags, struct attn_plan *plan)
 {
-    struct attn_error err = {ATTN_OK, ""};
-    memset(plan, 0, sizeof *plan);
-    enum attn_status status = attn_external_specs_meet(&flags->externals, MEETING_S, &err);
-    if (status == ATTN_OK)
-        status = flags->plan != NULL
-                     ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
-                     : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err);
-    if (status != ATTN_OK)
-        return attn_cli_error(&err);
+    struct attn_error err;
+    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, MEETING_S, &err),
+                  &err);
+    attn_cli_must(flags->plan != NULL
+                      ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
+                      : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err),
+                  &err);
     for (int k = 0; k < flags->keys.n && flags->plan != NULL; k++) {
         const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
         if (!attn_plan_override(plan, name, value))
-            return attn_cli_fail(
-                ATTN_EXIT_USAGE,
-                "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name, value);
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name,
+                          value);
     }
-    return ATTN_EXIT_GOOD;
 }
 
-static int write_csv(const char *from, const char *to)
+static void write_csv(const char *from, const char *to)
 {
     struct attn_records records;
-    struct attn_error err = {ATTN_OK, ""};
-    if (attn_record_read(from, &records, &err) != ATTN_OK)
-        return attn_cli_error(&err);
-    int status = ATTN_EXIT_GOOD;
-    if (strcmp(to, "-") == 0) {
+    struct attn_error err;
+    attn_cli_must(attn_record_read(from, &records, &err), &err);
+    if (strcmp(to, "-") == 0)
         attn_csv_write(stdout, records.point, records.n);
-        status = attn_cli_flush();
-    } else if (attn_csv_save(to, records.point, records.n, &err) != ATTN_OK)
-        status = attn_cli_fail(attn_cli_status(err.status), "table %s", err.text);
+    else if (attn_csv_save(to, records.point, records.n, &err) != ATTN_OK)
+        attn_cli_stop(err.status, NULL, "table %s", err.text);
     attn_records_free(&records);
-    return status;
 }
 
-/* SPECs that stand alone are keys like others; GOOD, or USAGE after a message. */
-static int read_flags(int argc, char **argv, struct flags *flags)
+/* SPECs that stand alone are keys like others. */
+static void check_flags(int n, char **operand, struct flags *flags)
 {
-    int n, status = attn_cli_read(&attn_cmd_measure, argc, argv, flags, &n);
-    struct attn_error err = {ATTN_OK, ""};
-    if (status >= 0)
-        return status;
-    for (int s = 1; s <= n; s++) {
+    for (int s = 0; s < n; s++) {
         struct attn_cli_list *keys = &flags->keys;
         if (keys->n == sizeof keys->at / sizeof *keys->at)
-            return attn_cli_fail(ATTN_EXIT_USAGE, "more than %d specs and keys", keys->n);
+            attn_cli_stop(ATTN_EINVAL, NULL, "more than %d specs and keys", keys->n);
         keys->at[keys->n].flag = "spec";
-        keys->at[keys->n++].value = argv[s];
+        keys->at[keys->n++].value = operand[s];
     }
-    if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
-                 flags->externals.n > 0 || flags->dry_run;
+                 flags->given.n > 0 || flags->dry_run;
     if (flags->from != NULL && (flags->csv == NULL || others))
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--from goes with --csv and nothing else");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL, "--from goes with --csv and nothing else");
 }
 
-static int measure(int argc, char **argv)
+static int measure(int n, char **operand)
 {
-    static struct flags flags;
     struct attn_plan plan;
     int64_t n_errors = 0;
-    int status = read_flags(argc, argv, &flags);
-    if (status >= 0)
-        return status;
-    if (flags.from != NULL)
-        return write_csv(flags.from, flags.csv);
-    status = make_plan(&flags, &plan);
-    if (status == ATTN_EXIT_GOOD && flags.out == NULL && !flags.dry_run)
-        status = attn_cli_fail(ATTN_EXIT_USAGE, "--out FILE.jsonl is needed");
-    if (status == ATTN_EXIT_GOOD) {
-        struct attn_sweep_options options = {flags.dry_run, flags.quiet};
-        status = attn_sweep_run(&plan, flags.out != NULL ? flags.out : "", &options, &n_errors);
+    check_flags(n, operand, &asked);
+    if (asked.from != NULL) {
+        write_csv(asked.from, asked.csv);
+        return ATTN_EXIT_GOOD;
     }
+    make_plan(&asked, &plan);
+    if (asked.out == NULL && !asked.dry_run)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--out FILE.jsonl is needed");
+    int status = attn_sweep_run(&plan, asked.out != NULL ? asked.out : "", asked.dry_run,
+                                asked.quiet, &n_errors);
     attn_plan_free(&plan);
-    int table = flags.csv != NULL && !flags.dry_run;
-    if (table && (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)) {
-        int wrote = write_csv(flags.out, flags.csv);
-        status = wrote == ATTN_EXIT_GOOD ? status : wrote;
-    }
+    int is_measured = status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE;
+    if (is_measured && asked.csv != NULL && !asked.dry_run)
+        write_csv(asked.out, asked.csv);
     return status == ATTN_EXIT_GOOD && n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }

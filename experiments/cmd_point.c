@@ -36,7 +36,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_CALIBRATE_MEMORY, PLACE(calibrate)},
     {.flag = ATTN_FLAG_END}};
 
-static int point(int argc, char **argv);
+static struct attn_point_flags asked;
+static int point(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_point = {
     .name = "point",
@@ -52,6 +53,7 @@ const struct attn_cli_command attn_cmd_point = {
     .more = "",
     .computes = 1,
     .internal = 1,
+    .to = &asked,
     .run = point};
 
 /* No core files of gigabytes, no survivor of a parent that died, and the first to go when memory
@@ -68,28 +70,23 @@ static void be_expendable(void)
     }
 }
 
-/* -1: go on; else the exit status. */
-static int read_flags(int argc, char **argv, struct attn_point_flags *flags)
+static void check_flags(const struct attn_point_flags *flags)
 {
-    int status = attn_cli_read(&attn_cmd_point, argc, argv, flags, NULL);
-    if (status >= 0)
-        return status;
     if (flags->repeat > ATTN_RECORD_TIMES)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--repeat %lld: a record has room for %d",
-                             (long long)flags->repeat, ATTN_RECORD_TIMES);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--repeat %lld: a record has room for %d",
+                      (long long)flags->repeat, ATTN_RECORD_TIMES);
     int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
     if (flags->layers > 0 && flags->spec == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--layers goes with --spec");
+        attn_cli_stop(ATTN_EINVAL, NULL, "--layers goes with --spec");
     if (flags->hidden > 0 && flags->layers == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--hidden goes with --layers");
+        attn_cli_stop(ATTN_EINVAL, NULL, "--hidden goes with --layers");
     int named = flags->spec != NULL || flags->name != NULL;
     if (flags->calibrate == 0 &&
         (which != 1 || !named || flags->text == NULL ||
          (flags->exec != NULL && (flags->claims == NULL || flags->work == NULL))))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--spec, --plugin or --exec, and --case are needed; see attnlab "
-                             "point --help");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--spec, --plugin or --exec, and --case are needed; see attnlab point "
+                      "--help");
 }
 
 /* Whose point it is.  The descriptor for the record; -1 on failure. */
@@ -101,14 +98,10 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
         return -1;
     attn_case_print(&p->c, p->text);
     if (flags->spec != NULL) {
-        enum attn_stack_save save;
+        p->stack = (struct attn_stack){.n = flags->layers, .hidden = flags->hidden};
         if (attn_spec_parse(flags->spec, &work->spec, err) != ATTN_OK ||
-            attn_stack_save_find(flags->save, &save, err) != ATTN_OK)
+            attn_stack_save_find(flags->save, &p->stack.save, err) != ATTN_OK)
             return -1;
-        p->layers = (int)flags->layers;
-        p->hidden = (int)flags->hidden;
-        if (p->layers > 0)
-            snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(save));
         attn_spec_print(&work->spec, p->spec, sizeof p->spec);
         return STDOUT_FILENO;
     }
@@ -117,30 +110,29 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
     return flags->plugin != NULL ? attn_point_load(work, flags, err) : STDOUT_FILENO;
 }
 
-static int point(int argc, char **argv)
+static int point(int n, char **operand)
 {
     static struct attn_work work; /* too large for the stack: it has room for all samples */
-    struct attn_point_flags flags = {0};
     struct attn_error err = {ATTN_OK, ""};
-    int status = read_flags(argc, argv, &flags);
-    if (status >= 0)
-        return status;
+    (void)n;
+    (void)operand;
+    check_flags(&asked);
     be_expendable();
-    if (flags.calibrate > 0)
-        return attn_calibrate_memory_here(flags.calibrate);
+    if (asked.calibrate > 0)
+        return attn_calibrate_memory_here(asked.calibrate);
     attn_point_init(&work.point);
-    int fd = choose(&work, &flags, &err);
+    int fd = choose(&work, &asked, &err);
     FILE *out = fd == STDOUT_FILENO ? stdout : fd >= 0 ? fdopen(fd, "w") : NULL;
     if (out == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "%s", fd >= 0 ? strerror(errno) : err.text);
-    if (flags.exec != NULL)
-        attn_point_exec(&work, &flags);
+    if (asked.exec != NULL)
+        attn_point_exec(&work, &asked);
     else
-        attn_point_call(&work, &flags);
+        attn_point_call(&work, &asked);
     if (attn_record_write_point(out, &work.point) != 0)
         return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
-    status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
-    if (flags.plugin != NULL)
+    int status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+    if (asked.plugin != NULL)
         _exit(status); /* what an external implementation's destructors do comes too late */
     return status;
 }

@@ -19,7 +19,8 @@
 #include "ref/problem.h"
 
 struct request {
-    struct attn_cli_shapes shapes;
+    struct attn_cli_shapes shapes; /* but for the pass: */
+    int first, last;               /* enum attn_need_pass */
     int json, storage, make;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
@@ -53,7 +54,8 @@ static const struct attn_flag_use flags[] = {
              "of JSON (docs/parallel.md), by source rank, then in the order of posting"},
     {.flag = ATTN_FLAG_END}};
 
-static int price(int argc, char **argv);
+static struct request wanted = {.shapes = ATTN_CLI_SHAPES_OPEN};
+static int price(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_price = {
     .name = "price",
@@ -86,6 +88,7 @@ const struct attn_cli_command attn_cmd_price = {
     .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
+    .to = &wanted,
     .run = price};
 
 /* What prices go to. */
@@ -118,7 +121,7 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
 }
 
 /* Of no SPEC: storages of the mask.  *stop: no implementation could price it. */
-static int price_shape(const struct request *q, struct attn_price_asked *asked,
+static int price_shape(const struct request *q, const struct attn_price_asked *asked,
                        const struct output *out, int *stop)
 {
     struct attn_error err = {0};
@@ -129,17 +132,11 @@ static int price_shape(const struct request *q, struct attn_price_asked *asked,
     int exit_status = *stop        ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
                       : q->storage ? attn_storage_print(asked->shape, &p, q->make, out->all)
                                    : price_pass(asked, &p, out);
-    /* backward stands after forward */
-    if (exit_status == ATTN_EXIT_GOOD && q->shapes.pass == 2 && asked->pass == ATTN_NEED_BACKWARD) {
-        asked->pass = ATTN_NEED_BOTH;
-        exit_status = price_pass(asked, &p, out);
-    }
     attn_mask_free(mask);
     return exit_status;
 }
 
-static int price_longest(const struct request *q, struct attn_price_asked *asked,
-                         const struct output *out)
+static int price_longest(const struct attn_price_asked *asked, const struct output *out)
 {
     struct attn_error err = {0};
     double bytes[2];
@@ -148,10 +145,6 @@ static int price_longest(const struct request *q, struct attn_price_asked *asked
         attn_need_longest(asked->spec, asked->stack, asked->shape, asked->pass, asked->memory,
                           HUGE_VAL, &length, bytes, &err);
     attn_price_show_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
-    if (status == ATTN_OK && q->shapes.pass == 2 && asked->pass == ATTN_NEED_BACKWARD) {
-        asked->pass = ATTN_NEED_BOTH;
-        return price_longest(q, asked, out);
-    }
     return attn_cli_status(status);
 }
 
@@ -177,21 +170,22 @@ static void be_patient(void)
 static int price_all(const struct request *q, const struct attn_spec *spec, int n,
                      const struct output *out)
 {
-    int shapes = attn_cli_shape_count(&q->shapes), stop = 0, worst = ATTN_EXIT_GOOD;
+    int shapes = attn_cli_shape_count(&q->shapes), passes = q->last - q->first + 1, stop = 0;
+    int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
     be_patient();
-    for (int i = 0; i < n * q->stacks * shapes && !stop; i++) {
-        const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, i % shapes);
-        struct attn_price_asked asked = {.spec = &spec[i / shapes / q->stacks],
-                                         .stack = &q->stack[i / shapes % q->stacks],
-                                         .shape = &shape,
-                                         .pass = (enum attn_need_pass)shape.pass,
-                                         .memory = &q->memory};
-        asked.pass = q->advise ? (enum attn_need_pass)q->shapes.pass : asked.pass;
-        int status = q->advise    ? attn_price_advise(&asked, out->all)
-                     : q->longest ? price_longest(q, &asked, out)
-                                  : price_shape(q, &asked, out, &stop);
+    for (int i = 0; i < n * q->stacks * shapes * passes && !stop; i++) {
+        const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, i / passes % shapes);
+        const struct attn_price_asked asked = {.spec = &spec[i / passes / shapes / q->stacks],
+                                               .stack = &q->stack[i / passes / shapes % q->stacks],
+                                               .shape = &shape,
+                                               .pass = (enum attn_need_pass)(q->first + i % passes),
+                                               .memory = &q->memory};
+        if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
+            continue; /* what a pass refuses is refused of both */
+        status = q->advise    ? attn_price_advise(&asked, out->all)
+                 : q->longest ? price_longest(&asked, out)
+                              : price_shape(q, &asked, out, &stop);
         worst = status > worst && !q->everything ? status : worst;
-        stop |= q->advise; /* of both passes: once, of both together */
     }
     alarm(0);
     if (out->all != NULL) {
@@ -201,59 +195,60 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     return worst;
 }
 
-/* --mask-storage and --make, which take no SPEC.  -1: go on; else the exit status. */
-static int check_storage(const struct request *q, int n)
+/* --mask-storage and --make, which take no SPEC. */
+static void check_storage(const struct request *q, int n)
 {
     if (q->make && !q->storage)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--make is of --mask-storage");
-    if (q->storage && (n > 0 || q->log != NULL || q->layers > 0 || q->shapes.pass != 0))
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--mask-storage is of a mask: no SPEC, --pass, --log "
-                                              "or --layers goes with it");
+        attn_cli_stop(ATTN_EINVAL, NULL, "--make is of --mask-storage");
+    if (q->storage && (n > 0 || q->log != NULL || q->layers > 0 || q->last != 0))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--mask-storage is of a mask: no SPEC, --pass, --log or --layers goes with "
+                      "it");
     if (!q->storage && !q->longest && n == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "one SPEC or more is needed, or --mask-storage: attnlab price dense "
-                             "--length 200k");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "one SPEC or more is needed, or --mask-storage: attnlab price dense --length "
+                      "200k");
 }
 
-/* --layers and --save.  -1: go on; else the exit status. */
-static int read_stack(struct request *q)
+/* --layers and --save. */
+static void read_stack(struct request *q)
 {
-    struct attn_error err = {0};
+    struct attn_error err;
     int all = q->save != NULL && strcmp(q->save, "all") == 0;
     q->stacks = all ? ATTN_SAVES : 1;
     for (int s = 0; s < q->stacks; s++)
         q->stack[s] = (struct attn_stack){q->layers, all ? (enum attn_stack_save)s : ATTN_SAVE_ROWS,
                                           q->hidden};
-    if (q->save != NULL && !all &&
-        attn_stack_save_find(q->save, &q->stack[0].save, &err) != ATTN_OK)
-        return attn_cli_error(&err);
+    if (q->save != NULL && !all)
+        attn_cli_must(attn_stack_save_find(q->save, &q->stack[0].save, &err), &err);
     if ((q->save != NULL || q->hidden > 0) && q->layers == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--%s is of layers: --layers N is needed with it",
-                             q->save != NULL ? "save" : "hidden");
+        attn_cli_stop(ATTN_EINVAL, NULL, "--%s is of layers: --layers N is needed with it",
+                      q->save != NULL ? "save" : "hidden");
     if (q->log != NULL && q->layers > 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--log is of ranks, --layers of one process");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL, "--log is of ranks, --layers of one process");
 }
 
-/* --memory, --longest and --advise.  -1: go on; else the exit status. */
-static int read_device(struct request *q, int n)
+/* --memory, --longest and --advise; then the length. */
+static void read_device(struct request *q, int n)
 {
-    struct attn_error err = {0};
+    struct attn_error err;
     q->memory = attn_memory_here();
-    if (q->device != NULL && attn_memory_parse(q->device, &q->memory, &err) != ATTN_OK)
-        return attn_cli_error(&err);
+    if (q->device != NULL)
+        attn_cli_must(attn_memory_parse(q->device, &q->memory, &err), &err);
     if (q->longest && (q->device == NULL || q->shapes.lengths.n > 0 || q->shapes.keys >= 0 ||
                        q->log != NULL || q->storage))
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--longest needs --memory SIZE, and finds the length "
-                                              "itself: no --length, --keys, --log");
-    int passes = q->shapes.pass == 2 ? 2 : 1;
-    if (q->advise && (n != 1 || attn_cli_shape_count(&q->shapes) != passes || q->stacks > 1 ||
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--longest needs --memory SIZE, and finds the length itself: no --length, "
+                      "--keys, --log");
+    if (q->advise && (n != 1 || attn_cli_shape_count(&q->shapes) != 1 || q->stacks > 1 ||
                       q->longest || q->log != NULL || q->storage))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--advise is for one SPEC in one shape: one --length, "
-                             "--mask, --dtype and --save, no --longest or --log");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--advise is for one SPEC in one shape: one --length, --mask, --dtype and "
+                      "--save, no --longest or --log");
+    if (q->longest)
+        q->shapes.lengths.n = 1;
+    if (q->shapes.lengths.n == 0)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab price dense --length 200k");
 }
 
 /* The same, and the messages into a file, unless something was refused. */
@@ -261,64 +256,48 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
                          struct output *out)
 {
     struct attn_messages messages;
-    struct attn_error err = {0};
-    int passes = q->shapes.pass == 2 ? 2 : 1; /* both */
-    if (n != 1 || attn_cli_shape_count(&q->shapes) != passes)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--log takes the messages of one SPEC in one shape, "
-                                              "in one pass or both");
-    if (attn_messages_open(&messages, spec, &err) != ATTN_OK)
-        return attn_cli_error(&err);
+    struct attn_error err;
+    if (n != 1 || attn_cli_shape_count(&q->shapes) != 1)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--log takes the messages of one SPEC in one shape, in one pass or both");
+    attn_cli_must(attn_messages_open(&messages, spec, &err), &err);
     out->log = &messages;
     int worst = price_all(q, spec, n, out);
-    if (worst == ATTN_EXIT_GOOD && attn_messages_save(&messages, q->log, &err) != ATTN_OK)
-        worst = attn_cli_error(&err);
+    if (worst == ATTN_EXIT_GOOD)
+        attn_cli_must(attn_messages_save(&messages, q->log, &err), &err);
     attn_messages_close(&messages);
     return worst;
 }
 
 /* Those that were named.  Without a name: for the longest all there are, for the storages of a mask
- * one that nobody looks at.  NULL: an error. */
-static struct attn_spec *read_specs(struct request *q, char **names, int *n, struct attn_error *err)
+ * one that nobody looks at. */
+static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 {
+    struct attn_error err;
     int named = *n;
     q->everything = named == 0 && q->longest;
     *n = named > 0 ? named : q->longest ? attn_impl_count() : 1;
     struct attn_spec *spec = attn_cli_need(calloc((size_t)*n, sizeof *spec));
     for (int s = 0; s < *n && (named > 0 || q->longest); s++)
-        if (attn_spec_parse(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], err) !=
-            ATTN_OK) {
-            free(spec);
-            return NULL;
-        }
+        attn_cli_must(attn_spec_parse(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
+                      &err);
     return spec;
 }
 
-static int price(int argc, char **argv)
+static int price(int n, char **operand)
 {
-    struct request q = {.shapes = ATTN_CLI_SHAPES_OPEN};
-    struct attn_error err = {0};
-    int n, worst = attn_cli_read(&attn_cmd_price, argc, argv, &q, &n);
-    if (worst >= 0)
-        return worst;
-    worst = check_storage(&q, n);
-    if (worst < 0)
-        worst = read_stack(&q);
-    if (worst < 0)
-        worst = read_device(&q, n);
-    if (worst >= 0)
-        return worst;
-    if (q.longest)
-        q.shapes.lengths.n = 1;
-    if (q.shapes.lengths.n == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--length is needed: attnlab price dense --length 200k");
-    struct attn_spec *spec = read_specs(&q, argv + 1, &n, &err);
-    if (spec == NULL)
-        return attn_cli_error(&err);
-    struct output out = {.all = q.json ? json_array() : NULL};
-    worst = q.log != NULL ? price_and_log(&q, spec, n, &out) : price_all(&q, spec, n, &out);
+    struct request *q = &wanted;
+    /* both: each, and both together; of advice only these */
+    q->last = q->shapes.pass;
+    q->first = q->last == ATTN_NEED_BOTH && !q->advise ? ATTN_NEED_FORWARD : q->last;
+    q->shapes.pass = 0;
+    check_storage(q, n);
+    read_stack(q);
+    read_device(q, n);
+    struct attn_spec *spec = read_specs(q, operand, &n);
+    struct output out = {.all = q->json ? json_array() : NULL};
+    int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);
     json_decref(out.all);
     free(spec);
-    int flushed = attn_cli_flush();
-    return flushed != ATTN_EXIT_GOOD ? flushed : worst;
+    return worst;
 }

@@ -37,7 +37,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_CLAIMS, offsetof(struct flags, given)},
     {.flag = ATTN_FLAG_END}};
 
-static int report(int argc, char **argv);
+static struct flags asked;
+static int report(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
@@ -71,19 +72,19 @@ const struct attn_cli_command attn_cmd_report = {
         "no group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written,\n"
         "a point could not be measured, or no figure has enough good points.",
     .computes = 1,
+    .to = &asked,
     .run = report};
 
 static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
 enum { EXTERNAL_FILES = 16 };
 
-/* Everything of one report; freed by close_report. */
+/* Everything of one report, which lives as long as the program. */
 struct report {
-    char records[PATH_MAX], figures_folder[PATH_MAX], scripts[PATH_MAX];
+    char records[PATH_MAX], figures_folder[PATH_MAX];
     struct attn_sources sources;
     struct attn_plan plan; /* empty without --plan */
     int64_t n_errors;      /* of the measurement just made */
-    int is_drawn;
     struct attn_summary summary;
     struct attn_figure_groups groups;
     struct attn_figures figures;
@@ -91,33 +92,15 @@ struct report {
     int n_external;
 };
 
-static void close_report(struct report *r)
+static void check_flags(const struct flags *flags)
 {
-    attn_figures_free(&r->figures);
-    attn_groups_free(&r->groups);
-    attn_summary_free(&r->summary);
-    attn_sources_free(&r->sources);
-    attn_plan_free(&r->plan);
-    for (int e = 0; e < r->n_external; e++)
-        attn_external_records_free(&r->external[e]);
-    free(r);
-}
-
-/* -1: go on; else the exit status. */
-static int read_flags(int argc, char **argv, struct flags *flags)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    int status = attn_cli_read(&attn_cmd_report, argc, argv, flags, NULL);
-    if (status >= 0)
-        return status;
-    if (attn_external_specs_take(&flags->externals, &flags->given, &err) != ATTN_OK)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
     if (flags->out == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--out DIR is missing");
-    if (flags->plan == NULL && flags->externals.n > 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "a plug-in or a command belongs to a plan: --plan FILE is missing");
-    return -1;
+        attn_cli_stop(ATTN_EINVAL, NULL, "--out DIR is missing");
+    if (flags->plan == NULL && flags->given.n > 0)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "a plug-in or a command belongs to a plan: --plan FILE is missing");
+    if (flags->external_records.n > EXTERNAL_FILES)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--external-records: at most %d files", EXTERNAL_FILES);
 }
 
 /* ---- folders ------------------------------------------------------------------------------- */
@@ -136,71 +119,51 @@ static enum attn_status make_folders(const char *path, struct attn_error *err)
 }
 
 /* What must be there before minutes are spent on measuring. */
-static int prepare(const struct flags *flags, struct report *r)
+static void prepare(const struct flags *flags, struct report *r)
 {
     const char *out = flags->out;
-    if (!attn_draw_possible())
-        return attn_cli_fail(ATTN_EXIT_LACKS,
-                             "gnuplot cannot be started; install it (Debian: apt-get install "
-                             "gnuplot-nox), or use attnlab measure, which needs none");
-    if (attn_draw_scripts(r->scripts, sizeof r->scripts) != 0)
-        return attn_cli_fail(ATTN_EXIT_LACKS,
-                             "the gnuplot scripts are missing: there is no plots/style.gp here or "
-                             "above the program; run attnlab from its source folder");
-    if (snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--out is too long");
     struct attn_error err = {ATTN_OK, ""};
+    char *style;
+    if (!attn_draw_possible())
+        attn_cli_stop(ATTN_ENOMEM, NULL,
+                      "gnuplot cannot be started; install it (Debian: apt-get install "
+                      "gnuplot-nox), or use attnlab measure, which needs none");
+    if (attn_plots_read("style.gp", &style, NULL) != ATTN_OK)
+        attn_cli_stop(ATTN_ENOMEM, NULL,
+                      "the gnuplot scripts are missing: there is no plots/style.gp here or above "
+                      "the program; run attnlab from its source folder");
+    free(style);
+    if (snprintf(r->records, sizeof r->records, "%s/records.jsonl", out) >= PATH_MAX ||
+        snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--out is too long");
     if (make_folders(r->figures_folder, &err) != ATTN_OK)
-        return attn_cli_fail(ATTN_EXIT_LACKS, "cannot make folder %s: %s", r->figures_folder,
-                             err.text);
+        attn_cli_stop(ATTN_ENOMEM, NULL, "cannot make folder %.200s: %s", r->figures_folder,
+                      err.text);
     if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
-        return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write into folder %s: %s", out,
-                             strerror(errno));
-    return ATTN_EXIT_GOOD;
+        attn_cli_stop(ATTN_ENOMEM, NULL, "cannot write into folder %.200s: %s", out,
+                      strerror(errno));
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static int read_plan(struct flags *flags, struct report *r)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    if (attn_external_specs_meet(&flags->externals, MEETING_S, &err) != ATTN_OK ||
-        attn_plan_read(flags->plan, &flags->externals, &r->plan, &err) != ATTN_OK)
-        return attn_cli_error(&err);
-    return ATTN_EXIT_GOOD;
-}
-
 /* Before anything is measured: a bad file is said at once. */
-static int read_external(const struct flags *flags, struct report *r)
+static void read_given(struct flags *flags, struct report *r)
 {
-    struct attn_error err = {ATTN_OK, ""};
-    const struct attn_cli_list *list = &flags->external_records;
-    if (list->n > EXTERNAL_FILES)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--external-records: at most %d files",
-                             EXTERNAL_FILES);
-    for (; r->n_external < list->n; r->n_external++)
-        if (attn_external_records_read(list->at[r->n_external].value, &r->external[r->n_external],
-                                       &err) != ATTN_OK)
-            return attn_cli_error(&err);
-    return ATTN_EXIT_GOOD;
+    struct attn_error err;
+    for (; r->n_external < flags->external_records.n; r->n_external++)
+        attn_cli_must(attn_external_records_read(flags->external_records.at[r->n_external].value,
+                                                 &r->external[r->n_external], &err),
+                      &err);
+    if (flags->plan == NULL)
+        return;
+    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, MEETING_S, &err),
+                  &err);
+    attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
 }
 
-/* GOOD and DISAGREE go on; anything else ends the report. */
-static int measure(const struct flags *flags, struct report *r)
+static void read_records(const struct flags *flags, struct report *r)
 {
-    struct attn_sweep_options options = {.quiet = flags->quiet};
-    int status = attn_sweep_run(&r->plan, r->records, &options, &r->n_errors);
-    if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
-        (void)attn_cli_fail(status,
-                            "nothing is drawn; the same command goes on measuring, and attnlab "
-                            "report --out %s draws what there is",
-                            flags->out);
-    return status;
-}
-
-static int read_records(const struct flags *flags, struct report *r)
-{
-    struct attn_error err = {ATTN_OK, ""};
+    struct attn_error err;
     const char *path[sizeof flags->from.at / sizeof *flags->from.at] = {r->records};
     struct attn_records *all = &r->sources.all;
     int n = flags->from.n > 0 ? flags->from.n : 1;
@@ -209,25 +172,21 @@ static int read_records(const struct flags *flags, struct report *r)
     if (flags->from.n == 0 && flags->plan == NULL && r->n_external > 0 &&
         access(r->records, F_OK) != 0)
         n = 0; /* of others alone */
-    if (attn_sources_read(path, n, &r->sources, &err) != ATTN_OK)
-        return attn_cli_error(&err);
+    attn_cli_must(attn_sources_read(path, n, &r->sources, &err), &err);
     attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
     if (r->plan.figures != NULL && all->figures != NULL &&
         json_array_extend(all->figures, r->plan.figures) != 0)
-        return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
+        attn_cli_stop(ATTN_ENOMEM, NULL, "no memory");
     attn_groups_make(&r->summary, all->figures, &r->groups);
-    return ATTN_EXIT_GOOD;
 }
 
-static int write_csv(const struct flags *flags, const struct report *r)
+static void write_csv(const struct flags *flags, const struct report *r)
 {
     char path[PATH_MAX + 16];
+    struct attn_error err;
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
-    struct attn_error err = {ATTN_OK, ""};
-    return attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err) == ATTN_OK
-               ? ATTN_EXIT_GOOD
-               : attn_cli_error(&err);
+    attn_cli_must(attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err), &err);
 }
 
 /* Every figure carries the machine and the version that it was made on; of several files the legend
@@ -261,12 +220,11 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
                        memory, build, others);
 }
 
-static int draw(const struct flags *flags, struct report *r)
+static void draw(const struct flags *flags, struct report *r)
 {
     struct attn_figure_machine machine;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_page page = {.out = flags->out,
-                             .scripts = r->scripts,
                              .sources = &r->sources,
                              .plan = flags->plan,
                              .externals = &flags->externals,
@@ -281,10 +239,11 @@ static int draw(const struct flags *flags, struct report *r)
         attn_external_records_draw(&r->external[e], &r->figures);
     for (int f = 0; status == ATTN_OK && f < r->figures.n; f++)
         if (r->figures.figure[f].omitted[0] == '\0')
-            status = attn_draw(&r->figures.figure[f], r->scripts, r->figures_folder, &err);
+            status = attn_draw(&r->figures.figure[f], r->figures_folder, &err);
     if (status == ATTN_OK)
         status = attn_page_write(&page, &err);
-    return status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
+    if (status != ATTN_OK) /* whatever it was, a picture or the page could not be made here */
+        attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text);
 }
 
 /* What cannot be seen in a figure, because its group's name says nothing. */
@@ -297,85 +256,61 @@ static void say_no_figure(const struct report *r)
                                 r->groups.group[g].name, attn_group_word_list);
 }
 
-static int any_wrong(const struct report *r)
+/* The exit status of a page that is drawn: 1 where a result is wrong, else not good where there is
+ * no figure, which is what a report is for; said on standard error. */
+static int judge(const struct report *r)
 {
-    for (int64_t s = 0; s < r->summary.n; s++)
-        if (r->summary.row[s].status == ATTN_POINT_WRONG)
-            return 1;
-    return 0;
-}
-
-/* What a report is for is missing: said on standard error.  0 when there is a figure. */
-static int lacks_figures(const struct report *r)
-{
-    int64_t n_status[ATTN_POINT_ERROR + 1] = {0}, kinds = 0;
+    int64_t n_status[ATTN_POINT_ERROR + 1] = {0};
+    int n_drawn = 0;
     char text[256] = "";
     for (int f = 0; f < r->figures.n; f++)
-        if (r->figures.figure[f].omitted[0] == '\0')
-            return ATTN_EXIT_GOOD;
+        n_drawn += r->figures.figure[f].omitted[0] == '\0';
     for (int64_t s = 0; s < r->summary.n; s++)
         n_status[r->summary.row[s].status]++;
     for (int status = 0; status <= ATTN_POINT_ERROR; status++)
         if (n_status[status] > 0)
-            attn_append(text, sizeof text, "%s%lld %s", kinds++ > 0 ? ", " : "",
+            attn_append(text, sizeof text, "%s%lld %s", text[0] != '\0' ? ", " : "",
                         (long long)n_status[status],
                         attn_status_phrase((enum attn_point_status)status));
-    if (r->figures.n == 0 && r->summary.n > 0)
-        return attn_cli_fail(
-            ATTN_EXIT_USAGE,
-            "the page has tables and no figure: the names of its groups begin with "
-            "none of%s (docs/measuring.md)",
-            attn_group_word_list);
-    return attn_cli_fail(ATTN_EXIT_LACKS,
-                         "the page has no figure: a curve needs two good points of one "
-                         "implementation; of %lld points: %s",
-                         (long long)r->summary.n, text[0] != '\0' ? text : "none");
+    int status = n_drawn > 0 ? ATTN_EXIT_GOOD
+                 : r->figures.n == 0 && r->summary.n > 0
+                     ? attn_cli_fail(ATTN_EXIT_USAGE,
+                                     "the page has tables and no figure: the names of its groups "
+                                     "begin with none of%s (docs/measuring.md)",
+                                     attn_group_word_list)
+                     : attn_cli_fail(ATTN_EXIT_LACKS,
+                                     "the page has no figure: a curve needs two good points of one "
+                                     "implementation; of %lld points: %s",
+                                     (long long)r->summary.n, text[0] != '\0' ? text : "none");
+    return n_status[ATTN_POINT_WRONG] > 0 ? ATTN_EXIT_DISAGREE
+           : r->n_errors > 0              ? ATTN_EXIT_LACKS
+                                          : status;
 }
 
-static int run(struct flags *flags, struct report *r)
+static int report(int n, char **operand)
 {
-    if (snprintf(r->records, sizeof r->records, "%s/records.jsonl", flags->out) >=
-        (int)sizeof r->records)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "the path of the records is too long");
-    int status = prepare(flags, r);
-    if (status == ATTN_EXIT_GOOD)
-        status = read_external(flags, r);
-    if (status == ATTN_EXIT_GOOD && flags->plan != NULL)
-        status = read_plan(flags, r);
-    if (status == ATTN_EXIT_GOOD && flags->plan != NULL && flags->from.n == 0)
-        status = measure(flags, r);
-    if (status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE)
-        status = read_records(flags, r);
-    if (status == ATTN_EXIT_GOOD)
-        status = write_csv(flags, r);
-    if (status == ATTN_EXIT_GOOD)
-        status = draw(flags, r);
-    if (status != ATTN_EXIT_GOOD)
-        return status;
-    r->is_drawn = 1;
-    say_no_figure(r);
-    status = lacks_figures(r);
-    return any_wrong(r) ? ATTN_EXIT_DISAGREE : r->n_errors > 0 ? ATTN_EXIT_LACKS : status;
-}
-
-static int report(int argc, char **argv)
-{
-    static struct flags flags;
-    int status = read_flags(argc, argv, &flags);
-    if (status >= 0)
-        return status;
-    struct report *r = calloc(1, sizeof *r);
-    if (r == NULL)
-        return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
+    static struct report r;
     double begin = attn_seconds(CLOCK_MONOTONIC);
-    status = run(&flags, r);
-    if (r->is_drawn) {
-        if (status == ATTN_EXIT_DISAGREE)
-            (void)attn_cli_fail(status, "some results are wrong; the page says which");
-        (void)printf("%s/index.html  (%.1f s)\n", flags.out, attn_seconds(CLOCK_MONOTONIC) - begin);
-        int flushed = attn_cli_flush();
-        status = flushed != ATTN_EXIT_GOOD ? flushed : status;
+    (void)n;
+    (void)operand;
+    check_flags(&asked);
+    prepare(&asked, &r);
+    read_given(&asked, &r);
+    if (asked.plan != NULL && asked.from.n == 0) {
+        int status = attn_sweep_run(&r.plan, r.records, 0, asked.quiet, &r.n_errors);
+        if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
+            return attn_cli_fail(status,
+                                 "nothing is drawn; the same command goes on measuring, and "
+                                 "attnlab report --out %s draws what there is",
+                                 asked.out);
     }
-    close_report(r);
+    read_records(&asked, &r);
+    write_csv(&asked, &r);
+    draw(&asked, &r);
+    say_no_figure(&r);
+    int status = judge(&r);
+    if (status == ATTN_EXIT_DISAGREE)
+        (void)attn_cli_fail(status, "some results are wrong; the page says which");
+    (void)printf("%s/index.html  (%.1f s)\n", asked.out, attn_seconds(CLOCK_MONOTONIC) - begin);
     return status;
 }

@@ -9,15 +9,8 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
-enum { FORWARD, BACKWARD, BOTH, NOT_SAID };
-
-struct flags {
-    struct attn_request request;
-    int pass;
-};
-
-#define PLACE(member)  offsetof(struct flags, request.member)
-#define TENSOR(member) offsetof(struct flags, request.file) + member * sizeof(char *)
+#define PLACE(member)  offsetof(struct attn_request, member)
+#define TENSOR(member) offsetof(struct attn_request, file) + member * sizeof(char *)
 
 static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_INPUT, PLACE(input)},
@@ -34,7 +27,6 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_FORMAT,
      PLACE(format),
      "safetensors",
-     ATTN_KIND_TEXT,
      .value = "safetensors|npy",
      .help = "of the results: DIR/result.safetensors, or DIR/o.npy, DIR/lse.npy, ..."},
     {.flag = ATTN_FLAG_LOG, PLACE(log)},
@@ -45,7 +37,7 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_ONLY, PLACE(only)},
     {.flag = ATTN_FLAG_DBIAS, PLACE(d_bias)},
     {.flag = ATTN_FLAG_PASS,
-     offsetof(struct flags, pass),
+     PLACE(pass),
      .help = "bwd and both need do, and write o and lse too (both when there is a do, else fwd)"},
     {.flag = ATTN_FLAG_MASK,
      PLACE(mask),
@@ -66,7 +58,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)},
     {.flag = ATTN_FLAG_END}};
 
-static int run(int argc, char **argv);
+static struct attn_request asked = {.pass = ATTN_PASS_NOT_SAID};
+static int run(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_run = {
     .name = "run",
@@ -93,103 +86,65 @@ const struct attn_cli_command attn_cmd_run = {
     .operands_least = 1,
     .operands_most = 1,
     .computes = 1,
+    .to = &asked,
     .run = run};
 
 /* Flags that contradict each other, before any file is touched. */
-static int check_request(const struct attn_request *r)
+static void check_request(const struct attn_request *r)
 {
     const char *each = NULL;
     for (int i = 0; i < ATTN_IN_INPUTS; i++)
         if (r->file[i] != NULL)
-            each = attn_file_input_name((enum attn_file_input)i);
+            each = attn_file_role[i].name;
     if (r->input != NULL && each != NULL)
-        return attn_cli_fail(
-            ATTN_EXIT_USAGE,
-            "--input and the file of '%s' together: tensors come from one file, or "
-            "each from its own",
-            each);
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--input and the file of '%s' together: tensors come from one file, or each "
+                      "from its own",
+                      each);
     if (r->input == NULL && (!r->file[ATTN_IN_Q] || !r->file[ATTN_IN_K] || !r->file[ATTN_IN_V]))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "tensors are missing: --input FILE, or --q, --k and --v");
+        attn_cli_stop(ATTN_EINVAL, NULL, "tensors are missing: --input FILE, or --q, --k and --v");
     if (r->out == NULL && !r->compare)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--out DIR says where results go (or --compare judges them)");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--out DIR says where results go (or --compare judges them)");
     if (r->only != NULL && !r->compare)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--only says what --compare judges");
-    if (strcmp(r->format, "safetensors") != 0 && strcmp(r->format, "npy") != 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--format '%s': safetensors and npy exist",
-                             r->format);
-    return ATTN_EXIT_GOOD;
-}
-
-/* -1: go on; else the exit status. */
-static int read_flags(int argc, char **argv, struct attn_request *request)
-{
-    static const char *const pass[] = {"fwd", "bwd", "bwd", NULL};
-    struct flags flags = {.pass = NOT_SAID};
-    int status = attn_cli_read(&attn_cmd_run, argc, argv, &flags, NULL);
-    if (status >= 0)
-        return status;
-    *request = flags.request;
-    request->spec = argv[1];
-    request->pass = pass[flags.pass];
-    status = check_request(request);
-    return status == ATTN_EXIT_GOOD ? -1 : status;
-}
-
-static int finish(enum attn_status status, struct attn_error *err)
-{
-    attn_clean(err->text);
-    return attn_cli_fail(attn_cli_status(status), "%s", err->text);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--only says what --compare judges");
 }
 
 /* Compute; with --log, write down the messages. */
-static enum attn_status compute(struct attn_files *files, struct attn_error *err)
+static void compute(struct attn_files *files)
 {
     struct attn_messages messages;
+    struct attn_error err;
     const char *path = files->request->log;
-    if (path == NULL)
-        return attn_files_run(files, err);
-    enum attn_status status = attn_messages_open(&messages, &files->spec, err);
+    if (path == NULL) {
+        attn_files_run(files);
+        return;
+    }
+    attn_cli_must(attn_messages_open(&messages, &files->spec, &err), &err);
     files->log = &messages.log;
-    if (status == ATTN_OK)
-        status = attn_files_run(files, err);
-    if (status == ATTN_OK)
-        status = attn_messages_save(&messages, path, err);
+    attn_files_run(files);
     files->log = NULL;
+    attn_cli_must(attn_messages_save(&messages, path, &err), &err);
     attn_messages_close(&messages);
-    return status;
 }
 
-static int run(int argc, char **argv)
+static int run(int n, char **operand)
 {
-    struct attn_request request;
-    struct attn_files files;
-    struct attn_error err = {0};
+    static struct attn_files files;
+    struct attn_error err;
     struct attn_found found = {0};
-    int exit_status = read_flags(argc, argv, &request);
-    if (exit_status >= 0)
-        return exit_status;
-    exit_status = ATTN_EXIT_GOOD;
-    enum attn_status status = attn_files_open(&request, NULL, &files, &err);
-    if (status == ATTN_OK)
-        status = attn_files_price(&files, &err);
-    if (status == ATTN_OK && request.out != NULL)
-        status = attn_folder_make(request.out, &err); /* before the work, not after it */
-    if (status == ATTN_OK)
-        status = compute(&files, &err);
-    if (status != ATTN_OK)
-        exit_status = finish(status, &err);
-    if (status == ATTN_OK && request.out != NULL) {
-        status = attn_files_write(&files, &err);
-        if (status != ATTN_OK)
-            exit_status = finish(status, &err);
-    }
-    if (status == ATTN_OK && request.compare) {
-        status = attn_files_compare(&files, &found, &err);
-        exit_status = status != ATTN_OK ? finish(status, &err) : attn_found_exit(&found);
-    }
+    (void)n;
+    asked.spec = operand[0];
+    check_request(&asked);
+    attn_files_open(&asked, NULL, &files);
+    attn_files_price(&files);
+    if (asked.out != NULL)
+        attn_cli_must(attn_folder_make(asked.out, &err), &err); /* before the work, not after */
+    compute(&files);
+    if (asked.out != NULL)
+        attn_files_write(&files);
+    if (asked.compare)
+        attn_files_compare(&files, &found);
     attn_files_close(&files);
-    int flushed = attn_cli_flush();
-    return flushed != ATTN_EXIT_GOOD ? flushed : exit_status;
+    return attn_found_exit(&found);
 }

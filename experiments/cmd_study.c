@@ -19,7 +19,8 @@ static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, as_json), "text"},
     {.flag = ATTN_FLAG_END}};
 
-static int study(int argc, char **argv);
+static struct request asked;
+static int study(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_study = {
     .name = "study",
@@ -38,23 +39,32 @@ const struct attn_cli_command attn_cmd_study = {
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,
+    .to = &asked,
     .run = study};
 
 static int list(void)
 {
-    for (int s = 0; s < attn_study_count(); s++)
-        printf("%-24s %s\n", attn_study_at(s)->name, attn_study_at(s)->question);
-    return attn_cli_flush();
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        printf("%-24s %s\n", attn_studies[s].name, attn_studies[s].question);
+    return ATTN_EXIT_GOOD;
 }
 
-static int unknown(const char *name)
+static const struct attn_study *find(const char *name) /* NULL: there is none */
+{
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        if (strcmp(attn_studies[s].name, name) == 0)
+            return &attn_studies[s];
+    return NULL;
+}
+
+static void unknown(const char *name)
 {
     char meant[64];
     struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
-    for (int s = 0; s < attn_study_count(); s++)
-        attn_nearest_offer(&nearest, attn_study_at(s)->name);
-    return attn_cli_fail(ATTN_EXIT_USAGE, "no study '%.60s'%s; see attnlab study list", name,
-                         attn_nearest_text(&nearest, meant));
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        attn_nearest_offer(&nearest, attn_studies[s].name);
+    attn_cli_stop(ATTN_EINVAL, NULL, "no study '%.60s'%s; see attnlab study list", name,
+                  attn_nearest_text(&nearest, meant));
 }
 
 /* One study, and its figure where one is wanted; the exit status it deserves. */
@@ -81,32 +91,27 @@ static int carry_out(const struct attn_study *one, const struct request *request
     return status;
 }
 
-static int study(int argc, char **argv)
+static int study(int n, char **operand)
 {
-    struct request request = {0};
-    int n, worst = ATTN_EXIT_GOOD;
-    int status = attn_cli_read(&attn_cmd_study, argc, argv, &request, &n);
-    if (status >= 0)
-        return status;
-    if (n == 1 && strcmp(argv[1], "list") == 0)
+    int worst = ATTN_EXIT_GOOD, all = n == 1 && strcmp(operand[0], "all") == 0;
+    if (n == 1 && strcmp(operand[0], "list") == 0)
         return list();
-    int all = n == 1 && strcmp(argv[1], "all") == 0;
-    for (int i = 1; i <= n && !all; i++)
-        if (attn_study_find(argv[i]) == NULL)
-            return unknown(argv[i]);
-    for (int i = 1; i <= n && request.is_trap; i++)
-        if (all || !attn_study_find(argv[i])->has_trap)
-            return attn_cli_fail(ATTN_EXIT_USAGE, "%s has no --trap; xformers-order has", argv[i]);
-    if (request.is_trap && request.figures != NULL)
+    for (int i = 0; i < n && !all; i++)
+        if (find(operand[i]) == NULL)
+            unknown(operand[i]);
+    for (int i = 0; i < n && asked.is_trap; i++)
+        if (all || !find(operand[i])->has_trap)
+            return attn_cli_fail(ATTN_EXIT_USAGE, "%s has no --trap; xformers-order has",
+                                 operand[i]);
+    if (asked.is_trap && asked.figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--figures is of the whole study, without --trap");
-    for (int i = 0; i < (all ? attn_study_count() : n); i++) {
-        const struct attn_study *one = all ? attn_study_at(i) : attn_study_find(argv[i + 1]);
-        status = carry_out(one, &request);
+    for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
+        const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
+        int status = carry_out(one, &asked);
         if (status == ATTN_EXIT_DISAGREE || worst == ATTN_EXIT_GOOD)
             worst = status;
-        if (!request.as_json && i + 1 < (all ? attn_study_count() : n))
+        if (!asked.as_json && i + 1 < (all ? ATTN_STUDIES : n))
             putchar('\n');
     }
-    status = attn_cli_flush();
-    return worst != ATTN_EXIT_GOOD ? worst : status;
+    return worst;
 }

@@ -6,11 +6,11 @@
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
 
-struct request {
+static struct request {
     struct attn_cli_list cases;
     const char *claims;
     int tier;
-};
+} asked;
 
 static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_CLAIMS,
@@ -22,7 +22,7 @@ static const struct attn_flag_use flags[] = {
     {.flag = ATTN_FLAG_CASE, offsetof(struct request, cases)},
     {.flag = ATTN_FLAG_END}};
 
-static int vectors(int argc, char **argv);
+static int vectors(int n, char **operand);
 
 const struct attn_cli_command attn_cmd_vectors = {
     .name = "vectors",
@@ -39,6 +39,7 @@ const struct attn_cli_command attn_cmd_vectors = {
     .more = "",
     .operands_least = 1,
     .operands_most = 1,
+    .to = &asked,
     .run = vectors};
 
 /* What somebody who says nothing is taken to claim. */
@@ -46,26 +47,20 @@ static const char preset[] =
     "{\"name\": \"results\", \"claims\": [\"f32\", \"cross\", \"dv\", \"gqa\", \"scale\", \"band\","
     "\"dense\", \"backward\"]}";
 
-static int vectors(int argc, char **argv)
+static int vectors(int n, char **operand)
 {
-    static struct request request;
-    int written, exit_status = attn_cli_read(&attn_cmd_vectors, argc, argv, &request, NULL);
-    if (exit_status >= 0)
-        return exit_status;
     struct attn_claims claims;
-    struct attn_question question = {0};
-    struct attn_error err = {0};
-    enum attn_status status = request.claims != NULL
-                                  ? attn_claims_read(request.claims, &claims, &err)
-                                  : attn_claims_parse("preset", preset, &claims, &err);
-    if (status == ATTN_OK)
-        status = attn_question_make(&request.cases, (enum attn_tier)request.tier, &question, &err);
-    if (status != ATTN_OK)
-        return attn_cli_fail(attn_cli_status(status), "%s", err.text);
-    status = attn_question_write(&question, argv[1], &claims, &written, &err);
+    struct attn_question question;
+    struct attn_error err;
+    int written;
+    (void)n;
+    attn_cli_must(asked.claims != NULL ? attn_claims_read(asked.claims, &claims, &err)
+                                       : attn_claims_parse("preset", preset, &claims, &err),
+                  &err);
+    attn_cli_must(attn_question_make(&asked.cases, (enum attn_tier)asked.tier, &question, &err),
+                  &err);
+    attn_cli_must(attn_question_write(&question, operand[0], &claims, &written, &err), &err);
     attn_question_free(&question);
-    if (status != ATTN_OK)
-        return attn_cli_fail(attn_cli_status(status), "%s", err.text);
-    printf("%d cases in %s\n", written, argv[1]);
-    return attn_cli_flush();
+    printf("%d cases in %s\n", written, operand[0]);
+    return ATTN_EXIT_GOOD;
 }

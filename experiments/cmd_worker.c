@@ -12,7 +12,7 @@ static int is_pipe(int fd)
     return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
-static int worker(int argc, char **argv);
+static int worker(int n, char **operand);
 
 static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_END}};
 
@@ -28,10 +28,11 @@ const struct attn_cli_command attn_cmd_worker = {
     .internal = 1,
     .run = worker};
 
-static int worker(int argc, char **argv)
+static int worker(int n, char **operand)
 {
-    if (argc != 2 || !is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
+    (void)n;
+    if (!is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
         return attn_cli_fail(ATTN_EXIT_USAGE, "is started by attnlab check --plugin, not by hand");
     attn_cli_leave(0); /* exit(1) of a plug-in is its own word */
-    return attn_worker_serve(argv[1]);
+    return attn_worker_serve(operand[0]);
 }

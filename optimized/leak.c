@@ -48,6 +48,14 @@ static int row_has(enum what what, const struct attn_cview *x, int64_t b, int64_
     }
 }
 
+/* The results that are mended. */
+enum result { O, DQ, DK, DV };
+
+static int is_of_keys(enum result y)
+{
+    return y == DK || y == DV;
+}
+
 /* What both passes read of it. */
 struct pass {
     const struct attn_problem *p;
@@ -136,53 +144,15 @@ static double score(const struct pass *x, int64_t b, int64_t h, int64_t i, int64
     return s + bias;
 }
 
-/* One row's share of some features: sum[c] += a * x[c0 + c]. */
-static void add(double a, const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t c0,
-                int64_t n, double sum[FEATURES])
+/* The greatest score of a row; -inf where it sees no key. */
+static double greatest(const struct pass *x, int64_t b, int64_t h, int64_t i)
 {
-    for (int64_t c = 0; c < n; c++)
-        sum[c] += a * attn_cview_get(x, b, h, i, c0 + c);
-}
-
-static void put(const struct attn_view *y, int64_t b, int64_t h, int64_t i, int64_t c0, int64_t n,
-                double a, const double sum[FEATURES])
-{
-    for (int64_t c = 0; c < n; c++)
-        attn_view_set(y, b, h, i, c0 + c, a * sum[c]);
-}
-
-static int all_nan(const double *sum, int64_t n)
-{
-    int64_t c = 0;
-    while (c < n && isnan(sum[c]))
-        c++;
-    return c == n;
-}
-
-/* O_i = sum_j exp(S_ij - m) v_j / l.  A row whose LSE is NaN is NaN by its own scores. */
-static void mend_o(const struct pass *x, const struct attn_view *o, int64_t b, int64_t h, int64_t i)
-{
-    const struct attn_problem *p = x->p;
     double m = -(double)INFINITY, slope;
     int64_t lo, hi;
-    if (isnan(attn_cview_get(&x->lse, b, h, i, 0)))
-        return;
-    for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
+    for (int64_t from = 0; attn_problem_next(x->p, b, h, i, from, &lo, &hi); from = hi)
         for (int64_t j = lo; j < hi; j++)
             m = fmax(m, score(x, b, h, i, j, &slope));
-    for (int64_t c0 = 0; c0 < p->d_value; c0 += FEATURES) {
-        double sum[FEATURES] = {0}, l = 0;
-        int64_t n = less(p->d_value - c0, FEATURES);
-        for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
-            for (int64_t j = lo; j < hi; j++) {
-                double s = score(x, b, h, i, j, &slope);
-                double weight = s == -(double)INFINITY ? 0 : exp(s - m);
-                l += weight;
-                if (weight != 0)
-                    add(weight, &x->v, b, h / group_of(p), j, c0, n, sum);
-            }
-        put(o, b, h, i, c0, n, l > 0 ? 1 / l : 0, sum);
-    }
+    return m;
 }
 
 /* P_ij from the LSE of the forward pass, and dS_ij with respect to the raw score, from
@@ -203,106 +173,107 @@ static void gradient(const struct pass *x, int64_t b, int64_t h, int64_t i, int6
     *dS = *P * (dot(&x->d_o, h, i, &x->v, h / group_of(p), j, b, p->d_value) - D) * slope;
 }
 
-static void mend_dq(const struct pass *x, const struct attn_view *dq, int64_t b, int64_t h,
-                    int64_t i)
+/* What a visible pair counts for in a result; m: of query i, for O. */
+static double weight_of(const struct pass *x, enum result y, int64_t b, int64_t h, int64_t i,
+                        int64_t j, double m)
 {
-    const struct attn_problem *p = x->p;
-    int64_t lo, hi;
-    if (isnan(attn_cview_get(&x->lse, b, h, i, 0)))
-        return;
-    for (int64_t c0 = 0; c0 < p->d_key; c0 += FEATURES) {
-        double sum[FEATURES] = {0}, P, dS;
-        int64_t n = less(p->d_key - c0, FEATURES);
-        for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
-            for (int64_t j = lo; j < hi; j++) {
-                gradient(x, b, h, i, j, &P, &dS);
-                if (dS != 0)
-                    add(dS, &x->k, b, h / group_of(p), j, c0, n, sum);
-            }
-        put(dq, b, h, i, c0, n, p->scale, sum);
+    double P, dS, slope;
+    if (y == O) {
+        double s = score(x, b, h, i, j, &slope);
+        return s == -(double)INFINITY ? 0 : exp(s - m);
     }
+    gradient(x, b, h, i, j, &P, &dS);
+    return y == DV ? P : dS;
 }
 
-/* Key j's share of dv_j = sum_i P_ij dO_i or, if `keys`, of dk_j = scale sum_i dS_ij q_i: features
- * [c0, c0 + n), over the queries that see it. */
-static void sum_queries(const struct pass *x, int keys, int64_t b, int64_t g, int64_t j, int64_t c0,
-                        int64_t n, double sum[FEATURES])
+static int all_nan(const double *sum, int64_t n)
+{
+    int64_t c = 0;
+    while (c < n && isnan(sum[c]))
+        c++;
+    return c == n;
+}
+
+/* Features [c0, c0 + n) of a row, from the rows that its visible pairs join it with:
+ *
+ *      o_i  = sum_j exp(S_ij - m) v_j / l     dq_i = scale sum_j dS_ij k_j
+ *      dv_j = sum_i P_ij dO_i                 dk_j = scale sum_i dS_ij q_i
+ *
+ * head: a query head, or a kv head, whose queries are those of its group. */
+static void sum_pairs(const struct pass *x, enum result y, int64_t b, int64_t head, int64_t row,
+                      int64_t c0, int64_t n, double sum[FEATURES])
 {
     const struct attn_problem *p = x->p;
-    for (int64_t h = g * group_of(p); h < (g + 1) * group_of(p); h++)
-        for (int64_t i = 0; i < p->n_query && !all_nan(sum, n); i++) {
-            double P, dS;
-            if (!attn_problem_allows(p, b, h, i, j))
-                continue;
-            gradient(x, b, h, i, j, &P, &dS);
-            if ((keys ? dS : P) != 0)
-                add(keys ? dS : P, keys ? &x->q : &x->d_o, b, h, i, c0, n, sum);
+    const struct attn_cview *other = y == O ? &x->v : y == DQ ? &x->k : y == DK ? &x->q : &x->d_o;
+    int keys = is_of_keys(y);
+    int64_t group = group_of(p), h0 = keys ? head * group : head, h1 = h0 + (keys ? group : 1);
+    double m = y == O ? greatest(x, b, head, row) : 0, l = 0;
+    for (int64_t h = h0; h < h1; h++)
+        for (int64_t at = 0; at < (keys ? p->n_query : p->n_key) && !all_nan(sum, n); at++) {
+            int64_t i = keys ? at : row, j = keys ? row : at;
+            double weight = 0;
+            if (attn_problem_allows(p, b, h, i, j))
+                weight = weight_of(x, y, b, h, i, j, m);
+            l += weight;
+            for (int64_t c = 0; c < n && weight != 0; c++)
+                sum[c] += weight * attn_cview_get(other, b, keys ? h : h / group, at, c0 + c);
         }
+    for (int64_t c = 0; c < n; c++)
+        sum[c] *= y == O ? (l > 0 ? 1 / l : 0) : y == DV ? 1 : p->scale;
 }
 
-static void mend_key(const struct pass *x, const struct attn_view *y, int keys, int64_t b,
-                     int64_t g, int64_t j)
+/* A row of a query whose LSE is NaN is NaN by its own scores. */
+static void mend(const struct pass *x, enum result y, const struct attn_view *to, int64_t width,
+                 int64_t b, int64_t head, int64_t row)
 {
-    int64_t width = keys ? x->p->d_key : x->p->d_value;
+    if (!is_of_keys(y) && isnan(attn_cview_get(&x->lse, b, head, row, 0)))
+        return;
     for (int64_t c0 = 0; c0 < width; c0 += FEATURES) {
         double sum[FEATURES] = {0};
         int64_t n = less(width - c0, FEATURES);
-        sum_queries(x, keys, b, g, j, c0, n, sum);
-        put(y, b, g, j, c0, n, keys ? x->p->scale : 1, sum);
+        sum_pairs(x, y, b, head, row, c0, n, sum);
+        for (int64_t c = 0; c < n; c++)
+            attn_view_set(to, b, head, row, c0 + c, sum[c]);
     }
 }
 
 /* ---- both passes -------------------------------------------------------------------------- */
 
-/* Outputs are read in blocks of rows, because nearly always there is nothing to mend. */
+/* Results are read in blocks of rows, because nearly always there is nothing to mend. */
 enum { BLOCK = 64 };
-struct block {
-    int64_t b, h, from, to;
-};
 
-static int64_t blocks_of(int64_t batch, int64_t heads, int64_t rows)
+static int block_has_nan(const struct pass *x, const struct attn_cview *y, int64_t b, int64_t head,
+                         int64_t from, int64_t to, int64_t n)
 {
-    return batch * heads * ceil_div(rows, BLOCK);
-}
-
-static struct block block_at(int64_t n, int64_t heads, int64_t rows)
-{
-    int64_t of_head = ceil_div(rows, BLOCK), from = n % of_head * BLOCK, bh = n / of_head;
-    return (struct block){bh / heads, bh % heads, from, less(from + BLOCK, rows)};
-}
-
-static int block_has_nan(const struct pass *x, const struct attn_cview *y, const struct block *at,
-                         int64_t n)
-{
-    int64_t rows = at->to - at->from;
     if (y->stride[3] == 1 && y->stride[2] == n) /* one stretch of memory */
         return x->kernels->has_nan(y->dtype,
-                                   (const char *)y->data +
-                                       attn_offset(y->stride, at->b, at->h, at->from) *
-                                           attn_dtype_size(y->dtype),
-                                   rows * n);
-    for (int64_t i = at->from; i < at->to; i++)
-        if (row_has(NOT_A_NUMBER, y, at->b, at->h, i, n))
+                                   (const char *)y->data + attn_offset(y->stride, b, head, from) *
+                                                               attn_dtype_size(y->dtype),
+                                   (to - from) * n);
+    for (int64_t i = from; i < to; i++)
+        if (row_has(NOT_A_NUMBER, y, b, head, i, n))
             return 1;
     return 0;
 }
 
-/* Every block of queries of y, o or dq, by all threads of a team. */
-static void mend_queries(const struct pass *x, const struct attn_view *y, int64_t width,
-                         void (*mend)(const struct pass *x, const struct attn_view *y, int64_t b,
-                                      int64_t h, int64_t i))
+/* Every block of rows of a result, by all threads of a team. */
+static void mend_all(const struct pass *x, enum result y, const struct attn_view *to)
 {
     const struct attn_problem *p = x->p;
-    const struct attn_cview was = attn_view_const(y);
+    const struct attn_cview was = attn_view_const(to);
+    int keys = is_of_keys(y);
+    int64_t heads = keys ? p->kv_heads : p->heads, rows = keys ? p->n_key : p->n_query;
+    int64_t width = y == O || y == DV ? p->d_value : p->d_key, blocks = ceil_div(rows, BLOCK);
 #pragma omp for schedule(static)
-    for (int64_t n = 0; n < blocks_of(p->batch, p->heads, p->n_query); n++) {
-        const struct block at = block_at(n, p->heads, p->n_query);
-        if (!block_has_nan(x, &was, &at, width))
+    for (int64_t n = 0; n < p->batch * heads * blocks; n++) {
+        int64_t b = n / blocks / heads, head = n / blocks % heads;
+        int64_t first = n % blocks * BLOCK, end = less(first + BLOCK, rows);
+        if (!block_has_nan(x, &was, b, head, first, end, width))
             continue;
-        for (int64_t i = at.from; i < at.to; i++)
-            if (row_has(NOT_A_NUMBER, &was, at.b, at.h, i, width) &&
-                query_can_leak(x, at.b, at.h, i))
-                mend(x, y, at.b, at.h, i);
+        for (int64_t row = first; row < end; row++)
+            if (row_has(NOT_A_NUMBER, &was, b, head, row, width) &&
+                (keys ? key_can_leak(x, b, head, row) : query_can_leak(x, b, head, row)))
+                mend(x, y, to, width, b, head, row);
     }
 }
 
@@ -316,18 +287,7 @@ void attn_leak_mend_forward(const struct attn_problem *p, const struct attn_forw
                            .v = t->v,
                            .lse = attn_view_const(&t->lse)};
 #pragma omp parallel num_threads(threads) if (threads > 1)
-    mend_queries(&x, &t->o, p->d_value, mend_o);
-}
-
-static void mend_keys(const struct pass *x, const struct attn_view *y, int keys,
-                      const struct block *at, int64_t width)
-{
-    const struct attn_cview was = attn_view_const(y);
-    if (!block_has_nan(x, &was, at, width))
-        return;
-    for (int64_t j = at->from; j < at->to; j++)
-        if (row_has(NOT_A_NUMBER, &was, at->b, at->h, j, width) && key_can_leak(x, at->b, at->h, j))
-            mend_key(x, y, keys, at->b, at->h, j);
+    mend_all(&x, O, &t->o);
 }
 
 void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_backward *t,
@@ -336,12 +296,8 @@ void attn_leak_mend_backward(const struct attn_problem *p, const struct attn_bac
     const struct pass x = {p, kernels, t->q, t->k, t->v, t->o, t->lse, t->d_o, t->d_lse};
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        mend_queries(&x, &t->dq, p->d_key, mend_dq);
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < blocks_of(p->batch, p->kv_heads, p->n_key); n++) {
-            const struct block at = block_at(n, p->kv_heads, p->n_key);
-            mend_keys(&x, &t->dk, 1, &at, p->d_key);
-            mend_keys(&x, &t->dv, 0, &at, p->d_value);
-        }
+        mend_all(&x, DQ, &t->dq);
+        mend_all(&x, DK, &t->dk);
+        mend_all(&x, DV, &t->dv);
     }
 }

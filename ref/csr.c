@@ -37,8 +37,8 @@ static struct csr_row csr_row(const struct attn_head *x, const struct attn_csr *
 
 /* SDDMM, one row: S_e = score(X_e), X_e = q_i . k_j; slope_e: the derivative of S_e with respect to
  * X_e (NULL: not needed). */
-void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n, real *S,
-                   real *slope)
+static void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                          real *S, real *slope)
 {
     const real *q = row(x->Q, i);
     for (int64_t e = 0; e < n; e++)
@@ -47,7 +47,7 @@ void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int
 
 /* P_e = exp(S_e - m) / l, where m = max_e S_e and l = sum_e exp(S_e - m).  Returns LSE = m + ln l,
  * -inf for a row without a key, or with biases of -inf alone. */
-real csr_softmax_row(const real *S, real *P, int64_t n)
+static real csr_softmax_row(const real *S, real *P, int64_t n)
 {
     real m = MINUS_INF, l = 0;
     for (int64_t e = 0; e < n; e++)
@@ -62,8 +62,8 @@ real csr_softmax_row(const real *S, real *P, int64_t n)
 }
 
 /* SpMM, one row: O_i = sum_e P_e v_j */
-void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                    const real *P)
+static void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                           const real *P)
 {
     real *O = row(x->O, i);
     set_zero(O, x->dv);
@@ -93,7 +93,7 @@ void csr_forward(const struct attn_head *x, const struct attn_work *w)
 
 /* Forward was P_e = exp(S_e - LSE): the same again, from the stored LSE.
  * On entry P holds the scores, on return the probabilities. */
-void csr_probability_row(real *P, real lse, int64_t n)
+static void csr_probability_row(real *P, real lse, int64_t n)
 {
     for (int64_t e = 0; e < n; e++)
         P[e] = P[e] == MINUS_INF ? 0 : exp(P[e] - lse);
@@ -101,8 +101,8 @@ void csr_probability_row(real *P, real lse, int64_t n)
 
 /* Forward was O_i = sum_e P_e v_j:   dP_e = dO_i . v_j          (SDDMM)
  * Forward was P = softmax(S):        dS_e = P_e (dP_e - D_i)    D_i: see real.h */
-void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                    const real *P, real *dS)
+static void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                           const real *P, real *dS)
 {
     real D = n > 0 ? delta(x, i) : 0;
     for (int64_t e = 0; e < n; e++) {
@@ -114,7 +114,7 @@ void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, in
 
 /* Forward was S_e = score(X_e), X_e = q_i . k_j:   dX_e = dS_e slope_e
  * From here on the buffer of dS holds dX. */
-void csr_dproduct_row(real *dS, const real *slope, int64_t n)
+static void csr_dproduct_row(real *dS, const real *slope, int64_t n)
 {
     for (int64_t e = 0; e < n; e++)
         dS[e] *= slope[e];
@@ -124,8 +124,8 @@ void csr_dproduct_row(real *dS, const real *slope, int64_t n)
  *                                        dK_j += dX_e q_i         SpMM with the transpose of dX
  * Forward was O_i = sum_e P_e v_j:       dV_j += P_e dO_i         SpMM with the transpose of P
  * The transpose is not stored: each element adds to the row of its key. */
-void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                      const real *P, const real *dX)
+static void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
+                             const real *P, const real *dX)
 {
     real *dQ = row(x->dQ, i);
     set_zero(dQ, x->d);

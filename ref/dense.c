@@ -17,8 +17,8 @@
 
 /* Row i of S, and slope_ij, the derivative of S_ij with respect to X_ij = q_i . k_j (NULL: not
  * needed).  A hidden score is -inf whatever q and k are, so its slope is 0. */
-void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *mask, int64_t i,
-                     real *S, real *slope)
+static void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *mask,
+                            int64_t i, real *S, real *slope)
 {
     const real *q = row(x->Q, i);
     for (int64_t j = 0; j < x->n_key; j++) {
@@ -33,7 +33,7 @@ void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *ma
 
 /* P_ij = exp(S_ij - m_i) / l_i, where m_i = max_j S_ij and l_i = sum_j exp(S_ij - m_i).
  * Returns LSE_i = m_i + ln l_i. */
-real dense_softmax_row(const real *S, real *P, int64_t n)
+static real dense_softmax_row(const real *S, real *P, int64_t n)
 {
     real m = MINUS_INF, l = 0;
     for (int64_t j = 0; j < n; j++)
@@ -53,7 +53,7 @@ real dense_softmax_row(const real *S, real *P, int64_t n)
 
 /* O_i = sum_j P_ij v_j.  Zeros are skipped, not multiplied: 0 * NaN is NaN, and a hidden v may hold
  * anything. */
-void dense_output_row(const struct attn_head *x, int64_t i, const real *P)
+static void dense_output_row(const struct attn_head *x, int64_t i, const real *P)
 {
     real *O = row(x->O, i);
     set_zero(O, x->dv);
@@ -77,7 +77,7 @@ void dense_forward(const struct attn_head *x, const struct attn_work *w)
 
 /* Forward was P_ij = exp(S_ij - LSE_i): the same again, from the stored LSE.
  * On entry P holds the scores, on return the probabilities. */
-void dense_probability_row(real *P, real lse, int64_t n)
+static void dense_probability_row(real *P, real lse, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
         P[j] = P[j] == MINUS_INF ? 0 : exp(P[j] - lse);
@@ -85,7 +85,7 @@ void dense_probability_row(real *P, real lse, int64_t n)
 
 /* Forward was O_i = sum_j P_ij v_j:   dP_ij = dO_i . v_j
  * Forward was P_i = softmax(S_i):     dS_ij = P_ij (dP_ij - D_i)       D_i: see real.h */
-void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real *dS)
+static void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real *dS)
 {
     real D = delta(x, i);
     for (int64_t j = 0; j < x->n_key; j++) {
@@ -98,14 +98,14 @@ void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real 
 
 /* Forward was S_ij = score(X_ij), X_ij = q_i . k_j:   dX_ij = dS_ij slope_ij
  * From here on the buffer of dS holds dX. */
-void dense_dproduct_row(real *dS, const real *slope, int64_t n)
+static void dense_dproduct_row(real *dS, const real *slope, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
         dS[j] *= slope[j];
 }
 
 /* Forward was X_ij = q_i . k_j:   dQ_i = sum_j dX_ij k_j */
-void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
+static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
 {
     real *dQ = row(x->dQ, i);
     set_zero(dQ, x->d);
@@ -116,9 +116,9 @@ void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX)
 
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
  * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
- * Added to what is there: several query heads may share these keys.  ref/textbook.c begins with
- * 0. */
-void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P, struct attn_rows dX)
+ * Added to what is there, 0 in the beginning: several query heads may share these keys. */
+static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P,
+                           struct attn_rows dX)
 {
     for (int64_t i = 0; i < x->n_query; i++) {
         if (row(dX, i)[j] != 0)

@@ -83,6 +83,7 @@ enum { ATTN_MAX_OPTIONS = 12 };
 /* How an implementation is to work.  Values are in the order of its table.  Results do not depend
  * on threads, bit for bit; memory may. */
 struct attn_options {
+    const struct attn_impl *impl; /* whose they are */
     int64_t value[ATTN_MAX_OPTIONS];
     const struct attn_impl *local;         /* of an "@NAME" option; NULL: NAME, at its presets */
     int64_t local_value[ATTN_MAX_OPTIONS]; /* its own values, in the order of its table */

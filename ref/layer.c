@@ -105,21 +105,27 @@ static const struct attn_view *weights_of(const struct attn_layer_weights *w, in
     return t == ATTN_LAYER_Q ? &w->q : t == ATTN_LAYER_K ? &w->k : &w->v;
 }
 
+/* sum[b,h] += a[b,h] w[b,h], where a is [rows,inner] and w [inner,columns]. */
+static void product(const struct attn_layer_part *n, int64_t heads, const struct attn_view *sum,
+                    struct attn_cview a, struct attn_cview w, int64_t rows, int64_t inner,
+                    int64_t columns)
+{
+    attn_matmul(&(struct attn_matmul){*sum, a, w, n->batch, heads, rows, inner, columns});
+}
+
+static struct attn_cview transposed(const struct attn_view *x)
+{
+    const int64_t *s = x->stride;
+    return (struct attn_cview){x->data, x->dtype, {s[0], s[1], s[3], s[2]}};
+}
+
 /* Q_h = X Wq_h, and so K, V */
 void attn_layer_project(const struct attn_layer_part *n, const struct attn_view *x,
                         const struct attn_layer_weights *w, const struct attn_view qkv[3])
 {
-    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++) {
-        const struct attn_matmul product = {.sum = qkv[t],
-                                            .a = attn_view_const(x),
-                                            .w = attn_view_const(weights_of(w, t)),
-                                            .batch = n->batch,
-                                            .heads = heads_of(n, t),
-                                            .rows = n->tokens,
-                                            .inner = n->hidden,
-                                            .columns = width_of(n, t)};
-        attn_matmul(&product);
-    }
+    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++)
+        product(n, heads_of(n, t), &qkv[t], attn_view_const(x), attn_view_const(weights_of(w, t)),
+                n->tokens, n->hidden, width_of(n, t));
 }
 
 /* Forward was Q_h = X Wq_h: dWq_h = sum_b X^T dQ_h */
@@ -127,79 +133,42 @@ void attn_layer_project_dweights(const struct attn_layer_part *n, const struct a
                                  const struct attn_view dqkv[3],
                                  const struct attn_layer_weights *dw)
 {
-    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++) {
-        const struct attn_matmul product = {.sum = *weights_of(dw, t),
-                                            .a = attn_transposed(attn_view_const(x)),
-                                            .w = attn_view_const(&dqkv[t]),
-                                            .batch = n->batch,
-                                            .heads = heads_of(n, t),
-                                            .rows = n->hidden,
-                                            .inner = n->tokens,
-                                            .columns = width_of(n, t)};
-        attn_matmul(&product);
-    }
+    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++)
+        product(n, heads_of(n, t), weights_of(dw, t), transposed(x), attn_view_const(&dqkv[t]),
+                n->hidden, n->tokens, width_of(n, t));
 }
 
 /* Forward was Q_h = X Wq_h: dX = sum_h dQ_h Wq_h^T, and the same of K and V */
 void attn_layer_project_dx(const struct attn_layer_part *n, const struct attn_view dqkv[3],
                            const struct attn_layer_weights *w, const struct attn_view *dx)
 {
-    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++) {
-        const struct attn_matmul product = {.sum = *dx,
-                                            .a = attn_view_const(&dqkv[t]),
-                                            .w = attn_transposed(attn_view_const(weights_of(w, t))),
-                                            .batch = n->batch,
-                                            .heads = heads_of(n, t),
-                                            .rows = n->tokens,
-                                            .inner = width_of(n, t),
-                                            .columns = n->hidden};
-        attn_matmul(&product);
-    }
+    for (int t = ATTN_LAYER_Q; t <= ATTN_LAYER_V; t++)
+        product(n, heads_of(n, t), dx, attn_view_const(&dqkv[t]), transposed(weights_of(w, t)),
+                n->tokens, width_of(n, t), n->hidden);
 }
 
 /* Y = sum_h O_h Wo_h: to concatenate the heads and multiply by all of Wo is the same sum */
 void attn_layer_merge(const struct attn_layer_part *n, const struct attn_view *o,
                       const struct attn_layer_weights *w, const struct attn_view *y)
 {
-    const struct attn_matmul product = {.sum = *y,
-                                        .a = attn_view_const(o),
-                                        .w = attn_view_const(&w->o),
-                                        .batch = n->batch,
-                                        .heads = n->heads,
-                                        .rows = n->tokens,
-                                        .inner = n->d_value,
-                                        .columns = n->hidden};
-    attn_matmul(&product);
+    product(n, n->heads, y, attn_view_const(o), attn_view_const(&w->o), n->tokens, n->d_value,
+            n->hidden);
 }
 
 /* Forward was Y = sum_h O_h Wo_h: dO_h = dY Wo_h^T */
 void attn_layer_merge_do(const struct attn_layer_part *n, const struct attn_view *dy,
                          const struct attn_layer_weights *w, const struct attn_view *d_o)
 {
-    const struct attn_matmul product = {.sum = *d_o,
-                                        .a = attn_view_const(dy),
-                                        .w = attn_transposed(attn_view_const(&w->o)),
-                                        .batch = n->batch,
-                                        .heads = n->heads,
-                                        .rows = n->tokens,
-                                        .inner = n->hidden,
-                                        .columns = n->d_value};
-    attn_matmul(&product);
+    product(n, n->heads, d_o, attn_view_const(dy), transposed(&w->o), n->tokens, n->hidden,
+            n->d_value);
 }
 
 /* Forward was Y = sum_h O_h Wo_h: dWo_h = sum_b O_h^T dY */
 void attn_layer_merge_dweights(const struct attn_layer_part *n, const struct attn_view *o,
                                const struct attn_view *dy, const struct attn_layer_weights *dw)
 {
-    const struct attn_matmul product = {.sum = dw->o,
-                                        .a = attn_transposed(attn_view_const(o)),
-                                        .w = attn_view_const(dy),
-                                        .batch = n->batch,
-                                        .heads = n->heads,
-                                        .rows = n->d_value,
-                                        .inner = n->tokens,
-                                        .columns = n->hidden};
-    attn_matmul(&product);
+    product(n, n->heads, &dw->o, transposed(o), attn_view_const(dy), n->d_value, n->tokens,
+            n->hidden);
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */

@@ -30,12 +30,4 @@ static inline void attn_matmul(const struct attn_matmul *m)
         attn_matmul_f32(m);
 }
 
-static inline struct attn_cview attn_transposed(struct attn_cview x)
-{
-    int64_t rows = x.stride[2];
-    x.stride[2] = x.stride[3];
-    x.stride[3] = rows;
-    return x;
-}
-
 #endif

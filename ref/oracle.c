@@ -1,9 +1,9 @@
 /* See oracle.h. */
 #include "ref/oracle.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tgmath.h>
 
 #include "ref/problem.h"
 
@@ -31,25 +31,13 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
 
 #define WIDE       double
 #define FN(name)   name##_double
-#define WIDE_EXP   exp
-#define WIDE_LOG   log
-#define WIDE_TANH  tanh
-#define WIDE_ABS   fabs
 #define WIDE_LOOPS ATTN_ANY_WIDTH
 #include "ref/oracle_tmpl.h"
 #undef WIDE
 #undef FN
-#undef WIDE_EXP
-#undef WIDE_LOG
-#undef WIDE_TANH
-#undef WIDE_ABS
 #undef WIDE_LOOPS
-#define WIDE      long double
-#define FN(name)  name##_long
-#define WIDE_EXP  expl
-#define WIDE_LOG  logl
-#define WIDE_TANH tanhl
-#define WIDE_ABS  fabsl
+#define WIDE     long double
+#define FN(name) name##_long
 #define WIDE_LOOPS
 #include "ref/oracle_tmpl.h"
 
@@ -131,13 +119,8 @@ void attn_oracle_row_scores(const struct attn_problem *p, const struct attn_cvie
                             int64_t h, int64_t i, struct attn_oracle_row *row)
 {
     begin_row(p, k, v, b, h, i, row);
-    if (is_wide(p)) {
-        load_long(q, b, h, i, p->d_key, row->wide_q);
-        row->max = (double)scores_long(p, b, h, i, row);
-    } else {
-        load_double(q, b, h, i, p->d_key, row->wide_q);
-        row->max = scores_double(p, b, h, i, row);
-    }
+    row->max =
+        is_wide(p) ? (double)scores_long(p, q, b, h, i, row) : scores_double(p, q, b, h, i, row);
 }
 
 void attn_oracle_row_forward(const struct attn_problem *p, const struct attn_cview *q,

@@ -1,5 +1,5 @@
-/* The oracle's arithmetic for one wide type: WIDE, FN, and the type's functions WIDE_EXP, WIDE_LOG,
- * WIDE_TANH, WIDE_ABS; WIDE_LOOPS stands before what has long loops.  Used by oracle.c alone. */
+/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LOOPS stands before what has long
+ * loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
 static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
@@ -24,11 +24,11 @@ static inline WIDE FN(dot)(const WIDE *x, const WIDE *y, int64_t n, double *magn
         for (int t = 0; t < 4; t++) {
             WIDE product = x[c + t] * y[c + t];
             part[t] += product;
-            size[t] += WIDE_ABS(product);
+            size[t] += fabs(product);
         }
     for (; c < n; c++) {
         part[0] += x[c] * y[c];
-        size[0] += WIDE_ABS(x[c] * y[c]);
+        size[0] += fabs(x[c] * y[c]);
     }
     *magnitude = (double)(size[0] + size[1] + (size[2] + size[3]));
     return part[0] + part[1] + (part[2] + part[3]);
@@ -88,19 +88,21 @@ WIDE_LOOPS static void FN(combine)(const struct attn_oracle_row *row, const WIDE
 }
 
 /* Pass 1: which keys, their scores, the maximum. */
-WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                                  struct attn_oracle_row *row)
+WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, const struct attn_cview *q,
+                                  int64_t b, int64_t h, int64_t i, struct attn_oracle_row *row)
 {
-    const WIDE *q = row->wide_q, *K = row->wide_k;
+    const WIDE *K = row->wide_k;
     WIDE *S = row->wide_s, max = -(WIDE)INFINITY;
+    FN(load)(q, b, h, i, p->d_key, row->wide_q);
     for (int64_t n = 0; n < row->n; n++) {
         int64_t j = row->key[n];
-        WIDE s = (WIDE)p->scale * FN(dot)(q, K + j * p->d_key, p->d_key, &row->magnitude[n]);
+        WIDE s =
+            (WIDE)p->scale * FN(dot)(row->wide_q, K + j * p->d_key, p->d_key, &row->magnitude[n]);
         row->magnitude[n] *= fabs(p->scale);
         row->raw[n] = (double)s;
         row->slope[n] = 1;
         if (p->softcap > 0) {
-            WIDE t = WIDE_TANH(s / (WIDE)p->softcap);
+            WIDE t = tanh(s / (WIDE)p->softcap);
             s = (WIDE)p->softcap * t;
             row->slope[n] = (double)((1 - t) * (1 + t));
         }
@@ -125,11 +127,10 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
         row->o[c] = 0;
     if (row->n == 0)
         return; /* q is not even read */
-    FN(load)(q, b, h, i, p->d_key, row->wide_q);
-    WIDE max = FN(scores)(p, b, h, i, row), l = 0, l_lost = 0;
+    WIDE max = FN(scores)(p, q, b, h, i, row), l = 0, l_lost = 0;
     row->max = (double)max;
     for (int64_t n = 0; n < row->n; n++)
-        P[n] = max == -(WIDE)INFINITY ? 0 : WIDE_EXP(((WIDE *)row->wide_s)[n] - max);
+        P[n] = max == -(WIDE)INFINITY ? 0 : exp(((WIDE *)row->wide_s)[n] - max);
     for (int64_t n = 0; n < row->n; n++)
         FN(add)(&l, &l_lost, P[n]);
     l = FN(total)(l, l_lost);
@@ -138,7 +139,7 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
         row->p[n] = (double)P[n];
     }
     if (max != -(WIDE)INFINITY)
-        row->lse = (double)(max + WIDE_LOG(l));
+        row->lse = (double)(max + log(l));
     FN(combine)(row, P, row->wide_v, p->d_value, y, lost, run);
     for (int64_t c = 0; c < p->d_value; c++)
         row->o[c] = (double)y[c];

@@ -243,13 +243,6 @@ int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)
     return pairs * (by_batch ? 1 : p->batch) * (by_head ? 1 : p->heads);
 }
 
-double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass, struct attn_cost *cost)
-{
-    double d = (double)p->d_key, dv = (double)p->d_value;
-    return 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
-           (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
-}
-
 double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass)
 {
     double e = (double)attn_dtype_size(p->dtype), d = (double)p->d_key, dv = (double)p->d_value;
@@ -339,13 +332,8 @@ void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbia
     for (int64_t b = 0; b < (stride[0] != 0 ? p->batch : p->batch > 0); b++)
         for (int64_t h = 0; h < (stride[1] != 0 ? p->heads : p->heads > 0); h++)
             for (int64_t i = 0; i < (stride[2] != 0 ? p->n_query : p->n_query > 0); i++)
-                for (int64_t j = 0; j < (stride[3] != 0 ? p->n_key : p->n_key > 0); j++) {
-                    int64_t at = attn_offset(stride, b, h, i) + j * stride[3];
-                    if (dbias->dtype == ATTN_F64)
-                        ((double *)dbias->data)[at] = 0;
-                    else
-                        ((float *)dbias->data)[at] = 0;
-                }
+                for (int64_t j = 0; j < (stride[3] != 0 ? p->n_key : p->n_key > 0); j++)
+                    attn_view_set(dbias, b, h, i, j, 0);
 }
 
 static int scattered(const int64_t stride[4], int64_t width)

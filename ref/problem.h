@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ref/attn.h"
+#include "ref/impl.h"
 #include "ref/mask/mask.h"
 
 static inline int64_t attn_whole_batch(const struct attn_problem *p, int64_t b)
@@ -140,10 +140,20 @@ int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h, i
 /* Visible pairs of all batches and heads. */
 int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted);
 
-/* Of a pass that works on visible pairs only: QK^T and PV; backward QK^T, dO V^T, dS K, dS^T Q and
- * P^T dO.  cost->counted as above. */
-double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
-                          struct attn_cost *cost);
+/* Of a pass over so many pairs: QK^T and PV; backward QK^T, dO V^T, dS K, dS^T Q and P^T dO. */
+static inline double attn_pass_flops(const struct attn_problem *p, enum attn_pass pass,
+                                     double pairs)
+{
+    double d = (double)p->d_key, dv = (double)p->d_value;
+    return 2 * pairs * (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+}
+
+/* The same of the visible pairs; cost->counted as above. */
+static inline double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
+                                        struct attn_cost *cost)
+{
+    return attn_pass_flops(p, pass, (double)attn_problem_all_pairs(p, &cost->counted));
+}
 
 /* Bytes of the inputs and outputs of a pass, without those that are optional: q k v o lse, in the
  * backward dO dQ dK dV too. */

@@ -1,9 +1,10 @@
 /* What the textbooks share: the type of their arithmetic, rows, and the score of a pair.
  *
  * A textbook is written once, for a type called `real`.  It is compiled as float, and once more as
- * double by ref/textbook_f64.c.  The names at the end of this header get a suffix for the type, so
- * that both stand in one library and each step can be called alone: dense_score_row is
- * attn_dense_score_row_f32 or _f64.  exp, log and tanh are those of the type (tgmath.h).
+ * double by ref/textbook_f64.c.  Its passes get a suffix for the type, so that both stand in one
+ * library: dense_forward is attn_dense_forward_f32 or _f64.  Its steps are static: who wants to
+ * call one alone includes the .c file, as tests/test_textbook.c does, under names of its own.
+ * exp, log and tanh are those of the type (tgmath.h).
  */
 #ifndef REF_REAL_H
 #define REF_REAL_H
@@ -18,10 +19,17 @@ typedef double real;
 #define REAL_NAME(name) attn_##name##_f64
 #else
 typedef float real;
+#ifndef REAL_NAME
 #define REAL_NAME(name) attn_##name##_f32
+#endif
 #endif
 
 #define MINUS_INF ((real)-INFINITY)
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
@@ -104,72 +112,13 @@ static inline void dbias_add(const struct attn_head *x, int64_t i, int64_t j, re
         attn_view_add(x->dbias, x->b, x->h, i, j, (double)dS);
 }
 
-/* ---- the steps ----------------------------------------------------------------------------- */
+/* ---- the names ----------------------------------------------------------------------------- */
 
-#define dense_score_row       REAL_NAME(dense_score_row)
-#define dense_softmax_row     REAL_NAME(dense_softmax_row)
-#define dense_output_row      REAL_NAME(dense_output_row)
-#define dense_probability_row REAL_NAME(dense_probability_row)
-#define dense_dscore_row      REAL_NAME(dense_dscore_row)
-#define dense_dproduct_row    REAL_NAME(dense_dproduct_row)
-#define dense_dquery_row      REAL_NAME(dense_dquery_row)
-#define dense_dkey_row        REAL_NAME(dense_dkey_row)
-#define dense_forward         REAL_NAME(dense_forward)
-#define dense_backward        REAL_NAME(dense_backward)
-#define csr_score_row         REAL_NAME(csr_score_row)
-#define csr_softmax_row       REAL_NAME(csr_softmax_row)
-#define csr_output_row        REAL_NAME(csr_output_row)
-#define csr_probability_row   REAL_NAME(csr_probability_row)
-#define csr_dscore_row        REAL_NAME(csr_dscore_row)
-#define csr_dproduct_row      REAL_NAME(csr_dproduct_row)
-#define csr_gradient_row      REAL_NAME(csr_gradient_row)
-#define csr_forward           REAL_NAME(csr_forward)
-#define csr_backward          REAL_NAME(csr_backward)
-#define tiled_load            REAL_NAME(tiled_load)
-#define tiled_scores          REAL_NAME(tiled_scores)
-#define tiled_begin           REAL_NAME(tiled_begin)
-#define tiled_update_row      REAL_NAME(tiled_update_row)
-#define tiled_finish_row      REAL_NAME(tiled_finish_row)
-#define tiled_delta           REAL_NAME(tiled_delta)
-#define tiled_gradient_row    REAL_NAME(tiled_gradient_row)
-#define tiled_add_keys        REAL_NAME(tiled_add_keys)
-#define tiled_forward         REAL_NAME(tiled_forward)
-#define tiled_backward        REAL_NAME(tiled_backward)
-
-/* ref/dense.c */
-void dense_score_row(const struct attn_head *x, const struct attn_dense_mask *mask, int64_t i,
-                     real *S, real *slope);
-real dense_softmax_row(const real *S, real *P, int64_t n);
-void dense_output_row(const struct attn_head *x, int64_t i, const real *P);
-void dense_probability_row(real *P, real lse, int64_t n);
-void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real *dS);
-void dense_dproduct_row(real *dS, const real *slope, int64_t n);
-void dense_dquery_row(const struct attn_head *x, int64_t i, const real *dX);
-void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P, struct attn_rows dX);
-
-/* ref/csr.c */
-void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n, real *S,
-                   real *slope);
-real csr_softmax_row(const real *S, real *P, int64_t n);
-void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                    const real *P);
-void csr_probability_row(real *P, real lse, int64_t n);
-void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                    const real *P, real *dS);
-void csr_dproduct_row(real *dS, const real *slope, int64_t n);
-void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                      const real *P, const real *dX);
-
-/* ref/tiled.c */
-void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct attn_rows tile);
-void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0, int64_t i1,
-                  int64_t j0, int64_t j1);
-void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows);
-void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t n);
-void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i);
-void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i,
-                        int64_t j0, int64_t n);
-void tiled_delta(const struct attn_head *x, real *D);
-void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1);
+#define dense_forward  REAL_NAME(dense_forward)
+#define dense_backward REAL_NAME(dense_backward)
+#define csr_forward    REAL_NAME(csr_forward)
+#define csr_backward   REAL_NAME(csr_backward)
+#define tiled_forward  REAL_NAME(tiled_forward)
+#define tiled_backward REAL_NAME(tiled_backward)
 
 #endif

@@ -17,6 +17,7 @@ static void preset_values(const struct attn_impl *impl, int64_t value[ATTN_MAX_O
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options)
 {
     memset(options, 0, sizeof *options);
+    options->impl = impl;
     options->threads = 1;
     preset_values(impl, options->value);
 }
@@ -92,14 +93,6 @@ static const struct attn_impl *lacks_storage(const struct attn_impl *impl,
     return NULL;
 }
 
-static enum attn_status check_storage(const struct attn_impl *impl,
-                                      const struct attn_options *options,
-                                      const struct attn_problem *p, struct attn_error *err)
-{
-    const struct attn_impl *lacks = lacks_storage(impl, options, p);
-    return lacks != NULL ? check_needs(lacks, storage_needs(p), err) : ATTN_OK;
-}
-
 /* But for storage: what cannot be stored is priced all the same. */
 static enum attn_status check_request(const struct attn_impl *impl,
                                       const struct attn_options *options,
@@ -173,36 +166,6 @@ static enum attn_status check_tensor(const struct wanted *w, unsigned caps, stru
     return ATTN_OK;
 }
 
-#define Q_SHAPE(p, w)                             \
-    {                                             \
-        (p)->batch, (p)->heads, (p)->n_query, (w) \
-    }
-#define K_SHAPE(p, w)                              \
-    {                                              \
-        (p)->batch, (p)->kv_heads, (p)->n_key, (w) \
-    }
-
-static enum attn_status check_tensors(const struct wanted *list, size_t n, unsigned caps,
-                                      struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (size_t i = 0; i < n && status == ATTN_OK; i++)
-        status = check_tensor(&list[i], caps, err);
-    return status;
-}
-
-static enum attn_status check_forward(const struct attn_impl *impl, const struct attn_problem *p,
-                                      const struct attn_forward *t, struct attn_error *err)
-{
-    const struct attn_cview o = attn_view_const(&t->o), lse = attn_view_const(&t->lse);
-    const struct wanted list[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
-                                  {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
-                                  {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
-                                  {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &o},
-                                  {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
-    return check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
-}
-
 static enum attn_status check_dbias(const struct attn_problem *p, const struct attn_view *dbias,
                                     struct attn_error *err)
 {
@@ -221,28 +184,6 @@ static enum attn_status check_dbias(const struct attn_problem *p, const struct a
         return attn_fail(err, ATTN_EINVAL, "dbias is stored as %s, the bias as %s: must be equal",
                          attn_dtype_name(dbias->dtype), attn_dtype_name(p->bias.tensor.dtype));
     return ATTN_OK;
-}
-
-static enum attn_status check_backward(const struct attn_impl *impl, const struct attn_problem *p,
-                                       const struct attn_backward *t, struct attn_error *err)
-{
-    const struct attn_cview dq = attn_view_const(&t->dq), dk = attn_view_const(&t->dk),
-                            dv = attn_view_const(&t->dv);
-    const struct wanted list[] = {
-        {"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
-        {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
-        {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
-        {"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT | RESULT, &t->o},
-        {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT, &t->lse},
-        {"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->d_o},
-        {"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT, &t->d_lse},
-        {"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dq},
-        {"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dk},
-        {"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &dv}};
-    enum attn_status status = check_tensors(list, sizeof list / sizeof *list, impl->caps, err);
-    if (status == ATTN_OK && t->dbias.data != NULL)
-        status = check_dbias(p, &t->dbias, err);
-    return status;
 }
 
 /* +inf in a bias would make a row NaN for no reason that its reader could see. */
@@ -265,19 +206,45 @@ static enum attn_status check_bias_values(const struct attn_problem *p, struct a
     return ATTN_OK;
 }
 
+/* Everything that is asked before a call; dbias: NULL, or a gradient that is asked for. */
+static enum attn_status check_call(const struct attn_impl *impl, const struct attn_options *options,
+                                   const struct attn_problem *p, unsigned needs,
+                                   const struct wanted *list, size_t n,
+                                   const struct attn_view *dbias, struct attn_error *err)
+{
+    enum attn_status status = check_request(impl, options, p, needs, err);
+    const struct attn_impl *lacks = status == ATTN_OK ? lacks_storage(impl, options, p) : NULL;
+    if (lacks != NULL)
+        status = check_needs(lacks, storage_needs(p), err);
+    for (size_t i = 0; i < n && status == ATTN_OK; i++)
+        status = check_tensor(&list[i], impl->caps, err);
+    if (status == ATTN_OK && dbias != NULL)
+        status = check_dbias(p, dbias, err);
+    return status == ATTN_OK ? check_bias_values(p, err) : status;
+}
+
+#define Q_SHAPE(p, w)                             \
+    {                                             \
+        (p)->batch, (p)->heads, (p)->n_query, (w) \
+    }
+#define K_SHAPE(p, w)                              \
+    {                                              \
+        (p)->batch, (p)->kv_heads, (p)->n_key, (w) \
+    }
+
 enum attn_status attn_check_forward(const struct attn_impl *impl,
                                     const struct attn_options *options,
                                     const struct attn_problem *p, const struct attn_forward *t,
                                     struct attn_error *err)
 {
-    enum attn_status status = check_request(impl, options, p, attn_problem_needs(p), err);
-    if (status == ATTN_OK)
-        status = check_storage(impl, options, p, err);
-    if (status == ATTN_OK)
-        status = check_forward(impl, p, t, err);
-    if (status == ATTN_OK)
-        status = check_bias_values(p, err);
-    return status;
+    const struct attn_cview o = attn_view_const(&t->o), lse = attn_view_const(&t->lse);
+    const struct wanted list[] = {{"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
+                                  {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
+                                  {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
+                                  {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &o},
+                                  {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
+    return check_call(impl, options, p, attn_problem_needs(p), list, sizeof list / sizeof *list,
+                      NULL, err);
 }
 
 enum attn_status attn_check_backward(const struct attn_impl *impl,
@@ -285,19 +252,24 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
                                      const struct attn_problem *p, const struct attn_backward *t,
                                      struct attn_error *err)
 {
+    const struct attn_cview dq = attn_view_const(&t->dq), dk = attn_view_const(&t->dk),
+                            dv = attn_view_const(&t->dv);
+    const struct wanted list[] = {
+        {"q", Q_SHAPE(p, p->d_key), p->dtype, INPUT, &t->q},
+        {"k", K_SHAPE(p, p->d_key), p->dtype, INPUT, &t->k},
+        {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
+        {"o", Q_SHAPE(p, p->d_value), p->dtype, INPUT | RESULT, &t->o},
+        {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), INPUT, &t->lse},
+        {"do", Q_SHAPE(p, p->d_value), p->dtype, INPUT, &t->d_o},
+        {"dlse", Q_SHAPE(p, t->d_lse.data != NULL), attn_lse_dtype(p), INPUT, &t->d_lse},
+        {"dq", Q_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dq},
+        {"dk", K_SHAPE(p, p->d_key), p->dtype, OUTPUT | RESULT, &dk},
+        {"dv", K_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &dv}};
+    const struct attn_view *dbias = t->dbias.data != NULL ? &t->dbias : NULL;
     unsigned needs = attn_problem_needs(p) | ATTN_CAP_BACKWARD;
-    if (t->dbias.data != NULL)
-        needs |= ATTN_CAP_DBIAS;
-    if (t->d_lse.data != NULL)
-        needs |= ATTN_CAP_DLSE;
-    enum attn_status status = check_request(impl, options, p, needs, err);
-    if (status == ATTN_OK)
-        status = check_storage(impl, options, p, err);
-    if (status == ATTN_OK)
-        status = check_backward(impl, p, t, err);
-    if (status == ATTN_OK)
-        status = check_bias_values(p, err);
-    return status;
+    needs |= dbias != NULL ? ATTN_CAP_DBIAS : 0;
+    needs |= t->d_lse.data != NULL ? ATTN_CAP_DLSE : 0;
+    return check_call(impl, options, p, needs, list, sizeof list / sizeof *list, dbias, err);
 }
 
 /* ---- saved for backward ------------------------------------------------------------------- */

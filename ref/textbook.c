@@ -40,9 +40,17 @@ struct tensor {
     struct attn_rows buffer;
 };
 
+/* What the three differ in. */
+struct call;
+struct family {
+    attn_head_pass *pass[2][2]; /* [pass][f64] */
+    int has_csr;                /* of its visible pairs */
+    void (*lay_out)(struct call *x);
+    double (*pairs)(const struct call *x, struct attn_cost *cost); /* that are computed */
+};
+
 enum { TENSORS = 10, BUFFERS = 20 };
 struct call {
-    struct attn_ctx *ctx; /* NULL: it is only priced */
     const struct attn_problem *p;
     const struct attn_options *options;
     enum attn_pass pass;
@@ -109,6 +117,7 @@ static void add_backward(struct call *x, const struct attn_backward *t)
     add_tensor(x, "head.dv", t->dv, &h->dV, 1, h->dv, ADD);
     add_tensor(x, "head.do", attn_view_input(&t->d_o), &h->dO, 0, h->dv, READ);
     h->dbias = t->dbias.data != NULL ? &t->dbias : NULL;
+    attn_dbias_clear(x->p, &t->dbias);
 }
 
 /* One head into its buffer, or from there into its tensor. */
@@ -161,10 +170,20 @@ static void close_heads(const struct call *x, int of_keys, int64_t b, int64_t h)
  * shifted by a large number, so float4d with -inf means the same as bool2d. */
 
 enum mask_store { BOOL4D, BOOL2D, INT32, FLOAT4D };
+static const struct {
+    const char *name;
+    int by_batch, by_head; /* one for each; else they share it */
+    int64_t size;          /* of a cell; 0: of a number        */
+} STORE[] = {{"bool4d", 1, 1, 1}, {"bool2d", 0, 0, 1}, {"int32", 1, 0, 4}, {"float4d", 1, 1, 0}};
 
 static int has_mask(const struct attn_problem *p)
 {
     return p->mask != NULL && !attn_mask_is_none(p->mask);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Its size, and both values of a cell in the bytes of its type. */
@@ -172,21 +191,18 @@ static void lay_out_mask(struct call *x, enum mask_store store)
 {
     const struct attn_problem *p = x->p;
     struct attn_dense_mask *mask = &x->work.mask;
-    const int32_t one = 1;
     const float hidden = -INFINITY;
     const double hidden_f64 = -(double)INFINITY;
-    x->masks[0] = store == BOOL2D && p->batch > 0 ? 1 : p->batch;
-    x->masks[1] = (store == BOOL2D || store == INT32) && p->heads > 0 ? 1 : p->heads;
+    x->masks[0] = STORE[store].by_batch ? p->batch : least(p->batch, 1);
+    x->masks[1] = STORE[store].by_head ? p->heads : least(p->heads, 1);
     mask->n_key = p->n_key;
-    mask->size = store == INT32 ? 4 : store == FLOAT4D ? real_size(p) : 1;
-    if (store == FLOAT4D && p->dtype == ATTN_F64)
-        memcpy(mask->hidden, &hidden_f64, sizeof hidden_f64);
-    else if (store == FLOAT4D)
-        memcpy(mask->hidden, &hidden, sizeof hidden);
-    else if (store == INT32)
-        memcpy(mask->shown, &one, sizeof one);
-    else
+    mask->size = STORE[store].size > 0 ? STORE[store].size : real_size(p);
+    if (store != FLOAT4D)
         mask->shown[0] = 1;
+    else if (p->dtype == ATTN_F64)
+        memcpy(mask->hidden, &hidden_f64, sizeof hidden_f64);
+    else
+        memcpy(mask->hidden, &hidden, sizeof hidden);
     add(x, "mask", attn_product(attn_product(x->masks[0], x->masks[1]), p->n_query), p->n_key,
         &x->mask);
     x->buffer[0].size = mask->size;
@@ -218,28 +234,18 @@ static int64_t mask_before(const struct call *x, int64_t b, int64_t h)
     return (b * x->masks[1] + h) * x->p->n_query * x->p->n_key * x->work.mask.size;
 }
 
-/* ---- three families ------------------------------------------------------------------------ */
-
-struct family {
-    attn_head_pass *pass[2][2]; /* [pass][f64] */
-    int has_csr;                /* of its visible pairs */
-    void (*lay_out)(struct call *x);
-};
-
-/* Visible pairs of one (batch, head). */
-static int64_t pairs_of(const struct attn_csr *csr, int64_t b, int64_t h)
-{
-    const int64_t *start =
-        csr->row_start + (b * csr->batch_step + h * csr->head_step) * csr->n_query;
-    return start[csr->n_query] - start[0];
-}
+/* ---- every call ---------------------------------------------------------------------------- */
 
 /* The buffers of head h of batch b; heads come in order. */
 static struct attn_work next_work(struct call *x, const struct family *family, int64_t b, int64_t h)
 {
     struct attn_work own = x->work;
-    int64_t rows = family->has_csr ? pairs_of(&x->csr, b, h) : x->head_rows;
-    int64_t size = real_size(x->p);
+    int64_t rows = x->head_rows, size = real_size(x->p);
+    if (family->has_csr) { /* one for each visible pair */
+        const int64_t *start = x->csr.row_start;
+        start += (b * x->csr.batch_step + h * x->csr.head_step) * x->csr.n_query;
+        rows = start[x->csr.n_query] - start[0];
+    }
     x->work.S = rows_from(own.S, rows, size);
     x->work.P = rows_from(own.P, rows, size);
     x->work.dS = rows_from(own.dS, rows, size);
@@ -268,13 +274,36 @@ static void run_heads(struct call *x, const struct family *family)
         }
 }
 
-static enum attn_status run(struct call *x, const struct family *family)
+/* The tables of a call, of which csr is known; of a price, where the tensors are absent. */
+static void lay_out(struct call *x, const struct family *family, const struct attn_forward *t,
+                    const struct attn_backward *back)
 {
-    struct attn_ctx *ctx = x->ctx;
-    enum attn_status status = attn_buffers_take(x->buffer, x->n_buffers, ctx->ledger, ctx->error);
+    const struct attn_problem *p = x->p;
+    x->head = (struct attn_head){
+        .problem = p, .n_query = p->n_query, .n_key = p->n_key, .d = p->d_key, .dv = p->d_value};
+    x->work.csr = &x->csr;
+    family->lay_out(x);
+    if (x->pass == ATTN_FORWARD)
+        add_forward(x, t);
+    else
+        add_backward(x, back);
+}
+
+/* Forward with t, or backward with back; the other is NULL. */
+static enum attn_status run(const struct family *family, struct attn_ctx *ctx,
+                            const struct attn_problem *p, const struct attn_forward *t,
+                            const struct attn_backward *back)
+{
+    enum attn_pass pass = back == NULL ? ATTN_FORWARD : ATTN_BACKWARD;
+    struct call call = {.p = p, .options = ctx->options, .pass = pass}, *x = &call;
+    enum attn_status status =
+        family->has_csr ? attn_csr_build(p, ctx->ledger, &x->csr, ctx->error) : ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
+    lay_out(x, family, t, back);
+    status = attn_buffers_take(x->buffer, x->n_buffers, ctx->ledger, ctx->error);
     for (int n = 0; n < x->n_buffers; n++)
         x->rows[n]->data = x->buffer[n].data;
-    x->work.csr = &x->csr;
     if (status == ATTN_OK && x->mask.data != NULL)
         fill_mask(x);
     if (status == ATTN_OK)
@@ -284,50 +313,45 @@ static enum attn_status run(struct call *x, const struct family *family)
     return status;
 }
 
-static struct call begin(struct attn_ctx *ctx, const struct attn_problem *p,
-                         const struct attn_options *options, enum attn_pass pass)
-{
-    struct attn_head head = {
-        .problem = p, .n_query = p->n_query, .n_key = p->n_key, .d = p->d_key, .dv = p->d_value};
-    return (struct call){.ctx = ctx, .p = p, .options = options, .pass = pass, .head = head};
-}
-
-static void lay_out(struct call *x, const struct family *family, const struct attn_forward *t,
-                    const struct attn_backward *back)
-{
-    family->lay_out(x);
-    if (x->pass == ATTN_FORWARD)
-        add_forward(x, t);
-    else
-        add_backward(x, back);
-}
-
-/* Forward with t, or backward with back; the other is NULL. */
-static enum attn_status run_pass(const struct family *family, struct attn_ctx *ctx,
-                                 const struct attn_problem *p, const struct attn_forward *t,
-                                 const struct attn_backward *back)
-{
-    struct call x = begin(ctx, p, ctx->options, back == NULL ? ATTN_FORWARD : ATTN_BACKWARD);
-    enum attn_status status =
-        family->has_csr ? attn_csr_build(p, ctx->ledger, &x.csr, ctx->error) : ATTN_OK;
-    if (status != ATTN_OK)
-        return status;
-    if (back != NULL)
-        attn_dbias_clear(p, &back->dbias);
-    lay_out(&x, family, t, back);
-    return run(&x, family);
-}
-
-/* The same tables, without tensors.  Flops are those of so many pairs. */
-static enum attn_status price(struct call x, const struct family *family, double pairs,
+/* The same tables, without tensors. */
+static enum attn_status price(const struct family *family, const struct attn_problem *p,
+                              const struct attn_options *options, enum attn_pass pass,
                               struct attn_cost *cost, struct attn_error *err)
 {
-    int64_t d = x.p->d_key, dv = x.p->d_value;
+    struct call x = {.p = p, .options = options, .pass = pass};
+    enum attn_status status = family->has_csr ? attn_csr_cost(p, cost, &x.csr, err) : ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
     lay_out(&x, family, &(struct attn_forward){0}, &(struct attn_backward){0});
-    /* forward: QK^T, PV.  backward: QK^T, dO V^T, dS K, dS^T Q, P^T dO. */
-    cost->flops = 2 * pairs * (double)(x.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
+    cost->flops = attn_pass_flops(p, pass, family->pairs(&x, cost));
     return attn_buffers_price(x.buffer, x.n_buffers, cost, err);
 }
+
+/* A family, from its passes (ref/NAME.c), NAME_lay_out and NAME_pairs; and the functions
+ * of struct attn_impl that stand for it: NAME_cost, NAME_forward, NAME_backward. */
+#define TEXTBOOK(NAME, HAS_CSR)                                                                    \
+    static const struct family NAME = {{{attn_##NAME##_forward_f32, attn_##NAME##_forward_f64},    \
+                                        {attn_##NAME##_backward_f32, attn_##NAME##_backward_f64}}, \
+                                       HAS_CSR,                                                    \
+                                       NAME##_lay_out,                                             \
+                                       NAME##_pairs};                                              \
+    static enum attn_status NAME##_cost(const struct attn_problem *p,                              \
+                                        const struct attn_options *options, enum attn_pass pass,   \
+                                        int rank, struct attn_cost *cost, struct attn_error *err)  \
+    {                                                                                              \
+        (void)rank;                                                                                \
+        return price(&NAME, p, options, pass, cost, err);                                          \
+    }                                                                                              \
+    static enum attn_status NAME##_forward(struct attn_ctx *ctx, const struct attn_problem *p,     \
+                                           const struct attn_forward *t)                           \
+    {                                                                                              \
+        return run(&NAME, ctx, p, t, NULL);                                                        \
+    }                                                                                              \
+    static enum attn_status NAME##_backward(struct attn_ctx *ctx, const struct attn_problem *p,    \
+                                            const struct attn_backward *t)                         \
+    {                                                                                              \
+        return run(&NAME, ctx, p, NULL, t);                                                        \
+    }
 
 /* What dense has for each pair of a row of keys, csr for each visible pair. */
 static void add_scores(struct call *x, int64_t rows, int64_t ld)
@@ -357,16 +381,16 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
     int64_t store = opt->value[0];
     if (!has_mask(p))
         return ATTN_OK;
-    if (store == BOOL2D && attn_problem_varies_by_batch(p))
+    if (!STORE[store].by_batch && attn_problem_varies_by_batch(p))
         return attn_fail(err, ATTN_ENOTSUP,
-                         "dense:mask=bool2d holds one [Lq,Lk] mask, but '%s' differs between "
+                         "dense:mask=%s holds one [Lq,Lk] mask, but '%s' differs between "
                          "batches: mask=bool4d or int32 would work",
-                         attn_mask_text(p->mask));
-    if ((store == BOOL2D || store == INT32) && attn_mask_varies_by_head(p->mask))
+                         STORE[store].name, attn_mask_text(p->mask));
+    if (!STORE[store].by_head && attn_mask_varies_by_head(p->mask))
         return attn_fail(err, ATTN_ENOTSUP,
                          "dense:mask=%s shares one mask among heads, but '%s' differs between "
                          "them: mask=bool4d or float4d would work",
-                         store == INT32 ? "int32" : "bool2d", attn_mask_text(p->mask));
+                         STORE[store].name, attn_mask_text(p->mask));
     return ATTN_OK;
 }
 
@@ -379,32 +403,15 @@ static void dense_lay_out(struct call *x)
     add_scores(x, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
 }
 
-static const struct family dense = {{{attn_dense_forward_f32, attn_dense_forward_f64},
-                                     {attn_dense_backward_f32, attn_dense_backward_f64}},
-                                    0,
-                                    dense_lay_out};
-
-static enum attn_status dense_cost(const struct attn_problem *p, const struct attn_options *opt,
-                                   enum attn_pass pass, int rank, struct attn_cost *cost,
-                                   struct attn_error *err)
+/* Hidden pairs are computed too. */
+static double dense_pairs(const struct call *x, struct attn_cost *cost)
 {
-    (void)rank;
-    int64_t heads = attn_product(p->batch, p->heads), square = attn_product(p->n_query, p->n_key);
-    double pairs = (double)attn_product(heads, square);
-    return price(begin(NULL, p, opt, pass), &dense, pairs, cost, err);
+    int64_t heads = attn_product(x->p->batch, x->p->heads);
+    (void)cost;
+    return (double)attn_product(heads, attn_product(x->p->n_query, x->p->n_key));
 }
 
-static enum attn_status dense_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                      const struct attn_forward *t)
-{
-    return run_pass(&dense, ctx, p, t, NULL);
-}
-
-static enum attn_status dense_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                       const struct attn_backward *t)
-{
-    return run_pass(&dense, ctx, p, NULL, t);
-}
+TEXTBOOK(dense, 0)
 
 const struct attn_impl attn_impl_dense = {
     .name = "dense",
@@ -437,33 +444,13 @@ static void csr_lay_out(struct call *x)
     add_scores(x, attn_csr_pairs(x->p, &x->csr), 1);
 }
 
-static const struct family csr = {
-    {{attn_csr_forward_f32, attn_csr_forward_f64}, {attn_csr_backward_f32, attn_csr_backward_f64}},
-    1,
-    csr_lay_out};
-
-static enum attn_status csr_cost(const struct attn_problem *p, const struct attn_options *opt,
-                                 enum attn_pass pass, int rank, struct attn_cost *cost,
-                                 struct attn_error *err)
+static double csr_pairs(const struct call *x, struct attn_cost *cost)
 {
-    (void)rank;
-    struct call x = begin(NULL, p, opt, pass);
-    enum attn_status status = attn_csr_cost(p, cost, &x.csr, err);
-    double pairs = (double)attn_csr_pairs(p, &x.csr);
-    return status == ATTN_OK ? price(x, &csr, pairs, cost, err) : status;
+    (void)cost; /* attn_csr_cost has said whether they were counted */
+    return (double)attn_csr_pairs(x->p, &x->csr);
 }
 
-static enum attn_status csr_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    const struct attn_forward *t)
-{
-    return run_pass(&csr, ctx, p, t, NULL);
-}
-
-static enum attn_status csr_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                     const struct attn_backward *t)
-{
-    return run_pass(&csr, ctx, p, NULL, t);
-}
+TEXTBOOK(csr, 1)
 
 const struct attn_impl attn_impl_csr_textbook = {
     .name = "csr-textbook",
@@ -505,31 +492,12 @@ static void tiled_lay_out(struct call *x)
     }
 }
 
-static const struct family tiled = {{{attn_tiled_forward_f32, attn_tiled_forward_f64},
-                                     {attn_tiled_backward_f32, attn_tiled_backward_f64}},
-                                    0,
-                                    tiled_lay_out};
-
-static enum attn_status tiled_cost(const struct attn_problem *p, const struct attn_options *opt,
-                                   enum attn_pass pass, int rank, struct attn_cost *cost,
-                                   struct attn_error *err)
+static double tiled_pairs(const struct call *x, struct attn_cost *cost)
 {
-    (void)rank;
-    double pairs = (double)attn_problem_all_pairs(p, &cost->counted);
-    return price(begin(NULL, p, opt, pass), &tiled, pairs, cost, err);
+    return (double)attn_problem_all_pairs(x->p, &cost->counted);
 }
 
-static enum attn_status tiled_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                      const struct attn_forward *t)
-{
-    return run_pass(&tiled, ctx, p, t, NULL);
-}
-
-static enum attn_status tiled_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                       const struct attn_backward *t)
-{
-    return run_pass(&tiled, ctx, p, NULL, t);
-}
+TEXTBOOK(tiled, 0)
 
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
 {

@@ -10,13 +10,9 @@
  */
 #include "ref/real.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Rows [i0,i1) of a matrix into fast memory. */
-void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct attn_rows tile)
+static void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n,
+                       struct attn_rows tile)
 {
     for (int64_t i = i0; i < i1; i++)
         for (int64_t c = 0; c < n; c++)
@@ -26,12 +22,12 @@ void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n, struct
 /* S = scores of queries [i0,i1) and keys [j0,j1), -inf where hidden; slope (data NULL: not needed)
  * their derivatives.  attn_problem_next gives the next run [lo,hi) of visible keys, lo >= from, so
  * what is hidden is not computed. */
-void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0, int64_t i1,
-                  int64_t j0, int64_t j1)
+static void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0,
+                         int64_t i1, int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i++) {
         real *S = row(t->S, i - i0), *slope = t->slope.data ? row(t->slope, i - i0) : NULL;
-        int64_t lo, hi;
+        int64_t lo = 0, hi = 0;
         for (int64_t j = j0; j < j1; j++)
             S[j - j0] = MINUS_INF;
         for (int64_t from = j0;
@@ -57,7 +53,7 @@ void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t 
  */
 
 /* O = 0, l = 0, m = -inf in the first rows of a tile of queries. */
-void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows)
+static void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
         set_zero(row(t->O, r), x->dv);
@@ -68,7 +64,8 @@ void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t r
 
 /* Row r takes up the n keys of a tile.  If no key of the row was visible so far, m' is -inf, and
  * exp(-inf - -inf) would be NaN: such a row is left alone. */
-void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t n)
+static void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
+                             int64_t n)
 {
     const real *S = row(t->S, r);
     real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r), m_new = *m, l_tile = 0;
@@ -91,7 +88,8 @@ void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int6
 }
 
 /* O_i = O / l, LSE_i = m + ln l of query i, which is row r; 0 and -inf where no key is visible. */
-void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i)
+static void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
+                             int64_t i)
 {
     real m = *row(t->m, r), l = *row(t->l, r);
     int seen = m != MINUS_INF;
@@ -138,8 +136,8 @@ void tiled_forward(const struct attn_head *x, const struct attn_work *t)
 
 /* The share of query i, which is row r, in dQ_i and in the tile's dK and dV.  Each line quotes the
  * forward line that it differentiates. */
-void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r, int64_t i,
-                        int64_t j0, int64_t n)
+static void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
+                               int64_t i, int64_t j0, int64_t n)
 {
     const real *S = row(t->S, r), *slope = row(t->slope, r), *q = row(t->Q, r), *dO = row(t->dO, r);
     real lse = *row(x->lse, i), D = row(t->D, 0)[i];
@@ -158,14 +156,15 @@ void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, in
 }
 
 /* D_i for queries that see a key; 0 for others, whose O and dO are not read. */
-void tiled_delta(const struct attn_head *x, real *D)
+static void tiled_delta(const struct attn_head *x, real *D)
 {
     for (int64_t i = 0; i < x->n_query; i++)
         D[i] = *row(x->lse, i) != MINUS_INF ? delta(x, i) : 0;
 }
 
 /* The finished tile is added to dK and dV of keys [j0,j1): query heads may share them. */
-void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0, int64_t j1)
+static void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0,
+                           int64_t j1)
 {
     for (int64_t j = j0; j < j1; j++) {
         axpy(1, row(t->dK, j - j0), row(x->dK, j), x->d);

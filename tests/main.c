@@ -43,10 +43,10 @@ void test_add(struct test_group *group, struct test *test)
 }
 
 /* Begin in this order. */
-static const char *const longest[] = {"battery",  "memory",        "vector_files",   "mutants",
-                                      "external", "relations",     "vectors",        "tiers",
-                                      "resident", "program",       "measure",        "packed",
-                                      "run",      "plugin_curves", "command_curves", "parallel"};
+static const char *const longest[] = {
+    "battery",       "vector_files", "external",       "mutants", "relations", "tiers",
+    "vectors",       "memory",       "manual",         "program", "resident",  "measure",
+    "plugin_curves", "parallel",     "command_curves", "run",     "packed"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
 /* Of one suite; in memory that its process shares with this one. */

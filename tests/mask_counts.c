@@ -91,20 +91,6 @@ TEST_EACH(counts_have_closed_forms, N_GOLDEN)
     attn_mask_free(mask);
 }
 
-/* Zigzag shares: rank r of 4 holds chunks r and 7 - r of 8 tokens; 2 P h^2 + h pairs each. */
-TEST(zigzag_shares_are_equal)
-{
-    static struct mask_data d = {.shape = {1, 1, 64, 64}};
-    struct attn_mask *mask = mask_data_parse("causal(tl)", &d);
-    for (int r = 0; r < 4; r++) {
-        int counted = 0;
-        ck_assert_int_eq(attn_mask_count(mask, 0, 0, 8 * r, 8 * r + 8, 0, 64, &counted) +
-                             attn_mask_count(mask, 0, 0, 56 - 8 * r, 64 - 8 * r, 0, 64, &counted),
-                         520);
-    }
-    attn_mask_free(mask);
-}
-
 /* Which compositions need rows, and that no mask at all is everything. */
 TEST(counting_says_when_it_counts)
 {
@@ -236,39 +222,6 @@ TEST(random_rows_cost_their_keys)
         attn_mask_free(mask);
     }
     ck_assert(clock() - begin <= 5 * CLOCKS_PER_SEC);
-}
-
-/* Rectangles of random keys under bands, three ways of counting a row: all that is kept, all
- * inside, all outside. */
-TEST(random_under_bands_is_exact)
-{
-    static struct mask_data d = {.shape = {2, 2, 37, 53}};
-    static const char *const call[] = {"random(0.1,5)", "random(0.5,6,heads)", "random(0.95,7)",
-                                       "random(1,8)", "random(0,9)"};
-    static const char *const with[] = {"%s&causal(br)",
-                                       "%s|causal(tl)",
-                                       "%s&window(3,2,br)",
-                                       "%s|window(40,30,tl)",
-                                       "%s&prefix(20)|global(3)",
-                                       "%s&random(0.3,2)|causal(br)",
-                                       "documents(20x30,17x23)&%s"};
-    for (size_t n = 0; n < 35; n++) {
-        char text[256];
-        snprintf(text, sizeof text, with[n / 5], call[n % 5]);
-        struct attn_mask *mask = mask_data_parse(text, &d);
-        for (int r = 0; r < 12; r++) {
-            int64_t i0 = r * 5 % 31, i1 = 37 - r * 3 % 6, j0 = r % 3 * 17, j1 = 53 - r % 4 * 9;
-            int64_t pairs = 0, b = r % 2, h = r / 2 % 2;
-            int counted = 0;
-            for (int64_t i = i0; i < i1; i++)
-                for (int64_t j = j0; j < j1; j++)
-                    pairs += attn_mask_allows(mask, b, h, i, j) != 0;
-            int64_t found = attn_mask_count(mask, b, h, i0, i1, j0, j1, &counted);
-            ck_assert_msg(found == pairs, "%s [%d,%d) x [%d,%d): %lld, not %lld", text, (int)i0,
-                          (int)i1, (int)j0, (int)j1, (long long)found, (long long)pairs);
-        }
-        attn_mask_free(mask);
-    }
 }
 
 /* A narrow band beside dense random rows: work by the band, not by what the rows keep. */

@@ -35,25 +35,25 @@ TEST(figures)
     struct attn_bench_entry a, b;
     struct attn_bench_figure x;
     make_entry(&a, one, 4);
-    attn_bench_figure(&a, NULL, ATTN_BENCH_PEAK, &x); /* 1e9 / (s 1e10): 0.5 0.4 0.2 0.5 */
+    x = attn_bench_figure(&a, NULL, ATTN_BENCH_PEAK); /* 1e9 / (s 1e10): 0.5 0.4 0.2 0.5 */
     ck_assert_int_eq(x.spread.n, 4);
     ck_assert_double_eq_tol(x.spread.median, 0.45, 1e-12);
     ck_assert_double_eq_tol(x.spread.min, 0.2, 1e-12);
     ck_assert_double_eq_tol(x.spread.max, 0.5, 1e-12);
     ck_assert_double_eq_tol(attn_bench_median(&a, ATTN_BENCH_SECONDS), 0.225, 1e-12);
-    attn_bench_figure(&a, NULL, ATTN_BENCH_FLOPS, &x);
+    x = attn_bench_figure(&a, NULL, ATTN_BENCH_FLOPS);
     ck_assert_double_eq_tol(x.spread.max, 5e9, 1);
-    attn_bench_figure(&a, NULL, ATTN_BENCH_READ, &x); /* 1e8 / (s 1e9) */
+    x = attn_bench_figure(&a, NULL, ATTN_BENCH_READ); /* 1e8 / (s 1e9) */
     ck_assert_double_eq_tol(x.spread.max, 0.5, 1e-12);
     make_entry(&a, one, 5);
     make_entry(&b, two, 4);
-    attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x); /* b over a: 2, 1, 0.8, 3: rounds of both */
+    x = attn_bench_figure(&a, &b, ATTN_BENCH_STEP); /* b over a: 2, 1, 0.8, 3: rounds of both */
     ck_assert_int_eq(x.spread.n, 4);
     ck_assert_double_eq_tol(x.spread.median, 1.5, 1e-12);
     ck_assert(x.interval.low >= 0.8 && x.interval.low <= 1.5);
     ck_assert(x.interval.high >= 1.5 && x.interval.high <= 3);
     b.n = 3; /* only rounds that both have */
-    attn_bench_figure(&a, &b, ATTN_BENCH_STEP, &x);
+    x = attn_bench_figure(&a, &b, ATTN_BENCH_STEP);
     ck_assert_int_eq(x.spread.n, 3);
 }
 

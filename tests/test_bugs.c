@@ -14,9 +14,9 @@ static void make_full_tier(void)
 
 SUITE(bugs, .seconds = 60, .prepare = make_full_tier);
 
-TEST_EACH(each_bug_is_accounted_for, attn_bug_count())
+TEST_EACH(each_bug_is_accounted_for, attn_bug_count)
 {
-    const struct attn_bug *bug = attn_bug_at(_i);
+    const struct attn_bug *bug = &attn_bug[_i];
     char cases[4096];
     int n = attn_bug_cases(bug, cases, sizeof cases);
     ck_assert_ptr_eq(attn_bug_find(bug->id), bug); /* ids are unique */

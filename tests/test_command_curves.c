@@ -168,7 +168,11 @@ TEST(figures_draw_what_is_known)
     add_externals();
     fixture_fold(NULL);
     const struct attn_figure *figure = fixture_draw("memory", 0);
+    ck_assert_str_eq(figure->omitted, "");
+    ck_assert_int_eq(figure->n_panels, 1); /* there is no backward row, so no such panel */
     ck_assert_int_eq(figure->n_curves, 3);
+    ck_assert_str_eq(figure->curve[0].label, "dense"); /* in the order of the registry */
+    ck_assert_ptr_nonnull(strstr(figure->title, "causal mask"));
     ck_assert_str_eq(figure->curve[2].label, "theirs (resident)");
     for (int64_t s = 0; s < figure->n; s++) {
         const struct attn_figure_point *p = &figure->point[s];
@@ -178,25 +182,27 @@ TEST(figures_draw_what_is_known)
         ck_assert_int_eq(isnan(p->y[4]), !theirs || 8 * p->x * p->x < LAB_MIB);
     }
     ck_assert_double_eq_tol(figure->curve[2].slope[0].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(figure->curve[0].slope[0].slope, 2, 1e-9); /* ours are as they were */
+    ck_assert_double_eq_tol(figure->curve[0].slope[0].slope, 2, 1e-9);
+    ck_assert_double_eq_tol(figure->curve[1].slope[0].slope, 1, 1e-9);
     figure = fixture_draw("time", 0);
     ck_assert_str_eq(figure->curve[2].label, "theirs (as it reports)");
 }
 
-/* Records of another program of the same name are older, and do not count; nor do times that were
- * taken in another way. */
-TEST(rounds_of_one_program)
+/* Records of another program of the same name (a command, or a build of ours) are older, and do not
+ * count; nor do times that were taken in another way. */
+TEST_EACH(rounds_of_one_program, 2)
 {
-    const char *text = "q256d64:none:f32:normal:s1";
     fixture_n_points = 0;
     for (int round = 0; round < 3; round++) {
-        struct attn_point *p = fixture_add("length-x", "theirs", text, round);
+        struct attn_point *p =
+            fixture_add("length-x", "theirs", "q256d64:none:f32:normal:s1", round);
         strcpy(p->route, "command");
         strcpy(p->time_source, round == 2 ? "command" : "reported");
-        strcpy(p->source_digest, round == 0 ? "a" : "b");
+        strcpy(_i == 0 ? p->source_digest : p->build, round == 0 ? "a" : "b");
         strcpy(p->session, round == 0 ? "20260101T000000Z-1" : "20260102T000000Z-1");
         p->warm_s[0] = round + 1;
         p->resident_bytes = 100 * (round + 1);
+        p->priced_bytes = round == 0 ? 9000 : 1000;
     }
     fixture_fold(NULL);
     ck_assert_int_eq(fixture_summary.n, 1);
@@ -204,27 +210,14 @@ TEST(rounds_of_one_program)
     ck_assert_int_eq(fixture_summary.row[0].time.n, 1);
     ck_assert_double_eq(fixture_summary.row[0].time.median, 2);
     ck_assert_int_eq(fixture_summary.row[0].peak, 250);
+    ck_assert_int_eq(fixture_summary.row[0].priced, 1000);
 }
 
 TEST(the_page_says_so)
 {
-    char output[8192], folder[512];
     add_externals();
-    const char *records = fixture_write_records("records.jsonl");
-    snprintf(folder, sizeof folder, "%s", scratch_path("report"));
-    int status =
-        scratch_attnlab(output, sizeof output, "report --from '%s' --out '%s'", records, folder);
-    if (status == 3 && strstr(output, "gnuplot cannot be started") != NULL) {
-        printf("external_curves: skipped: no gnuplot here\n");
-        return;
-    }
-    ck_assert_msg(status == 0, "%s", output);
-    char *page = scratch_read(scratch_path("report/index.html"));
-    ck_assert_ptr_nonnull(strstr(page, "id=external"));
-    ck_assert_ptr_nonnull(strstr(page, "python3 &lt;theirs&gt;.py"));
-    ck_assert_ptr_nonnull(strstr(page, "0123456789abcdef"));
-    ck_assert_ptr_nonnull(strstr(page, "there is no price and no ledger"));
-    free(page);
-    status = scratch_attnlab(output, sizeof output, "report --plugin x.so --out '%s'", folder);
-    ck_assert_msg(status == 2 && strstr(output, "--plan FILE is missing") != NULL, "%s", output);
+    fixture_expect_page(0, WORDS("id=external", "python3 &lt;theirs&gt;.py", "0123456789abcdef",
+                                 "there is no price and no ledger"));
+    ck_assert_int_eq(fixture_report("--plugin x.so"), 2);
+    ck_assert_ptr_nonnull(strstr(fixture_output, "--plan FILE is missing"));
 }

@@ -9,6 +9,7 @@
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "tests/fixtures/mask_data.h"
+#include "tests/fixtures/memory_data.h"
 
 SUITE(csr, .seconds = 300);
 
@@ -55,14 +56,6 @@ static void check_rows(const struct attn_csr *csr, const struct attn_problem *p,
     ck_assert_int_eq(attn_csr_pairs(p, &priced), pairs);
 }
 
-static int64_t bytes_of(const struct attn_account *account, int n, const char *name)
-{
-    for (int a = 0; a < n; a++)
-        if (strcmp(account[a].name, name) == 0)
-            return account[a].bytes;
-    return 0;
-}
-
 /* The priced accounts are the ledger's, name by name. */
 static void check_price(const struct attn_ledger *ledger, const struct attn_problem *p,
                         const struct attn_csr *csr)
@@ -76,10 +69,10 @@ static void check_price(const struct attn_ledger *ledger, const struct attn_prob
     ck_assert_int_eq(csr->borrowed, given);
     if (given) /* nothing is taken, and nothing priced */
         starts = columns = 0;
-    ck_assert_int_eq(bytes_of(cost.live, cost.n_live, "csr.row_start"), starts);
-    ck_assert_int_eq(bytes_of(cost.live, cost.n_live, "csr.column"), columns);
-    ck_assert_int_eq(bytes_of(ledger->account, ledger->n_accounts, "csr.row_start"), starts);
-    ck_assert_int_eq(bytes_of(ledger->account, ledger->n_accounts, "csr.column"), columns);
+    ck_assert_int_eq(memory_bytes_of(cost.live, cost.n_live, "csr.row_start"), starts);
+    ck_assert_int_eq(memory_bytes_of(cost.live, cost.n_live, "csr.column"), columns);
+    ck_assert_int_eq(memory_bytes_of(ledger->account, ledger->n_accounts, "csr.row_start"), starts);
+    ck_assert_int_eq(memory_bytes_of(ledger->account, ledger->n_accounts, "csr.column"), columns);
     ck_assert_int_eq(cost.peak_bytes, starts + columns);
     ck_assert_int_eq(ledger->now, starts + columns);
 }

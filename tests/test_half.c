@@ -14,15 +14,9 @@ SUITE(half, .seconds = 240);
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* x to so many significant bits, subnormals below 2^least: by the C library, not by bits. */
 static double rounded(double x, int bits, int least, double largest)
 {
-    int e;
-    if (x == 0 || !isfinite(x))
-        return x;
-    frexp(x, &e);
-    e = e - 1 > least ? e - 1 : least;
-    double y = ldexp(rint(ldexp(x, bits - 1 - e)), e - bits + 1);
+    double y = honest_round(x, bits, least);
     return fabs(y) > largest ? copysign((double)INFINITY, x) : y;
 }
 

@@ -345,52 +345,19 @@ TEST_EACH(a_price_names_the_instruction_set, attn_isa_count())
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* _i: instruction set * 2 + double. */
-static const struct attn_kernels *kernels(int i)
+/* Of every instruction set in float and in double. */
+TEST_EACH(kernels_do_what_they_must, 2 * attn_isa_count() * ISA_CHECKS)
 {
-    return absent(i / 2) ? NULL : attn_isa_at(i / 2)->kernels[i % 2];
-}
-
-#define OR_SAY(call) ck_assert_msg(call, "%s: %s", attn_isa_at(_i / 2)->name, text)
-
-TEST_EACH(tables, 2 * attn_isa_count())
-{
-    const struct attn_kernels *k = attn_isa_at(_i / 2)->kernels[_i % 2];
-    char text[ISA_FIXTURE_TEXT];
-    OR_SAY(isa_fixture_table(k, text));
-}
-
-TEST_EACH(storage_types, 2 * attn_isa_count())
-{
-    const struct attn_kernels *k = kernels(_i);
-    char text[ISA_FIXTURE_TEXT];
-    if (k == NULL)
+    const struct isa_check *check = &isa_checks[_i % ISA_CHECKS];
+    const int n = _i / ISA_CHECKS / 2, is_double = _i / ISA_CHECKS % 2;
+    const struct attn_isa *isa = attn_isa_at(n);
+    char text[ISA_FIXTURE_TEXT] = "";
+    if (absent(n) && strcmp(check->name, "table") != 0)
         return;
-    OR_SAY(isa_fixture_widen(k, text));
-    OR_SAY(isa_fixture_narrow(k, step(), text));
-    OR_SAY(isa_fixture_edges(k, text));
-    OR_SAY(isa_fixture_nan(k, text));
-}
-
-TEST_EACH(functions, 2 * attn_isa_count())
-{
-    const struct attn_kernels *k = kernels(_i);
-    char text[ISA_FIXTURE_TEXT];
-    double of_exp2, of_tanh;
-    if (k == NULL)
-        return;
-    OR_SAY(isa_fixture_exp2(k, step(), &of_exp2, text));
-    OR_SAY(isa_fixture_tanh(k, step(), &of_tanh, text));
-    printf("%s, %s: exp2 errs by up to %.2f u, tanh by up to %.2f u\n", attn_isa_at(_i / 2)->name,
-           k->bytes == 4 ? "float" : "double", of_exp2, of_tanh);
-}
-
-TEST_EACH(transposition, 2 * attn_isa_count())
-{
-    const struct attn_kernels *k = kernels(_i);
-    char text[ISA_FIXTURE_TEXT];
-    if (k != NULL)
-        OR_SAY(isa_fixture_transpose(k, text));
+    int holds = check->holds(isa->kernels[is_double], step(), text);
+    ck_assert_msg(holds, "%s: %s: %s", isa->name, check->name, text);
+    if (text[0] != '\0')
+        printf("%s, %s: %s %s\n", isa->name, is_double ? "double" : "float", check->name, text);
 }
 
 /* Sequences of the length from which blocks of keys have several parts, on as many threads as want

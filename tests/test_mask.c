@@ -322,96 +322,73 @@ static const struct {
 };
 enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
 
-/* What a mask says of a video holds of every visible pair, and there are whole frames only. */
-static enum attn_video sound_video(const char *text, int n_query, int n_key, int64_t *frames)
-{
-    static struct mask_data d;
-    mask_data_fill(&d, &(struct attn_mask_shape){2, 1, n_query, n_key});
-    struct attn_mask *mask = mask_data_parse(text, &d);
-    enum attn_video video = attn_mask_video(mask, frames);
-    ck_assert_msg(video == ATTN_NO_VIDEO || (n_query == n_key && n_key % *frames == 0),
-                  "%s: %d frames of %d tokens", text, (int)*frames, n_key);
-    int64_t size = n_key / *frames;
-    for (int n = 0; n < 2 * n_query * n_key && video != ATTN_NO_VIDEO; n++) {
-        int b = n / n_key / n_query, i = n / n_key % n_query, j = n % n_key;
-        int same = video == ATTN_SAME_FRAME ? i / size == j / size : i % size == j % size;
-        ck_assert_msg(same || !attn_mask_allows(mask, b, 0, i, j), "%s: %d sees %d", text, i, j);
-    }
-    attn_mask_free(mask);
-    return video;
-}
-
-TEST(videos_are_what_is_said)
-{
-    static const struct {
-        const char *text;
-        int tokens;
-        enum attn_video video;
-        int64_t frames;
-    } want[] = {{"spatial(2,3,2)", 12, ATTN_SAME_FRAME, 2},
-                {"temporal(2,3,2)", 12, ATTN_SAME_PLACE, 2},
-                {"causal(tl)&temporal(2,3,2)", 12, ATTN_SAME_PLACE, 2},
-                {"skiparse(single,3)", 12, ATTN_SAME_PLACE, 4},
-                {"skiparse(single,3)", 13, ATTN_NO_VIDEO, 1}, /* the last frame is cut */
-                {"local2d(3,4,0,1)", 12, ATTN_SAME_FRAME, 3},
-                {"local2d(3,4,2,l1)", 12, ATTN_NO_VIDEO, 1},
-                {"spatial(2,3,2)|temporal(2,3,2)", 12, ATTN_NO_VIDEO, 1},
-                {"local3d(2,3,2,0,1,1)", 12, ATTN_NO_VIDEO, 1}};
+/* What a mask says of frames and of scopes. */
+struct claims {
+    enum attn_video video;
     int64_t frames;
-    for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
-        enum attn_video video = sound_video(want[n].text, want[n].tokens, want[n].tokens, &frames);
-        ck_assert_msg(video == want[n].video && frames == want[n].frames, "%s", want[n].text);
-    }
-    for (int n = 0; n < N_PICTURES; n++)
-        sound_video(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key, &frames);
-}
+    struct attn_scopes scopes;
+};
 
-/* The same of its scopes; and whether all pairs of a scope are visible. */
-static struct attn_scopes sound_scopes(const char *text, int n_query, int n_key)
+/* It holds of every pair: what is visible is of one frame or place, and of one scope, of which all
+ * is visible where that is said; and there are whole frames only. */
+static struct claims sound_claims(const char *text, int n_query, int n_key)
 {
     static struct mask_data d;
     mask_data_fill(&d, &(struct attn_mask_shape){2, 1, n_query, n_key});
     struct attn_mask *mask = mask_data_parse(text, &d);
-    struct attn_scopes x = attn_mask_scopes(mask);
-    for (int n = 0; n < 2 * n_query * n_key && x.scopes > 0; n++) {
+    struct claims x = {.scopes = attn_mask_scopes(mask)};
+    x.video = attn_mask_video(mask, &x.frames);
+    ck_assert_msg(x.video == ATTN_NO_VIDEO || (n_query == n_key && n_key % x.frames == 0),
+                  "%s: %d frames of %d tokens", text, (int)x.frames, n_key);
+    int64_t size = n_key / x.frames;
+    for (int n = 0; n < 2 * n_query * n_key; n++) {
         int b = n / n_key / n_query, i = n / n_key % n_query, j = n % n_key;
-        int same = i / x.run % x.scopes == j / x.run % x.scopes;
-        int sees = attn_mask_allows(mask, b, 0, i, j);
-        ck_assert_msg(same || !sees, "%s: %d sees %d", text, i, j);
-        ck_assert_msg(!same || sees || !x.is_all, "%s: %d does not see %d", text, i, j);
+        int sees = attn_mask_allows(mask, b, 0, i, j), of_video = 1, of_scope = 1;
+        if (x.video != ATTN_NO_VIDEO)
+            of_video = x.video == ATTN_SAME_FRAME ? i / size == j / size : i % size == j % size;
+        if (x.scopes.scopes > 0)
+            of_scope = i / x.scopes.run % x.scopes.scopes == j / x.scopes.run % x.scopes.scopes;
+        ck_assert_msg(!sees || (of_video && of_scope), "%s: %d sees %d", text, i, j);
+        ck_assert_msg(sees || !of_scope || !x.scopes.is_all, "%s: %d does not see %d", text, i, j);
     }
     attn_mask_free(mask);
     return x;
 }
 
-TEST(scopes_are_what_is_said)
+TEST(videos_and_scopes_are_what_is_said)
 {
     static const struct {
         const char *text;
         int n_query, n_key;
-        struct attn_scopes scopes;
-    } want[] = {{"skiparse(single,3)", 12, 12, {3, 1, 1}},
-                {"skiparse(single,3)", 11, 13, {3, 1, 1}},
-                {"skiparse(group,2)", 12, 12, {2, 2, 1}},
-                {"skiparse(group,2)", 7, 13, {2, 2, 1}},
-                {"skiparse(group,4)", 12, 12, {3, 4, 1}}, /* one run each */
-                {"skiparse(group,2)&causal(tl)", 12, 12, {2, 2, 0}},
-                {"causal(tl)&skiparse(single,1)", 12, 12, {1, 1, 0}},
-                {"spatial(2,3,2)", 12, 12, {2, 6, 1}},
-                {"temporal(2,3,2)", 12, 12, {6, 1, 1}},
-                {"local2d(3,4,0,1)", 12, 12, {3, 4, 0}},
-                {"spatial(2,3,2)|temporal(2,3,2)", 12, 12, {0, 0, 0}},
-                {"local2d(3,4,2,l1)", 12, 12, {0, 0, 0}},
-                {"none", 12, 12, {0, 0, 0}}};
+        struct claims said;
+    } want[] = {{"spatial(2,3,2)", 12, 12, {ATTN_SAME_FRAME, 2, {2, 6, 1}}},
+                {"temporal(2,3,2)", 12, 12, {ATTN_SAME_PLACE, 2, {6, 1, 1}}},
+                {"causal(tl)&temporal(2,3,2)", 12, 12, {ATTN_SAME_PLACE, 2, {6, 1, 0}}},
+                {"spatial(2,3,2)|temporal(2,3,2)", 12, 12, {ATTN_NO_VIDEO, 1, {0, 0, 0}}},
+                {"skiparse(single,3)", 12, 12, {ATTN_SAME_PLACE, 4, {3, 1, 1}}},
+                {"skiparse(single,3)", 13, 13, {ATTN_NO_VIDEO, 1, {3, 1, 1}}}, /* a frame is cut */
+                {"skiparse(single,3)", 11, 13, {ATTN_NO_VIDEO, 1, {3, 1, 1}}},
+                {"causal(tl)&skiparse(single,1)", 12, 12, {ATTN_SAME_PLACE, 12, {1, 1, 0}}},
+                {"skiparse(group,2)", 12, 12, {ATTN_NO_VIDEO, 1, {2, 2, 1}}},
+                {"skiparse(group,2)", 7, 13, {ATTN_NO_VIDEO, 1, {2, 2, 1}}},
+                {"skiparse(group,4)", 12, 12, {ATTN_SAME_FRAME, 3, {3, 4, 1}}}, /* one run each */
+                {"skiparse(group,2)&causal(tl)", 12, 12, {ATTN_NO_VIDEO, 1, {2, 2, 0}}},
+                {"local2d(3,4,0,1)", 12, 12, {ATTN_SAME_FRAME, 3, {3, 4, 0}}},
+                {"local2d(3,4,2,l1)", 12, 12, {ATTN_NO_VIDEO, 1, {0, 0, 0}}},
+                {"local3d(2,3,2,0,1,1)", 12, 12, {ATTN_NO_VIDEO, 1, {2, 6, 0}}},
+                {"none", 12, 12, {ATTN_NO_VIDEO, 1, {0, 0, 0}}}};
     for (size_t n = 0; n < sizeof want / sizeof *want; n++) {
-        struct attn_scopes x = sound_scopes(want[n].text, want[n].n_query, want[n].n_key);
-        ck_assert_msg(x.scopes == want[n].scopes.scopes && x.run == want[n].scopes.run &&
-                          x.is_all == want[n].scopes.is_all,
-                      "%s: %d scopes, runs of %d, %d", want[n].text, (int)x.scopes, (int)x.run,
-                      x.is_all);
+        const struct attn_scopes *scopes = &want[n].said.scopes;
+        struct claims x = sound_claims(want[n].text, want[n].n_query, want[n].n_key);
+        ck_assert_msg(x.video == want[n].said.video && x.frames == want[n].said.frames,
+                      "%s: video %d of %d frames", want[n].text, (int)x.video, (int)x.frames);
+        ck_assert_msg(x.scopes.scopes == scopes->scopes && x.scopes.run == scopes->run &&
+                          x.scopes.is_all == scopes->is_all,
+                      "%s: %d scopes, runs of %d, %d", want[n].text, (int)x.scopes.scopes,
+                      (int)x.scopes.run, x.scopes.is_all);
     }
     for (int n = 0; n < N_PICTURES; n++)
-        sound_scopes(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key);
+        sound_claims(PICTURES[n].text, PICTURES[n].n_query, PICTURES[n].n_key);
 }
 
 TEST_EACH(definition_is_what_was_drawn, N_PICTURES)
@@ -475,5 +452,3 @@ TEST(pictures_of_the_page_are_true)
     fclose(file);
     ck_assert_int_ge(pictures, 36);
 }
-
-/* ---- the suite ---------------------------------------------------------------------------- */

@@ -21,19 +21,15 @@ static void label(const char *text, struct attn_mask_power *x)
 /* How many bounds of the first case its O and LSE are away from those of the second. */
 static double distance(const char *text, const char *other)
 {
-    struct attn_setup s, t;
-    struct attn_truth x, y;
+    struct attn_truth x = truth_of_case(text, "dense", NULL);
+    struct attn_truth y = truth_of_case(other, "dense", NULL);
     double most = 0;
-    truth_of_case(text, "dense", NULL, &s, &x);
-    truth_of_case(other, "dense", NULL, &t, &y);
     for (int o = ATTN_O; o <= ATTN_LSE; o++)
         for (int64_t e = 0; e < x.tensor[o].extent[2] * x.tensor[o].extent[3]; e++)
             most =
                 fmax(most, fabs(y.tensor[o].want[e] - x.tensor[o].want[e]) / x.tensor[o].bound[e]);
     attn_truth_free(&x);
     attn_truth_free(&y);
-    attn_setup_close(&s);
-    attn_setup_close(&t);
     return most;
 }
 

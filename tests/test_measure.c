@@ -95,9 +95,9 @@ TEST(killed_and_gone_on)
     const struct attn_point *p = read_all(12);
     for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(p[i].status, ATTN_POINT_OK);
-        layers[p[i].layers]++;
-        hidden += p[i].hidden == 16;
-        inputs += strcmp(p[i].save, "inputs") == 0;
+        layers[p[i].stack.n]++;
+        hidden += p[i].stack.hidden == 16;
+        inputs += p[i].stack.save == ATTN_SAVE_INPUTS;
     }
     ck_assert(layers[0] == 4 && layers[2] == 6 && layers[3] == 2 && hidden == 4 && inputs == 2);
     ck_assert_int_eq(fixture_shell("test $(grep -c '\"record\":\"point\"' '%s') -eq 12",

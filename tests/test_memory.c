@@ -21,14 +21,6 @@ struct books {
     int64_t peak_bytes, bytes_sent, messages;
 };
 
-static int64_t bytes_of(const struct attn_account *live, int n, const char *name)
-{
-    for (int a = 0; a < n; a++)
-        if (strcmp(live[a].name, name) == 0)
-            return live[a].bytes;
-    return 0;
-}
-
 /* Price and books of a rank, to the byte and by name. */
 static void check_books(const char *what, int rank, const struct attn_cost *cost,
                         const struct books *x)
@@ -39,7 +31,7 @@ static void check_books(const char *what, int rank, const struct attn_cost *cost
     ck_assert_msg(cost->n_live == x->n_live, "%s: rank %d: %d names for %d", what, rank,
                   cost->n_live, x->n_live);
     for (int a = 0; a < cost->n_live; a++) {
-        int64_t took = bytes_of(x->live, x->n_live, cost->live[a].name);
+        int64_t took = memory_bytes_of(x->live, x->n_live, cost->live[a].name);
         ck_assert_msg(cost->live[a].bytes == took, "%s: rank %d: '%s' priced %lld, took %lld", what,
                       rank, cost->live[a].name, (long long)cost->live[a].bytes, (long long)took);
         sum += cost->live[a].bytes;

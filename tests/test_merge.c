@@ -156,27 +156,38 @@ TEST_EACH(associative_within_bound, 6)
     }
 }
 
-/* Merge random pairs until one is left: any tree over n parts, a few of them empty. */
+enum { PARTS = 64 };
+
+/* n parts, a few of them empty. */
+static void draw(struct partial x[PARTS], int n, uint64_t seed)
+{
+    for (uint64_t i = 0; i < (uint64_t)n; i++)
+        x[i] = make(seed * PARTS + i,
+                    attn_hash(seed, 3, i) % 8 == 0 ? -HUGE_VAL : random_lse(seed, i, 40));
+}
+
+static void ck_true(const struct partial *x, const struct truth *t, int n)
+{
+    struct partial empty = make(0, -HUGE_VAL);
+    if (t->lse == -HUGE_VALL)
+        ck_same(x, &empty);
+    else
+        ck_close(x, t, n);
+}
+
+/* Merge random pairs until one is left: any tree over n parts. */
 TEST_EACH(any_tree_of_many, 64)
 {
-    enum { PARTS = 64 };
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct partial x[PARTS];
         int n = 1 + _i;
-        for (int i = 0; i < n; i++)
-            x[i] = make(seed * PARTS + (uint64_t)i, attn_hash(seed, 3, (uint64_t)i) % 8 == 0
-                                                        ? -HUGE_VAL
-                                                        : random_lse(seed, (uint64_t)i, 40));
+        draw(x, n, seed);
         struct truth t = truth_of(x, n);
         for (int left = n; left > 1; left--) {
             int a = (int)(attn_hash(seed, 4, (uint64_t)left) % (uint64_t)(left - 1));
             merge(&x[a], &x[left - 1]);
         }
-        if (t.lse == -HUGE_VALL) {
-            struct partial empty = make(0, -HUGE_VAL);
-            ck_same(&x[0], &empty);
-        } else
-            ck_close(&x[0], &t, n);
+        ck_true(&x[0], &t, n);
     }
 }
 
@@ -204,22 +215,14 @@ static struct partial fold(const struct partial *part, int n, int all_at_once)
 /* LSE is rounded in the last step alone, so n - 1 merges err by less than one by one may. */
 TEST_EACH(numerators_of_many, 64)
 {
-    enum { PARTS = 64 };
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int all_at_once = 0; all_at_once < 2; all_at_once++) {
             struct partial part[PARTS];
             int n = 1 + _i;
-            for (int i = 0; i < n; i++)
-                part[i] = make(seed * PARTS + (uint64_t)i, attn_hash(seed, 3, (uint64_t)i) % 8 == 0
-                                                               ? -HUGE_VAL
-                                                               : random_lse(seed, (uint64_t)i, 40));
+            draw(part, n, seed);
             struct truth t = truth_of(part, n);
             struct partial x = fold(part, n, all_at_once);
-            if (t.lse == -HUGE_VALL) {
-                struct partial empty = make(0, -HUGE_VAL);
-                ck_same(&x, &empty);
-            } else
-                ck_close(&x, &t, n < 3 ? 3 : n);
+            ck_true(&x, &t, n < 3 ? 3 : n);
         }
 }
 
@@ -249,18 +252,18 @@ TEST(nan_stays_in_numerators)
  * numerators are rescaled on the way makes no difference that can be seen. */
 TEST(what_is_merged_later_errs_less)
 {
-    enum { PARTS = 16, SEEDS = 400 };
+    enum { FEW = 16, SEEDS = 400 };
     double error[3] = {0};
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        struct partial part[PARTS], x[3];
-        for (uint64_t i = 0; i < PARTS; i++)
-            part[i] = make(seed * PARTS + i, (double)(float)(1000 + random_lse(seed, i, 2)));
+        struct partial part[FEW], x[3];
+        for (uint64_t i = 0; i < FEW; i++)
+            part[i] = make(seed * FEW + i, (double)(float)(1000 + random_lse(seed, i, 2)));
         x[0] = part[0];
-        for (int i = 1; i < PARTS; i++)
+        for (int i = 1; i < FEW; i++)
             merge(&x[0], &part[i]);
-        x[1] = fold(part, PARTS, 0);
-        x[2] = fold(part, PARTS, 1);
-        struct truth t = truth_of(part, PARTS);
+        x[1] = fold(part, FEW, 0);
+        x[2] = fold(part, FEW, 1);
+        struct truth t = truth_of(part, FEW);
         for (int m = 0; m < 3; m++)
             for (int c = 0; c < WIDTH; c++)
                 error[m] += fabs((double)x[m].o32[c] - (double)t.o[c]) / (SEEDS * WIDTH * 0x1p-24);

@@ -15,7 +15,7 @@
 enum { LEAST = 110 };
 
 static struct mutant *list;
-static int n_mutants;
+static int n_mutants, n_equivalent;
 
 /* Diagnosed, and that rightly; [1]: of mutants in the kernels.  Shared with the children in which
  * tests run. */
@@ -31,7 +31,7 @@ static void share_named(void)
 
 static int mutants(void)
 {
-    return list != NULL ? n_mutants : (n_mutants = mutants_read(&list));
+    return list != NULL ? n_mutants : (n_mutants = mutants_read(&list, &n_equivalent));
 }
 
 SUITE(mutants, .seconds = 600, .prepare = share_named);
@@ -45,56 +45,56 @@ static int is_of_kernels(const struct mutant *m)
            strstr(m->where, "merge_tmpl.h") == NULL;
 }
 
-static void expect_death(const struct mutant *m, const struct kill *kill)
+static void expect_death(const struct mutant *m, const struct fate *fate)
 {
-    ck_assert_msg(kill->killer != NULL, "%s in %s (%s) survives %d cases: %s%s%s", m->id, m->where,
-                  m->spec, kill->cases, m->why,
-                  kill->other != NULL ? "; it fails, but only by " : "", kill->other_how);
-    ck_assert_msg(kill->own,
+    ck_assert_msg(fate->error[0] == '\0', "%s: %s", m->id, fate->error);
+    ck_assert_msg(fate->killer != NULL, "%s in %s (%s) survives %d cases: %s%s%s", m->id, m->where,
+                  m->spec, fate->cases, m->why,
+                  fate->other != NULL ? "; it fails, but only by " : "", fate->other_how);
+    ck_assert_msg(fate->own,
                   "%s in %s (%s) is killed by %s, which does not name %s; the %d cases that do let "
                   "it live",
-                  m->id, m->where, m->spec, kill->killer->name, m->bug, kill->own_cases);
+                  m->id, m->where, m->spec, fate->killer->name, m->bug, fate->own_cases);
 }
 
-static void expect_survival(const struct mutant *m, const struct kill *kill)
+static void expect_survival(const struct mutant *m, const struct fate *fate)
 {
-    ck_assert_msg(kill->killer == NULL && kill->other == NULL,
+    ck_assert_msg(fate->error[0] == '\0', "%s: %s", m->id, fate->error);
+    ck_assert_msg(fate->killer == NULL && fate->other == NULL,
                   "%s in %s (%s) is called equivalent, but %s tells it: %s", m->id, m->where,
-                  m->spec, kill->killer != NULL ? kill->killer->name : kill->other->name, m->proof);
-    ck_assert_int_eq(kill->cases, attn_battery_count());
+                  m->spec, fate->killer != NULL ? fate->killer->name : fate->other->name, m->proof);
+    ck_assert_int_eq(fate->cases, attn_battery_count());
 }
 
 /* The case that kills it by its numbers is diagnosed at once. */
-static void kill_by_numbers(const struct mutant *m, const char *folder, struct kill *kill)
+TEST_EACH(planted_bug_is_killed, mutants() - n_equivalent)
 {
-    struct naming x;
-    struct family *family;
-    int families = families_read(&family);
-    const struct family *f = family_of(family, families, m);
-    mutant_diagnose(m, folder, 1, &x);
-    *kill = (struct kill){.cases = x.cases, .killer = x.killer};
-    kill->own = x.killer != NULL && attn_bug_is_named(x.killer->ids, m->bug);
-    snprintf(kill->error, sizeof kill->error, "%s", x.error);
-    ck_assert_msg(f != NULL, "families.def has no family for %s", m->id);
-    named->asked[is_of_kernels(m)] += x.n > 0;
-    named->right[is_of_kernels(m)] += x.n > 0 && family_is_named(f, x.text[0]);
-    free(family);
-}
-
-TEST_EACH(mutant_fares_as_it_must, mutants())
-{
-    struct kill kill;
+    const struct mutant *m = &list[_i];
+    const struct family *family = family_of(mutant_families, MUTANT_FAMILIES, m);
+    struct fate fate;
     char folder[512];
     snprintf(folder, sizeof folder, "%s/mutants", test_build());
-    if (mutant_is_numeric(&list[_i]))
-        kill_by_numbers(&list[_i], folder, &kill);
-    else
-        mutant_kill(&list[_i], folder, &kill);
-    ck_assert_msg(kill.error[0] == '\0', "%s: %s", list[_i].id, kill.error);
-    if (list[_i].proof[0] == '\0')
-        expect_death(&list[_i], &kill);
-    else
-        expect_survival(&list[_i], &kill);
+    mutants_run(m, 1, folder, mutant_is_numeric(m), &fate);
+    expect_death(m, &fate);
+    ck_assert_msg(family != NULL || !mutant_is_numeric(m), "families.def has no family for %s",
+                  m->id);
+    named->asked[is_of_kernels(m)] += fate.n > 0;
+    named->right[is_of_kernels(m)] += fate.n > 0 && family_is_named(family, fate.text[0]);
+}
+
+/* What changes nothing survives every case. */
+TEST(equivalent_mutants_survive)
+{
+    struct fate fate[MUTANTS_AT_ONCE];
+    const struct mutant *first = list + n_mutants - n_equivalent;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/mutants", test_build());
+    ck_assert_int_gt(n_equivalent, 0);
+    mutants_run(first, n_equivalent, folder, 0, fate);
+    for (int m = 0; m < n_equivalent; m++)
+        expect_survival(&first[m], &fate[m]);
+    for (int m = 0; m < n_mutants - n_equivalent; m++)
+        ck_assert_msg(list[m].proof[0] == '\0', "%s: equivalent mutants stand last", list[m].id);
 }
 
 /* Runs after all of them. */
@@ -161,8 +161,8 @@ TEST_EACH(each_names_a_catalogued_bug, mutants())
 /* What cannot be loaded is an error, not a survivor. */
 TEST(a_missing_library_is_an_error)
 {
-    struct kill kill;
-    mutant_kill(&list[0], "build/no-such-folder", &kill);
-    ck_assert_int_gt((int)strlen(kill.error), 0);
-    ck_assert_ptr_null(kill.killer);
+    struct fate fate;
+    mutants_run(&list[0], 1, "build/no-such-folder", 0, &fate);
+    ck_assert_int_gt((int)strlen(fate.error), 0);
+    ck_assert_ptr_null(fate.killer);
 }

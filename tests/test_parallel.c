@@ -267,6 +267,17 @@ static struct attn_problem problem(int64_t b, int64_t h, int64_t g, int64_t n, i
                                  .dtype = ATTN_F32};
 }
 
+/* Under a mask, which is to be freed. */
+static struct attn_mask *put_mask(struct attn_problem *p, const char *text)
+{
+    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    struct attn_error err = {0};
+    struct attn_mask *mask;
+    ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    p->mask = mask;
+    return mask;
+}
+
 /* The comparison table of sequence-parallel schemes, with h = H d and g = G d elements a token and
  * c = L/P, in numbers: B = 1, L = 64, d = 16, P = 4, f32. */
 TEST(bytes_sent_as_published)
@@ -335,10 +346,7 @@ TEST(bytes_sent_by_open_sora_plan)
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct attn_problem p = problem(want[i].batch, 8, want[i].kv_heads, 64, 16);
-        const struct attn_mask_shape shape = {p.batch, 8, 64, 64};
-        struct attn_mask *mask;
-        ck_assert_int_eq(attn_mask_parse("skiparse(group,4)", &shape, NULL, &mask, NULL), ATTN_OK);
-        p.mask = mask;
+        struct attn_mask *mask = put_mask(&p, "skiparse(group,4)");
         for (int rank = 0; rank < 4; rank++) {
             struct attn_cost cost = price(want[i].spec, &p, want[i].pass, rank);
             ck_assert_int_eq(cost.bytes_sent, want[i].bytes);
@@ -366,12 +374,8 @@ TEST(half_the_bytes_of_a_ring)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
         struct attn_problem p = problem(1, 8, 8, 16 * ranks, 16);
-        struct attn_mask_shape shape = {1, 8, p.n_query, p.n_key};
-        struct attn_mask *mask;
-        struct attn_error err = {0};
+        struct attn_mask *mask = put_mask(&p, "causal(tl)");
         int64_t unit = 4 * 16 * 8 * 16, lse = 4 * 16 * 8, sum = 0, around = 0, helped = 0;
-        ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &mask, &err), ATTN_OK);
-        p.mask = mask;
         for (int t = 1; t < ranks; t++)
             helped += 2 * t > ranks ? ranks - t : 0;
         for (int r = 0; r < ranks; r++) {
@@ -495,11 +499,7 @@ TEST(balance_as_published)
 TEST(price_of_a_long_sequence)
 {
     struct attn_problem p = problem(1, 8, 8, 1 << 20, 128);
-    struct attn_mask_shape shape = {1, 8, p.n_query, p.n_key};
-    struct attn_mask *mask;
-    struct attn_error err = {0};
-    ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &mask, &err), ATTN_OK);
-    p.mask = mask;
+    struct attn_mask *mask = put_mask(&p, "causal(tl)");
     struct attn_cost first = price("ring:ranks=8", &p, ATTN_FORWARD, 0);
     struct attn_cost last = price("ring:ranks=8", &p, ATTN_FORWARD, 7);
     attn_mask_free(mask);
@@ -650,11 +650,7 @@ TEST(ranks_that_divide_a_video)
                     "divide heads 16, kv heads 16 and places 256: 1, 2, 4, 8, 16, or"}};
     for (size_t n = 0; n < sizeof refused / sizeof *refused; n++) {
         struct attn_problem p = problem(1, 16, 16, refused[n].tokens, 72);
-        struct attn_mask_shape shape = {1, 16, p.n_query, p.n_key};
-        struct attn_mask *mask;
-        struct attn_error err = {0};
-        ck_assert_int_eq(attn_mask_parse(refused[n].mask, &shape, NULL, &mask, &err), ATTN_OK);
-        p.mask = mask;
+        struct attn_mask *mask = put_mask(&p, refused[n].mask);
         ck_refused(refused[n].spec, NULL, &p, ATTN_FORWARD, refused[n].says);
         attn_mask_free(mask);
     }

@@ -29,6 +29,14 @@ static const char example[] = "# memory and time against length\n"
                               "  length = 64\n"
                               "  mask = random(0.1,7)\n";
 
+static struct attn_plan plan_of(const char *text)
+{
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
+    return plan;
+}
+
 static int count(const struct attn_plan *plan, const char *group, const char *spec, int64_t length,
                  enum attn_pass pass)
 {
@@ -42,9 +50,7 @@ static int count(const struct attn_plan *plan, const char *group, const char *sp
 
 TEST(multiplied_out)
 {
-    struct attn_plan plan;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_plan_parse("p", example, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
+    struct attn_plan plan = plan_of(example);
     ck_assert_int_eq(plan.rounds, 3);
     ck_assert_int_eq(plan.repeat, 7);
     ck_assert(plan.budget_s == 12.5);
@@ -72,13 +78,8 @@ TEST(multiplied_out)
 /* Layers and what they save are lists too. */
 TEST(layers_are_multiplied_out)
 {
-    struct attn_plan plan;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_plan_parse("p",
-                                  "group a\nspec = tiled\nlength = 8 16\nlayers = 2 28\n"
-                                  "save = rows inputs\ngroup b\nspec = tiled\nlength = 8\n",
-                                  NULL, &plan, &err) == ATTN_OK,
-                  "%s", err.text);
+    struct attn_plan plan = plan_of("group a\nspec = tiled\nlength = 8 16\nlayers = 2 28\n"
+                                    "save = rows inputs\ngroup b\nspec = tiled\nlength = 8\n");
     ck_assert_int_eq(plan.n, 8 + 1);
     int rows = 0, deep = 0;
     for (int64_t i = 0; i < 8; i++) {
@@ -103,9 +104,7 @@ TEST(figures_and_single_samples)
                                "  x-range = 8:64 ; y-range memory = 1e3:*\n"
                                "group other\n"
                                "  spec = dense ; length = 8\n";
-    struct attn_plan plan;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
+    struct attn_plan plan = plan_of(text);
     ck_assert_int_eq(plan.n, 12 + 1);
     for (int64_t i = 0; i < 12; i++) {
         int longest = plan.point[i].c.n_query == 32;
@@ -127,13 +126,8 @@ TEST(figures_and_single_samples)
  * follow each of them. */
 TEST(extents_are_multiplied_out)
 {
-    struct attn_plan plan;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_plan_parse("p",
-                                  "group heads-a\nspec = dense tiled\nlength = 8\nheads = 1 2 4\n"
-                                  "batch = 1 2\ndim = 16 32\ndtype = f32 bf16\n",
-                                  NULL, &plan, &err) == ATTN_OK,
-                  "%s", err.text);
+    struct attn_plan plan = plan_of("group heads-a\nspec = dense tiled\nlength = 8\nheads = 1 2 4\n"
+                                    "batch = 1 2\ndim = 16 32\ndtype = f32 bf16\n");
     ck_assert_int_eq(plan.n, 2 * 3 * 2 * 2 * 2);
     int n[5] = {0};
     for (int64_t i = 0; i < plan.n; i++) {
@@ -261,30 +255,38 @@ TEST(no_plan)
 static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense\n"
                             "length = 256 512 1024\n";
 
-static void open_curve(struct attn_plan *plan, struct attn_sweep_state state[3], char done[3][4],
-                       struct attn_budget *budget)
+static struct curve {
+    struct attn_plan plan;
+    struct attn_sweep_state state[3];
+    struct attn_budget budget;
+    char done[3][4];
+} fixture;
+
+/* A curve of three lengths, of which nothing is known yet: its states. */
+static struct attn_sweep_state *open_curve(void)
 {
-    ck_assert_int_eq(attn_plan_parse("p", curve, NULL, plan, NULL), ATTN_OK);
-    memset(state, 0, 3 * sizeof *state);
-    memset(done, 0, 12);
+    memset(&fixture, 0, sizeof fixture);
+    fixture.plan = plan_of(curve);
     for (int i = 0; i < 3; i++) {
-        state[i].plan = &plan->point[i];
-        state[i].done = done[i];
-        state[i].rounds_left = 4;
-        attn_point_init(&state[i].point);
-        struct attn_point *p = &state[i].point;
+        struct attn_sweep_state *state = &fixture.state[i];
+        struct attn_point *p = &state->point;
+        state->plan = &fixture.plan.point[i];
+        state->done = fixture.done[i];
+        state->rounds_left = 4;
+        attn_point_init(p);
         strcpy(p->spec, "dense");
-        p->c = plan->point[i].c;
+        p->c = state->plan->c;
         p->pairs = p->c.n_query * p->c.n_key;
         p->floor_bytes = 4096 * p->c.n_query;
-        state[i].work = 1e9 * (double)(1 << 2 * i); /* L^2 */
+        state->work = 1e9 * (double)(1 << 2 * i); /* L^2 */
     }
-    *budget = (struct attn_budget){.plan = plan};
-    attn_budget_link(state, 3);
+    fixture.budget = (struct attn_budget){.plan = &fixture.plan};
+    attn_budget_link(fixture.state, 3);
+    return fixture.state;
 }
 
 /* A round of a first call, one warm call of 1 s, 10 s of verification and half a second more. */
-static void measured(struct attn_budget *budget, struct attn_sweep_state *state, double first_s)
+static void measured(struct attn_sweep_state *state, double first_s)
 {
     struct attn_point p = state->point;
     p.status = ATTN_POINT_OK;
@@ -294,67 +296,55 @@ static void measured(struct attn_budget *budget, struct attn_sweep_state *state,
     p.verify_s = 10;
     p.wall_s = 11.5 + first_s;
     strcpy(p.verified, "all");
-    attn_budget_learn(budget, state, &p);
+    attn_budget_learn(&fixture.budget, state, &p);
 }
 
 TEST(predicted_from_what_is_most_like_it)
 {
-    struct attn_plan plan;
-    struct attn_sweep_state state[3];
-    struct attn_budget budget;
-    char done[3][4];
-    open_curve(&plan, state, done, &budget);
-    attn_budget_predict(&budget, &state[2]); /* nothing is known */
+    struct attn_sweep_state *state = open_curve();
+    attn_budget_predict(&fixture.budget, &state[2]); /* nothing is known */
     ck_assert(state[2].guessed);
-    measured(&budget, &state[0], 4);
+    measured(&state[0], 4);
     ck_assert(state[0].first_s == 15.5 && state[0].later_s == 5.5);
-    attn_budget_predict(&budget, &state[2]);
+    attn_budget_predict(&fixture.budget, &state[2]);
     ck_assert(!state[2].guessed);
     /* 16 times the flops, one first call and one warm; 4 times the data; the oracle does 64 rows
      * of 1024 keys instead of 256 of 256 */
     ck_assert_double_eq_tol(state[2].later_s, 16 * 4 + 16 + 2, 0.5);
     ck_assert_double_eq_tol(state[2].first_s - state[2].later_s, 10, 0.01);
-    measured(&budget, &state[1], 2); /* a nearer length is preferred */
-    attn_budget_predict(&budget, &state[2]);
+    measured(&state[1], 2); /* a nearer length is preferred */
+    attn_budget_predict(&fixture.budget, &state[2]);
     ck_assert_double_eq_tol(state[2].later_s, 4 * 2 + 4 + 1, 0.5);
-    attn_plan_free(&plan);
+    attn_plan_free(&fixture.plan);
 }
 
 /* Another curve of the same spec or implementation is used, and one of another pass is not. */
 TEST(predicted_from_another_curve)
 {
-    struct attn_plan plan;
-    struct attn_sweep_state state[3];
-    struct attn_budget budget;
-    char done[3][4];
-    open_curve(&plan, state, done, &budget);
+    struct attn_sweep_state *state = open_curve();
     for (int i = 0; i < 3; i++)
         state[i].head = &state[i]; /* as if their masks differed */
-    measured(&budget, &state[0], 1);
-    attn_budget_predict(&budget, &state[1]);
-    attn_budget_predict(&budget, &state[2]);
+    measured(&state[0], 1);
+    attn_budget_predict(&fixture.budget, &state[1]);
+    attn_budget_predict(&fixture.budget, &state[2]);
     ck_assert(!state[2].guessed);
     strcpy(state[1].point.spec, "dense:mask=int32");
     strcpy(state[0].point.impl, "dense");
     strcpy(state[1].point.impl, "dense");
-    attn_budget_predict(&budget, &state[1]);
+    attn_budget_predict(&fixture.budget, &state[1]);
     ck_assert(!state[1].guessed);
     state[1].smaller = NULL; /* as above */
     state[1].point.c.pass = ATTN_BACKWARD;
-    attn_budget_predict(&budget, &state[1]);
+    attn_budget_predict(&fixture.budget, &state[1]);
     ck_assert(state[1].guessed);
-    attn_plan_free(&plan);
+    attn_plan_free(&fixture.plan);
 }
 
 TEST(promises)
 {
-    struct attn_plan plan;
-    struct attn_sweep_state state[3];
-    struct attn_budget budget;
-    char done[3][4];
-    open_curve(&plan, state, done, &budget);
+    struct attn_sweep_state *state = open_curve();
     ck_assert(attn_budget_promised(state, 3) == 0); /* all are waiting */
-    measured(&budget, &state[0], 1);
+    measured(&state[0], 1);
     ck_assert(attn_budget_cost(&state[0]) == 12.5 + 3 * 2.5);
     state[0].state = ATTN_BEGUN;
     state[0].done[0] = 1;
@@ -362,18 +352,14 @@ TEST(promises)
     ck_assert(attn_budget_promised(state, 3) == 7.5);
     state[0].rounds_left = 0;
     ck_assert(attn_budget_promised(state, 3) == 0);
-    attn_plan_free(&plan);
+    attn_plan_free(&fixture.plan);
 }
 
 /* Courses of two passes in any order: each finds its neighbours; a failure stops what is larger. */
 TEST(curves_are_linked)
 {
-    struct attn_plan plan;
+    struct attn_plan plan = plan_of("group g\nspec = dense\nlength = 64 16 32\npass = bwd fwd\n");
     struct attn_sweep_state state[6];
-    ck_assert_int_eq(attn_plan_parse("p",
-                                     "group g\nspec = dense\nlength = 64 16 32\npass = bwd fwd\n",
-                                     NULL, &plan, NULL),
-                     ATTN_OK);
     ck_assert_int_eq(plan.n, 6);
     memset(state, 0, sizeof state);
     for (int i = 0; i < 6; i++)

@@ -15,6 +15,11 @@
 
 SUITE(problem, .seconds = 60);
 
+/* Every test has a process of its own, and so its own of these. */
+static struct attn_error err;
+static struct attn_cost cost;
+static struct attn_options options;
+
 /* ---- the problem ---------------------------------------------------------------------------- */
 
 static struct attn_problem base(void)
@@ -32,14 +37,12 @@ static struct attn_problem base(void)
 
 static void refused(const struct attn_problem *p, const char *part)
 {
-    struct attn_error err = {0};
     said(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
     ck_assert_int_eq(attn_problem_check(p, NULL), ATTN_EINVAL);
 }
 
 static void accepted(const struct attn_problem *p)
 {
-    struct attn_error err = {0};
     ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s", err.text);
 }
 
@@ -179,43 +182,6 @@ TEST(product_of_two)
     ck_assert_int_eq(attn_product(-1, 0), -1); /* an overflow stays one */
 }
 
-static int64_t count_pairs(const struct attn_problem *p)
-{
-    int64_t n = 0;
-    for (int64_t b = 0; b < p->batch; b++)
-        for (int64_t h = 0; h < p->heads; h++)
-            for (int64_t i = 0; i < p->n_query; i++)
-                for (int64_t j = 0; j < p->n_key; j++)
-                    n += attn_problem_allows(p, b, h, i, j);
-    return n;
-}
-
-/* All pairs, in closed form or counted, are those that the definition allows; also of a piece. */
-TEST_EACH(all_pairs, 7)
-{
-    static const char *const text[] = {
-        "none",          "causal(br)",          "causal(tl)&window(2,1,br)", "keys(3,0)",
-        "random(0.4,7)", "random(0.4,7,heads)", "causal(br)|prefix(2)"};
-    struct attn_mask_shape shape = {2, 4, 7, 9};
-    struct attn_mask *mask;
-    ck_assert_int_eq(attn_mask_parse(text[_i], &shape, NULL, &mask, NULL), ATTN_OK);
-    for (int piece = 0; piece < 4; piece++) {
-        struct attn_problem p = base();
-        p.n_query = 7, p.n_key = 9, p.mask = mask;
-        if (piece > 0)
-            p.n_query = 3, p.n_key = 4, p.origin.query.first = piece,
-            p.origin.key.first = 5 - piece;
-        if (piece > 1)
-            p.batch = 1, p.origin.batch = 1, p.heads = 2, p.origin.head = piece - 1;
-        int counted = 0;
-        accepted(&p);
-        ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), count_pairs(&p));
-        ck_assert(counted == 0 || strchr(text[_i], '|') != NULL || strchr(text[_i], '&') != NULL ||
-                  piece > 0);
-    }
-    attn_mask_free(mask);
-}
-
 TEST(all_pairs_of_nothing)
 {
     struct attn_problem p = base();
@@ -228,50 +194,6 @@ TEST(all_pairs_of_nothing)
     p = base(), p.n_key = 0;
     ck_assert_int_eq(attn_problem_all_pairs(&p, &counted), 0);
     ck_assert_int_eq(counted, 0);
-}
-
-/* Bias, visibility, next run and tile of a piece are those of the whole at its place. */
-TEST(pieces)
-{
-    const double slope[4] = {0.5, 0.25, 0.125, 0.0625};
-    float value[2 * 4 * 7 * 9];
-    struct attn_mask_shape shape = {2, 4, 7, 9};
-    struct attn_mask *mask;
-    ck_assert_int_eq(attn_mask_parse("window(3,1,br)", &shape, NULL, &mask, NULL), ATTN_OK);
-    for (int n = 0; n < 2 * 4 * 7 * 9; n++)
-        value[n] = (float)n;
-    struct attn_problem whole = base(), p;
-    whole.n_query = 7, whole.n_key = 9, whole.mask = mask;
-    p = whole, p.batch = 1, p.heads = p.kv_heads = 2, p.n_query = 3, p.n_key = 4;
-    p.origin = (struct attn_origin){1, 2, {.first = 3}, {.first = 4}, 0};
-    for (int kind = 0; kind < 3; kind++) {
-        whole.bias = (struct attn_bias){.kind = (enum attn_bias_kind)kind,
-                                        .tensor = {value, ATTN_F32, {252, 63, 9, 1}},
-                                        .slope = slope,
-                                        .offset = 2};
-        p.bias = whole.bias;
-        for (int64_t h = 0; h < 2; h++)
-            for (int64_t i = 0; i < 3; i++) {
-                int64_t lo, hi, next = 0;
-                for (int64_t j = 0; j < 4; j++) {
-                    double got = attn_problem_bias(&p, 0, h, i, j);
-                    double alibi = -slope[h + 2] * fabs((double)(i + 3 + 2 - (j + 4)));
-                    double full = (double)(252 + (h + 2) * 63 + (i + 3) * 9 + j + 4);
-                    ck_assert(got == (kind == 0 ? 0 : kind == 1 ? full : alibi));
-                    ck_assert(got == attn_problem_bias(&whole, 1, h + 2, i + 3, j + 4));
-                    ck_assert_int_eq(attn_problem_allows(&p, 0, h, i, j),
-                                     attn_problem_allows(&whole, 1, h + 2, i + 3, j + 4));
-                }
-                for (; attn_problem_next(&p, 0, h, i, next, &lo, &hi); next = hi) {
-                    ck_assert(next <= lo && lo < hi && hi <= 4);
-                    for (int64_t j = next; j < hi; j++)
-                        ck_assert_int_eq(attn_problem_allows(&p, 0, h, i, j), j >= lo);
-                }
-                for (int64_t j = next; j < 4; j++)
-                    ck_assert(!attn_problem_allows(&p, 0, h, i, j));
-            }
-    }
-    attn_mask_free(mask);
 }
 
 TEST(views)
@@ -293,7 +215,6 @@ TEST(views)
 
 TEST(names)
 {
-    struct attn_error err;
     ck_assert_int_eq(attn_fail(&err, ATTN_EPEER, "%s %d", "rank", 3), ATTN_EPEER);
     ck_assert_str_eq(err.text, "rank 3");
     char large[2000];
@@ -329,6 +250,7 @@ struct call {
     struct attn_forward f;
     struct attn_backward b;
 };
+static struct call c;
 
 #define VIEW(x, s0, s1, s2) \
     {                       \
@@ -338,166 +260,168 @@ struct call {
         }                   \
     }
 
-static void open_call(struct call *c)
+static void open_call(void)
 {
-    memset(c, 0, sizeof *c);
-    c->p = (struct attn_problem){.batch = 1,
-                                 .heads = 2,
-                                 .kv_heads = 1,
-                                 .n_query = 2,
-                                 .n_key = 3,
-                                 .d_key = 4,
-                                 .d_value = 5,
-                                 .scale = 1,
-                                 .dtype = ATTN_F32};
-    c->f = (struct attn_forward){VIEW(c->q, 16, 8, 4), VIEW(c->k, 12, 12, 4), VIEW(c->v, 15, 15, 5),
-                                 VIEW(c->o, 20, 10, 5), VIEW(c->lse, 4, 2, 1)};
-    c->b = (struct attn_backward){.q = c->f.q,
-                                  .k = c->f.k,
-                                  .v = c->f.v,
-                                  .o = VIEW(c->o, 20, 10, 5),
-                                  .lse = VIEW(c->lse, 4, 2, 1),
-                                  .d_o = VIEW(c->d_o, 20, 10, 5),
-                                  .dq = VIEW(c->dq, 16, 8, 4),
-                                  .dk = VIEW(c->dk, 12, 12, 4),
-                                  .dv = VIEW(c->dv, 15, 15, 5)};
+    memset(&c, 0, sizeof c);
+    c.p = (struct attn_problem){.batch = 1,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .n_query = 2,
+                                .n_key = 3,
+                                .d_key = 4,
+                                .d_value = 5,
+                                .scale = 1,
+                                .dtype = ATTN_F32};
+    c.f = (struct attn_forward){VIEW(c.q, 16, 8, 4), VIEW(c.k, 12, 12, 4), VIEW(c.v, 15, 15, 5),
+                                VIEW(c.o, 20, 10, 5), VIEW(c.lse, 4, 2, 1)};
+    c.b = (struct attn_backward){.q = c.f.q,
+                                 .k = c.f.k,
+                                 .v = c.f.v,
+                                 .o = VIEW(c.o, 20, 10, 5),
+                                 .lse = VIEW(c.lse, 4, 2, 1),
+                                 .d_o = VIEW(c.d_o, 20, 10, 5),
+                                 .dq = VIEW(c.dq, 16, 8, 4),
+                                 .dk = VIEW(c.dk, 12, 12, 4),
+                                 .dv = VIEW(c.dv, 15, 15, 5)};
 }
 
-static enum attn_status run(const struct attn_impl *impl, struct call *c, enum attn_pass pass,
-                            struct attn_error *err)
+static enum attn_status run(const struct attn_impl *impl, enum attn_pass pass)
 {
     struct attn_ledger ledger;
-    struct attn_options options;
     attn_ledger_init(&ledger, NULL);
     attn_options_preset(impl, &options);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = err};
-    enum attn_status status = pass == ATTN_FORWARD ? attn_run_forward(impl, &ctx, &c->p, &c->f)
-                                                   : attn_run_backward(impl, &ctx, &c->p, &c->b);
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = &err};
+    enum attn_status status = pass == ATTN_FORWARD ? attn_run_forward(impl, &ctx, &c.p, &c.f)
+                                                   : attn_run_backward(impl, &ctx, &c.p, &c.b);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
     return status;
 }
 
-static void call_refused(struct call *c, enum attn_pass pass, const char *part)
+static enum attn_status price(const struct attn_impl *impl, const struct attn_problem *p,
+                              enum attn_pass pass)
 {
-    struct attn_error err = {0};
-    said(run(&attn_impl_dense, c, pass, &err), ATTN_EINVAL, &err, part);
-    open_call(c);
+    return attn_price(impl, &options, p, pass, 0, &cost, &err);
+}
+
+/* The call works, as far as this pass. */
+static void runs(const struct attn_impl *impl, enum attn_pass last)
+{
+    for (int pass = ATTN_FORWARD; pass <= (int)last; pass++)
+        ck_assert_msg(run(impl, (enum attn_pass)pass) == ATTN_OK, "%s", err.text);
+}
+
+/* It is refused with these words; then the next one begins. */
+static void call_refused(enum attn_pass pass, const char *part)
+{
+    said(run(&attn_impl_dense, pass), ATTN_EINVAL, &err, part);
+    open_call();
+}
+
+static void not_claimed(const struct attn_impl *impl, enum attn_pass pass, const char *part)
+{
+    said(run(impl, pass), ATTN_ENOTSUP, &err, part);
 }
 
 TEST(calls_that_work)
 {
-    struct call c;
-    struct attn_error err = {0};
-    open_call(&c);
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
+    open_call();
+    runs(&attn_impl_dense, ATTN_BACKWARD);
     ck_assert(c.lse[3] == logf(3));
 }
 
 TEST(absent_tensors)
 {
-    struct call c;
-    open_call(&c);
-    c.f.q.data = NULL, call_refused(&c, 0, "tensor q is absent: [1,2,2,4] is needed");
-    c.f.k.data = NULL, call_refused(&c, 0, "tensor k is absent: [1,1,3,4]");
-    c.f.v.data = NULL, call_refused(&c, 0, "tensor v is absent: [1,1,3,5]");
-    c.f.o.data = NULL, call_refused(&c, 0, "tensor o is absent: [1,2,2,5]");
-    c.f.lse.data = NULL, call_refused(&c, 0, "tensor lse is absent: [1,2,2,1]");
-    c.b.q.data = NULL, call_refused(&c, 1, "tensor q is absent");
-    c.b.o.data = NULL, call_refused(&c, 1, "tensor o is absent");
-    c.b.lse.data = NULL, call_refused(&c, 1, "tensor lse is absent");
-    c.b.d_o.data = NULL, call_refused(&c, 1, "tensor do is absent: [1,2,2,5]");
-    c.b.dq.data = NULL, call_refused(&c, 1, "tensor dq is absent: [1,2,2,4]");
-    c.b.dk.data = NULL, call_refused(&c, 1, "tensor dk is absent: [1,1,3,4]");
-    c.b.dv.data = NULL, call_refused(&c, 1, "tensor dv is absent: [1,1,3,5]");
+    open_call();
+    c.f.q.data = NULL, call_refused(0, "tensor q is absent: [1,2,2,4] is needed");
+    c.f.k.data = NULL, call_refused(0, "tensor k is absent: [1,1,3,4]");
+    c.f.v.data = NULL, call_refused(0, "tensor v is absent: [1,1,3,5]");
+    c.f.o.data = NULL, call_refused(0, "tensor o is absent: [1,2,2,5]");
+    c.f.lse.data = NULL, call_refused(0, "tensor lse is absent: [1,2,2,1]");
+    c.b.q.data = NULL, call_refused(1, "tensor q is absent");
+    c.b.o.data = NULL, call_refused(1, "tensor o is absent");
+    c.b.lse.data = NULL, call_refused(1, "tensor lse is absent");
+    c.b.d_o.data = NULL, call_refused(1, "tensor do is absent: [1,2,2,5]");
+    c.b.dq.data = NULL, call_refused(1, "tensor dq is absent: [1,2,2,4]");
+    c.b.dk.data = NULL, call_refused(1, "tensor dk is absent: [1,1,3,4]");
+    c.b.dv.data = NULL, call_refused(1, "tensor dv is absent: [1,1,3,5]");
     /* what has no elements may be absent */
-    struct attn_error err = {0};
     c.p.n_key = 0, c.f.k.data = c.f.v.data = NULL;
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&attn_impl_dense, ATTN_FORWARD);
     ck_assert(c.lse[0] == -INFINITY);
 }
 
 TEST(tensors_of_other_types)
 {
-    struct call c;
-    open_call(&c);
+    open_call();
     c.f.q.dtype = ATTN_F64;
-    call_refused(&c, 0, "tensor q is stored as f64: this problem needs f32");
+    call_refused(0, "tensor q is stored as f64: this problem needs f32");
     c.f.k.dtype = ATTN_BF16;
-    call_refused(&c, 0, "tensor k is stored as bf16: this problem needs f32");
-    c.f.o.dtype = ATTN_F16, call_refused(&c, 0, "tensor o is stored as f16");
-    c.f.lse.dtype = ATTN_F64, call_refused(&c, 0, "tensor lse is stored as f64");
-    c.b.d_o.dtype = ATTN_F64, call_refused(&c, 1, "tensor do is stored as f64");
-    c.b.dv.dtype = ATTN_F64, call_refused(&c, 1, "tensor dv is stored as f64");
+    call_refused(0, "tensor k is stored as bf16: this problem needs f32");
+    c.f.o.dtype = ATTN_F16, call_refused(0, "tensor o is stored as f16");
+    c.f.lse.dtype = ATTN_F64, call_refused(0, "tensor lse is stored as f64");
+    c.b.d_o.dtype = ATTN_F64, call_refused(1, "tensor do is stored as f64");
+    c.b.dv.dtype = ATTN_F64, call_refused(1, "tensor dv is stored as f64");
     c.b.d_lse = (struct attn_cview)VIEW(c.d_lse, 4, 2, 1), c.b.d_lse.dtype = ATTN_F64;
-    call_refused(&c, 1, "tensor dlse is stored as f64: this problem needs f32");
+    call_refused(1, "tensor dlse is stored as f64: this problem needs f32");
     c.p.dtype = ATTN_F64;
     c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.o.dtype = ATTN_F64;
-    call_refused(&c, 0, "tensor lse is stored as f32: this problem needs f64");
+    call_refused(0, "tensor lse is stored as f32: this problem needs f64");
 }
 
 TEST(outputs_that_overlap)
 {
-    struct call c;
-    open_call(&c);
+    open_call();
     c.f.o.stride[3] = 0;
-    call_refused(&c, 0, "output o has stride 0 on axis 3 of extent 5");
-    c.f.o.stride[1] = 0, call_refused(&c, 0, "output o has stride 0 on axis 1");
-    c.f.lse.stride[2] = 0, call_refused(&c, 0, "output lse has stride 0 on axis 2");
-    c.b.dq.stride[2] = 0, call_refused(&c, 1, "output dq has stride 0 on axis 2");
-    c.b.dk.stride[2] = 0, call_refused(&c, 1, "output dk has stride 0 on axis 2");
-    c.b.dv.stride[3] = 0, call_refused(&c, 1, "output dv has stride 0 on axis 3");
+    call_refused(0, "output o has stride 0 on axis 3 of extent 5");
+    c.f.o.stride[1] = 0, call_refused(0, "output o has stride 0 on axis 1");
+    c.f.lse.stride[2] = 0, call_refused(0, "output lse has stride 0 on axis 2");
+    c.b.dq.stride[2] = 0, call_refused(1, "output dq has stride 0 on axis 2");
+    c.b.dk.stride[2] = 0, call_refused(1, "output dk has stride 0 on axis 2");
+    c.b.dv.stride[3] = 0, call_refused(1, "output dv has stride 0 on axis 3");
     /* an axis of one may have any stride, an input any at all */
-    struct attn_error err = {0};
     c.f.o.stride[0] = 0, c.b.dk.stride[1] = 0;
     memset(c.f.k.stride, 0, sizeof c.f.k.stride);
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&attn_impl_dense, ATTN_BACKWARD);
 }
 
 TEST(bias_values)
 {
-    struct call c;
-    struct attn_error err = {0};
-    open_call(&c);
+    open_call();
     c.p.bias.kind = ATTN_BIAS_TENSOR, c.p.bias.tensor.dtype = ATTN_F32;
-    call_refused(&c, 0, "a bias tensor was announced but is absent");
+    call_refused(0, "a bias tensor was announced but is absent");
     for (int pass = 0; pass < 2; pass++) {
         c.p.bias.kind = ATTN_BIAS_TENSOR;
         c.p.bias.tensor = (struct attn_cview)VIEW(c.bias, 12, 6, 3);
         c.bias[11] = INFINITY;
-        call_refused(&c, (enum attn_pass)pass, "bias[0,1,1,2] is +inf");
+        call_refused((enum attn_pass)pass, "bias[0,1,1,2] is +inf");
     }
     c.p.bias.kind = ATTN_BIAS_TENSOR; /* broadcast: one row for all; -inf hides */
     c.p.bias.tensor = (struct attn_cview)VIEW(c.bias, 0, 0, 0);
     c.bias[2] = -INFINITY, c.bias[3] = INFINITY;
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&attn_impl_dense, ATTN_FORWARD);
     ck_assert(c.lse[3] == logf(2));
     c.p.n_key = 0, c.p.bias.tensor.data = NULL; /* no cell, no tensor */
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&attn_impl_dense, ATTN_FORWARD);
 }
 
 TEST(bias_gradients)
 {
-    struct call c;
-    struct attn_error err = {0};
-    open_call(&c);
+    open_call();
     c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 6, 3);
-    call_refused(&c, 1, "dbias was asked for, but the problem has no bias tensor");
+    call_refused(1, "dbias was asked for, but the problem has no bias tensor");
     const struct attn_cview bias = VIEW(c.bias, 12, 6, 3);
     c.p.bias.kind = ATTN_BIAS_TENSOR, c.p.bias.tensor = bias;
     c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 0, 3);
-    call_refused(&c, 1, "dbias must have stride 0 on axis 1 exactly when the bias");
+    call_refused(1, "dbias must have stride 0 on axis 1 exactly when the bias");
     c.p.bias.kind = ATTN_BIAS_TENSOR, c.p.bias.tensor = bias, c.p.bias.tensor.stride[2] = 0;
     c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 6, 3);
-    call_refused(&c, 1, "stride 0 on axis 2");
+    call_refused(1, "stride 0 on axis 2");
     c.p.bias.kind = ATTN_BIAS_TENSOR, c.p.bias.tensor = bias;
     c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 6, 3), c.b.dbias.dtype = ATTN_F64;
-    call_refused(&c, 1, "dbias is stored as f64, the bias as f32: must be equal");
+    call_refused(1, "dbias is stored as f64, the bias as f32: must be equal");
     c.p.bias.kind = ATTN_BIAS_TENSOR, c.p.bias.tensor = bias;
     c.b.dbias = (struct attn_view)VIEW(c.dbias, 0, 6, 3); /* of a batch of one */
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
-    ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&attn_impl_dense, ATTN_BACKWARD);
 }
 
 /* ---- calls: claims -------------------------------------------------------------------------- */
@@ -505,23 +429,21 @@ TEST(bias_gradients)
 TEST(layouts_that_are_not_claimed)
 {
     struct attn_impl toy = attn_impl_dense;
-    struct call c;
-    struct attn_error err = {0};
     toy.caps &= ~(unsigned)ATTN_CAP_STRIDES;
-    open_call(&c);
-    ck_assert_msg(run(&toy, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+    open_call();
+    runs(&toy, ATTN_FORWARD);
     c.f.q.stride[1] = 4, c.f.q.stride[2] = 8;
-    said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err,
-         "tensor q: stride 8 on axis 2, only contiguous [B,H,L,d] (stride 4) is claimed");
-    open_call(&c);
+    not_claimed(&toy, ATTN_FORWARD,
+                "tensor q: stride 8 on axis 2, only contiguous [B,H,L,d] (stride 4) is claimed");
+    open_call();
     c.f.lse.stride[1] = 3;
-    said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err, "tensor lse: stride 3 on axis 1");
-    open_call(&c);
+    not_claimed(&toy, ATTN_FORWARD, "tensor lse: stride 3 on axis 1");
+    open_call();
     c.b.d_o.stride[3] = 0;
-    said(run(&toy, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, "tensor do: stride 0 on axis 3");
-    open_call(&c);
+    not_claimed(&toy, ATTN_BACKWARD, "tensor do: stride 0 on axis 3");
+    open_call();
     c.f.q.stride[0] = 77, c.f.v.stride[1] = -3; /* axes of one */
-    ck_assert_msg(run(&toy, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
+    runs(&toy, ATTN_FORWARD);
 }
 
 /* Each capability alone taken away from dense: the call that needs it is refused by name. */
@@ -534,28 +456,25 @@ TEST(claims)
     static const double slope[2] = {1, 1};
     struct attn_mask_shape shape = {1, 2, 2, 3};
     struct attn_mask *mask;
-    struct call c;
     ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
     for (size_t n = 0; n < sizeof caps / sizeof *caps; n++) {
         struct attn_impl toy = attn_impl_dense;
-        struct attn_error err = {0};
-        open_call(&c);
+        open_call();
         c.p.mask = mask, c.p.softcap = 5;
         c.p.bias = (struct attn_bias){ATTN_BIAS_TENSOR, VIEW(c.bias, 12, 6, 3), slope, 0};
         c.b.d_lse = (struct attn_cview)VIEW(c.d_lse, 4, 2, 1);
         c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 6, 3);
         if (caps[n] == ATTN_CAP_ALIBI)
             c.p.bias.kind = ATTN_BIAS_ALIBI, c.b.dbias.data = NULL;
-        ck_assert_msg(run(&toy, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
-        ck_assert_msg(run(&toy, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
+        runs(&toy, ATTN_BACKWARD);
         char part[80];
         snprintf(part, sizeof part, "dense does not claim: %s (attnlab list",
                  attn_cap_name((enum attn_cap)caps[n]));
         toy.caps &= ~caps[n];
-        said(run(&toy, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, part);
+        not_claimed(&toy, ATTN_BACKWARD, part);
         toy.caps &= ~(unsigned)ATTN_CAP_STRIDES;
         toy.caps = attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* hard is nobody's need */
-        said(run(&toy, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, part);
+        not_claimed(&toy, ATTN_BACKWARD, part);
     }
     attn_mask_free(mask);
 }
@@ -565,25 +484,20 @@ TEST(claims)
 TEST(half_types)
 {
     struct attn_impl toy = attn_impl_dense;
-    struct attn_cost cost;
-    struct attn_error err = {0};
-    struct attn_options options;
-    struct call c;
     toy.caps &= ~(unsigned)(ATTN_CAP_BF16 | ATTN_CAP_F16);
     attn_options_preset(&toy, &options);
     for (enum attn_dtype dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
         char part[100];
         snprintf(part, sizeof part, "dense does not store %s: f32 and f64 would work",
                  attn_dtype_name(dtype));
-        open_call(&c);
+        open_call();
         c.p.dtype = dtype;
-        said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err, part);
-        said(run(&toy, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, part);
-        ck_assert_int_eq(attn_price(&toy, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_OK);
+        not_claimed(&toy, ATTN_FORWARD, part);
+        not_claimed(&toy, ATTN_BACKWARD, part);
+        ck_assert_int_eq(price(&toy, &c.p, ATTN_FORWARD), ATTN_OK);
         ck_assert_str_eq(cost.lacks, "dense");
         int64_t peak = cost.peak_bytes;
-        ck_assert_int_eq(attn_price(&attn_impl_dense, &options, &c.p, ATTN_FORWARD, 0, &cost, &err),
-                         ATTN_OK);
+        ck_assert_int_eq(price(&attn_impl_dense, &c.p, ATTN_FORWARD), ATTN_OK);
         ck_assert(cost.lacks == NULL && cost.peak_bytes == peak);
     }
 }
@@ -592,14 +506,11 @@ TEST(half_types)
 TEST(half_types_of_ranks)
 {
     struct attn_impl toy = attn_impl_dense;
-    struct attn_cost cost;
-    struct attn_error err = {0};
     struct attn_spec spec;
-    struct call c;
     toy.caps &= ~(unsigned)ATTN_CAP_BF16;
     ck_assert_int_eq(attn_spec_parse("ring:ranks=2,local=dense", &spec, &err), ATTN_OK);
     spec.options.local = &toy;
-    open_call(&c);
+    open_call();
     c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.o.dtype = ATTN_BF16;
     ck_assert_msg(attn_price(spec.impl, &spec.options, &c.p, ATTN_FORWARD, 0, &cost, &err) ==
                       ATTN_OK,
@@ -614,67 +525,51 @@ TEST(half_types_of_ranks)
 TEST(wide_results)
 {
     struct attn_impl narrow = attn_impl_dense;
-    struct attn_error err = {0};
-    struct call c;
     narrow.caps &= ~(unsigned)ATTN_CAP_WIDE;
     for (enum attn_dtype dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
-        open_call(&c);
+        open_call();
         c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = dtype;
         c.b.q.dtype = c.b.k.dtype = c.b.v.dtype = c.b.d_o.dtype = dtype;
-        ck_assert_msg(run(&attn_impl_dense, &c, ATTN_FORWARD, &err) == ATTN_OK, "%s", err.text);
-        ck_assert_msg(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err) == ATTN_OK, "%s", err.text);
-        said(run(&narrow, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err,
-             "tensor o is stored as f32 in a problem of");
+        runs(&attn_impl_dense, ATTN_BACKWARD);
+        not_claimed(&narrow, ATTN_FORWARD, "tensor o is stored as f32 in a problem of");
         c.b.o.dtype = dtype;
-        said(run(&narrow, &c, ATTN_BACKWARD, &err), ATTN_ENOTSUP, &err, "tensor dq is stored");
+        not_claimed(&narrow, ATTN_BACKWARD, "tensor dq is stored");
         c.b.d_o.dtype = ATTN_F32;
-        said(run(&attn_impl_dense, &c, ATTN_BACKWARD, &err), ATTN_EINVAL, &err,
+        said(run(&attn_impl_dense, ATTN_BACKWARD), ATTN_EINVAL, &err,
              "tensor do is stored as f32: this problem needs");
         c.p.wide = 1;
-        struct attn_cost cost;
-        struct attn_options options = {.threads = 1};
-        said(attn_price(&narrow, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_ENOTSUP, &err,
-             "dense does not claim: wide");
+        said(price(&narrow, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "dense does not claim: wide");
     }
-    open_call(&c);
+    open_call();
     c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.lse.dtype = ATTN_F64;
-    said(run(&attn_impl_dense, &c, ATTN_FORWARD, &err), ATTN_EINVAL, &err,
+    said(run(&attn_impl_dense, ATTN_FORWARD), ATTN_EINVAL, &err,
          "tensor o is stored as f32: this problem needs f64");
 }
 
-static enum attn_status accepts_nothing(const struct attn_problem *p,
-                                        const struct attn_options *options, struct attn_error *err)
+static enum attn_status accepts_nothing(const struct attn_problem *p, const struct attn_options *o,
+                                        struct attn_error *e)
 {
-    (void)options;
-    return attn_fail(err, ATTN_ENOTSUP, "%lld keys: 7 would work", (long long)p->n_key);
+    (void)o;
+    return attn_fail(e, ATTN_ENOTSUP, "%lld keys: 7 would work", (long long)p->n_key);
 }
 
 /* accepts() has its say before a call and before a price, and after the contract's checks. */
 TEST(own_refusals)
 {
     struct attn_impl toy = attn_impl_dense;
-    struct attn_error err = {0};
-    struct attn_options options = {.threads = 1};
-    struct attn_cost cost;
-    struct call c;
     toy.accepts = accepts_nothing;
-    open_call(&c);
-    said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
-    said(attn_price(&toy, &options, &c.p, ATTN_FORWARD, 0, &cost, &err), ATTN_ENOTSUP, &err,
-         "3 keys: 7 would work");
+    open_call();
+    not_claimed(&toy, ATTN_FORWARD, "3 keys: 7 would work");
+    said(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
     c.p.scale = (double)INFINITY;
-    said(run(&toy, &c, ATTN_FORWARD, &err), ATTN_EINVAL, &err, "scale = inf");
+    said(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
 }
 
 /* ---- prices --------------------------------------------------------------------------------- */
 
 TEST(ranks_of_a_price)
 {
-    struct attn_options options;
-    struct attn_cost cost;
-    struct attn_error err = {0};
-    struct call c;
-    open_call(&c);
+    open_call();
     struct attn_problem p = c.p;
     attn_options_preset(&attn_impl_dense, &options);
     said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 1, &cost, &err), ATTN_EINVAL,
@@ -683,53 +578,39 @@ TEST(ranks_of_a_price)
          &err, "rank -1");
     struct attn_impl toy = attn_impl_dense;
     toy.caps &= ~(unsigned)ATTN_CAP_BACKWARD;
-    said(attn_price(&toy, &options, &p, ATTN_BACKWARD, 0, &cost, &err), ATTN_ENOTSUP, &err,
-         "backward");
-    ck_assert_int_eq(attn_price(&toy, &options, &p, ATTN_FORWARD, 0, &cost, &err), ATTN_OK);
+    said(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
+    ck_assert_int_eq(price(&toy, &p, ATTN_FORWARD), ATTN_OK);
     p.batch = -1;
-    said(attn_price(&toy, &options, &p, ATTN_FORWARD, 0, &cost, &err), ATTN_EINVAL, &err,
-         "batch = -1");
+    said(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
 }
 
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */
 TEST(absurd_prices)
 {
-    struct attn_options options;
-    struct attn_cost cost;
-    struct attn_error err = {0};
     struct attn_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .d_key = 1, .d_value = 1};
     p.scale = 1, p.dtype = ATTN_F64;
     p.n_query = INT64_C(1) << 30, p.n_key = INT64_C(1) << 29; /* 2^62 bytes of scores are legal, */
     attn_options_preset(&attn_impl_dense, &options);          /* as many probabilities beside */
-    said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 0, &cost, &err), ATTN_EINVAL,
-         &err, "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
-    said(attn_price(&attn_impl_csr_textbook, &options, &p, ATTN_FORWARD, 0, &cost, &err),
-         ATTN_EINVAL, &err, "exceed");
+    said(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
+         "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
+    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
     attn_options_preset(&attn_impl_tiled_textbook, &options);
-    ck_assert_int_eq(
-        attn_price(&attn_impl_tiled_textbook, &options, &p, ATTN_BACKWARD, 0, &cost, &err),
-        ATTN_OK);
+    ck_assert_int_eq(price(&attn_impl_tiled_textbook, &p, ATTN_BACKWARD), ATTN_OK);
 }
 
 TEST(more_keys_than_csr_can_name)
 {
-    struct attn_options options;
-    struct attn_cost cost;
-    struct attn_error err = {0};
     struct attn_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .d_key = 1, .d_value = 1};
     p.scale = 1, p.dtype = ATTN_F32, p.n_query = 1, p.n_key = INT32_MAX;
     attn_options_preset(&attn_impl_csr_textbook, &options);
-    ck_assert_int_eq(
-        attn_price(&attn_impl_csr_textbook, &options, &p, ATTN_FORWARD, 0, &cost, &err), ATTN_OK);
+    ck_assert_int_eq(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_OK);
     p.n_key++;
-    said(attn_price(&attn_impl_csr_textbook, &options, &p, ATTN_FORWARD, 0, &cost, &err),
-         ATTN_ENOTSUP, &err, "2147483648 keys are too many, 2147483647 would work");
+    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_ENOTSUP, &err,
+         "2147483648 keys are too many, 2147483647 would work");
 }
 
 TEST(adding_to_a_price)
 {
-    struct attn_cost cost = {0};
-    struct attn_error err = {0};
     char same[] = "a";
     ck_assert_int_eq(attn_cost_add(&cost, "a", 3, 8, &err), ATTN_OK);
     ck_assert_int_eq(attn_cost_add(&cost, "none", 0, 8, &err), ATTN_OK);

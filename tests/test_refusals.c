@@ -1,6 +1,6 @@
 /* `attnlab run` refuses: usage, contradictions, too little memory, a full disk.  Each refusal says
  * what would work, computes nothing and leaves nothing behind. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,92 +14,77 @@ SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 static const char real[] = "tests/data/gpt-causal.safetensors";
 
 static const struct {
-    const char *arguments; /* @ is the small file, ! the folder */
+    const char *arguments; /* for a shell */
     const char *said;
 } usage[] = {
     {"", "an argument is missing: attnlab run SPEC"},
     {"dense", "tensors are missing"},
-    {"dense tiled-textbook --input @ --compare", "'tiled-textbook' is left over"},
-    {"dense --input @", "--out DIR"},
-    {"dense --inptu @", "--inptu: no such flag"},
-    {"dense --input @ --compare --input @", "--input was given before"},
-    {"dense --input @ --compare --q @", "one file, or each from its own"},
-    {"dense --q @ --k @ --compare", "tensors are missing"},
-    {"dense --q @ --k @ --v @ --compare", "holds 4 tensors"},
-    {"nosuch --input @ --compare", "nosuch"},
-    {"dense:nosuch=1 --input @ --compare", "nosuch"},
-    {"dense --input !/absent --compare", "No such file"},
-    {"dense --input ! --compare", "is a directory"},
-    {"dense --input @ --compare --format png", "safetensors and npy exist"},
-    {"dense --input @ --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
-    {"dense --input @ --compare --pass back", "fwd, bwd or both would work"},
-    {"dense --input @ --compare --scale one", "finite number"},
-    {"dense --input @ --compare --scale inf", "finite number"},
-    {"dense --input @ --compare --softcap -1", "softcap"},
-    {"dense --input @ --compare --mask causal", "tl"},
-    {"dense --input @ --compare --mask 'causal(br)&'", "mask"},
-    {"dense --input @ --compare --alibi 1", "one for each of 2 heads"},
-    {"dense --input @ --compare --alibi 1,2,3", "one for each of 2 heads"},
-    {"dense --input @ --compare --alibi 1,", "not a finite slope"},
-    {"dense --input @ --compare --alibi 1,2", "say --alibi-align"},
-    {"dense --input @ --compare --alibi 1,2 --alibi-align 3", "signed offset"},
-    {"dense --input @ --compare --alibi-align br", "without alibi"},
-    {"ring:ranks=2,sizes=strict --input @ --compare --mask none", "ranks that divide"},
+    {"dense tiled-textbook --input $tensors --compare", "'tiled-textbook' is left over"},
+    {"dense --input $tensors", "--out DIR"},
+    {"dense --inptu $tensors", "--inptu: no such flag"},
+    {"dense --input $tensors --compare --input $tensors", "--input was given before"},
+    {"dense --input $tensors --compare --q $tensors", "one file, or each from its own"},
+    {"dense --q $tensors --k $tensors --compare", "tensors are missing"},
+    {"dense --q $tensors --k $tensors --v $tensors --compare", "holds 4 tensors"},
+    {"nosuch --input $tensors --compare", "nosuch"},
+    {"dense:nosuch=1 --input $tensors --compare", "nosuch"},
+    {"dense --input $folder/absent --compare", "No such file"},
+    {"dense --input $folder --compare", "is a directory"},
+    {"dense --input $tensors --compare --format png", "safetensors or npy would work"},
+    {"dense --input $tensors --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
+    {"dense --input $tensors --compare --pass back", "fwd, bwd or both would work"},
+    {"dense --input $tensors --compare --scale one", "finite number"},
+    {"dense --input $tensors --compare --scale inf", "finite number"},
+    {"dense --input $tensors --compare --softcap -1", "softcap"},
+    {"dense --input $tensors --compare --mask causal", "tl"},
+    {"dense --input $tensors --compare --mask 'causal(br)&'", "mask"},
+    {"dense --input $tensors --compare --alibi 1", "one for each of 2 heads"},
+    {"dense --input $tensors --compare --alibi 1,2,3", "one for each of 2 heads"},
+    {"dense --input $tensors --compare --alibi 1,", "not a finite slope"},
+    {"dense --input $tensors --compare --alibi 1,2", "say --alibi-align"},
+    {"dense --input $tensors --compare --alibi 1,2 --alibi-align 3", "signed offset"},
+    {"dense --input $tensors --compare --alibi-align br", "without alibi"},
+    {"ring:ranks=2,sizes=strict --input $tensors --compare --mask none", "ranks that divide"},
 };
 
 TEST_EACH(usage_errors, COUNT(usage))
 {
     struct small s;
-    char arguments[2048];
-    size_t n = 0;
     small_make(&s, 3);
-    small_save(&s);
-    for (const char *c = usage[_i].arguments; *c != '\0'; c++)
-        n += (size_t)snprintf(arguments + n, sizeof arguments - n, "%s",
-                              *c == '@'   ? scratch_path("in.safetensors")
-                              : *c == '!' ? scratch_path("")
-                                          : (const char[2]){*c, '\0'});
-    arguments[n] = '\0';
-    scratch_expect(2, usage[_i].said, "run %s", arguments);
+    setenv("tensors", small_save(&s), 1);
+    setenv("folder", scratch_path(""), 1);
+    scratch_expect(2, usage[_i].said, "run %s", usage[_i].arguments);
     ck_assert_int_eq(scratch_count(), 1);
 }
 
 /* Whatever --out and --csv name, what cannot be written there is the environment's fault, in every
  * command, and nothing waits for a FIFO. */
 static const char *const out_of[] = {
-    /* @ is tensors, # records, + claims, ! where to write */
-    "run dense --input @ --out !",
-    "vectors ! --case ties",
-    "measure --spec dense --length 8 --rounds 1 --repeat 1 --out !",
-    "measure --from # --csv !",
-    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out !",
-    "report --from # --out !",
-    "check --exec true --claims + --work !",
+    "run dense --input $tensors --out $to",
+    "vectors $to --case ties",
+    "measure --spec dense --length 8 --rounds 1 --repeat 1 --out $to",
+    "measure --from $records --csv $to",
+    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out $to",
+    "report --from $records --out $to",
+    "check --exec true --claims $claims --work $to",
 };
 
 TEST_EACH(unwritable, COUNT(out_of))
 {
     static const char claims[] = "{\"name\": \"none\", \"claims\": [\"f32\"]}";
     static const char *const to[] = {"no/such/folder", "in.safetensors/x", "fifo"};
-    char arguments[4096];
     struct small s;
     small_make(&s, 3);
-    small_save(&s);
-    scratch_put("claims.json", claims, sizeof claims - 1);
+    setenv("tensors", small_save(&s), 1);
+    setenv("claims", scratch_put("claims.json", claims, sizeof claims - 1), 1);
+    setenv("records", scratch_path("r.jsonl"), 1);
     ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
-    if (strchr(out_of[_i], '#') != NULL)
+    if (strstr(out_of[_i], "$records") != NULL)
         scratch_expect(0, "", "measure --spec dense --length 8 --rounds 1 --repeat 1 --out %s",
                        scratch_path("r.jsonl"));
     for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
-        size_t n = 0;
-        for (const char *c = out_of[_i]; *c != '\0'; c++)
-            n += (size_t)snprintf(arguments + n, sizeof arguments - n, "%s",
-                                  *c == '@'   ? scratch_path("in.safetensors")
-                                  : *c == '#' ? scratch_path("r.jsonl")
-                                  : *c == '+' ? scratch_path("claims.json")
-                                  : *c == '!' ? scratch_path(to[t])
-                                              : (const char[2]){*c, '\0'});
-        scratch_expect(3, to[t], "%s", arguments);
+        setenv("to", scratch_path(to[t]), 1);
+        scratch_expect(3, to[t], "%s", out_of[_i]);
     }
 }
 
@@ -108,18 +93,16 @@ TEST_EACH(unwritable, COUNT(out_of))
 TEST(special_files)
 {
     static const char *const reads[] = {
-        "measure --plan %s --out /dev/null", "measure --from %s --csv -",
-        "report --plan %s --out /nowhere",   "report --from %s --out %s.d",
-        "run dense --input %s --compare",    "check --exec true --claims %s",
+        "measure --plan $fifo --out /dev/null", "measure --from $fifo --csv -",
+        "report --plan $fifo --out /nowhere",   "report --from $fifo --out $fifo.d",
+        "run dense --input $fifo --compare",    "check --exec true --claims $fifo",
     };
     static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";
-    char arguments[4096];
     struct stat about;
     ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
-    for (size_t r = 0; r < sizeof reads / sizeof *reads; r++) {
-        snprintf(arguments, sizeof arguments, reads[r], scratch_path("fifo"), scratch_path("fifo"));
-        scratch_expect(2, "not a regular file", "%s", arguments);
-    }
+    setenv("fifo", scratch_path("fifo"), 1);
+    for (size_t r = 0; r < sizeof reads / sizeof *reads; r++)
+        scratch_expect(2, "not a regular file", "%s", reads[r]);
     scratch_put("plan", plan, sizeof plan - 1);
     scratch_put("table", "old", 3);
     ck_assert_int_eq(symlink("plan", scratch_path("plan-link")), 0);

@@ -128,21 +128,6 @@ TEST(ranks_leave_the_spec)
 
 /* ---- figures as data ------------------------------------------------------------------------- */
 
-TEST(slopes_are_the_exponents)
-{
-    fixture_add_curves();
-    fixture_fold(NULL);
-    ck_assert_int_eq(fixture_groups.n, 1);
-    const struct attn_figure *figure = fixture_draw("memory", 0);
-    ck_assert_str_eq(figure->omitted, "");
-    ck_assert_int_eq(figure->n_panels, 1); /* there is no backward row, so no such panel */
-    ck_assert_int_eq(figure->n_curves, 2);
-    ck_assert_str_eq(figure->curve[0].label, "dense"); /* in the order of the registry */
-    ck_assert_double_eq_tol(figure->curve[0].slope[0].slope, 2, 1e-9);
-    ck_assert_double_eq_tol(figure->curve[1].slope[0].slope, 1, 1e-9);
-    ck_assert_ptr_nonnull(strstr(figure->title, "causal mask"));
-}
-
 /* One round of it: resident memory and times are that much more than at the median. */
 static void add_break_even(int round, double more)
 {
@@ -433,26 +418,6 @@ TEST(numbers_read_well)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-static char output[1 << 14];
-
-static int report(const char *records, const char *out)
-{
-    return scratch_attnlab(output, sizeof output, "report --from '%s' --out '%s'", records, out);
-}
-
-/* The report of the points ends so, and the page has these words ("-": has not them). */
-static void expect_page(int status, const char *const words[])
-{
-    ck_assert_msg(report(fixture_write_records("r.jsonl"), scratch_path("out")) == status, "%s",
-                  output);
-    char *page = scratch_read(scratch_path("out/index.html"));
-    for (; *words != NULL; words++)
-        ck_assert_msg((strstr(page, *words + (**words == '-')) == NULL) == (**words == '-'),
-                      "the page: %s", *words);
-    free(page);
-}
-#define PAGE(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 TEST(a_report_is_whole)
 {
     static const char *const files[] = {"records.csv",
@@ -464,10 +429,10 @@ TEST(a_report_is_whole)
                                         "figures/error-causal.svg"};
     fixture_add_curves();
     /* Self-contained: nothing is fetched.  No groups of two kinds: said, not drawn. */
-    expect_page(0, PAGE("</html>", "2.00 ± 0.00", "src=\"data:image/svg+xml;base64,", "-{{",
-                        "-http:", "-https:", "-<link", "-@import", "-src='",
-                        "No group <code>ranks</code>", "No group <code>density</code>"));
-    ck_assert_ptr_nonnull(strstr(output, "/out/index.html"));
+    fixture_expect_page(0, WORDS("</html>", "2.00 ± 0.00", "src=\"data:image/svg+xml;base64,",
+                                 "-{{", "-http:", "-https:", "-<link", "-@import", "-src='",
+                                 "No group <code>ranks</code>", "No group <code>density</code>"));
+    ck_assert_ptr_nonnull(strstr(fixture_output, "/out/index.html"));
     char path[64];
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         (void)snprintf(path, sizeof path, "out/%s", files[f]);
@@ -489,11 +454,9 @@ TEST(a_report_is_whole)
     ck_assert_int_eq(system(command), 0);
     ck_assert(fixture_is_there("out/figures/memory-causal.png"));
     ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
-    char *svg = scratch_read(scratch_path("out/figures/memory-causal.svg"));
-    ck_assert_ptr_nonnull(strstr(svg, "whole matrix"));
-    ck_assert_ptr_nonnull(strstr(svg, "rgb( 18,  52,  86)")); /* 123456 */
-    ck_assert_ptr_null(strstr(svg, "strcol"));                /* titles are words */
-    free(svg);
+    fixture_expect_words_of("out/figures/memory-causal.svg",
+                            WORDS("whole matrix", "rgb( 18,  52,  86)", /* 123456 */
+                                  "-strcol"));                          /* titles are words */
 }
 
 /* Titles, labels and colours of a plan without measuring; and of records of two machines and two
@@ -511,19 +474,15 @@ TEST(a_plan_gives_the_style_of_stored_records)
     strcpy(fixture_points[1].build, "older");
     char *records = scratch_read(fixture_write_records("r.jsonl")), *all;
     ck_assert_int_gt(asprintf(&all, "%s%s", machines, records), 0);
-    char from[1024], style[1024];
+    char from[1024];
     (void)snprintf(from, sizeof from, "%s", scratch_put("two.jsonl", all, strlen(all)));
-    (void)snprintf(style, sizeof style, "%s", scratch_put("style.plan", plan, strlen(plan)));
-    int status = scratch_attnlab(output, sizeof output, "report --from '%s' --plan '%s' --out '%s'",
-                                 from, style, scratch_path("out"));
-    ck_assert_msg(status == 0, "%s", output);
-    char *script = scratch_read(scratch_path("out/figures/memory-causal.gp"));
-    ck_assert_ptr_nonnull(strstr(script, "My title"));
-    ck_assert_ptr_nonnull(strstr(script, "\"dense; H=1\" \"dense, H=1\" #010203"));
-    ck_assert_ptr_nonnull(strstr(script, "B=1, H=1 to 2, G=1 to 2, d=64"));
-    ck_assert_ptr_nonnull(strstr(script, "several machines; attnlab "));
-    ck_assert_ptr_nonnull(strstr(script, " and other builds"));
-    free(script);
+    int status = fixture_report("--from '%s' --plan '%s'", from,
+                                scratch_put("style.plan", plan, strlen(plan)));
+    ck_assert_msg(status == 0, "%s", fixture_output);
+    fixture_expect_words_of("out/figures/memory-causal.gp",
+                            WORDS("My title", "\"dense; H=1\" \"dense, H=1\" #010203",
+                                  "B=1, H=1 to 2, G=1 to 2, d=64", "several machines; attnlab ",
+                                  " and other builds"));
     free(records);
     free(all);
 }
@@ -534,20 +493,22 @@ TEST(no_figure)
 {
     static const char *const group[] = {"length-x", "ranks", "density", "other"};
     fixture_n_points = 0;
-    expect_page(3, PAGE("There are no points in these records"));
-    ck_assert_ptr_nonnull(strstr(output, "the page has no figure"));
+    fixture_expect_page(3, WORDS("There are no points in these records"));
+    ck_assert_ptr_nonnull(strstr(fixture_output, "the page has no figure"));
     for (int g = 0; g < 4; g++)
         fixture_add(group[g], "dense", "q256d64:none:f32:normal:s1", 0);
-    expect_page(3, PAGE("Omitted: group length-x", "Omitted: group ranks", "Group other"));
-    ck_assert_ptr_nonnull(strstr(output, "group other is a table and no figure"));
-    ck_assert_ptr_nonnull(strstr(output, "two good points of one implementation; of 4 points: 4 "));
+    fixture_expect_page(3, WORDS("Omitted: group length-x", "Omitted: group ranks", "Group other"));
+    ck_assert_ptr_nonnull(strstr(fixture_output, "group other is a table and no figure"));
+    ck_assert_ptr_nonnull(
+        strstr(fixture_output, "two good points of one implementation; of 4 points: 4 "));
     ck_assert(!fixture_is_there("out/figures/memory-x.svg"));
     fixture_n_points = 0;
     fixture_add("other", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
-    expect_page(2, PAGE("Group other"));
+    fixture_expect_page(2, WORDS("Group other"));
     ck_assert_ptr_nonnull(
-        strstr(output, "begin with none of length ranks share balance density trade layers heads"));
+        strstr(fixture_output,
+               "begin with none of length ranks share balance density trade layers heads"));
 }
 
 /* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */
@@ -569,7 +530,7 @@ TEST(hostile_records)
         p->live_bytes[0] = 1;
         p->status = l == 3 ? ATTN_POINT_KILLED : ATTN_POINT_OK;
     }
-    expect_page(0, PAGE("-<script", "-<i>", "&lt;script&gt;"));
+    fixture_expect_page(0, WORDS("-<script", "-<i>", "&lt;script&gt;"));
     ck_assert(fixture_is_there("out/figures/memory-----i---id-.svg"));
     ck_assert(!fixture_is_there("out/figures/owned"));
     ck_assert(access("owned", F_OK) != 0);
@@ -586,10 +547,8 @@ TEST(many_implementations)
             (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
             fixture_add("length-x", name, text, 0);
         }
-    expect_page(0, PAGE("new-32"));
-    char *svg = scratch_read(scratch_path("out/figures/memory-x.svg"));
-    ck_assert_ptr_nonnull(strstr(svg, "new-32"));
-    free(svg);
+    fixture_expect_page(0, WORDS("new-32"));
+    fixture_expect_words_of("out/figures/memory-x.svg", WORDS("new-32"));
 }
 
 TEST(a_wrong_point_is_told)
@@ -597,7 +556,7 @@ TEST(a_wrong_point_is_told)
     fixture_add_curves();
     fixture_points[3].status = ATTN_POINT_WRONG;
     fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
-    expect_page(1, PAGE("WRONG at 1 of 4 points"));
+    fixture_expect_page(1, WORDS("WRONG at 1 of 4 points"));
 }
 
 TEST(requests_that_cannot_be_met)
@@ -606,15 +565,20 @@ TEST(requests_that_cannot_be_met)
     fixture_add_curves();
     fixture_write_records("r.jsonl");
     for (size_t n = 0; n < sizeof args / sizeof *args; n++)
-        ck_assert_int_eq(scratch_attnlab(output, sizeof output, "report %s", args[n]), 2);
-    ck_assert_int_eq(report(scratch_path("absent.jsonl"), scratch_path("out")), 2);
-    ck_assert_ptr_nonnull(strstr(output, "absent.jsonl"));
+        ck_assert_int_eq(
+            scratch_attnlab(fixture_output, sizeof fixture_output, "report %s", args[n]), 2);
+    ck_assert_int_eq(fixture_report("--from '%s'", scratch_path("absent.jsonl")), 2);
+    ck_assert_ptr_nonnull(strstr(fixture_output, "absent.jsonl"));
     /* A file where the folder should be. */
-    ck_assert_int_eq(report(scratch_path("r.jsonl"), scratch_put("file", "x", 1)), 3);
-    ck_assert_int_eq(report(scratch_path("r.jsonl"), scratch_path("file/out")), 3);
+    scratch_put("file", "x", 1);
+    for (int n = 0; n < 2; n++)
+        ck_assert_int_eq(scratch_attnlab(fixture_output, sizeof fixture_output,
+                                         "report --from '%s' --out '%s'", scratch_path("r.jsonl"),
+                                         scratch_path(n == 0 ? "file" : "file/out")),
+                         3);
     ck_assert_int_eq(setenv("PATH", "/nonexistent", 1), 0); /* no gnuplot */
-    ck_assert_int_eq(report(scratch_path("r.jsonl"), scratch_path("out")), 3);
-    ck_assert_ptr_nonnull(strstr(output, "gnuplot"));
+    ck_assert_int_eq(fixture_report("--from '%s'", scratch_path("r.jsonl")), 3);
+    ck_assert_ptr_nonnull(strstr(fixture_output, "gnuplot"));
     ck_assert(!fixture_is_there("out/index.html"));
 }
 
@@ -623,14 +587,14 @@ TEST(a_full_disk_is_told)
     static const char *const file[] = {"out/index.html", "out/records.csv",
                                        "out/figures/memory-causal.csv"};
     fixture_add_curves();
-    expect_page(0, PAGE("</html>"));
+    fixture_expect_page(0, WORDS("</html>"));
     for (int f = 0; f < 3; f++) {
         ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
         ck_assert_int_eq(symlink("/dev/full", scratch_path(file[f])), 0);
-        ck_assert_msg(report(scratch_path("r.jsonl"), scratch_path("out")) == 3, "%s: %s", file[f],
-                      output);
-        ck_assert_msg(strstr(output, "cannot be written") != NULL, "%s", output);
+        ck_assert_msg(fixture_report("--from '%s'", scratch_path("r.jsonl")) == 3, "%s: %s",
+                      file[f], fixture_output);
+        ck_assert_msg(strstr(fixture_output, "cannot be written") != NULL, "%s", fixture_output);
         ck_assert_int_eq(unlink(scratch_path(file[f])), 0);
     }
-    expect_page(0, PAGE("</html>"));
+    fixture_expect_page(0, WORDS("</html>"));
 }

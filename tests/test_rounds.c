@@ -134,8 +134,7 @@ static void check_rounds(void *arg, const struct attn_impl *impl, const char *te
     struct attn_spec spec = spec_of(whole);
     ranks = attn_parallel_ranks(&spec.options);
     for (int of = 0; of < 2 * ranks; of++) {
-        struct attn_work w =
-            attn_work_of(scheme, &x->p, &spec.options, (enum attn_pass)(of % 2), of / 2);
+        struct attn_work w = attn_work_of(&x->p, &spec.options, (enum attn_pass)(of % 2), of / 2);
         struct attn_round round;
         int n = 0;
         for (; n < w.stops; n += round.stops * round.times) {
@@ -189,8 +188,7 @@ TEST_EACH(few_rounds_of_many_ranks, 5)
         struct attn_mask *mask = mask_of(masks[m], 1, 1000003, 1000003);
         struct attn_problem p = problem(1, 1000003, 1000003, mask);
         for (int rank = 0; rank < 4096; rank += 91) {
-            struct attn_work w =
-                attn_work_of(spec.impl->scheme, &p, &spec.options, ATTN_FORWARD, rank);
+            struct attn_work w = attn_work_of(&p, &spec.options, ATTN_FORWARD, rank);
             struct attn_round round;
             int rounds = 0;
             for (int n = 0; n < w.stops; n += round.stops * round.times, rounds++)

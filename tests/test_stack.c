@@ -35,9 +35,7 @@ static struct attn_point *run(const struct attn_spec *spec, const char *text, en
     work.point.c = case_of(text);
     work.point.c.pass = half;
     attn_case_print(&work.point.c, work.point.text);
-    work.point.layers = LAYERS;
-    work.point.hidden = hidden;
-    snprintf(work.point.save, sizeof work.point.save, "%s", attn_stack_save_name(save));
+    work.point.stack = (struct attn_stack){LAYERS, save, hidden};
     attn_point_call(&work, &flags);
     return &work.point;
 }
@@ -353,19 +351,19 @@ TEST_EACH(a_sweep_of_stacks, 2)
     ck_assert_int_eq(records.n, 8);
     for (int64_t i = 0; i < records.n; i++) {
         const struct attn_point *p = &records.point[i];
-        int is_inputs = strcmp(p->save, "inputs") == 0;
+        int is_inputs = p->stack.save == ATTN_SAVE_INPUTS;
         int is_again = is_inputs && p->c.pass == ATTN_BACKWARD;
         ck_assert_msg(p->status == ATTN_POINT_OK, "%s", p->message);
         ck_assert_int_eq(p->priced_bytes, p->ledger_bytes);
-        ck_assert_int_eq(p->hidden, hidden);
+        ck_assert_int_eq(p->stack.hidden, hidden);
         ck_assert_int_eq(p->saved_bytes,
-                         p->layers * (weights + (is_inputs    ? inputs_bytes
-                                                 : hidden > 0 ? rows_bytes + inputs_bytes
-                                                              : rows_bytes)));
+                         p->stack.n * (weights + (is_inputs    ? inputs_bytes
+                                                  : hidden > 0 ? rows_bytes + inputs_bytes
+                                                               : rows_bytes)));
         ck_assert((p->again_flops > 0) == is_again && (p->again_s > 0) == is_again);
         ck_assert(p->n_warm == 1 && p->first_s > 0);
         inputs += is_inputs;
-        deep += p->layers == 3;
+        deep += p->stack.n == 3;
     }
     ck_assert_int_eq(inputs, 4);
     ck_assert_int_eq(deep, 4);

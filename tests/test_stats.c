@@ -76,17 +76,6 @@ TEST(bootstrap)
     ck_assert(isnan(a.low) && isnan(a.high));
 }
 
-/* Printed in every table of Student's distribution. */
-TEST(student_table)
-{
-    static const struct {
-        int degrees;
-        double t;
-    } table[] = {{1, 12.706}, {2, 4.303}, {3, 3.182}, {10, 2.228}, {1000000, 1.960}, {0, NONE}};
-    for (size_t s = 0; s < sizeof table / sizeof *table; s++)
-        near(attn_stats_t95(table[s].degrees), table[s].t, 5e-4);
-}
-
 /* An exact square; and by hand: (ln x, ln y) = (0,0), (1,1), (2,3).  Slope 3/2, constant -1/6,
  * residuals 1/6, -1/3, 1/6, their squares 1/6 on 1 degree of freedom, Sxx = 2: the slope's standard
  * error is sqrt(1/12), its 95 % half width 12.7062 sqrt(1/12) = 3.66796. */

@@ -26,9 +26,9 @@ static void check_figure(const char *name)
 }
 
 /* The command, with all it runs for real: one line of JSON for each quantity. */
-TEST_EACH(comes_out, attn_study_count())
+TEST_EACH(comes_out, ATTN_STUDIES)
 {
-    const struct attn_study *study = attn_study_at(_i);
+    const struct attn_study *study = &attn_studies[_i];
     int n = 0, placed = 0;
     ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json --figures '%s' > '%s'",
                                    test_build(), study->name, scratch_path("figures"),
@@ -66,10 +66,10 @@ static int status_without(const struct attn_study *study, int entry, struct attn
     return status;
 }
 
-TEST_EACH(every_block_matters, attn_study_count())
+TEST_EACH(every_block_matters, ATTN_STUDIES)
 {
     static struct attn_study_run whole, less;
-    const struct attn_study *study = attn_study_at(_i);
+    const struct attn_study *study = &attn_studies[_i];
     ck_assert_int_eq(status_without(study, ATTN_STUDY_ENTRIES, &whole), 0);
     for (int e = 0; e < whole.n_entries; e++)
         if (whole.entry[e].matters)

@@ -189,16 +189,6 @@ static void put_manual_example(void)
     scratch_shell(0, "", "cp docs/examples/numpy_first.json '%s'", scratch_path("mine.json"));
 }
 
-TEST(manual_example)
-{
-    if (!fixture_python("numpy"))
-        return;
-    put_manual_example();
-    scratch_expect(0, "", "check --exec '/usr/bin/python3 %s' --claims '%s'",
-                   scratch_path("mine.py"), scratch_path("mine.json"));
-    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
-}
-
 /* One start for all: a case that ends the command is named, and the others are run without it; a
  * program that says why it has no result is quoted. */
 static const struct {
@@ -331,7 +321,7 @@ TEST_EACH(several_are_judged, 4)
     scratch_expect(2, "",
                    "check --plugin README.md --exec no-such-command --exec 'exit 3 #' "
                    "--claims '%s' --plugin '%s' --format %s%s",
-                   put_claims(), fixture_build("docs/examples/plugin_naive.c", ""), format[_i],
+                   put_claims(), fixture_build("docs/examples/plugin_naive.c"), format[_i],
                    fixture_some_cases());
     static const char *const says[] = {"README.md: ", "no-such-command' cannot be run",
                                        "does not start: on an empty list of cases too", "naive ("};

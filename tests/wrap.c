@@ -46,53 +46,24 @@ static void see(const char *name, size_t size)
     last = name;
 }
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
-{
-    see("malloc", size);
-    return __real_malloc(size);
-}
+#define WATCHED(type, name, parameters, arguments, size) \
+    type __real_##name parameters;                       \
+    type __wrap_##name parameters;                       \
+    type __wrap_##name parameters                        \
+    {                                                    \
+        see(#name, size);                                \
+        return __real_##name arguments;                  \
+    }
 
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size)
-{
-    see("calloc", n * size);
-    return __real_calloc(n, size);
-}
-
-void *__real_realloc(void *data, size_t size);
-void *__wrap_realloc(void *data, size_t size);
-void *__wrap_realloc(void *data, size_t size)
-{
-    see("realloc", size);
-    return __real_realloc(data, size);
-}
-
-void *__real_aligned_alloc(size_t align, size_t size);
-void *__wrap_aligned_alloc(size_t align, size_t size);
-void *__wrap_aligned_alloc(size_t align, size_t size)
-{
-    see("aligned_alloc", size);
-    return __real_aligned_alloc(align, size);
-}
-
-int __real_posix_memalign(void **data, size_t align, size_t size);
-int __wrap_posix_memalign(void **data, size_t align, size_t size);
-int __wrap_posix_memalign(void **data, size_t align, size_t size)
-{
-    see("posix_memalign", size);
-    return __real_posix_memalign(data, align, size);
-}
-
-void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset)
-{
-    see("mmap", size);
-    return __real_mmap(at, size, prot, flags, fd, offset);
-}
+/* clang-format off */
+WATCHED(void *, malloc, (size_t size), (size), size)
+WATCHED(void *, calloc, (size_t n, size_t size), (n, size), n * size)
+WATCHED(void *, realloc, (void *data, size_t size), (data, size), size)
+WATCHED(void *, aligned_alloc, (size_t align, size_t size), (align, size), size)
+WATCHED(int, posix_memalign, (void **data, size_t align, size_t size), (data, align, size), size)
+WATCHED(void *, mmap, (void *at, size_t size, int prot, int flags, int fd, off_t offset),
+        (at, size, prot, flags, fd, offset), size)
+/* clang-format on */
 
 void *__real_attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count,
                               int64_t size, struct attn_error *err);

@@ -186,8 +186,9 @@ struct attn_bench_figure {
     struct attn_spread spread;
     struct attn_interval interval;
 };
-void attn_bench_figure(const struct attn_bench_entry *entry, const struct attn_bench_entry *other,
-                       enum attn_bench_quantity quantity, struct attn_bench_figure *figure);
+struct attn_bench_figure attn_bench_figure(const struct attn_bench_entry *entry,
+                                           const struct attn_bench_entry *other,
+                                           enum attn_bench_quantity quantity);
 double attn_bench_median(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity);
 
 /* A row of a table (bench_rows.def, bench_steps.def). */
@@ -230,18 +231,17 @@ int attn_bench_rows(struct attn_bench *bench, const struct attn_bench_row *row, 
 /* ---- bench_print.c ------------------------------------------------------------------------ */
 
 /* Roofs measured so far, and the BLAS. */
-void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench);
+void attn_bench_print_roofs(const struct attn_bench *bench);
 
 /* Entries of one case; against: NULL, or the one that the others are compared with. */
-void attn_bench_print_entries(FILE *file, const struct attn_bench_entry *entry, int n,
+void attn_bench_print_entries(const struct attn_bench_entry *entry, int n,
                               const struct attn_bench_entry *against);
 
 /* docs/speed.md, and the table of docs/kernel.md: machine and how to read it; a line for each row;
  * how many were measured and met. */
-void attn_bench_print_head(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_list *list);
-void attn_bench_print_rows(FILE *file, const struct attn_bench_outcome *outcome, int n);
-void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, int n);
+void attn_bench_print_head(const struct attn_bench *bench, const struct attn_bench_list *list);
+void attn_bench_print_row(const struct attn_bench_outcome *outcome);
+void attn_bench_print_sum(const struct attn_bench_outcome *outcome, int n);
 
 /* Machine, roofs and BLAS, with empty lists of entries and rows; what is added to them.  against:
  * NULL, or what the entry is compared with. */

@@ -7,8 +7,8 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
+#include "experiments/measure/need.h"
 #include "experiments/measure/point.h"
-#include "experiments/measure/preflight.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
@@ -140,13 +140,9 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
         bench->blas.sgemm(ROW_MAJOR, PLAIN, PLAIN, N, N, N, 1, a, N, b, N, 0, c, N);
         return ATTN_OK;
     }
-    if (pass == ATTN_FORWARD) {
-        struct attn_forward t = attn_setup_forward(e->setup);
+    if (pass == ATTN_FORWARD)
         attn_saved_drop(&e->saved, &e->ledger); /* of the call before */
-        return attn_run_forward(e->parsed.impl, &ctx, &e->setup->problem, &t);
-    }
-    struct attn_backward t = attn_setup_backward(e->setup);
-    return attn_run_backward(e->parsed.impl, &ctx, &e->setup->problem, &t);
+    return attn_setup_call(e->setup, e->parsed.impl, &ctx, pass);
 }
 
 static void verify(struct attn_bench_entry *e)

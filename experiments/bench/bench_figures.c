@@ -45,30 +45,28 @@ static double value_of(const struct attn_bench_entry *e, const struct attn_bench
     return quantity == ATTN_BENCH_STEP ? 1 / ratio : ratio;
 }
 
-void attn_bench_figure(const struct attn_bench_entry *e, const struct attn_bench_entry *other,
-                       enum attn_bench_quantity quantity, struct attn_bench_figure *figure)
+struct attn_bench_figure attn_bench_figure(const struct attn_bench_entry *e,
+                                           const struct attn_bench_entry *other,
+                                           enum attn_bench_quantity quantity)
 {
     enum { DRAWS = 2000 }; /* resamples of the bootstrap */
+    struct attn_bench_figure figure;
     double x[ATTN_BENCH_ROUNDS];
     int n = other != NULL && other->n < e->n ? other->n : e->n;
     for (int r = 0; r < n; r++)
         x[r] = value_of(e, other, quantity, r);
     /* One sample says nothing; a price is known. */
-    if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, &figure->interval) != 0)
-        figure->interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
-    attn_stats_spread(x, n, &figure->spread);
+    if (attn_stats_bootstrap_median(x, n, DRAWS, 1, 0.95, &figure.interval) != 0)
+        figure.interval = (struct attn_interval){-HUGE_VAL, HUGE_VAL};
+    attn_stats_spread(x, n, &figure.spread);
     if (quantity == ATTN_BENCH_MEMORY)
-        figure->interval = (struct attn_interval){figure->spread.median, figure->spread.median};
+        figure.interval = (struct attn_interval){figure.spread.median, figure.spread.median};
+    return figure;
 }
 
 double attn_bench_median(const struct attn_bench_entry *e, enum attn_bench_quantity quantity)
 {
-    double x[ATTN_BENCH_ROUNDS];
-    struct attn_spread spread;
-    for (int r = 0; r < e->n; r++)
-        x[r] = value_of(e, NULL, quantity, r);
-    attn_stats_spread(x, e->n, &spread);
-    return spread.median;
+    return attn_bench_figure(e, NULL, quantity).spread.median;
 }
 
 /* ---- rows with a target ------------------------------------------------------------------- */
@@ -103,7 +101,7 @@ void attn_bench_judge(const struct attn_bench_row *row, const struct attn_bench_
                (other == NULL || (other->state == ATTN_BENCH_TIMED && other->n > 0));
     if (!x->known)
         return;
-    attn_bench_figure(e, other, row->goal, &x->figure);
+    x->figure = attn_bench_figure(e, other, row->goal);
     if (row->target == 0)
         return;
     x->inconclusive = x->figure.interval.low < row->target && x->figure.interval.high > row->target;

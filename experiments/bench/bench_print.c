@@ -21,67 +21,59 @@ static const char *seconds_text(double s, char text[32])
 
 /* ---- roofs and entries -------------------------------------------------------------------- */
 
-void attn_bench_print_roofs(FILE *file, const struct attn_bench *bench)
+void attn_bench_print_roofs(const struct attn_bench *bench)
 {
     for (int r = 0; r < bench->n_roofs; r++) {
         const struct attn_bench_roof *x = &bench->roof[r];
-        fprintf(file, "    %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n",
-                attn_roof_name(x->roof), x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads,
-                1e-9 * x->spread.median, 1e-9 * x->spread.min, 1e-9 * x->spread.max,
-                attn_roof_unit(x->roof));
+        printf("    %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n", attn_roof_name(x->roof),
+               x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads, 1e-9 * x->spread.median,
+               1e-9 * x->spread.min, 1e-9 * x->spread.max, attn_roof_unit(x->roof));
     }
-    if (bench->blas.handle != NULL)
-        fprintf(file, "\nBLAS: %s.\n", bench->blas.name);
-    else
-        fprintf(file, "\nBLAS: %s.\n", bench->blas_why_not);
+    printf("\nBLAS: %s.\n", bench->blas.handle != NULL ? bench->blas.name : bench->blas_why_not);
 }
 
-static void print_against(FILE *file, const struct attn_bench_entry *e,
-                          const struct attn_bench_entry *against)
+static void print_against(const struct attn_bench_entry *e, const struct attn_bench_entry *against)
 {
-    struct attn_bench_figure x;
     if (against == e || against->state != ATTN_BENCH_TIMED || against->n == 0)
         return;
-    attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
-    fprintf(file, "      %.3f x as fast as %s (95 %%: %.3f to %.3f)\n", x.spread.median,
-            against->spec, x.interval.low, x.interval.high);
+    struct attn_bench_figure x = attn_bench_figure(e, against, ATTN_BENCH_STEP);
+    printf("      %.3f x as fast as %s (95 %%: %.3f to %.3f)\n", x.spread.median, against->spec,
+           x.interval.low, x.interval.high);
 }
 
-static void print_entry(FILE *file, const struct attn_bench_entry *e)
+static void print_entry(const struct attn_bench_entry *e)
 {
-    struct attn_bench_figure peak, read;
     char time[32], extra[32];
     if (e->state != ATTN_BENCH_TIMED) {
-        fprintf(file, "  %-28s threads %d  %s: %s\n", e->spec, e->threads,
-                attn_bench_state_name(e->state), e->message);
+        printf("  %-28s threads %d  %s: %s\n", e->spec, e->threads, attn_bench_state_name(e->state),
+               e->message);
         return;
     }
-    attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
-    fprintf(file, "  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec,
-            e->threads, peak.spread.median, peak.spread.quarter, peak.spread.three_quarters,
-            1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
-            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
+    struct attn_bench_figure peak = attn_bench_figure(e, NULL, ATTN_BENCH_PEAK);
+    printf("  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec, e->threads,
+           peak.spread.median, peak.spread.quarter, peak.spread.three_quarters,
+           1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
+           seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
     if (!e->is_sgemm)
-        fprintf(file, "  extra %s  error/bound %.3g", attn_cli_bytes(e->priced_bytes, extra),
-                e->worst);
-    fputc('\n', file);
+        printf("  extra %s  error/bound %.3g", attn_cli_bytes(e->priced_bytes, extra), e->worst);
+    putchar('\n');
     if (!e->pair_read)
         return;
-    attn_bench_figure(e, NULL, ATTN_BENCH_READ, &read);
-    fprintf(file, "      %.4g GB/s, %.3f of the read bandwidth (%.3f to %.3f)\n",
-            1e-9 * e->work.bytes / attn_bench_median(e, ATTN_BENCH_SECONDS), read.spread.median,
-            read.spread.quarter, read.spread.three_quarters);
+    struct attn_bench_figure read = attn_bench_figure(e, NULL, ATTN_BENCH_READ);
+    printf("      %.4g GB/s, %.3f of the read bandwidth (%.3f to %.3f)\n",
+           1e-9 * e->work.bytes / attn_bench_median(e, ATTN_BENCH_SECONDS), read.spread.median,
+           read.spread.quarter, read.spread.three_quarters);
 }
 
-void attn_bench_print_entries(FILE *file, const struct attn_bench_entry *entry, int n,
+void attn_bench_print_entries(const struct attn_bench_entry *entry, int n,
                               const struct attn_bench_entry *against)
 {
-    fprintf(file, "%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix product");
+    printf("%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix product");
     for (int at = 0; at < n; at++) {
-        print_entry(file, &entry[at]);
+        print_entry(&entry[at]);
         if (against != NULL && entry[at].state == ATTN_BENCH_TIMED &&
             entry[at].threads == against->threads)
-            print_against(file, &entry[at], against);
+            print_against(&entry[at], against);
     }
 }
 
@@ -99,56 +91,47 @@ static const char *target_text(const struct attn_bench_row *row, char text[32])
     return text;
 }
 
-void attn_bench_print_head(FILE *file, const struct attn_bench *bench,
-                           const struct attn_bench_list *list)
+void attn_bench_print_head(const struct attn_bench *bench, const struct attn_bench_list *list)
 {
     static const char *const key[] = {"cpu", "kernel", "compiler", "flags", "version"};
     json_t *facts = attn_machine_facts();
-    fprintf(file, "<!-- from `attnlab bench --preset %s` -->\n\n# Speed\n\nMachine: ", list->name);
+    printf("<!-- from `attnlab bench --preset %s` -->\n\n# Speed\n\nMachine: ", list->name);
     for (size_t k = 0; k < sizeof key / sizeof *key; k++) {
         const char *value = json_string_value(json_object_get(facts, key[k]));
-        fprintf(file, "%s%s", k > 0 ? "; " : "", value != NULL ? value : "not available");
+        printf("%s%s", k > 0 ? "; " : "", value != NULL ? value : "not available");
     }
-    fprintf(file,
-            "; %lld processors.\n\n"
-            "Figures are medians of %d rounds in turn, with 95 %% intervals by bootstrap.  P is "
-            "the multiply-add peak of\n"
-            "the instruction set in use, measured beside each sample; [measuring.md](measuring.md#"
-            "speed) defines the columns.\n\n"
-            "| what | run as | target | median | interval | | GFLOP/s | P | time |\n"
-            "| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: |\n",
-            (long long)json_integer_value(json_object_get(facts, "cores_online")), bench->rounds);
+    printf("; %lld processors.\n\n"
+           "Figures are medians of %d rounds in turn, with 95 %% intervals by bootstrap.  P is "
+           "the multiply-add peak of\n"
+           "the instruction set in use, measured beside each sample; [measuring.md](measuring.md#"
+           "speed) defines the columns.\n\n"
+           "| what | run as | target | median | interval | | GFLOP/s | P | time |\n"
+           "| --- | --- | --- | ---: | --- | --- | ---: | ---: | ---: |\n",
+           (long long)json_integer_value(json_object_get(facts, "cores_online")), bench->rounds);
     json_decref(facts);
 }
 
-static void print_row(FILE *file, const struct attn_bench_outcome *x)
+void attn_bench_print_row(const struct attn_bench_outcome *x)
 {
     const struct attn_bench_entry *e = x->entry;
     char time[32], target[32];
-    fprintf(file, "| %s | `%s` | %s ", x->row->what, x->row->spec, target_text(x->row, target));
+    printf("| %s | `%s` | %s ", x->row->what, x->row->spec, target_text(x->row, target));
     if (!x->known) {
         e = e->state != ATTN_BENCH_TIMED ? e : x->other;
-        fprintf(file, "| not known | | %s: %s | | | |\n", attn_bench_state_name(e->state),
-                e->message);
+        printf("| not known | | %s: %s | | | |\n", attn_bench_state_name(e->state), e->message);
         return;
     }
-    fprintf(file, "| **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |\n", x->figure.spread.median,
-            x->figure.interval.low, x->figure.interval.high,
-            x->row->target == 0 ? ""
-            : x->inconclusive   ? "inconclusive"
-            : x->met            ? "met"
-                                : "NOT MET",
-            1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS), attn_bench_median(e, ATTN_BENCH_PEAK),
-            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
+    printf("| **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |\n", x->figure.spread.median,
+           x->figure.interval.low, x->figure.interval.high,
+           x->row->target == 0 ? ""
+           : x->inconclusive   ? "inconclusive"
+           : x->met            ? "met"
+                               : "NOT MET",
+           1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS), attn_bench_median(e, ATTN_BENCH_PEAK),
+           seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
 }
 
-void attn_bench_print_rows(FILE *file, const struct attn_bench_outcome *outcome, int n)
-{
-    for (int at = 0; at < n; at++)
-        print_row(file, &outcome[at]);
-}
-
-void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, int n)
+void attn_bench_print_sum(const struct attn_bench_outcome *outcome, int n)
 {
     int met = 0, known = 0, unclear = 0, targets = 0;
     for (int at = 0; at < n; at++) {
@@ -157,10 +140,9 @@ void attn_bench_print_sum(FILE *file, const struct attn_bench_outcome *outcome, 
         known += outcome[at].known;
         unclear += outcome[at].inconclusive;
     }
-    fprintf(file,
-            "\n%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
-            "covers the target).\n",
-            known, n, met, targets, unclear);
+    printf("\n%d of %d rows were measured: %d of %d targets met, %d inconclusive (the interval "
+           "covers the target).\n",
+           known, n, met, targets, unclear);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -193,9 +175,8 @@ json_t *attn_bench_json(const struct attn_bench *bench)
 
 static void put_figures(json_t *to, const struct attn_bench_entry *e)
 {
-    struct attn_bench_figure seconds, peak;
-    attn_bench_figure(e, NULL, ATTN_BENCH_SECONDS, &seconds);
-    attn_bench_figure(e, NULL, ATTN_BENCH_PEAK, &peak);
+    struct attn_bench_figure seconds = attn_bench_figure(e, NULL, ATTN_BENCH_SECONDS);
+    struct attn_bench_figure peak = attn_bench_figure(e, NULL, ATTN_BENCH_PEAK);
     json_object_set_new(to, "seconds", spread_of(&seconds.spread));
     json_object_set_new(to, "fraction_of_peak", spread_of(&peak.spread));
     json_object_set_new(to, "gflops", attn_cli_real(1e-9 * e->work.flops / seconds.spread.median));
@@ -221,8 +202,7 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
         put_figures(to, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
-        struct attn_bench_figure x;
-        attn_bench_figure(e, against, ATTN_BENCH_STEP, &x);
+        struct attn_bench_figure x = attn_bench_figure(e, against, ATTN_BENCH_STEP);
         json_object_set_new(to, "against",
                             json_pack("{s:s,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
                                       x.spread.n, "times_as_fast", spread_of(&x.spread), "low",

@@ -1,6 +1,6 @@
 /* The roofline figure (bench.h). */
-#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/bench/bench.h"
@@ -46,7 +46,6 @@ static void curve_name(const struct attn_bench_entry *e, char text[160])
 static void add_entry(const struct attn_bench *bench, struct attn_figure *figure,
                       const struct attn_bench_entry **panel, const struct attn_bench_entry *e)
 {
-    struct attn_bench_figure rate;
     char name[160];
     if (e->state != ATTN_BENCH_TIMED || e->n == 0 || !(e->work.bytes > 0))
         return;
@@ -57,12 +56,13 @@ static void add_entry(const struct attn_bench *bench, struct attn_figure *figure
     int look = look_of(figure, e);
     int curve = attn_figure_curve_of(figure, name, look, look < attn_impl_count(), NULL);
     double x = e->work.flops / e->work.bytes;
-    attn_figure_add(figure, p, curve, x);
+    attn_figure_add(figure, figure->panel[p], curve, x);
     /* The roof is within the range of y, and its ridge within that of x. */
     double peak = attn_bench_roof_rate(bench, ATTN_ROOF_FMA, e);
     double ridge = 0.25 * peak / attn_bench_roof_rate(bench, ATTN_ROOF_READ, e);
-    struct attn_figure_point *roof = attn_figure_add(figure, p, curve, ridge), *point = roof - 1;
-    attn_bench_figure(e, NULL, ATTN_BENCH_FLOPS, &rate);
+    struct attn_figure_point *roof = attn_figure_add(figure, figure->panel[p], curve, ridge),
+                             *point = roof - 1;
+    struct attn_bench_figure rate = attn_bench_figure(e, NULL, ATTN_BENCH_FLOPS);
     point->y[0] = rate.spread.median / G;
     point->y[1] = rate.spread.min / G;
     point->y[2] = rate.spread.max / G;
@@ -118,13 +118,14 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
 {
     static struct attn_figure figure;
     const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
-    char scripts[PATH_MAX];
-    enum attn_status status = ATTN_OK;
+    char *style;
     *drawn = 0;
     if (attn_folder_make(folder, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
-        return ATTN_OK;
+    enum attn_status status = attn_plots_read("style.gp", &style, err);
+    if (status != ATTN_OK) /* without the scripts there is no figure, which is said */
+        return status == ATTN_EINTERNAL ? ATTN_OK : ATTN_ENOMEM;
+    free(style);
     memset(&figure, 0, sizeof figure);
     set_words(&figure);
     for (int at = 0; at < n; at++)
@@ -133,8 +134,7 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
         attn_figure_finish(&figure);
         set_roofs(bench, panel, &figure);
         *drawn = attn_draw_possible();
-        status = *drawn ? attn_draw(&figure, scripts, folder, err)
-                        : attn_figure_write(&figure, scripts, folder, err);
+        status = *drawn ? attn_draw(&figure, folder, err) : attn_figure_write(&figure, folder, err);
     }
     attn_figure_free(&figure);
     return status;

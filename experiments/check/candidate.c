@@ -33,10 +33,10 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
             attn_append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
     for (int bit = 0; bit < ATTN_CLAIMS; bit++)
         if (c->bits & 1u << bit)
-            attn_append(text, size, " %s", attn_claim_name(bit));
+            attn_append(text, size, " %s", attn_claim_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
-            attn_append(text, size, "; not %s", attn_decline_name(bit));
+            attn_append(text, size, "; not %s", attn_decline_name[bit]);
     for (size_t o = 0; o < sizeof other / sizeof *other; o++)
         if (other[o][0] != '\0')
             attn_append(text, size, "; %s", other[o]);
@@ -47,7 +47,7 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
                       size_t size)
 {
     const struct attn_check_request *q = s->request;
-    const char *tier = attn_tier_name((enum attn_tier)q->tier);
+    const char *tier = attn_tier_name[q->tier];
     char quoted[ATTN_CASE_TEXT + 8];
     scope[0] = flags[0] = '\0';
     if (q->soak > 0) {
@@ -205,7 +205,7 @@ int attn_candidate_end(struct attn_candidate *s)
     unsigned idle = s->claims.bits & ~s->exercised;
     for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
         if (idle & 1u << bit)
-            file_claim(s, attn_claim_name(bit));
+            file_claim(s, attn_claim_name[bit]);
     if (s->from == ATTN_SOURCE_SPEC)
         report_about(s);
     /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
@@ -250,33 +250,33 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
     return n;
 }
 
-/* Flags that exclude each other.  0, or an exit status. */
-static int check_externals(const struct attn_check_request *q, const struct attn_candidate *s,
-                           int n)
+/* Flags that exclude each other. */
+static void check_externals(const struct attn_check_request *q, const struct attn_candidate *s,
+                            int n)
 {
     int of[ATTN_SOURCE_FILES + 1] = {0};
     for (int i = 0; i < n; i++)
         of[s[i].from]++;
     if (of[ATTN_SOURCE_FILES] > 0 && n > 1)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--results is judged alone; --plugin and --exec may be repeated");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--results is judged alone; --plugin and --exec may be repeated");
     if (s[0].claims_path != NULL && of[ATTN_SOURCE_PLUGIN] == n)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--claims %s: a plug-in says itself what it claims",
-                             s[0].claims_path);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--claims %s: a plug-in says itself what it claims",
+                      s[0].claims_path);
     if (of[ATTN_SOURCE_EXEC] > 0 && s[0].claims_path == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--exec needs --claims FILE: what the command can do "
-                                              "(docs/external.md)");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--exec needs --claims FILE: what the command can do "
+                      "(docs/external.md)");
     if (q->relation != NULL && of[ATTN_SOURCE_PLUGIN] < n)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--relation is for plug-ins: relations change inputs between two "
-                             "calls, and a folder of files is one call");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--relation is for plug-ins: relations change inputs between two "
+                      "calls, and a folder of files is one call");
     if (q->repeat > 0 && of[ATTN_SOURCE_PLUGIN] < n)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--repeat is for plug-ins: a command and a folder of results are one "
-                             "call of each case");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--repeat is for plug-ins: a command and a folder of results are one "
+                      "call of each case");
     if (q->soak > 0 && of[ATTN_SOURCE_FILES] > 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--soak needs something to run: --plugin or --exec");
-    return 0;
+        attn_cli_stop(ATTN_EINVAL, NULL, "--soak needs something to run: --plugin or --exec");
 }
 
 /* Cases, where it is cases that are asked. */
@@ -376,16 +376,16 @@ static int judge_externals(struct attn_candidate *s, int n)
     return worst;
 }
 
-/* Who is to be judged: 0, or an exit status. */
-static int take_specs(struct attn_candidate *s, char **specs, int n, struct attn_question *question)
+/* Who is to be judged. */
+static void take_specs(struct attn_candidate *s, char **specs, int n,
+                       struct attn_question *question)
 {
-    struct attn_error err = {0};
+    struct attn_error err;
     for (int i = 0; i < n; i++)
-        if (attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err) !=
-            ATTN_OK)
-            return attn_cli_fail(ATTN_EXIT_USAGE, "%s", err.text);
-    enum attn_status status = make_question(s->request, question, &err);
-    return status == ATTN_OK ? 0 : attn_cli_fail(attn_cli_status(status), "%s", err.text);
+        attn_cli_must(
+            attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err),
+            &err);
+    attn_cli_must(make_question(s->request, question, &err), &err);
 }
 
 int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
@@ -410,18 +410,18 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
         n = take_externals(q, s);
     for (int i = 0; i < n; i++)
         s[i].is_one_of_many = n > 1;
-    int status = externals ? check_externals(q, s, n)
-                           : take_specs(s, n_specs > 0 ? specs : NULL, n, &question);
-    if (status == 0 && q->report != NULL)
-        status = attn_report_open(q->report, &v.report);
-    if (status == 0) {
-        status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
-        attn_verdicts_close(&v);
-        int flushed = attn_cli_flush();
-        status = flushed > status ? flushed : status;
-        if (v.report != NULL)
-            status = attn_report_close(v.report, status);
-    }
+    if (externals)
+        check_externals(q, s, n);
+    else
+        take_specs(s, n_specs > 0 ? specs : NULL, n, &question);
+    if (q->report != NULL)
+        v.report = attn_report_open(q->report);
+    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
+    attn_verdicts_close(&v);
+    int flushed = attn_cli_flush();
+    status = flushed > status ? flushed : status;
+    if (v.report != NULL)
+        status = attn_report_close(v.report, status);
     attn_question_free(&question);
     free(s);
     return status;

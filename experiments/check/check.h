@@ -3,7 +3,7 @@
  *   cmd_check.c     flags
  *   candidate.c     what is asked of whom, and the books of each: verdicts, claims, exit status
  *   check_spec.c, check_plugin.c, check_exec.c, check_files.c   where the results come from
- *   check_soak.c    random cases
+ *   check_soak.c    random cases for a time, each failure made small
  *   verdicts.h      what is said of it; check_report.h: on a page to keep
  */
 #ifndef EXPERIMENTS_CHECK_CHECK_H
@@ -116,6 +116,32 @@ int attn_candidate_end(struct attn_candidate *s);
 void attn_files_judge(struct attn_candidate *s, const struct attn_asked *asked, const char *results,
                       struct attn_result *result, unsigned *needs);
 void attn_files_judge_all(struct attn_candidate *s, const char *results);
+
+/* ---- random cases (check_soak.c) ---------------------------------------------------------- */
+
+enum {
+    ATTN_SOAK_SAY = 1,       /* the result will be shown: a failure is worth a diagnosis */
+    ATTN_SOAK_FRESH = 2,     /* in a process that has not yet judged anything           */
+    ATTN_SOAK_CALLS = 16,    /* of each case: a race may strike one call in a thousand  */
+    ATTN_SOAK_OWN_CALLS = 4, /* of our own, whose threads have tests of their own     */
+    ATTN_SOAK_ENOUGH = 8     /* failures: more would be the same bug again              */
+};
+
+struct attn_soak {
+    /* Run n cases, each as often as `how` says; its same_bits is the judge's to set.  An ERROR
+     * without a text: nobody came to the case.  0, or an exit status that ends the soak. */
+    int (*judge)(void *arg, const struct attn_case *c, int n, const struct attn_repetition *how,
+                 int flags, struct attn_result *result);
+    void *arg;
+    int calls;   /* of each case */
+    int at_once; /* cases of a round: 1, or many where a start is dear, and shrinking too dear */
+};
+
+/* Judge until time is up, or enough failures are found, or one that comes and goes; verdicts are
+ * added to the candidate's list, among them one for the soak itself.  Whatever failed once is a
+ * failure: FAIL, CRASH or TIMEOUT where it fails each time, INTERMITTENT where it does not.
+ * Returns what the judge did. */
+int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);
 
 /* Where results come from; exit statuses. */
 int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "experiments/check/check.h"
-#include "experiments/check/check_soak.h"
 #include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
 #include "ref/clock.h"
@@ -33,7 +32,8 @@ struct exec {
     struct attn_question *question;
     const char *command, *folder;
     char out[PATH_MAX + 16];
-    int starts, idle, rounds; /* rounds: of a soak, each with folders of its own */
+    int starts, idle;
+    int rounds, named; /* of a soak: starts and cases so far, each with a folder of its own */
     double left_s;
     struct attn_process ran;
 };
@@ -219,132 +219,38 @@ static void say_not_reached(struct exec *x)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-enum { ROUND = 600, SHOWN = 8, COPIES = 20 };
+/* So many random cases at a time: a start may take seconds. */
+enum { ROUND = 600 };
 
-/* Cases that failed, and all their runs. */
-struct failing {
-    struct attn_case c[SHOWN];
-    struct attn_soak_tally runs[SHOWN];
-    int n;
-};
-
-static double size_of(const struct attn_case *c)
+/* A round of cases in one start, or copies of one case.  How many the command did not come to is
+ * said of a round. */
+static int judge_random(void *arg, const struct attn_case *c, int n,
+                        const struct attn_repetition *how, int flags, struct attn_result *r)
 {
-    return (double)(c->batch * c->heads) * (double)(c->n_query * c->n_key + 1) *
-           (double)(c->d_key + c->d_value + 1);
-}
-
-/* Keep the smallest few. */
-static void keep(struct failing *f, const struct attn_case *c, const struct attn_result *r)
-{
-    int at = f->n < SHOWN ? f->n++ : SHOWN;
-    for (; at > 0 && size_of(&f->c[at - 1]) > size_of(c); at--)
-        if (at < SHOWN) {
-            f->c[at] = f->c[at - 1];
-            f->runs[at] = f->runs[at - 1];
-        }
-    if (at == SHOWN)
-        return;
-    f->c[at] = *c;
-    f->runs[at] = (struct attn_soak_tally){.runs = 0};
-    attn_soak_tally(&f->runs[at], r);
-}
-
-static void judge_one(struct exec *x, int i, struct attn_result *r)
-{
-    unsigned needs;
-    attn_files_judge(x->s, &x->question->asked[i], x->out, r, &needs);
-    if (x->question->asked[i].not_reached)
-        r->verdict = ATTN_ERROR;
-}
-
-/* A round of cases: n random ones from `from`, or copies of those that failed.  0, or an exit
- * status. */
-static int run_round(struct exec *x, uint64_t from, const struct failing *f)
-{
-    struct attn_question *round = x->question;
-    round->n = f != NULL ? f->n * COPIES : ROUND;
-    memset(round->asked, 0, ROUND * sizeof *round->asked);
-    for (int i = 0; i < round->n; i++) {
-        struct attn_asked *asked = &round->asked[i];
-        snprintf(asked->name, sizeof asked->name, f != NULL ? "again-%llu" : "soak-%llu",
-                 (unsigned long long)from + (unsigned long long)i);
-        if (f != NULL)
-            asked->c = f->c[i % f->n];
-        else
-            attn_soak_case((uint64_t)x->s->request->seed, from + (uint64_t)i, &asked->c);
-    }
-    int status = run(x);
-    x->rounds += STARTS;
-    return status;
-}
-
-/* Ask what failed again, twenty copies of each in one start: does it always fail? */
-static int confirm(struct exec *x, const struct attn_soak *soak, struct failing *f,
-                   struct attn_soak_count *count)
-{
-    struct attn_verdict_list *list = x->s->list;
-    int status = f->n > 0 ? run_round(x, 0, f) : 0;
-    for (int i = 0; i < x->question->n && f->n > 0 && status == 0; i++) {
-        struct attn_result r;
-        judge_one(x, i, &r);
-        attn_soak_tally(&f->runs[i % f->n], &r);
-    }
-    for (int n = 0; n < f->n; n++) {
-        const struct attn_soak_tally *t = &f->runs[n];
-        if (t->failed == t->runs) {
-            attn_soak_file(soak, &f->c[n], NULL, "a random case", &t->bad, list);
-            continue;
-        }
-        attn_soak_intermittent(soak, &f->c[n], &f->c[n], t, NULL, list);
-        count->verdict[t->bad.verdict]--;
-        count->verdict[ATTN_INTERMITTENT]++;
-    }
-    return status;
-}
-
-/* Rounds of random cases, one start each, until one has failures or time is up. */
-static int run_soak(struct exec *x)
-{
+    struct exec *x = arg;
     struct attn_candidate *s = x->s;
-    const struct attn_soak soak = {
-        NULL, NULL, s->route, s->request->soak, (uint64_t)s->request->seed, 1};
-    struct attn_soak_count count = {0};
-    struct attn_question round = {calloc(ROUND, sizeof *round.asked), ROUND, 0};
-    struct failing *f = calloc(1, sizeof *f);
-    double begin = attn_seconds(CLOCK_MONOTONIC);
-    int status = 0;
-    if (round.asked == NULL || f == NULL) {
-        free(f);
-        attn_question_free(&round);
-        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "no memory");
+    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0};
+    unsigned needs;
+    (void)how;
+    (void)flags;
+    for (int i = 0; i < n; i++) {
+        round.asked[i].c = c[i];
+        snprintf(round.asked[i].name, sizeof round.asked[i].name, "soak-%d", x->named++);
     }
     x->question = &round;
-    while (status == 0 && f->n == 0 && attn_seconds(CLOCK_MONOTONIC) - begin < s->request->soak) {
-        status = run_round(x, count.cases, NULL);
-        if (status == 0 && count.cases == 0)
-            attn_candidate_begin(s);
-        for (int i = 0; i < round.n && status == 0; i++, count.cases++) {
-            struct attn_result r;
-            judge_one(x, i, &r);
-            count.verdict[r.verdict] += !round.asked[i].not_reached;
-            if (attn_result_is_bad(&r))
-                keep(f, &round.asked[i].c, &r);
-            else if (!round.asked[i].not_reached && attn_soak_is_error(&round.asked[i].c, &r))
-                attn_soak_file(&soak, &round.asked[i].c, NULL, "a random case", &r, s->list);
-        }
-        if (status == 0)
-            say_not_reached(x);
+    int status = run(x);
+    x->rounds += STARTS;
+    if (status == 0 && s->list == NULL)
+        attn_candidate_begin(s);
+    for (int i = 0; i < n && status == 0; i++) {
+        attn_files_judge(s, &round.asked[i], x->out, &r[i], &needs);
+        if (round.asked[i].not_reached)
+            r[i] = (struct attn_result){.verdict = ATTN_ERROR};
     }
-    if (status == 0)
-        status = confirm(x, &soak, f, &count);
-    count.seconds = attn_seconds(CLOCK_MONOTONIC) - begin;
-    if (status == 0)
-        attn_soak_sum(&soak, &count, s->list);
-    s->judged++;
-    free(f);
+    if (status == 0 && n == ROUND)
+        say_not_reached(x);
     attn_question_free(&round);
-    return status != 0 ? status : attn_candidate_end(s);
+    return status;
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
@@ -372,14 +278,16 @@ int attn_check_exec(struct attn_candidate *s, const char *work)
     snprintf(x.out, sizeof x.out, "%s/out", folder);
     attn_candidate_route(s, "--exec", s->source);
     attn_candidate_route(s, "--claims", s->claims_path);
+    const struct attn_soak soak = {judge_random, &x, 1, ROUND};
     if (s->request->soak > 0)
-        status = run_soak(&x);
+        status = attn_soak_run(s, &soak);
     else if ((status = run(&x)) == 0) {
         attn_candidate_begin(s);
         attn_files_judge_all(s, x.out);
         say_not_reached(&x);
-        status = attn_candidate_end(s);
     }
+    if (status == 0)
+        status = attn_candidate_end(s);
     if (work == NULL)
         attn_exec_remove(folder);
     return status;

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "experiments/check/check.h"
-#include "experiments/check/check_soak.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 #include "tests/harness/external/worker.h"
@@ -123,8 +122,8 @@ static unsigned needs_of(const struct attn_candidate *s, const struct attn_case 
 
 static void run_relations(struct attn_candidate *s, struct attn_worker *worker)
 {
-    for (int i = 0; i < attn_relation_count(); i++) {
-        const struct attn_relation *relation = attn_relation_at(i);
+    for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
+        const struct attn_relation *relation = &attn_relations[i];
         struct attn_worker_reply reply;
         double start = attn_seconds(CLOCK_MONOTONIC);
         if (attn_candidate_wants(s, relation) &&
@@ -136,27 +135,20 @@ static void run_relations(struct attn_candidate *s, struct attn_worker *worker)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
-                         int flags, struct attn_result *r)
+static int judge_random(void *arg, const struct attn_case *c, int n,
+                        const struct attn_repetition *how, int flags, struct attn_result *r)
 {
     struct attn_worker_reply reply;
+    char text[ATTN_CASE_TEXT];
+    (void)n;
     if (flags & ATTN_SOAK_FRESH)
         attn_worker_renew(arg);
-    attn_worker_run(arg, c, how, &reply);
+    attn_case_print(c, text);
+    attn_worker_ask(arg, ATTN_WORKER_CASE, text, how, &reply);
     *r = reply.result;
     if (flags & ATTN_SOAK_SAY)
         attn_common_cause_append(r, &reply.diagnosis);
-}
-
-static void run_soak(struct attn_candidate *s, struct attn_worker *worker)
-{
-    const struct attn_check_request *q = s->request;
-    const struct attn_soak soak = {
-        judge_random,      worker,
-        s->route,          q->soak,
-        (uint64_t)q->seed, q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_CALLS};
-    attn_soak_run(&soak, s->list);
-    s->judged++;
+    return 0;
 }
 
 /* ---- everything ------------------------------------------------------------------------------ */
@@ -205,8 +197,11 @@ int attn_check_plugin(struct attn_candidate *s)
     s->claims = worker.claims;
     attn_candidate_route(s, "--plugin", s->source);
     attn_candidate_begin(s);
+    const struct attn_soak soak = {
+        judge_random, &worker, s->request->repeat > 0 ? (int)s->request->repeat : ATTN_SOAK_CALLS,
+        1};
     if (s->request->soak > 0)
-        run_soak(s, &worker);
+        attn_soak_run(s, &soak);
     else
         run_all(s, &worker);
     attn_worker_close(&worker);

@@ -17,8 +17,6 @@
 #include "tests/harness/process.h"
 #include "version.h"
 
-enum { FILES = 8 };
-
 struct attn_report {
     char *path;
     struct attn_document document; /* the sections, in memory: written when all is judged */
@@ -29,13 +27,7 @@ struct attn_report {
         int judged, failures, refused, is_setup; /* is_setup: it could not even be started */
     } * all;
     int n_all;
-    /* who is judged */
-    char kind[40], source[1200], claims[600], scope[300], command[2400];
-    struct {
-        char path[1024], digest[65];
-        int is_folder;
-    } file[FILES];
-    int n_files;
+    char *about; /* who is judged next; NULL: nothing was said of it */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -93,23 +85,22 @@ static int save(const char *path, const char *text, const struct attn_report *r)
                              : attn_cli_fail(ATTN_EXIT_LACKS, "--report %s", err.text);
 }
 
-int attn_report_open(const char *path, struct attn_report **report)
+struct attn_report *attn_report_open(const char *path)
 {
     static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
     int is_html = attn_cli_ends_with(path, ".html") || attn_cli_ends_with(path, ".htm");
-    *report = NULL;
     if (!is_html && !attn_cli_ends_with(path, ".md"))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--report %s: a name that ends in .html or .md would work", path);
-    int status = save(path, unfinished, NULL);
-    if (status != ATTN_EXIT_GOOD)
-        return status;
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--report %.300s: a name that ends in .html or .md would "
+                      "work",
+                      path);
+    if (save(path, unfinished, NULL) != ATTN_EXIT_GOOD)
+        exit(attn_cli_leave(ATTN_EXIT_LACKS));
     struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
     r->path = attn_cli_need(strdup(path));
     r->document.out = attn_cli_memory(&r->text, &r->size);
     r->document.is_html = is_html;
-    *report = r;
-    return ATTN_EXIT_GOOD;
+    return r;
 }
 
 int attn_report_close(struct attn_report *r, int status)
@@ -118,6 +109,7 @@ int attn_report_close(struct attn_report *r, int status)
     attn_cli_need(r->text);
     int saved = save(r->path, NULL, r);
     free(r->text);
+    free(r->about);
     free(r->all);
     free(r->path);
     free(r);
@@ -143,39 +135,6 @@ void attn_report_digest(const char *path, int is_folder, char hex[65])
     snprintf(hex, 65, "%.64s", is_digest ? out : "not available");
 }
 
-static void take_file(struct attn_report *r, const char *path)
-{
-    struct stat about;
-    if (r->n_files == FILES || stat(path, &about) != 0 ||
-        !(S_ISREG(about.st_mode) || S_ISDIR(about.st_mode))) /* a FIFO is not waited for */
-        return;
-    int n = r->n_files++;
-    r->file[n].is_folder = S_ISDIR(about.st_mode);
-    snprintf(r->file[n].path, sizeof r->file[n].path, "%s", path);
-    attn_report_digest(path, r->file[n].is_folder, r->file[n].digest);
-}
-
-void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
-{
-    char *word, *copy = attn_cli_need(strdup(about->source)), *rest = copy;
-    r->n_files = 0;
-    int is_command = strcmp(about->kind, "command") == 0;
-    while (is_command && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
-        if (*word != '\0') /* words that are files: the program, the script */
-            take_file(r, word);
-    if (!is_command && strncmp(about->kind, "implementation", 14) != 0)
-        take_file(r, about->source);
-    if (about->extra != NULL)
-        take_file(r, about->extra);
-    free(copy);
-    snprintf(r->kind, sizeof r->kind, "%s", about->kind);
-    snprintf(r->source, sizeof r->source, "%s", about->source);
-    snprintf(r->claims, sizeof r->claims, "%s",
-             about->claims + (strncmp(about->claims, "claims ", 7) == 0 ? 7 : 0));
-    snprintf(r->scope, sizeof r->scope, "%s", about->scope);
-    snprintf(r->command, sizeof r->command, "%s", about->command);
-}
-
 static void put_row(struct attn_document *d, const char *name, enum attn_style style,
                     const char *value)
 {
@@ -184,40 +143,64 @@ static void put_row(struct attn_document *d, const char *name, enum attn_style s
     attn_document_cell(d, style, "%s", value);
 }
 
-static void put_about(struct attn_report *r, const struct attn_verdict_list *list)
+static void put_digest(struct attn_document *d, const char *path, const char *source)
+{
+    struct stat about;
+    char text[256], digest[65];
+    if (stat(path, &about) != 0 ||
+        !(S_ISREG(about.st_mode) || S_ISDIR(about.st_mode))) /* a FIFO is not waited for */
+        return;
+    attn_report_digest(path, S_ISDIR(about.st_mode), digest);
+    snprintf(text, sizeof text, "SHA-256 of %.200s", strcmp(path, source) == 0 ? "it" : path);
+    put_row(d, S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, ATTN_CODE,
+            digest);
+}
+
+/* Of a command, words that are files: the program, the script. */
+static void put_digests(struct attn_document *d, const struct attn_report_about *about)
+{
+    char *word, *copy = attn_cli_text("%s", about->source), *rest = copy;
+    int is_command = strcmp(about->kind, "command") == 0;
+    while (is_command && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+        if (*word != '\0')
+            put_digest(d, word, about->source);
+    if (!is_command && strncmp(about->kind, "implementation", 14) != 0)
+        put_digest(d, about->source, about->source);
+    if (about->extra != NULL)
+        put_digest(d, about->extra, about->source);
+    free(copy);
+}
+
+void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
 {
     static const char *const head[] = {"", "", NULL};
-    struct attn_document *d = &r->document;
+    size_t size;
+    struct attn_document d = {.out = attn_cli_memory(&r->about, &size),
+                              .is_html = r->document.is_html};
     struct utsname machine;
     time_t now = time(NULL);
     struct tm utc;
     char text[400];
-    attn_document_table(d, head);
-    put_row(d, r->kind, ATTN_CODE, r->source);
-    for (int n = 0; n < r->n_files; n++) {
-        int is_it = strcmp(r->file[n].path, r->source) == 0;
-        snprintf(text, sizeof text, "SHA-256 of %.200s", is_it ? "it" : r->file[n].path);
-        if (r->file[n].is_folder)
-            snprintf(text, sizeof text, "SHA-256 of its list of SHA-256 sums");
-        put_row(d, text, ATTN_CODE, r->file[n].digest);
-    }
-    put_row(d, "claims", ATTN_WORDS, r->claims);
-    if (attn_verdicts_declared(list, text, sizeof text) > 0)
-        put_row(d, "precisions that were taken at its word", ATTN_WORDS, text);
-    put_row(d, "judged on", ATTN_WORDS, r->scope);
-    snprintf(text, sizeof text, "attnlab %s", ATTN_VERSION);
-    put_row(d, "judged by", ATTN_WORDS, text);
+    int is_titled = strncmp(about->claims, "claims ", 7) == 0; /* as the row is */
+    attn_document_table(&d, head);
+    put_row(&d, about->kind, ATTN_CODE, about->source);
+    put_digests(&d, about);
+    put_row(&d, "claims", ATTN_WORDS, about->claims + (is_titled ? 7 : 0));
+    put_row(&d, "judged on", ATTN_WORDS, about->scope);
+    put_row(&d, "judged by", ATTN_WORDS, "attnlab " ATTN_VERSION);
     if (uname(&machine) == 0 && gmtime_r(&now, &utc) != NULL) {
         size_t n = (size_t)snprintf(text, sizeof text, "%.60s %.60s, %.60s; ", machine.sysname,
                                     machine.release, machine.machine);
         strftime(text + n, sizeof text - n, "%Y-%m-%d %H:%M UTC", &utc);
-        put_row(d, "where and when", ATTN_WORDS, text);
+        put_row(&d, "where and when", ATTN_WORDS, text);
     }
-    attn_document_table_end(d);
-    attn_document_paragraph(d);
-    attn_document_put(d, ATTN_WORDS, "The line that repeats it:");
-    attn_document_close(d);
-    attn_document_lines(d, r->command);
+    attn_document_table_end(&d);
+    attn_document_paragraph(&d);
+    attn_document_put(&d, ATTN_WORDS, "The line that repeats it:");
+    attn_document_close(&d);
+    attn_document_lines(&d, about->command);
+    fclose(d.out);
+    attn_cli_need(r->about);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -293,33 +276,53 @@ static void put_outputs(struct attn_document *d, const struct attn_verdict_list 
 
 /* ---- what the cases were: for each property on which kernels branch, its values -------------- */
 
-/* A value of one factor in one case.  A mask of several calls has several. */
-enum { WORD = 48, MOST = 8, VALUES = 512 };
+enum { FACTORS = 16, VALUES = 512, WORD = 48 };
 
-static const char *const factor_name[] = {
-    "type", "pass", "d",     "dv",      "heads", "heads a kv head", "batch",  "queries",
-    "keys", "mask", "scale", "softcap", "bias",  "layout",          "numbers"};
-enum {
-    TYPE,
-    PASS,
-    D,
-    DV,
-    HEADS,
-    GROUP,
-    BATCH,
-    QUERIES,
-    KEYS,
-    MASK,
-    SCALE,
-    SOFTCAP,
-    BIAS,
-    LAYOUT,
-    NUMBERS,
-    FACTORS
+/* A value of a factor; last: the number of the last case that had it. */
+struct value {
+    char word[WORD];
+    int judged, refused, last;
+};
+struct factors {
+    int n, cases, is_refused; /* is_refused: the case that is counted now */
+    struct {
+        const char *name;
+        int n;
+        struct value value[VALUES];
+    } of[FACTORS];
 };
 
+/* The case has this value, once however often it is said. */
+static void count(struct factors *all, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void count(struct factors *all, const char *name, const char *format, ...)
+{
+    char word[WORD];
+    int f = 0, v = 0;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(word, sizeof word, format, args);
+    va_end(args);
+    while (f < all->n && strcmp(all->of[f].name, name) != 0)
+        f++;
+    all->n += f == all->n;
+    all->of[f].name = name;
+    while (v < all->of[f].n && strcmp(all->of[f].value[v].word, word) != 0)
+        v++;
+    if (v == VALUES)
+        return;
+    struct value *x = &all->of[f].value[v];
+    all->of[f].n += v == all->of[f].n;
+    memcpy(x->word, word, sizeof word);
+    if (x->last == all->cases)
+        return;
+    x->last = all->cases;
+    x->judged += !all->is_refused;
+    x->refused += all->is_refused;
+}
+
 /* Lengths by class: there are too many to list, and kernels know classes. */
-static void put_length(char word[WORD], int64_t n)
+static void count_length(struct factors *all, const char *name, int64_t n)
 {
     static const long long from[] = {2, 16, 64, 128, 512, 1024, 4096};
     enum { CLASSES = sizeof from / sizeof *from };
@@ -327,92 +330,61 @@ static void put_length(char word[WORD], int64_t n)
     while (c + 1 < CLASSES && n >= from[c + 1])
         c++;
     if (n < 2)
-        snprintf(word, WORD, "%lld", (long long)n);
+        count(all, name, "%lld", (long long)n);
     else if (c + 1 < CLASSES)
-        snprintf(word, WORD, "%lld to %lld", from[c], from[c + 1] - 1);
+        count(all, name, "%lld to %lld", from[c], from[c + 1] - 1);
     else
-        snprintf(word, WORD, "%lld and more", from[c]);
+        count(all, name, "%lld and more", from[c]);
 }
 
-/* Every call of it once, causal with its alignment; how many. */
-static int put_mask(char word[][WORD], const char *p)
+/* Every call of a mask, causal with its alignment. */
+static void count_mask(struct factors *all, const char *p)
 {
-    int n = 0;
-    while (*p != '\0' && n < MOST) {
+    while (*p != '\0') {
         size_t size = strcspn(p, "()&|");
         if (size > 0 && p[size] != ')') {
-            int is_aligned = strncmp(p, "causal(", 7) == 0, seen = 0;
+            int is_aligned = strncmp(p, "causal(", 7) == 0;
             size_t end = is_aligned ? size + strcspn(p + size, ")") + 1 : size;
-            snprintf(word[n], WORD, "%.*s", (int)(end < WORD ? end : WORD - 1), p);
-            while (seen < n && strcmp(word[seen], word[n]) != 0)
-                seen++;
-            n += seen == n;
+            count(all, "mask", "%.*s", (int)(end < WORD ? end : WORD - 1), p);
         }
         p += size;
         p += p[0] == '(' && size > 0 ? strcspn(p, ")") : *p != '\0';
     }
-    return n;
 }
 
-/* Beside n others; how many there are then. */
-static int put(char word[][WORD], int n, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static int put(char word[][WORD], int n, const char *format, ...)
+static void count_case(struct factors *all, const struct attn_case *c)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(word[n], WORD, format, args);
-    va_end(args);
-    return n + 1;
+    all->cases++;
+    count(all, "type", "%s", attn_dtype_name(c->dtype));
+    count(all, "pass", c->pass == ATTN_BACKWARD ? "forward and backward" : "forward");
+    if (c->d_lse)
+        count(all, "pass", "with dlse");
+    count(all, "d", "%lld", (long long)c->d_key);
+    if (c->d_value == c->d_key)
+        count(all, "dv", "= d");
+    else
+        count(all, "dv", "%lld", (long long)c->d_value);
+    count(all, "heads", "%lld", (long long)c->heads);
+    count(all, "heads a kv head", "%lld",
+          (long long)(c->kv_heads > 0 ? c->heads / c->kv_heads : 0));
+    count(all, "batch", "%lld", (long long)c->batch);
+    count_length(all, "queries", c->n_query);
+    count_length(all, "keys", c->n_key);
+    count_mask(all, c->mask);
+    if (isnan(c->scale))
+        count(all, "scale", "1/sqrt(d)");
+    else
+        count(all, "scale", "%g", c->scale);
+    if (c->softcap > 0)
+        count(all, "softcap", "%g", c->softcap);
+    else
+        count(all, "softcap", "none");
+    count(all, "bias", "%s", attn_case_bias_name[c->bias]);
+    if (c->d_bias)
+        count(all, "bias", "with dbias");
+    count(all, "layout", "%s", attn_case_layout_name[c->layout]);
+    count(all, "numbers", "%s", attn_fill_name(c->fill));
 }
-
-/* The values of a factor in a case; how many. */
-static int values_of(const struct attn_case *c, int factor, char word[][WORD])
-{
-    int n;
-    switch (factor) {
-    case TYPE:
-        return put(word, 0, "%s", attn_dtype_name(c->dtype));
-    case PASS:
-        n = put(word, 0, c->pass == ATTN_BACKWARD ? "forward and backward" : "forward");
-        return c->d_lse ? put(word, n, "with dlse") : n;
-    case D:
-        return put(word, 0, "%lld", (long long)c->d_key);
-    case DV:
-        return c->d_value == c->d_key ? put(word, 0, "= d")
-                                      : put(word, 0, "%lld", (long long)c->d_value);
-    case HEADS:
-        return put(word, 0, "%lld", (long long)c->heads);
-    case GROUP:
-        return put(word, 0, "%lld", (long long)(c->kv_heads > 0 ? c->heads / c->kv_heads : 0));
-    case BATCH:
-        return put(word, 0, "%lld", (long long)c->batch);
-    case QUERIES:
-    case KEYS:
-        put_length(word[0], factor == QUERIES ? c->n_query : c->n_key);
-        return 1;
-    case MASK:
-        return put_mask(word, c->mask);
-    case SCALE:
-        return isnan(c->scale) ? put(word, 0, "1/sqrt(d)") : put(word, 0, "%g", c->scale);
-    case SOFTCAP:
-        return c->softcap > 0 ? put(word, 0, "%g", c->softcap) : put(word, 0, "none");
-    case BIAS:
-        n = put(word, 0, "%s", attn_case_bias_name(c->bias));
-        return c->d_bias ? put(word, n, "with dbias") : n;
-    case LAYOUT:
-        return put(word, 0, "%s", attn_case_layout_name(c->layout));
-    default:
-        return put(word, 0, "%s", attn_fill_name(c->fill));
-    }
-}
-
-/* ---- counting them --------------------------------------------------------------------------- */
-
-struct value {
-    char word[WORD];
-    int judged, refused;
-};
 
 /* Numbers by size, before words; words by how often they are. */
 static int in_order(const void *a, const void *b)
@@ -436,57 +408,38 @@ static void append(char *text, size_t size, const struct value *x, int n)
         strcpy(text + size - 8, ", ...");
 }
 
-/* The values of a factor in all cases, in order; how many. */
-static int count_values(const struct attn_verdict_list *list, int factor, struct value *value)
-{
-    int n = 0;
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_verdict_entry *x = &list->entry[e];
-        char word[MOST][WORD];
-        struct attn_case c;
-        if (strcmp(x->kind, "relation") == 0 ||
-            attn_case_parse(x->text, &c, NULL) != ATTN_OK) /* a word about the whole */
-            continue;
-        int is_refused = x->result.verdict == ATTN_REFUSED;
-        for (int w = values_of(&c, factor, word) - 1; w >= 0; w--) {
-            int at = 0;
-            while (at < n && strcmp(value[at].word, word[w]) != 0)
-                at++;
-            if (at == VALUES)
-                continue;
-            if (at == n)
-                snprintf(value[n++].word, WORD, "%s", word[w]);
-            value[at].judged += !is_refused;
-            value[at].refused += is_refused;
-        }
-    }
-    qsort(value, (size_t)n, sizeof *value, in_order);
-    return n;
-}
-
 /* "8 (31), 64 (4)": values in cases that were judged, then those in refused cases only. */
 static void put_factors(struct attn_document *d, const struct attn_verdict_list *list)
 {
     static const char *const head[] = {"factor", "judged: value (cases)",
                                        "only in cases that were refused", NULL};
+    struct factors *all = attn_cli_need(calloc(1, sizeof *all));
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        struct attn_case c;
+        all->is_refused = x->result.verdict == ATTN_REFUSED;
+        if (strcmp(x->kind, "relation") != 0 &&
+            attn_case_parse(x->text, &c, NULL) == ATTN_OK) /* no word about the whole */
+            count_case(all, &c);
+    }
     attn_document_heading(d, 3, "What the cases were");
     attn_document_table(d, head);
-    for (int factor = 0; factor < FACTORS; factor++) {
-        struct value *value = attn_cli_need(calloc(VALUES, sizeof *value));
+    for (int f = 0; f < all->n; f++) {
+        struct value *value = all->of[f].value;
         char judged[1600] = "", refused[600] = "";
-        int n = count_values(list, factor, value);
-        for (int v = 0; v < n; v++)
+        qsort(value, (size_t)all->of[f].n, sizeof *value, in_order);
+        for (int v = 0; v < all->of[f].n; v++)
             if (value[v].judged > 0)
                 append(judged, sizeof judged, &value[v], value[v].judged);
             else
                 append(refused, sizeof refused, &value[v], value[v].refused);
         attn_document_row(d);
-        attn_document_words(d, factor_name[factor]);
+        attn_document_words(d, all->of[f].name);
         attn_document_words(d, judged);
         attn_document_words(d, refused);
-        free(value);
     }
     attn_document_table_end(d);
+    free(all);
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -512,9 +465,16 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", x->judged,
                           x->failures, x->refused);
     attn_document_close(d);
-    if (r->kind[0] != '\0')
-        put_about(r, list);
-    r->kind[0] = '\0'; /* what was said of this one is not the next one's */
+    char declared[400];
+    if (attn_verdicts_declared(list, declared, sizeof declared) > 0) {
+        attn_document_paragraph(d);
+        attn_document_put(d, ATTN_WORDS, "Precisions that were taken at its word: %s.", declared);
+        attn_document_close(d);
+    }
+    if (r->about != NULL)
+        fputs(r->about, d->out);
+    free(r->about);
+    r->about = NULL; /* what was said of this one is not the next one's */
     put_text(d, v, list);
     if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;

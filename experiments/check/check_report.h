@@ -11,8 +11,9 @@
 struct attn_report; /* opaque */
 
 /* Take the file now, so that one that cannot be written is no surprise at the end; until then it
- * says that there is no verdict yet.  An exit status: USAGE for a name of neither format, LACKS. */
-int attn_report_open(const char *path, struct attn_report **report);
+ * says that there is no verdict yet.  A name of neither format, or a file that cannot be written,
+ * ends the program. */
+struct attn_report *attn_report_open(const char *path);
 
 /* Who is judged next; strings are copied, and the digests of its files taken, now. */
 struct attn_report_about {

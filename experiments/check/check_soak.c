@@ -1,14 +1,24 @@
-/* See check_soak.h. */
-#include "experiments/check/check_soak.h"
+/* attnlab check --soak: random cases for a time, each failure made small; for registered specs and
+ * external implementations. */
+#include "experiments/check/check.h"
+#include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "tests/harness/cases/soak.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 /* ---- all runs of one case -------------------------------------------------------------------- */
+
+struct tally {
+    int runs, failed;
+    struct attn_result bad, good; /* the first of either sort */
+    int64_t bad_call[2], good_call[2];
+};
 
 static void widen(int64_t range[2], int64_t call)
 {
@@ -16,7 +26,7 @@ static void widen(int64_t range[2], int64_t call)
     range[1] = call > range[1] ? call : range[1];
 }
 
-void attn_soak_tally(struct attn_soak_tally *t, const struct attn_result *r)
+static void count_runs(struct tally *t, const struct attn_result *r)
 {
     int runs = r->runs > 0 ? r->runs : 1, bad = attn_result_is_bad(r);
     int failed = r->runs > 0 ? r->failed : bad;
@@ -33,13 +43,13 @@ void attn_soak_tally(struct attn_soak_tally *t, const struct attn_result *r)
     t->failed += failed;
 }
 
-static int is_steady(const struct attn_soak_tally *t)
+static int is_steady(const struct tally *t)
 {
     return t->failed == t->runs;
 }
 
 /* What is known of the difference between runs that failed and runs that did not. */
-static void say_differs(const struct attn_soak_tally *t, char text[160])
+static void say_differs(const struct tally *t, char text[160])
 {
     size_t n = 0;
     text[0] = '\0';
@@ -58,32 +68,43 @@ static void say_differs(const struct attn_soak_tally *t, char text[160])
 
 /* ---- filing ---------------------------------------------------------------------------------- */
 
-void attn_soak_file(const struct attn_soak *soak, const struct attn_case *c,
-                    const struct attn_case *found, const char *why, const struct attn_result *r,
-                    struct attn_verdict_list *list)
+/* The soak of a candidate. */
+struct soak {
+    struct attn_candidate *s;
+    const struct attn_soak *how;
+    uint64_t cases;
+    double seconds;
+    int verdict[ATTN_ERROR + 1]; /* ERROR: cases that cannot be set up */
+};
+
+/* A failing case; found: the larger case that it was made from. */
+static void file_case(const struct soak *soak, const struct attn_case *c,
+                      const struct attn_case *found, const char *why, const struct attn_result *r)
 {
     char text[ATTN_CASE_TEXT], larger[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 1400], times[40] = "";
     attn_case_print(c, text);
-    attn_case_print(found != NULL ? found : c, larger);
+    attn_case_print(found, larger);
     int often = r->verdict == ATTN_INTERMITTENT ? 4 * (r->runs / r->failed) : 0;
-    if (often > 0 && soak->judge != NULL)
+    if (often > 0 && soak->how->at_once == 1)
         snprintf(times, sizeof times, " --repeat %d", often < 100 ? 100 : often);
-    snprintf(again, sizeof again, "check %s --case '%s'%s", soak->route, text, times);
+    snprintf(again, sizeof again, "check %s --case '%s'%s", soak->s->route, text, times);
     const struct attn_subject subject = {
         "soak", "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
-    attn_verdicts_add(list, &subject, r, 0);
+    attn_verdicts_add(soak->s->list, &subject, r, 0);
 }
 
-void attn_soak_intermittent(const struct attn_soak *soak, const struct attn_case *c,
-                            const struct attn_case *found, const struct attn_soak_tally *all,
-                            const struct attn_soak_tally *small, struct attn_verdict_list *list)
+/* One that fails in some runs and not in others.  small: the runs of c, where this is smaller than
+ * what was found; NULL: no smaller case was seen to fail. */
+static void file_intermittent(const struct soak *soak, const struct attn_case *c,
+                              const struct attn_case *found, const struct tally *all,
+                              const struct tally *small)
 {
-    const struct attn_soak_tally *t = small != NULL ? small : all;
+    const struct tally *t = small != NULL ? small : all;
     struct attn_result r = t->bad;
     char words[40], more[80] = "";
     if (small != NULL)
         snprintf(more, sizeof more, ", this smaller case in %d of %d", small->failed, small->runs);
-    else if (soak->judge != NULL)
+    else if (soak->how->at_once == 1)
         snprintf(more, sizeof more, "; no smaller case was seen to fail");
     r.verdict = t->bad.verdict == ATTN_INTERMITTENT ? ATTN_FAILED : t->bad.verdict;
     attn_verdict_words(&r, words);
@@ -93,14 +114,14 @@ void attn_soak_intermittent(const struct attn_soak *soak, const struct attn_case
     r.runs = t->runs;
     r.failed = t->failed;
     say_differs(t, r.differs);
-    attn_soak_file(soak, c, found, "a random case that fails in some runs and not in others", &r,
-                   list);
+    file_case(soak, c, found, "a random case that fails in some runs and not in others", &r);
 }
 
-void attn_soak_sum(const struct attn_soak *soak, const struct attn_soak_count *count,
-                   struct attn_verdict_list *list)
+/* The soak itself is one check more: a clean one is seen to have run, and any failure fails it. */
+static void file_sum(const struct soak *soak)
 {
-    const int *n = count->verdict;
+    const struct attn_check_request *q = soak->s->request;
+    const int *n = soak->verdict;
     int failed = n[ATTN_FAILED] + n[ATTN_CRASH] + n[ATTN_TIMEOUT];
     struct attn_result r = {.verdict = failed + n[ATTN_INTERMITTENT] > 0 ? ATTN_FAILED
                                        : n[ATTN_PASS] > 0                ? ATTN_PASS
@@ -110,58 +131,75 @@ void attn_soak_sum(const struct attn_soak *soak, const struct attn_soak_count *c
         snprintf(r.text, sizeof r.text,
                  "no random case passed: nothing was judged (a longer soak meets more cases)");
     snprintf(text, sizeof text,
-             "%" PRIu64 " random cases of seed %" PRIu64
+             "%" PRIu64 " random cases of seed %" PRId64
              ": %d pass, %d fail, %d intermittent, %d refused, %d weak, %d that cannot be set up",
-             count->cases, soak->seed, n[ATTN_PASS], failed, n[ATTN_INTERMITTENT], n[ATTN_REFUSED],
+             soak->cases, q->seed, n[ATTN_PASS], failed, n[ATTN_INTERMITTENT], n[ATTN_REFUSED],
              n[ATTN_WEAK], n[ATTN_ERROR]);
-    snprintf(again, sizeof again, "check %s --soak %g --seed %" PRIu64, soak->route, soak->seconds,
-             soak->seed);
+    snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
+             q->seed);
     const struct attn_subject subject = {"soak", "soak", text, "", "what failed once has failed",
                                          again,  NULL};
-    attn_verdicts_add(list, &subject, &r, count->seconds);
+    attn_verdicts_add(soak->s->list, &subject, &r, soak->seconds);
 }
 
 /* ---- one failure ----------------------------------------------------------------------------- */
 
-/* Run what failed once again and again, in the same process and in fresh ones: does it always?  If
- * not, how often? */
-static void repeat(const struct attn_soak *soak, const struct attn_case *c,
-                   struct attn_soak_tally *t)
+enum { REPEATS = 20 };
+
+static void judge(const struct soak *soak, const struct attn_case *c,
+                  const struct attn_repetition *how, int flags, struct attn_result *r)
 {
-    enum { REPEATS = 20, MANY = 2000 };
+    soak->how->judge(soak->how->arg, c, 1, how, flags, r);
+}
+
+/* Run what failed once again and again, in the same process and in fresh ones: does it always?  If
+ * not, how often?  Where a start is dear, all in one. */
+static void repeat(const struct soak *soak, const struct attn_case *c, struct tally *t)
+{
+    enum { MANY = 2000 };
     const struct attn_repetition once = {1, 0, 0}, often = {MANY, 2, 0};
-    struct attn_result r;
+    struct attn_result r[REPEATS];
+    struct attn_case copy[REPEATS];
     int n = t->bad.verdict == ATTN_TIMEOUT ? REPEATS - 1 : 0; /* each of them costs its patience */
+    if (soak->how->at_once > 1) {
+        for (n = 0; n < REPEATS; n++)
+            copy[n] = *c;
+        if (soak->how->judge(soak->how->arg, copy, REPEATS, &once, 0, r) != 0)
+            return;
+        for (n = 0; n < REPEATS; n++)
+            count_runs(t, &r[n]);
+        return;
+    }
     for (; n < REPEATS && is_steady(t); n++) {
-        soak->judge(soak->arg, c, &once, n < REPEATS / 2 ? 0 : ATTN_SOAK_FRESH, &r);
-        attn_soak_tally(t, &r);
+        judge(soak, c, &once, n < REPEATS / 2 ? 0 : ATTN_SOAK_FRESH, r);
+        count_runs(t, r);
     }
     if (is_steady(t) || t->bad.verdict == ATTN_TIMEOUT)
         return;
     for (n = 0; n < 2; n++) {
-        soak->judge(soak->arg, c, &often, n > 0 ? ATTN_SOAK_FRESH : 0, &r);
-        attn_soak_tally(t, &r);
+        judge(soak, c, &often, n > 0 ? ATTN_SOAK_FRESH : 0, r);
+        count_runs(t, r);
     }
 }
 
 /* Looking for a smaller case. */
 struct hunt {
-    const struct attn_soak *soak;
+    const struct soak *soak;
     struct attn_repetition how; /* enough runs to meet the failure, where there is one */
     int questions;
     double until;
-    struct attn_soak_tally last; /* of the smallest case that failed */
+    struct tally last; /* of the smallest case that failed */
 };
 
 static int fails(void *arg, const struct attn_case *c)
 {
     struct hunt *h = arg;
-    struct attn_soak_tally t = {.runs = 0};
+    struct tally t = {.runs = 0};
     for (int n = 0; n < h->questions && t.failed == 0 && attn_seconds(CLOCK_MONOTONIC) < h->until;
          n++) {
         struct attn_result r;
-        h->soak->judge(h->soak->arg, c, &h->how, n % 2 > 0 ? ATTN_SOAK_FRESH : 0, &r);
-        attn_soak_tally(&t, &r);
+        judge(h->soak, c, &h->how, n % 2 > 0 ? ATTN_SOAK_FRESH : 0, &r);
+        count_runs(&t, &r);
     }
     if (t.failed > 0)
         h->last = t;
@@ -169,39 +207,38 @@ static int fails(void *arg, const struct attn_case *c)
 }
 
 /* It fails each time: FAIL, on the smallest case of which this is true. */
-static int file_steady(const struct attn_soak *soak, const struct attn_case *found,
-                       struct attn_soak_tally *all, struct attn_verdict_list *list)
+static int file_steady(const struct soak *soak, const struct attn_case *found, struct tally *all)
 {
     enum { BUDGET = 500 }; /* cases judged on the way: a second or two */
     const struct attn_repetition few = {4, 0, 0};
     struct hunt hunt = {.soak = soak, .how = {1, 0, 0}, .questions = 1, .until = HUGE_VAL};
-    const struct attn_soak_judge judge = {fails, &hunt};
-    struct attn_soak_tally small = {.runs = 0};
+    const struct attn_soak_judge asked = {fails, &hunt};
+    struct tally small = {.runs = 0};
     struct attn_case c = *found;
     struct attn_result r;
     char why[96] = "a random case";
-    if (all->bad.verdict == ATTN_TIMEOUT) {
-        attn_soak_file(soak, found, NULL, why, &all->bad, list);
+    if (all->bad.verdict == ATTN_TIMEOUT || soak->how->at_once > 1) {
+        file_case(soak, found, found, why, &all->bad);
         return 1;
     }
-    int judged = attn_soak_shrink(&judge, BUDGET, &c);
-    soak->judge(soak->arg, &c, &few, ATTN_SOAK_SAY | ATTN_SOAK_FRESH, &r);
-    attn_soak_tally(&small, &r);
+    int judged = attn_soak_shrink(&asked, BUDGET, &c);
+    judge(soak, &c, &few, ATTN_SOAK_SAY | ATTN_SOAK_FRESH, &r);
+    count_runs(&small, &r);
     if (small.failed > 0 && is_steady(&small)) {
         if (judged > 0)
             snprintf(why, sizeof why, "a random case, made small in %d steps", judged);
-        attn_soak_file(soak, &c, found, why, &r, list);
+        file_case(soak, &c, found, why, &r);
         return 1;
     }
-    soak->judge(soak->arg, found, &few, ATTN_SOAK_SAY | ATTN_SOAK_FRESH, &r);
-    attn_soak_tally(all, &r);
+    judge(soak, found, &few, ATTN_SOAK_SAY | ATTN_SOAK_FRESH, &r);
+    count_runs(all, &r);
     if (is_steady(all) && attn_result_is_bad(&r))
-        attn_soak_file(soak, found, NULL, why, &r, list);
+        file_case(soak, found, found, why, &r);
     return is_steady(all);
 }
 
-static void file_unsteady(const struct attn_soak *soak, const struct attn_case *found,
-                          const struct attn_soak_tally *all, struct attn_verdict_list *list)
+static void file_unsteady(const struct soak *soak, const struct attn_case *found,
+                          const struct tally *all)
 {
     enum { BUDGET = 100, MOST = 4000, QUESTIONS = 4 };
     const double patience = 10; /* seconds */
@@ -210,38 +247,38 @@ static void file_unsteady(const struct attn_soak *soak, const struct attn_case *
                         .how = {calls < MOST ? calls : MOST, 1, 0},
                         .questions = QUESTIONS,
                         .until = attn_seconds(CLOCK_MONOTONIC) + patience};
-    const struct attn_soak_judge judge = {fails, &hunt};
+    const struct attn_soak_judge asked = {fails, &hunt};
     struct attn_case c = *found;
     struct attn_result r;
-    if (all->bad.verdict != ATTN_TIMEOUT)
-        attn_soak_shrink(&judge, BUDGET, &c);
+    if (all->bad.verdict != ATTN_TIMEOUT && soak->how->at_once == 1)
+        attn_soak_shrink(&asked, BUDGET, &c);
     if (hunt.last.failed > 0) {
-        soak->judge(soak->arg, &c, &hunt.how, ATTN_SOAK_FRESH, &r);
-        attn_soak_tally(&hunt.last, &r);
+        judge(soak, &c, &hunt.how, ATTN_SOAK_FRESH, &r);
+        count_runs(&hunt.last, &r);
     }
-    attn_soak_intermittent(soak, &c, found, all, hunt.last.failed > 0 ? &hunt.last : NULL, list);
+    file_intermittent(soak, &c, found, all, hunt.last.failed > 0 ? &hunt.last : NULL);
 }
 
 /* Returns the verdict that was filed. */
-static enum attn_verdict file_failure(const struct attn_soak *soak, const struct attn_case *found,
-                                      const struct attn_result *first,
-                                      struct attn_verdict_list *list)
+static enum attn_verdict file_failure(const struct soak *soak, const struct attn_case *found,
+                                      const struct attn_result *first)
 {
-    struct attn_soak_tally all = {.runs = 0};
-    attn_soak_tally(&all, first);
+    struct tally all = {.runs = 0};
+    count_runs(&all, first);
     repeat(soak, found, &all);
-    if (is_steady(&all) && file_steady(soak, found, &all, list))
+    if (is_steady(&all) && file_steady(soak, found, &all))
         return first->verdict;
-    file_unsteady(soak, found, &all, list);
+    file_unsteady(soak, found, &all);
     return ATTN_INTERMITTENT;
 }
 
 /* ---- the soak -------------------------------------------------------------------------------- */
 
-int attn_soak_is_error(const struct attn_case *c, const struct attn_result *r)
+/* ERROR, and not for a fill that cannot keep its promise for the case: that is nobody's failure. */
+static int is_error(const struct attn_case *c, const struct attn_result *r)
 {
     struct attn_setup setup;
-    if (r->verdict != ATTN_ERROR)
+    if (r->verdict != ATTN_ERROR || r->text[0] == '\0')
         return 0;
     enum attn_status status = attn_setup_open(c, &setup, NULL);
     if (status == ATTN_OK)
@@ -249,27 +286,69 @@ int attn_soak_is_error(const struct attn_case *c, const struct attn_result *r)
     return status == ATTN_OK || status == ATTN_ENOMEM;
 }
 
-void attn_soak_run(const struct attn_soak *soak, struct attn_verdict_list *list)
+/* A random case and what became of it. */
+struct drawn {
+    const struct attn_case *c;
+    struct attn_result *result;
+};
+
+/* The smallest cases first. */
+static int by_size(const void *a, const void *b)
 {
-    enum { ENOUGH = 8 }; /* failures: more would be the same bug again */
-    const struct attn_repetition how = {soak->calls, 1, 0};
-    struct attn_soak_count count = {0};
-    int found = 0;
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    for (; attn_seconds(CLOCK_MONOTONIC) - start < soak->seconds && found < ENOUGH; count.cases++) {
-        struct attn_case c;
-        struct attn_result r;
-        attn_soak_case(soak->seed, count.cases, &c);
-        soak->judge(soak->arg, &c, &how, 0, &r);
-        if (attn_result_is_bad(&r)) {
-            r.verdict = file_failure(soak, &c, &r, list);
-            found += r.verdict == ATTN_INTERMITTENT ? ENOUGH : 1; /* the next one takes as long */
-        } else if (attn_soak_is_error(&c, &r)) {
-            attn_soak_file(soak, &c, NULL, "a random case", &r, list);
-            break;
-        }
-        count.verdict[r.verdict]++;
+    double size[2];
+    for (int n = 0; n < 2; n++) {
+        const struct attn_case *c = ((const struct drawn *)(n == 0 ? a : b))->c;
+        size[n] = (double)(c->batch * c->heads) * (double)(c->n_query * c->n_key + 1) *
+                  (double)(c->d_key + c->d_value + 1);
     }
-    count.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
-    attn_soak_sum(soak, &count, list);
+    return (size[0] > size[1]) - (size[0] < size[1]);
+}
+
+/* Count the cases of a round, and file what is wrong with the smallest; *found: failures so far. */
+static void settle_round(struct soak *soak, struct drawn *round, int n, int *found)
+{
+    qsort(round, (size_t)n, sizeof *round, by_size);
+    for (int i = 0; i < n; i++, soak->cases++) {
+        struct attn_result *r = round[i].result;
+        int is_bad = attn_result_is_bad(r), error = !is_bad && is_error(round[i].c, r);
+        if (is_bad && *found < ATTN_SOAK_ENOUGH) {
+            r->verdict = file_failure(soak, round[i].c, r);
+            int takes_long = r->verdict == ATTN_INTERMITTENT && soak->how->at_once == 1;
+            *found += takes_long ? ATTN_SOAK_ENOUGH : 1;
+        } else if (error && *found < ATTN_SOAK_ENOUGH) {
+            file_case(soak, round[i].c, round[i].c, "a random case", r);
+            *found = ATTN_SOAK_ENOUGH;
+        }
+        soak->verdict[r->verdict] += r->verdict != ATTN_ERROR || r->text[0] != '\0';
+    }
+}
+
+int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
+{
+    const struct attn_repetition often = {how->calls, 1, 0};
+    const int n = how->at_once;
+    struct soak soak = {.s = s, .how = how};
+    struct attn_case *c = attn_cli_need(calloc((size_t)n, sizeof *c));
+    struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
+    struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
+    int found = 0, status = 0;
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
+           found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {
+        for (int i = 0; i < n; i++) {
+            attn_soak_case((uint64_t)s->request->seed, soak.cases + (uint64_t)i, &c[i]);
+            round[i] = (struct drawn){&c[i], &r[i]};
+        }
+        status = how->judge(how->arg, c, n, &often, 0, r);
+        if (status == 0)
+            settle_round(&soak, round, n, &found);
+    }
+    soak.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+    if (status == 0)
+        file_sum(&soak);
+    s->judged++;
+    free(round);
+    free(r);
+    free(c);
+    return status;
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "experiments/check/check.h"
-#include "experiments/check/check_soak.h"
 #include "experiments/cli/cli.h"
 #include "tests/harness/bound/growth.h"
 #include "tests/harness/faults/diagnose.h"
@@ -53,8 +52,8 @@ static void judge_case(void *arg, int i, struct attn_result *r)
 static void judge_relation(void *arg, int i, struct attn_result *r)
 {
     const struct attn_candidate *s = arg;
-    if (attn_candidate_wants(s, attn_relation_at(i)))
-        attn_relation_run(attn_relation_at(i), &s->spec, r);
+    if (attn_candidate_wants(s, &attn_relations[i]))
+        attn_relation_run(&attn_relations[i], &s->spec, NULL, r);
 }
 
 static void judge_growth(void *arg, int i, struct attn_result *r)
@@ -66,15 +65,17 @@ static void judge_growth(void *arg, int i, struct attn_result *r)
 }
 
 /* For a soak: one candidate, always in a fresh process. */
-static void judge_random(void *arg, const struct attn_case *c, const struct attn_repetition *how,
-                         int flags, struct attn_result *r)
+static int judge_random(void *arg, const struct attn_case *c, int n,
+                        const struct attn_repetition *how, int flags, struct attn_result *r)
 {
     struct attn_candidate *s = arg;
     static struct round round;
+    (void)n;
     round = (struct round){.who = s, .n = 1, .c = c, .how = *how};
     round.how.same_bits = 1;
     s->diagnose = flags & ATTN_SOAK_SAY;
     attn_isolated(judge_case, &round, 1, PATIENCE, r, NULL);
+    return 0;
 }
 
 /* ---- everything --------------------------------------------------------------------------- */
@@ -110,13 +111,13 @@ static void run_cases(struct attn_candidate *s, int n, const struct attn_questio
 
 static void run_relations(struct attn_candidate *s)
 {
-    const int n = attn_relation_count();
+    const int n = ATTN_RELATION_COUNT;
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     double *took = attn_cli_need(calloc((size_t)n, sizeof *took));
     attn_isolated(judge_relation, s, n, PATIENCE, r, took);
     for (int i = 0; i < n; i++)
-        if (attn_candidate_wants(s, attn_relation_at(i)))
-            attn_candidate_relation(s, attn_relation_at(i), &r[i], 0, took[i]);
+        if (attn_candidate_wants(s, &attn_relations[i]))
+            attn_candidate_relation(s, &attn_relations[i], &r[i], 0, took[i]);
     free(took);
     free(r);
 }
@@ -144,12 +145,10 @@ static void run_growth(struct attn_candidate *s)
 static void run_others(struct attn_candidate *s, int whole_tier)
 {
     const struct attn_check_request *q = s->request;
-    const struct attn_soak soak = {
-        judge_random,      s,
-        s->route,          q->soak,
-        (uint64_t)q->seed, q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_OWN_CALLS};
+    const struct attn_soak soak = {judge_random, s,
+                                   q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_OWN_CALLS, 1};
     if (q->soak > 0)
-        attn_soak_run(&soak, s->list);
+        attn_soak_run(s, &soak);
     if (whole_tier || q->relation != NULL)
         run_relations(s);
     if (q->growth || (whole_tier && attn_growth_applies(s->spec.impl)))

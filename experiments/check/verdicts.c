@@ -2,6 +2,7 @@
 #include "experiments/check/verdicts.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,80 +203,69 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
-/* Elements of which the contract leaves open what they are. */
-static int put_open(const struct attn_result *r, char text[200])
+/* One fact more; the number of facts then. */
+static int add_fact(struct attn_fact fact[ATTN_FACTS], int n, const char *name, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
+static int add_fact(struct attn_fact fact[ATTN_FACTS], int n, const char *name, const char *format,
+                    ...)
 {
+    va_list args;
+    va_start(args, format);
+    fact[n].name = name;
+    vsnprintf(fact[n].text, sizeof fact[n].text, format, args);
+    va_end(args);
+    return n + 1;
+}
+
+int attn_verdict_facts(const struct attn_result *r, struct attn_fact fact[ATTN_FACTS])
+{
+    int n = 0;
     int64_t either = 0, unbounded = 0;
+    char words[200];
+    if (r->grade.letter != 0)
+        n = add_fact(fact, n, "grade", "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
+    if (r->grade.rows > 0)
+        n = add_fact(fact, n, "bias", "%.3g deviations of o over %lld rows, limit %g",
+                     r->grade.bias, (long long)r->grade.rows, ATTN_BIAS_LIMIT);
+    if (r->mask.pairs > 0)
+        n = add_fact(fact, n, "mask",
+                     "one key more or less would show: %s, the weakest by %.3g bounds",
+                     attn_mask_power_words(&r->mask, words), r->mask.weakest);
+    if (r->is_growth)
+        n = add_fact(fact, n, "growth", "errors grow with the parts to the power %.2f, limit %g",
+                     r->growth, ATTN_GROWTH_LIMIT);
+    if (r->runs > 0)
+        n = add_fact(fact, n, "runs", "failed in %d of %d", r->failed, r->runs);
+    if (r->differs[0] != '\0')
+        n = add_fact(fact, n, "differs", "%s", r->differs);
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         either += r->output[o].n_either;
         unbounded += r->output[o].n_unbounded;
     }
-    snprintf(
-        text, 200,
-        "%lld elements may be NaN (or infinite) or finite, both are right; of %lld nothing can "
-        "be said",
-        (long long)either, (long long)unbounded);
-    return either > 0 || unbounded > 0;
-}
-
-/* Fact `kind` in words; 0 when this check has none of that kind. */
-static int put_fact(const struct attn_result *r, int kind, char text[200])
-{
-    const struct attn_precision *a = &r->precision;
-    char words[64];
-    switch (kind) {
-    case 0:
-        snprintf(text, 200, "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
-        return r->grade.letter != 0;
-    case 1:
-        snprintf(text, 200, "%.3g deviations of o over %lld rows, limit %g", r->grade.bias,
-                 (long long)r->grade.rows, ATTN_BIAS_LIMIT);
-        return r->grade.rows > 0;
-    case 2:
-        snprintf(text, 200, "one key more or less would show: %s, the weakest by %.3g bounds",
-                 attn_mask_power_words(&r->mask, words), r->mask.weakest);
-        return r->mask.pairs > 0;
-    case 3:
-        snprintf(text, 200, "errors grow with the parts to the power %.2f, limit %g", r->growth,
-                 ATTN_GROWTH_LIMIT);
-        return r->is_growth;
-    case 4:
-        snprintf(text, 200, "failed in %d of %d", r->failed, r->runs);
-        return r->runs > 0;
-    case 5:
-        snprintf(text, 200, "%s", r->differs);
-        return r->differs[0] != '\0';
-    case 6:
-        return put_open(r, text);
-    default:
-        attn_precision_print(a, text, 200);
-        if (a->tiny > 0x1p-140)
-            snprintf(text + strlen(text), 200 - strlen(text), ", subnormals flushed");
-        return a->u > 0;
+    if (either > 0 || unbounded > 0) /* the contract leaves open what they are */
+        n = add_fact(fact, n, "open",
+                     "%lld elements may be NaN (or infinite) or finite, both are right; of %lld "
+                     "nothing can be said",
+                     (long long)either, (long long)unbounded);
+    if (r->precision.u > 0) {
+        attn_precision_print(&r->precision, words, sizeof words);
+        n = add_fact(fact, n, "declared", "%s%s", words,
+                     r->precision.tiny > 0x1p-140 ? ", subnormals flushed" : "");
     }
-}
-
-const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200])
-{
-    static const char *const name[] = {"grade", "bias",    "mask", "growth",
-                                       "runs",  "differs", "open", "declared"};
-    for (int kind = 0; kind < 8; kind++)
-        if (put_fact(r, kind, text) && n-- == 0)
-            return name[kind];
-    return NULL;
+    return n;
 }
 
 static void print_numbers(FILE *out, const struct attn_result *r)
 {
-    char text[200];
-    const char *name;
+    struct attn_fact fact[ATTN_FACTS];
+    int facts = attn_verdict_facts(r, fact);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (r->output[o].n > 0)
             fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
                     r->output[o].name, r->output[o].ratio, r->output[o].gauge,
                     (long long)r->output[o].n, (long long)r->output[o].n_bad);
-    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
-        fprintf(out, "  %s: %s\n", name, text);
+    for (int n = 0; n < facts; n++)
+        fprintf(out, "  %s: %s\n", fact[n].name, fact[n].text);
 }
 
 static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
@@ -480,20 +470,20 @@ static int lists(const char *text, const char *word)
 
 /* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
 static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
-                                const char *title, int n_words, const char *(*name)(int))
+                                const char *title, int n_words, const char *const name[])
 {
     int found = 0;
     for (int w = 0; w < n_words; w++) {
         int n = 0, alone = 0;
-        for (int e = 0; e < list->n && name(w) != NULL; e++) {
+        for (int e = 0; e < list->n && name[w] != NULL; e++) {
             const struct attn_verdict_entry *x = &list->entry[e];
             if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
                 continue;
-            n += lists(x->result.text + strlen(why), name(w));
-            alone += strcmp(x->result.text + strlen(why), name(w)) == 0;
+            n += lists(x->result.text + strlen(why), name[w]);
+            alone += strcmp(x->result.text + strlen(why), name[w]) == 0;
         }
         if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name(w), n, alone);
+            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[w], n, alone);
     }
     fputs(found > 0 ? "\n" : "", out);
 }

@@ -114,10 +114,14 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
                                       const struct attn_verdict_list *list, enum attn_kinds kinds);
 const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
-/* What else a check found: fact number n by name ("grade", "bias", "mask", "growth", "runs",
- * "differs", "declared", ...) and in words; those that this check has not are left out.  NULL
- * beyond the last. */
-const char *attn_verdict_fact(const struct attn_result *r, int n, char text[200]);
+/* What else a check found, by name and in words: grade, bias, mask, growth, runs, differs, open,
+ * declared; those that it has not are left out.  How many there are. */
+enum { ATTN_FACTS = 8 };
+struct attn_fact {
+    const char *name;
+    char text[200];
+};
+int attn_verdict_facts(const struct attn_result *r, struct attn_fact fact[ATTN_FACTS]);
 
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);

@@ -24,14 +24,6 @@ static void put_yaml(FILE *out, const char *key, const char *value)
     fputs("\"\n", out);
 }
 
-static void put_facts(FILE *out, const struct attn_result *r)
-{
-    char text[200];
-    const char *name;
-    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++)
-        put_yaml(out, name, text);
-}
-
 /* A description: '#' would start a directive. */
 static void put_description(FILE *out, const char *text)
 {
@@ -39,10 +31,33 @@ static void put_description(FILE *out, const char *text)
         fputc(*p == '#' || (unsigned char)*p < ' ' ? ' ' : *p, out);
 }
 
+/* What was found, and of a failure what it is. */
+static void put_block(FILE *out, const struct attn_verdict_entry *x, int bad)
+{
+    struct attn_fact fact[ATTN_FACTS];
+    char words[40];
+    int facts = attn_verdict_facts(&x->result, fact);
+    if (!bad && facts == 0)
+        return;
+    fputs("  ---\n", out);
+    for (int n = 0; n < facts; n++)
+        put_yaml(out, fact[n].name, fact[n].text);
+    if (bad) {
+        put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
+        put_yaml(out, "message", x->result.text);
+        put_yaml(out, x->kind, x->text);
+        put_yaml(out, "stands_for", x->ids);
+        put_yaml(out, "why", x->why);
+        if (x->found_as != NULL)
+            put_yaml(out, "found_as", x->found_as);
+        put_yaml(out, "again", x->again);
+    }
+    fputs("  ...\n", out);
+}
+
 void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     FILE *out = v->out;
-    char words[40];
     int agree;
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
@@ -69,24 +84,7 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
             put_description(out, x->result.text);
         }
         fputc('\n', out);
-        char fact[200];
-        if (!bad && attn_verdict_fact(&x->result, 0, fact) == NULL)
-            continue;
-        fputs("  ---\n", out);
-        put_facts(out, &x->result);
-        if (!bad) {
-            fputs("  ...\n", out);
-            continue;
-        }
-        put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
-        put_yaml(out, "message", x->result.text);
-        put_yaml(out, x->kind, x->text);
-        put_yaml(out, "stands_for", x->ids);
-        put_yaml(out, "why", x->why);
-        if (x->found_as != NULL)
-            put_yaml(out, "found_as", x->found_as);
-        put_yaml(out, "again", x->again);
-        fputs("  ...\n", out);
+        put_block(out, x, bad);
     }
 }
 
@@ -95,23 +93,13 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
 /* Text for an attribute or an element; XML 1.0 has no control characters but these three. */
 static void put_xml(FILE *out, const char *text)
 {
+    static const char *const entity[256] = {
+        ['<'] = "&lt;", ['>'] = "&gt;", ['&'] = "&amp;", ['"'] = "&quot;"};
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++)
-        switch (*p) {
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
+        if (entity[*p] != NULL)
+            fputs(entity[*p], out);
+        else
             fputc(*p < ' ' && *p != '\n' && *p != '\t' ? '?' : *p, out);
-        }
 }
 
 static void put_attribute(FILE *out, const char *name, const char *value)
@@ -121,65 +109,60 @@ static void put_attribute(FILE *out, const char *name, const char *value)
     fputc('"', out);
 }
 
-static void put_properties(FILE *out, const struct attn_result *r)
+static void put_property(FILE *out, const char *indent, const char *name, const char *value)
 {
-    char text[200];
-    const char *name;
-    if (attn_verdict_fact(r, 0, text) == NULL)
-        return;
-    fputs("      <properties>\n", out);
-    for (int n = 0; (name = attn_verdict_fact(r, n, text)) != NULL; n++) {
-        fputs("        <property", out);
-        put_attribute(out, "name", name);
-        put_attribute(out, "value", text);
-        fputs("/>\n", out);
-    }
-    fputs("      </properties>\n", out);
+    fprintf(out, "%s  <property", indent);
+    put_attribute(out, "name", name);
+    put_attribute(out, "value", value);
+    fputs("/>\n", out);
+}
+
+static void put_failure(FILE *out, const struct attn_verdict_entry *x)
+{
+    const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
+    const char *const part[] = {x->kind,
+                                " ",
+                                x->text,
+                                "\nstands for ",
+                                x->ids,
+                                ": ",
+                                x->why,
+                                x->found_as != NULL ? "\nfound as: " : "",
+                                x->found_as != NULL ? x->found_as : "",
+                                "\nagain: ",
+                                x->again};
+    char words[40];
+    fprintf(out, "      <%s", element);
+    put_attribute(out, "type", attn_verdict_words(&x->result, words));
+    put_attribute(out, "message", x->result.text);
+    fputc('>', out);
+    for (size_t p = 0; p < sizeof part / sizeof *part; p++)
+        put_xml(out, part[p]);
+    fprintf(out, "</%s>\n", element);
 }
 
 static void put_testcase(struct attn_verdicts *v, const char *spec,
                          const struct attn_verdict_entry *x)
 {
     FILE *out = v->out;
-    char words[40], fact[200];
+    struct attn_fact fact[ATTN_FACTS];
+    int facts = attn_verdict_facts(&x->result, fact);
     fputs("    <testcase", out);
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
-    fprintf(out, " time=\"%.6f\"", x->seconds);
+    fprintf(out, " time=\"%.6f\">\n", x->seconds);
     if (x->result.verdict == ATTN_REFUSED) {
-        fputs("><skipped", out);
+        fputs("      <skipped", out);
         put_attribute(out, "message", x->result.text);
-        fputs("/></testcase>\n", out);
-        return;
-    }
-    int bad = attn_verdict_is_failure(v, &x->result);
-    if (!bad && attn_verdict_fact(&x->result, 0, fact) == NULL) {
         fputs("/>\n", out);
-        return;
+    } else if (facts > 0) {
+        fputs("      <properties>\n", out);
+        for (int n = 0; n < facts; n++)
+            put_property(out, "      ", fact[n].name, fact[n].text);
+        fputs("      </properties>\n", out);
     }
-    fputs(">\n", out);
-    put_properties(out, &x->result);
-    if (bad) {
-        const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
-        const char *const part[] = {x->kind,
-                                    " ",
-                                    x->text,
-                                    "\nstands for ",
-                                    x->ids,
-                                    ": ",
-                                    x->why,
-                                    x->found_as != NULL ? "\nfound as: " : "",
-                                    x->found_as != NULL ? x->found_as : "",
-                                    "\nagain: ",
-                                    x->again};
-        fprintf(out, "      <%s", element);
-        put_attribute(out, "type", attn_verdict_words(&x->result, words));
-        put_attribute(out, "message", x->result.text);
-        fputc('>', out);
-        for (size_t p = 0; p < sizeof part / sizeof *part; p++)
-            put_xml(out, part[p]);
-        fprintf(out, "</%s>\n", element);
-    }
+    if (attn_verdict_is_failure(v, &x->result))
+        put_failure(out, x);
     fputs("    </testcase>\n", out);
 }
 
@@ -187,13 +170,14 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
     int agree;
+    char of[64];
     const char *cause = attn_common_cause_name(causes, &agree);
     if (cause == NULL)
         return;
-    fputs("    <properties>\n      <property name=\"cause\"", out);
-    put_attribute(out, "value", cause);
-    fprintf(out, "/>\n      <property name=\"cause_of\" value=\"%d of %d diagnosed failures\"/>\n",
-            agree, causes->diagnosed);
+    snprintf(of, sizeof of, "%d of %d diagnosed failures", agree, causes->diagnosed);
+    fputs("    <properties>\n", out);
+    put_property(out, "    ", "cause", cause);
+    put_property(out, "    ", "cause_of", of);
     fputs("    </properties>\n", out);
 }
 

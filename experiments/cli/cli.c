@@ -81,6 +81,31 @@ int attn_cli_error(const struct attn_error *err)
     return attn_cli_fail(attn_cli_status(err->status), "%s", err->text);
 }
 
+void attn_cli_must(enum attn_status status, struct attn_error *err)
+{
+    if (status == ATTN_OK)
+        return;
+    attn_clean(err->text);
+    err->status = status;
+    exit(attn_cli_leave(attn_cli_error(err)));
+}
+
+void attn_cli_stop(enum attn_status status, const char *path, const char *format, ...)
+{
+    struct attn_error err = {.status = status};
+    char what[sizeof err.text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (path != NULL)
+        attn_fault(&err, status, path, "%s", what);
+    else
+        attn_fail(&err, status, "%s", what);
+    attn_cli_must(status, &err);
+    abort();
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int leaving; /* of our own will */
@@ -175,6 +200,7 @@ int attn_cli_flush(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return ATTN_EXIT_GOOD;
+    clearerr(stdout); /* it is said once */
     return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
 }
 

@@ -28,6 +28,13 @@ int attn_cli_fail(int status, const char *format, ...) __attribute__((format(pri
 /* The same of a library's error: returns the exit status that it deserves. */
 int attn_cli_error(const struct attn_error *err);
 
+/* Where a command can only end when something fails: print it and end the program with the exit
+ * status that it deserves.  attn_cli_must returns when the status is ATTN_OK.  path: the file that
+ * is at fault, which stands before the text, or NULL. */
+void attn_cli_must(enum attn_status status, struct attn_error *err);
+void attn_cli_stop(enum attn_status status, const char *path, const char *format, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
+
 /* Text as one word of a shell, in quotes where it needs them; cut off, but closed, where it is too
  * long for the room. */
 void attn_cli_quote(const char *text, char *to, size_t size);

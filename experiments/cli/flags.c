@@ -279,13 +279,14 @@ static int check_operands(const struct attn_cli_command *command, char **argv, i
     return -1;
 }
 
-int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv, void *to,
-                  int *operands)
+/* -1: go on, with *operands of them in argv[1] to argv[*operands]; else the exit status. */
+static int read_arguments(const struct attn_cli_command *command, int argc, char **argv,
+                          int *operands)
 {
     const char *given[64] = {NULL}; /* longer than any list of flags */
     struct attn_error err;
     int n = 0, literal = 0;
-    preset(command, to);
+    preset(command, command->to);
     for (int a = 1, took; a < argc; a += took) {
         took = 1;
         if (literal || argv[a][0] != '-' || argv[a][1] == '\0')
@@ -294,18 +295,26 @@ int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv,
             literal = 1;
         else if (strcmp(argv[a], "--help") == 0 || strcmp(argv[a], "-h") == 0) {
             attn_cli_print_help(stdout, command);
-            return attn_cli_flush();
+            return ATTN_EXIT_GOOD;
         } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
             printf("attnlab %s\n", ATTN_VERSION);
-            return attn_cli_flush();
-        } else if ((took = take(command, argv, a, given, to)) == 0)
+            return ATTN_EXIT_GOOD;
+        } else if ((took = take(command, argv, a, given, command->to)) == 0)
             return ATTN_EXIT_USAGE;
     }
-    if (operands != NULL)
-        *operands = n;
+    *operands = n;
     if (command->computes && attn_isa_best(&err) == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
     return check_operands(command, argv, n);
+}
+
+int attn_command_run(const struct attn_cli_command *command, int argc, char **argv)
+{
+    int n, status = read_arguments(command, argc, argv, &n);
+    if (status < 0)
+        status = command->run(n, argv + 1);
+    int flushed = attn_cli_flush();
+    return flushed != ATTN_EXIT_GOOD ? flushed : status;
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

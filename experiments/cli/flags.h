@@ -1,6 +1,6 @@
 /* The grammar of the command line: flags are defined once (flags.def), each command lists those it
- * takes and where their values go, and attn_cli_read does the rest.  Help, man pages and completion
- * are made from the same lists.
+ * takes and where their values go, and attn_command_run does the rest.  Help, man pages and
+ * completion are made from the same lists.
  *
  *      attnlab COMMAND [OPERAND | --flag VALUE | --flag=VALUE | --switch]...  [--] [OPERAND]...
  *
@@ -65,7 +65,8 @@ struct attn_cli_command {
     int operands_least, operands_most; /* -1: any number */
     int computes; /* asks for an instruction set: ATTN_ISA must name one that is here */
     int internal; /* of no use to people: not in the list of commands */
-    int (*run)(int argc, char **argv);
+    void *to;     /* the struct of its flags' values, filled before it runs */
+    int (*run)(int n, char **operand); /* an exit status */
 };
 
 #define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
@@ -75,17 +76,16 @@ struct attn_cli_command {
 /* The command of a name; NULL: none. */
 const struct attn_cli_command *attn_command_find(const char *name);
 
-/* "attnlab: no command 'NAME'" on standard error, with what may have been meant. */
-void attn_command_unknown(const char *name);
+/* "attnlab: no command 'NAME'" on standard error, with what may have been meant; USAGE. */
+int attn_command_unknown(const char *name);
 
 /* All of them, with their summaries. */
 void attn_command_print_list(FILE *file);
 
-/* Read the arguments into the command's struct `to`: presets first, then what is given.  Operands
- * are moved to argv[1] to argv[*operands].  -1: go on; else the exit status, after a message or the
- * help.  Values are borrowed from argv, which is cut where one holds several. */
-int attn_cli_read(const struct attn_cli_command *command, int argc, char **argv, void *to,
-                  int *operands);
+/* Read the arguments into the command's struct, presets first, then what is given; run the command;
+ * write what it printed.  Returns the exit status.  Values are borrowed from argv, which is cut
+ * where one holds several. */
+int attn_command_run(const struct attn_cli_command *command, int argc, char **argv);
 
 /* A whole number with its unit, "200k", "64Ki"; 0 when it is none. */
 int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);

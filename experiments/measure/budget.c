@@ -21,8 +21,7 @@ static int same_curve(const struct attn_plan_point *a, const struct attn_plan_po
     return strcmp(a->group, b->group) == 0 && strcmp(a->spec_text, b->spec_text) == 0 &&
            strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass &&
            a->c.batch == b->c.batch && a->c.heads == b->c.heads && a->c.d_key == b->c.d_key &&
-           a->c.dtype == b->c.dtype && a->layers.n == b->layers.n &&
-           a->layers.save == b->layers.save && a->layers.hidden == b->layers.hidden;
+           a->c.dtype == b->c.dtype && attn_stack_equal(&a->layers, &b->layers);
 }
 
 static int by_length(const void *a, const void *b)

@@ -47,11 +47,11 @@ int attn_calibrate_memory_here(int64_t bytes)
     __asm__ volatile("" : : "r"(block) : "memory"); /* or the compiler drops the memset */
     attn_resident_end(&resident);
     attn_ledger_give(&ledger, block);
-    json_t *line = calibration("memory");
-    json_object_set_new(line, "expected_bytes", json_integer(bytes));
-    json_object_set_new(line, "resident_bytes",
-                        resident.bytes < 0 ? json_null() : json_integer(resident.bytes));
-    json_object_set_new(line, "hwm_reset", json_integer(resident.reset));
+    json_t *line = calibration("memory"), *got = json_null();
+    if (resident.bytes >= 0)
+        got = json_integer(resident.bytes);
+    json_object_update_new(line, json_pack("{s:I, s:o, s:i}", "expected_bytes", (json_int_t)bytes,
+                                           "resident_bytes", got, "hwm_reset", resident.reset));
     if (attn_record_write_json(stdout, line) != 0)
         return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     return ATTN_EXIT_GOOD;
@@ -93,19 +93,16 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
     int ok = fabs(error) <= MEMORY_TOLERANCE;
     if (line == NULL)
         line = calibration("memory");
-    json_object_set_new(line, "session", json_string(session));
-    json_object_set_new(line, "error", attn_cli_real(error));
-    json_object_set_new(line, "ok", json_boolean(ok));
-    if (isnan(error))
+    json_object_update_new(line, json_pack("{s:s, s:o, s:b}", "session", session, "error",
+                                           attn_cli_real(error), "ok", ok));
+    char seen[80] = "what VmHWM says of that could not be found out";
+    if (!isnan(error))
+        snprintf(seen, sizeof seen, "VmHWM rose by %.1f %% of that", 100 * (1 + error));
+    if (!ok)
         attn_cli_fail(0,
-                      "warning: what VmHWM says of %lld bytes could not be found out; resident "
-                      "memory cannot be trusted here%s%s",
-                      (long long)bytes, child.last_line[0] != '\0' ? ": " : "", child.last_line);
-    else if (!ok)
-        attn_cli_fail(0,
-                      "warning: %lld bytes were written and VmHWM rose by %.1f %% of that; "
-                      "resident memory cannot be trusted here%s%s",
-                      (long long)bytes, 100 * (1 + error), child.last_line[0] != '\0' ? ": " : "",
+                      "warning: %lld bytes were written and %s; resident memory cannot be trusted "
+                      "here%s%s",
+                      (long long)bytes, seen, child.last_line[0] != '\0' ? ": " : "",
                       child.last_line);
     return attn_record_write_json(file, line);
 }
@@ -152,13 +149,11 @@ static int calibrate_aa(FILE *file, const char *session, struct attn_error *err)
     attn_stats_spread(a, PAIRS, &of_a);
     attn_stats_spread(b, PAIRS, &of_b);
     double range = fmax(of_a.max, of_b.max) - fmin(of_a.min, of_b.min);
-    json_object_set_new(line, "session", json_string(session));
-    json_object_set_new(line, "spec", json_string(attn_impl_at(0)->name));
-    json_object_set_new(line, "case", json_string(aa_case));
-    json_object_set_new(line, "a_s", all_a);
-    json_object_set_new(line, "b_s", all_b);
-    json_object_set_new(line, "ratio", attn_cli_real(of_a.median / of_b.median));
-    json_object_set_new(line, "spread", attn_cli_real(range / (0.5 * (of_a.median + of_b.median))));
+    json_object_update_new(
+        line, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "session", session, "spec",
+                        attn_impl_at(0)->name, "case", aa_case, "a_s", all_a, "b_s", all_b, "ratio",
+                        attn_cli_real(of_a.median / of_b.median), "spread",
+                        attn_cli_real(range / (0.5 * (of_a.median + of_b.median)))));
     return attn_record_write_json(file, line);
 }
 

@@ -15,15 +15,6 @@
 
 static const char case_name[] = "point";
 
-void attn_exec_tiny(const struct attn_case *c, struct attn_case *tiny)
-{
-    *tiny = *c;
-    tiny->batch = 1;
-    tiny->n_query = tiny->n_key = 8;
-    tiny->fill = ATTN_FILL_NORMAL;
-    strcpy(tiny->mask, "none");
-}
-
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static void cases_of(const char *folder, char text[4096])
@@ -58,11 +49,16 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     return status;
 }
 
-enum attn_status attn_exec_write_case(const char *folder, const struct attn_claims *claims,
-                                      const struct attn_case *c, struct attn_error *err)
+enum attn_status attn_exec_write_tiny(const char *folder, const struct attn_claims *claims,
+                                      const struct attn_case *like, struct attn_error *err)
 {
     struct attn_setup setup;
-    enum attn_status status = attn_setup_open(c, &setup, err);
+    struct attn_case tiny = *like;
+    tiny.batch = 1;
+    tiny.n_query = tiny.n_key = 8;
+    tiny.fill = ATTN_FILL_NORMAL;
+    strcpy(tiny.mask, "none");
+    enum attn_status status = attn_setup_open(&tiny, &setup, err);
     if (status != ATTN_OK)
         return status;
     status = attn_exec_write(folder, claims, &setup, err);
@@ -176,7 +172,7 @@ static enum attn_status run_tiny(const char *command, const char *folder,
         claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     enum attn_status status = attn_case_parse(text, &c, err);
     if (status == ATTN_OK)
-        status = attn_exec_write_case(folder, claims, &c, err);
+        status = attn_exec_write_tiny(folder, claims, &c, err);
     if (status != ATTN_OK)
         return status;
     if (attn_exec_run(command, folder, timeout_s, &ran) != 0)

@@ -11,16 +11,14 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/process.h"
 
-/* A case that takes no time and no memory, for what a command takes at all: 8 queries and keys, one
- * batch, no mask; heads, features, storage and pass are those of c. */
-void attn_exec_tiny(const struct attn_case *c, struct attn_case *tiny);
-
 /* Write the files of a case, and make the folder for its results. */
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err);
 
-enum attn_status attn_exec_write_case(const char *folder, const struct attn_claims *claims,
-                                      const struct attn_case *c, struct attn_error *err);
+/* The same of a case that takes no time and no memory, for what a command takes at all: 8 queries
+ * and keys, one batch, no mask; heads, features, storage and pass are those of another one. */
+enum attn_status attn_exec_write_tiny(const char *folder, const struct attn_claims *claims,
+                                      const struct attn_case *like, struct attn_error *err);
 
 /* Run the command on them: attn_process_shell; timeout_s 0: no limit. */
 int attn_exec_run(const char *command, const char *folder, double timeout_s,

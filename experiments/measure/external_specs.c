@@ -11,7 +11,8 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/exec_case.h"
-#include "experiments/measure/preflight.h"
+#include "experiments/measure/machine.h"
+#include "experiments/measure/need.h"
 #include "tests/harness/external/worker.h"
 #include "tests/harness/files/fileio.h"
 
@@ -63,39 +64,7 @@ static enum attn_status take(struct attn_external_specs *externals, const char *
     return ATTN_OK;
 }
 
-enum attn_status attn_external_specs_take(struct attn_external_specs *externals,
-                                          const struct attn_cli_list *given, struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (int x = 0; x < given->n && status == ATTN_OK; x++)
-        status = take(externals, given->at[x].flag, given->at[x].value, err);
-    return status;
-}
-
 /* ---- digests --------------------------------------------------------------------------------- */
-
-static void add_bytes(uint64_t *digest, const void *data, size_t n)
-{
-    const unsigned char *byte = data;
-    for (size_t i = 0; i < n; i++)
-        *digest = (*digest ^ byte[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
-}
-
-/* A file's bytes, if it is a regular file: 1. */
-static int add_file(uint64_t *digest, const char *path)
-{
-    static char part[1 << 16];
-    struct attn_error err = {ATTN_OK, ""};
-    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &err);
-    if (file == NULL && err.status == ATTN_ENOMEM)
-        exit(attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text));
-    if (file == NULL)
-        return 0;
-    for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)
-        add_bytes(digest, part, n);
-    fclose(file);
-    return 1;
-}
 
 /* Words of the command that are files, such as the script after an interpreter's name.  What such
  * a script loads by itself is not seen. */
@@ -103,20 +72,20 @@ static void add_command(uint64_t *digest, const char *command)
 {
     char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;
     strcpy(copy, command);
-    add_bytes(digest, command, strlen(command));
+    *digest = attn_digest_bytes(*digest, command, strlen(command));
     while ((word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
         if (*word != '\0')
-            add_file(digest, word);
+            attn_digest_file(digest, word);
 }
 
 static void find_digest(struct attn_external_spec *e)
 {
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    uint64_t digest = ATTN_DIGEST_BEGIN;
     if (e->route == ATTN_ROUTE_PLUGIN)
-        add_file(&digest, e->source);
+        attn_digest_file(&digest, e->source);
     else {
         add_command(&digest, e->source);
-        add_file(&digest, e->claims_path);
+        attn_digest_file(&digest, e->claims_path);
     }
     snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)digest);
 }
@@ -185,21 +154,29 @@ static enum attn_status check_name(const struct attn_external_specs *externals, 
     return ATTN_OK;
 }
 
-enum attn_status attn_external_specs_meet(struct attn_external_specs *externals, double timeout_s,
+static enum attn_status meet(struct attn_external_specs *externals, int which, double timeout_s,
+                             struct attn_error *err)
+{
+    struct attn_external_spec *e = &externals->one[which];
+    enum attn_status status = e->route == ATTN_ROUTE_PLUGIN ? meet_plugin(e, timeout_s, err)
+                                                            : meet_command(e, timeout_s, err);
+    if (status != ATTN_OK)
+        return status;
+    if (e->name[0] == '\0')
+        find_name(e);
+    find_digest(e);
+    return check_name(externals, which, err);
+}
+
+enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given, double timeout_s,
                                           struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
-        struct attn_external_spec *e = &externals->one[i];
-        status = e->route == ATTN_ROUTE_PLUGIN ? meet_plugin(e, timeout_s, err)
-                                               : meet_command(e, timeout_s, err);
-        if (status != ATTN_OK)
-            return status;
-        if (e->name[0] == '\0')
-            find_name(e);
-        find_digest(e);
-        status = check_name(externals, i, err);
-    }
+    for (int x = 0; x < given->n && status == ATTN_OK; x++)
+        status = take(externals, given->at[x].flag, given->at[x].value, err);
+    for (int i = 0; i < externals->n && status == ATTN_OK; i++)
+        status = meet(externals, i, timeout_s, err);
     return status;
 }
 

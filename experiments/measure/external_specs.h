@@ -28,16 +28,12 @@ struct attn_external_specs {
     struct attn_external_spec one[ATTN_EXTERNAL_SPECS];
 };
 
-/* Take --plugin, --exec and --claims as they were given.  --claims belongs to the --exec before
- * it. */
-enum attn_status attn_external_specs_take(struct attn_external_specs *externals,
-                                          const struct attn_cli_list *given,
-                                          struct attn_error *err);
-
-/* Meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
+/* Take --plugin, --exec and --claims as they were given, --claims for the --exec before it, and
+ * meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
  * find out names and digests.  EINVAL with one line: it does not load, cannot be run, has no
  * claims, or has the name of another. */
-enum attn_status attn_external_specs_meet(struct attn_external_specs *externals, double timeout_s,
+enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given, double timeout_s,
                                           struct attn_error *err);
 
 /* The one of that name; NULL: none, or externals is NULL. */

@@ -16,6 +16,7 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/simd/isa.h"
+#include "tests/harness/files/fileio.h"
 #include "version.h"
 
 #ifndef ATTN_BUILD_FLAGS
@@ -55,7 +56,8 @@ static int field_of(const char *path, const char *field, char *text, size_t size
     return 0;
 }
 
-int64_t attn_machine_kib(const char *path, const char *field)
+/* "VmHWM:" and the like of a file such as /proc/self/status, in bytes; -1 when absent. */
+static int64_t bytes_in(const char *path, const char *field)
 {
     int64_t kib = attn_cli_kernel_number(path, field);
     return kib >= 0 ? kib * 1024 : -1;
@@ -78,30 +80,52 @@ double attn_machine_steal(void)
     return (double)t[7] / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* ---- digests ------------------------------------------------------------------------------ */
+
+uint64_t attn_digest_bytes(uint64_t digest, const void *data, size_t n)
+{
+    const unsigned char *byte = data;
+    for (size_t i = 0; i < n; i++)
+        digest = (digest ^ byte[i]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
+int attn_digest_file(uint64_t *digest, const char *path)
+{
+    static char part[1 << 16];
+    struct attn_error err = {ATTN_OK, ""};
+    FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &err);
+    if (file == NULL && err.status == ATTN_ENOMEM)
+        exit(attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text));
+    if (file == NULL)
+        return 0;
+    for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)
+        *digest = attn_digest_bytes(*digest, part, n);
+    fclose(file);
+    return 1;
+}
+
 void attn_machine_build(char text[ATTN_BUILD_TEXT])
 {
-    uint64_t digest = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    unsigned char part[65536];
-    ssize_t got = -1;
-    int fd = attn_cli_kernel_open("/proc/self/exe", O_RDONLY);
-    while (fd >= 0 && (got = read(fd, part, sizeof part)) > 0)
-        for (ssize_t i = 0; i < got; i++)
-            digest = (digest ^ part[i]) * UINT64_C(0x100000001b3);
-    if (fd >= 0)
-        close(fd);
-    if (got == 0)
-        snprintf(text, ATTN_BUILD_TEXT, "%.48s+%012" PRIx64, ATTN_VERSION,
+    uint64_t digest = ATTN_DIGEST_BEGIN;
+    int n = snprintf(text, ATTN_BUILD_TEXT, "%.48s", ATTN_VERSION);
+    if (attn_digest_file(&digest, "/proc/self/exe"))
+        snprintf(text + n, (size_t)(ATTN_BUILD_TEXT - n), "+%012" PRIx64,
                  digest & UINT64_C(0xffffffffffff));
-    else
-        snprintf(text, ATTN_BUILD_TEXT, "%.48s", ATTN_VERSION);
 }
 
 /* ---- facts -------------------------------------------------------------------------------- */
 
-static void put(json_t *facts, const char *key, const char *text)
+/* Of no text, and of a number that is none, jansson makes NULL. */
+static void put(json_t *facts, const char *key, json_t *value)
 {
-    json_t *value = text != NULL ? json_string(text) : NULL;
     json_object_set_new(facts, key, value != NULL ? value : json_string("not available"));
+}
+
+static json_t *first_line_of(const char *path)
+{
+    char text[256];
+    return first_line(path, text, sizeof text) ? json_string(text) : NULL;
 }
 
 /* Facts that are the first line of a file of the kernel. */
@@ -114,25 +138,13 @@ static void put_files(json_t *facts)
         {"clock_source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"},
         {"transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"},
         {"overcommit_memory", "/proc/sys/vm/overcommit_memory"}};
-    char text[256];
     for (size_t f = 0; f < sizeof file / sizeof *file; f++)
-        put(facts, file[f][0], first_line(file[f][1], text, sizeof text) ? text : NULL);
+        put(facts, file[f][0], first_line_of(file[f][1]));
 }
 
-static void put_number(json_t *facts, const char *key, double x)
+static json_t *bytes_of(int64_t bytes)
 {
-    if (isfinite(x))
-        json_object_set_new(facts, key, json_real(x));
-    else
-        put(facts, key, NULL);
-}
-
-static void put_bytes(json_t *facts, const char *key, int64_t bytes)
-{
-    if (bytes >= 0)
-        json_object_set_new(facts, key, json_integer(bytes));
-    else
-        put(facts, key, NULL);
+    return bytes >= 0 ? json_integer(bytes) : NULL;
 }
 
 static void put_processor(json_t *facts)
@@ -141,11 +153,11 @@ static void put_processor(json_t *facts)
     const char *info = "/proc/cpuinfo";
     int found = field_of(info, "model name", text, sizeof text) ||
                 field_of(info, "CPU implementer", text, sizeof text);
-    put(facts, "cpu", found ? text : NULL);
-    json_object_set_new(facts, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    put(facts, "cpu", found ? json_string(text) : NULL);
+    put(facts, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     char flags[4096];
     int virtual = field_of(info, "flags", flags, sizeof flags) && strstr(flags, "hypervisor");
-    json_object_set_new(facts, "virtual_machine", json_boolean(virtual));
+    put(facts, "virtual_machine", json_boolean(virtual));
 }
 
 static void put_caches(json_t *facts)
@@ -161,48 +173,45 @@ static void put_caches(json_t *facts)
         }
         snprintf(name, sizeof name, "L%s %s", text[0], text[1]);
         if (ok)
-            put(caches, name, text[2]);
+            put(caches, name, json_string(text[2]));
     }
-    json_object_set_new(facts, "caches", caches);
+    put(facts, "caches", caches);
 }
 
 static void put_memory(json_t *facts)
 {
-    put_bytes(facts, "memory_total_bytes", attn_machine_kib("/proc/meminfo", "MemTotal:"));
-    put_bytes(facts, "memory_available_bytes", attn_cli_memory_available());
-    put_bytes(facts, "swap_total_bytes", attn_machine_kib("/proc/meminfo", "SwapTotal:"));
-    json_object_set_new(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
+    put(facts, "memory_total_bytes", bytes_of(bytes_in("/proc/meminfo", "MemTotal:")));
+    put(facts, "memory_available_bytes", bytes_of(attn_cli_memory_available()));
+    put(facts, "swap_total_bytes", bytes_of(bytes_in("/proc/meminfo", "SwapTotal:")));
+    put(facts, "page_bytes", json_integer(sysconf(_SC_PAGESIZE)));
     char limit[64];
     int found = first_line("/sys/fs/cgroup/memory.max", limit, sizeof limit) ||
                 first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", limit, sizeof limit);
     if (found && strtoull(limit, NULL, 10) >> 60 != 0) /* v1 says "none" with a huge number */
         strcpy(limit, "max");
-    put(facts, "cgroup_memory_limit", found ? limit : NULL);
+    put(facts, "cgroup_memory_limit", found ? json_string(limit) : NULL);
 }
 
 static void put_system(json_t *facts)
 {
     struct utsname name;
-    char text[256];
-    if (uname(&name) == 0) {
-        snprintf(text, sizeof text, "%.60s %.120s %.60s", name.sysname, name.release, name.machine);
-        put(facts, "kernel", text);
-    }
-    put(facts, "libc", gnu_get_libc_version());
+    char text[256] = "";
+    if (uname(&name) == 0)
+        put(facts, "kernel", json_sprintf("%s %s %s", name.sysname, name.release, name.machine));
+    put(facts, "libc", json_string(gnu_get_libc_version()));
     struct timespec step;
     int known = clock_getres(CLOCK_MONOTONIC, &step) == 0;
-    put_number(facts, "clock_resolution_s",
-               known ? (double)step.tv_sec + 1e-9 * (double)step.tv_nsec : (double)NAN);
-    put_number(facts, "load", attn_machine_load());
-    put_number(facts, "steal_s", attn_machine_steal());
+    put(facts, "clock_resolution_s",
+        known ? json_real((double)step.tv_sec + 1e-9 * (double)step.tv_nsec) : NULL);
+    put(facts, "load", json_real(attn_machine_load()));
+    put(facts, "steal_s", json_real(attn_machine_steal()));
     cpu_set_t set;
-    text[0] = '\0';
     size_t n = 0;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         for (int cpu = 0; cpu < CPU_SETSIZE && n + 8 < sizeof text; cpu++)
             if (CPU_ISSET(cpu, &set))
                 n += (size_t)snprintf(text + n, sizeof text - n, n > 0 ? ",%d" : "%d", cpu);
-    put(facts, "affinity", n > 0 ? text : NULL);
+    put(facts, "affinity", n > 0 ? json_string(text) : NULL);
 }
 
 /* Rounding mode, flush-to-zero and denormals-are-zero, as arithmetic will meet them; the low six
@@ -210,15 +219,11 @@ static void put_system(json_t *facts)
 static void put_float_control(json_t *facts)
 {
 #if defined(__x86_64__)
-    char text[32];
-    snprintf(text, sizeof text, "0x%04x", __builtin_ia32_stmxcsr() & ~0x3fu);
-    put(facts, "mxcsr", text);
+    put(facts, "mxcsr", json_sprintf("0x%04x", __builtin_ia32_stmxcsr() & ~0x3fu));
 #elif defined(__aarch64__)
     uint64_t fpcr;
-    char text[32];
     __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    snprintf(text, sizeof text, "0x%08" PRIx64, fpcr);
-    put(facts, "fpcr", text);
+    put(facts, "fpcr", json_sprintf("0x%08" PRIx64, fpcr));
 #else
     put(facts, "mxcsr", NULL);
 #endif
@@ -228,16 +233,15 @@ static void put_float_control(json_t *facts)
 static void put_instruction_sets(json_t *facts)
 {
     struct attn_error err;
-    char text[128];
     json_t *sets = json_object();
     for (int n = 0; n < attn_isa_count(); n++) {
         const struct attn_isa *isa = attn_isa_at(n);
-        snprintf(text, sizeof text, "%s (%s)", isa->present() ? "present" : "absent", isa->needs);
-        put(sets, isa->name, text);
+        put(sets, isa->name,
+            json_sprintf("%s (%s)", isa->present() ? "present" : "absent", isa->needs));
     }
-    json_object_set_new(facts, "instruction_sets", sets);
+    put(facts, "instruction_sets", sets);
     const struct attn_isa *best = attn_isa_best(&err);
-    put(facts, "instruction_set_in_use", best != NULL ? best->name : err.text);
+    put(facts, "instruction_set_in_use", json_string(best != NULL ? best->name : err.text));
 }
 
 static void put_environment(json_t *facts)
@@ -252,23 +256,23 @@ static void put_environment(json_t *facts)
             if (equals == NULL || strncmp(*at, prefix[p], strlen(prefix[p])) != 0)
                 continue;
             snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
-            put(set, name, equals + 1);
+            put(set, name, json_string(equals + 1));
         }
-    json_object_set_new(facts, "environment", set);
+    put(facts, "environment", set);
 }
 
 static void put_build(json_t *facts)
 {
     char build[ATTN_BUILD_TEXT];
     attn_machine_build(build);
-    put(facts, "version", ATTN_VERSION);
-    put(facts, "build", build);
+    put(facts, "version", json_string(ATTN_VERSION));
+    put(facts, "build", json_string(build));
 #ifdef __clang__
-    put(facts, "compiler", __VERSION__);
+    put(facts, "compiler", json_string(__VERSION__));
 #else
-    put(facts, "compiler", "gcc " __VERSION__);
+    put(facts, "compiler", json_string("gcc " __VERSION__));
 #endif
-    put(facts, "flags", ATTN_BUILD_FLAGS);
+    put(facts, "flags", json_string(ATTN_BUILD_FLAGS));
 }
 
 json_t *attn_machine_facts(void)
@@ -278,7 +282,7 @@ json_t *attn_machine_facts(void)
     time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc) != NULL && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc) > 0)
-        put(facts, "date", text);
+        put(facts, "date", json_string(text));
     put_build(facts);
     put_processor(facts);
     put_caches(facts);
@@ -313,13 +317,13 @@ void attn_resident_begin(struct attn_resident *resident)
     static const char status[] = "/proc/self/status";
     resident->hwm = resident->bytes = -1;
     resident->reset = reset_mark();
-    resident->mark = attn_machine_kib(status, "VmHWM:");
-    resident->baseline = resident->reset ? resident->mark : attn_machine_kib(status, "VmRSS:");
+    resident->mark = bytes_in(status, "VmHWM:");
+    resident->baseline = resident->reset ? resident->mark : bytes_in(status, "VmRSS:");
 }
 
 void attn_resident_end(struct attn_resident *resident)
 {
-    resident->hwm = attn_machine_kib("/proc/self/status", "VmHWM:");
+    resident->hwm = bytes_in("/proc/self/status", "VmHWM:");
     int known = resident->baseline >= 0 && (resident->reset || resident->hwm > resident->mark);
     resident->bytes = known ? resident->hwm - resident->baseline : -1;
 }

@@ -11,15 +11,17 @@ enum { ATTN_BUILD_TEXT = 64 };
 /* Everything, as a JSON object; what cannot be found out says "not available".  NULL: no memory. */
 json_t *attn_machine_facts(void);
 
+/* FNV-1a, from this on; of a file: 0 when it is no regular file that can be read. */
+#define ATTN_DIGEST_BEGIN UINT64_C(0xcbf29ce484222325)
+uint64_t attn_digest_bytes(uint64_t digest, const void *data, size_t n);
+int attn_digest_file(uint64_t *digest, const char *path);
+
 /* Version, "+", and twelve digits of a digest of the running program: two builds of one dirty
  * tree differ. */
 void attn_machine_build(char text[ATTN_BUILD_TEXT]);
 
 double attn_machine_load(void);  /* 1-minute load average; NaN when not available        */
 double attn_machine_steal(void); /* seconds stolen from all CPUs since boot; NaN likewise */
-
-/* "VmHWM:" and the like of a file such as /proc/self/status, in bytes; -1 when absent. */
-int64_t attn_machine_kib(const char *path, const char *field);
 
 /* Resident memory of this process over a stretch of work: VmHWM, reset where the kernel allows. */
 struct attn_resident {

@@ -53,41 +53,42 @@ enum {
     KEYS
 };
 
-#define CASE(member) offsetof(struct attn_case, member)
-#define PLAN(member) offsetof(struct attn_plan, member)
+#define POINT(member) offsetof(struct attn_plan_point, member)
+#define PLAN(member)  offsetof(struct attn_plan, member)
 static const struct key {
     const char *name, *preset;
-    int64_t min, max; /* of an integer; max 0: not an integer */
     int is_list;
-    size_t place; /* of a number: in struct attn_case; of a plan's key in struct attn_plan */
+    enum { WORD, INTEGER, SECONDS } kind;
+    size_t place;     /* of a number: in struct attn_plan_point; of a plan's key in the plan */
+    int64_t min, max; /* of an integer */
 } keys[KEYS] = {
-    {"spec", "", 0, 0, 1, 0},
-    {"length", "", 0, 1 << 30, 1, CASE(n_query)},
-    {"mask", "none", 0, 0, 1, 0},
-    {"pass", "fwd", 0, 0, 1, 0},
-    {"layers", "0", 0, ATTN_STACK_MOST, 1, 0},
-    {"save", "rows", 0, 0, 1, 0},
-    {"hidden", "0", 0, 1 << 20, 0, 0},
-    {"heads", "1", 1, 1 << 20, 1, CASE(heads)},
-    {"kv-heads", "", 1, 1 << 20, 0, CASE(kv_heads)},
-    {"dim", "64", 0, 1 << 20, 1, CASE(d_key)},
-    {"dv", "", 0, 1 << 20, 0, CASE(d_value)},
-    {"batch", "1", 1, 1 << 20, 1, CASE(batch)},
-    {"data-seed", "1", 0, INT64_MAX, 0, CASE(seed)},
-    {"dtype", "f32", 0, 0, 1, 0},
-    {"fill", "normal", 0, 0, 0, 0},
-    {"once", "", 0, 1 << 30, 0, 0},
-    {"rounds", "5", 1, 1000, 0, PLAN(rounds)},
-    {"repeat", "10", 0, 64, 0, PLAN(repeat)},
-    {"enough", "0.3", 0, 0, 0, PLAN(enough_s)},
-    {"budget", "0", 0, 0, 0, PLAN(budget_s)},
-    {"timeout", "300", 0, 0, 0, PLAN(timeout_s)},
-    {"verify-all", "2048", 0, 1 << 30, 0, PLAN(verify_all)},
-    {"seed", "1", 0, INT64_MAX, 0, PLAN(seed)},
-    {"shuffle", "0", 0, 1, 0, PLAN(shuffle)},
+    {"spec", "", 1, WORD, 0, 0, 0},
+    {"length", "", 1, INTEGER, POINT(c.n_query), 0, 1 << 30},
+    {"mask", "none", 1, WORD, 0, 0, 0},
+    {"pass", "fwd", 1, WORD, 0, 0, 0},
+    {"layers", "0", 1, INTEGER, POINT(layers.n), 0, ATTN_STACK_MOST},
+    {"save", "rows", 1, WORD, 0, 0, 0},
+    {"hidden", "0", 0, INTEGER, POINT(layers.hidden), 0, 1 << 20},
+    {"heads", "1", 1, INTEGER, POINT(c.heads), 1, 1 << 20},
+    {"kv-heads", "", 0, INTEGER, POINT(c.kv_heads), 1, 1 << 20},
+    {"dim", "64", 1, INTEGER, POINT(c.d_key), 0, 1 << 20},
+    {"dv", "", 0, INTEGER, POINT(c.d_value), 0, 1 << 20},
+    {"batch", "1", 1, INTEGER, POINT(c.batch), 1, 1 << 20},
+    {"data-seed", "1", 0, INTEGER, POINT(c.seed), 0, INT64_MAX},
+    {"dtype", "f32", 1, WORD, 0, 0, 0},
+    {"fill", "normal", 0, WORD, 0, 0, 0},
+    {"once", "", 0, INTEGER, POINT(once), 0, 1 << 30},
+    {"rounds", "5", 0, INTEGER, PLAN(rounds), 1, 1000},
+    {"repeat", "10", 0, INTEGER, PLAN(repeat), 0, 64},
+    {"enough", "0.3", 0, SECONDS, PLAN(enough_s), 0, 0},
+    {"budget", "0", 0, SECONDS, PLAN(budget_s), 0, 0},
+    {"timeout", "300", 0, SECONDS, PLAN(timeout_s), 0, 0},
+    {"verify-all", "2048", 0, INTEGER, PLAN(verify_all), 0, 1 << 30},
+    {"seed", "1", 0, INTEGER, PLAN(seed), 0, INT64_MAX},
+    {"shuffle", "0", 0, INTEGER, PLAN(shuffle), 0, 1},
 };
 
-enum { MASK_BYTES = sizeof((struct attn_case *)0)->mask, PLAN_BYTES = 1 << 20 };
+enum { PLAN_BYTES = 1 << 20 };
 
 /* A plan while it is read.  A group, and what stands before all of them, is an object: KEY: TEXT,
  * "limits": [[LENGTH, SUBJECT, ...]], "wishes": {...}, and of a group "name" and "line". */
@@ -134,62 +135,85 @@ static int find_key(const char *name)
     return key;
 }
 
-static int set_plan_key(struct attn_plan *plan, int key, const char *word)
-{
-    void *to = (char *)plan + keys[key].place;
-    double real;
-    if (keys[key].max > 0)
-        return attn_cli_count(word, keys[key].min, keys[key].max, to);
-    if (!attn_cli_double(word, &real) || !(real >= 0 && real < 1e9))
-        return 0;
-    *(double *)to = real;
-    return 1;
-}
-
-static int find_dtype(const char *word)
-{
-    for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
-        if (strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) == 0)
-            return dtype;
-    return -1;
-}
-
-/* Check a word; that of a plan's key is stored. */
-static enum attn_status take_word(struct draft *draft, int key, const char *word,
-                                  struct attn_error *err)
-{
-    const struct key *k = &keys[key];
-    struct attn_spec spec;
-    int64_t integer;
-    if (key == SPEC && strlen(word) >= sizeof((struct attn_plan_point *)0)->spec_text)
-        return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
-    if (key == SPEC && attn_external_specs_find(draft->externals, word) == NULL)
-        return attn_spec_parse(word, &spec, err);
-    if (key == PASS && strcmp(word, "fwd") != 0 && strcmp(word, "bwd") != 0)
-        return attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
-    if (key == MASK && strlen(word) >= MASK_BYTES)
-        return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
-    if (key == DTYPE && find_dtype(word) < 0)
-        return attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16", word);
-    enum attn_stack_save save;
-    if (key == SAVE)
-        return attn_stack_save_find(word, &save, err);
-    if (key == FILL && attn_fill_find(word) < 0)
-        return attn_fail(err, ATTN_EINVAL, "fill '%.40s': attnlab list names those there are",
-                         word);
-    if (key >= GROUP_KEYS ? set_plan_key(draft->plan, key, word)
-                          : k->max == 0 || attn_cli_count(word, k->min, k->max, &integer))
-        return ATTN_OK;
-    if (k->max == 0)
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds", k->name,
-                         word);
-    return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld", k->name,
-                     word, (long long)k->min, (long long)k->max);
-}
-
-static enum attn_status take_value(struct draft *draft, int key, const char *value,
+/* A number goes to its place in a point or the plan. */
+static enum attn_status set_number(const struct key *k, const char *word, void *base,
                                    struct attn_error *err)
 {
+    void *to = (char *)base + k->place;
+    double real;
+    if (k->kind == INTEGER && !attn_cli_count(word, k->min, k->max, to))
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
+                         k->name, word, (long long)k->min, (long long)k->max);
+    if (k->kind == INTEGER)
+        return ATTN_OK;
+    if (!attn_cli_double(word, &real) || !(real >= 0 && real < 1e9))
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number of seconds", k->name,
+                         word);
+    *(double *)to = real;
+    return ATTN_OK;
+}
+
+static enum attn_status set_spec(const struct draft *draft, const char *word,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    if (strlen(word) >= sizeof point->spec_text)
+        return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
+    memset(&point->spec, 0, sizeof point->spec);
+    strcpy(point->spec_text, word);
+    point->external = attn_external_specs_find(draft->externals, word);
+    if (point->external != NULL)
+        return ATTN_OK;
+    enum attn_status status = attn_spec_parse(word, &point->spec, err);
+    if (status == ATTN_OK)
+        attn_spec_print(&point->spec, point->spec_text, sizeof point->spec_text);
+    return status;
+}
+
+/* A word of a group's key goes to a point. */
+static enum attn_status set_word(const struct draft *draft, int key, const char *word,
+                                 struct attn_plan_point *point, struct attn_error *err)
+{
+    struct attn_case *c = &point->c;
+    int dtype = 0, fill;
+    switch (key) {
+    case SPEC:
+        return set_spec(draft, word, point, err);
+    case SAVE:
+        return attn_stack_save_find(word, &point->layers.save, err);
+    case PASS:
+        c->pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
+        return strcmp(word, attn_pass_name(c->pass)) == 0
+                   ? ATTN_OK
+                   : attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
+    case MASK:
+        if (strlen(word) >= sizeof c->mask)
+            return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
+        strcpy(c->mask, word);
+        return ATTN_OK;
+    case DTYPE:
+        while (dtype < ATTN_DTYPES && strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) != 0)
+            dtype++;
+        c->dtype = (enum attn_dtype)dtype;
+        return dtype < ATTN_DTYPES
+                   ? ATTN_OK
+                   : attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16",
+                               word);
+    case FILL:
+        fill = attn_fill_find(word);
+        c->fill = (enum attn_fill)fill;
+        return fill >= 0 ? ATTN_OK
+                         : attn_fail(err, ATTN_EINVAL,
+                                     "fill '%.40s': attnlab list names those there are", word);
+    default:
+        return set_number(&keys[key], word, point, err);
+    }
+}
+
+/* Are these words of that key?  Those of a plan's key are stored. */
+static enum attn_status check_value(struct draft *draft, int key, const char *value,
+                                    struct attn_error *err)
+{
+    struct attn_plan_point scratch = {.once = 0};
     enum attn_status status = ATTN_OK;
     int words = 0;
     char *copy = attn_cli_text("%s", value), *rest = copy;
@@ -197,7 +221,8 @@ static enum attn_status take_value(struct draft *draft, int key, const char *val
         status = words > 0 && !keys[key].is_list
                      ? attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
                                  keys[key].name, value)
-                     : take_word(draft, key, word, err);
+                 : key >= GROUP_KEYS ? set_number(&keys[key], word, draft->plan, err)
+                                     : set_word(draft, key, word, &scratch, err);
     free(copy);
     if (status == ATTN_OK && words == 0)
         status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", keys[key].name);
@@ -245,7 +270,7 @@ static enum attn_status put(struct draft *draft, const char *name, const char *v
     if (old != NULL && !append)
         return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
                          keys[key].is_list ? "; `+=` adds to a list" : "");
-    enum attn_status status = take_value(draft, key, value, err);
+    enum attn_status status = check_value(draft, key, value, err);
     json_t *text = json_sprintf("%s%s%s", old != NULL ? old : "", old != NULL ? " " : "", value);
     return status == ATTN_OK ? keep(draft->now, name, text, err) : (json_decref(text), status);
 }
@@ -258,10 +283,11 @@ static enum attn_status begin_group(struct draft *draft, const char *name, struc
         return attn_fail(err, ATTN_EINVAL,
                          "a group needs a name of 1 to 31 letters, digits and -, got '%.60s'",
                          name);
-    json_array_foreach(draft->groups, index,
-                       other) if (strcmp(text_of(other, "name"), name) ==
-                                  0) return attn_fail(err, ATTN_EINVAL,
-                                                      "there are two groups named %s", name);
+    json_array_foreach(draft->groups, index, other)
+    {
+        if (strcmp(text_of(other, "name"), name) == 0)
+            return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
+    }
     draft->now = json_pack("{s:i, s:[], s:{}}", "line", draft->line, "limits", "wishes");
     json_array_append_new(draft->groups, draft->now);
     return keep(draft->now, "name", json_string(name), err);
@@ -457,22 +483,12 @@ static int within(const struct draft *draft, const json_t *limits,
     return ok;
 }
 
-/* The shape, the mask and the text of a point whose words are in place.  Values were checked when
- * they were set; one that is not there is that of another. */
-static enum attn_status complete(const struct draft *draft, const json_t *group,
-                                 struct attn_plan_point *point, struct attn_error *err)
+/* The shape, the mask and the text of a point whose words are in place. */
+static enum attn_status complete(struct attn_plan_point *point, struct attn_error *err)
 {
     struct attn_case *c = &point->c;
     c->n_key = c->n_query;
-    for (int key = HEADS; key <= DATA_SEED; key++) {
-        if (keys[key].is_list)
-            continue;
-        int64_t *to = (int64_t *)(void *)((char *)c + keys[key].place);
-        if (!attn_cli_count(value_of(draft, group, key), 0, 0, to))
-            *to = key == KV_HEADS ? c->heads : c->d_key;
-    }
     c->scale = (double)NAN;
-    c->fill = (enum attn_fill)attn_fill_find(value_of(draft, group, FILL));
     if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
         return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
                          (long long)c->kv_heads, (long long)c->heads);
@@ -498,21 +514,6 @@ static enum attn_status append(struct attn_plan *plan, const struct attn_plan_po
     return ATTN_OK;
 }
 
-static enum attn_status set_spec(const struct draft *draft, const char *word,
-                                 struct attn_plan_point *point, struct attn_error *err)
-{
-    point->external = attn_external_specs_find(draft->externals, word);
-    if (point->external == NULL) {
-        enum attn_status status = attn_spec_parse(word, &point->spec, err);
-        if (status == ATTN_OK)
-            attn_spec_print(&point->spec, point->spec_text, sizeof point->spec_text);
-        return status;
-    }
-    memset(&point->spec, 0, sizeof point->spec);
-    strcpy(point->spec_text, point->external->name);
-    return ATTN_OK;
-}
-
 /* External implementations that the group does not name come after its own specs; but not in groups
  * "ranks...", which vary what they do not have. */
 static void add_externals(const struct draft *draft, json_t *group)
@@ -527,54 +528,43 @@ static void add_externals(const struct draft *draft, json_t *group)
     }
 }
 
-/* One word of a list.  Words were checked when they were read. */
-static enum attn_status set_word(const struct draft *draft, int key, const char *word,
-                                 struct attn_plan_point *point, struct attn_error *err)
+/* A point whose words are all in place. */
+static enum attn_status finish_point(const struct draft *draft, const json_t *group,
+                                     struct attn_plan_point *point, struct attn_error *err)
 {
-    if (key == SPEC)
-        return set_spec(draft, word, point, err);
-    if (key == MASK)
-        strcpy(point->c.mask, word);
-    else if (key == PASS)
-        point->c.pass = strcmp(word, "bwd") == 0 ? ATTN_BACKWARD : ATTN_FORWARD;
-    else if (key == DTYPE)
-        point->c.dtype = (enum attn_dtype)find_dtype(word);
-    else if (key == SAVE)
-        (void)attn_stack_save_find(word, &point->layers.save, NULL);
-    else if (key == LAYERS)
-        (void)attn_cli_count(word, 0, 0, &point->layers.n);
-    else
-        (void)attn_cli_count(word, 0, 0, (int64_t *)(void *)((char *)&point->c + keys[key].place));
-    return ATTN_OK;
+    enum attn_status status = complete(point, err);
+    /* every limit is looked at, so that those without a subject are found */
+    int ok = within(draft, json_object_get(group, "limits"), point) &
+             within(draft, json_object_get(draft->presets, "limits"), point);
+    point->is_priced = !ok;
+    point->is_once = ok && point->c.n_query > point->once;
+    for (int key = SAVE; key <= HIDDEN; key++)
+        if (point->layers.n == 0 && text_of(group, keys[key].name) != NULL)
+            status = attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
+                               keys[key].name);
+    /* an external implementation has no price, and no layers */
+    int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
+    return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
 }
 
-/* The lists, slowest first. */
+/* Every word of every key, the slowest first.  What is not said is that of another key. */
 static enum attn_status multiply(const struct draft *draft, const json_t *group, int level,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[] = {MASK, PASS, DTYPE, BATCH, HEADS, DIM, SAVE, LAYERS, SPEC, LENGTH};
-    enum { LEVELS = sizeof order / sizeof *order };
+    static const int order[GROUP_KEYS] = {MASK,   PASS,   DTYPE,     BATCH, HEADS, KV_HEADS,
+                                          DIM,    DV,     DATA_SEED, FILL,  ONCE,  SAVE,
+                                          HIDDEN, LAYERS, SPEC,      LENGTH};
     enum attn_status status = ATTN_OK;
-    if (level == LEVELS) {
-        int64_t once = INT64_MAX;
-        (void)attn_cli_count(value_of(draft, group, ONCE), 0, 0, &once);
-        status = complete(draft, group, point, err);
-        /* every limit is looked at, so that those without a subject are found */
-        int ok = within(draft, json_object_get(group, "limits"), point) &
-                 within(draft, json_object_get(draft->presets, "limits"), point);
-        point->is_priced = !ok;
-        point->is_once = ok && point->c.n_query > once;
-        (void)attn_cli_count(value_of(draft, group, HIDDEN), 0, 0, &point->layers.hidden);
-        for (int key = SAVE; key <= HIDDEN; key++)
-            if (point->layers.n == 0 && text_of(group, keys[key].name) != NULL)
-                status =
-                    attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
-                              keys[key].name);
-        /* an external implementation has no price, and no layers */
-        int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
-        return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
+    if (level == GROUP_KEYS)
+        return finish_point(draft, group, point, err);
+    const char *value = value_of(draft, group, order[level]);
+    if (*value == '\0') {
+        point->c.kv_heads = order[level] == KV_HEADS ? point->c.heads : point->c.kv_heads;
+        point->c.d_value = order[level] == DV ? point->c.d_key : point->c.d_value;
+        point->once = order[level] == ONCE ? INT64_MAX : point->once;
+        return multiply(draft, group, level + 1, point, err);
     }
-    char *copy = attn_cli_text("%s", value_of(draft, group, order[level])), *rest = copy;
+    char *copy = attn_cli_text("%s", value), *rest = copy;
     for (char *word; status == ATTN_OK && (word = next_word(&rest)) != NULL;) {
         status = set_word(draft, order[level], word, point, err);
         if (status == ATTN_OK)
@@ -597,8 +587,7 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
                        p->layers.n > 0 ? " of " : "", attn_stack_print(&p->layers, stack));
         if (json_object_get(seen, name) != NULL)
             status = attn_fail(err, ATTN_EINVAL, "%s is there twice", name);
-        else if (json_object_set_new_nocheck(seen, name, json_true()) != 0)
-            status = attn_fail(err, ATTN_ENOMEM, "no memory for a plan");
+        json_object_set_new_nocheck(seen, name, json_true());
     }
     json_decref(seen);
     return status;
@@ -655,15 +644,18 @@ static enum attn_status check_limits(const struct draft *draft, const json_t *gr
 {
     size_t l, s;
     json_t *limit, *subject;
-    json_array_foreach(json_object_get(group, "limits"), l, limit) json_array_foreach(
-        limit, s,
-        subject) if (s > 0 && json_object_get(draft->met, json_string_value(subject)) ==
-                                  NULL) return attn_fail(err, ATTN_EINVAL,
-                                                         "group %s: limit names '%.60s', which is "
-                                                         "no implementation, spec, "
-                                                         "pass or mask of the group",
-                                                         text_of(group, "name"),
-                                                         json_string_value(subject));
+    json_array_foreach(json_object_get(group, "limits"), l, limit)
+    {
+        json_array_foreach(limit, s, subject)
+        {
+            const char *name = json_string_value(subject);
+            if (s > 0 && json_object_get(draft->met, name) == NULL)
+                return attn_fail(err, ATTN_EINVAL,
+                                 "group %s: limit names '%.60s', which is no implementation, spec, "
+                                 "pass or mask of the group",
+                                 text_of(group, "name"), name);
+        }
+    }
     return ATTN_OK;
 }
 
@@ -729,7 +721,7 @@ static void begin(struct draft *draft, struct attn_plan *plan,
     draft->now = draft->presets;
     plan->figures = json_array();
     for (int key = GROUP_KEYS; key < KEYS; key++)
-        (void)set_plan_key(plan, key, keys[key].preset);
+        (void)set_number(&keys[key], keys[key].preset, plan, NULL);
 }
 
 /* Put "NAME:LINE: " before a message. */
@@ -778,7 +770,7 @@ enum attn_status attn_plan_read(const char *path, const struct attn_external_spe
 int attn_plan_override(struct attn_plan *plan, const char *key, const char *value)
 {
     int k = find_key(key);
-    return k >= GROUP_KEYS && k < KEYS && set_plan_key(plan, k, value);
+    return k >= GROUP_KEYS && k < KEYS && set_number(&keys[k], value, plan, NULL) == ATTN_OK;
 }
 
 /* A line of a plan from a flag: its lists have blanks for commas, but for those of specs and masks,
@@ -787,18 +779,18 @@ static enum attn_status put_flag(struct draft *draft, const char *name, const ch
                                  struct attn_error *err)
 {
     int key = find_key(name), is_append = key == SPEC || key == MASK;
-    char *copy = attn_cli_text("%s", value);
-    for (char *at = copy; !is_append && keys[key].is_list; *at++ = ' ') {
-        if (*at == ',' || *at == '\0') {
-            free(copy);
-            return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value);
-        }
-        at += strcspn(at, ",");
-        if (*at == '\0')
-            break;
+    char *blanks = attn_cli_text("%s", value);
+    enum attn_status status = ATTN_OK;
+    if (!is_append && keys[key].is_list) {
+        if (*value == ',' || strstr(value, ",,") != NULL || attn_cli_ends_with(value, ",") ||
+            *value == '\0')
+            status = attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value);
+        for (char *at = blanks; (at = strchr(at, ',')) != NULL;)
+            *at = ' ';
     }
-    enum attn_status status = put(draft, name, copy, is_append, err);
-    free(copy);
+    if (status == ATTN_OK)
+        status = put(draft, name, blanks, is_append, err);
+    free(blanks);
     return status;
 }
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/preflight.h"
+#include "experiments/measure/need.h"
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
 
@@ -70,7 +70,7 @@ int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags
     plugin.tell = tell;
     plugin.tell_arg = work;
     plugin.leave_lse = 1;
-    attn_plugin_spec(&plugin, &work->spec);
+    work->spec = plugin.spec;
     work->plugin = &plugin;
     work->claims = &plugin.claims;
     return record;
@@ -107,63 +107,58 @@ static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct
                            .error = err,
                            .ranks = work->use,
                            .saved = &work->saved};
-    if (pass == ATTN_FORWARD) {
-        struct attn_forward t = attn_setup_forward(&work->setup);
-        return attn_run_forward(work->spec.impl, &ctx, &work->setup.problem, &t);
-    }
-    struct attn_backward t = attn_setup_backward(&work->setup);
-    return attn_run_backward(work->spec.impl, &ctx, &work->setup.problem, &t);
+    return attn_setup_call(&work->setup, work->spec.impl, &ctx, pass);
 }
 
-/* One call with its wall and CPU time; the clock is read around the call only. */
-static enum attn_status timed_call(struct attn_work *work, double *wall, double *cpu_max,
-                                   double *cpu_sum, struct attn_error *err)
+/* Seconds of one call: of the clock, and of the processor, of the slowest rank and of all. */
+struct seconds {
+    double wall, cpu_max, cpu_sum;
+};
+
+/* One call, or one half of a stack; the clock is read around calls only. */
+static enum attn_status timed_call(struct attn_work *work, struct seconds *s,
+                                   struct attn_error *err)
 {
+    const struct attn_point *p = &work->point;
+    if (p->stack.n > 0) {
+        enum attn_status status = attn_point_stack_half(work, p->c.pass, &s->wall, err);
+        s->cpu_max = s->cpu_sum = s->wall;
+        return status;
+    }
     double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     double start = attn_seconds(CLOCK_MONOTONIC);
-    enum attn_status status = call(work, work->point.c.pass, err);
-    *wall = attn_seconds(CLOCK_MONOTONIC) - start;
-    *cpu_max = *cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    if (work->point.c.pass == ATTN_FORWARD)
+    enum attn_status status = call(work, p->c.pass, err);
+    s->wall = attn_seconds(CLOCK_MONOTONIC) - start;
+    s->cpu_max = s->cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    if (p->c.pass == ATTN_FORWARD)
         attn_saved_drop(&work->saved, &work->ledger);
-    if (work->plugin != NULL) {
-        *wall = work->plugin_wall;
-        *cpu_max = *cpu_sum = work->plugin_cpu;
-    }
-    if (work->spec.impl->ranks == NULL)
-        return status;
-    *cpu_max = *cpu_sum = 0;
-    for (int rank = 0; rank < work->point.ranks; rank++) {
-        *cpu_sum += work->use[rank].cpu_seconds;
-        if (work->use[rank].cpu_seconds > *cpu_max)
-            *cpu_max = work->use[rank].cpu_seconds;
+    if (work->plugin != NULL)
+        *s = (struct seconds){work->plugin_wall, work->plugin_cpu, work->plugin_cpu};
+    if (work->spec.impl->ranks != NULL)
+        s->cpu_max = s->cpu_sum = 0;
+    for (int rank = 0; work->spec.impl->ranks != NULL && rank < p->ranks; rank++) {
+        s->cpu_sum += work->use[rank].cpu_seconds;
+        s->cpu_max = fmax(s->cpu_max, work->use[rank].cpu_seconds);
     }
     return status;
 }
 
-/* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
- * that the machine has yet to give, and is no repeat of itself. */
-static enum attn_status measure(struct attn_work *work, int64_t repeat, double enough,
-                                struct attn_error *err)
+/* What a measured call is to find: of a backward one, what a forward pass left, whose own memory
+ * does not count. */
+static enum attn_status prepare(struct attn_work *work, struct attn_error *err)
 {
-    struct attn_point *p = &work->point;
-    struct rusage before, after;
-    getrusage(RUSAGE_SELF, &before);
-    enum attn_status status =
-        timed_call(work, &p->first_s, &p->first_cpu_max_s, &p->first_cpu_sum_s, err);
-    getrusage(RUSAGE_SELF, &after);
-    p->minor_faults = after.ru_minflt - before.ru_minflt;
-    p->major_faults = after.ru_majflt - before.ru_majflt;
-    double spent = 0;
-    while (status == ATTN_OK && p->n_warm < repeat && (p->n_warm == 0 || spent < enough)) {
-        int t = p->n_warm++;
-        status = timed_call(work, &p->warm_s[t], &work->cpu_max[t], &work->cpu_sum[t], err);
-        spent += p->warm_s[t];
-    }
+    double seconds;
+    enum attn_status status = ATTN_OK;
+    if (work->point.stack.n > 0)
+        attn_point_stack_forget(work);
+    if (work->point.c.pass == ATTN_BACKWARD)
+        status = work->point.stack.n > 0 ? attn_point_stack_half(work, ATTN_FORWARD, &seconds, err)
+                                         : call(work, ATTN_FORWARD, err);
+    attn_ledger_restart(&work->ledger);
     return status;
 }
 
-void attn_point_take_resident(struct attn_point *p, const struct attn_resident *resident)
+static void keep_resident(struct attn_point *p, const struct attn_resident *resident)
 {
     p->hwm_reset = resident->reset;
     p->baseline_bytes = resident->baseline;
@@ -171,7 +166,49 @@ void attn_point_take_resident(struct attn_point *p, const struct attn_resident *
     p->resident_bytes = resident->bytes;
 }
 
-void attn_point_take_ledger(struct attn_work *work)
+/* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
+ * that the machine has yet to give, and is no repeat of itself.  Each backward half of a stack
+ * needs a forward half before it, which would raise the mark: its memory is that of the first. */
+static enum attn_status measure(struct attn_work *work, const struct attn_point_flags *flags,
+                                struct attn_error *err)
+{
+    struct attn_point *p = &work->point;
+    struct attn_resident resident;
+    struct rusage before, after;
+    struct seconds s;
+    attn_resident_begin(&resident);
+    if (resident.baseline >= 0) /* what was saved is resident by now, and is to be seen */
+        resident.baseline -= work->ledger.now;
+    getrusage(RUSAGE_SELF, &before);
+    enum attn_status status = timed_call(work, &s, err);
+    getrusage(RUSAGE_SELF, &after);
+    p->minor_faults = after.ru_minflt - before.ru_minflt;
+    p->major_faults = after.ru_majflt - before.ru_majflt;
+    p->first_s = s.wall;
+    p->first_cpu_max_s = s.cpu_max;
+    p->first_cpu_sum_s = s.cpu_sum;
+    if (p->stack.n > 0)
+        attn_resident_end(&resident);
+    double spent = 0;
+    while (status == ATTN_OK && p->n_warm < flags->repeat &&
+           (p->n_warm == 0 || spent < flags->enough)) {
+        status = p->stack.n > 0 ? prepare(work, err) : ATTN_OK;
+        if (status == ATTN_OK)
+            status = timed_call(work, &s, err);
+        spent += s.wall;
+        work->cpu_max[p->n_warm] = s.cpu_max;
+        work->cpu_sum[p->n_warm] = s.cpu_sum;
+        p->warm_s[p->n_warm++] = s.wall;
+    }
+    if (p->stack.n == 0)
+        attn_resident_end(&resident);
+    if (status == ATTN_OK)
+        keep_resident(p, &resident);
+    return status;
+}
+
+/* The live set at the peak: of the process, or of the rank that holds most. */
+static void keep_ledger(struct attn_work *work)
 {
     struct attn_point *p = &work->point;
     p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
@@ -193,40 +230,40 @@ void attn_point_take_ledger(struct attn_work *work)
     p->n_live = n;
 }
 
-/* The forward that a backward needs, whose own memory does not count, but for what it saves; then
- * the baseline, the timed calls, the peak, and what is on the ledger. */
 static enum attn_status run(struct attn_work *work, const struct attn_point_flags *flags,
                             struct attn_error *err)
 {
     struct attn_point *p = &work->point;
-    struct attn_resident resident;
     struct attn_spread cpu;
     work->ledger.limit = attn_cli_memory_available();
-    enum attn_status status = p->c.pass == ATTN_BACKWARD ? call(work, ATTN_FORWARD, err) : ATTN_OK;
-    attn_ledger_restart(&work->ledger);
+    enum attn_status status = prepare(work, err);
+    if (status == ATTN_OK)
+        status = measure(work, flags, err);
     if (status != ATTN_OK)
         return status;
-    attn_resident_begin(&resident);
-    if (resident.baseline >= 0) /* what was saved is resident by now, and is to be seen */
-        resident.baseline -= work->saved.bytes;
-    status = measure(work, flags->repeat, flags->enough, err);
-    attn_resident_end(&resident);
-    if (status != ATTN_OK)
-        return status;
-    attn_point_take_resident(p, &resident);
     strcpy(p->time_source, "calls");
     attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
     p->warm_cpu_max_s = cpu.median;
     attn_stats_spread(work->cpu_sum, p->n_warm, &cpu);
     p->warm_cpu_sum_s = cpu.median;
     if (work->plugin == NULL)
-        attn_point_take_ledger(work);
+        keep_ledger(work);
     attn_saved_drop(&work->saved, &work->ledger);
-    int64_t left = attn_ledger_clear(&work->ledger);
+    int64_t left = p->stack.n > 0 ? 0 : attn_ledger_clear(&work->ledger);
     if (left != 0)
         return attn_fail(err, ATTN_EINTERNAL, "%s left %lld bytes on its ledger",
                          work->spec.impl->name, (long long)left);
     return ATTN_OK;
+}
+
+static enum attn_status run_stack(struct attn_work *work, const struct attn_point_flags *flags,
+                                  struct attn_error *err)
+{
+    enum attn_status status = attn_point_stack_open(work, err);
+    if (status == ATTN_OK)
+        status = run(work, flags, err);
+    attn_point_stack_close(work);
+    return status;
 }
 
 /* ---- is the result right? -------------------------------------------------------------------- */
@@ -379,7 +416,7 @@ void attn_point_call(struct attn_work *work, const struct attn_point_flags *flag
         attn_point_not_ours(p);
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == ATTN_OK)
-        status = p->layers > 0 ? attn_point_stack(work, flags, &err) : run(work, flags, &err);
+        status = p->stack.n > 0 ? run_stack(work, flags, &err) : run(work, flags, &err);
     if (status == ATTN_OK)
         attn_point_verify(work, flags);
     else

@@ -40,14 +40,14 @@ int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags
 /* Set up as this implementation wants its tensors, and refuse what it does not claim. */
 enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err);
 
-/* Resident memory, and the live set at the peak: of the process, or of the rank that holds most. */
-void attn_point_take_resident(struct attn_point *point, const struct attn_resident *resident);
-void attn_point_take_ledger(struct attn_work *work);
-
-/* Measure a stack of point.layers layers (stack.h; point_stack.c): the half that the point's pass
- * says.  Its outputs are then those of every layer. */
-enum attn_status attn_point_stack(struct attn_work *work, const struct attn_point_flags *flags,
-                                  struct attn_error *err);
+/* The stack of layers that the point is of (stack.h; point_stack.c).  One half of it, with the
+ * seconds in its calls; forget: what layers hold goes, so that it can begin again.  After close the
+ * outputs, and of a hidden width the inputs, are those of every layer. */
+enum attn_status attn_point_stack_open(struct attn_work *work, struct attn_error *err);
+enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass half, double *seconds,
+                                       struct attn_error *err);
+void attn_point_stack_forget(struct attn_work *work);
+void attn_point_stack_close(struct attn_work *work);
 
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);

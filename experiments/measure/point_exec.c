@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "experiments/measure/exec_case.h"
+#include "experiments/measure/need.h"
 #include "experiments/measure/point.h"
-#include "experiments/measure/preflight.h"
 #include "ref/clock.h"
 #include "tests/harness/files/folder.h"
 
@@ -205,14 +205,12 @@ static void run_both(struct attn_work *work, const struct attn_point_flags *flag
 {
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_case c;
     struct attn_process tiny, ran;
     char small[4096], whole[4096];
     double start = attn_seconds(CLOCK_MONOTONIC);
     snprintf(small, sizeof small, "%.4000s/tiny", flags->work);
     snprintf(whole, sizeof whole, "%.4000s/case", flags->work);
-    attn_exec_tiny(&p->c, &c);
-    enum attn_status status = attn_exec_write_case(small, work->claims, &c, &err);
+    enum attn_status status = attn_exec_write_tiny(small, work->claims, &p->c, &err);
     if (status == ATTN_OK)
         status = attn_exec_write(whole, work->claims, &work->setup, &err);
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;

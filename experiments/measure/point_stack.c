@@ -7,12 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/machine.h"
 #include "experiments/measure/point.h"
-#include "experiments/measure/preflight.h"
 #include "experiments/measure/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
@@ -35,6 +32,8 @@ struct stack {
     double start;      /* of that call                                              */
     struct attn_error *err;
 };
+
+static struct stack running; /* the one: functions of an implementation have no argument of ours */
 
 static const enum attn_slot slot_of[ATTN_STACK_DV + 1] = {
     ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_O, ATTN_T_LSE, ATTN_T_DO, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
@@ -126,14 +125,12 @@ static enum attn_status look_at(struct stack *x, const void *const data[],
 
 /* ---- calls of a layer with a hidden width ---------------------------------------------------- */
 
-static struct stack *looks; /* the functions of an implementation have no argument of ours */
-
 static enum attn_status between_forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                         const struct attn_forward *t)
 {
     const void *const data[] = {t->q.data, t->k.data, t->v.data, t->o.data, t->lse.data};
-    enum attn_status status = looks->work->spec.impl->forward(ctx, p, t);
-    return status == ATTN_OK ? look_at(looks, data, ATTN_STACK_Q, ATTN_STACK_LSE) : status;
+    enum attn_status status = running.work->spec.impl->forward(ctx, p, t);
+    return status == ATTN_OK ? look_at(&running, data, ATTN_STACK_Q, ATTN_STACK_LSE) : status;
 }
 
 /* Of a backward call all that came before is a forward pass made again, if there was one. */
@@ -141,7 +138,7 @@ static enum attn_status between_forward_again(struct attn_ctx *ctx, const struct
                                               const struct attn_forward *t)
 {
     enum attn_status status = between_forward(ctx, p, t);
-    looks->again_s += attn_seconds(CLOCK_MONOTONIC) - looks->start - looks->looking_s;
+    running.again_s += attn_seconds(CLOCK_MONOTONIC) - running.start - running.looking_s;
     return status;
 }
 
@@ -150,8 +147,8 @@ static enum attn_status between_backward(struct attn_ctx *ctx, const struct attn
 {
     const void *const data[] = {t->q.data,   t->k.data,  t->v.data,  t->o.data, t->lse.data,
                                 t->d_o.data, t->dq.data, t->dk.data, t->dv.data};
-    enum attn_status status = looks->work->spec.impl->backward(ctx, p, t);
-    return status == ATTN_OK ? look_at(looks, data, ATTN_STACK_Q, ATTN_STACK_DV) : status;
+    enum attn_status status = running.work->spec.impl->backward(ctx, p, t);
+    return status == ATTN_OK ? look_at(&running, data, ATTN_STACK_Q, ATTN_STACK_DV) : status;
 }
 
 /* Gradients of weights, which stay, have the bits of those of the layer above. */
@@ -191,45 +188,26 @@ static enum attn_status call_layer(struct stack *x, int64_t i, enum attn_stack_c
 
 /* ---- calls of attention alone ---------------------------------------------------------------- */
 
-/* A tensor of the layer; all are contiguous, in the shape of the point's own. */
-static struct attn_view view(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
+/* The point's tensors get the data of a layer, and back: all are contiguous, and of one shape. */
+static void exchange(struct stack *x, int64_t layer)
 {
-    struct attn_view view = attn_tensor_view(&x->work->setup.tensor[slot_of[tensor]]);
-    view.data = x->layer[layer].data[tensor];
-    return view;
-}
-
-static struct attn_cview input(const struct stack *x, int64_t layer, enum attn_stack_tensor tensor)
-{
-    struct attn_view v = view(x, layer, tensor);
-    return attn_view_const(&v);
+    for (int t = 0; t <= (int)ATTN_STACK_DV; t++) {
+        void **data = &x->work->setup.tensor[slot_of[t]].data, *own = *data;
+        *data = x->layer[layer].data[t];
+        x->layer[layer].data[t] = own;
+    }
 }
 
 static enum attn_status call_attention(struct stack *x, int64_t layer, enum attn_stack_call call,
                                        struct attn_ctx *ctx)
 {
-    struct attn_work *work = x->work;
+    enum attn_pass pass = call == ATTN_STACK_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD;
+    exchange(x, layer);
     x->start = attn_seconds(CLOCK_MONOTONIC);
     x->looking_s = 0;
-    if (call != ATTN_STACK_BACKWARD) {
-        const struct attn_forward t = {.q = input(x, layer, ATTN_STACK_Q),
-                                       .k = input(x, layer, ATTN_STACK_K),
-                                       .v = input(x, layer, ATTN_STACK_V),
-                                       .o = view(x, layer, ATTN_STACK_O),
-                                       .lse = view(x, layer, ATTN_STACK_LSE)};
-        return attn_run_forward(work->spec.impl, ctx, &work->setup.problem, &t);
-    }
-    struct attn_backward t = attn_setup_backward(&work->setup);
-    t.q = input(x, layer, ATTN_STACK_Q);
-    t.k = input(x, layer, ATTN_STACK_K);
-    t.v = input(x, layer, ATTN_STACK_V);
-    t.o = input(x, layer, ATTN_STACK_O);
-    t.lse = input(x, layer, ATTN_STACK_LSE);
-    t.d_o = input(x, layer, ATTN_STACK_DO);
-    t.dq = view(x, layer, ATTN_STACK_DQ);
-    t.dk = view(x, layer, ATTN_STACK_DK);
-    t.dv = view(x, layer, ATTN_STACK_DV);
-    return attn_run_backward(work->spec.impl, ctx, &work->setup.problem, &t);
+    enum attn_status status = attn_setup_call(&x->work->setup, x->work->spec.impl, ctx, pass);
+    exchange(x, layer);
+    return status;
 }
 
 static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
@@ -254,71 +232,34 @@ static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_cal
                    is_backward ? ATTN_STACK_DV : ATTN_STACK_LSE);
 }
 
-/* ---- the halves ------------------------------------------------------------------------------ */
+/* ---- one half -------------------------------------------------------------------------------- */
 
-/* One half.  After the forward one the ledger holds what the price calls saved, and after the other
- * one nothing. */
-static enum attn_status read_half(struct stack *x, enum attn_pass half)
+void attn_point_stack_forget(struct attn_work *work)
 {
-    const struct attn_stack_reader reader = {x, stack_take, stack_give, stack_call, stack_drop};
-    x->s = x->again_s = 0;
-    enum attn_status status = attn_stack_read(&x->layers, half, &reader);
-    int64_t left = half == ATTN_FORWARD ? x->work->point.saved_bytes : 0;
-    if (status == ATTN_OK && x->work->ledger.now != left)
-        status = attn_fail(x->err, ATTN_EINTERNAL,
-                           "after the %s half the ledger holds %lld bytes, and should hold %lld",
-                           half == ATTN_FORWARD ? "forward" : "backward",
-                           (long long)x->work->ledger.now, (long long)left);
-    return status;
-}
-
-static void forget(struct stack *x)
-{
-    attn_ledger_clear(&x->work->ledger);
+    struct stack *x = &running;
+    attn_ledger_clear(&work->ledger);
     memset(x->layer, 0, ((size_t)x->layers.n + 1) * sizeof *x->layer);
 }
 
-/* The half that is measured, after the other one where it is the backward half. */
-static enum attn_status repeat_half(struct stack *x, enum attn_pass half)
+/* After the forward half the ledger holds what the price calls saved, and after the other one
+ * nothing. */
+enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass half, double *seconds,
+                                       struct attn_error *err)
 {
-    forget(x);
-    enum attn_status status = half == ATTN_BACKWARD ? read_half(x, ATTN_FORWARD) : ATTN_OK;
-    return status == ATTN_OK ? read_half(x, half) : status;
-}
-
-/* Memory is that of the first time alone: what comes before a later backward half would raise the
- * mark. */
-static enum attn_status measure(struct stack *x, const struct attn_point_flags *flags)
-{
-    struct attn_work *work = x->work;
-    struct attn_point *p = &work->point;
-    struct attn_resident resident;
-    struct rusage before, after;
-    enum attn_status status = p->c.pass == ATTN_BACKWARD ? read_half(x, ATTN_FORWARD) : ATTN_OK;
-    if (status != ATTN_OK)
-        return status;
-    attn_ledger_restart(&work->ledger);
-    attn_resident_begin(&resident);
-    if (resident.baseline >= 0) /* what layers hold is resident by now, and is to be seen */
-        resident.baseline -= work->ledger.now;
-    getrusage(RUSAGE_SELF, &before);
-    status = read_half(x, p->c.pass);
-    getrusage(RUSAGE_SELF, &after);
-    attn_resident_end(&resident);
-    if (status != ATTN_OK)
-        return status;
-    attn_point_take_resident(p, &resident);
-    attn_point_take_ledger(work);
-    p->minor_faults = after.ru_minflt - before.ru_minflt;
-    p->major_faults = after.ru_majflt - before.ru_majflt;
-    p->first_s = p->first_cpu_max_s = p->first_cpu_sum_s = x->s;
-    p->again_s = x->again_s;
-    for (double spent = 0; status == ATTN_OK && p->n_warm < flags->repeat &&
-                           (p->n_warm == 0 || spent < flags->enough);
-         spent += x->s) {
-        status = repeat_half(x, p->c.pass);
-        p->warm_s[p->n_warm++] = x->s;
-    }
+    struct stack *x = &running;
+    const struct attn_stack_reader reader = {x, stack_take, stack_give, stack_call, stack_drop};
+    x->err = err;
+    x->s = x->again_s = 0;
+    enum attn_status status = attn_stack_read(&x->layers, half, &reader);
+    int64_t left = half == ATTN_FORWARD ? work->point.saved_bytes : 0;
+    if (status == ATTN_OK && work->ledger.now != left)
+        status = attn_fail(err, ATTN_EINTERNAL,
+                           "after the %s half the ledger holds %lld bytes, and should hold %lld",
+                           half == ATTN_FORWARD ? "forward" : "backward",
+                           (long long)work->ledger.now, (long long)left);
+    *seconds = x->s;
+    if (half == work->point.c.pass && isnan(work->point.again_s))
+        work->point.again_s = x->again_s;
     return status;
 }
 
@@ -326,8 +267,9 @@ static enum attn_status measure(struct stack *x, const struct attn_point_flags *
 static enum attn_status check_case(const struct attn_work *work, struct attn_error *err)
 {
     const struct attn_case *c = &work->point.c;
-    if (work->point.hidden > 0 && (c->fill != ATTN_FILL_NORMAL || c->poison != ATTN_POISON_NONE ||
-                                   c->special != ATTN_SPECIAL_NONE || c->d_lse))
+    if (work->point.stack.hidden > 0 &&
+        (c->fill != ATTN_FILL_NORMAL || c->poison != ATTN_POISON_NONE ||
+         c->special != ATTN_SPECIAL_NONE || c->d_lse))
         return attn_fail(err, ATTN_ENOTSUP,
                          "a layer of a hidden width makes its own q k v and dO: a case of fill "
                          "normal, with nothing else about its data, would work");
@@ -338,36 +280,29 @@ static enum attn_status check_case(const struct attn_work *work, struct attn_err
                            "offset and wide would work");
 }
 
-/* The point's inputs are what the first layer made from here on. */
-static void remember_inputs(const struct stack *x)
+enum attn_status attn_point_stack_open(struct attn_work *work, struct attn_error *err)
 {
-    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_DO && x->layers.hidden > 0; t++)
-        if (slot_of[t] < ATTN_T_O && x->work->setup.tensor[slot_of[t]].data != NULL)
-            attn_tensor_remember(&x->work->setup.tensor[slot_of[t]]);
+    struct stack *x = &running;
+    *x = (struct stack){.work = work, .layers = work->point.stack, .between = *work->spec.impl};
+    x->between.backward = between_backward;
+    enum attn_status status = check_case(work, err);
+    if (status == ATTN_OK && x->layers.hidden > 0)
+        status = attn_stack_layer(&x->layers, &work->setup.problem, &x->shape, err);
+    if (status == ATTN_OK && x->layers.hidden > 0)
+        status = attn_layer_check(&x->shape, err); /* some are priced only */
+    if (status == ATTN_OK)
+        x->layer = attn_cli_need(calloc((size_t)x->layers.n + 1, sizeof *x->layer));
+    return status;
 }
 
-enum attn_status attn_point_stack(struct attn_work *work, const struct attn_point_flags *flags,
-                                  struct attn_error *err)
+void attn_point_stack_close(struct attn_work *work)
 {
-    static struct stack x; /* as long as an implementation may look there */
-    x = (struct stack){.work = work, .between = *work->spec.impl, .err = err};
-    looks = &x;
-    x.between.backward = between_backward;
-    enum attn_status status = attn_preflight_stack(&work->point, &x.layers, err);
-    if (status == ATTN_OK)
-        status = check_case(work, err);
-    if (status == ATTN_OK && x.layers.hidden > 0)
-        status = attn_stack_layer(&x.layers, &work->setup.problem, &x.shape, err);
-    if (status == ATTN_OK && x.layers.hidden > 0)
-        status = attn_layer_check(&x.shape, err); /* some are priced only */
-    if (status != ATTN_OK)
-        return status;
-    x.layer = attn_cli_need(calloc((size_t)x.layers.n + 1, sizeof *x.layer));
-    work->ledger.limit = attn_cli_memory_available();
-    status = measure(&x, flags);
-    forget(&x);
-    free(x.layer);
-    remember_inputs(&x);
-    strcpy(work->point.time_source, "calls");
-    return status;
+    struct stack *x = &running;
+    if (x->layer == NULL)
+        return;
+    attn_point_stack_forget(work);
+    free(x->layer);
+    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_DO && x->layers.hidden > 0; t++)
+        if (slot_of[t] < ATTN_T_O && work->setup.tensor[slot_of[t]].data != NULL)
+            attn_tensor_remember(&work->setup.tensor[slot_of[t]]);
 }

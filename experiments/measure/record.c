@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,104 +21,32 @@
 enum kind {
     TEXT,   /* char[size]                         */
     INT,    /* int                                */
-    COUNT,  /* int64_t                            */
+    INT64,  /* int64_t                            */
     BYTES,  /* int64_t; -1 is null                */
     REAL,   /* double; what is no number is null  */
     STATUS, /* an enum, by its name               */
     PASS,
     DTYPE,
-    TIMES, /* warm_s and n_warm                   */
-    LIVE   /* live_name, live_bytes, n_live       */
+    SAVE,  /* the same, "" of no stack           */
+    TIMES, /* warm_s and n_warm                  */
+    LIVE   /* live_name, live_bytes, n_live      */
 };
 
-#define PLACE(member) offsetof(struct attn_point, member), sizeof(((struct attn_point *)0)->member)
-#define FIELD(kind, name)              \
-    {                                  \
-#name, kind, PLACE(name), NULL \
-    }
-#define OUTPUT(key, output)                                                               \
-    {                                                                                     \
-        key, REAL, offsetof(struct attn_point, output_worst) + (output) * sizeof(double), \
-            sizeof(double), ""                                                            \
-    }
 static const struct field {
     const char *key;
     enum kind kind;
     size_t offset, size;
     const char *column; /* NULL: the key; "": not in the table */
 } field_table[] = {
-    FIELD(TEXT, group),
-    FIELD(TEXT, spec),
-    FIELD(TEXT, impl),
-    FIELD(TEXT, family),
-    FIELD(STATUS, status),
-    {"pass", PASS, PLACE(c.pass), NULL},
-    {"mask", TEXT, PLACE(c.mask), NULL},
-    {"dtype", DTYPE, PLACE(c.dtype), NULL},
-    {"batch", COUNT, PLACE(c.batch), NULL},
-    {"heads", COUNT, PLACE(c.heads), NULL},
-    {"kv_heads", COUNT, PLACE(c.kv_heads), NULL},
-    {"n_query", COUNT, PLACE(c.n_query), NULL},
-    {"n_key", COUNT, PLACE(c.n_key), NULL},
-    {"d_key", COUNT, PLACE(c.d_key), NULL},
-    {"d_value", COUNT, PLACE(c.d_value), NULL},
-    FIELD(COUNT, pairs),
-    FIELD(REAL, density),
-    FIELD(INT, ranks),
-    FIELD(INT, round),
-    FIELD(REAL, first_s),
-    {"warm_s", TIMES, PLACE(warm_s), "warm_samples,warm_min_s,warm_median_s"},
-    FIELD(REAL, first_cpu_max_s),
-    FIELD(REAL, first_cpu_sum_s),
-    FIELD(REAL, warm_cpu_max_s),
-    FIELD(REAL, warm_cpu_sum_s),
-    FIELD(BYTES, priced_bytes),
-    FIELD(BYTES, ledger_bytes),
-    FIELD(BYTES, process_ledger_bytes),
-    FIELD(BYTES, floor_bytes),
-    FIELD(BYTES, baseline_bytes),
-    FIELD(BYTES, hwm_bytes),
-    FIELD(BYTES, resident_bytes),
-    FIELD(INT, hwm_reset),
-    FIELD(COUNT, minor_faults),
-    FIELD(COUNT, major_faults),
-    FIELD(REAL, flops),
-    FIELD(BYTES, bytes_sent),
-    FIELD(COUNT, messages),
-    FIELD(TEXT, verified),
-    FIELD(TEXT, verdict),
-    {"worst", REAL, PLACE(worst), "worst_error_over_bound"},
-    FIELD(TEXT, worst_output),
-    OUTPUT("worst_o", ATTN_O),
-    OUTPUT("worst_lse", ATTN_LSE),
-    OUTPUT("worst_dq", ATTN_DQ),
-    OUTPUT("worst_dk", ATTN_DK),
-    OUTPUT("worst_dv", ATTN_DV),
-    OUTPUT("worst_dbias", ATTN_DBIAS),
-    FIELD(TEXT, digest),
-    FIELD(REAL, setup_s),
-    FIELD(REAL, verify_s),
-    FIELD(REAL, wall_s),
-    FIELD(REAL, load),
-    FIELD(REAL, steal_s),
-    FIELD(TEXT, build),
-    FIELD(TEXT, session),
-    {"case", TEXT, PLACE(text), NULL},
-    FIELD(TEXT, message),
-    FIELD(TEXT, time_source),
-    FIELD(TEXT, route),
-    FIELD(TEXT, source),
-    FIELD(TEXT, source_digest),
-    FIELD(BYTES, mask_bytes),
-    FIELD(BYTES, saved_bytes),
-    FIELD(BYTES, shard_bytes),
-    FIELD(BYTES, total_bytes),
-    FIELD(INT, layers),
-    FIELD(INT, hidden),
-    FIELD(TEXT, save),
-    FIELD(REAL, again_flops),
-    FIELD(REAL, again_s),
-    {"live_bytes", LIVE, PLACE(live_bytes), ""},
+#define PART(key, kind, member, column)                                                      \
+    {key, kind, offsetof(struct attn_point, member), sizeof((struct attn_point *)0)->member, \
+     column},
+#define TEXT(name, room) PART(#name, TEXT, name, NULL)
+#define INT(name)        PART(#name, INT, name, NULL)
+#define INT64(name)      PART(#name, INT64, name, NULL)
+#define BYTES(name)      PART(#name, BYTES, name, NULL)
+#define REAL(name)       PART(#name, REAL, name, NULL)
+#include "experiments/measure/record_fields.def"
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
 
@@ -126,7 +55,7 @@ static const void *at(const struct attn_point *point, const struct field *field)
     return (const char *)point + field->offset;
 }
 
-/* Written for those who read records without the grammar of cases; read from the case alone. */
+/* Read from the case string alone. */
 static int repeats_case(const struct field *field)
 {
     size_t begin = offsetof(struct attn_point, c);
@@ -190,10 +119,9 @@ void attn_point_not_ours(struct attn_point *point)
 
 void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 {
-    int n = snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s", p->group, p->spec, p->text);
-    if (p->layers > 0)
-        snprintf(name + n, (size_t)(ATTN_POINT_NAME - n), "\n%d %d %s", p->layers, p->hidden,
-                 p->save);
+    char stack[ATTN_STACK_TEXT];
+    snprintf(name, ATTN_POINT_NAME, "%s\n%s\n%s\n%s", p->group, p->spec, p->text,
+             attn_stack_print(&p->stack, stack));
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -212,11 +140,23 @@ static json_t *text_value(const char *text)
     return json_string(plain);
 }
 
-static const char *name_of(const struct field *field, const struct attn_point *point)
+/* What a field says in words; NULL: it is a number, or several. */
+static const char *words_of(const struct field *field, const struct attn_point *point)
 {
-    return field->kind == STATUS ? attn_point_status_name(point->status)
-           : field->kind == PASS ? attn_pass_name(point->c.pass)
-                                 : attn_dtype_name(point->c.dtype);
+    switch (field->kind) {
+    case TEXT:
+        return at(point, field);
+    case STATUS:
+        return attn_point_status_name(point->status);
+    case PASS:
+        return attn_pass_name(point->c.pass);
+    case DTYPE:
+        return attn_dtype_name(point->c.dtype);
+    case SAVE:
+        return point->stack.n > 0 ? attn_stack_save_name(point->stack.save) : "";
+    default:
+        return NULL;
+    }
 }
 
 static int64_t integer_of(const struct field *field, const struct attn_point *point)
@@ -227,62 +167,37 @@ static int64_t integer_of(const struct field *field, const struct attn_point *po
 static json_t *field_value(const struct field *field, const struct attn_point *point)
 {
     json_t *list;
-    switch (field->kind) {
-    case TEXT:
-        return text_value(at(point, field));
-    case INT:
-    case COUNT:
-        return json_integer(integer_of(field, point));
-    case BYTES:
-        return integer_of(field, point) < 0 ? json_null() : json_integer(integer_of(field, point));
-    case REAL:
+    if (words_of(field, point) != NULL)
+        return text_value(words_of(field, point));
+    if (field->kind == REAL)
         return attn_cli_real(*(const double *)at(point, field));
-    case TIMES:
+    if (field->kind == TIMES) {
         list = json_array();
         for (int t = 0; t < point->n_warm; t++)
             json_array_append_new(list, attn_cli_real(point->warm_s[t]));
         return list;
-    case LIVE:
+    }
+    if (field->kind == LIVE) {
         list = json_object();
         for (int a = 0; a < point->n_live; a++)
             json_object_set_new(list, point->live_name[a], json_integer(point->live_bytes[a]));
         return list;
-    case STATUS:
-    case PASS:
-    case DTYPE:
-        break;
     }
-    return json_string(name_of(field, point));
+    int64_t integer = integer_of(field, point);
+    return field->kind == BYTES && integer < 0 ? json_null() : json_integer(integer);
 }
 
-/* A stream with a descriptor gets the line in one write(); one without (in memory) by stdio. */
-static int write_whole(FILE *file, const char *line, size_t size)
-{
-    int fd = fileno(file);
-    if (fflush(file) != 0)
-        return -1;
-    if (fd < 0)
-        return fwrite(line, 1, size, file) == size && fflush(file) == 0 ? 0 : -1;
-    ssize_t put;
-    do
-        put = write(fd, line, size);
-    while (put < 0 && errno == EINTR);
-    if (put >= 0 && (size_t)put < size)
-        errno = ENOSPC;
-    return put >= 0 && (size_t)put == size ? 0 : -1;
-}
-
+/* The line is made first: one that is refused memory on the way leaves nothing in the file. */
 int attn_record_write_json(FILE *file, json_t *json)
 {
-    char *text = json_dumps(json, JSON_COMPACT), *line = NULL;
-    int n = text != NULL ? asprintf(&line, "%s\n", text) : -1;
-    int failed = n < 0 ? -1 : write_whole(file, line, (size_t)n);
-    int error = n < 0 ? ENOMEM : errno;
+    char *text = json_dumps(json, JSON_COMPACT);
+    int failed = text == NULL || fprintf(file, "%s\n", text) < 0;
+    failed |= fflush(file) != 0;
+    int error = text == NULL ? ENOMEM : errno;
     json_decref(json);
     free(text);
-    free(n < 0 ? NULL : line);
     errno = error;
-    return failed;
+    return -failed;
 }
 
 int attn_record_write_point(FILE *file, const struct attn_point *point)
@@ -340,11 +255,11 @@ static enum attn_status read_field(const json_t *line, const struct field *field
     void *to = (char *)point + field->offset;
     if (value == NULL || json_is_null(value) || repeats_case(field) || field->kind == STATUS)
         return ATTN_OK;
-    int fits = field->kind == TEXT    ? json_is_string(value)
-               : field->kind == REAL  ? json_is_number(value)
-               : field->kind == TIMES ? json_is_array(value)
-               : field->kind == LIVE  ? json_is_object(value)
-                                      : json_is_integer(value);
+    int fits = field->kind == TEXT || field->kind == SAVE ? json_is_string(value)
+               : field->kind == REAL                      ? json_is_number(value)
+               : field->kind == TIMES                     ? json_is_array(value)
+               : field->kind == LIVE                      ? json_is_object(value)
+                                                          : json_is_integer(value);
     if (!fits)
         return attn_fail(err, ATTN_EINVAL, "\"%s\" has the wrong type", field->key);
     int64_t integer = json_integer_value(value);
@@ -352,6 +267,8 @@ static enum attn_status read_field(const json_t *line, const struct field *field
         return attn_fail(err, ATTN_EINVAL, "\"%s\" is beyond %d", field->key, INT_MAX);
     if (field->kind == TEXT)
         return read_text(field, value, to, err);
+    if (field->kind == SAVE && json_string_length(value) > 0)
+        return attn_stack_save_find(json_string_value(value), &point->stack.save, err);
     if (field->kind == TIMES)
         read_times(value, point);
     else if (field->kind == LIVE)
@@ -360,7 +277,7 @@ static enum attn_status read_field(const json_t *line, const struct field *field
         *(double *)to = json_number_value(value);
     else if (field->kind == INT)
         *(int *)to = (int)integer;
-    else
+    else if (field->kind != SAVE)
         *(int64_t *)to = integer;
     return ATTN_OK;
 }
@@ -451,16 +368,15 @@ static enum attn_status take_line(struct attn_records *r, json_t *json, const ch
         json_decref(r->machine);
         r->machine = json_incref(json);
     }
-    json_t *list = strcmp(kind, "calibration") == 0 ? r->calibration
-                   : strcmp(kind, "figure") == 0    ? r->figures
-                                                    : NULL;
-    return list == NULL || json_array_append(list, json) == 0
-               ? ATTN_OK
-               : attn_fail(err, ATTN_ENOMEM, "no memory for records");
+    if (strcmp(kind, "calibration") == 0)
+        json_array_append(r->calibration, json);
+    if (strcmp(kind, "figure") == 0)
+        json_array_append(r->figures, json);
+    return ATTN_OK;
 }
 
 /* Of each point and round the last record goes to the place of the first; the others go. */
-static enum attn_status keep_latest(struct attn_records *r, struct attn_error *err)
+static void keep_latest(struct attn_records *r)
 {
     char name[ATTN_POINT_NAME], key[ATTN_POINT_NAME + 16];
     json_t *place = json_object();
@@ -469,15 +385,12 @@ static enum attn_status keep_latest(struct attn_records *r, struct attn_error *e
         attn_point_name(&r->point[i], name);
         snprintf(key, sizeof key, "%s\n%d", name, r->point[i].round);
         const json_t *first = json_object_get(place, key);
-        if (first == NULL && json_object_set_new_nocheck(place, key, json_integer(n)) != 0) {
-            json_decref(place);
-            return attn_fail(err, ATTN_ENOMEM, "no memory for records");
-        }
+        if (first == NULL)
+            json_object_set_new_nocheck(place, key, json_integer(n));
         r->point[first != NULL ? json_integer_value(first) : n++] = r->point[i];
     }
     r->n = n;
     json_decref(place);
-    return ATTN_OK;
 }
 
 static enum attn_status read_lines(FILE *file, const char *path, struct attn_records *r,
@@ -519,8 +432,8 @@ enum attn_status attn_record_read(const char *path, struct attn_records *r, stru
     enum attn_status status = read_lines(file, path, r, err);
     fclose(file);
     if (status == ATTN_OK)
-        status = keep_latest(r, err);
-    if (status != ATTN_OK)
+        keep_latest(r);
+    else
         attn_records_free(r);
     return status;
 }
@@ -536,32 +449,23 @@ void attn_records_free(struct attn_records *r)
 
 /* ---- appending: the one place that ever shortens such a file --------------------------------- */
 
-/* Bytes up to and including the last newline; -1 with errno. */
-static off_t whole_lines(int fd, off_t size)
-{
-    char part[4096];
-    while (size > 0) {
-        off_t from = size > (off_t)sizeof part ? size - (off_t)sizeof part : 0;
-        ssize_t got = pread(fd, part, (size_t)(size - from), from);
-        if (got < 0)
-            return -1;
-        for (ssize_t i = got; i > 0; i--)
-            if (part[i - 1] == '\n')
-                return from + i;
-        size = from;
-    }
-    return 0;
-}
-
 static const char foreign[] = "not a file of records";
 
-/* A file that somebody else wrote must not lose its last line: ours begin like this. */
-static int is_ours(int fd, off_t size)
+/* Cut off a torn last line.  A file that somebody else wrote must not lose it: ours begin with
+ * `head`. */
+static const char *cut_torn_line(int fd, size_t size)
 {
     static const char head[] = "{\"schema\":";
-    char found[sizeof head - 1];
-    size_t n = size < (off_t)sizeof found ? (size_t)size : sizeof found;
-    return pread(fd, found, n, 0) == (ssize_t)n && memcmp(found, head, n) == 0;
+    const char *all = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (all == MAP_FAILED)
+        return strerror(errno);
+    const char *last = memrchr(all, '\n', size);
+    size_t end = last != NULL ? (size_t)(last + 1 - all) : 0;
+    int is_ours = memcmp(all, head, size < sizeof head - 1 ? size : sizeof head - 1) == 0;
+    munmap((void *)(uintptr_t)all, size);
+    if (!is_ours)
+        return foreign;
+    return end < size && ftruncate(fd, (off_t)end) != 0 ? strerror(errno) : NULL;
 }
 
 /* Lock it and cut off a torn line: why that cannot be done, or NULL. */
@@ -576,10 +480,7 @@ static const char *prepare(int fd)
         return "not a file";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
         return "another measurement is writing to it";
-    if (!is_ours(fd, about.st_size))
-        return foreign;
-    off_t end = whole_lines(fd, about.st_size);
-    return end < 0 || (end < about.st_size && ftruncate(fd, end) != 0) ? strerror(errno) : NULL;
+    return about.st_size > 0 ? cut_torn_line(fd, (size_t)about.st_size) : NULL;
 }
 
 FILE *attn_record_append(const char *path, struct attn_error *err)
@@ -587,8 +488,10 @@ FILE *attn_record_append(const char *path, struct attn_error *err)
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     const char *why = fd < 0 ? strerror(errno) : prepare(fd);
     FILE *file = why == NULL ? fdopen(fd, "a") : NULL;
-    if (file != NULL)
+    if (file != NULL) {
+        setvbuf(file, NULL, _IOFBF, 1 << 16); /* a line goes out in one piece */
         return file;
+    }
     if (why == foreign)
         attn_fail(err, ATTN_EINVAL, "%s exists and is not a file of records: name another file",
                   path);
@@ -638,14 +541,12 @@ static void put_times(FILE *file, const struct attn_point *p)
 /* '.' is the decimal point (nobody here calls setlocale); an unknown value is an empty field. */
 static void put_field(FILE *file, const struct field *field, const struct attn_point *point)
 {
-    if (field->kind == TEXT)
-        attn_csv_text(file, at(point, field));
+    if (words_of(field, point) != NULL)
+        attn_csv_text(file, words_of(field, point));
     else if (field->kind == TIMES)
         put_times(file, point);
     else if (field->kind == REAL)
         put_real(file, *(const double *)at(point, field));
-    else if (field->kind == STATUS || field->kind == PASS || field->kind == DTYPE)
-        fputs(name_of(field, point), file);
     else if (field->kind != BYTES || integer_of(field, point) >= 0)
         fprintf(file, "%lld", (long long)integer_of(field, point));
 }

@@ -24,6 +24,11 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
     return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are %s", name, attn_stack_save_names);
 }
 
+int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b)
+{
+    return a->n == b->n && (a->n == 0 || (a->save == b->save && a->hidden == b->hidden));
+}
+
 const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT])
 {
     char width[40] = "";
@@ -83,109 +88,96 @@ int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
 
 /* ---- the schedule ---------------------------------------------------------------------------- */
 
+/* A reader, and whether it has failed: what comes after a failure is not read. */
+struct reading {
+    const struct attn_stack_reader *by;
+    enum attn_status status;
+};
+
 /* Tensors first to last, of one layer. */
-static enum attn_status take(const struct attn_stack_reader *reader, int64_t layer,
-                             enum attn_stack_tensor first, enum attn_stack_tensor last)
+static void take(struct reading *r, int64_t layer, enum attn_stack_tensor first,
+                 enum attn_stack_tensor last)
 {
-    enum attn_status status = ATTN_OK;
-    for (int t = (int)first; t <= (int)last && status == ATTN_OK; t++)
-        status = reader->take(reader->arg, layer, (enum attn_stack_tensor)t);
-    return status;
+    for (int t = (int)first; t <= (int)last && r->status == ATTN_OK; t++)
+        r->status = r->by->take(r->by->arg, layer, (enum attn_stack_tensor)t);
 }
 
-static void give(const struct attn_stack_reader *reader, int64_t layer,
-                 enum attn_stack_tensor first, enum attn_stack_tensor last)
+static void give(struct reading *r, int64_t layer, enum attn_stack_tensor first,
+                 enum attn_stack_tensor last)
 {
-    for (int t = (int)first; t <= (int)last; t++)
-        reader->give(reader->arg, layer, (enum attn_stack_tensor)t);
+    for (int t = (int)first; t <= (int)last && r->status == ATTN_OK; t++)
+        r->by->give(r->by->arg, layer, (enum attn_stack_tensor)t);
 }
 
-static enum attn_status read_forward(const struct attn_stack *layers, int64_t layer,
-                                     const struct attn_stack_reader *reader)
+static void call(struct reading *r, int64_t layer, enum attn_stack_call call, int saves)
 {
-    enum attn_status status = take(reader, layer, ATTN_STACK_Q, ATTN_STACK_LSE);
-    if (status == ATTN_OK)
-        status =
-            reader->call(reader->arg, layer, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
-    if (status == ATTN_OK && layers->save == ATTN_SAVE_INPUTS)
-        give(reader, layer, ATTN_STACK_O, ATTN_STACK_LSE);
-    return status;
+    if (r->status == ATTN_OK)
+        r->status = r->by->call(r->by->arg, layer, call, saves);
+    if (r->status == ATTN_OK && call == ATTN_STACK_BACKWARD)
+        r->by->drop(r->by->arg, layer);
 }
 
-static enum attn_status read_backward(const struct attn_stack *layers, int64_t layer,
-                                      const struct attn_stack_reader *reader)
+static void read_forward(const struct attn_stack *layers, struct reading *r)
 {
-    enum attn_status status = take(reader, layer, ATTN_STACK_DO, ATTN_STACK_DO);
-    if (status == ATTN_OK && layers->save == ATTN_SAVE_INPUTS) {
-        status = take(reader, layer, ATTN_STACK_O, ATTN_STACK_LSE);
-        if (status == ATTN_OK)
-            status = reader->call(reader->arg, layer, ATTN_STACK_AGAIN, 1);
+    for (int64_t i = 0; i < layers->n; i++) {
+        take(r, i, ATTN_STACK_Q, ATTN_STACK_LSE);
+        call(r, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
+        if (layers->save == ATTN_SAVE_INPUTS)
+            give(r, i, ATTN_STACK_O, ATTN_STACK_LSE);
     }
-    if (status == ATTN_OK)
-        status = take(reader, layer, ATTN_STACK_DQ, ATTN_STACK_DV);
-    if (status == ATTN_OK)
-        status = reader->call(reader->arg, layer, ATTN_STACK_BACKWARD, 0);
-    if (status == ATTN_OK) {
-        reader->drop(reader->arg, layer);
-        give(reader, layer, ATTN_STACK_Q, ATTN_STACK_DV);
+}
+
+static void read_backward(const struct attn_stack *layers, struct reading *r)
+{
+    for (int64_t i = layers->n - 1; i >= 0; i--) {
+        take(r, i, ATTN_STACK_DO, ATTN_STACK_DO);
+        if (layers->save == ATTN_SAVE_INPUTS) {
+            take(r, i, ATTN_STACK_O, ATTN_STACK_LSE);
+            call(r, i, ATTN_STACK_AGAIN, 1);
+        }
+        take(r, i, ATTN_STACK_DQ, ATTN_STACK_DV);
+        call(r, i, ATTN_STACK_BACKWARD, 0);
+        give(r, i, ATTN_STACK_Q, ATTN_STACK_DV);
     }
-    return status;
 }
 
 /* With a hidden width: one layer's y is the next one's x. */
-static enum attn_status read_forward_hidden(const struct attn_stack *layers,
-                                            const struct attn_stack_reader *reader)
+static void read_forward_hidden(const struct attn_stack *layers, struct reading *r)
 {
-    enum attn_status status = ATTN_OK;
-    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++)
-        status = take(reader, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
-    if (status == ATTN_OK)
-        status = take(reader, 0, ATTN_STACK_X, ATTN_STACK_X);
-    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++) {
-        status = take(reader, i + 1, ATTN_STACK_X, ATTN_STACK_X);
-        if (status == ATTN_OK)
-            status =
-                reader->call(reader->arg, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
+    for (int64_t i = 0; i < layers->n; i++)
+        take(r, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
+    take(r, 0, ATTN_STACK_X, ATTN_STACK_X);
+    for (int64_t i = 0; i < layers->n; i++) {
+        take(r, i + 1, ATTN_STACK_X, ATTN_STACK_X);
+        call(r, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
     }
-    if (status == ATTN_OK)
-        give(reader, layers->n, ATTN_STACK_X, ATTN_STACK_X);
-    return status;
+    give(r, layers->n, ATTN_STACK_X, ATTN_STACK_X);
 }
 
-static enum attn_status read_backward_hidden(const struct attn_stack *layers,
-                                             const struct attn_stack_reader *reader)
+static void read_backward_hidden(const struct attn_stack *layers, struct reading *r)
 {
-    enum attn_status status = take(reader, layers->n, ATTN_STACK_DX, ATTN_STACK_DX);
-    for (int64_t i = layers->n - 1; i >= 0 && status == ATTN_OK; i--) {
-        status = take(reader, i, ATTN_STACK_DX, ATTN_STACK_DWO);
-        if (status == ATTN_OK)
-            status = reader->call(reader->arg, i, ATTN_STACK_BACKWARD, 0);
-        if (status != ATTN_OK)
-            break;
-        reader->drop(reader->arg, i);
-        give(reader, i + 1, ATTN_STACK_DX, ATTN_STACK_DX);
-        give(reader, i, ATTN_STACK_X, ATTN_STACK_X);
+    take(r, layers->n, ATTN_STACK_DX, ATTN_STACK_DX);
+    for (int64_t i = layers->n - 1; i >= 0; i--) {
+        take(r, i, ATTN_STACK_DX, ATTN_STACK_DWO);
+        call(r, i, ATTN_STACK_BACKWARD, 0);
+        give(r, i + 1, ATTN_STACK_DX, ATTN_STACK_DX);
+        give(r, i, ATTN_STACK_X, ATTN_STACK_X);
     }
-    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++) {
-        give(reader, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
-        give(reader, i, ATTN_STACK_DWQKV, ATTN_STACK_DWO);
+    for (int64_t i = 0; i < layers->n; i++) {
+        give(r, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
+        give(r, i, ATTN_STACK_DWQKV, ATTN_STACK_DWO);
     }
-    if (status == ATTN_OK)
-        give(reader, 0, ATTN_STACK_DX, ATTN_STACK_DX);
-    return status;
+    give(r, 0, ATTN_STACK_DX, ATTN_STACK_DX);
 }
 
 enum attn_status attn_stack_read(const struct attn_stack *layers, enum attn_pass half,
                                  const struct attn_stack_reader *reader)
 {
-    enum attn_status status = ATTN_OK;
-    if (layers->hidden > 0)
-        return half == ATTN_FORWARD ? read_forward_hidden(layers, reader)
-                                    : read_backward_hidden(layers, reader);
-    for (int64_t i = 0; i < layers->n && status == ATTN_OK; i++)
-        status = half == ATTN_FORWARD ? read_forward(layers, i, reader)
-                                      : read_backward(layers, layers->n - 1 - i, reader);
-    return status;
+    static void (*const read[2][2])(const struct attn_stack *, struct reading *) = {
+        {read_forward, read_backward}, {read_forward_hidden, read_backward_hidden}};
+    struct reading r = {reader, ATTN_OK};
+    read[layers->hidden > 0][half](layers, &r);
+    return r.status;
 }
 
 /* ---- the price ------------------------------------------------------------------------------- */

@@ -52,6 +52,9 @@ struct attn_stack {
     int64_t hidden; /* C; 0: attention alone */
 };
 
+/* What is saved and the width count where there are layers. */
+int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b);
+
 /* "28 layers of hidden 1152, save rows"; "" for no stack. */
 enum { ATTN_STACK_TEXT = 80 };
 const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT]);
@@ -90,10 +93,9 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
 
 /* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
  * to live on after this call; drop gives the layer's P back.  With a hidden width a call makes and
- * keeps the layer's q k v o lse itself, unless inputs are saved, and drop gives them back too.  A
- * failure ends the reading. */
+ * keeps the layer's q k v o lse itself, unless inputs are saved, and drop gives them back too. */
 struct attn_stack_reader {
-    void *arg;
+    void *arg; /* a failure ends the reading */
     enum attn_status (*take)(void *arg, int64_t layer, enum attn_stack_tensor tensor);
     void (*give)(void *arg, int64_t layer, enum attn_stack_tensor tensor);
     enum attn_status (*call)(void *arg, int64_t layer, enum attn_stack_call call, int saves);

@@ -72,11 +72,6 @@ int attn_stats_bootstrap_median(const double *x, int n, int draws, unsigned long
     return 0;
 }
 
-double attn_stats_t95(int degrees)
-{
-    return degrees < 1 ? none : gsl_cdf_tdist_Pinv(0.975, degrees);
-}
-
 int attn_stats_upper(const double *x, int n)
 {
     int first = 0;
@@ -115,7 +110,7 @@ int attn_stats_power(const double *x, const double *y, int n, struct attn_power 
         double constant, slope, v00, v01, v11, squares;
         gsl_fit_linear(ln, 1, ln + n, 1, (size_t)n, &constant, &slope, &v00, &v01, &v11, &squares);
         /* gsl_fit_linear has scaled the covariance by squares / (n - 2) already. */
-        double half = attn_stats_t95(n - 2) * sqrt(v11);
+        double half = gsl_cdf_tdist_Pinv(0.975, n - 2) * sqrt(v11);
         power->slope = slope;
         power->factor = exp(constant);
         power->interval = (struct attn_interval){slope - half, slope + half};

@@ -40,9 +40,6 @@ int attn_stats_power(const double *x, const double *y, int n, struct attn_power 
  * sequence), where the leading term rules.  x increases; returns the index of the first. */
 int attn_stats_upper(const double *x, int n);
 
-/* Student's t: the factor of a two-sided 95 % interval. */
-double attn_stats_t95(int degrees);
-
 /* The points that no other one beats, where less is better in x and in y: is_best[i] is 1 unless
  * another point is no worse in both and better in one.  NaN is never best, and beats nothing. */
 void attn_stats_frontier(const double *x, const double *y, int n, int *is_best);

@@ -21,13 +21,13 @@
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/exec_case.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/preflight.h"
+#include "experiments/measure/need.h"
 #include "ref/clock.h"
 #include "tests/harness/process.h"
 
 struct sweep {
     const struct attn_plan *plan;
-    const struct attn_sweep_options *options;
+    int is_quiet;
     struct attn_sweep_state *state; /* [plan->n] */
     struct attn_budget budget;      /* of these  */
     char *done;                     /* [plan->n][rounds] */
@@ -100,10 +100,7 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
     p->c = state->plan->c;
-    p->layers = (int)state->plan->layers.n;
-    p->hidden = (int)state->plan->layers.hidden;
-    if (p->layers > 0)
-        snprintf(p->save, sizeof p->save, "%s", attn_stack_save_name(state->plan->layers.save));
+    p->stack = state->plan->layers;
     const struct attn_external_spec *external = state->plan->external;
     enum attn_status status =
         external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
@@ -171,8 +168,7 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
                                  const struct attn_process *child)
 {
     if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0 ||
-        p->layers != asked->layers || p->hidden != asked->hidden ||
-        strcmp(p->save, asked->save) != 0)
+        !attn_stack_equal(&p->stack, &asked->stack))
         return "the process measured another point";
     if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
         return "the exit status contradicts the record";
@@ -253,22 +249,23 @@ static void ask(const struct sweep *sweep, const struct attn_sweep_state *state,
                 char text[5][32], const char *args[WORDS])
 {
     const struct attn_external_spec *e = state->plan->external;
+    const struct attn_stack *stack = &state->point.stack;
     int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
     int n = 0;
     snprintf(text[0], sizeof text[0], "%lld",
              state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
     snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
     snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
-    snprintf(text[3], sizeof text[3], "%d", state->point.layers);
-    snprintf(text[4], sizeof text[4], "%d", state->point.hidden);
+    snprintf(text[3], sizeof text[3], "%lld", (long long)stack->n);
+    snprintf(text[4], sizeof text[4], "%lld", (long long)stack->hidden);
     const char *const pair[][2] = {
         {"--case", state->point.text},
         {"--repeat", text[0]},
         {"--enough", text[1]},
         {"--verify-all", text[2]},
-        {"--layers", state->point.layers > 0 ? text[3] : NULL},
-        {"--hidden", state->point.hidden > 0 ? text[4] : NULL},
-        {"--save", state->point.layers > 0 ? state->point.save : NULL},
+        {"--layers", stack->n > 0 ? text[3] : NULL},
+        {"--hidden", stack->hidden > 0 ? text[4] : NULL},
+        {"--save", stack->n > 0 ? attn_stack_save_name(stack->save) : NULL},
         {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
         {"--spec", e == NULL ? state->point.spec : NULL},
         {"--name", e != NULL ? e->name : NULL},
@@ -680,7 +677,7 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
             n += (size_t)snprintf(text + n, sizeof text - n, ", %lld %s",
                                   (long long)sweep->n_status[status],
                                   attn_point_status_name((enum attn_point_status)status));
-    if (!sweep->options->quiet) {
+    if (!sweep->is_quiet) {
         fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(), path,
                 (long long)sweep->plan->n);
         if (sweep->n_resumed > 0)
@@ -717,7 +714,7 @@ static int list_points(struct sweep *sweep)
                                                       : rounds;
         printf("%-16s %-24s %-10s %10s  %s", state->plan->group, state->plan->spec_text, what,
                attn_cli_bytes(state->need, bytes), state->plan->text);
-        if (state->point.layers > 0)
+        if (state->point.stack.n > 0)
             printf("  %s", attn_stack_print(&state->plan->layers, stack));
         putchar('\n');
     }
@@ -741,7 +738,7 @@ static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
     int status = resume(sweep, path);
     if (status == ATTN_EXIT_GOOD && is_anything_left(sweep)) {
         sweep->begin_s = attn_seconds(CLOCK_MONOTONIC);
-        sweep->progress = !sweep->options->quiet && isatty(STDERR_FILENO);
+        sweep->progress = !sweep->is_quiet && isatty(STDERR_FILENO);
         attn_process_catch_interrupts();
         errno = 0;
         if (write_machine(sweep) != 0 || write_figures(sweep) != 0 ||
@@ -757,10 +754,10 @@ static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
     return status;
 }
 
-int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
-                   const struct attn_sweep_options *options, int64_t *n_errors)
+int attn_sweep_run(const struct attn_plan *plan, const char *out_path, int is_dry, int is_quiet,
+                   int64_t *n_errors)
 {
-    struct sweep sweep = {.plan = plan, .options = options};
+    struct sweep sweep = {.plan = plan, .is_quiet = is_quiet};
     time_t now = time(NULL);
     struct tm utc;
     char date[32] = "";
@@ -770,9 +767,8 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());
     attn_machine_build(sweep.build);
     open_states(&sweep);
-    int status =
-        options->dry_run ? resume(&sweep, out_path) : carry_out(&sweep, out_path, n_errors);
-    if (status == ATTN_EXIT_GOOD && options->dry_run)
+    int status = is_dry ? resume(&sweep, out_path) : carry_out(&sweep, out_path, n_errors);
+    if (status == ATTN_EXIT_GOOD && is_dry)
         status = list_points(&sweep);
     free(sweep.state);
     free(sweep.done);

@@ -8,18 +8,14 @@
 
 #include "experiments/measure/plan.h"
 
-struct attn_sweep_options {
-    int dry_run; /* print the points with their prices to stdout; run nothing */
-    int quiet;   /* no progress, even on a terminal */
-};
-
 /* Carry out the plan into a file of records, which is made or continued: points that it already
- * holds, measured by this very build, are not measured again.  Everything that can happen to a
- * point is a record; the exit status is of the sweep: GOOD; DISAGREE when a point computed a wrong
- * result; LACKS (disk full, file locked by another sweep, interrupted), USAGE (no file of records).
- * *n_errors: points of a sweep that came to its end whose record says "error".  Messages go to
- * stderr. */
-int attn_sweep_run(const struct attn_plan *plan, const char *out_path,
-                   const struct attn_sweep_options *options, int64_t *n_errors);
+ * holds, measured by this very build, are not measured again.  is_dry: print the points with their
+ * prices to stdout, and run nothing; is_quiet: no progress, even on a terminal.
+ * Everything that can happen to a point is a record; the exit status is of the sweep: GOOD;
+ * DISAGREE when a point computed a wrong result; LACKS (disk full, file locked by another sweep,
+ * interrupted), USAGE (no file of records).  *n_errors: points of a sweep that came to its end
+ * whose record says "error".  Messages go to stderr. */
+int attn_sweep_run(const struct attn_plan *plan, const char *out_path, int is_dry, int is_quiet,
+                   int64_t *n_errors);
 
 #endif

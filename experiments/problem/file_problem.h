@@ -3,8 +3,10 @@
  *
  * file_problem.c turns files, their metadata and flags into a problem, and reads headers only (and
  * the tensors that a mask names); file_shape.c knows the layouts of tensors, packed batches among
- * them; file_run.c prices, computes and writes; file_compare.c judges.  Failures are statuses with
- * one line; what a caller should know although it is no failure goes to stderr as a note.
+ * them; file_run.c prices, computes and writes; file_compare.c judges.  Both commands have one
+ * problem and can only end when something is wrong with it: whatever fails here prints its one line
+ * and ends the program (attn_cli_stop).  What a caller should know although it is no failure goes
+ * to stderr as a note.
  */
 #ifndef EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
 #define EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
@@ -24,19 +26,27 @@ enum attn_file_input {
     ATTN_IN_KEY_MASK,
     ATTN_IN_CU_Q,
     ATTN_IN_CU_K,
-    ATTN_IN_DLSE, /* from --input only */
+    ATTN_IN_DLSE,
     ATTN_IN_INPUTS
 };
-const char *attn_file_input_name(enum attn_file_input input); /* "q", "key_mask", ... */
+
+/* Their names in files, "q", "key_mask", ..., and their axes, where they belong to the problem. */
+struct attn_file_role {
+    const char *name;
+    enum attn_file_axes axes;
+};
+extern const struct attn_file_role attn_file_role[ATTN_IN_INPUTS];
 
 /* The flags as they were written; NULL: not given. */
 struct attn_request {
     const char *spec, *input, *file[ATTN_IN_INPUTS];
-    const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads, *pass;
-    const char *out, *format, *log;
+    const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads;
+    const char *out, *log;
     const char *only; /* names of outputs: no others are judged */
+    int pass, format; /* words of their flags; pass: ATTN_PASS_NOT_SAID */
     int compare, d_bias;
 };
+enum { ATTN_PASS_NOT_SAID = -1 };
 
 enum { ATTN_FILES_NAMED = 16 }; /* tensors that one mask may name */
 
@@ -54,11 +64,10 @@ struct attn_files {
     struct attn_spec spec;
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
     struct attn_tensors own;
-    struct attn_file_tensor *input[ATTN_IN_INPUTS]; /* of the set; NULL: absent */
-    struct attn_file *from[ATTN_IN_INPUTS];         /* where each is */
-    struct attn_file *file[ATTN_IN_INPUTS];         /* the different ones among these */
+    const struct attn_tensors_entry *input[ATTN_IN_INPUTS]; /* of the set; NULL: absent */
+    const struct attn_file *file[ATTN_IN_INPUTS];           /* the different files of these */
     int n_files;
-    struct attn_tensors_entry *stored[ATTN_OUTPUTS];        /* results beside the inputs */
+    const struct attn_tensors_entry *stored[ATTN_OUTPUTS];  /* results beside the inputs */
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
     int layout_row; /* of the table in file_problem.c */
@@ -72,22 +81,20 @@ struct attn_files {
     char *mask_text;
     void *mask_bytes;                             /* of the word `dense`, as the problem has them */
     double *slope;                                /* ALiBi, [H] */
-    const char *alibi;                            /* the text they came from */
-    char *slopes;                                 /* that text, where vectors say it */
+    char *alibi;                                  /* the text they came from */
     struct attn_file_tensor output[ATTN_OUTPUTS]; /* after attn_files_run; data == NULL: none */
     const struct attn_file *lse_from;             /* where `given` LSE comes from */
 };
 
 /* ---- file_problem.c -------------------------------------------------------------------------- */
 
-/* Open the files, unless a set of tensors is given (else NULL), and settle every question.
- * Whatever is returned, attn_files_close is due. */
-enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
-                                 struct attn_files *files, struct attn_error *err);
+/* Open the files, unless a set of tensors is given (else NULL), and settle every question. */
+void attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
+                     struct attn_files *files);
 void attn_files_close(struct attn_files *files);
 
 /* The inputs that the pass reads, into memory; a mask's tensors are there already. */
-enum attn_status attn_files_load(struct attn_files *files, struct attn_error *err);
+void attn_files_load(struct attn_files *files);
 
 const char *attn_files_layout(const struct attn_files *files); /* "B,H,L,d", ... */
 
@@ -120,21 +127,20 @@ int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to 
 
 /* The documents of a packed batch; then the extents of the problem from q, k, v; then those of
  * every other tensor against it. */
-enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err);
+void attn_files_shapes(struct attn_files *files);
 
 /* The text of a mask that speaks of each document, as one that speaks of the problem; malloc'ed.
- * EINVAL: the mask language cannot say it. */
-enum attn_status attn_files_packed_mask(const struct attn_files *files, const char *text,
-                                        char **whole, struct attn_error *err);
+ * The end of the program: the mask language cannot say it. */
+char *attn_files_packed_mask(const struct attn_files *files, const char *text);
 
 /* name, dtype, extents and bytes of an output; logical extents b, h, row, feature. */
 void attn_files_output_shape(const struct attn_files *files, enum attn_output output,
                              struct attn_file_tensor *tensor);
 
-/* EINVAL: a tensor is not of the shape that this output has, or of no floating type. */
-enum attn_status attn_files_fits(const struct attn_files *files, const struct attn_file *file,
-                                 const struct attn_file_tensor *tensor, const char *name,
-                                 enum attn_output output, struct attn_error *err);
+/* The end of the program, unless a tensor is of the shape that this output has, and of a floating
+ * type. */
+void attn_files_fits(const struct attn_files *files, const struct attn_tensors_entry *entry,
+                     enum attn_output output);
 
 /* In a bias and its gradient, extents of 1 are broadcast: their stride is 0. */
 enum attn_file_axes attn_file_axes_of(enum attn_output output);
@@ -148,12 +154,12 @@ struct attn_cview attn_files_input(const struct attn_files *files,
 
 /* ---- file_run.c ------------------------------------------------------------------------------ */
 
-/* ENOMEM: with the price, the largest buffers and what there is. */
-enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err);
-enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err);
+/* Goes on when there is memory for it; else the price and the largest buffers are in the line. */
+void attn_files_price(const struct attn_files *files);
+void attn_files_run(struct attn_files *files);
 
 /* Write result.safetensors, or one .npy for each output, into the folder of --out. */
-enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err);
+void attn_files_write(const struct attn_files *files);
 
 /* ---- file_compare.c -------------------------------------------------------------------------- */
 
@@ -170,16 +176,13 @@ int attn_found_exit(const struct attn_found *found);
 /* Print the table of errors to stdout: every output that was computed and every one beside the
  * inputs, in the type in which it is stored, and a line for each tensor that could not be
  * judged. */
-enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
-                                    struct attn_error *err);
+void attn_files_compare(const struct attn_files *files, struct attn_found *found);
 
 /* The rule `bound` of attnlab compare: the outputs that `got` holds, and those beside the inputs
  * ("the file"), in the same way.  inputs: the set with q, k, v; what problem it is comes from
  * `request` (mask, scale, ..., and spec: whose precisions the bound assumes) and the file's
- * metadata.  EINVAL, ENOMEM: one line. */
-enum attn_status attn_compare_bound(const struct attn_request *request,
-                                    const struct attn_tensors *inputs,
-                                    const struct attn_tensors *got, struct attn_found *found,
-                                    struct attn_error *err);
+ * metadata. */
+void attn_compare_bound(const struct attn_request *request, const struct attn_tensors *inputs,
+                        const struct attn_tensors *got, struct attn_found *found);
 
 #endif

@@ -13,56 +13,63 @@
 
 /* ---- the price ---------------------------------------------------------------------------- */
 
+static void add(struct attn_cost *sum, const char *name, int64_t n, int64_t size)
+{
+    struct attn_error err;
+    attn_cli_must(attn_cost_add(sum, name, n, size, &err), &err);
+}
+
 /* All ranks of a pass together: they live in this one process. */
-static enum attn_status price_pass(const struct attn_files *files, enum attn_pass pass,
-                                   struct attn_cost *sum, struct attn_error *err)
+static struct attn_cost price_pass(const struct attn_files *files, enum attn_pass pass)
 {
     int ranks = attn_ranks(files->spec.impl, &files->spec.options);
-    enum attn_status status = ATTN_OK;
-    memset(sum, 0, sizeof *sum);
-    for (int rank = 0; rank < ranks && status == ATTN_OK; rank++) {
-        struct attn_cost one;
-        status = attn_price(files->spec.impl, &files->spec.options, &files->problem, pass, rank,
-                            &one, err);
-        for (int a = 0; a < one.n_live && status == ATTN_OK; a++)
-            status = attn_cost_add(sum, one.live[a].name, one.live[a].bytes, 1, err);
+    struct attn_cost sum = {0}, one;
+    struct attn_error err;
+    for (int rank = 0; rank < ranks; rank++) {
+        attn_cli_must(attn_price(files->spec.impl, &files->spec.options, &files->problem, pass,
+                                 rank, &one, &err),
+                      &err);
+        for (int a = 0; a < one.n_live; a++)
+            add(&sum, one.live[a].name, one.live[a].bytes, 1);
     }
-    return status;
+    return sum;
+}
+
+/* The truth about an output, and its bounds: want, gauge, bound twice; for a sum over rows three
+ * sums more. */
+static void price_truth(const struct attn_files *files, const struct attn_file_tensor *output,
+                        enum attn_file_axes kind, struct attn_cost *sum)
+{
+    int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
+    int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
+    int64_t n = output->bytes / attn_file_dtype_size(output->dtype);
+    if (kind != ATTN_AXES_PAIRS)
+        n = n / (rows > 0 ? rows : 1) * attn_files_compared(rows);
+    add(sum, "truth and bounds", n, is_sum ? 56 : 32);
 }
 
 /* Inputs that are still to be loaded, outputs, and what a comparison needs besides. */
-static enum attn_status price_tensors(const struct attn_files *files, struct attn_cost *sum,
-                                      struct attn_error *err)
+static void price_tensors(const struct attn_files *files, struct attn_cost *sum)
 {
-    enum attn_status status = ATTN_OK;
     struct attn_file_tensor output;
-    for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
-        if (files->input[i] != NULL && files->input[i]->data == NULL)
-            status = attn_cost_add(sum, "inputs", files->input[i]->bytes, 1, err);
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
-        int computed = attn_files_computes(files, (enum attn_output)o), compared = computed;
-        if (o == ATTN_DBIAS)
-            compared = attn_files_judges_bias(files);
+    for (int i = 0; i < ATTN_IN_INPUTS; i++)
+        if (files->input[i] != NULL && files->input[i]->tensor->data == NULL)
+            add(sum, "inputs", files->input[i]->tensor->bytes, 1);
+    for (int n = 0; n < ATTN_OUTPUTS; n++) {
+        enum attn_output o = (enum attn_output)n;
+        int computed = attn_files_computes(files, o);
+        int compared = o == ATTN_DBIAS ? attn_files_judges_bias(files) : computed;
         if (!computed && !compared)
             continue;
-        attn_files_output_shape(files, (enum attn_output)o, &output);
+        attn_files_output_shape(files, o, &output);
         if (computed)
-            status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
-        if (!files->request->compare || !compared || status != ATTN_OK)
+            add(sum, "outputs", output.bytes, 1);
+        if (!files->request->compare || !compared)
             continue;
         if (files->stored[o] != NULL)
-            status =
-                attn_cost_add(sum, "results in the file", files->stored[o]->tensor->bytes, 1, err);
-        enum attn_file_axes kind = attn_file_axes_of((enum attn_output)o);
-        int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
-        int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
-        int64_t n = output.bytes / attn_file_dtype_size(output.dtype);
-        if (kind != ATTN_AXES_PAIRS)
-            n = n / (rows > 0 ? rows : 1) * attn_files_compared(rows);
-        if (status == ATTN_OK) /* want, gauge, bound twice; for a sum over rows three sums more */
-            status = attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
+            add(sum, "results in the file", files->stored[o]->tensor->bytes, 1);
+        price_truth(files, &output, attn_file_axes_of(o), sum);
     }
-    return status;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -71,35 +78,34 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err)
+void attn_files_price(const struct attn_files *files)
 {
-    struct attn_cost cost, backward;
+    struct attn_cost cost = price_pass(files, ATTN_FORWARD), backward;
     char text[3][32], largest[192] = "";
-    enum attn_status status = price_pass(files, ATTN_FORWARD, &cost, err);
-    if (status == ATTN_OK && files->pass == ATTN_BACKWARD) {
-        status = price_pass(files, ATTN_BACKWARD, &backward, err);
-        if (status == ATTN_OK && backward.peak_bytes > cost.peak_bytes)
+    if (files->pass == ATTN_BACKWARD) {
+        backward = price_pass(files, ATTN_BACKWARD);
+        if (backward.peak_bytes > cost.peak_bytes)
             cost = backward;
     }
-    if (status == ATTN_OK)
-        status = price_tensors(files, &cost, err);
+    price_tensors(files, &cost);
     int64_t available = attn_cli_memory_available();
-    if (status != ATTN_OK || cost.peak_bytes <= available)
-        return status;
+    if (cost.peak_bytes <= available)
+        return;
     qsort(cost.live, (size_t)cost.n_live, sizeof *cost.live, by_bytes);
     for (int a = 0; a < cost.n_live && a < 3; a++)
         attn_append(largest, sizeof largest, "%s%s %s", a > 0 ? ", " : "", cost.live[a].name,
                     attn_cli_bytes(cost.live[a].bytes, text[0]));
-    return attn_fail(err, ATTN_ENOMEM,
-                     "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; "
-                     "attnlab price shows what others need",
-                     files->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
-                     attn_cli_bytes(available, text[2]));
+    attn_cli_stop(
+        ATTN_ENOMEM, NULL,
+        "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; attnlab "
+        "price shows what others need",
+        files->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
+        attn_cli_bytes(available, text[2]));
 }
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-static enum attn_status alloc_outputs(struct attn_files *files, struct attn_error *err)
+static void alloc_outputs(struct attn_files *files)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_file_tensor *t = &files->output[o];
@@ -108,10 +114,9 @@ static enum attn_status alloc_outputs(struct attn_files *files, struct attn_erro
         attn_files_output_shape(files, (enum attn_output)o, t);
         t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
         if (t->data == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for output %s of %lld bytes", t->name,
-                             (long long)t->bytes);
+            attn_cli_stop(ATTN_ENOMEM, NULL, "no memory for output %s of %lld bytes", t->name,
+                          (long long)t->bytes);
     }
-    return ATTN_OK;
 }
 
 static struct attn_view output_view(const struct attn_files *files, enum attn_output output)
@@ -148,82 +153,83 @@ static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *
     return attn_run_backward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err)
+void attn_files_run(struct attn_files *files)
 {
     struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
-    attn_ledger_init(ledger, NULL);
     struct attn_saved saved = {0};
+    struct attn_error err;
     struct attn_ctx ctx = {.ledger = ledger,
                            .options = &files->spec.options,
-                           .error = err,
+                           .error = &err,
                            .log = files->log,
                            .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
-    enum attn_status status = attn_files_load(files, err);
-    if (status == ATTN_OK)
-        status = alloc_outputs(files, err);
-    if (status == ATTN_OK)
-        status = run_forward(files, &ctx);
-    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
-        status = run_backward(files, &ctx);
+    attn_ledger_init(ledger, NULL);
+    attn_files_load(files);
+    alloc_outputs(files);
+    attn_cli_must(run_forward(files, &ctx), &err);
+    if (files->pass == ATTN_BACKWARD)
+        attn_cli_must(run_backward(files, &ctx), &err);
     attn_ledger_clear(ledger);
     free(ledger);
-    return status;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* What was computed, so that a result explains itself; returns how many pairs. */
-static int describe(const struct attn_files *files, char number[5][40],
-                    struct attn_file_pair pair[12])
+static void write_npy(const struct attn_files *files, int n_outputs)
 {
-    const struct attn_bias *bias = &files->problem.bias;
-    int n = 0;
-    snprintf(number[0], 40, "%.17g", files->problem.scale);
-    snprintf(number[1], 40, "%.17g", files->problem.softcap);
-    snprintf(number[2], 40, "%+lld", (long long)bias->offset);
-    pair[n++] = (struct attn_file_pair){"spec", files->request->spec};
-    pair[n++] = (struct attn_file_pair){"mask", files->mask_text};
-    pair[n++] = (struct attn_file_pair){"scale", number[0]};
-    pair[n++] = (struct attn_file_pair){"layout", attn_files_layout(files)};
-    pair[n++] = (struct attn_file_pair){"pass", attn_pass_name(files->pass)};
-    pair[n++] = (struct attn_file_pair){"lse", "e"}; /* whatever the input declares of others */
-    pair[n++] = (struct attn_file_pair){"empty_lse", "-inf"};
-    snprintf(number[3], 40, "%lld", (long long)files->layout.folded[0]);
-    snprintf(number[4], 40, "%lld", (long long)files->layout.folded[1]);
-    if (files->layout.folded[0] > 0) {
-        pair[n++] = (struct attn_file_pair){"heads", number[3]};
-        pair[n++] = (struct attn_file_pair){"kv_heads", number[4]};
+    struct attn_error err;
+    for (int o = 0; o < n_outputs; o++) {
+        char *path = attn_cli_text("%s/%s.npy", files->request->out, files->output[o].name);
+        attn_cli_must(attn_npy_write(path, &files->output[o], &err), &err);
+        free(path);
     }
-    if (files->problem.softcap > 0)
-        pair[n++] = (struct attn_file_pair){"softcap", number[1]};
-    if (bias->kind == ATTN_BIAS_ALIBI) {
-        pair[n++] = (struct attn_file_pair){"alibi", files->alibi};
-        pair[n++] = (struct attn_file_pair){"alibi-align", number[2]};
-    }
-    return n;
 }
 
-enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err)
+/* With what was computed, so that a result explains itself. */
+static void write_safetensors(const struct attn_files *files, int n_outputs)
 {
-    const char *folder = files->request->out;
+    enum { MOST = 12, TEXT = 40 };
+    const struct attn_bias *bias = &files->problem.bias;
+    const int64_t *folded = files->layout.folded;
+    char scale[TEXT], softcap[TEXT], offset[TEXT], heads[TEXT], kv_heads[TEXT];
+    snprintf(scale, TEXT, "%.17g", files->problem.scale);
+    snprintf(softcap, TEXT, "%.17g", files->problem.softcap);
+    snprintf(offset, TEXT, "%+lld", (long long)bias->offset);
+    snprintf(heads, TEXT, "%lld", (long long)folded[0]);
+    snprintf(kv_heads, TEXT, "%lld", (long long)folded[1]);
+    const struct {
+        int is_said;
+        struct attn_file_pair pair;
+    } all[MOST] = {{1, {"spec", files->request->spec}},
+                   {1, {"mask", files->mask_text}},
+                   {1, {"scale", scale}},
+                   {1, {"layout", attn_files_layout(files)}},
+                   {1, {"pass", attn_pass_name(files->pass)}},
+                   {1, {"lse", "e"}}, /* whatever the input declares of others */
+                   {1, {"empty_lse", "-inf"}},
+                   {folded[0] > 0, {"heads", heads}},
+                   {folded[0] > 0, {"kv_heads", kv_heads}},
+                   {files->problem.softcap > 0, {"softcap", softcap}},
+                   {bias->kind == ATTN_BIAS_ALIBI, {"alibi", files->alibi}},
+                   {bias->kind == ATTN_BIAS_ALIBI, {"alibi-align", offset}}};
+    struct attn_file_pair pair[MOST];
+    struct attn_error err;
+    int n = 0;
+    for (int i = 0; i < MOST; i++)
+        if (all[i].is_said)
+            pair[n++] = all[i].pair;
+    char *path = attn_cli_text("%s/result.safetensors", files->request->out);
+    attn_cli_must(attn_safetensors_write(path, files->output, n_outputs, pair, n, &err), &err);
+    free(path);
+}
+
+void attn_files_write(const struct attn_files *files)
+{
     int n_outputs = 0; /* those that are computed are the first */
     while (n_outputs < ATTN_OUTPUTS && files->output[n_outputs].data != NULL)
         n_outputs++;
-    struct attn_file_pair pair[12];
-    char number[5][40];
-    if (strcmp(files->request->format, "npy") == 0) {
-        enum attn_status status = ATTN_OK;
-        for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
-            char *path = attn_cli_text("%s/%s.npy", folder, files->output[o].name);
-            status = attn_npy_write(path, &files->output[o], err);
-            free(path);
-        }
-        return status;
-    }
-    char *path = attn_cli_text("%s/result.safetensors", folder);
-    int n_pairs = describe(files, number, pair);
-    enum attn_status status =
-        attn_safetensors_write(path, files->output, n_outputs, pair, n_pairs, err);
-    free(path);
-    return status;
+    if (files->request->format > 0)
+        write_npy(files, n_outputs);
+    else
+        write_safetensors(files, n_outputs);
 }

@@ -15,139 +15,107 @@
 
 /* ---- where documents begin ------------------------------------------------------------------- */
 
-static enum attn_status load_starts(struct attn_files *files, enum attn_file_input which,
-                                    int64_t tokens, int64_t **starts, int64_t *n,
-                                    struct attn_error *err)
+/* The n + 1 places where n documents begin and the last one ends; the n. */
+static int64_t load_starts(const struct attn_tensors_entry *entry, int64_t tokens, int64_t **starts)
 {
-    struct attn_file_tensor *t = files->input[which];
-    const struct attn_file *file = files->from[which];
-    const char *name = attn_file_input_name(which);
+    const struct attn_file_tensor *t = entry->tensor;
+    const char *path = entry->file->path;
     char shape[160];
     if ((t->dtype != ATTN_FILE_I32 && t->dtype != ATTN_FILE_I64) || t->n_axes != 1 ||
         t->extent[0] < 1)
-        return attn_fault(err, ATTN_EINVAL, file->path,
-                          "%s is %s %s: [n + 1] for n documents, I32 or I64, would fit", name,
-                          attn_file_dtype_name(t->dtype), attn_file_shape(t, shape));
-    *n = t->extent[0] - 1;
-    enum attn_status status = attn_file_load(file, t, err);
-    if (status != ATTN_OK)
-        return status;
-    *starts = calloc((size_t)*n + 1, sizeof **starts);
-    if (*starts == NULL)
-        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for %lld documents",
-                          (long long)*n);
-    for (int64_t i = 0; i <= *n; i++) {
-        (*starts)[i] = t->dtype == ATTN_FILE_I64 ? ((const int64_t *)t->data)[i]
-                                                 : ((const int32_t *)t->data)[i];
-        if ((*starts)[i] < (i > 0 ? (*starts)[i - 1] : 0) || (i == 0 && (*starts)[0] != 0))
-            return attn_fault(
-                err, ATTN_EINVAL, file->path,
-                "%s[%lld] is %lld: documents begin at 0 and never before the last one", name,
-                (long long)i, (long long)(*starts)[i]);
+        attn_cli_stop(ATTN_EINVAL, path,
+                      "%s is %s %s: [n + 1] for n documents, I32 or I64, would fit", entry->name,
+                      attn_file_dtype_name(t->dtype), attn_file_shape(t, shape));
+    attn_tensors_load(entry);
+    int64_t n = t->extent[0] - 1, *start = *starts = calloc((size_t)n + 1, sizeof *start);
+    if (start == NULL)
+        attn_cli_stop(ATTN_ENOMEM, path, "no memory for %lld documents", (long long)n);
+    for (int64_t i = 0; i <= n; i++) {
+        start[i] = t->dtype == ATTN_FILE_I64 ? ((const int64_t *)t->data)[i]
+                                             : ((const int32_t *)t->data)[i];
+        if (i == 0 ? start[0] != 0 : start[i] < start[i - 1])
+            attn_cli_stop(ATTN_EINVAL, path,
+                          "%s[%lld] is %lld: documents begin at 0 and never before the last one",
+                          entry->name, (long long)i, (long long)start[i]);
     }
-    if ((*starts)[*n] != tokens)
-        return attn_fault(err, ATTN_EINVAL, file->path,
-                          "%s ends at %lld, and there are %lld tokens", name,
-                          (long long)(*starts)[*n], (long long)tokens);
-    return ATTN_OK;
+    if (start[n] != tokens)
+        attn_cli_stop(ATTN_EINVAL, path, "%s ends at %lld, and there are %lld tokens", entry->name,
+                      (long long)start[n], (long long)tokens);
+    return n;
 }
 
-static enum attn_status read_starts(struct attn_files *files, struct attn_error *err)
+static void open_packed(struct attn_files *files)
 {
     struct attn_packed_batch *x = &files->packed;
-    int64_t queries = files->input[ATTN_IN_Q]->extent[0], keys = files->input[ATTN_IN_K]->extent[0];
-    int64_t n_key = 0;
-    enum attn_file_input of_keys = files->input[ATTN_IN_CU_K] != NULL ? ATTN_IN_CU_K : ATTN_IN_CU_Q;
-    if (files->input[ATTN_IN_CU_Q] == NULL && files->input[ATTN_IN_CU_K] != NULL)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_CU_K]->path,
-                          "cu_seqlens_k without cu_seqlens_q");
-    if (files->input[ATTN_IN_CU_Q] == NULL) { /* all tokens are one document */
+    const struct attn_tensors_entry *cu_q = files->input[ATTN_IN_CU_Q];
+    const struct attn_tensors_entry *cu_k = files->input[ATTN_IN_CU_K];
+    int64_t queries = files->input[ATTN_IN_Q]->tensor->extent[0];
+    int64_t keys = files->input[ATTN_IN_K]->tensor->extent[0];
+    if (!files->layout.is_packed && (cu_q != NULL || cu_k != NULL))
+        attn_cli_stop(ATTN_EINVAL, files->file[0]->path,
+                      "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
+    if (!files->layout.is_packed)
+        return;
+    if (cu_q == NULL && cu_k != NULL)
+        attn_cli_stop(ATTN_EINVAL, cu_k->file->path, "cu_seqlens_k without cu_seqlens_q");
+    cu_k = cu_k != NULL ? cu_k : cu_q;
+    if (cu_q == NULL) { /* all tokens are one document */
         x->n = 1;
         x->q = attn_cli_need(calloc(2, sizeof *x->q));
         x->k = attn_cli_need(calloc(2, sizeof *x->k));
         x->q[1] = queries;
         x->k[1] = keys;
-        return ATTN_OK;
+    } else {
+        x->n = load_starts(cu_q, queries, &x->q);
+        int64_t n_key = load_starts(cu_k, keys, &x->k);
+        if (n_key != x->n)
+            attn_cli_stop(ATTN_EINVAL, cu_k->file->path,
+                          "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
+                          (long long)n_key);
     }
-    enum attn_status status = load_starts(files, ATTN_IN_CU_Q, queries, &x->q, &x->n, err);
-    if (status == ATTN_OK)
-        status = load_starts(files, of_keys, keys, &x->k, &n_key, err);
-    if (status == ATTN_OK && n_key != x->n)
-        status = attn_fault(err, ATTN_EINVAL, files->from[of_keys]->path,
-                            "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
-                            (long long)n_key);
-    return status;
-}
-
-static enum attn_status open_packed(struct attn_files *files, struct attn_error *err)
-{
-    struct attn_packed_batch *x = &files->packed;
-    if (!files->layout.is_packed &&
-        (files->input[ATTN_IN_CU_Q] != NULL || files->input[ATTN_IN_CU_K] != NULL))
-        return attn_fault(
-            err, ATTN_EINVAL, files->file[0]->path,
-            "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
-    if (!files->layout.is_packed)
-        return ATTN_OK;
-    enum attn_status status = read_starts(files, err);
-    if (status != ATTN_OK)
-        return status;
     x->is_even = x->is_self = 1;
     for (int64_t t = 0; t < x->n; t++) {
-        int64_t rows = x->q[t + 1] - x->q[t], keys = x->k[t + 1] - x->k[t];
-        x->is_even &= rows == x->q[1] && keys == x->k[1];
-        x->is_self &= rows == keys;
+        int64_t rows = x->q[t + 1] - x->q[t], columns = x->k[t + 1] - x->k[t];
+        x->is_even &= rows == x->q[1] && columns == x->k[1];
+        x->is_self &= rows == columns;
     }
-    return ATTN_OK;
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 /* A band means the same over all tokens as inside each document, where every document has as many
  * queries as keys; nothing else does. */
-static enum attn_status check_inside(const struct attn_files *files, const char *text,
-                                     struct attn_error *err)
+static void check_inside(const struct attn_files *files, const char *text)
 {
     const struct attn_problem *p = &files->problem;
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     struct attn_mask *mask = NULL;
-    struct attn_band band;
-    enum attn_status status = attn_mask_parse(text, &shape, NULL, &mask, err);
-    if (status != ATTN_OK)
-        return status;
-    if (!attn_band_of(mask, &band) || !files->packed.is_self)
-        status = attn_fail(
-            err, ATTN_EINVAL,
-            "mask '%.80s' inside documents of several lengths: causal and window masks are "
-            "understood there, where every document has as many queries as keys",
-            text);
+    struct attn_chain chain;
+    struct attn_error err;
+    attn_cli_must(attn_mask_parse(text, &shape, NULL, &mask, &err), &err);
+    if (!attn_chain_of(mask, &chain) || chain.documents != NULL || !files->packed.is_self)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "mask '%.80s' inside documents of several lengths: causal and window masks "
+                      "are understood there, where every document has as many queries as keys",
+                      text);
     attn_mask_free(mask);
-    return status;
 }
 
-enum attn_status attn_files_packed_mask(const struct attn_files *files, const char *text,
-                                        char **whole, struct attn_error *err)
+char *attn_files_packed_mask(const struct attn_files *files, const char *text)
 {
     const struct attn_packed_batch *x = &files->packed;
     int inside = strcmp(text, "none") != 0;
-    *whole = NULL;
-    if (inside) {
-        enum attn_status status = check_inside(files, text, err);
-        if (status != ATTN_OK)
-            return status;
-    }
-    size_t room = 64 + strlen(text) + 42 * (size_t)x->n, n = 0;
-    *whole = malloc(room);
-    if (*whole == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a mask of %lld documents",
-                         (long long)x->n);
-    n += (size_t)snprintf(*whole, room, "documents(");
+    char *whole;
+    size_t size;
+    if (inside)
+        check_inside(files, text);
+    FILE *out = attn_cli_memory(&whole, &size);
     for (int64_t t = 0; t < x->n; t++)
-        n += (size_t)snprintf(*whole + n, room - n, "%s%lldx%lld", t > 0 ? "," : "",
-                              (long long)(x->q[t + 1] - x->q[t]),
-                              (long long)(x->k[t + 1] - x->k[t]));
-    snprintf(*whole + n, room - n, inside ? ")&%s" : ")", text);
-    return ATTN_OK;
+        fprintf(out, "%s%lldx%lld", t > 0 ? "," : "documents(", (long long)(x->q[t + 1] - x->q[t]),
+                (long long)(x->k[t + 1] - x->k[t]));
+    fprintf(out, "%s)%s%s", x->n > 0 ? "" : "documents(", inside ? "&" : "", inside ? text : "");
+    fclose(out);
+    return attn_cli_need(whole);
 }
 
 /* ---- axes ------------------------------------------------------------------------------------ */
@@ -166,10 +134,10 @@ static int64_t entries(const struct attn_files *files)
     return files->layout.is_packed && files->packed.is_even ? files->packed.n : 1;
 }
 
-static void extents_of(const struct attn_files *files, enum attn_file_input input,
-                       enum attn_file_axes kind, int64_t n[4])
+static void extents_of(const struct attn_files *files, enum attn_file_input input, int64_t n[4])
 {
-    attn_file_extents(&files->layout, kind, files->input[input], entries(files), n);
+    attn_file_extents(&files->layout, attn_file_role[input].axes, files->input[input]->tensor,
+                      entries(files), n);
 }
 
 static struct attn_view bias_view(const struct attn_file_tensor *tensor)
@@ -209,54 +177,54 @@ struct attn_cview attn_files_cview(const struct attn_files *files,
 
 struct attn_cview attn_files_input(const struct attn_files *files, enum attn_file_input input)
 {
-    enum attn_file_axes kind = input == ATTN_IN_BIAS                      ? ATTN_AXES_PAIRS
-                               : input == ATTN_IN_DLSE                    ? ATTN_AXES_ROWS
-                               : input == ATTN_IN_K || input == ATTN_IN_V ? ATTN_AXES_KEYS
-                                                                          : ATTN_AXES_QUERIES;
     if (files->input[input] == NULL)
         return (struct attn_cview){0};
-    return attn_files_cview(files, files->input[input], kind);
+    return attn_files_cview(files, files->input[input]->tensor, attn_file_role[input].axes);
 }
 
 /* ---- the problem's extents ------------------------------------------------------------------- */
 
-static enum attn_status check_types(const struct attn_files *files, struct attn_error *err)
+static void check_floating(const struct attn_tensors_entry *entry)
+{
+    enum attn_dtype storage;
+    if (!attn_file_dtype_storage(entry->tensor->dtype, &storage))
+        attn_cli_stop(ATTN_EINVAL, entry->file->path,
+                      "%s is stored as %s: F64, F32, BF16 and F16 would work", entry->name,
+                      attn_file_dtype_name(entry->tensor->dtype));
+}
+
+/* k, v and do have the type and the number of axes that q has. */
+static void check_types(const struct attn_files *files)
 {
     static const enum attn_file_input same[] = {ATTN_IN_Q, ATTN_IN_K, ATTN_IN_V, ATTN_IN_DO};
-    enum attn_file_dtype dtype = files->input[ATTN_IN_Q]->dtype;
-    enum attn_dtype storage;
+    const struct attn_file_tensor *q = files->input[ATTN_IN_Q]->tensor;
     char shape[160];
     for (int i = 0; i < 4; i++) {
-        const struct attn_file_tensor *t = files->input[same[i]];
-        const char *name = attn_file_input_name(same[i]);
-        if (t == NULL)
+        const struct attn_tensors_entry *entry = files->input[same[i]];
+        if (entry == NULL)
             continue;
-        if (!attn_file_dtype_storage(t->dtype, &storage))
-            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
-                              "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
-                              attn_file_dtype_name(t->dtype));
-        if (t->dtype != dtype)
-            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
-                              "%s is stored as %s, q as %s: q, k, v and do must be alike", name,
-                              attn_file_dtype_name(t->dtype), attn_file_dtype_name(dtype));
-        int n_axes = files->input[ATTN_IN_Q]->n_axes;
-        if (t->n_axes != n_axes)
-            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
-                              "%s is %s: it needs %d axes as q has", name,
-                              attn_file_shape(t, shape), n_axes);
-        int64_t heads = files->layout.folded[i == 1 || i == 2];
-        if (heads > 0 && t->extent[n_axes - 1] % heads != 0)
-            return attn_fault(err, ATTN_EINVAL, files->from[same[i]]->path,
-                              "%s is %s: its last axis does not fold %lld heads%s", name,
-                              attn_file_shape(t, shape), (long long)heads,
-                              i == 1 || i == 2 ? " (--kv-heads)" : " (--heads)");
+        check_floating(entry);
+        const struct attn_file_tensor *t = entry->tensor;
+        const char *path = entry->file->path;
+        int by_key = attn_file_role[same[i]].axes == ATTN_AXES_KEYS;
+        int64_t heads = files->layout.folded[by_key];
+        if (t->dtype != q->dtype)
+            attn_cli_stop(ATTN_EINVAL, path,
+                          "%s is stored as %s, q as %s: q, k, v and do must be alike", entry->name,
+                          attn_file_dtype_name(t->dtype), attn_file_dtype_name(q->dtype));
+        if (t->n_axes != q->n_axes)
+            attn_cli_stop(ATTN_EINVAL, path, "%s is %s: it needs %d axes as q has", entry->name,
+                          attn_file_shape(t, shape), q->n_axes);
+        if (heads > 0 && t->extent[q->n_axes - 1] % heads != 0)
+            attn_cli_stop(ATTN_EINVAL, path, "%s is %s: its last axis does not fold %lld heads%s",
+                          entry->name, attn_file_shape(t, shape), (long long)heads,
+                          by_key ? " (--kv-heads)" : " (--heads)");
     }
-    return ATTN_OK;
 }
 
 /* k and v against q, with all three in the message: which one is wrong, only the reader knows. */
-static enum attn_status check_qkv(const struct attn_files *files, const int64_t q[4],
-                                  const int64_t k[4], const int64_t v[4], struct attn_error *err)
+static void check_qkv(const struct attn_files *files, const int64_t q[4], const int64_t k[4],
+                      const int64_t v[4])
 {
     const char *wrong = NULL;
     char text[3][160];
@@ -270,61 +238,54 @@ static enum attn_status check_qkv(const struct attn_files *files, const int64_t 
         wrong = "k and v have different lengths";
     else if (q[3] != k[3])
         wrong = "q and k have different features";
-    if (wrong == NULL)
-        return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
+    if (wrong != NULL)
+        attn_cli_stop(ATTN_EINVAL, files->input[ATTN_IN_Q]->file->path,
                       "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)",
-                      wrong, attn_file_shape(files->input[ATTN_IN_Q], text[0]),
-                      attn_file_shape(files->input[ATTN_IN_K], text[1]),
-                      attn_file_shape(files->input[ATTN_IN_V], text[2]), attn_files_layout(files));
+                      wrong, attn_file_shape(files->input[ATTN_IN_Q]->tensor, text[0]),
+                      attn_file_shape(files->input[ATTN_IN_K]->tensor, text[1]),
+                      attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]),
+                      attn_files_layout(files));
 }
 
 /* ---- the other tensors ----------------------------------------------------------------------- */
 
-enum attn_status attn_files_fits(const struct attn_files *files, const struct attn_file *file,
-                                 const struct attn_file_tensor *t, const char *name,
-                                 enum attn_output output, struct attn_error *err)
+void attn_files_fits(const struct attn_files *files, const struct attn_tensors_entry *entry,
+                     enum attn_output output)
 {
     struct attn_file_tensor want = {0};
-    enum attn_dtype storage;
     char text[2][160];
-    if (t == NULL)
-        return ATTN_OK;
+    if (entry == NULL)
+        return;
     attn_files_output_shape(files, output, &want);
-    if (!attn_file_same_shape(t, &want))
-        return attn_fault(err, ATTN_EINVAL, file->path, "%s is %s: %s would fit q, k and v", name,
-                          attn_file_shape(t, text[0]), attn_file_shape(&want, text[1]));
-    if (!attn_file_dtype_storage(t->dtype, &storage))
-        return attn_fault(err, ATTN_EINVAL, file->path,
-                          "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
-                          attn_file_dtype_name(t->dtype));
-    return ATTN_OK;
+    if (!attn_file_same_shape(entry->tensor, &want))
+        attn_cli_stop(ATTN_EINVAL, entry->file->path, "%s is %s: %s would fit q, k and v",
+                      entry->name, attn_file_shape(entry->tensor, text[0]),
+                      attn_file_shape(&want, text[1]));
+    check_floating(entry);
 }
 
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
-static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
+static void check_bias(const struct attn_files *files)
 {
     const struct attn_problem *p = &files->problem;
-    const struct attn_file_tensor *t = files->input[ATTN_IN_BIAS];
+    const struct attn_tensors_entry *entry = files->input[ATTN_IN_BIAS];
     const int64_t want[4] = {p->batch, p->heads, p->n_query, p->n_key};
     char text[160];
-    if (t == NULL)
-        return ATTN_OK;
+    if (entry == NULL)
+        return;
+    const struct attn_file_tensor *t = entry->tensor;
     int fit = t->n_axes >= 2 && t->n_axes <= 4;
     for (int a = t->n_axes - 1, to = 3; fit && a >= 0; a--, to--)
         fit = t->extent[a] == 1 || t->extent[a] == want[to];
     if (!fit)
-        return attn_fault(
-            err, ATTN_EINVAL, files->from[ATTN_IN_BIAS]->path,
-            "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
-            "extent whole or 1",
-            attn_file_shape(t, text), (long long)want[0], (long long)want[1], (long long)want[2],
-            (long long)want[3]);
+        attn_cli_stop(ATTN_EINVAL, entry->file->path,
+                      "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
+                      "extent whole or 1",
+                      attn_file_shape(t, text), (long long)want[0], (long long)want[1],
+                      (long long)want[2], (long long)want[3]);
     if (t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_BIAS]->path,
-                          "bias is stored as %s: F32 or F64 would work",
-                          attn_file_dtype_name(t->dtype));
-    return ATTN_OK;
+        attn_cli_stop(ATTN_EINVAL, entry->file->path, "bias is stored as %s: F32 or F64 would work",
+                      attn_file_dtype_name(t->dtype));
 }
 
 static void output_extents(const struct attn_problem *p, enum attn_output output, int64_t extent[4])
@@ -347,7 +308,7 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
         dtype = ATTN_F32;
     memset(tensor, 0, sizeof *tensor);
     if (output == ATTN_DBIAS) {
-        *tensor = *files->input[ATTN_IN_BIAS];
+        *tensor = *files->input[ATTN_IN_BIAS]->tensor;
     } else { /* no overflow: attn_problem_check, or the inputs' */
         tensor->dtype = attn_file_dtype_of(dtype);
         output_extents(&files->problem, output, extent);
@@ -358,34 +319,29 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
     tensor->name = attn_output_name(output);
 }
 
-enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err)
+void attn_files_shapes(struct attn_files *files)
 {
     struct attn_problem *p = &files->problem;
-    const struct attn_file_tensor *const *in = (const struct attn_file_tensor *const *)files->input;
+    const struct attn_file_tensor *in_q = files->input[ATTN_IN_Q]->tensor;
+    const char *path = files->input[ATTN_IN_Q]->file->path;
     int64_t q[4], k[4], v[4];
     char text[160];
-    int is_folded = files->layout.folded[0] > 0;
-    enum attn_status status = open_packed(files, err);
-    if (status != ATTN_OK)
-        return status;
-    int n_axes = in[ATTN_IN_Q]->n_axes + is_folded;
+    int is_folded = files->layout.folded[0] > 0, n_axes = in_q->n_axes + is_folded;
+    open_packed(files);
     files->layout.n_axes = files->layout.is_packed ? 4 : n_axes;
     if (files->layout.is_packed && n_axes != 3)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
-                          "q is %s: [T,H,d] would fit layout THD",
-                          attn_file_shape(in[ATTN_IN_Q], text));
+        attn_cli_stop(ATTN_EINVAL, path, "q is %s: [T,H,d] would fit layout THD",
+                      attn_file_shape(in_q, text));
     if (n_axes < 2 + is_folded || n_axes > 4)
-        return attn_fault(err, ATTN_EINVAL, files->from[ATTN_IN_Q]->path,
-                          is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
-                                    : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
-                          attn_file_shape(in[ATTN_IN_Q], text));
-    if ((status = check_types(files, err)) != ATTN_OK)
-        return status;
-    extents_of(files, ATTN_IN_Q, ATTN_AXES_QUERIES, q);
-    extents_of(files, ATTN_IN_K, ATTN_AXES_KEYS, k);
-    extents_of(files, ATTN_IN_V, ATTN_AXES_KEYS, v);
-    if ((status = check_qkv(files, q, k, v, err)) != ATTN_OK)
-        return status;
+        attn_cli_stop(ATTN_EINVAL, path,
+                      is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
+                                : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
+                      attn_file_shape(in_q, text));
+    check_types(files);
+    extents_of(files, ATTN_IN_Q, q);
+    extents_of(files, ATTN_IN_K, k);
+    extents_of(files, ATTN_IN_V, v);
+    check_qkv(files, q, k, v);
     *p = (struct attn_problem){.batch = q[0],
                                .heads = q[1],
                                .kv_heads = k[1],
@@ -393,17 +349,11 @@ enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *
                                .n_key = k[2],
                                .d_key = q[3],
                                .d_value = v[3]};
-    attn_file_dtype_storage(in[ATTN_IN_Q]->dtype, &p->dtype);
-    status = check_bias(files, err);
-    if (status == ATTN_OK)
-        status = attn_files_fits(files, files->from[ATTN_IN_DO], in[ATTN_IN_DO], "do", ATTN_O, err);
-    if (status == ATTN_OK)
-        status = attn_files_fits(files, files->from[ATTN_IN_DLSE], in[ATTN_IN_DLSE], "dlse",
-                                 ATTN_LSE, err);
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (files->stored[o] != NULL && (o != ATTN_DBIAS || in[ATTN_IN_BIAS] != NULL))
-            status =
-                attn_files_fits(files, files->stored[o]->file, files->stored[o]->tensor,
-                                attn_output_name((enum attn_output)o), (enum attn_output)o, err);
-    return status;
+    attn_file_dtype_storage(in_q->dtype, &p->dtype);
+    check_bias(files);
+    attn_files_fits(files, files->input[ATTN_IN_DO], ATTN_O);
+    attn_files_fits(files, files->input[ATTN_IN_DLSE], ATTN_LSE);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (o != ATTN_DBIAS || files->input[ATTN_IN_BIAS] != NULL)
+            attn_files_fits(files, files->stored[o], (enum attn_output)o);
 }

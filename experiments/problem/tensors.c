@@ -18,40 +18,37 @@ static int holds_tensors(const struct dirent *entry)
            attn_cli_ends_with(entry->d_name, ".npy") || attn_cli_ends_with(entry->d_name, ".npz");
 }
 
-static enum attn_status add_file(struct attn_tensors *set, const char *path, struct attn_error *err)
+static void add_file(struct attn_tensors *set, const char *path)
 {
-    enum attn_status status = attn_file_open(path, &set->file[set->n_files], err);
-    set->n_files += status == ATTN_OK;
-    return status;
+    struct attn_error err;
+    attn_cli_must(attn_file_open(path, &set->file[set->n_files], &err), &err);
+    set->n_files++;
 }
 
-static enum attn_status add_folder(struct attn_tensors *set, struct attn_error *err)
+static void add_folder(struct attn_tensors *set)
 {
     struct dirent **list;
+    char path[4096];
     int n = scandir(set->path, &list, holds_tensors, alphasort);
-    enum attn_status status = ATTN_OK;
     if (n < 0)
-        return attn_fault(err, attn_read_errno(errno), set->path, "the folder cannot be read: %s",
-                          strerror(errno));
+        attn_cli_stop(attn_read_errno(errno), set->path, "the folder cannot be read: %s",
+                      strerror(errno));
     if (n == 0)
-        status = attn_fault(err, ATTN_EINVAL, set->path,
-                            "the folder holds no .safetensors, .npy or .npz file");
+        attn_cli_stop(ATTN_EINVAL, set->path,
+                      "the folder holds no .safetensors, .npy or .npz file");
     if (n > ATTN_TENSORS_FILES)
-        status = attn_fault(err, ATTN_EINVAL, set->path,
-                            "the folder holds %d files of tensors: %d at most; put them into one "
-                            "safetensors file",
-                            n, ATTN_TENSORS_FILES);
+        attn_cli_stop(ATTN_EINVAL, set->path,
+                      "the folder holds %d files of tensors: %d at most; put them into one "
+                      "safetensors file",
+                      n, ATTN_TENSORS_FILES);
     for (int i = 0; i < n; i++) {
-        char path[4096];
         int length = snprintf(path, sizeof path, "%s/%s", set->path, list[i]->d_name);
-        if (status == ATTN_OK && length >= (int)sizeof path)
-            status = attn_fault(err, ATTN_EINVAL, set->path, "the path of a file is too long");
-        if (status == ATTN_OK)
-            status = add_file(set, path, err);
+        if (length >= (int)sizeof path)
+            attn_cli_stop(ATTN_EINVAL, set->path, "the path of a file is too long");
+        add_file(set, path);
         free(list[i]);
     }
     free(list);
-    return status;
 }
 
 static int by_name(const void *a, const void *b)
@@ -73,73 +70,65 @@ static void name_entry(struct attn_tensors_entry *entry)
         entry->name[strlen(entry->name) - 4] = '\0';
 }
 
-static enum attn_status list_entries(struct attn_tensors *set, struct attn_error *err)
+static void list_entries(struct attn_tensors *set)
 {
     int total = 0;
     for (int f = 0; f < set->n_files; f++)
         total += set->file[f].n_tensors;
-    set->entry = calloc((size_t)total + 1, sizeof *set->entry);
-    if (set->entry == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the names of %d tensors", total);
+    set->entry = attn_cli_need(calloc((size_t)total + 1, sizeof *set->entry));
     for (int f = 0; f < set->n_files; f++)
         for (int t = 0; t < set->file[f].n_tensors; t++) {
             struct attn_tensors_entry *entry = &set->entry[set->n++];
             entry->file = &set->file[f];
             entry->tensor = &set->file[f].tensor[t];
             if (strlen(entry->tensor->name) >= sizeof entry->name)
-                return attn_fault(err, ATTN_EINVAL, set->file[f].path,
-                                  "tensor '%.40s...': names may have %zu characters",
-                                  entry->tensor->name, sizeof entry->name - 1);
+                attn_cli_stop(ATTN_EINVAL, set->file[f].path,
+                              "tensor '%.40s...': names may have %zu characters",
+                              entry->tensor->name, sizeof entry->name - 1);
             name_entry(entry);
         }
     qsort(set->entry, (size_t)set->n, sizeof *set->entry, by_name);
     for (int i = 1; i < set->n; i++)
         if (strcmp(set->entry[i - 1].name, set->entry[i].name) == 0)
-            return attn_fault(err, ATTN_EINVAL, set->path, "two tensors are called '%.40s'",
-                              set->entry[i].name);
-    return ATTN_OK;
+            attn_cli_stop(ATTN_EINVAL, set->path, "two tensors are called '%.40s'",
+                          set->entry[i].name);
 }
 
-static enum attn_status begin(const char *path, struct attn_tensors *set, struct attn_error *err)
+static void begin(const char *path, struct attn_tensors *set)
 {
-    memset(set, 0, sizeof *set);
-    set->path = path;
-    set->file = calloc(ATTN_TENSORS_FILES, sizeof *set->file);
-    return set->file != NULL ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "no memory to list %s", path);
+    *set = (struct attn_tensors){.path = path};
+    set->file = attn_cli_need(calloc(ATTN_TENSORS_FILES, sizeof *set->file));
 }
 
-enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                                        struct attn_tensors *set, struct attn_error *err)
+void attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                            struct attn_tensors *set)
 {
-    enum attn_status status = begin(path[0], set, err);
-    set->entry = calloc((size_t)n, sizeof *set->entry);
-    if (status == ATTN_OK && set->entry == NULL)
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for the names of %d tensors", n);
-    for (int i = 0; i < n && status == ATTN_OK; i++) {
+    begin(path[0], set);
+    set->entry = attn_cli_need(calloc((size_t)n, sizeof *set->entry));
+    for (int i = 0; i < n; i++) {
         struct attn_file *file = &set->file[set->n_files];
-        if (path[i] == NULL || (status = add_file(set, path[i], err)) != ATTN_OK)
+        if (path[i] == NULL)
             continue;
+        add_file(set, path[i]);
         if (file->n_tensors != 1)
-            return attn_fault(err, ATTN_EINVAL, file->path,
-                              "holds %d tensors; --%s takes a file with one (--input takes many)",
-                              file->n_tensors, name[i]);
+            attn_cli_stop(ATTN_EINVAL, file->path,
+                          "holds %d tensors; --%s takes a file with one (--input takes many)",
+                          file->n_tensors, name[i]);
         struct attn_tensors_entry *entry = &set->entry[set->n++];
         *entry = (struct attn_tensors_entry){.file = file, .tensor = &file->tensor[0]};
         snprintf(entry->name, sizeof entry->name, "%s", name[i]);
     }
-    return status;
 }
 
-enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
-                                   struct attn_error *err)
+void attn_tensors_open(const char *path, struct attn_tensors *set)
 {
     struct stat about;
-    enum attn_status status = begin(path, set, err);
-    if (status != ATTN_OK)
-        return status;
-    status = stat(path, &about) == 0 && S_ISDIR(about.st_mode) ? add_folder(set, err)
-                                                               : add_file(set, path, err);
-    return status == ATTN_OK ? list_entries(set, err) : status;
+    begin(path, set);
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        add_folder(set);
+    else
+        add_file(set, path);
+    list_entries(set);
 }
 
 void attn_tensors_close(struct attn_tensors *set)
@@ -193,25 +182,27 @@ static double number(const struct attn_file_tensor *t, int64_t i)
     }
 }
 
-enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
-                                     struct attn_error *err)
+void attn_tensors_load(const struct attn_tensors_entry *entry)
+{
+    struct attn_error err;
+    attn_cli_must(attn_file_load(entry->file, entry->tensor, &err), &err);
+}
+
+double *attn_tensors_values(const struct attn_tensors_entry *entry)
 {
     int64_t n = attn_tensors_count(entry->tensor), available = attn_cli_memory_available();
     char need[32], have[32];
-    *values = NULL;
     /* Both copies, before either: a deflated member may be a thousand times its file. */
     if (entry->tensor->bytes / 2 + 4 * n > available / 2)
-        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
-                          "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
-                          attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
-    enum attn_status status = attn_file_load(entry->file, entry->tensor, err);
-    if (status != ATTN_OK)
-        return status;
-    *values = malloc(((size_t)n + 1) * sizeof **values);
-    if (*values == NULL)
-        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
-                          "no memory for the %lld numbers of '%.40s'", (long long)n, entry->name);
+        attn_cli_stop(ATTN_ENOMEM, entry->file->path,
+                      "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
+                      attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
+    attn_tensors_load(entry);
+    double *values = malloc(((size_t)n + 1) * sizeof *values);
+    if (values == NULL)
+        attn_cli_stop(ATTN_ENOMEM, entry->file->path, "no memory for the %lld numbers of '%.40s'",
+                      (long long)n, entry->name);
     for (int64_t i = 0; i < n; i++)
-        (*values)[i] = number(entry->tensor, i);
-    return ATTN_OK;
+        values[i] = number(entry->tensor, i);
+    return values;
 }

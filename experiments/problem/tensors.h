@@ -20,15 +20,14 @@ struct attn_tensors {
     struct attn_tensors_entry *entry; /* sorted by name */
 };
 
-/* Reads headers only.  EINVAL: no such path, a folder without tensors, one name twice, a file that
- * is not what it should be.  Closing after a failure is legal. */
-enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
-                                   struct attn_error *err);
+/* Reads headers only.  What is no set of tensors ends the program with one line: no such path, a
+ * folder without tensors, one name twice, a file that is not what it should be. */
+void attn_tensors_open(const char *path, struct attn_tensors *set);
 
 /* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL:
- * there is no such tensor; path[0] names the set.  EINVAL: a file holds more. */
-enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                                        struct attn_tensors *set, struct attn_error *err);
+ * there is no such tensor; path[0] names the set.  A file that holds more ends the program. */
+void attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                            struct attn_tensors *set);
 
 void attn_tensors_close(struct attn_tensors *set);
 
@@ -38,8 +37,10 @@ int attn_tensors_have_inputs(const struct attn_tensors *set); /* q, k and v */
 
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements */
 
+/* Its data into memory, or the end of the program. */
+void attn_tensors_load(const struct attn_tensors_entry *entry);
+
 /* Load, and give the numbers as double, malloc'ed: exact for all types but I64. */
-enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
-                                     struct attn_error *err);
+double *attn_tensors_values(const struct attn_tensors_entry *entry);
 
 #endif

@@ -1,7 +1,6 @@
 #include "experiments/report/external_records.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,36 +8,25 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/report/table_file.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
 
-enum { WORD = 64, COLUMNS = 64, BYTES_MOST = 1 << 24 };
+enum { BYTES_MOST = 1 << 24 };
 
-/* Numbers that are not there are NaN. */
 struct attn_external_row {
-    char backend[WORD], dtype[WORD], mask[WORD], dir[WORD], status[WORD];
-    double n_key, batch, heads, dim, bytes, ms; /* "L", "B", ... */
-    int line, place;                            /* place: of its backend, as first met */
-    char label[4 * WORD];
+    json_t *object; /* its keys; those of numbers are numbers, or not there */
+    const char *backend, *mask, *dir, *status;
+    double n_key, bytes, ms; /* NaN: not there */
+    int line, place;         /* place: of its backend, as first met */
+    char label[256];
 };
 
-#define PLACE(member) offsetof(struct attn_external_row, member)
-static const struct column {
-    const char *key;
-    int is_number, is_needed;
-    size_t place;
-} columns[] = {{"backend", 0, 1, PLACE(backend)},
-               {"dtype", 0, 0, PLACE(dtype)},
-               {"mask", 0, 0, PLACE(mask)},
-               {"dir", 0, 0, PLACE(dir)},
-               {"status", 0, 0, PLACE(status)},
-               {"L", 1, 1, PLACE(n_key)},
-               {"B", 1, 0, PLACE(batch)},
-               {"H", 1, 0, PLACE(heads)},
-               {"d", 1, 0, PLACE(dim)},
-               {"peak_extra_bytes", 1, 0, PLACE(bytes)},
-               {"ms", 1, 0, PLACE(ms)}};
-enum { KNOWN = sizeof columns / sizeof *columns };
+static const char *const words[] = {"backend", "mask", "dir", "status", "dtype", NULL};
+static const char *const numbers[] = {"L", "B", "H", "d", "peak_extra_bytes", "ms", NULL};
+
+/* Of the problem: the legend has what varies, the subtitle what does not. */
+static const char *const sizes[] = {"dtype", "B", "H", "d", NULL};
 
 static const char *const panels[][2] = {
     {"fwd", "forward"}, {"bwd", "backward"}, {"fwd+bwd", "forward_and_backward"}, {"", "recorded"}};
@@ -46,95 +34,31 @@ enum { PANELS = sizeof panels / sizeof *panels };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A field of CSV, or the value of a key. */
-static enum attn_status take(struct attn_external_row *row, const char *key, const char *value,
-                             struct attn_error *err)
+/* A field of CSV, or a value of JSON, as the number that it says; an empty one is none. */
+static enum attn_status read_number(json_t *object, const char *key, struct attn_error *err)
 {
-    if (strncmp(key, "priced", 6) == 0 || strncmp(key, "ledger", 6) == 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "%.40s: external records have no price and no ledger; records of attnlab "
-                         "go to --from",
-                         key);
-    for (int k = 0; k < KNOWN; k++) {
-        void *to = (char *)row + columns[k].place;
-        if (strcmp(columns[k].key, key) != 0)
-            continue;
-        if (!columns[k].is_number && strlen(value) >= WORD)
-            return attn_fail(err, ATTN_EINVAL, "%s is longer than %d bytes", key, WORD - 1);
-        if (!columns[k].is_number)
-            strcpy(to, value);
-        else if (value[0] != '\0' &&
-                 (!attn_cli_double(value, to) || !isfinite(*(double *)to) || *(double *)to < 0))
-            return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number from 0 up", key,
-                             value);
-    }
+    const json_t *value = json_object_get(object, key);
+    char plain[32] = "";
+    double x = json_number_value(value);
+    if (json_is_number(value))
+        (void)snprintf(plain, sizeof plain, "%.17g", x);
+    const char *said = json_is_string(value) ? json_string_value(value) : plain;
+    if (said[0] != '\0' && (!attn_cli_double(said, &x) || !isfinite(x) || x < 0))
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not a number from 0 up", key, said);
+    if (said[0] == '\0')
+        json_object_del(object, key);
+    else
+        json_object_set_new(object, key, json_real(x));
     return ATTN_OK;
 }
 
-/* Commas cut a line; quotes are not read. */
-static int cut(char *line, const char *field[COLUMNS])
+static double number(const json_t *object, const char *key)
 {
-    int n = 0;
-    for (char *rest = line; rest != NULL && n < COLUMNS;)
-        field[n++] = strsep(&rest, ",");
-    return n;
+    const json_t *value = json_object_get(object, key);
+    return value != NULL ? json_real_value(value) : (double)NAN;
 }
 
-static enum attn_status take_header(char *line, const char *name[COLUMNS], int *n,
-                                    struct attn_error *err)
-{
-    *n = cut(line, name);
-    int n_numbers = 0;
-    for (int k = 0; k < KNOWN; k++) {
-        int found = 0;
-        for (int f = 0; f < *n; f++)
-            found += strcmp(name[f], columns[k].key) == 0;
-        n_numbers +=
-            found > 0 && (columns[k].place == PLACE(bytes) || columns[k].place == PLACE(ms));
-        if (found > 1 || (found == 0 && columns[k].is_needed))
-            return attn_fail(err, ATTN_EINVAL, "column %s is %s", columns[k].key,
-                             found > 1 ? "there twice" : "missing");
-    }
-    return n_numbers > 0 ? ATTN_OK
-                         : attn_fail(err, ATTN_EINVAL,
-                                     "there is neither peak_extra_bytes nor ms: nothing to draw");
-}
-
-static enum attn_status take_csv(char *line, const char *const *name, int n,
-                                 struct attn_external_row *row, struct attn_error *err)
-{
-    const char *field[COLUMNS];
-    enum attn_status status = ATTN_OK;
-    int found = cut(line, field);
-    if (found != n)
-        return attn_fail(err, ATTN_EINVAL, "%d fields; the header has %d", found, n);
-    for (int f = 0; f < n && status == ATTN_OK; f++)
-        status = take(row, name[f], field[f], err);
-    return status;
-}
-
-static enum attn_status take_json(const char *line, struct attn_external_row *row,
-                                  struct attn_error *err)
-{
-    json_error_t where;
-    json_t *json = json_loads(line, 0, &where), *value;
-    const char *key;
-    enum attn_status status = ATTN_OK;
-    if (!json_is_object(json))
-        status = attn_fail(err, ATTN_EINVAL, "no JSON object: %s", where.text);
-    json_object_foreach(json, key, value)
-    {
-        char number[32];
-        const char *text = json_is_string(value) ? json_string_value(value) : number;
-        (void)snprintf(number, sizeof number, "%.17g", json_number_value(value));
-        if (status == ATTN_OK && (json_is_string(value) || json_is_number(value)))
-            status = take(row, key, text, err);
-    }
-    json_decref(json);
-    return status;
-}
-
-static enum attn_status check_row(struct attn_external_row *row, struct attn_error *err)
+static enum attn_status check_row(const struct attn_external_row *row, struct attn_error *err)
 {
     int p = 0;
     while (p < PANELS && strcmp(panels[p][0], row->dir) != 0)
@@ -145,49 +69,102 @@ static enum attn_status check_row(struct attn_external_row *row, struct attn_err
         return attn_fail(err, ATTN_EINVAL, "L is missing, or 0");
     if (p == PANELS)
         return attn_fail(err, ATTN_EINVAL, "dir = '%s': there are fwd, bwd and fwd+bwd", row->dir);
-    if (row->status[0] == '\0')
-        strcpy(row->status, "ok");
     if (strpbrk(row->status, ",\"") != NULL) /* it is a field of the figure's CSV */
         return attn_fail(err, ATTN_EINVAL, "status '%s' has a comma or a quote", row->status);
-    if (strcmp(row->status, "ok") != 0)
-        row->bytes = row->ms = (double)NAN;
     return ATTN_OK;
 }
 
-static enum attn_status read_lines(char *text, struct attn_external_records *r, int *line,
-                                   struct attn_error *err)
+static enum attn_status read_row(json_t *object, struct attn_external_row *row,
+                                 struct attn_error *err)
 {
-    const char *name[COLUMNS];
-    int n_names = 0, is_json = text[strspn(text, " \t\r\n")] == '{';
-    enum attn_status status = ATTN_OK;
-    *line = 0;
-    for (char *now; status == ATTN_OK && (now = strsep(&text, "\n")) != NULL;) {
-        ++*line;
-        now[strcspn(now, "\r")] = '\0';
-        if (now[0] == '\0' || now[0] == '#')
-            continue;
-        if (!is_json && n_names == 0) {
-            status = take_header(now, name, &n_names, err);
-            continue;
-        }
-        if ((r->n & (r->n - 1)) == 0) /* room doubles at every power of two */
-            r->row =
-                attn_cli_need(realloc(r->row, (r->n == 0 ? 1 : 2 * (size_t)r->n) * sizeof *r->row));
-        struct attn_external_row *row = &r->row[r->n++];
-        *row = (struct attn_external_row){.line = *line, .place = -1};
-        for (int k = 0; k < KNOWN; k++)
-            if (columns[k].is_number)
-                *(double *)(void *)((char *)row + columns[k].place) = (double)NAN;
-        status = is_json ? take_json(now, row, err) : take_csv(now, name, n_names, row, err);
-        if (status == ATTN_OK)
-            status = check_row(row, err);
+    const char *key;
+    json_t *value;
+    enum { LONGEST = 63 };
+    row->object = json_incref(object);
+    row->line = (int)json_integer_value(json_object_get(object, ATTN_TABLE_LINE));
+    row->place = -1;
+    json_object_foreach(object, key, value) if (
+        strncmp(key, "priced", 6) == 0 ||
+        strncmp(key, "ledger", 6) ==
+            0) return attn_fail(err, ATTN_EINVAL,
+                                "%.40s: external records have no price and no ledger; records of "
+                                "attnlab go to --from",
+                                key);
+    for (int w = 0; words[w] != NULL; w++) {
+        value = json_object_get(object, words[w]);
+        if (json_is_number(value))
+            json_object_set_new(object, words[w], json_sprintf("%.17g", json_number_value(value)));
+        else if (!json_is_string(value))
+            json_object_del(object, words[w]);
+        if (strlen(attn_table_field(object, words[w])) > LONGEST)
+            return attn_fail(err, ATTN_EINVAL, "%s is longer than %d bytes", words[w], LONGEST);
     }
-    return status == ATTN_OK && r->n == 0
-               ? attn_fail(err, ATTN_EINVAL, "there is no record in this file")
-               : status;
+    for (int n = 0; numbers[n] != NULL; n++)
+        if (read_number(object, numbers[n], err) != ATTN_OK)
+            return ATTN_EINVAL;
+    row->backend = attn_table_field(object, "backend");
+    row->mask = attn_table_field(object, "mask");
+    row->dir = attn_table_field(object, "dir");
+    row->status = attn_table_field(object, "status");
+    row->status = row->status[0] != '\0' ? row->status : "ok";
+    int ok = strcmp(row->status, "ok") == 0;
+    row->n_key = number(object, "L");
+    row->bytes = ok ? number(object, "peak_extra_bytes") : (double)NAN;
+    row->ms = ok ? number(object, "ms") : (double)NAN;
+    return check_row(row, err);
+}
+
+static enum attn_status read_rows(char *text, struct attn_external_records *r, int *line,
+                                  struct attn_error *err)
+{
+    static const char *const needed[] = {"backend", "L", NULL};
+    enum attn_status status = ATTN_OK;
+    json_t *lines = attn_table_read(text, needed, line, err), *object;
+    int has_number = 0;
+    size_t i;
+    if (lines == NULL)
+        return ATTN_EINVAL;
+    r->row = attn_cli_need(calloc(json_array_size(lines), sizeof *r->row));
+    json_array_foreach(lines, i, object)
+    {
+        if (status != ATTN_OK)
+            break;
+        has_number |= json_object_get(object, "peak_extra_bytes") != NULL ||
+                      json_object_get(object, "ms") != NULL;
+        status = read_row(object, &r->row[r->n], err);
+        *line = r->row[r->n++].line;
+    }
+    json_decref(lines);
+    if (status != ATTN_OK || has_number)
+        return status;
+    *line = 1;
+    return attn_fail(err, ATTN_EINVAL, "there is neither peak_extra_bytes nor ms: nothing to draw");
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
+
+/* A size in all rows [0, n): the same? */
+static int is_same(const struct attn_external_row *row, int64_t n, const char *key)
+{
+    const json_t *first = json_object_get(row[0].object, key);
+    for (int64_t i = 1; i < n; i++) {
+        const json_t *other = json_object_get(row[i].object, key);
+        if (first != other && !json_equal(first, other))
+            return 0;
+    }
+    return 1;
+}
+
+/* "float32", "B=2": behind what is there. */
+static void put_size(const json_t *object, const char *key, char *text, size_t size)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *comma = text[0] != '\0' ? ", " : "";
+    if (json_is_real(value))
+        attn_append(text, size, "%s%s=%g", comma, key, json_real_value(value));
+    else if (value != NULL)
+        attn_append(text, size, "%s%s", comma, json_string_value(value));
+}
 
 /* "math, float32": the backend, and what is not the same in all rows. */
 static void label_rows(struct attn_external_records *r)
@@ -200,23 +177,9 @@ static void label_rows(struct attn_external_records *r)
             if (strcmp(r->row[j].backend, row->backend) == 0)
                 row->place = r->row[j].place;
         row->place = row->place < 0 ? n_backends++ : row->place;
-        for (int k = 0; k < KNOWN; k++) {
-            const char *key = columns[k].key, *word = (const char *)row + columns[k].place;
-            int differ = 0;
-            if (strcmp(key, "dtype") != 0 && strcmp(key, "B") != 0 && strcmp(key, "H") != 0 &&
-                strcmp(key, "d") != 0)
-                continue;
-            for (int64_t j = 0; j < r->n; j++) {
-                const char *other = (const char *)&r->row[j] + columns[k].place;
-                differ |= columns[k].is_number ? memcmp(word, other, sizeof(double)) != 0
-                                               : strcmp(word, other) != 0;
-            }
-            if (differ && columns[k].is_number)
-                attn_append(row->label, sizeof row->label, ", %s=%g", key,
-                            *(const double *)(const void *)word);
-            else if (differ)
-                attn_append(row->label, sizeof row->label, ", %s", word);
-        }
+        for (int k = 0; sizes[k] != NULL; k++)
+            if (!is_same(r->row, r->n, sizes[k]))
+                put_size(row->object, sizes[k], row->label, sizeof row->label);
     }
 }
 
@@ -268,7 +231,7 @@ enum attn_status attn_external_records_read(const char *file, struct attn_extern
     enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, BYTES_MOST, &text, &why);
     if (status != ATTN_OK)
         return attn_fail(err, status, "external records %s", why.text);
-    status = read_lines(text, r, &line, &why);
+    status = read_rows(text, r, &line, &why);
     free(text);
     if (status == ATTN_OK) {
         label_rows(r);
@@ -284,39 +247,21 @@ enum attn_status attn_external_records_read(const char *file, struct attn_extern
 
 void attn_external_records_free(struct attn_external_records *r)
 {
+    for (int64_t i = 0; i < r->n; i++)
+        json_decref(r->row[i].object);
     free(r->row);
     memset(r, 0, sizeof *r);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* "B=1, H=8": sizes that all rows [0, n) share. */
-static void put_sizes(const struct attn_external_row *row, int64_t n, char *text, size_t size)
-{
-    for (int k = 0; k < KNOWN; k++) {
-        double value = *(const double *)(const void *)((const char *)row + columns[k].place);
-        int is_same = columns[k].is_number && columns[k].key[1] == '\0' &&
-                      columns[k].key[0] != 'L' && !isnan(value);
-        for (int64_t i = 0; i < n && is_same; i++)
-            is_same =
-                value == *(const double *)(const void *)((const char *)&row[i] + columns[k].place);
-        if (is_same)
-            attn_append(text, size, "%s%s=%g", text[0] != '\0' ? ", " : "", columns[k].key, value);
-    }
-}
-
 static void add_point(struct attn_figure *figure, const struct attn_external_row *row, int is_time)
 {
-    int p = 0, panel = 0;
+    int p = 0;
     while (strcmp(panels[p][0], row->dir) != 0)
         p++;
-    while (panel < figure->n_panels && strcmp(figure->panel[panel], panels[p][1]) != 0)
-        panel++;
-    if (panel == figure->n_panels)
-        (void)snprintf(figure->panel[figure->n_panels++], sizeof figure->panel[0], "%s",
-                       panels[p][1]);
     int curve = attn_figure_curve_of(figure, row->label, attn_impl_count() + row->place, 0, NULL);
-    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, row->n_key);
+    struct attn_figure_point *point = attn_figure_add(figure, panels[p][1], curve, row->n_key);
     double value = is_time ? row->ms / 1000 : row->bytes;
     point->y[0] = value > 0 ? value : (double)NAN; /* 0 has no logarithm */
     point->status = row->status;
@@ -348,7 +293,7 @@ static void draw_rows(const struct attn_external_records *r, const struct attn_e
 {
     struct attn_figure *figure = &figures->figure[figures->n];
     const char *quantity = is_time ? "time" : "memory";
-    char sizes[100] = "";
+    char shared[100] = "";
     int without = 0;
     *figure = (struct attn_figure){.kind = is_time ? "external-time" : "external-memory",
                                    .script = "external",
@@ -361,8 +306,10 @@ static void draw_rows(const struct attn_external_records *r, const struct attn_e
     name_figure(r, row->mask, figures, figure);
     (void)snprintf(figure->title, sizeof figure->title, "External records: %s, mask %s", quantity,
                    row->mask[0] != '\0' ? row->mask : "not said");
-    put_sizes(row, n, sizes, sizeof sizes);
-    (void)snprintf(figure->subtitle, sizeof figure->subtitle, "Source: %s; %s", r->source, sizes);
+    for (int k = 1; sizes[k] != NULL; k++)
+        if (is_same(row, n, sizes[k]))
+            put_size(row->object, sizes[k], shared, sizeof shared);
+    (void)snprintf(figure->subtitle, sizeof figure->subtitle, "Source: %s; %s", r->source, shared);
     for (int64_t i = 0; i < n; i++) {
         add_point(figure, &row[i], is_time);
         without += isnan(figure->point[i].y[0]);

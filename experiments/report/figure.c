@@ -42,18 +42,17 @@ static int free_mark(const struct attn_figure *figure, int impl, const char *ori
 
 /* Marks of gnuplot: 5, 7, ... 15 are filled, and 4, 6, ... 14 the same ones open; 1, 2, 3 are
  * plus, cross and star. */
-static void choose_look(const struct attn_figure *figure, int is_ours,
-                        struct attn_figure_curve *curve)
+static void choose_look(const struct attn_figure *figure, struct attn_figure_curve *curve)
 {
     static const int dashes[] = {1, 4, 5, 2};
     int variant = 0;
     for (int c = 0; c < figure->n_curves; c++)
         variant += figure->curve[c].impl == curve->impl;
-    int place = is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
+    int place = curve->is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
     (void)snprintf(curve->colour, sizeof curve->colour, "%s",
-                   is_ours ? ours[place % OURS] : others[place % OTHERS]);
+                   curve->is_ours ? ours[place % OURS] : others[place % OTHERS]);
     curve->mark =
-        is_ours ? free_mark(figure, curve->impl, curve->origin, place) : 1 + (place + 2) % 3;
+        curve->is_ours ? free_mark(figure, curve->impl, curve->origin, place) : 1 + (place + 2) % 3;
     curve->dash = dashes[variant % 4];
 }
 
@@ -73,12 +72,17 @@ static int is_of(const char *text, const char *characters)
     return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
+static int is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
 /* What gnuplot reads from the CSV and finds in $curves must be the same: no control codes, no
  * double quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
 static void flatten(char *text)
 {
     for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+        if (is_control(*text))
             *text = ' ';
         else if (*text == '"' || *text == ',')
             *text = *text == '"' ? '\'' : ';';
@@ -113,7 +117,8 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     curve->impl = impl;
     curve->origin = origin;
     curve->width = 1.6;
-    choose_look(figure, is_ours, curve);
+    curve->is_ours = is_ours;
+    choose_look(figure, curve);
     if (is_of(colour, "#0123456789abcdefABCDEF"))
         (void)snprintf(curve->colour, sizeof curve->colour, "%s", colour);
     return figure->n_curves++;
@@ -121,7 +126,17 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
+/* The panel of a name, made if need be. */
+static int panel_of(struct attn_figure *figure, const char *name)
+{
+    for (int p = 0; p < figure->n_panels; p++)
+        if (strcmp(figure->panel[p], name) == 0)
+            return p;
+    (void)snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s", name);
+    return figure->n_panels++;
+}
+
+struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char *panel, int curve,
                                           double x)
 {
     if ((figure->n & (figure->n - 1)) == 0) /* room doubles at every power of two */
@@ -129,9 +144,20 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel,
             figure->point, (size_t)(figure->n == 0 ? 1 : 2 * figure->n) * sizeof *figure->point));
     struct attn_figure_point *point = &figure->point[figure->n++];
     *point = (struct attn_figure_point){
-        .panel = panel, .curve = curve, .x = x, .status = "ok", .note = ""};
+        .panel = panel_of(figure, panel), .curve = curve, .x = x, .status = "ok", .note = ""};
     for (int c = 0; c < ATTN_FIGURE_COLUMNS; c++)
         point->y[c] = (double)NAN;
+    return point;
+}
+
+struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
+                                            const char *name, int bar, double from, double to)
+{
+    int look = figure->n_curves % attn_impl_count();
+    int curve = attn_figure_curve_of(figure, name, look, 1, NULL);
+    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, bar);
+    point->y[0] = from;
+    point->y[1] = to;
     return point;
 }
 
@@ -266,8 +292,11 @@ void attn_figure_finish(struct attn_figure *figure)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-void attn_figure_csv(FILE *file, const struct attn_figure *figure)
+char *attn_figure_csv(const struct attn_figure *figure)
 {
+    char *text, note[200];
+    size_t size;
+    FILE *file = attn_cli_memory(&text, &size);
     fprintf(file, "curve,panel,%s,status", figure->x_name);
     for (int c = 0; c < figure->n_columns; c++)
         fprintf(file, ",%s", figure->column[c]);
@@ -278,13 +307,14 @@ void attn_figure_csv(FILE *file, const struct attn_figure *figure)
         fprintf(file, ",%s,%.10g,%s", figure->panel[p->panel], p->x, p->status);
         for (int c = 0; c < figure->n_columns; c++)
             isnan(p->y[c]) ? fputc(',', file) : fprintf(file, ",%.10g", p->y[c]);
-        char note[200];
         (void)snprintf(note, sizeof note, "%s", p->note);
         flatten(note);
         fputc(',', file);
         attn_csv_text(file, note);
         fputc('\n', file);
     }
+    fclose(file);
+    return attn_cli_need(text);
 }
 
 /* Inside '...' of gnuplot nothing is expanded: quotes are doubled, control characters blanks. */
@@ -294,7 +324,7 @@ static void write_text(FILE *file, const char *name, const char *text)
     for (; *text != '\0'; text++) {
         if (*text == '\'')
             fputc('\'', file);
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, file);
+        fputc(is_control(*text) ? ' ' : *text, file);
     }
     fputs("'\n", file);
 }
@@ -304,10 +334,7 @@ static void write_word(FILE *file, const char *text)
 {
     fputc('"', file);
     for (; *text != '\0'; text++)
-        fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' '
-              : *text == '"'                               ? '\''
-                                                           : *text,
-              file);
+        fputc(is_control(*text) ? ' ' : *text == '"' ? '\'' : *text, file);
     fputs("\" ", file);
 }
 
@@ -330,8 +357,11 @@ static void write_curve(FILE *file, const struct attn_figure *figure,
     fputc('\n', file);
 }
 
-static void write_head(FILE *file, const struct attn_figure *figure)
+static char *head_of(const struct attn_figure *figure)
 {
+    char *text;
+    size_t size;
+    FILE *file = attn_cli_memory(&text, &size);
     fprintf(file,
             "# Figure %s.  Edit the lines up to END, then run `gnuplot %s.gp` in this folder.\n"
             "# What all figures share is in style.gp; the numbers are in %s.csv.\n",
@@ -365,46 +395,62 @@ static void write_head(FILE *file, const struct attn_figure *figure)
     for (int c = 0; c < figure->n_curves; c++)
         write_curve(file, figure, &figure->curve[c]);
     fputs("END\n\n", file);
+    fclose(file);
+    return attn_cli_need(text);
 }
 
-/* An older picture or script is replaced as a whole, or stays. */
-enum attn_status attn_script_write(const char *head, const char *scripts, const char *script,
-                                   const char *folder, const char *name, struct attn_error *err)
+enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err)
 {
-    enum { SCRIPT_BYTES = 1 << 20 };
+    enum { MOST = 1 << 20 };
+    static const char *const down[] = {"plots", "share/attnlab/plots"};
+    char base[PATH_MAX] = ".", path[2 * PATH_MAX], *slash = NULL;
+    for (int up = 0; up == 0 || slash != NULL; up++) {
+        for (int d = 0; d < 2; d++) {
+            (void)snprintf(path, sizeof path, "%s/%s/%s", base, down[d], name);
+            if (access(path, R_OK) == 0)
+                return attn_read_text(path, ATTN_READ_GIVEN, MOST, text, err);
+        }
+        if (up == 0) {
+            ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
+            base[n > 0 ? n : 0] = '\0';
+        }
+        slash = strrchr(base, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    *text = NULL;
+    return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
+}
+
+/* FOLDER/NAME.gp: these lines, then a script of plots.  An older one is replaced as a whole, or
+ * stays. */
+static enum attn_status write_script(const char *head, const char *script, const char *folder,
+                                     const char *name, struct attn_error *err)
+{
     char path[PATH_MAX], *text;
-    (void)snprintf(path, sizeof path, "%s/%s.gp", scripts, script);
-    attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_BYTES, &text, err);
-    if (text == NULL)
-        return ATTN_EINVAL;
+    (void)snprintf(path, sizeof path, "%s.gp", script);
+    enum attn_status status = attn_plots_read(path, &text, err);
+    if (status != ATTN_OK)
+        return status;
     char *whole = attn_cli_text("%s%s", head, text);
     (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
-    enum attn_status status = attn_cli_save(path, whole, err);
+    status = attn_cli_save(path, whole, err);
     free(whole);
     free(text);
     return status;
 }
 
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
-                                   const char *folder, struct attn_error *err)
+enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
+                                   struct attn_error *err)
 {
-    char path[PATH_MAX], *text;
-    size_t size;
-    FILE *file = attn_cli_memory(&text, &size);
-    attn_figure_csv(file, figure);
-    fclose(file);
+    char path[PATH_MAX], *csv = attn_figure_csv(figure), *head = head_of(figure);
     (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
-    enum attn_status status = attn_cli_save(path, attn_cli_need(text), err);
-    free(text);
-    file = attn_cli_memory(&text, &size);
-    write_head(file, figure);
-    fclose(file);
+    enum attn_status status = attn_cli_save(path, csv, err);
     if (status == ATTN_OK)
-        status = attn_script_write(attn_cli_need(text), scripts, figure->script, folder,
-                                   figure->name, err);
-    free(text);
-    return status == ATTN_OK ? attn_script_write("", scripts, "style", folder, "style", err)
-                             : status;
+        status = write_script(head, figure->script, folder, figure->name, err);
+    free(csv);
+    free(head);
+    return status == ATTN_OK ? write_script("", "style", folder, "style", err) : status;
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
@@ -429,29 +475,6 @@ int attn_draw_possible(void)
     return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
 }
 
-int attn_draw_scripts(char *path, size_t size)
-{
-    char base[PATH_MAX], candidate[PATH_MAX + 32];
-    if (realpath("plots/style.gp", candidate) != NULL) {
-        *strrchr(candidate, '/') = '\0';
-        return snprintf(path, size, "%s", candidate) < (int)size ? 0 : -1;
-    }
-    ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
-    base[n > 0 ? n : 0] = '\0';
-    /* build/release/attnlab: the scripts are three steps up, and down into plots. */
-    for (char *slash = strrchr(base, '/'); slash != NULL; slash = strrchr(base, '/')) {
-        *slash = '\0';
-        (void)snprintf(candidate, sizeof candidate, "%s/plots/style.gp", base);
-        if (access(candidate, R_OK) == 0)
-            return snprintf(path, size, "%s/plots", base) < (int)size ? 0 : -1;
-        /* bin/attnlab: one step up, and down into share. */
-        (void)snprintf(candidate, sizeof candidate, "%s/share/attnlab/plots/style.gp", base);
-        if (access(candidate, R_OK) == 0)
-            return snprintf(path, size, "%s/share/attnlab/plots", base) < (int)size ? 0 : -1;
-    }
-    return -1;
-}
-
 /* Of when a picture is; 0 where there is none. */
 static struct timespec time_of(const char *folder, const char *name, const char *of)
 {
@@ -463,10 +486,11 @@ static struct timespec time_of(const char *folder, const char *name, const char 
     return facts.st_mtim;
 }
 
-/* Old pictures stay where gnuplot cannot be started; where it was, each must be newer.  -d: the
- * user's own ~/.gnuplot stays out of it. */
-enum attn_status attn_script_draw(const char *folder, const char *name, int n_formats,
-                                  struct attn_error *err)
+/* Have gnuplot make NAME.svg, of 3 formats also .png and .pdf, of FOLDER/NAME.gp; a NAME is
+ * letters, digits, '_', '-' and '.'.  Old pictures stay where gnuplot cannot be started; where it
+ * was, each must be newer.  -d: the user's own ~/.gnuplot stays out of it. */
+static enum attn_status draw_script(const char *folder, const char *name, int n_formats,
+                                    struct attn_error *err)
 {
     char *command, words[WORDS];
     struct timespec before[FORMATS];
@@ -491,12 +515,11 @@ enum attn_status attn_script_draw(const char *folder, const char *name, int n_fo
     return ATTN_OK;
 }
 
-enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
-                           const char *folder, struct attn_error *err)
+enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
+                           struct attn_error *err)
 {
-    if (attn_figure_write(figure, scripts, folder, err) != ATTN_OK)
-        return ATTN_ENOMEM;
-    return attn_script_draw(folder, figure->name, FORMATS, err);
+    enum attn_status status = attn_figure_write(figure, folder, err);
+    return status == ATTN_OK ? draw_script(folder, figure->name, FORMATS, err) : status;
 }
 
 /* ---- the picture of a mask ------------------------------------------------------------------- */
@@ -544,27 +567,24 @@ enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *pat
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    char folder[PATH_MAX], name[PATH_MAX], scripts[PATH_MAX], *head;
+    char folder[PATH_MAX], name[PATH_MAX], *head;
     size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0, size;
     if (stem == 0 || stem >= sizeof folder - 8 || strcmp(path + stem, ".svg") != 0)
         return attn_fail(err, ATTN_EINVAL, "'%.200s': a name that ends in .svg would work", path);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)stem, path);
     char *slash = strrchr(folder, '/');
     (void)snprintf(name, sizeof name, "%s", slash == NULL ? folder : slash + 1);
-    if (name[0] == '\0' || strspn(name, letters) != strlen(name))
+    if (name[0] == '\0' || !is_of(name, letters))
         return attn_fail(err, ATTN_EINVAL, "'%.200s': letters, digits, '_', '-' and '.' would work",
                          name);
     if (slash == NULL)
         (void)snprintf(folder, sizeof folder, ".");
     else
         slash[slash == folder] = '\0';
-    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
     FILE *file = attn_cli_memory(&head, &size);
     write_mask(file, mask, name);
     fclose(file);
-    enum attn_status status =
-        attn_script_write(attn_cli_need(head), scripts, "mask", folder, name, err);
+    enum attn_status status = write_script(attn_cli_need(head), "mask", folder, name, err);
     free(head);
-    return status == ATTN_OK ? attn_script_draw(folder, name, 1, err) : status;
+    return status == ATTN_OK ? draw_script(folder, name, 1, err) : status;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/preflight.h"
+#include "experiments/measure/need.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
 
@@ -31,16 +31,6 @@ static double bytes(int64_t n)
     return n > 0 ? (double)n : none;
 }
 
-/* The panel of a name, made if need be. */
-static int panel_of(struct attn_figure *figure, const char *name)
-{
-    for (int p = 0; p < figure->n_panels; p++)
-        if (strcmp(figure->panel[p], name) == 0)
-            return p;
-    (void)snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s", name);
-    return figure->n_panels++;
-}
-
 /* A point of the group's row s in the curve of that key, with its status and what there is to say
  * of it. */
 static struct attn_figure_point *add_as(struct attn_figure *figure, int64_t s, const char *panel,
@@ -49,8 +39,7 @@ static struct attn_figure_point *add_as(struct attn_figure *figure, int64_t s, c
     const struct attn_row *row = figure->group->row[s];
     int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
     int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, row->point->origin);
-    struct attn_figure_point *point = attn_figure_add(
-        figure, panel_of(figure, panel), curve, attn_group_x(figure->group->kind, row->point));
+    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, row->x);
     point->status = attn_point_status_name(row->status);
     point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
     return point;
@@ -65,12 +54,12 @@ static void say_of(struct attn_figure *figure, const struct attn_figure_point *p
         attn_append(label, sizeof figure->curve[0].label, " (%s)", what);
 }
 
-/* The same in the curve of its label; of several files the legend says which, whatever the plan
- * calls it. */
+/* A point in the curve of its row's label; of several files the legend says which, whatever the
+ * plan calls it. */
 static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel)
 {
     const char *origin = figure->group->row[s]->point->origin;
-    struct attn_figure_point *point = add_as(figure, s, panel, figure->group->label[s]);
+    struct attn_figure_point *point = add_as(figure, s, panel, figure->group->row[s]->label);
     say_of(figure, point, origin != NULL ? origin : "");
     return point;
 }
@@ -165,7 +154,7 @@ static void fill_memory(struct attn_figure *figure)
         set_memory(row, point);
         say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
         largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
-        has_layers |= row->point->layers > 0;
+        has_layers |= row->point->stack.n > 0;
     }
     if (has_layers)
         attn_append(figure->remark, sizeof figure->remark, " Of layers all tensors count.");
@@ -180,9 +169,15 @@ static void fill_memory(struct attn_figure *figure)
 
 enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
 
-static void fill_times(struct attn_figure *figure, int simulated)
+/* Of whole calls, or of simulated ranks: they have figures of their own. */
+static const char RANK_TIME[] = "rank-time";
+
+static void fill_times(struct attn_figure *figure)
 {
-    int n_single = 0, lacking = 0;
+    int n_single = 0, lacking = 0, simulated = strcmp(figure->kind, RANK_TIME) == 0;
+    if (simulated)
+        attn_append(figure->variables, sizeof figure->variables,
+                    "y_name   = 'CPU time of the slowest rank'\n");
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_row *row = figure->group->row[s];
         int is_single = row->time.n == 0;
@@ -217,43 +212,26 @@ static void fill_times(struct attn_figure *figure, int simulated)
     fit(figure, MEDIAN);
 }
 
-static void fill_time(struct attn_figure *figure)
-{
-    fill_times(figure, 0);
-}
-
-static void fill_rank_time(struct attn_figure *figure)
-{
-    (void)snprintf(figure->variables, sizeof figure->variables,
-                   "y_name   = 'CPU time of the slowest rank'\n");
-    fill_times(figure, 1);
-}
-
 /* The line breaks where full comparison becomes a sample. */
 enum { ALL, SAMPLE };
 
-/* An error that is exactly 0 has no logarithm: it is drawn at a floor. */
-static double drawn_ratio(double ratio)
-{
-    return isnan(ratio) ? none : fmin(fmax(ratio, 1e-4), 1e6);
-}
-
-/* Both passes judge O and LSE: keep the larger ratio of a length. */
+/* Both passes judge O and LSE: keep the larger ratio of a length.  An error that is exactly 0 has
+ * no logarithm: it is drawn at a floor. */
 static void add_ratio(struct attn_figure *figure, int64_t row, const char *panel, double ratio)
 {
+    static const double LEAST = 1e-4, MOST = 1e6;
     const struct attn_point *of = figure->group->row[row]->point;
+    int column = strstr(of->verified, "rows") != NULL ? SAMPLE : ALL;
+    int curve = attn_figure_find(figure, figure->group->row[row]->label);
+    struct attn_figure_point *p = figure->point, *end = p + figure->n;
     if (isnan(ratio))
         return;
-    int at = panel_of(figure, panel), column = strstr(of->verified, "rows") != NULL ? SAMPLE : ALL;
-    int curve = attn_figure_find(figure, figure->group->label[row]);
-    for (int64_t s = 0; s < figure->n; s++) {
-        struct attn_figure_point *p = &figure->point[s];
-        if (p->panel == at && p->x == (double)of->c.n_query && p->curve == curve) {
-            p->y[column] = fmax(p->y[column], drawn_ratio(ratio));
-            return;
-        }
-    }
-    add_row(figure, row, panel)->y[column] = drawn_ratio(ratio);
+    while (p < end && (strcmp(figure->panel[p->panel], panel) != 0 || p->curve != curve ||
+                       p->x != (double)of->c.n_query))
+        p++;
+    if (p == end)
+        p = add_row(figure, row, panel);
+    p->y[column] = fmax(p->y[column], fmin(fmax(ratio, LEAST), MOST));
 }
 
 static void fill_error(struct attn_figure *figure)
@@ -291,24 +269,6 @@ static void set_price(const struct attn_row *row, struct attn_figure_point *poin
     point->y[RANK_LEDGER] = ok ? counted : none;
 }
 
-/* What a row has beside its share of inputs and outputs, or with it. */
-static struct attn_figure_point *add_rank(struct attn_figure *figure, int64_t s, int with_share)
-{
-    const struct attn_row *row = figure->group->row[s];
-    char panel[64];
-    (void)snprintf(panel, sizeof panel, "%s_%s", pass_of(row),
-                   with_share ? "with_its_inputs_and_outputs" : "without_them");
-    struct attn_figure_point *point = add_row(figure, s, panel);
-    double price = bytes(with_share ? row->point->total_bytes : row->priced);
-    set_price(row, point, price, price + (double)(row->ledger - row->priced));
-    return point;
-}
-
-static double price_of(const struct attn_figure_point *point)
-{
-    return isnan(point->y[PRICED]) ? point->y[BEYOND] : point->y[PRICED];
-}
-
 /* What has no ranks is there for comparison. */
 static int is_single(const struct attn_row *row)
 {
@@ -316,50 +276,50 @@ static int is_single(const struct attn_row *row)
     return impl == NULL || impl->ranks == NULL;
 }
 
-/* The same at every P; the guide from there falls as 1/P.  Both are straight: two points do. */
-static void add_single(struct attn_figure *figure, int64_t s, int with_share)
+/* What a row has beside its share of inputs and outputs, or with it.  ranks: where it stands as
+ * something that has none, whose guide falls as 1/P; 0: where its group says. */
+static void add_rank(struct attn_figure *figure, int64_t s, int with_share, int ranks,
+                     int has_single)
 {
-    int most = 1;
-    for (int64_t t = 0; t < figure->group->n; t++)
-        most =
-            figure->group->row[t]->point->ranks > most ? figure->group->row[t]->point->ranks : most;
-    for (int end = 0; end <= (most > 1); end++) {
-        struct attn_figure_point *point = add_rank(figure, s, with_share);
-        point->x = end ? most : 1;
-        if (with_share)
-            point->y[IDEAL] = price_of(point) / point->x;
+    const struct attn_row *row = figure->group->row[s];
+    double price = bytes(with_share ? row->point->total_bytes : row->priced);
+    char panel[64];
+    (void)snprintf(panel, sizeof panel, "%s_%s", pass_of(row),
+                   with_share ? "with_its_inputs_and_outputs" : "without_them");
+    struct attn_figure_point *point = add_row(figure, s, panel);
+    set_price(row, point, price, price + (double)(row->ledger - row->priced));
+    if (figure->group->kind == ATTN_GROUP_SHARE)
+        return;
+    if (ranks > 0) {
+        point->x = ranks;
+        point->y[IDEAL] = with_share ? price / ranks : none;
+    } else if (row->point->ranks == 1 && !with_share) {
+        /* A rank alone has no neighbours: what it has beside its share is not of the curve. */
+        point->y[SINGLE_RANK] = price;
+        point->y[PRICED] = point->y[BEYOND] = none;
+    } else if (!has_single) {
+        point->y[IDEAL] = ideal(figure, point, price);
     }
 }
 
-/* A rank alone has no neighbours: what it has beside its share is not of the curve. */
-static void add_ranks(struct attn_figure *figure, int64_t s, int with_share, int has_single)
-{
-    struct attn_figure_point *point = add_rank(figure, s, with_share);
-    double price = price_of(point);
-    if (figure->group->row[s]->point->ranks == 1 && !with_share) {
-        point->y[SINGLE_RANK] = price;
-        point->y[PRICED] = point->y[BEYOND] = none;
-    } else if (!has_single)
-        point->y[IDEAL] = ideal(figure, point, price);
-}
-
-/* Against P, with guides; in a group `share` the same against L, without. */
+/* Against P, with guides; in a group `share` the same against L, without.  What has no ranks is the
+ * same at every P: two points make its line. */
 static void fill_rank_memory(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
-    int has_single = 0, is_share = group->kind == ATTN_GROUP_SHARE;
-    for (int64_t s = 0; s < group->n; s++)
+    int has_single = 0, most = 1;
+    for (int64_t s = 0; s < group->n; s++) {
         has_single |= is_single(group->row[s]);
+        most = group->row[s]->point->ranks > most ? group->row[s]->point->ranks : most;
+    }
     for (int with_share = 1; with_share >= 0; with_share--)
         for (int64_t s = 0; s < group->n; s++) {
+            int is_flat = group->kind != ATTN_GROUP_SHARE && is_single(group->row[s]);
             if (with_share && group->row[s]->point->total_bytes < 0)
                 continue; /* of an older program, which did not know the shares */
-            if (is_share)
-                (void)add_rank(figure, s, with_share);
-            else if (is_single(group->row[s]))
-                add_single(figure, s, with_share);
-            else
-                add_ranks(figure, s, with_share, has_single);
+            add_rank(figure, s, with_share, is_flat, has_single);
+            if (is_flat && most > 1)
+                add_rank(figure, s, with_share, most, has_single);
         }
     join_beyond(figure);
 }
@@ -433,20 +393,27 @@ static void fill_balance(struct attn_figure *figure)
 
 enum { TRADE_WARM, TRADE_FIRST, TRADE_FRONTIER, TRADE_FASTEST, TRADE_SLOWEST };
 
-/* The frontier of a panel: of our points alone, as others have no ledger, and of one kind of call.
- * is_ours: of each point of the figure. */
-static void find_frontier(struct attn_figure *figure, int panel, const int *is_ours)
+/* Is point i in this panel, and of an implementation of ours? */
+static int is_ours_in(const struct attn_figure *figure, int64_t i, int panel)
+{
+    const struct attn_figure_point *p = &figure->point[i];
+    return p->panel == panel && figure->curve[p->curve].is_ours;
+}
+
+/* The frontier of a panel: of our points alone, as others have no ledger, and of one kind of
+ * call. */
+static void find_frontier(struct attn_figure *figure, int panel)
 {
     double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x)), *y = x + figure->n;
     int *is_best = attn_cli_need(malloc(((size_t)figure->n + 1) * sizeof *is_best));
     int column = TRADE_FIRST, n = (int)figure->n, n_panel = 0, n_best = 0;
     for (int i = 0; i < n; i++)
-        if (figure->point[i].panel == panel && is_ours[i] && !isnan(figure->point[i].y[TRADE_WARM]))
+        if (is_ours_in(figure, i, panel) && !isnan(figure->point[i].y[TRADE_WARM]))
             column = TRADE_WARM;
     for (int i = 0; i < n; i++) {
         const struct attn_figure_point *p = &figure->point[i];
         x[i] = p->x;
-        y[i] = p->panel == panel && is_ours[i] ? p->y[column] : none;
+        y[i] = is_ours_in(figure, i, panel) ? p->y[column] : none;
         n_panel += p->panel == panel;
     }
     attn_stats_frontier(x, y, n, is_best);
@@ -481,7 +448,6 @@ static void name_panel(const struct attn_row *row, char panel[64])
 static void fill_trade(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
-    int *is_ours = attn_cli_need(calloc((size_t)group->n + 1, sizeof *is_ours));
     int n_single = 0, n_others = 0, lacking = 0;
     figure->x_columns = TRADE_FASTEST;
     for (int64_t s = 0; s < group->n; s++) {
@@ -495,20 +461,18 @@ static void fill_trade(struct attn_figure *figure)
             continue;
         }
         name_panel(row, panel);
-        const char *wish = attn_figure_wish(figure, "label", group->label[s]);
-        is_ours[figure->n] = p->route[0] == '\0';
-        n_others += !is_ours[figure->n];
+        const char *wish = attn_figure_wish(figure, "label", group->row[s]->label);
+        n_others += p->route[0] != '\0';
         struct attn_figure_point *point = add_as(figure, s, panel, p->impl);
         point->x = time->median;
         point->y[is_single ? TRADE_FIRST : TRADE_WARM] = (double)row->peak;
         point->y[TRADE_FASTEST] = time->min;
         point->y[TRADE_SLOWEST] = time->max;
-        point->note = wish != NULL ? wish : group->option[s];
+        point->note = wish != NULL ? wish : group->row[s]->option;
         n_single += is_single;
     }
     for (int panel = 0; panel < figure->n_panels; panel++)
-        find_frontier(figure, panel, is_ours);
-    free(is_ours);
+        find_frontier(figure, panel);
     attn_append(figure->remark, sizeof figure->remark,
                 "%s Steps: no point is below and left of them%s.",
                 n_single > 0 ? " Open: first calls." : "", n_others > 0 ? "; of ours" : "");
@@ -520,40 +484,28 @@ static void fill_trade(struct attn_figure *figure)
 /* ---- where the bytes go ---------------------------------------------------------------------- */
 
 enum { FROM, TO, OF_BYTES };
-static const double SMALL = 0.02; /* of a bar; smaller buffers are one piece, "other" */
 
-static void add_piece(struct attn_figure *figure, const struct attn_row *row, int bar,
-                      const char *name, double from, double to)
-{
-    double all = (double)row->ledger;
-    int curve = attn_figure_find(figure, name);
-    if (curve < 0) /* a colour of its own */
-        curve = attn_figure_curve_of(figure, name, figure->n_curves % attn_impl_count(), 1, NULL);
-    struct attn_figure_point *point =
-        attn_figure_add(figure, panel_of(figure, pass_of(row)), curve, bar);
-    point->status = attn_point_status_name(row->status);
-    point->note = row->point->spec;
-    point->y[FROM] = from / all;
-    point->y[TO] = to / all;
-    point->y[OF_BYTES] = all;
-}
-
-/* The live set at the peak, from the bottom up. */
+/* The live set at the peak, from the bottom up; each buffer has a colour of its own, and the small
+ * ones are one piece, "other". */
 static void add_bar(struct attn_figure *figure, const struct attn_row *row, int bar)
 {
+    static const double SMALL = 0.02; /* of a bar */
     const struct attn_point *p = row->point;
     double at = 0, other = 0, all = (double)row->ledger;
-    for (int a = 0; a < p->n_live; a++) {
-        double piece = (double)p->live_bytes[a];
-        if (piece < SMALL * all) {
+    for (int a = 0; a <= p->n_live; a++) {
+        double piece = a < p->n_live ? (double)p->live_bytes[a] : other;
+        const char *name = a < p->n_live ? p->live_name[a] : "other";
+        if (a < p->n_live ? piece < SMALL * all : other == 0) {
             other += piece;
             continue;
         }
-        add_piece(figure, row, bar, p->live_name[a], at, at + piece);
+        struct attn_figure_point *point =
+            attn_figure_piece(figure, pass_of(row), name, bar, at / all, (at + piece) / all);
+        point->status = attn_point_status_name(row->status);
+        point->note = p->spec;
+        point->y[OF_BYTES] = all;
         at += piece;
     }
-    if (other > 0)
-        add_piece(figure, row, bar, "other", at, at + other);
 }
 
 /* One bar for each implementation, in both passes at the same place. */
@@ -569,19 +521,18 @@ static void fill_live(struct attn_figure *figure)
     attn_append(names, room, "bars     = '");
     for (int64_t s = 0; s < group->n; s++) {
         int has_bar = 0;
-        if (!attn_group_is_first(group, s))
-            continue;
-        for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD && attn_group_is_first(group, s);
+             pass++) {
             int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
             const struct attn_row *row =
-                attn_group_find(group, group->label[s], (enum attn_pass)pass, length);
+                attn_group_find(group, group->row[s]->label, (enum attn_pass)pass, length);
             if (row == NULL || row->point->n_live == 0 || row->ledger <= 0)
                 continue;
             add_bar(figure, row, bars);
             has_bar = 1;
         }
         if (has_bar)
-            attn_append(names, room, "%s%s", bars++ > 0 ? "|" : "", group->label[s]);
+            attn_append(names, room, "%s%s", bars++ > 0 ? "|" : "", group->row[s]->label);
     }
     attn_append(names, room, "'\n");
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
@@ -601,7 +552,7 @@ enum { BREAK_EVEN = FLOOR + 1 };
 static const struct attn_point *point_of_curve(const struct attn_figure *figure, int curve)
 {
     int64_t s = 0;
-    while (attn_figure_find(figure, figure->group->label[s]) != curve)
+    while (attn_figure_find(figure, figure->group->row[s]->label) != curve)
         s++; /* every curve has a row */
     return figure->group->row[s]->point;
 }
@@ -619,11 +570,11 @@ static struct attn_sampled_curve samples_of(const struct attn_figure *figure, in
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         const struct attn_samples *of = of_memory ? &row->residents : &row->times;
-        if (attn_figure_find(figure, group->label[s]) != curve || of->n == 0 ||
+        if (attn_figure_find(figure, group->row[s]->label) != curve || of->n == 0 ||
             row->status != ATTN_POINT_OK || strcmp(pass_of(row), figure->panel[panel]) != 0 ||
             (of_memory && row->peak < RESIDENT_FROM))
             continue;
-        x[n] = attn_group_x(group->kind, row->point);
+        x[n] = row->x;
         sample[n++] = *of;
     }
     *owner = sample;
@@ -658,63 +609,59 @@ static int measured_crossing(const struct attn_figure *figure, int panel, int cs
     return found;
 }
 
-static void say_never(struct attn_figure *figure, int csr, int dense, int is_below)
+/* By the price: 1 and where, 0, or -1 where there is none. */
+static int priced_crossing(const struct attn_figure *figure, int panel, int csr, int dense,
+                           double *at, double *height, int *is_below)
 {
-    attn_append(figure->finding, sizeof figure->finding, "%.40s never crosses %.40s and takes %s",
-                figure->curve[csr].label, figure->curve[dense].label, is_below ? "less" : "more");
-}
-
-/* Where a csr curve meets the first dense one: by the price a point of its own, and words; by the
- * resident set words. */
-static void find_break_even(struct attn_figure *figure, int panel, int csr, int dense)
-{
-    double at, height;
-    char number[32], *text = figure->finding;
     struct attn_curve sparse, flat;
-    struct attn_crossing measured;
-    int is_below;
     double *x = values(figure, panel, csr, PRICED, BEYOND, &sparse);
     double *of_flat = values(figure, panel, dense, PRICED, BEYOND, &flat);
-    attn_append(text, sizeof figure->finding, "%s", text[0] != '\0' ? "; " : "");
-    if (flat.n > 0 && sparse.n > 0 && !attn_stats_crossing(&sparse, &flat, &at, &height))
-        say_never(figure, csr, dense, sparse.y[0] < flat.y[0]);
-    else if (flat.n > 0 && sparse.n > 0) {
-        struct attn_figure_point *point = attn_figure_add(figure, panel, csr, at);
-        point->y[BREAK_EVEN] = height;
-        point->status = "break-even";
-        attn_append(text, sizeof figure->finding,
-                    "%.40s takes as much as %.40s at density %.3f (%s, %s: circle)",
-                    figure->curve[csr].label, figure->curve[dense].label, at,
-                    attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
-        if (measured_crossing(figure, panel, csr, dense, 1, &measured, &is_below) == 1) {
-            attn_append(text, sizeof figure->finding, ", resident at ");
-            say_interval(&measured, text, sizeof figure->finding);
-        }
-    }
+    int known = sparse.n > 0 && flat.n > 0;
+    int found = known ? attn_stats_crossing(&sparse, &flat, at, height) : -1;
+    *is_below = known && sparse.y[0] < flat.y[0];
     free(of_flat);
     free(x);
+    return found;
 }
 
-static void find_equal_time(struct attn_figure *figure, int panel, int csr, int dense)
+/* Where a csr curve meets a dense one, in words: of memory by the price, which is a point of its
+ * own, and by the resident set; of time by what was measured. */
+static void find_crossing(struct attn_figure *figure, int panel, int csr, int dense, int of_memory)
 {
+    double at = none, height = none;
+    char number[32], *text = figure->finding;
+    size_t size = sizeof figure->finding;
+    const char *sparse = figure->curve[csr].label, *flat = figure->curve[dense].label;
     struct attn_crossing measured;
-    int is_below, found = measured_crossing(figure, panel, csr, dense, 0, &measured, &is_below);
-    char *text = figure->finding;
+    int is_below, is_priced_below = 0;
+    int is_measured = measured_crossing(figure, panel, csr, dense, of_memory, &measured, &is_below);
+    int found = !of_memory
+                    ? is_measured
+                    : priced_crossing(figure, panel, csr, dense, &at, &height, &is_priced_below);
     if (found < 0)
         return;
-    attn_append(text, sizeof figure->finding, "%s", text[0] != '\0' ? "; " : "");
+    attn_append(text, size, "%s%.40s", text[0] != '\0' ? "; " : "", sparse);
     if (found == 0) {
-        say_never(figure, csr, dense, is_below);
-        return;
+        attn_append(text, size, " never crosses %.40s and takes %s", flat,
+                    (of_memory ? is_priced_below : is_below) ? "less" : "more");
+    } else if (!of_memory) {
+        attn_append(text, size, " takes as long as %.40s at density ", flat);
+        say_interval(&measured, text, size);
+    } else {
+        attn_append(text, size, " takes as much as %.40s at density %.3f (%s, %s: circle)", flat,
+                    at, attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
+        struct attn_figure_point *point = attn_figure_add(figure, figure->panel[panel], csr, at);
+        point->y[BREAK_EVEN] = height;
+        point->status = "break-even";
+        if (is_measured == 1) {
+            attn_append(text, size, ", resident at ");
+            say_interval(&measured, text, size);
+        }
     }
-    attn_append(text, sizeof figure->finding, "%.40s takes as long as %.40s at density ",
-                figure->curve[csr].label, figure->curve[dense].label);
-    say_interval(&measured, text, sizeof figure->finding);
 }
 
 /* Each csr curve against the first dense one of the same file. */
-static void find_crossings(struct attn_figure *figure,
-                           void (*find)(struct attn_figure *figure, int panel, int csr, int dense))
+static void find_crossings(struct attn_figure *figure, int of_memory)
 {
     for (int p = 0; p < figure->n_panels; p++)
         for (int c = 0; c < figure->n_curves; c++) {
@@ -726,7 +673,7 @@ static void find_crossings(struct attn_figure *figure,
                     break;
             }
             if (strcmp(csr->family, "csr") == 0 && dense < figure->n_curves)
-                find(figure, p, c, dense);
+                find_crossing(figure, p, c, dense, of_memory);
         }
 }
 
@@ -736,13 +683,13 @@ static void fill_density(struct attn_figure *figure)
         if (figure->group->row[s]->point->density > 0)
             set_memory(figure->group->row[s], add_row(figure, s, pass_of(figure->group->row[s])));
     join_beyond(figure);
-    find_crossings(figure, find_break_even);
+    find_crossings(figure, 1);
 }
 
 static void fill_density_time(struct attn_figure *figure)
 {
-    fill_times(figure, 0);
-    find_crossings(figure, find_equal_time);
+    fill_times(figure);
+    find_crossings(figure, 0);
 }
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
@@ -819,15 +766,6 @@ static int has_figure(enum attn_group_kind kind, const char *name)
     return kind != ATTN_GROUP_OTHER && attn_is_among(name, attn_group_words[kind].figures);
 }
 
-void attn_figure_fill(const char *name, const struct attn_figure_group *group,
-                      const struct attn_figure_machine *machine, struct attn_figure *figure)
-{
-    memset(figure, 0, sizeof *figure);
-    for (int k = 0; k < KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0 && has_figure(group->kind, name))
-            fill(&kinds[k], group, machine, figure);
-}
-
 void attn_figures_make(const struct attn_figure_groups *groups,
                        const struct attn_figure_machine *machine, struct attn_figures *figures)
 {
@@ -840,7 +778,7 @@ void attn_figures_make(const struct attn_figure_groups *groups,
             if (!has_figure(groups->group[g].kind, kinds[k].name))
                 continue;
             fill(&kinds[k], &groups->group[g], machine, figure);
-            if (kinds[k].fill == fill_rank_time && figure->n == 0)
+            if (strcmp(figure->kind, RANK_TIME) == 0 && figure->n == 0)
                 attn_figure_free(figure); /* no simulated ranks: nothing is missing */
             else
                 figures->n++;

@@ -22,6 +22,7 @@ struct attn_figure_curve {
     int mark, dash; /* gnuplot's numbers                                                          */
     double width;   /* of its line: wider where another curve lies on it                          */
     int impl;       /* place in the registry; what is not in it comes after                       */
+    int is_ours;    /* it has the look of its place there                                         */
     const char *origin; /* which of several files it is of (borrowed); NULL                       */
     int shown[ATTN_FIGURE_PANELS];               /* has a point there                             */
     struct attn_power slope[ATTN_FIGURE_PANELS]; /* n = 0: none                                   */
@@ -79,41 +80,36 @@ int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: 
 int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
                          const char *origin);
 
-/* Add a point with n_columns values, all NaN to begin with.  It may move when another is added. */
-struct attn_figure_point *attn_figure_add(struct attn_figure *figure, int panel, int curve,
+/* Add a point with n_columns values, all NaN to begin with, in the panel of this name, which is
+ * made if need be.  It may move when another is added. */
+struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char *panel, int curve,
                                           double x);
+
+/* A piece of a bar, in the first two columns: a curve with a colour of its own for each name. */
+struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
+                                            const char *name, int bar, double from, double to);
 
 /* When all points are there: ranges, which curves are shown where, and how wide they are. */
 void attn_figure_finish(struct attn_figure *figure);
 
-/* Write FOLDER/NAME.csv, NAME.gp and style.gp, the scripts after those in the folder `scripts`.
- * ENOMEM when one cannot be written, whole. */
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *scripts,
-                                   const char *folder, struct attn_error *err);
+/* The text of a file of the folder plots: ./plots, or plots beside or above the running program, or
+ * where that was installed; to be freed.  EINTERNAL: there is none. */
+enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err);
 
-/* FOLDER/NAME.gp: these lines, then plots/NAME.gp from the folder `scripts`.  A whole file or
- * none. */
-enum attn_status attn_script_write(const char *head, const char *scripts, const char *script,
-                                   const char *folder, const char *name, struct attn_error *err);
+/* The lines of NAME.csv, to be freed. */
+char *attn_figure_csv(const struct attn_figure *figure);
 
-/* Have gnuplot make NAME.svg, of 3 formats also .png and .pdf, of FOLDER/NAME.gp; a NAME is
- * letters, digits, '_', '-' and '.'.  ENOMEM: there is no gnuplot; EINTERNAL with its own words. */
-enum attn_status attn_script_draw(const char *folder, const char *name, int n_formats,
-                                  struct attn_error *err);
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp.  ENOMEM when one cannot be written, whole. */
+enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
+                                   struct attn_error *err);
 
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* The folder of the gnuplot scripts: ./plots, or plots beside or above the running program.
- * Returns 0, and an absolute path, or -1. */
-int attn_draw_scripts(char *path, size_t size);
-
-/* Write the files of a figure, and have gnuplot make its pictures, as attn_script_draw. */
-enum attn_status attn_draw(const struct attn_figure *figure, const char *scripts,
-                           const char *folder, struct attn_error *err);
-
-/* The lines of NAME.csv. */
-void attn_figure_csv(FILE *file, const struct attn_figure *figure);
+/* The same, and have gnuplot make NAME.svg, .png and .pdf.  ENOMEM: there is no gnuplot; EINTERNAL
+ * with its own words. */
+enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
+                           struct attn_error *err);
 
 void attn_figure_free(struct attn_figure *figure);
 
@@ -146,9 +142,5 @@ enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *pat
 void attn_figures_make(const struct attn_figure_groups *groups,
                        const struct attn_figure_machine *machine, struct attn_figures *figures);
 void attn_figures_free(struct attn_figures *figures);
-
-/* One of a kind of figures.def; of another name it is empty.  To be freed. */
-void attn_figure_fill(const char *kind, const struct attn_figure_group *group,
-                      const struct attn_figure_machine *machine, struct attn_figure *figure);
 
 #endif

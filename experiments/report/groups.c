@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "tests/harness/files/fileio.h"
 
 const char *attn_pass_word(enum attn_pass pass)
@@ -65,106 +66,92 @@ static int64_t size_of(const struct attn_row *row, int k)
     return *(const int64_t *)((const char *)&row->point->c + sizes[k].place);
 }
 
-/* The least and the most of each size; is_new: not that of another one everywhere. */
-struct extent {
-    int64_t least, most;
-    int is_new;
+/* What the rows of a group have in common, and in what they differ. */
+struct facts {
+    int differ_in_length, differ_in_mask, differ_in_dtype, differ_in_fill;
+    struct {
+        int64_t least, most;
+        int is_new; /* not that of another one everywhere */
+    } size[SIZES];
 };
 
-static void find_extents(const struct attn_figure_group *group, struct extent extent[SIZES])
+static struct facts facts_of(const struct attn_figure_group *group)
 {
+    struct facts facts = {0};
+    const struct attn_case *c = &group->row[0]->point->c;
     for (int k = 0; k < SIZES; k++) {
-        extent[k] = (struct extent){size_of(group->row[0], k), size_of(group->row[0], k),
-                                    sizes[k].alike < 0};
-        for (int64_t s = 0; s < group->n; s++) {
+        facts.size[k].least = facts.size[k].most = size_of(group->row[0], k);
+        facts.size[k].is_new = sizes[k].alike < 0;
+    }
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_case *other = &group->row[s]->point->c;
+        facts.differ_in_length |= other->n_query != c->n_query;
+        facts.differ_in_mask |= strcmp(other->mask, c->mask) != 0;
+        facts.differ_in_dtype |= other->dtype != c->dtype;
+        facts.differ_in_fill |= other->fill != c->fill;
+        for (int k = 0; k < SIZES; k++) {
             int64_t value = size_of(group->row[s], k);
-            extent[k].least = value < extent[k].least ? value : extent[k].least;
-            extent[k].most = value > extent[k].most ? value : extent[k].most;
-            extent[k].is_new |= value != size_of(group->row[s], abs(sizes[k].alike));
+            facts.size[k].least = less(facts.size[k].least, value);
+            facts.size[k].most = greater(facts.size[k].most, value);
+            facts.size[k].is_new |= value != size_of(group->row[s], abs(sizes[k].alike));
         }
     }
+    return facts;
 }
 
 /* What the rows have in common, in words; a mask or length that varies is left out. */
-static void describe(struct attn_figure_group *group)
+static void describe(struct attn_figure_group *group, const struct facts *facts)
 {
     char *text = group->problem, mask[80], number[32];
     size_t size = sizeof group->problem;
     const struct attn_case *c = &group->row[0]->point->c;
-    int one_length = 1, one_mask = 1, one_dtype = 1, one_fill = 1;
-    struct extent extent[SIZES];
-    for (int64_t s = 1; s < group->n; s++) {
-        const struct attn_case *other = &group->row[s]->point->c;
-        one_length &= other->n_query == c->n_query;
-        one_mask &= strcmp(other->mask, c->mask) == 0;
-        one_dtype &= other->dtype == c->dtype;
-        one_fill &= other->fill == c->fill;
-    }
-    find_extents(group, extent);
     for (int k = 0; k < SIZES; k++) {
-        if (k == SIZES - 1 && !extent[k].is_new)
+        if (k == SIZES - 1 && !facts->size[k].is_new)
             continue; /* dv is d */
         attn_append(text, size, "%s%s%lld", k > 0 ? ", " : "", sizes[k].name,
-                    (long long)extent[k].least);
-        if (extent[k].most > extent[k].least)
-            attn_append(text, size, " to %lld", (long long)extent[k].most);
+                    (long long)facts->size[k].least);
+        if (facts->size[k].most > facts->size[k].least)
+            attn_append(text, size, " to %lld", (long long)facts->size[k].most);
     }
     attn_append(text, size, ", %s, %s data",
-                one_dtype ? attn_dtype_name(c->dtype) : "several types",
-                one_fill ? attn_fill_name(c->fill) : "several kinds of");
+                facts->differ_in_dtype ? "several types" : attn_dtype_name(c->dtype),
+                facts->differ_in_fill ? "several kinds of" : attn_fill_name(c->fill));
     attn_mask_words(c->mask, mask);
-    if (one_mask || strcmp(mask, "documents") == 0)
+    if (!facts->differ_in_mask || strcmp(mask, "documents") == 0)
         attn_append(group->special, sizeof group->special, "%s", mask);
-    if (one_length)
-        attn_append(group->special, sizeof group->special, "%sL = %s", one_mask ? ", " : "",
-                    attn_cli_grouped(c->n_query, number));
+    if (!facts->differ_in_length)
+        attn_append(group->special, sizeof group->special, "%sL = %s",
+                    facts->differ_in_mask ? "" : ", ", attn_cli_grouped(c->n_query, number));
     if (group->special[0] == '\0')
         attn_append(group->special, sizeof group->special, "%s", group->name);
 }
 
 /* What a curve is of: rows that differ in anything but the x of their group are never in one. */
-struct differences {
-    int mask, dtype, size[SIZES];
-};
-
-static struct differences differences_of(const struct attn_figure_group *group)
-{
-    struct differences differ = {.mask = group->masks_differ};
-    struct extent extent[SIZES];
-    find_extents(group, extent);
-    for (int k = 0; k < SIZES; k++)
-        differ.size[k] =
-            extent[k].is_new && extent[k].most > extent[k].least && sizes[k].axis != group->kind;
-    for (int64_t s = 0; s < group->n; s++)
-        differ.dtype |= group->row[s]->point->c.dtype != group->row[0]->point->c.dtype;
-    return differ;
-}
-
 static void write_label(const struct attn_figure_group *group, const struct attn_row *row,
-                        const struct differences *differ, char text[ATTN_LABEL_TEXT])
+                        const struct facts *facts, char text[ATTN_LABEL_TEXT])
 {
     const struct attn_point *p = row->point;
     char spec[128], mask[80];
-    (void)snprintf(spec, sizeof spec, "%s", p->spec);
-    if (group->kind == ATTN_GROUP_RANKS)
-        attn_spec_without_ranks(p->spec, spec);
-    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", spec);
+    attn_spec_without_ranks(p->spec, spec);
+    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", group->kind == ATTN_GROUP_RANKS ? spec : p->spec);
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
         attn_append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
-    if (p->layers > 0 && group->kind != ATTN_GROUP_LAYERS)
-        attn_append(text, ATTN_LABEL_TEXT, " (%d layers, %s)", p->layers, p->save);
-    else if (p->layers > 0)
-        attn_append(text, ATTN_LABEL_TEXT, " (%s)", p->save);
-    if (p->hidden > 0)
-        attn_append(text, ATTN_LABEL_TEXT, " of hidden %d", p->hidden);
+    if (p->stack.n > 0 && group->kind != ATTN_GROUP_LAYERS)
+        attn_append(text, ATTN_LABEL_TEXT, " (%lld layers, %s)", (long long)p->stack.n,
+                    attn_stack_save_name(p->stack.save));
+    else if (p->stack.n > 0)
+        attn_append(text, ATTN_LABEL_TEXT, " (%s)", attn_stack_save_name(p->stack.save));
+    if (p->stack.hidden > 0)
+        attn_append(text, ATTN_LABEL_TEXT, " of hidden %lld", (long long)p->stack.hidden);
     for (int k = 0; k < SIZES; k++)
-        if (differ->size[k])
+        if (facts->size[k].is_new && facts->size[k].most > facts->size[k].least &&
+            sizes[k].axis != group->kind)
             attn_append(text, ATTN_LABEL_TEXT, ", %s%lld", sizes[k].name,
                         (long long)size_of(row, k));
-    if (differ->dtype)
+    if (facts->differ_in_dtype)
         attn_append(text, ATTN_LABEL_TEXT, ", %s", attn_dtype_name(p->c.dtype));
-    if (differ->mask) {
+    if (group->masks_differ) {
         attn_mask_words(p->c.mask, mask);
         attn_append(text, ATTN_LABEL_TEXT, ", %s", mask);
     }
@@ -263,50 +250,30 @@ static void add_wishes(json_t *to, const json_t *from)
     }
 }
 
-/* A row on its way to its place. */
-struct placed {
-    const struct attn_row *row;
-    char label[ATTN_LABEL_TEXT];
-    int64_t first; /* row of this label */
-    double x;
-    int64_t s;
-};
-
-static int compare_placed(const void *a, const void *b)
+static int compare_rows(const void *a, const void *b)
 {
-    const struct placed *p = a, *q = b;
-    int pass = (int)p->row->point->c.pass - (int)q->row->point->c.pass;
+    const struct attn_row *p = *(struct attn_row *const *)a, *q = *(struct attn_row *const *)b;
+    int pass = (int)p->point->c.pass - (int)q->point->c.pass;
     return p->first != q->first ? (p->first > q->first) - (p->first < q->first)
            : pass != 0          ? pass
            : p->x != q->x       ? (p->x > q->x) - (p->x < q->x)
-                                : (p->s > q->s) - (p->s < q->s);
+                                : (p > q) - (p < q);
 }
 
 /* Labels and options of the rows, which come to stand by label, pass and x. */
-static void place_rows(struct attn_figure_group *group)
+static void place_rows(struct attn_figure_group *group, const struct facts *facts)
 {
-    struct differences differ = differences_of(group);
-    struct placed *placed = attn_cli_need(calloc((size_t)group->n, sizeof *placed));
     for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        placed[s] = (struct placed){.row = row, .s = s, .x = attn_group_x(group->kind, row->point)};
-        write_label(group, row, &differ, placed[s].label);
+        struct attn_row *row = group->row[s];
+        write_label(group, row, facts, row->label);
+        write_option(row->point->impl, row->label, row->option);
         if (row->point->origin != NULL)
-            attn_append(placed[s].label, ATTN_LABEL_TEXT, " (%s)", row->point->origin);
-        while (strcmp(placed[placed[s].first].label, placed[s].label) != 0)
-            placed[s].first++;
+            attn_append(row->label, sizeof row->label, " (%s)", row->point->origin);
+        row->x = attn_group_x(group->kind, row->point);
+        for (row->first = 0; strcmp(group->row[row->first]->label, row->label) != 0;)
+            row->first++;
     }
-    qsort(placed, (size_t)group->n, sizeof *placed, compare_placed);
-    group->label = attn_cli_need(malloc((size_t)group->n * sizeof *group->label));
-    group->option = attn_cli_need(malloc((size_t)group->n * sizeof *group->option));
-    for (int64_t s = 0; s < group->n; s++) {
-        char bare[ATTN_LABEL_TEXT];
-        group->row[s] = placed[s].row;
-        memcpy(group->label[s], placed[s].label, sizeof *group->label);
-        write_label(group, group->row[s], &differ, bare);
-        write_option(group->row[s]->point->impl, bare, group->option[s]);
-    }
-    free(placed);
+    qsort(group->row, (size_t)group->n, sizeof *group->row, compare_rows);
 }
 
 static void take_rows(const struct attn_summary *all, const json_t *wishes, int64_t first,
@@ -314,7 +281,7 @@ static void take_rows(const struct attn_summary *all, const json_t *wishes, int6
 {
     const struct attn_point *p = all->row[first].point;
     memset(group, 0, sizeof *group);
-    group->row = attn_cli_need(malloc((size_t)all->n * sizeof(const struct attn_row *)));
+    group->row = attn_cli_need(malloc((size_t)all->n * sizeof *group->row));
     (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
     group->kind = attn_group_kind_of(key->figure);
     group->wishes = json_object();
@@ -327,8 +294,9 @@ static void take_rows(const struct attn_summary *all, const json_t *wishes, int6
         group->row[group->n++] = &all->row[s];
         group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
     }
-    place_rows(group);
-    describe(group);
+    struct facts facts = facts_of(group);
+    describe(group, &facts);
+    place_rows(group, &facts);
 }
 
 /* The group's name after its first word, fit for a file; numbered where several would be equal. */
@@ -374,8 +342,6 @@ void attn_groups_free(struct attn_figure_groups *groups)
 {
     for (int s = 0; s < groups->n; s++) {
         free(groups->group[s].row);
-        free(groups->group[s].label);
-        free(groups->group[s].option);
         json_decref(groups->group[s].wishes);
     }
     free(groups->group);
@@ -384,17 +350,9 @@ void attn_groups_free(struct attn_figure_groups *groups)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static int is_same(const struct attn_figure_group *group, int64_t s, int64_t t)
-{
-    return strcmp(group->label[s], group->label[t]) == 0;
-}
-
 int attn_group_is_first(const struct attn_figure_group *group, int64_t s)
 {
-    for (int64_t t = 0; t < s; t++)
-        if (is_same(group, s, t))
-            return 0;
-    return 1;
+    return s == 0 || group->row[s - 1]->first != group->row[s]->first;
 }
 
 int attn_group_has_pass(const struct attn_figure_group *group, enum attn_pass pass)
@@ -410,7 +368,7 @@ const struct attn_row *attn_group_find(const struct attn_figure_group *group, co
 {
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_case *c = &group->row[s]->point->c;
-        if (c->pass == pass && c->n_query == n_query && strcmp(group->label[s], label) == 0)
+        if (c->pass == pass && c->n_query == n_query && strcmp(group->row[s]->label, label) == 0)
             return group->row[s];
     }
     return NULL;
@@ -425,7 +383,7 @@ int64_t attn_group_common_length(const struct attn_figure_group *group, enum att
             const struct attn_row *row = group->row[t], *there;
             if (row->point->c.pass != pass || row->status != ATTN_POINT_OK)
                 continue;
-            there = attn_group_find(group, group->label[t], pass, length);
+            there = attn_group_find(group, group->row[t]->label, pass, length);
             if (there == NULL || there->status != ATTN_POINT_OK)
                 length = 0;
         }
@@ -447,7 +405,7 @@ static void append_where(const struct attn_figure_group *group, const struct att
     int64_t floor = p->floor_bytes > 0 ? p->floor_bytes : 0;
     const char *x_name =
         group->kind != ATTN_GROUP_OTHER ? attn_group_words[group->kind].x_name : "L";
-    double x = attn_group_x(group->kind, p);
+    double x = row->x;
     if (group->kind == ATTN_GROUP_DENSITY)
         attn_append(text, size, " %s", p->c.mask);
     else if (strcmp(x_name, "L") == 0)
@@ -463,9 +421,10 @@ static void append_where(const struct attn_figure_group *group, const struct att
 /* Rows of one label and pass that ended alike: only the first is told, where the curve ends. */
 static int is_told(const struct attn_figure_group *group, int64_t s)
 {
-    for (int64_t t = 0; t < s; t++)
-        if (group->row[t]->status == group->row[s]->status &&
-            group->row[t]->point->c.pass == group->row[s]->point->c.pass && is_same(group, s, t))
+    const struct attn_row *row = group->row[s];
+    while (--s >= 0 && group->row[s]->first == row->first)
+        if (group->row[s]->status == row->status &&
+            group->row[s]->point->c.pass == row->point->c.pass)
             return 1;
     return 0;
 }
@@ -481,7 +440,7 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
         const char *between = "", *last = "";
         for (int64_t s = 0; s < group->n; s++) {
-            const char *label = group->label[s];
+            const char *label = group->row[s]->label;
             if (group->row[s]->status != reasons[r] || is_told(group, s))
                 continue;
             size_t begin = strlen(text);

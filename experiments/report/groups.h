@@ -13,7 +13,6 @@
 
 #include "experiments/report/summary.h"
 
-enum { ATTN_LABEL_TEXT = 200 };
 struct attn_figure_group {
     enum attn_group_kind kind;
     char name[32];                    /* of the plan's group, or of the figure they share        */
@@ -22,11 +21,7 @@ struct attn_figure_group {
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
     int masks_differ;                 /* a curve is a spec and a mask                            */
     json_t *wishes;                   /* what the plan says of this figure                       */
-    const struct attn_row **row;      /* [n] by label, pass and x (borrowed)                     */
-    char (*label)[ATTN_LABEL_TEXT];   /* [n] in legends: the spec, P where the spec leaves it at
-                                         its preset, and what else the group has several of      */
-    char (*option)[ATTN_LABEL_TEXT];  /* [n] beside points: the same without what all points of an
-                                         implementation share                                    */
+    struct attn_row **row;            /* [n] by label, pass and x (borrowed)                     */
     int64_t n;
 };
 
@@ -35,7 +30,8 @@ struct attn_figure_groups {
     int n;
 };
 
-/* wishes: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed. */
+/* wishes: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get what
+ * they are to their group. */
 void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,17 +27,22 @@ const char *attn_seconds_text(double seconds, char text[32])
     return text;
 }
 
-/* "1.2 MiB", and to the byte; what is not known is -1. */
-static void bytes_cell(struct attn_document *d, int64_t bytes)
+/* Cells of a row, one for each letter: w words, c code, b bytes ("1.2 MiB") and n a number to the
+ * unit, both int64_t and unknown below 0. */
+static void put_cells(struct attn_document *d, const char *letters, ...)
 {
+    va_list args;
     char text[32];
-    attn_document_words(d, bytes < 0 ? dash : attn_cli_bytes(bytes, text));
-}
-
-static void exact_cell(struct attn_document *d, int64_t n)
-{
-    char text[32];
-    attn_document_words(d, n < 0 ? dash : attn_cli_grouped(n, text));
+    va_start(args, letters);
+    for (; *letters != '\0'; letters++) {
+        int is_text = *letters == 'w' || *letters == 'c';
+        const char *word = is_text ? va_arg(args, const char *) : dash;
+        int64_t n = is_text ? -1 : va_arg(args, int64_t);
+        if (n >= 0)
+            word = *letters == 'b' ? attn_cli_bytes(n, text) : attn_cli_grouped(n, text);
+        attn_document_cell(d, *letters == 'c' ? ATTN_CODE : ATTN_WORDS, "%s", word);
+    }
+    va_end(args);
 }
 
 static void real_cell(struct attn_document *d, enum attn_style style, double x)
@@ -61,7 +67,7 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         double y = of_time ? row->time.median : (double)row->peak;
-        if (row->point->c.pass != pass || strcmp(group->label[s], label) != 0 ||
+        if (row->point->c.pass != pass || strcmp(group->row[s]->label, label) != 0 ||
             row->status != ATTN_POINT_OK || !(y > 0))
             continue;
         x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
@@ -84,7 +90,7 @@ static void verdict_cells(struct attn_document *d, const struct attn_figure_grou
     double worst = (double)NAN;
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
-        if (strcmp(group->label[s], label) != 0 ||
+        if (strcmp(group->row[s]->label, label) != 0 ||
             (row->status != ATTN_POINT_OK && row->status != ATTN_POINT_WRONG))
             continue;
         judged++;
@@ -101,47 +107,60 @@ static void verdict_cells(struct attn_document *d, const struct attn_figure_grou
         attn_document_cell(d, ATTN_GOOD, "agrees at all %lld points", (long long)judged);
 }
 
+/* A column of the summary: a quantity in one pass, at the length that all have in common. */
+struct quantity {
+    enum { MEMORY_EXPONENT, TIME_EXPONENT, PEAK, QUANTITIES } what;
+    enum attn_pass pass;
+    int64_t length;
+    char head[80];
+};
+
+/* Those of a group; their number. */
+static int find_quantities(const struct attn_figure_group *group,
+                           struct quantity column[2 * QUANTITIES])
+{
+    static const char *const words[] = {"exponent of memory", "exponent of time", "peak"};
+    char number[32];
+    int n = 0;
+    for (int k = 0; k < 2 * QUANTITIES; k++) {
+        struct quantity *c = &column[n];
+        c->what = k / 2;
+        c->pass = (enum attn_pass)(k % 2);
+        c->length = attn_group_common_length(group, c->pass);
+        (void)snprintf(c->head, sizeof c->head, "#%s, %s%s%s", words[c->what],
+                       attn_pass_word(c->pass), c->what == PEAK ? ", L = " : "",
+                       c->what == PEAK ? attn_cli_grouped(c->length, number) : "");
+        n += attn_group_has_pass(group, c->pass);
+    }
+    return n;
+}
+
 static void put_summary(struct attn_document *d, const struct attn_figure_group *group)
 {
-    const char *head[12] = {"implementation"};
-    char text[6][80], number[32];
-    int n = 1;
-    int64_t common[2];
-    for (int what = 0; what < 3; what++)
-        for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
-            static const char *const quantity[] = {"exponent of memory", "exponent of time",
-                                                   "peak"};
-            common[pass] = attn_group_common_length(group, (enum attn_pass)pass);
-            if (!attn_group_has_pass(group, (enum attn_pass)pass))
-                continue;
-            (void)snprintf(text[n - 1], sizeof text[0], "#%s, %s%s%s", quantity[what],
-                           attn_pass_word((enum attn_pass)pass), what == 2 ? ", L = " : "",
-                           what == 2 ? attn_cli_grouped(common[pass], number) : "");
-            head[n] = text[n - 1];
-            n++;
-        }
-    head[n++] = "#worst error/bound";
-    head[n] = "verdict";
+    struct quantity column[2 * QUANTITIES];
+    const char *head[2 * QUANTITIES + 4] = {"implementation"};
+    int n = find_quantities(group, column);
+    for (int c = 0; c < n; c++)
+        head[1 + c] = column[c].head;
+    head[1 + n] = "#worst error/bound";
+    head[2 + n] = "verdict";
     attn_document_heading(d, 3, group->special);
     attn_document_text(d, group->problem);
     attn_document_table(d, head);
     for (int64_t s = 0; s < group->n; s++) {
-        const char *label = group->label[s];
+        const char *label = group->row[s]->label;
         if (!attn_group_is_first(group, s))
             continue;
         attn_document_row(d);
         attn_document_code(d, label);
-        for (int what = 0; what < 3; what++)
-            for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
-                if (!attn_group_has_pass(group, (enum attn_pass)pass))
-                    continue;
-                const struct attn_row *row =
-                    attn_group_find(group, label, (enum attn_pass)pass, common[pass]);
-                if (what < 2)
-                    exponent_cell(d, group, label, (enum attn_pass)pass, what == 1);
-                else
-                    bytes_cell(d, row != NULL ? row->peak : -1);
-            }
+        for (int c = 0; c < n; c++) {
+            const struct attn_row *row =
+                attn_group_find(group, label, column[c].pass, column[c].length);
+            if (column[c].what == PEAK)
+                put_cells(d, "b", row != NULL ? row->peak : INT64_C(-1));
+            else
+                exponent_cell(d, group, label, column[c].pass, column[c].what == TIME_EXPONENT);
+        }
         verdict_cells(d, group, label);
     }
     attn_document_table_end(d);
@@ -200,12 +219,9 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
 static void put_other_row(struct attn_document *d, const struct attn_row *row)
 {
     char text[32];
-    attn_document_code(d, row->point->text);
-    attn_document_words(d, attn_status_phrase(row->status));
-    bytes_cell(d, row->priced);
-    bytes_cell(d, row->ledger);
-    attn_document_words(
-        d, attn_seconds_text((row->time.n > 0 ? &row->time : &row->single)->median, text));
+    double seconds = (row->time.n > 0 ? &row->time : &row->single)->median;
+    put_cells(d, "cwbbw", row->point->text, attn_status_phrase(row->status), row->priced,
+              row->ledger, attn_seconds_text(seconds, text));
 }
 
 /* Groups whose name begins with no known word: a table only. */
@@ -216,18 +232,16 @@ static void put_others(struct attn_document *d, const struct attn_page *page)
     put_groups(d, page, ATTN_GROUP_OTHER, head, NULL, put_other_row);
 }
 
-/* The good row of the largest length of this row's label and pass? */
+/* The good row of the largest length of this row's label and pass?  Lengths increase. */
 static int is_longest(const struct attn_figure_group *group, int64_t s)
 {
-    const struct attn_point *p = group->row[s]->point;
-    if (group->row[s]->status != ATTN_POINT_OK || group->row[s]->ledger < 0)
+    const struct attn_row *row = group->row[s];
+    if (row->status != ATTN_POINT_OK || row->ledger < 0)
         return 0;
-    for (int64_t t = 0; t < group->n; t++) {
-        const struct attn_point *q = group->row[t]->point;
-        if (group->row[t]->status == ATTN_POINT_OK && q->c.pass == p->c.pass &&
-            strcmp(group->label[s], group->label[t]) == 0 && q->c.n_query > p->c.n_query)
+    while (++s < group->n && group->row[s]->first == row->first &&
+           group->row[s]->point->c.pass == row->point->c.pass)
+        if (group->row[s]->status == ATTN_POINT_OK)
             return 0;
-    }
     return 1;
 }
 
@@ -235,19 +249,14 @@ static void put_live_row(struct attn_document *d, const struct attn_row *row)
 {
     const struct attn_point *p = row->point;
     char live[1024] = "", number[32];
-    attn_document_words(d, attn_pass_word(p->c.pass));
-    exact_cell(d, p->c.n_query);
     for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
         attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
                     attn_cli_bytes(p->live_bytes[a], number));
-    attn_document_words(d, live);
-    exact_cell(d, p->shard_bytes);
-    exact_cell(d, row->priced);
-    exact_cell(d, row->ledger);
+    put_cells(d, "wnwnnn", attn_pass_word(p->c.pass), p->c.n_query, live, p->shard_bytes,
+              row->priced, row->ledger);
     attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
                        attn_cli_grouped(row->ledger - row->priced, number));
-    exact_cell(d, row->process);
-    exact_cell(d, row->resident);
+    put_cells(d, "nn", row->process, row->resident);
     if (row->process >= 1 << 20 && row->resident >= 0)
         attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
                            100 * ((double)row->resident / (double)row->process - 1));
@@ -276,12 +285,8 @@ static void put_live(struct attn_document *d, const struct attn_page *page)
 static void put_share_row(struct attn_document *d, const struct attn_row *row)
 {
     const struct attn_point *p = row->point;
-    attn_document_words(d, attn_pass_word(p->c.pass));
-    exact_cell(d, p->ranks);
-    bytes_cell(d, row->priced);
-    bytes_cell(d, p->shard_bytes);
-    bytes_cell(d, p->total_bytes);
-    bytes_cell(d, p->ranks > 1 ? p->bytes_sent : -1);
+    put_cells(d, "wnbbbb", attn_pass_word(p->c.pass), (int64_t)p->ranks, row->priced,
+              p->shard_bytes, p->total_bytes, p->ranks > 1 ? p->bytes_sent : INT64_C(-1));
 }
 
 /* What a rank needs. */
@@ -342,10 +347,7 @@ static void put_external(struct attn_document *d, const struct attn_page *page)
         if (!is_new(page, s))
             continue;
         attn_document_row(d);
-        attn_document_code(d, p->spec);
-        attn_document_words(d, p->route);
-        attn_document_code(d, p->source);
-        attn_document_code(d, p->source_digest);
+        put_cells(d, "cwcc", p->spec, p->route, p->source, p->source_digest);
         clocks_cell(d, page, p->spec);
     }
     attn_document_table_end(d);
@@ -397,7 +399,6 @@ static void put_flag(FILE *file, const char *flag, const char *value)
 static void put_commands(struct attn_document *d, const struct attn_page *page)
 {
     const struct attn_external_specs *externals = page->externals;
-    char word[sizeof externals->one[0].name + sizeof externals->one[0].source + 2];
     fputs("<pre>", d->out);
     if (page->plan != NULL) {
         fputs("attnlab measure", d->out);
@@ -405,8 +406,9 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
         for (int e = 0; externals != NULL && e < externals->n; e++) {
             const struct attn_external_spec *one = &externals->one[e];
             int plugin = one->route == ATTN_ROUTE_PLUGIN;
-            (void)snprintf(word, sizeof word, "%s=%s", one->name, one->source);
-            put_flag(d->out, plugin ? "plugin" : "exec", word);
+            char *source = attn_cli_text("%s=%s", one->name, one->source);
+            put_flag(d->out, plugin ? "plugin" : "exec", source);
+            free(source);
             if (!plugin)
                 put_flag(d->out, "claims", one->claims_path);
         }
@@ -427,14 +429,10 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
 /* Its CSV. */
 static void put_numbers(struct attn_document *d, const struct attn_figure *figure)
 {
-    char *text;
-    size_t size;
-    FILE *csv = attn_cli_memory(&text, &size);
-    attn_figure_csv(csv, figure);
-    fclose(csv);
+    char *text = attn_figure_csv(figure);
     (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>\n",
                   figure->name, (long long)figure->n);
-    attn_document_lines(d, attn_cli_need(text));
+    attn_document_lines(d, text);
     fputs("</details>\n", d->out);
     free(text);
 }
@@ -661,54 +659,47 @@ static enum attn_status fill_hole(struct attn_document *d, const struct attn_pag
 }
 
 /* The template's text, with what belongs into its holes. */
-static enum attn_status fill_template(FILE *file, const struct attn_page *page, char *text,
+static enum attn_status fill_template(FILE *file, const struct attn_page *page,
                                       struct attn_error *err)
 {
     struct attn_document d = {.out = file, .is_html = 1};
     enum attn_status status = ATTN_OK;
     int is_shown = 1;
-    while (status == ATTN_OK && *text != '\0') {
-        char *open = strstr(text, "{{"), *close = open != NULL ? strstr(open, "}}") : NULL;
-        if (close != NULL)
-            *open = *close = '\0';
+    for (const char *text = page->page_html, *open; status == ATTN_OK;
+         text = strstr(open, "}}") + 2) {
+        char hole[64];
+        open = strstr(text, "{{");
         if (is_shown)
-            fputs(text, file);
-        if (close == NULL)
+            fwrite(text, 1, open != NULL ? (size_t)(open - text) : strlen(text), file);
+        if (open == NULL)
             break;
-        const char *name = open + 2;
-        if (*name == '?')
-            is_shown = holds(page, name + 1);
-        else if (*name == '=') /* a caption: it stands under its figure */
-            is_shown = 0;
-        else if (*name == '/')
-            is_shown = 1;
+        if (sscanf(open, "{{%63[^}]}}", hole) != 1)
+            return attn_fail(err, ATTN_EINVAL, "page.html: no hole at %.20s", open);
+        if (*hole == '?')
+            is_shown = holds(page, hole + 1);
+        else if (*hole == '=' || *hole == '/') /* a caption stands under its figure */
+            is_shown = *hole == '/';
         else if (is_shown)
-            status = fill_hole(&d, page, name, err);
+            status = fill_hole(&d, page, hole, err);
         if (is_shown < 0)
-            status = attn_fail(err, ATTN_EINVAL, "page.html: there is no condition %s", name + 1);
-        text = close + 2;
+            status = attn_fail(err, ATTN_EINVAL, "page.html: there is no condition %s", hole + 1);
     }
     return status;
 }
 
 enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err)
 {
-    enum { TEMPLATE_BYTES = 1 << 20 };
-    char path[PATH_MAX], *text;
-    (void)snprintf(path, sizeof path, "%s/page.html", page->scripts);
-    attn_read_text(path, ATTN_READ_GIVEN, TEMPLATE_BYTES, &text, err);
-    if (text == NULL)
-        return ATTN_EINVAL;
-    (void)snprintf(path, sizeof path, "%s/index.html", page->out);
-    char *whole;
-    size_t size;
-    FILE *out = attn_cli_memory(&whole, &size);
     struct attn_page filled = *page;
-    filled.page_html = whole = attn_cli_text("%s", text);
-    enum attn_status status = fill_template(out, &filled, text, err);
-    free(whole);
-    free(text);
+    char path[PATH_MAX], *template, *whole;
+    size_t size;
+    if (attn_plots_read("page.html", &template, err) != ATTN_OK)
+        return ATTN_EINVAL;
+    filled.page_html = template;
+    FILE *out = attn_cli_memory(&whole, &size);
+    enum attn_status status = fill_template(out, &filled, err);
+    free(template);
     fclose(out);
+    (void)snprintf(path, sizeof path, "%s/index.html", page->out);
     if (status == ATTN_OK)
         status = attn_cli_save(path, attn_cli_need(whole), err);
     free(whole);

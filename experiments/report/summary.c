@@ -1,5 +1,6 @@
 #include "experiments/report/summary.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,77 +12,66 @@ static const double none = (double)NAN; /* the macro is a float */
 
 /* ---- order --------------------------------------------------------------------------------- */
 
-/* A record on its way into a row: with the keys of the order that are not in the point. */
+/* A record on its way into a row.  Records of one row have the same key, and rows stand by their
+ * keys. */
 struct entry {
     const struct attn_point *point;
-    int64_t group; /* place among the groups, as first met */
     int impl;
+    char *key;
 };
-
-static int compare_int(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
-
-static int compare_double(double a, double b)
-{
-    return (a > b) - (a < b);
-}
-
-/* The row that a record belongs to: 0 when a and b share it. */
-static int compare_rows(const struct entry *a, const struct entry *b)
-{
-    const struct attn_point *p = a->point, *q = b->point;
-    int order = compare_int(a->group, b->group);
-    order = order != 0 ? order : compare_int(a->impl, b->impl);
-    char spec_a[128], spec_b[128];
-    attn_spec_without_ranks(p->spec, spec_a);
-    attn_spec_without_ranks(q->spec, spec_b);
-    order = order != 0 ? order : strcmp(spec_a, spec_b);
-    order = order != 0 ? order : compare_int((intptr_t)p->origin, (intptr_t)q->origin);
-    order = order != 0 ? order : compare_int(p->c.pass, q->c.pass);
-    order = order != 0 ? order : strcmp(p->save, q->save);
-    order = order != 0 ? order : compare_int(p->layers, q->layers);
-    order = order != 0 ? order : compare_int(p->hidden, q->hidden);
-    order = order != 0 ? order : compare_int(p->c.n_query, q->c.n_query);
-    order = order != 0 ? order : compare_int(p->ranks, q->ranks);
-    order = order != 0 ? order : compare_double(p->density, q->density);
-    order = order != 0 ? order : strcmp(p->spec, q->spec);
-    return order != 0 ? order : strcmp(p->text, q->text);
-}
 
 static int compare_entries(const void *a, const void *b)
 {
     const struct entry *p = a, *q = b;
-    int order = compare_rows(p, q);
-    return order != 0 ? order : compare_int(p->point->round, q->point->round);
+    int order = strcmp(p->key, q->key);
+    return order != 0 ? order : p->point->round - q->point->round;
 }
 
-/* Words in the order in which they were first met. */
-struct words {
-    const char **word; /* room for as many as there are records */
-    int64_t n;
-};
-
-static int64_t place_in(struct words *words, const char *word)
+/* The place of a word among those that were met before; a new one comes last. */
+static int place_in(json_t *words, const char *word)
 {
-    int64_t place = words->n;
-    while (place > 0 && strcmp(words->word[place - 1], word) != 0)
-        place--; /* from the end: neighbours are alike */
-    if (place > 0)
-        return place - 1;
-    words->word[words->n] = word;
-    return words->n++;
+    if (json_object_get(words, word) == NULL)
+        json_object_set_new_nocheck(words, word, json_integer((json_int_t)json_object_size(words)));
+    return (int)json_integer_value(json_object_get(words, word));
 }
 
 /* Place of an implementation in the registry; names that it lacks come after, as first met. */
-static int place_of(struct words *others, const char *impl)
+static int place_of(json_t *others, const char *impl)
 {
     int count = attn_impl_count();
     for (int place = 0; place < count; place++)
         if (strcmp(attn_impl_at(place)->name, impl) == 0)
             return place;
-    return count + (int)place_in(others, impl);
+    return count + place_in(others, impl);
+}
+
+/* What distinguishes rows, in the order in which it counts; behind a text stands what is less than
+ * any character. */
+static char *key_of(const struct attn_point *p, int group, int impl, int origin)
+{
+    char spec[128];
+    attn_spec_without_ranks(p->spec, spec);
+    return attn_cli_text("%08d%08d%s\001%08d%d%d%08lld%08lld%020lld%08d%020.17f%s\001%s", group,
+                         impl, spec, origin, (int)p->c.pass, (int)p->stack.save,
+                         (long long)p->stack.n, (long long)p->stack.hidden, (long long)p->c.n_query,
+                         p->ranks, p->density, p->spec, p->text);
+}
+
+static struct entry *sort_entries(const struct attn_point *points, int64_t n)
+{
+    struct entry *entry = attn_cli_need(malloc(((size_t)n + 1) * sizeof *entry));
+    json_t *groups = json_object(), *others = json_object(), *origins = json_object();
+    for (int64_t s = 0; s < n; s++) {
+        const struct attn_point *p = &points[s];
+        int impl = place_of(others, p->impl), group = place_in(groups, p->group);
+        int origin = place_in(origins, p->origin != NULL ? p->origin : "");
+        entry[s] = (struct entry){p, impl, key_of(p, group, impl, origin)};
+    }
+    json_decref(groups);
+    json_decref(others);
+    json_decref(origins);
+    qsort(entry, (size_t)n, sizeof *entry, compare_entries);
+    return entry;
 }
 
 /* ---- folding ------------------------------------------------------------------------------- */
@@ -92,18 +82,10 @@ static double larger(double a, double b)
 }
 
 /* A ratio that is no number failed in the worst way; JSON has null for it. */
-static double ratio_of(const struct attn_point *p)
-{
-    return isnan(p->worst) && p->status == ATTN_POINT_WRONG ? (double)INFINITY : p->worst;
-}
-
 static void fold_errors(struct attn_row *row, const struct attn_point *p)
 {
-    double worst = ratio_of(p);
-    if (!isnan(worst) && (isnan(row->worst) || worst > row->worst)) {
-        row->worst = worst;
-        memcpy(row->worst_output, p->worst_output, sizeof row->worst_output);
-    }
+    int is_lost = isnan(p->worst) && p->status == ATTN_POINT_WRONG;
+    row->worst = larger(row->worst, is_lost ? (double)INFINITY : p->worst);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         row->output[o] = larger(row->output[o], p->output_worst[o]);
 }
@@ -208,34 +190,20 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
     fold_times(first, n, sample + n, row);
 }
 
-/* words has room for 2n. */
-static void enter(const struct attn_point *points, int64_t n, const char **words,
-                  struct entry *entry)
-{
-    struct words groups = {words, 0}, others = {words + n, 0};
-    for (int64_t s = 0; s < n; s++)
-        entry[s] = (struct entry){&points[s], place_in(&groups, points[s].group),
-                                  place_of(&others, points[s].impl)};
-    qsort(entry, (size_t)n, sizeof *entry, compare_entries);
-}
-
 void attn_summary_make(const struct attn_point *points, int64_t n, struct attn_summary *summary)
 {
-    struct entry *entry = attn_cli_need(malloc(((size_t)n + 1) * sizeof *entry));
-    double *sample = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *sample));
-    const char **words = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *words));
-    struct attn_row *row = attn_cli_need(malloc(((size_t)n + 1) * sizeof *row));
+    struct entry *entry = sort_entries(points, n);
+    summary->sample = attn_cli_need(malloc((2 * (size_t)n + 1) * sizeof *summary->sample));
+    summary->row = attn_cli_need(malloc(((size_t)n + 1) * sizeof *summary->row));
     summary->n = 0;
-    enter(points, n, words, entry);
     for (int64_t s = 0, end; s < n; s = end) {
-        for (end = s + 1; end < n && compare_rows(&entry[s], &entry[end]) == 0; end++)
+        for (end = s + 1; end < n && strcmp(entry[s].key, entry[end].key) == 0; end++)
             ;
-        fold(&entry[s], end - s, sample + 2 * s, &row[summary->n++]);
+        fold(&entry[s], end - s, summary->sample + 2 * s, &summary->row[summary->n++]);
     }
-    summary->row = row;
-    summary->sample = sample;
+    for (int64_t s = 0; s < n; s++)
+        free(entry[s].key);
     free(entry);
-    free(words);
 }
 
 void attn_summary_free(struct attn_summary *summary)

@@ -8,6 +8,7 @@
 #include "experiments/measure/stats.h"
 
 enum { ATTN_SUMMARY_DRAWS = 2000 }; /* of a bootstrap, with seed 1 */
+enum { ATTN_LABEL_TEXT = 200 };
 
 struct attn_row {
     const struct attn_point *point; /* the first good round, else the first record (borrowed)    */
@@ -28,7 +29,14 @@ struct attn_row {
     int64_t peak;                  /* the ledger; of what has none (not ours), resident         */
     double worst;                  /* largest error/bound of any round; NaN: not compared       */
     double output[ATTN_OUTPUTS];   /* the same for each output                                  */
-    char worst_output[8];
+
+    /* What it is to the figure group that it belongs to (groups.h). */
+    char label[ATTN_LABEL_TEXT];  /* in legends: the spec, P where the spec leaves it at its preset,
+                                     and what else the group has several of              */
+    char option[ATTN_LABEL_TEXT]; /* beside points: the same without what all points of an
+                                     implementation share                                */
+    int64_t first;                /* row of the group that had this label first          */
+    double x;
 };
 
 /* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "optimized/integers.h"
+
 static const int64_t MIB = 1 << 20;
 
 void attn_cuda_open(struct attn_cuda_cache *cache)
@@ -9,104 +11,76 @@ void attn_cuda_open(struct attn_cuda_cache *cache)
     memset(cache, 0, sizeof *cache);
 }
 
-static int64_t round_up(int64_t bytes, int64_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
-/* A place in the table; -1: none. */
-static int new_block(struct attn_cuda_cache *cache)
-{
-    for (int b = 0; b < cache->n; b++)
-        if (cache->block[b].bytes == 0)
-            return b;
-    return cache->n < ATTN_CUDA_BLOCKS ? cache->n++ : -1;
-}
-
+/* The smallest free block of a pool that is large enough, of equal ones the lowest; n: none. */
 static int find_free(const struct attn_cuda_cache *cache, int64_t bytes, int is_small)
 {
-    int best = -1;
+    int best = cache->n;
     for (int b = 0; b < cache->n; b++) {
         const struct attn_cuda_block *x = &cache->block[b];
-        if (!x->is_free || x->is_small != is_small || x->bytes < bytes)
-            continue;
-        const struct attn_cuda_block *y = &cache->block[best < 0 ? b : best];
-        if (best < 0 || x->bytes < y->bytes || (x->bytes == y->bytes && x->address < y->address))
+        if (x->is_free && x->is_small == is_small && x->bytes >= bytes &&
+            (best == cache->n || x->bytes < cache->block[best].bytes))
             best = b;
     }
     return best;
 }
 
-/* A segment of the driver's, far from all others. */
-static int new_segment(struct attn_cuda_cache *cache, int64_t bytes, int is_small)
+/* Make place b for a block; those behind it move up. */
+static void insert(struct attn_cuda_cache *cache, int b, struct attn_cuda_block block)
 {
-    int b = new_block(cache);
-    if (b < 0)
-        return -1;
-    int64_t size = is_small ? 2 * MIB : bytes < 10 * MIB ? 20 * MIB : round_up(bytes, 2 * MIB);
-    cache->block[b] = (struct attn_cuda_block){cache->next_segment, size, is_small, 1, -1, -1, 0};
-    cache->next_segment += size + MIB;
-    return b;
+    memmove(&cache->block[b + 1], &cache->block[b], (size_t)(cache->n++ - b) * sizeof block);
+    cache->block[b] = block;
 }
 
-/* Cut off what is beyond so many bytes, and keep it free. */
-static int cut(struct attn_cuda_cache *cache, int b, int64_t bytes)
+int64_t attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag)
 {
-    int rest = new_block(cache);
-    if (rest < 0)
+    bytes = ceil_div(bytes, 512) * 512;
+    int is_small = bytes <= MIB, b = find_free(cache, bytes, is_small);
+    struct attn_cuda_block *x = &cache->block[b];
+    if (cache->n + 2 > ATTN_CUDA_BLOCKS)
         return -1;
-    struct attn_cuda_block *x = &cache->block[b], *y = &cache->block[rest];
-    *y = (struct attn_cuda_block){
-        x->address + bytes, x->bytes - bytes, x->is_small, 1, b, x->upper, 0};
-    if (x->upper >= 0)
-        cache->block[x->upper].lower = rest;
-    x->upper = rest;
-    x->bytes = bytes;
-    return b;
-}
-
-int attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag)
-{
-    bytes = round_up(bytes, 512);
-    int is_small = bytes <= MIB;
-    int b = find_free(cache, bytes, is_small);
-    if (b < 0)
-        b = new_segment(cache, bytes, is_small);
-    if (b < 0)
-        return -1;
-    int64_t rest = cache->block[b].bytes - bytes;
-    if ((is_small ? rest >= 512 : rest > MIB) && cut(cache, b, bytes) < 0)
-        return -1;
-    cache->block[b].is_free = 0;
-    cache->block[b].tag = tag;
-    cache->live[tag] += cache->block[b].bytes;
-    cache->now += cache->block[b].bytes;
+    if (b == cache->n) { /* a segment of the driver's, far from all others */
+        int64_t size = is_small           ? 2 * MIB
+                       : bytes < 10 * MIB ? 20 * MIB
+                                          : ceil_div(bytes, 2 * MIB) * 2 * MIB;
+        insert(cache, b, (struct attn_cuda_block){cache->next_segment, size, is_small, 1, 0});
+        cache->next_segment += size + MIB;
+    }
+    int64_t rest = x->bytes - bytes;
+    if (is_small ? rest >= 512 : rest > MIB) {
+        insert(cache, b + 1, (struct attn_cuda_block){x->address + bytes, rest, is_small, 1, 0});
+        x->bytes = bytes;
+    }
+    x->is_free = 0;
+    x->tag = tag;
+    cache->live[tag] += x->bytes;
+    cache->now += x->bytes;
     if (cache->now > cache->peak)
         attn_cuda_restart(cache);
-    return b;
+    return x->address;
 }
 
-/* The free block `upper` becomes part of the one below it. */
-static void join(struct attn_cuda_cache *cache, int lower, int upper)
+/* Blocks b and b + 1 become one, where both are free and touch: those of two segments do not. */
+static void join(struct attn_cuda_cache *cache, int b)
 {
-    struct attn_cuda_block *x = &cache->block[lower], *y = &cache->block[upper];
-    x->bytes += y->bytes;
-    x->upper = y->upper;
-    if (y->upper >= 0)
-        cache->block[y->upper].lower = lower;
-    memset(y, 0, sizeof *y);
+    struct attn_cuda_block *x = &cache->block[b];
+    if (b < 0 || b + 1 >= cache->n || !x[0].is_free || !x[1].is_free ||
+        x[0].address + x[0].bytes != x[1].address)
+        return;
+    x[0].bytes += x[1].bytes;
+    memmove(&x[1], &x[2], (size_t)(--cache->n - b - 1) * sizeof *x);
 }
 
-void attn_cuda_give(struct attn_cuda_cache *cache, int b)
+void attn_cuda_give(struct attn_cuda_cache *cache, int64_t address)
 {
+    int b = 0;
+    while (cache->block[b].address != address)
+        b++;
     struct attn_cuda_block *x = &cache->block[b];
     cache->now -= x->bytes;
     cache->live[x->tag] -= x->bytes;
     x->is_free = 1;
-    if (x->upper >= 0 && cache->block[x->upper].is_free)
-        join(cache, b, x->upper);
-    if (x->lower >= 0 && cache->block[x->lower].is_free)
-        join(cache, x->lower, b);
+    join(cache, b);
+    join(cache, b - 1);
 }
 
 void attn_cuda_restart(struct attn_cuda_cache *cache)

@@ -20,8 +20,7 @@ enum { ATTN_CUDA_BLOCKS = 1024, ATTN_CUDA_TAGS = 64 };
 struct attn_cuda_block {
     int64_t address, bytes;
     int is_small, is_free;
-    int lower, upper; /* neighbours in its segment; -1: none */
-    int tag;          /* whose it is, 0 to ATTN_CUDA_TAGS - 1 */
+    int tag; /* whose it is, 0 to ATTN_CUDA_TAGS - 1 */
 };
 
 /* torch.cuda.memory_allocated() and max_memory_allocated(), and of what they were made. */
@@ -30,14 +29,15 @@ struct attn_cuda_cache {
     int64_t live[ATTN_CUDA_TAGS], at_peak[ATTN_CUDA_TAGS]; /* bytes of blocks by tag */
     int64_t next_segment;                                  /* its address              */
     int n;
-    struct attn_cuda_block block[ATTN_CUDA_BLOCKS]; /* bytes 0: a place that is not used */
+    struct attn_cuda_block block[ATTN_CUDA_BLOCKS]; /* [n] by address */
 };
 
 void attn_cuda_open(struct attn_cuda_cache *cache);
 
-/* A block of at least so many bytes, more than 0; -1 when there is no place for another block. */
-int attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag);
-void attn_cuda_give(struct attn_cuda_cache *cache, int block);
+/* A block of at least so many bytes, more than 0: its address; -1 when there is no place for
+ * another block. */
+int64_t attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag);
+void attn_cuda_give(struct attn_cuda_cache *cache, int64_t address);
 
 /* torch.cuda.reset_peak_memory_stats() */
 void attn_cuda_restart(struct attn_cuda_cache *cache);

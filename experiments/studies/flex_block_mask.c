@@ -6,13 +6,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/storage.h"
+#include "optimized/integers.h"
 
 enum { BLOCK = 128, MILLION = 1000000 };
-
-static int64_t blocks_of(int64_t length)
-{
-    return (length + BLOCK - 1) / BLOCK;
-}
 
 /* Blocks in a list of a real tape; -1 where there was no memory for it. */
 static double count_listed(const struct attn_tape *tape, const char *name, int64_t rows)
@@ -32,9 +28,10 @@ static void for_real(struct attn_study_run *run)
     attn_study_store_both(run, &pair, "a BlockMask built for real, causal, L=500", "blocks",
                           "causal(br)", &shape);
     attn_study_quantity(run, "its partial blocks: the diagonal and the cut row", ATTN_DERIVED, 7,
-                        count_listed(&pair.real, "kv_num_blocks", blocks_of(L)), "blocks", 0);
+                        count_listed(&pair.real, "kv_num_blocks", ceil_div(L, BLOCK)), "blocks", 0);
     attn_study_quantity(run, "its full blocks: below the diagonal", ATTN_DERIVED, 3,
-                        count_listed(&pair.real, "full_kv_num_blocks", blocks_of(L)), "blocks", 0);
+                        count_listed(&pair.real, "full_kv_num_blocks", ceil_div(L, BLOCK)),
+                        "blocks", 0);
     attn_pair_close(&pair);
 }
 
@@ -43,21 +40,21 @@ static void ours(struct attn_study_run *run, int64_t length)
 {
     static const char *const buffer[] = {"bsr.row_start", "bsr.column", "bsr.column_start",
                                          "bsr.row"};
-    const double R = (double)blocks_of(length);
+    const double R = (double)ceil_div(length, BLOCK);
     const struct {
         const char *mask, *curve;
         double listed;
     } of[] = {{"causal(br)", "bsr: causal", R * (R + 1) / 2},
               {"causal(br)&window(511,0,br)", "bsr: causal, a window of 512", 5 * R - 10}};
-    char text[96], name[128], grouped[32];
+    char grouped[32];
     for (int m = 0; m < 2; m++) {
         double bytes = 0;
-        snprintf(text, sizeof text, "q%lldd64:%s:f32:normal:s1:pass=bwd", (long long)length,
-                 of[m].mask);
+        const char *text = attn_study_text(run, "q%lldd64:%s:f32:normal:s1:pass=bwd",
+                                           (long long)length, of[m].mask);
         for (int b = 0; b < 4; b++)
             bytes += (double)attn_study_buffer(run, "bsr", text, buffer[b]);
-        snprintf(name, sizeof name, "bsr's lists, both directions, %s tokens under %s",
-                 attn_cli_grouped(length, grouped), of[m].mask);
+        const char *name = attn_study_text(run, "bsr's lists, both directions, %s tokens under %s",
+                                           attn_cli_grouped(length, grouped), of[m].mask);
         attn_study_place(run, of[m].curve, (double)length);
         attn_study_quantity(run, name, ATTN_DERIVED, 2 * (8 * (R + 1) + 4 * of[m].listed), bytes,
                             "B", 0);
@@ -68,16 +65,17 @@ static void ours(struct attn_study_run *run, int64_t length)
  * built: a byte for each pair of whole blocks, and an int64 sum for each block. */
 static void block_mask(struct attn_study_run *run, int64_t length)
 {
-    const double R = (double)blocks_of(length);
+    const double R = (double)ceil_div(length, BLOCK);
     const struct attn_mask_shape shape = {1, 1, length, length};
     struct attn_tape tape;
-    char name[96], grouped[32];
+    char grouped[32];
     attn_tape_open(&tape, run, NULL);
     tape.is_brief = length < MILLION;
     attn_study_store(&tape, "blocks", "causal(br)", &shape);
-    snprintf(name, sizeof name, "a BlockMask of %s tokens", attn_cli_grouped(length, grouped));
     attn_study_place(run, "BlockMask, any mask", (double)length);
-    attn_study_live(&tape, name, ATTN_DERIVED, 16 * R * R + 16 * R, 0);
+    attn_study_live(
+        &tape, attn_study_text(run, "a BlockMask of %s tokens", attn_cli_grouped(length, grouped)),
+        ATTN_DERIVED, 16 * R * R + 16 * R, 0);
     attn_study_place(run, "BlockMask while it is built, not compiled", (double)length);
     attn_study_quantity(run, "while it is built, not compiled", ATTN_DERIVED,
                         (BLOCK * BLOCK + 8) * R * R, (double)tape.peak, "B", 0);
@@ -96,30 +94,21 @@ static void a_million(struct attn_study_run *run)
     attn_study_measure_long(run, "tiled", TEXT);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_flex_block_mask(struct attn_study_run *run)
 {
     static const int64_t length[] = {4096, 32768, 262144, MILLION};
-    struct attn_point point;
     attn_study_say(run, "A BlockMask has four lists of blocks: partial and full ones, by row and "
                         "by column.  Each list has room for all blocks of its row, 4 bytes each, "
                         "whatever the mask leaves:");
     for (int l = 0; l < 4; l++)
         block_mask(run, length[l]);
-    double blocks = (double)blocks_of(MILLION) * (double)blocks_of(MILLION);
+    double blocks = (double)ceil_div(MILLION, BLOCK) * (double)ceil_div(MILLION, BLOCK);
     attn_study_quantity(run, "the blog's 60 MB are one byte for each block", ATTN_INFERRED, 60e6,
                         blocks, "B", 1.1e6);
     for_real(run);
     attn_study_say(run, "Lists that hold what there is and no more, as attnlab's bsr has them:");
     for (int l = 0; l < 4; l++)
         ours(run, length[l]);
-    attn_study_measure(run, "bsr", "q500d64:causal(br):f32:normal:s1:pass=bwd", &point);
+    attn_study_measure(run, "bsr", "q500d64:causal(br):f32:normal:s1:pass=bwd", NULL);
     a_million(run);
 }
-
-const struct attn_study attn_study_flex_block_mask = {
-    .name = "flex-block-mask",
-    .question = "how large is the index of a block mask at a million tokens?",
-    .run = run_study,
-    .figure = {.title = "The index of a block mask, forward and backward",
-               .remark = "blocks of 128; a window is of 512 keys",
-               .x = "sequence length L (tokens)"}};

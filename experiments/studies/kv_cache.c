@@ -37,9 +37,9 @@ static void take_cache(struct attn_tape *tape, const struct model *m, int64_t le
 static double read_by_price(struct attn_study_run *run, const struct model *m, int64_t length)
 {
     struct attn_point point;
-    char text[96];
-    snprintf(text, sizeof text, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1", (long long)m->heads,
-             (long long)m->kv_heads, (long long)kept(m, length), (long long)m->dim, m->dtype);
+    const char *text = attn_study_text(run, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1",
+                                       (long long)m->heads, (long long)m->kv_heads,
+                                       (long long)kept(m, length), (long long)m->dim, m->dtype);
     if (!attn_study_price(run, "tiled@portable", text, &point))
         return -1;
     return (double)(point.floor_bytes - m->heads * (2 * m->dim * m->size + 4));
@@ -70,13 +70,13 @@ static void models(struct attn_study_run *run)
         {"Falcon 7B, one for 71 heads (MQA)", "Falcon 7B (MQA)", 32, 71, 1, 64, 0, "f16", 2},
     };
     static const int64_t length[] = {1024, 4096, 32768, 131072};
-    char name[96], tokens[32];
+    char tokens[32];
     attn_study_say(run, "Published shapes, in 16 bits where nothing else is said.  Every byte is "
                         "read for each new token of the sequence:");
     for (size_t m = 0; m < sizeof model / sizeof *model; m++)
         for (size_t l = 0; l < sizeof length / sizeof *length; l++) {
-            snprintf(name, sizeof name, "%s, %s tokens", model[m].name,
-                     attn_cli_grouped(length[l], tokens));
+            const char *name = attn_study_text(run, "%s, %s tokens", model[m].name,
+                                               attn_cli_grouped(length[l], tokens));
             attn_study_place(run, model[m].curve, (double)length[l]);
             attn_study_quantity(run, name, ATTN_DERIVED,
                                 2.0 * (double)(numbers(&model[m], length[l]) * model[m].size),
@@ -90,31 +90,14 @@ static void models(struct attn_study_run *run)
  * attention over all tokens at once. */
 enum { HEADS = 4, LENGTH = 48, DIM = 16, Q = HEADS * LENGTH * DIM };
 
-static void one_token(const float *q, const float *k, const float *v, int64_t n, double *o)
-{
-    double weight[LENGTH], sum = 0, most = -(double)INFINITY;
-    for (int64_t j = 0; j < n; j++) {
-        weight[j] = 0;
-        for (int c = 0; c < DIM; c++)
-            weight[j] += (double)q[c] * (double)k[j * DIM + c] / sqrt(DIM);
-        most = fmax(most, weight[j]);
-    }
-    for (int64_t j = 0; j < n; j++)
-        sum += weight[j] = exp(weight[j] - most);
-    for (int c = 0; c < DIM; c++) {
-        o[c] = 0;
-        for (int64_t j = 0; j < n; j++)
-            o[c] += weight[j] / sum * (double)v[j * DIM + c];
-    }
-}
-
 static double decode(struct attn_tape *tape, const struct model *m, const float *q, const float *k,
                      const float *v, const float *all_at_once)
 {
     int64_t room = kept(m, LENGTH);
     take_cache(tape, m, LENGTH);
     float *k_cache = attn_tape_data(tape, "k cache"), *v_cache = attn_tape_data(tape, "v cache");
-    double worst = 0, o[DIM];
+    float scores[LENGTH], probs[LENGTH], o[DIM];
+    double worst = 0;
     for (int64_t i = 0; k_cache != NULL && v_cache != NULL && i < LENGTH; i++) {
         for (int64_t g = 0; g < m->kv_heads; g++) {
             int64_t slot = (g * room + i % room) * DIM, from = (g * LENGTH + i) * DIM;
@@ -123,9 +106,11 @@ static double decode(struct attn_tape *tape, const struct model *m, const float 
         }
         for (int64_t h = 0; h < HEADS; h++) {
             int64_t group = h / (HEADS / m->kv_heads) * room * DIM, row = (h * LENGTH + i) * DIM;
-            one_token(q + row, k_cache + group, v_cache + group, i < room ? i + 1 : room, o);
+            int64_t n = i < room ? i + 1 : room;
+            attn_study_softmax(q + row, k_cache + group, n, DIM, 1 / sqrtf(DIM), scores, probs);
+            attn_study_sum(probs, v_cache + group, n, DIM, o);
             for (int c = 0; c < DIM; c++)
-                worst = fmax(worst, fabs(o[c] - (double)all_at_once[row + c]));
+                worst = fmax(worst, fabs((double)(o[c] - all_at_once[row + c])));
         }
     }
     return worst;
@@ -171,15 +156,14 @@ static void read_for_each_token(struct attn_study_run *run)
         {"8 kv heads, bfloat16", "h8q1k16384d128:none:bf16:normal:s1", 1, 8, 8, 128, 0, "bf16", 2},
         {"one kv head, float32", "h8g1q1k16384d128:none:f32:normal:s1", 1, 8, 1, 128, 0, "f32", 4}};
     double rate = 0;
-    char name[96];
     attn_study_say(run, "A new token does two multiplications for each number that it reads, so "
                         "its time follows the bytes, not the arithmetic.  16,384 keys:");
     for (size_t c = 0; c < sizeof call / sizeof *call; c++) {
         struct attn_point point;
         double bytes = read_by_price(run, &call[c], 16384);
-        snprintf(name, sizeof name, "%s: bytes that one token reads", call[c].name);
-        attn_study_quantity(run, name, ATTN_DERIVED,
-                            2.0 * (double)(numbers(&call[c], 16384) * call[c].size), bytes, "B", 0);
+        attn_study_quantity(
+            run, attn_study_text(run, "%s: bytes that one token reads", call[c].name), ATTN_DERIVED,
+            2.0 * (double)(numbers(&call[c], 16384) * call[c].size), bytes, "B", 0);
         if (!attn_study_measure(run, "tiled", call[c].curve, &point))
             continue;
         double s = attn_point_call_s(&point, point.n_warm > 0 ? ATTN_CALL_WARM : ATTN_CALL_FIRST);
@@ -189,18 +173,10 @@ static void read_for_each_token(struct attn_study_run *run)
     }
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_kv_cache(struct attn_study_run *run)
 {
     published(run);
     models(run);
     for_real(run);
     read_for_each_token(run);
 }
-
-const struct attn_study attn_study_kv_cache = {
-    .name = "kv-cache",
-    .question = "what does a cache of keys and values cost, and a token that reads it?",
-    .run = run_study,
-    .figure = {.title = "The cache of one sequence, which is also what each new token reads",
-               .remark = "K and V of all layers, 16 bits unless another type is named",
-               .x = "tokens in the cache"}};

@@ -34,7 +34,6 @@ static int64_t heads_sent(int ranks)
 /* A head count that six ranks do not divide: what all_to_all of [30, 600, 16 heads of 72] gives. */
 static void issue_904(struct attn_study_run *run)
 {
-    char name[64];
     attn_study_say(run, "Six ranks share 16 heads as 3 3 3 3 2 2, but every receive buffer is made "
                         "like the first chunk: 6 x 3 = 18 heads arrive, two of them garbage, and "
                         "the reshape to 16 x 72 = 1152 channels fails.");
@@ -44,10 +43,10 @@ static void issue_904(struct attn_study_run *run)
     attn_study_quantity(run, "elements that [30, 600, 1152] has", ATTN_PUBLISHED, 30 * 600 * 1152,
                         (double)(ROWS * heads_sent(6) * DIM), "elements", 0);
     for (int P = 1; P <= HEADS; P++) {
-        snprintf(name, sizeof name, "heads that arrive on each of %d ranks", P);
         attn_study_place(run, "heads that arrive", P);
-        attn_study_quantity(run, name, ATTN_DERIVED, (HEADS + P - 1) / P * P,
-                            (double)heads_received(P), "heads", 0);
+        attn_study_quantity(run, attn_study_text(run, "heads that arrive on each of %d ranks", P),
+                            ATTN_DERIVED, (HEADS + P - 1) / P * P, (double)heads_received(P),
+                            "heads", 0);
         attn_study_place(run, "heads that there are", P);
         attn_study_quantity(run, "heads that were sent", ATTN_DERIVED, HEADS, (double)heads_sent(P),
                             "heads", 0);
@@ -73,25 +72,28 @@ static void list_form(struct attn_study_run *run)
 /* Which numbers of ranks the framework's rule allows, asked of our strict form of its scheme. */
 static void which_ranks(struct attn_study_run *run, int frames)
 {
-    char spec[96], text[96], name[160], list[64] = "";
+    char list[64] = "";
+    const char *text =
+        attn_study_text(run, "h16q%dd8:spatial(%d,4,4):f32:normal:s1", frames * 16, frames);
     int differ = 0;
     for (int ranks = 2; ranks <= 16; ranks++) {
+        char spec[96];
         snprintf(spec, sizeof spec, "video:ranks=%d,home=frames,exchange=always,sizes=strict",
                  ranks);
-        snprintf(text, sizeof text, "h16q%dd8:spatial(%d,4,4):f32:normal:s1", frames * 16, frames);
         int runs = attn_study_accepts(spec, text);
         differ += runs != (frames % ranks == 0 && HEADS % ranks == 0);
         if (runs)
             snprintf(list + strlen(list), sizeof list - strlen(list), " %d", ranks);
     }
-    snprintf(name, sizeof name, "of 2 to 16 ranks run%s; where a rule of the code says else",
-             list[0] != '\0' ? list : " none");
-    attn_study_quantity(run, name, ATTN_DERIVED, 0, differ, "", 0);
+    attn_study_quantity(
+        run,
+        attn_study_text(run, "of 2 to 16 ranks run%s; where a rule of the code says else",
+                        list[0] != '\0' ? list : " none"),
+        ATTN_DERIVED, 0, differ, "", 0);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_open_sora_3gpus(struct attn_study_run *run)
 {
-    struct attn_point point;
     attn_study_say(run, "Three ranks stop at the assertion d_t %% sp_size == 0.  \"Use an even "
                         "number\" does not help: 6, 10, 12 and 14 are even, and divide neither 16 "
                         "frames nor 16 heads.");
@@ -105,16 +107,6 @@ static void run_study(struct attn_study_run *run)
     attn_study_say(run, "Nothing forbids sizes that differ by one.  The same scheme on 3 and on 6 "
                         "ranks, dealt out unevenly:");
     attn_study_measure(run, "video:ranks=3,home=frames,exchange=always",
-                       "h16q256d8:spatial(16,4,4):f32:normal:s1", &point);
-    attn_study_measure(run, "ulysses:ranks=6", "h16q600d72:none:f32:normal:s1", &point);
+                       "h16q256d8:spatial(16,4,4):f32:normal:s1", NULL);
+    attn_study_measure(run, "ulysses:ranks=6", "h16q600d72:none:f32:normal:s1", NULL);
 }
-
-const struct attn_study attn_study_open_sora_3gpus = {
-    .name = "open-sora-3gpus",
-    .question = "16 frames on 3 GPUs: which numbers of ranks work, and why?",
-    .run = run_study,
-    .figure = {.title = "Sixteen heads after an exchange whose buffers are all like the first",
-               .remark = "Where more arrive than there are, the rest was never written",
-               .x = "ranks P",
-               .y = "heads",
-               .is_linear = 1}};

@@ -84,8 +84,8 @@ static double left(struct attn_study_run *run, const char *spec, const char *mas
                    const char *dtype, int64_t length)
 {
     struct attn_point point;
-    char text[128];
-    snprintf(text, sizeof text, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
+    const char *text =
+        attn_study_text(run, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
     return attn_study_price(run, spec, text, &point) ? (double)point.priced_bytes : -1;
 }
 
@@ -102,7 +102,6 @@ static void remedies(struct attn_study_run *run)
         {"a window of 512 keys, as CSR", "csr@portable", WINDOW, "f32", 0},
         {"a window of 512 keys, tiled", "tiled@portable", WINDOW, "f32", 0},
     };
-    char name[128];
     double none = 0;
     attn_study_say(run, "What each remedy leaves at L=200,000, 16 heads of 72, forward, beside "
                         "inputs and outputs:");
@@ -113,8 +112,8 @@ static void remedies(struct attn_study_run *run)
         if (must == 0)
             must = at[1] + 2 * (at[1] - at[0]);
         none = r == 0 ? at[2] : none;
-        snprintf(name, sizeof name, "%s (%s), %.3g times less", remedy[r].what, remedy[r].spec,
-                 none / at[2]);
+        const char *name = attn_study_text(run, "%s (%s), %.3g times less", remedy[r].what,
+                                           remedy[r].spec, none / at[2]);
         attn_study_quantity(run, name, ATTN_DERIVED, must, at[2], "B", 0.001 * must);
     }
 }
@@ -147,24 +146,24 @@ static void really_computed(struct attn_study_run *run)
     static const struct {
         const char *spec, *mask;
     } one[] = {{"tiled", "none"}, {"csr", WINDOW}};
-    char text[128];
     struct attn_point point;
     for (int r = 0; r < 2; r++) {
-        snprintf(text, sizeof text, "q8192d64:%s:f32:normal:s1", one[r].mask);
-        if (!attn_study_measure(run, one[r].spec, text, &point))
+        if (!attn_study_measure(run, one[r].spec,
+                                attn_study_text(run, "q8192d64:%s:f32:normal:s1", one[r].mask),
+                                &point))
             continue;
         double scale = 200000.0 / 8192;
         attn_study_say(run, "%s at L=200,000, one head%s: about %.0f s here.", one[r].spec,
                        r == 1 ? " under a window of 512" : "",
                        point.first_s * scale * (r == 0 ? scale : 1) + 5);
-        snprintf(text, sizeof text, "q200000d64:%s:f32:normal:s1", one[r].mask);
-        attn_study_measure_long(run, one[r].spec, text);
+        attn_study_measure_long(run, one[r].spec,
+                                attn_study_text(run, "q200000d64:%s:f32:normal:s1", one[r].mask));
     }
     if (!run->is_long)
         attn_study_say(run, "--long computes both.");
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_open_sora_720gb(struct attn_study_run *run)
 {
     mask_at_full_size(run);
     at_small_size(run);
@@ -173,10 +172,3 @@ static void run_study(struct attn_study_run *run)
     checkpointing(run);
     really_computed(run);
 }
-
-const struct attn_study attn_study_open_sora_720gb = {
-    .name = "open-sora-720gb",
-    .question = "why did a mask ask for 720 GB at 200,000 tokens?",
-    .run = run_study,
-    .figure = {.title = "A mask of 5 clips of 196,608 tokens, while it is made and used",
-               .remark = "int32, one head; the vectors that say the same are 7.5 MiB"}};

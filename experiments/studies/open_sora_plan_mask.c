@@ -44,20 +44,21 @@ static void at_small_size(struct attn_study_run *run)
 /* The same for videos of other lengths, and the boolean [L, L] that it becomes. */
 static void other_lengths(struct attn_study_run *run)
 {
-    char text[64], name[96], grouped[32];
+    char grouped[32];
     for (int64_t L = TOKENS / 16; L <= 4 * TOKENS; L *= 4) {
         struct attn_tape tape;
         attn_tape_open(&tape, run, NULL);
         tape.is_brief = 1;
         prepare_parallel_data(&tape, 4 * L, 8);
-        snprintf(name, sizeof name, "%s tokens: the exchange", attn_cli_grouped(L, grouped));
         attn_study_place(run, "repeated and exchanged, 8 ranks", (double)L);
-        attn_study_peak(&tape, name, ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
+        attn_study_peak(
+            &tape, attn_study_text(run, "%s tokens: the exchange", attn_cli_grouped(L, grouped)),
+            ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
         attn_study_place(run, "what an all-gather sends from", (double)L);
         attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED,
                             (double)tape.peak / 16, 4 * 4 * (double)L, "B", 0);
-        snprintf(text, sizeof text, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
-                 (long long)(L / 2));
+        const char *text = attn_study_text(run, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
+                                           (long long)(L / 2));
         attn_study_place(run, "boolean [L, L] of one sample", (double)L);
         attn_study_quantity(run, "the boolean [L, L]", ATTN_DERIVED, (double)L * (double)L,
                             (double)attn_study_buffer(run, "dense:mask=bool2d", text, "mask"), "B",
@@ -65,7 +66,7 @@ static void other_lengths(struct attn_study_run *run)
     }
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
 {
     struct attn_tape tape;
     attn_study_quantity(run, "elements of the mask on the latent grid (1, 24, 60, 80)",
@@ -95,16 +96,7 @@ static void run_study(struct attn_study_run *run)
         run, "what tiled holds of it: its word keys(20000) and no object", ATTN_DERIVED, 0,
         (double)attn_study_buffer(run, "tiled", "q28800d64:keys(20000):f32:normal:s1", "mask"), "B",
         0);
-    struct attn_point point;
     other_lengths(run);
-    attn_study_measure(run, "dense:mask=bool2d", "q288d64:keys(200):f32:normal:s1", &point);
-    attn_study_measure(run, "tiled", "q288d64:keys(200):f32:normal:s1", &point);
+    attn_study_measure(run, "dense:mask=bool2d", "q288d64:keys(200):f32:normal:s1", NULL);
+    attn_study_measure(run, "tiled", "q288d64:keys(200):f32:normal:s1", NULL);
 }
-
-const struct attn_study attn_study_open_sora_plan_mask = {
-    .name = "open-sora-plan-mask",
-    .question = "why is a mask repeated for sequence parallelism?",
-    .run = run_study,
-    .figure = {.title = "A padding mask on its way to 8 ranks, and inside attention",
-               .remark = "float32 on the way, four numbers a token; boolean inside",
-               .x = "sequence length L (tokens)"}};

@@ -13,15 +13,7 @@
 #include "tests/harness/process.h"
 
 /* STDiT-XL/2 for 16 frames of 256 x 256: 256 places, 16 heads of 72. */
-enum {
-    FRAMES = 16,
-    SIDE = 16,
-    TEXT = 120,
-    LENGTH = FRAMES * SIDE * SIDE,
-    HEADS = 16,
-    DIM = 72,
-    RANKS = 4
-};
+enum { FRAMES = 16, SIDE = 16, LENGTH = FRAMES * SIDE * SIDE, HEADS = 16, DIM = 72, RANKS = 4 };
 static const char SPATIAL[] = "spatial(16,16,16)", TEMPORAL[] = "temporal(16,16,16)";
 
 /* Numbers that rank 0 sends in a forward pass of one attention layer; NaN where it is refused. */
@@ -55,29 +47,6 @@ static double numbers_sent(const char *scheme, int ranks, const char *mask_text)
     return status == ATTN_OK ? (double)cost.bytes_sent / 8 : (double)NAN;
 }
 
-/* The same of attention to a text that every rank has; without a layer around it. */
-static double numbers_sent_for_text(int ranks)
-{
-    const struct attn_problem p = {.batch = 1,
-                                   .heads = HEADS,
-                                   .kv_heads = HEADS,
-                                   .n_query = LENGTH,
-                                   .n_key = TEXT,
-                                   .d_key = DIM,
-                                   .d_value = DIM,
-                                   .scale = 1 / sqrt(DIM),
-                                   .dtype = ATTN_F64};
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_spec spec;
-    struct attn_cost cost = {0};
-    char text[64];
-    snprintf(text, sizeof text, "ulysses:ranks=%d,keys=whole", ranks);
-    if (attn_spec_parse(text, &spec, &err) != ATTN_OK ||
-        attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, &cost, &err) != ATTN_OK)
-        return (double)NAN;
-    return (double)cost.bytes_sent / 8;
-}
-
 /* B L C (P-1)/P^2: what a rank sends when one tensor of x's size is exchanged. */
 static double unit_of(int ranks)
 {
@@ -98,15 +67,15 @@ static void volumes_of_ranks(struct attn_study_run *run)
     } of[] = {{"v1.0, Ulysses: 8 units", "video:home=frames,exchange=always", 8},
               {"v1.2: 4 units", "video", 4},
               {"DSP: 2 units", "dsp", 2}};
-    char name[96];
     for (size_t s = 0; s < sizeof of / sizeof *of; s++)
         for (int ranks = 2; ranks <= 16; ranks *= 2) {
             double got = numbers_sent(of[s].scheme, ranks, SPATIAL) +
                          numbers_sent(of[s].scheme, ranks, TEMPORAL);
             double must = of[s].units * unit_of(ranks);
-            snprintf(name, sizeof name, "%s: both layers, %d ranks", of[s].scheme, ranks);
             attn_study_place(run, of[s].curve, ranks);
-            attn_study_quantity(run, name, ATTN_DERIVED, 8 * must, 8 * got, "B", 0.01 * 8 * must);
+            attn_study_quantity(
+                run, attn_study_text(run, "%s: both layers, %d ranks", of[s].scheme, ranks),
+                ATTN_DERIVED, 8 * must, 8 * got, "B", 0.01 * 8 * must);
         }
 }
 
@@ -115,7 +84,10 @@ static void volumes(struct attn_study_run *run)
     static const double LSE = 1.001 / DIM; /* ours sends LSE too, a number for each 72 of o */
     const char *v1_0 = "video:home=frames,exchange=always", *v1_2 = "video", *dsp = "dsp";
     /* q to its heads and o back; k and v of the text are cut, not sent */
-    double text = numbers_sent_for_text(RANKS) / unit_of(RANKS);
+    struct attn_point point = {.bytes_sent = -1};
+    attn_study_price(run, "ulysses:ranks=4,keys=whole", "h16q4096k120d72:none:f64:normal:s1",
+                     &point);
+    double text = (double)point.bytes_sent / 8 / unit_of(RANKS);
     attn_study_quantity(run, "v1.0, a block: spatial, temporal and cross-attention", ATTN_DERIVED,
                         10, units(v1_0, SPATIAL) + units(v1_0, TEMPORAL) + text, "units", 3 * LSE);
     attn_study_quantity(run, "v1.2, a spatial block: spatial and cross-attention", ATTN_DERIVED, 6,
@@ -142,7 +114,7 @@ static void layer(struct attn_study_run *run, const char *name, const char *spec
     attn_study_quantity(run, name, ATTN_DERIVED, want, failed ? -1 : child.exit_status, "", 0);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_open_sora_split_gather(struct attn_study_run *run)
 {
     attn_study_say(run,
                    "A unit is B L C (P-1)/P^2 numbers: what a rank sends when one tensor of x's "
@@ -162,11 +134,3 @@ static void run_study(struct attn_study_run *run)
           "none", "none", 0);
     layer(run, "dsp, spatial attention on 3 ranks", "dsp:ranks=3", "none", "spatial(4,4,4)", 0);
 }
-
-const struct attn_study attn_study_open_sora_split_gather = {
-    .name = "open-sora-split-gather",
-    .question = "what do blocks send, and why are gradients scaled at the ends?",
-    .run = run_study,
-    .figure = {.title = "What a rank sends for a spatial and a temporal layer, forward",
-               .remark = "16 frames of 256 places, 16 heads of 72, numbers of 8 bytes",
-               .x = "ranks P"}};

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/studies/data.h"
 #include "experiments/studies/study.h"
 
 ATTN_STUDY_DATA(pytorch_h200_memory)
@@ -104,35 +103,26 @@ struct row {
     double bytes;
 };
 
-static int word(const char *text, const char *const *words)
+static struct row read_row(const json_t *line)
 {
-    int bit = 1;
-    while (*words != NULL && strcmp(text, *words) != 0) {
-        bit <<= 1;
-        words++;
-    }
-    return bit;
+    static const char *const backend[] = {"math", "efficient", "flash", "cudnn"};
+    static const char *const dtype[] = {"float32", "bfloat16"};
+    static const char *const mask[] = {"none", "causal", "bool4d"};
+    static const char *const pass[] = {"fwd", "fwd+bwd"};
+    return (struct row){1 << attn_study_word(backend, 4, attn_table_field(line, "backend")),
+                        1 << attn_study_word(dtype, 2, attn_table_field(line, "dtype")),
+                        1 << attn_study_word(mask, 3, attn_table_field(line, "mask")),
+                        1 << attn_study_word(pass, 2, attn_table_field(line, "dir")),
+                        atoll(attn_table_field(line, "H")),
+                        atoll(attn_table_field(line, "L")),
+                        atoll(attn_table_field(line, "d")),
+                        atof(attn_table_field(line, "peak_extra_bytes"))};
 }
 
-static struct row read_row(const struct attn_study_line *line)
-{
-    static const char *const backend[] = {"math", "efficient", "flash", "cudnn", NULL};
-    static const char *const dtype[] = {"float32", "bfloat16", NULL};
-    static const char *const mask[] = {"none", "causal", "bool4d", NULL};
-    static const char *const pass[] = {"fwd", "fwd+bwd", NULL};
-    return (struct row){word(attn_study_field(line, "backend"), backend),
-                        word(attn_study_field(line, "dtype"), dtype),
-                        word(attn_study_field(line, "mask"), mask),
-                        word(attn_study_field(line, "dir"), pass),
-                        atoll(attn_study_field(line, "H")),
-                        atoll(attn_study_field(line, "L")),
-                        atoll(attn_study_field(line, "d")),
-                        atof(attn_study_field(line, "peak_extra_bytes"))};
-}
-
-static void predict(struct attn_tape *tape, const struct row *row)
+static void predict(struct attn_study_run *run, struct attn_tape *tape, const struct row *row)
 {
     int64_t stored = row->dtype == F32 ? 4 : 2;
+    attn_tape_open(tape, run, NULL);
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         const struct entry *entry = &entries[e];
         if ((entry->backend & row->backend) && (entry->dtype & row->dtype) &&
@@ -152,98 +142,84 @@ static const struct curve {
               {"efficient, bfloat16, with a mask", EFFICIENT, BF16, BOOL4D, 2},
               {"flash, bfloat16", FLASH, BF16, NONE, 1},
               {"efficient, bfloat16", EFFICIENT, BF16, NONE, 1}};
-enum { CURVES = sizeof curves / sizeof *curves };
 
-static void place(struct attn_study_run *run, const struct row *row)
+static const struct curve *curve_of(const struct row *row)
 {
-    for (int c = 0; c < CURVES; c++)
+    for (size_t c = 0; c < sizeof curves / sizeof *curves; c++)
         if (row->backend == curves[c].backend && row->dtype == curves[c].dtype &&
             row->mask == curves[c].mask && row->pass == BWD)
-            attn_study_place(run, curves[c].name, (double)row->L);
+            return &curves[c];
+    return NULL;
 }
 
 /* From 2,048 tokens on: below, workspaces that are made once show in some rows. */
-static void every_row(struct attn_study_run *run)
+static void every_row(struct attn_study_run *run, const json_t *table)
 {
-    struct attn_study_table table;
-    char name[96];
+    const json_t *line;
+    size_t l;
     double worst = 0;
-    attn_study_open(&table, attn_study_data_pytorch_h200_memory);
-    for (int l = 0; l < table.n; l++) {
-        const struct attn_study_line *line = &table.line[l];
+    json_array_foreach(table, l, line)
+    {
         struct row row = read_row(line);
+        const struct curve *curve = curve_of(&row);
         struct attn_tape tape;
         if (row.L < 2048)
             continue;
-        attn_tape_open(&tape, run, NULL);
+        predict(run, &tape, &row);
         tape.is_brief = row.L < 8192;
-        predict(&tape, &row);
-        place(run, &row);
-        snprintf(name, sizeof name, "%s %s %s %s L=%lld", attn_study_field(line, "backend"),
-                 attn_study_field(line, "dtype"), attn_study_field(line, "mask"),
-                 attn_study_field(line, "dir"), (long long)row.L);
-        attn_study_peak(&tape, name, ATTN_PUBLISHED, row.bytes, 0.01 * row.bytes);
+        if (curve != NULL)
+            attn_study_place(run, curve->name, (double)row.L);
+        attn_study_peak(
+            &tape,
+            attn_study_text(run, "%s %s %s %s L=%lld", attn_table_field(line, "backend"),
+                            attn_table_field(line, "dtype"), attn_table_field(line, "mask"),
+                            attn_table_field(line, "dir"), (long long)row.L),
+            ATTN_PUBLISHED, row.bytes, 0.01 * row.bytes);
         double off = ((double)tape.peak - row.bytes) / row.bytes;
         worst = off * off > worst * worst ? off : worst;
     }
-    attn_study_close(&table);
     attn_study_say(run, "Furthest from a measured row: %.2g of it.", worst);
 }
 
 /* The row of the file at 8,192 tokens, to 65,536 by its power of the length, against the table. */
-static void beyond_the_file(struct attn_study_run *run)
+static void beyond_the_file(struct attn_study_run *run, const json_t *table)
 {
-    enum { KNOWN = 8192, BEYOND = 65536 };
-    struct attn_study_table table;
-    struct attn_point point;
-    char name[96];
+    enum { KNOWN = 8192, BEYOND = 65536, TIMES = BEYOND / KNOWN };
+    const json_t *line;
+    size_t l;
+    struct attn_point point, known;
     attn_study_say(run,
                    "At 65,536 tokens, forward and backward, against what was measured at 8,192 "
                    "times 8 or, where P or a mask decides, times 64:");
-    attn_study_open(&table, attn_study_data_pytorch_h200_memory);
-    for (int l = 0; l < table.n; l++) {
-        struct row row = read_row(&table.line[l]);
+    json_array_foreach(table, l, line)
+    {
+        struct row row = read_row(line);
+        const struct curve *curve = curve_of(&row);
         struct attn_tape tape;
-        int c = 0;
-        while (c < CURVES &&
-               (row.L != KNOWN || row.pass != BWD || row.backend != curves[c].backend ||
-                row.dtype != curves[c].dtype || row.mask != curves[c].mask))
-            c++;
-        if (c == CURVES)
+        if (curve == NULL || row.L != KNOWN)
             continue;
-        double factor = (double)BEYOND / KNOWN;
-        double expected = row.bytes * (curves[c].power == 2 ? factor * factor : factor);
+        double expected = row.bytes * (curve->power == 2 ? TIMES * TIMES : TIMES);
         row.L = BEYOND;
-        attn_tape_open(&tape, run, NULL);
+        predict(run, &tape, &row);
         tape.is_brief = 1;
-        predict(&tape, &row);
-        snprintf(name, sizeof name, "%s, 65,536 tokens", curves[c].name);
-        attn_study_place(run, curves[c].name, BEYOND);
-        attn_study_peak(&tape, name, ATTN_DERIVED, expected, 0.05 * expected);
+        attn_study_place(run, curve->name, BEYOND);
+        attn_study_peak(&tape, attn_study_text(run, "%s, 65,536 tokens", curve->name), ATTN_DERIVED,
+                        expected, 0.05 * expected);
     }
-    attn_study_close(&table);
     attn_study_say(run, "A materialised mask makes the \"memory-efficient\" back end quadratic "
                         "again: two objects of heads x L x L.  tiled has the mask as a word:");
-    struct attn_point known;
     if (attn_study_price(run, "tiled@portable", "h8q65536d64:causal(br):bf16:normal:s1", &point) &&
         attn_study_price(run, "tiled@portable", "h8q8192d64:causal(br):bf16:normal:s1", &known))
         attn_study_quantity(run, "tiled beside o, 65,536 tokens and 8,192", ATTN_DERIVED,
                             (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);
-    attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", &point);
+    attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", NULL);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_pytorch_h200(struct attn_study_run *run)
 {
     attn_study_say(run, "B=1, H=8, d=64.  Live sets are shown at 8,192 tokens.");
-    every_row(run);
-    beyond_the_file(run);
+    json_t *table = attn_study_table(attn_study_data_pytorch_h200_memory);
+    every_row(run, table);
+    beyond_the_file(run, table);
+    json_decref(table);
 }
-
-const struct attn_study attn_study_pytorch_h200 = {
-    .name = "pytorch-h200",
-    .question = "which tensors make up what PyTorch's attention holds on a GPU?",
-    .run = run_study,
-    .figure = {.title = "What one call of attention holds on an H200, forward and backward",
-               .remark =
-                   "PyTorch 2.11, 8 heads of 64.  Marks: measured.  Lines: the list of tensors",
-               .x = "sequence length L (tokens)"}};

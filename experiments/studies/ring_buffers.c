@@ -9,9 +9,7 @@ static const char TEXT[] = "q1048576d64:causal(br):f32:normal:s1";
 
 static int64_t held(struct attn_study_run *run, const char *scheme, int ranks, const char *buffer)
 {
-    char spec[64];
-    snprintf(spec, sizeof spec, "%s:ranks=%d", scheme, ranks);
-    return attn_study_buffer(run, spec, TEXT, buffer);
+    return attn_study_buffer(run, attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
 }
 
 /* A ring that receives into fresh buffers and gives none back. */
@@ -22,26 +20,26 @@ static void ring_of_receives(struct attn_tape *tape, int64_t block, int ranks)
         attn_tape_take(tape, "received k v", "torch.empty_like for each hop", 2 * block, 4);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_ring_buffers(struct attn_study_run *run)
 {
     struct attn_tape tape;
-    struct attn_point point;
-    char name[96];
     attn_study_say(run, "One head of 64 features, 1,048,576 tokens, float32: K and V together are "
                         "512 MiB.  A ring passes them on through two buffers of a block each:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
         attn_study_place(run, "ring: two buffers", ranks);
-        snprintf(name, sizeof name, "ring on %d ranks: two buffers for K, V on a rank", ranks);
-        attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * 2 * LENGTH / ranks * 64 * 4,
-                            (double)held(run, "ring", ranks, "kv.travel"), "B", 0);
+        attn_study_quantity(
+            run, attn_study_text(run, "ring on %d ranks: two buffers for K, V on a rank", ranks),
+            ATTN_DERIVED, 2.0 * 2 * LENGTH / ranks * 64 * 4,
+            (double)held(run, "ring", ranks, "kv.travel"), "B", 0);
     }
     attn_study_say(run,
                    "All-gather holds all of them on every rank, whatever P is.  Some code that "
                    "is called \"ring\" or \"context parallel\" does this:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
         attn_study_place(run, "all-gather", ranks);
-        snprintf(name, sizeof name, "allgather on %d ranks: K, V on a rank", ranks);
-        attn_study_quantity(run, name, ATTN_DERIVED, 2.0 * LENGTH * 64 * 4,
+        attn_study_quantity(run,
+                            attn_study_text(run, "allgather on %d ranks: K, V on a rank", ranks),
+                            ATTN_DERIVED, 2.0 * LENGTH * 64 * 4,
                             (double)(held(run, "allgather", ranks, "k.all") +
                                      held(run, "allgather", ranks, "v.all")),
                             "B", 0);
@@ -52,18 +50,11 @@ static void run_study(struct attn_study_run *run)
         tape.is_brief = ranks > 4;
         ring_of_receives(&tape, (int64_t)LENGTH / ranks * 64, ranks);
         attn_study_place(run, "ring: a buffer for each hop", ranks);
-        snprintf(name, sizeof name, "ring with a receive buffer for each hop, %d ranks", ranks);
-        attn_study_peak(&tape, name, ATTN_DERIVED, 2.0 * LENGTH * 64 * 4, 0);
+        attn_study_peak(
+            &tape, attn_study_text(run, "ring with a receive buffer for each hop, %d ranks", ranks),
+            ATTN_DERIVED, 2.0 * LENGTH * 64 * 4, 0);
     }
     attn_study_say(run, "Both run for real, small:");
-    attn_study_measure(run, "ring:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
-    attn_study_measure(run, "allgather:ranks=4", "q256d64:causal(br):f32:normal:s1", &point);
+    attn_study_measure(run, "ring:ranks=4", "q256d64:causal(br):f32:normal:s1", NULL);
+    attn_study_measure(run, "allgather:ranks=4", "q256d64:causal(br):f32:normal:s1", NULL);
 }
-
-const struct attn_study attn_study_ring_buffers = {
-    .name = "ring-buffers",
-    .question = "which ring attention holds O(L/P) on a rank?",
-    .run = run_study,
-    .figure = {.title = "K and V that a rank holds for the others' sake",
-               .remark = "1,048,576 tokens, one head of 64, float32: K and V are 512 MiB in all",
-               .x = "ranks P"}};

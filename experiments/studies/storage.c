@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -23,9 +24,7 @@ enum attn_status attn_stored_mask_open(const struct attn_problem *p, struct attn
             err, ATTN_EINVAL, "masks of b%lldh%lldq%lldk%lld exceed 64 bits in some storages",
             (long long)p->batch, (long long)p->heads, (long long)p->n_query, (long long)p->n_key);
     mask->problem = p;
-    enum attn_status status = attn_csr_cost(p, &cost, &mask->pattern, err);
-    mask->counted = cost.counted;
-    return status;
+    return attn_csr_cost(p, &cost, &mask->pattern, err);
 }
 
 enum attn_status attn_stored_text_open(const char *text, const struct attn_mask_shape *shape,
@@ -51,20 +50,24 @@ void attn_stored_text_close(struct attn_stored_text *x)
     attn_mask_free(x->mask);
 }
 
-static int sees(const struct attn_stored_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j)
+/* Whether element n of [B, heads, Lq, Lk] is visible. */
+static int is_visible(const struct attn_stored_mask *mask, int64_t heads, int64_t n)
 {
-    return attn_problem_allows(mask->problem, b, h, i, j);
+    const struct attn_problem *p = mask->problem;
+    int64_t row = n / p->n_key, plane = row / p->n_query;
+    return attn_problem_allows(p, plane / heads, plane % heads, row % p->n_query, n % p->n_key);
 }
 
-/* Query i of (b, h) and key j in [B, 1, Lq, Lk], and in [B, H, Lq, Lk]. */
-static int64_t pair_at(const struct attn_problem *p, int64_t b, int64_t i, int64_t j)
+/* Whether query i of a pattern sees key j. */
+static int pattern_sees(const struct attn_stored_mask *mask, int64_t pattern, int64_t i, int64_t j)
 {
-    return (b * p->n_query + i) * p->n_key + j;
+    return attn_problem_allows(mask->problem, attn_csr_batch(&mask->pattern, pattern),
+                               attn_csr_head(&mask->pattern, pattern), i, j);
 }
 
-static int64_t pairs_of(const struct attn_problem *p)
+static int64_t pattern_of(const struct attn_stored_mask *mask, struct attn_pair_place at)
 {
-    return p->batch * p->n_query * p->n_key;
+    return at.b * mask->pattern.batch_step + at.h * mask->pattern.head_step;
 }
 
 /* ---- dense: [B, 1, Lq, Lk] ------------------------------------------------------------------- */
@@ -76,6 +79,11 @@ static const char *one_for_all_heads(const struct attn_stored_mask *mask)
                : NULL;
 }
 
+static int64_t pairs_of(const struct attn_problem *p)
+{
+    return p->batch * p->n_query * p->n_key;
+}
+
 /* Positions by comparing distances, then a mask of keys for each batch. */
 static void make_bool(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
@@ -84,63 +92,38 @@ static void make_bool(struct attn_tape *tape, const struct attn_stored_mask *mas
     int64_t *distance = attn_tape_take(
         tape, "distance", "torch.arange(Lk)[None, :] - torch.arange(Lq)[:, None]", plane, 8);
     char *positions = attn_tape_take(tape, "positions", "distance <= offset", plane, 1);
-    for (int64_t n = 0; distance != NULL && n < plane; n++)
-        distance[n] = n % p->n_key - n / p->n_key;
     for (int64_t n = 0; positions != NULL && n < plane; n++) {
+        distance[n] = n % p->n_key - n / p->n_key;
         positions[n] = 0;
         for (int64_t b = 0; b < p->batch; b++)
-            positions[n] |= (char)sees(mask, b, 0, n / p->n_key, n % p->n_key);
+            positions[n] |= (char)is_visible(mask, 1, b * plane + n);
     }
     attn_tape_give(tape, "distance");
     char *visible =
         attn_tape_take(tape, "mask", "positions & key_mask[:, None, None, :]", pairs_of(p), 1);
-    for (int64_t n = 0; visible != NULL && positions != NULL && n < pairs_of(p); n++)
-        visible[n] =
-            positions[n % plane] && sees(mask, n / plane, 0, n % plane / p->n_key, n % p->n_key);
+    for (int64_t n = 0; visible != NULL && n < pairs_of(p); n++)
+        visible[n] = positions[n % plane] && is_visible(mask, 1, n);
     attn_tape_give(tape, "positions");
 }
 
-static int allows_bool(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
-                       int64_t h, int64_t i, int64_t j)
-{
-    (void)h;
-    return ((const char *)attn_tape_data(tape, "mask"))[pair_at(mask->problem, b, i, j)];
-}
-
-/* Keys that any query of a batch sees: 1, others 0. */
-static void find_used(const struct attn_stored_mask *mask, int64_t b, int32_t *used)
-{
-    const struct attn_problem *p = mask->problem;
-    memset(used, 0, (size_t)p->n_key * sizeof *used);
-    for (int64_t n = 0; n < p->n_query * p->n_key; n++)
-        used[n % p->n_key] |= sees(mask, b, 0, n / p->n_key, n % p->n_key);
-}
-
-/* Two objects of int32: keys repeated over queries, and the product with queries. */
+/* Two objects of int32: keys that any query sees, repeated over queries, and the product with
+ * queries. */
 static void make_int32(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
     const struct attn_problem *p = mask->problem;
-    int64_t n_key = p->n_key;
+    int64_t pairs = pairs_of(p), plane = p->n_query * p->n_key;
     int32_t *repeated =
-        attn_tape_take(tape, "repeated", "kv_mask.unsqueeze(1).repeat(1, Sq, 1)", pairs_of(p), 4);
-    for (int64_t row = 0; repeated != NULL && row < p->batch * p->n_query; row++)
-        if (row % p->n_query == 0)
-            find_used(mask, row / p->n_query, repeated + row * n_key);
-        else
-            memcpy(repeated + row * n_key, repeated + (row - 1) * n_key, (size_t)n_key * 4);
-    int32_t *product =
-        attn_tape_take(tape, "product", "q_mask.unsqueeze(-1) * repeated", pairs_of(p), 4);
-    for (int64_t n = 0; product != NULL && repeated != NULL && n < pairs_of(p); n++)
-        product[n] =
-            repeated[n] * sees(mask, n / n_key / p->n_query, 0, n / n_key % p->n_query, n % n_key);
+        attn_tape_take(tape, "repeated", "kv_mask.unsqueeze(1).repeat(1, Sq, 1)", pairs, 4);
+    int32_t *product = attn_tape_take(tape, "product", "q_mask.unsqueeze(-1) * repeated", pairs, 4);
+    if (product != NULL)
+        memset(repeated, 0, (size_t)pairs * sizeof *repeated);
+    for (int64_t n = 0; product != NULL && n < pairs; n++)
+        repeated[n - n % plane + n % p->n_key] |= is_visible(mask, 1, n); /* of the first query */
+    for (int64_t n = 0; product != NULL && n < pairs; n++) {
+        repeated[n] = repeated[n - n % plane + n % p->n_key];
+        product[n] = repeated[n] * is_visible(mask, 1, n);
+    }
     attn_tape_give(tape, "repeated");
-}
-
-static int allows_int32(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                        int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    (void)h;
-    return ((const int32_t *)attn_tape_data(tape, "product"))[pair_at(mask->problem, b, i, j)];
 }
 
 /* Element n of float32 (size 4), or of bfloat16, its upper half. */
@@ -185,22 +168,9 @@ static void make_added(struct attn_tape *tape, const struct attn_stored_mask *ma
     attn_tape_give(tape, "product");
 }
 
-static int allows_added(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                        int64_t size, int64_t b, int64_t i, int64_t j)
-{
-    return get(attn_tape_data(tape, "filled"), size, pair_at(mask->problem, b, i, j)) == 0;
-}
-
 static void make_float32(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
     make_added(tape, mask, "mask.to(torch.float32)", 4);
-}
-
-static int allows_float32(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                          int64_t b, int64_t h, int64_t i, int64_t j)
-{
-    (void)h;
-    return allows_added(tape, mask, 4, b, i, j);
 }
 
 static void make_bf16(struct attn_tape *tape, const struct attn_stored_mask *mask)
@@ -208,85 +178,60 @@ static void make_bf16(struct attn_tape *tape, const struct attn_stored_mask *mas
     make_added(tape, mask, "mask.to(torch.bfloat16)", 2);
 }
 
-static int allows_bf16(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
-                       int64_t h, int64_t i, int64_t j)
-{
-    (void)h;
-    return allows_added(tape, mask, 2, b, i, j);
-}
-
 /* ---- dense: [B, H, Lq, Lk] ------------------------------------------------------------------- */
+
+static const char COPIES[] = "copies";
 
 /* A mask of one head, copied for each; what differs from head to head is written into the copy. */
 static void make_heads(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
-    const struct attn_problem *p = mask->problem;
-    int64_t plane = p->n_query * p->n_key, all = p->heads * pairs_of(p);
+    int64_t heads = mask->problem->heads, all = heads * pairs_of(mask->problem);
     make_bool(tape, mask);
-    char *copy = attn_tape_take(tape, "copies", "mask.expand(-1, H, -1, -1).contiguous()", all, 1);
+    char *copy = attn_tape_take(tape, COPIES, "mask.expand(-1, H, -1, -1).contiguous()", all, 1);
     for (int64_t n = 0; copy != NULL && n < all; n++)
-        copy[n] = (char)sees(mask, n / plane / p->heads, n / plane % p->heads, n % plane / p->n_key,
-                             n % p->n_key);
+        copy[n] = (char)is_visible(mask, heads, n);
     attn_tape_give(tape, "mask");
 }
 
-static int allows_heads(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                        int64_t b, int64_t h, int64_t i, int64_t j)
+/* A dense storage keeps one block: of bytes or int32, 1 where a pair is visible, or of numbers to
+ * be added. */
+static int allows_dense(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                        struct attn_pair_place at)
 {
     const struct attn_problem *p = mask->problem;
-    return ((const char *)attn_tape_data(tape, "copies"))[pair_at(p, b * p->heads + h, i, j)];
+    const struct attn_block *kept = &tape->block[0];
+    int of_heads = strcmp(kept->name, COPIES) == 0;
+    int64_t size = kept->bytes / (pairs_of(p) * (of_heads ? p->heads : 1));
+    int64_t plane = of_heads ? at.b * p->heads + at.h : at.b;
+    int64_t n = (plane * p->n_query + at.i) * p->n_key + at.j;
+    if (strcmp(kept->name, "filled") == 0)
+        return get(kept->data, size, n) == 0;
+    return size == 1 ? ((const char *)kept->data)[n] : ((const int32_t *)kept->data)[n];
 }
 
 /* ---- sparse: visible pairs ------------------------------------------------------------------- */
 
-/* Row r of the pattern, as its query and its first (batch, head). */
-struct row {
-    int64_t b, h, i;
-};
-
-static struct row row_at(const struct attn_stored_mask *mask, int64_t r)
-{
-    const struct attn_csr *x = &mask->pattern;
-    return (struct row){attn_csr_batch(x, r / x->n_query), attn_csr_head(x, r / x->n_query),
-                        r % x->n_query};
-}
-
-static int64_t rows_of(const struct attn_stored_mask *mask)
-{
-    return mask->pattern.patterns * mask->pattern.n_query;
-}
-
-/* Where (b, h, i) is among the rows. */
-static int64_t find_row(const struct attn_stored_mask *mask, int64_t b, int64_t h, int64_t i)
-{
-    const struct attn_csr *x = &mask->pattern;
-    return (b * x->batch_step + h * x->head_step) * x->n_query + i;
-}
-
 static void make_csr(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
-    int64_t n = 0, rows = rows_of(mask);
+    int64_t n = 0, n_query = mask->problem->n_query, rows = mask->pattern.patterns * n_query;
     int64_t *start = attn_tape_take(tape, "row_start", "count the keys of each row", rows + 1, 8);
     int32_t *column = attn_tape_take(tape, "column", "list them", mask->pattern.nnz, 4);
-    for (int64_t r = 0; column != NULL && start != NULL && r < rows; r++) {
-        struct row at = row_at(mask, r);
+    for (int64_t r = 0; column != NULL && r <= rows; r++) {
         start[r] = n;
-        for (int64_t j = 0; j < mask->problem->n_key; j++)
-            if (sees(mask, at.b, at.h, at.i, j))
+        for (int64_t j = 0; r < rows && j < mask->problem->n_key; j++)
+            if (pattern_sees(mask, r / n_query, r % n_query, j))
                 column[n++] = (int32_t)j;
     }
-    if (start != NULL)
-        start[rows] = n;
 }
 
-static int allows_csr(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
-                      int64_t h, int64_t i, int64_t j)
+static int allows_csr(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                      struct attn_pair_place at)
 {
     const int64_t *start = attn_tape_data(tape, "row_start");
     const int32_t *column = attn_tape_data(tape, "column");
-    int64_t r = find_row(mask, b, h, i);
+    int64_t r = pattern_of(mask, at) * mask->problem->n_query + at.i;
     for (int64_t e = start[r]; e < start[r + 1]; e++)
-        if (column[e] == j)
+        if (column[e] == at.j)
             return 1;
     return 0;
 }
@@ -312,27 +257,23 @@ static void sort_rows(const int32_t *offset, int64_t n, int32_t *order)
     }
 }
 
-/* Where the entries of `key` that are below n begin, each: n + 1 offsets. */
-static void offsets_of(const int32_t *key, int64_t n_entries, int64_t n, int32_t *offset)
+/* The entries in the order of key, those of one key in the order in which they stand: where each of
+ * n keys begins, the keys, and which entry it was. */
+static void sort_entries(const int32_t *key, int64_t n_entries, int64_t n, int32_t *offset,
+                         int32_t *sorted, int64_t *perm)
 {
     memset(offset, 0, (size_t)(n + 1) * sizeof *offset);
     for (int64_t e = 0; e < n_entries; e++)
         offset[key[e] + 1]++;
     for (int64_t r = 0; r < n; r++)
         offset[r + 1] += offset[r];
-}
-
-/* perm: the entries in the order of key, those of one key in the order in which they stand. */
-static void sort_entries(const int32_t *key, int64_t n_entries, int64_t n, int32_t *offset,
-                         int32_t *sorted, int64_t *perm)
-{
-    offsets_of(key, n_entries, n, offset);
     for (int64_t e = 0; e < n_entries; e++) {
         int32_t at = offset[key[e]]++;
         sorted[at] = key[e];
         perm[at] = e;
     }
-    offsets_of(key, n_entries, n, offset);
+    memmove(offset + 1, offset, (size_t)n * sizeof *offset); /* each stands at the next key's */
+    offset[0] = 0;
 }
 
 /* The transpose of what stands on the tape, and the same arrays of it. */
@@ -373,21 +314,19 @@ static void make_xformers(struct attn_tape *tape, const struct attn_stored_mask 
     int32_t *column =
         attn_tape_take(tape, "column_indices", "torch.where(mask)[1].to(torch.int32)", nnz, 4);
     char *values = attn_tape_take(tape, "values", "mask[mask]", nnz, 1);
-    for (int64_t i = 0; values != NULL && i < m; i++) {
-        offset[i] = (int32_t)at;
-        for (int64_t j = 0; j < n; j++) {
-            dense[i * n + j] = (char)sees(mask, 0, 0, i, j);
-            if (!dense[i * n + j])
-                continue;
-            found[at] = i, found[nnz + at] = j;
-            column[at] = (int32_t)j;
+    if (values != NULL)
+        memset(offset, 0, (size_t)(m + 1) * sizeof *offset);
+    for (int64_t e = 0; values != NULL && e < m * n; e++) {
+        dense[e] = (char)pattern_sees(mask, 0, e / n, e % n);
+        if (dense[e]) {
+            found[at] = e / n, found[nnz + at] = e % n;
+            column[at] = (int32_t)(e % n);
             values[at++] = 1;
         }
+        offset[e / n + 1] = (int32_t)at;
     }
-    if (values != NULL) {
-        offset[m] = (int32_t)at;
+    if (values != NULL)
         sort_rows(offset, m, order);
-    }
     attn_tape_give(tape, "nonzero");
     make_transpose(tape, mask);
     attn_tape_give(tape, "dense");
@@ -395,20 +334,20 @@ static void make_xformers(struct attn_tape *tape, const struct attn_stored_mask 
 
 /* Both lists must have it, and the permutation lead from one to the other. */
 static int allows_xformers(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                           int64_t b, int64_t h, int64_t i, int64_t j)
+                           struct attn_pair_place at)
 {
     const int32_t *offset = attn_tape_data(tape, "row_offsets");
     const int32_t *offset_t = attn_tape_data(tape, "row_offsets_t");
     const int32_t *column = attn_tape_data(tape, "column_indices");
     const int32_t *row = attn_tape_data(tape, "column_indices_t");
     const int64_t *perm = attn_tape_data(tape, "perm");
-    int64_t e = offset[i], t = offset_t[j];
-    (void)b, (void)h, (void)mask;
-    while (e < offset[i + 1] && column[e] != j)
+    int64_t e = offset[at.i], t = offset_t[at.j];
+    (void)mask;
+    while (e < offset[at.i + 1] && column[e] != at.j)
         e++;
-    while (t < offset_t[j + 1] && row[t] != i)
+    while (t < offset_t[at.j + 1] && row[t] != at.i)
         t++;
-    int there = e < offset[i + 1], back = t < offset_t[j + 1];
+    int there = e < offset[at.i + 1], back = t < offset_t[at.j + 1];
     if (there != back || (there && perm[t] != e))
         return -1;
     return there;
@@ -417,21 +356,6 @@ static int allows_xformers(const struct attn_tape *tape, const struct attn_store
 /* ---- blocks: torch.nn.attention.flex_attention.BlockMask ------------------------------------- */
 
 enum { BLOCK = 128 };
-
-static int64_t blocks_of(int64_t n)
-{
-    return (n + BLOCK - 1) / BLOCK;
-}
-
-/* Pairs of a block that are visible, and how many there would be with the padding. */
-static int64_t visible_in(const char *dense, int64_t keys, int64_t r, int64_t c)
-{
-    int64_t n = 0;
-    for (int64_t i = r * BLOCK; i < (r + 1) * BLOCK; i++)
-        for (int64_t j = c * BLOCK; j < (c + 1) * BLOCK; j++)
-            n += dense[i * keys + j];
-    return n;
-}
 
 /* Lists of the blocks that are full, or that are partial: n rows of space for `most`. */
 static void list_blocks(const int64_t *sums, int64_t n, int64_t most, int64_t step, int64_t next,
@@ -450,79 +374,69 @@ static void list_blocks(const int64_t *sums, int64_t n, int64_t most, int64_t st
     }
 }
 
-/* Four tensors: of rows (step: from one row of blocks to the next), or of columns. */
-static void take_lists(struct attn_tape *tape, const struct attn_stored_mask *mask,
-                       const char *const name[4], int columns)
+/* How many blocks, and which, of rows and of columns of blocks, partial and full. */
+static const char *const lists[2][4] = {
+    {"kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"},
+    {"q_num_blocks", "q_indices", "full_q_num_blocks", "full_q_indices"}};
+
+static void take_lists(struct attn_tape *tape, const struct attn_stored_mask *mask, int columns)
 {
-    int64_t rows = blocks_of(mask->problem->n_query), cols = blocks_of(mask->problem->n_key);
+    int64_t rows = ceil_div(mask->problem->n_query, BLOCK),
+            cols = ceil_div(mask->problem->n_key, BLOCK);
     int64_t n = columns ? cols : rows, most = columns ? rows : cols, z = mask->pattern.patterns;
     const int64_t *sums = attn_tape_data(tape, "sums");
     for (int full = 0; full < 2; full++) {
-        int32_t *count = attn_tape_take(tape, name[2 * full], "_dense_to_ordered", z * n, 4);
+        const char *const *name = &lists[columns][2 * full];
+        int32_t *count = attn_tape_take(tape, name[0], "_dense_to_ordered", z * n, 4);
         int32_t *index =
-            attn_tape_take(tape, name[2 * full + 1], "the same, dense in blocks", z * n * most, 4);
-        for (int64_t p = 0; index != NULL && count != NULL && p < z; p++)
+            attn_tape_take(tape, name[1], "the same, dense in blocks", z * n * most, 4);
+        for (int64_t p = 0; index != NULL && p < z; p++)
             list_blocks(sums + p * rows * cols, n, most, columns ? 1 : cols, columns ? cols : 1,
                         full, count + p * n, index + p * n * most);
     }
 }
 
-static const char *const row_lists[] = {"kv_num_blocks", "kv_indices", "full_kv_num_blocks",
-                                        "full_kv_indices"};
-static const char *const column_lists[] = {"q_num_blocks", "q_indices", "full_q_num_blocks",
-                                           "full_q_indices"};
-
 static void make_flex(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
     const struct attn_problem *p = mask->problem;
-    int64_t rows = blocks_of(p->n_query), cols = blocks_of(p->n_key), z = mask->pattern.patterns;
-    int64_t plane = rows * BLOCK * cols * BLOCK, keys = cols * BLOCK;
+    int64_t rows = ceil_div(p->n_query, BLOCK), cols = ceil_div(p->n_key, BLOCK),
+            z = mask->pattern.patterns;
+    int64_t keys = cols * BLOCK, plane = rows * BLOCK * keys, blocks = z * rows * cols;
     char *dense =
         attn_tape_take(tape, "dense", "create_mask(mask_mod): bool, whole blocks", z * plane, 1);
-    int64_t *sums = attn_tape_take(tape, "sums", "mask.sum(dim=[-2, -1])", z * rows * cols, 8);
-    for (int64_t n = 0; dense != NULL && n < z * plane; n++) {
+    int64_t *sums = attn_tape_take(tape, "sums", "mask.sum(dim=[-2, -1])", blocks, 8);
+    if (sums != NULL)
+        memset(sums, 0, (size_t)blocks * sizeof *sums);
+    for (int64_t n = 0; sums != NULL && n < z * plane; n++) {
         int64_t i = n % plane / keys, j = n % keys;
-        dense[n] = i < p->n_query && j < p->n_key &&
-                   sees(mask, attn_csr_batch(&mask->pattern, n / plane),
-                        attn_csr_head(&mask->pattern, n / plane), i, j);
+        dense[n] = i < p->n_query && j < p->n_key && pattern_sees(mask, n / plane, i, j);
+        sums[(n / plane * rows + i / BLOCK) * cols + j / BLOCK] += dense[n];
     }
-    for (int64_t n = 0; sums != NULL && dense != NULL && n < z * rows * cols; n++)
-        sums[n] = visible_in(dense + n / (rows * cols) * plane, keys, n / cols % rows, n % cols);
     attn_tape_give(tape, "dense");
-    take_lists(tape, mask, row_lists, 0);
-    take_lists(tape, mask, column_lists, 1);
+    for (int columns = 0; columns < 2; columns++)
+        take_lists(tape, mask, columns);
     attn_tape_give(tape, "sums");
 }
 
-/* Whether list `name` of pattern z has block c in row r. */
-static int is_listed(const struct attn_tape *tape, const char *const name[4], int full, int64_t row,
-                     int64_t most, int64_t c)
-{
-    const int32_t *count = attn_tape_data(tape, name[2 * full]);
-    const int32_t *index = attn_tape_data(tape, name[2 * full + 1]);
-    for (int32_t e = 0; e < count[row]; e++)
-        if (index[row * most + e] == c)
-            return 1;
-    return 0;
-}
-
 /* A partial block asks mask_mod.  What rows and columns do not agree in is no answer. */
-static int allows_flex(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
-                       int64_t h, int64_t i, int64_t j)
+static int allows_flex(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                       struct attn_pair_place at)
 {
-    const struct attn_csr *x = &mask->pattern;
-    int64_t rows = blocks_of(mask->problem->n_query), cols = blocks_of(mask->problem->n_key);
-    int64_t z = b * x->batch_step + h * x->head_step, r = i / BLOCK, c = j / BLOCK, state[2];
-    for (int columns = 0; columns < 2; columns++) {
-        const char *const *list = columns ? column_lists : row_lists;
-        int64_t row = columns ? z * cols + c : z * rows + r, most = columns ? rows : cols;
-        int64_t other = columns ? r : c;
-        state[columns] = 2 * is_listed(tape, list, 1, row, most, other) +
-                         is_listed(tape, list, 0, row, most, other);
-    }
+    int64_t n[2] = {ceil_div(mask->problem->n_query, BLOCK), ceil_div(mask->problem->n_key, BLOCK)};
+    int64_t of[2] = {at.i / BLOCK, at.j / BLOCK};
+    int state[2] = {0, 0}; /* 1: partial, 2: full */
+    for (int columns = 0; columns < 2; columns++)
+        for (int full = 0; full < 2; full++) {
+            const int32_t *count = attn_tape_data(tape, lists[columns][2 * full]);
+            const int32_t *index = attn_tape_data(tape, lists[columns][2 * full + 1]);
+            int64_t row = pattern_of(mask, at) * n[columns] + of[columns];
+            for (int32_t e = 0; e < count[row]; e++)
+                if (index[row * n[!columns] + e] == of[!columns])
+                    state[columns] |= 1 << full;
+        }
     if (state[0] != state[1] || state[0] == 3)
         return -1;
-    return state[0] == 1 ? sees(mask, b, h, i, j) : state[0] == 2;
+    return state[0] == 1 ? pattern_sees(mask, pattern_of(mask, at), at.i, at.j) : state[0] == 2;
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -548,18 +462,17 @@ static void make_vectors(struct attn_tape *tape, const struct attn_stored_mask *
     const struct attn_problem *p = mask->problem;
     int32_t *q = attn_tape_take(tape, "q_mask", "pad_sequences()", p->batch * p->n_query, 4);
     int32_t *kv = attn_tape_take(tape, "kv_mask", "pad_sequences()", p->batch * p->n_key, 4);
-    for (int64_t n = 0; q != NULL && n < p->batch * p->n_query; n++)
+    for (int64_t n = 0; kv != NULL && n < p->batch * p->n_query; n++)
         q[n] = 1;
     for (int64_t n = 0; kv != NULL && n < p->batch * p->n_key; n++)
-        kv[n] = p->n_query > 0 && sees(mask, n / p->n_key, 0, 0, n % p->n_key);
+        kv[n] = p->n_query > 0 && attn_problem_allows(p, n / p->n_key, 0, 0, n % p->n_key);
 }
 
 static int allows_vectors(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                          int64_t b, int64_t h, int64_t i, int64_t j)
+                          struct attn_pair_place at)
 {
     const int32_t *q = attn_tape_data(tape, "q_mask"), *kv = attn_tape_data(tape, "kv_mask");
-    (void)h;
-    return q[b * mask->problem->n_query + i] * kv[b * mask->problem->n_key + j];
+    return q[at.b * mask->problem->n_query + at.i] * kv[at.b * mask->problem->n_key + at.j];
 }
 
 static const char *only_documents(const struct attn_stored_mask *mask)
@@ -592,20 +505,18 @@ static void make_documents(struct attn_tape *tape, const struct attn_stored_mask
     int64_t n = read_documents(mask, NULL, NULL);
     int32_t *q = attn_tape_take(tape, "cu_seqlens_q", "lengths.cumsum(0)", n + 1, 4);
     int32_t *k = attn_tape_take(tape, "cu_seqlens_k", "lengths.cumsum(0)", n + 1, 4);
-    if (q != NULL && k != NULL)
-        read_documents(mask, q, k);
+    (void)read_documents(mask, q, k);
 }
 
 static int allows_documents(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                            int64_t b, int64_t h, int64_t i, int64_t j)
+                            struct attn_pair_place at)
 {
     const int32_t *q = attn_tape_data(tape, "cu_seqlens_q");
     const int32_t *k = attn_tape_data(tape, "cu_seqlens_k");
     int64_t n = read_documents(mask, NULL, NULL);
-    (void)b, (void)h;
     for (int64_t d = 0; d < n; d++)
-        if (i >= q[d] && i < q[d + 1])
-            return j >= k[d] && j < k[d + 1];
+        if (at.i >= q[d] && at.i < q[d + 1])
+            return at.j >= k[d] && at.j < k[d + 1];
     return 0;
 }
 
@@ -615,25 +526,25 @@ static void make_nothing(struct attn_tape *tape, const struct attn_stored_mask *
 }
 
 static int allows_by_definition(const struct attn_tape *tape, const struct attn_stored_mask *mask,
-                                int64_t b, int64_t h, int64_t i, int64_t j)
+                                struct attn_pair_place at)
 {
     (void)tape;
-    return sees(mask, b, h, i, j);
+    return attn_problem_allows(mask->problem, at.b, at.h, at.i, at.j);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static const struct attn_storage storages[] = {
+const struct attn_storage attn_storages[] = {
     {"bool", "bool [B,1,Lq,Lk]", "torch: compared positions and padding", one_for_all_heads,
-     make_bool, allows_bool},
+     make_bool, allows_dense},
     {"bool-heads", "bool [B,H,Lq,Lk]", "the same, .expand().contiguous()", NULL, make_heads,
-     allows_heads},
+     allows_dense},
     {"int32", "int32 [B,1,Lq,Lk]", "Open-Sora 0a4a0918, expand_mask_4d", one_for_all_heads,
-     make_int32, allows_int32},
+     make_int32, allows_dense},
     {"float32", "float32 [B,1,Lq,Lk], added", "the same, _prepare_mask", one_for_all_heads,
-     make_float32, allows_float32},
+     make_float32, allows_dense},
     {"bf16", "bfloat16 [B,1,Lq,Lk], added", "the same in 16 bits", one_for_all_heads, make_bf16,
-     allows_bf16},
+     allows_dense},
     {"csr", "int64 rows + 1, int32 nnz", "ref/mask/pattern.h", NULL, make_csr, allows_csr},
     {"csr-transpose", "17 B a pair: both ways, bool values", "xformers 0.0.27, SparseCS",
      one_for_all, make_xformers, allows_xformers},
@@ -647,21 +558,11 @@ static const struct attn_storage storages[] = {
      allows_by_definition},
 };
 
-int attn_storage_count(void)
-{
-    return (int)(sizeof storages / sizeof storages[0]);
-}
-
-const struct attn_storage *attn_storage_at(int index)
-{
-    return &storages[index];
-}
-
 const struct attn_storage *attn_storage_find(const char *name)
 {
-    for (int s = 0; s < attn_storage_count(); s++)
-        if (strcmp(storages[s].name, name) == 0)
-            return &storages[s];
+    for (int s = 0; s < ATTN_STORAGES; s++)
+        if (strcmp(attn_storages[s].name, name) == 0)
+            return &attn_storages[s];
     return NULL;
 }
 
@@ -670,12 +571,11 @@ int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn
 {
     const struct attn_problem *p = mask->problem;
     int64_t wrong = 0;
-    for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
-        int64_t b = row / p->n_query / p->heads, h = row / p->n_query % p->heads;
-        for (int64_t j = 0; j < p->n_key; j++) {
-            int says = storage->allows(tape, mask, b, h, row % p->n_query, j);
-            wrong += says != sees(mask, b, h, row % p->n_query, j);
-        }
+    for (int64_t n = 0; n < p->heads * pairs_of(p); n++) {
+        int64_t row = n / p->n_key, head = row / p->n_query;
+        struct attn_pair_place at = {head / p->heads, head % p->heads, row % p->n_query,
+                                     n % p->n_key};
+        wrong += storage->allows(tape, mask, at) != is_visible(mask, p->heads, n);
     }
     return wrong;
 }

@@ -20,7 +20,6 @@
 struct attn_stored_mask {
     const struct attn_problem *problem;
     struct attn_csr pattern; /* nnz and patterns, no arrays */
-    int counted;             /* nnz had no closed form      */
 };
 
 /* EINVAL where sizes exceed 64 bits, ENOTSUP where keys cannot be numbered with 32 bits. */
@@ -37,6 +36,11 @@ enum attn_status attn_stored_text_open(const char *text, const struct attn_mask_
                                        struct attn_stored_text *x, struct attn_error *err);
 void attn_stored_text_close(struct attn_stored_text *x);
 
+/* Query i and key j of one head. */
+struct attn_pair_place {
+    int64_t b, h, i, j;
+};
+
 struct attn_storage {
     const char *name;
     const char *layout; /* what is kept, with its type */
@@ -48,13 +52,13 @@ struct attn_storage {
     /* Play the making.  What is live at the end is the storage. */
     void (*make)(struct attn_tape *tape, const struct attn_stored_mask *mask);
 
-    /* What a real one says of a pair. */
-    int (*allows)(const struct attn_tape *tape, const struct attn_stored_mask *mask, int64_t b,
-                  int64_t h, int64_t i, int64_t j);
+    /* What a real one says of a pair: 1 or 0, or something else where it says two things. */
+    int (*allows)(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                  struct attn_pair_place at);
 };
 
-int attn_storage_count(void);
-const struct attn_storage *attn_storage_at(int index);
+enum { ATTN_STORAGES = 11 };
+extern const struct attn_storage attn_storages[ATTN_STORAGES];
 const struct attn_storage *attn_storage_find(const char *name); /* NULL: there is none */
 
 /* Pairs of which a real storage says otherwise than the mask. */

@@ -30,11 +30,7 @@ static void print_one(const struct storage_price *x)
 
 static json_t *json_of(const struct storage_price *x, const struct attn_cli_shape *shape)
 {
-    json_t *live = json_array();
-    for (int b = 0; b < x->counted.n; b++)
-        json_array_append_new(live, json_pack("{s:s,s:s,s:I}", "name", x->counted.block[b].name,
-                                              "by", x->counted.block[b].maker, "bytes",
-                                              (json_int_t)x->counted.block[b].bytes));
+    json_t *live = attn_tape_json(x->counted.block, x->counted.n);
     json_t *line =
         json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:o}", "storage", x->storage->name, "layout",
                   x->storage->layout, "source", x->storage->source, "mask", shape->mask, "n_query",
@@ -88,8 +84,8 @@ int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_pro
     if (all == NULL)
         printf("b%lldh%lldq%lldk%lld:%s\n", (long long)p->batch, (long long)p->heads,
                (long long)p->n_query, (long long)p->n_key, shape->mask);
-    for (int s = 0; s < attn_storage_count(); s++) {
-        struct storage_price x = {.storage = attn_storage_at(s)};
+    for (int s = 0; s < ATTN_STORAGES; s++) {
+        struct storage_price x = {.storage = &attn_storages[s]};
         int status = ATTN_EXIT_GOOD;
         x.refused = x.storage->refuses != NULL ? x.storage->refuses(&mask) : NULL;
         attn_tape_open(&x.counted, NULL, NULL);

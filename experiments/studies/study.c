@@ -3,39 +3,23 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/preflight.h"
+#include "experiments/measure/need.h"
 #include "experiments/measure/stack.h"
 #include "tests/harness/process.h"
 
-static const struct attn_study *const studies[] = {
-#define ATTN_STUDY(id) &attn_study_##id,
+const struct attn_study attn_studies[] = {
+#define ATTN_STUDY(id, name, has_trap, question, ...) \
+    {name, question, attn_study_run_##id, has_trap, {__VA_ARGS__}},
 #include "experiments/studies/studies.def"
 #undef ATTN_STUDY
 };
 
 static const char *const label_name[] = {"published", "derived", "inferred"};
-
-int attn_study_count(void)
-{
-    return (int)(sizeof studies / sizeof studies[0]);
-}
-
-const struct attn_study *attn_study_at(int index)
-{
-    return studies[index];
-}
-
-const struct attn_study *attn_study_find(const char *name)
-{
-    for (int s = 0; s < attn_study_count(); s++)
-        if (strcmp(studies[s]->name, name) == 0)
-            return studies[s];
-    return NULL;
-}
 
 /* Quantities stand below each other; what is not one has a blank line before and after. */
 static void end_list(struct attn_study_run *run)
@@ -216,7 +200,7 @@ static void print_line(struct attn_study_run *run, const char *name, enum attn_s
     run->in_list = 1;
 }
 
-static json_t *json_of(const struct attn_block *block, int n)
+json_t *attn_tape_json(const struct attn_block *block, int n)
 {
     json_t *live = json_array();
     for (int b = 0; b < n; b++)
@@ -243,7 +227,7 @@ static void record(struct attn_study_run *run, const char *name, enum attn_study
                                  "name", name, "published", published, "got", got, "unit", unit,
                                  "label", label_name[label], "tolerance", tolerance, "ok", ok);
         if (block != NULL)
-            json_object_set_new(line, "live", json_of(block, n_blocks));
+            json_object_set_new(line, "live", attn_tape_json(block, n_blocks));
         if (run->curve != NULL) {
             json_object_set_new(line, "curve", json_string(run->curve));
             json_object_set_new(line, "x", json_real(run->x));
@@ -253,6 +237,16 @@ static void record(struct attn_study_run *run, const char *name, enum attn_study
         json_decref(line);
     }
     run->curve = NULL;
+}
+
+const char *attn_study_text(struct attn_study_run *run, const char *format, ...)
+{
+    va_list args;
+    char *text = run->text[run->n_texts++ % ATTN_STUDY_TEXTS];
+    va_start(args, format);
+    vsnprintf(text, sizeof run->text[0], format, args);
+    va_end(args);
+    return text;
 }
 
 void attn_study_place(struct attn_study_run *run, const char *curve, double x)
@@ -338,10 +332,53 @@ void attn_study_same(const char *name, const struct attn_pair *pair)
            (double)pair->ledger.peak, "B", 0, NULL, 0);
 }
 
+json_t *attn_study_table(const char *csv)
+{
+    static const char *const needed[] = {NULL};
+    int line;
+    char *text = attn_cli_need(strdup(csv));
+    json_t *table = attn_cli_need(attn_table_read(text, needed, &line, NULL));
+    free(text);
+    return table;
+}
+
+int attn_study_word(const char *const *words, int n, const char *word)
+{
+    int w = 0;
+    while (w < n && strcmp(words[w], word) != 0)
+        w++;
+    return w;
+}
+
 void attn_study_fill(float *x, int64_t n, int64_t prime)
 {
     for (int64_t e = 0; e < n; e++)
         x[e] = (float)(e * prime % 101) / 50 - 1;
+}
+
+void attn_study_softmax(const float *q, const float *k, int64_t n, int64_t dim, float scale,
+                        float *scores, float *probs)
+{
+    float most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        scores[j] = 0;
+        for (int64_t c = 0; c < dim; c++)
+            scores[j] += scale * q[c] * k[j * dim + c];
+        most = fmaxf(most, scores[j]);
+    }
+    for (int64_t j = 0; j < n; j++)
+        sum += probs[j] = expf(scores[j] - most);
+    for (int64_t j = 0; j < n; j++)
+        probs[j] /= sum;
+}
+
+void attn_study_sum(const float *probs, const float *v, int64_t n, int64_t dim, float *o)
+{
+    for (int64_t c = 0; c < dim; c++) {
+        o[c] = 0;
+        for (int64_t j = 0; j < n; j++)
+            o[c] += probs[j] * v[j * dim + c];
+    }
 }
 
 /* ---- attnlab's own implementations ----------------------------------------------------------- */
@@ -349,9 +386,8 @@ void attn_study_fill(float *x, int64_t n, int64_t prime)
 /* Something that the study needs and did not get. */
 static int fail(struct attn_study_run *run, const char *spec, const char *why)
 {
-    char name[640];
-    snprintf(name, sizeof name, "%s: %s", spec, why);
-    record(run, name, ATTN_DERIVED, 1, 0, "done", 0, NULL, 0);
+    attn_study_quantity(run, attn_study_text(run, "%s: %s", spec, why), ATTN_DERIVED, 1, 0, "done",
+                        0);
     return 0;
 }
 
@@ -373,37 +409,13 @@ int attn_study_price(struct attn_study_run *run, const char *spec, const char *t
     return price(spec, text, point, &err) || fail(run, spec, err.text);
 }
 
-int64_t attn_study_buffer(struct attn_study_run *run, const char *spec_text, const char *text,
-                          const char *buffer)
-{
-    static struct attn_point point;
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_problem problem;
-    struct attn_spec spec;
-    struct attn_cost cost = {0};
-    int64_t need, bytes = 0;
-    if (attn_spec_parse(spec_text, &spec, &err) != ATTN_OK ||
-        attn_case_parse(text, &point.c, &err) != ATTN_OK ||
-        attn_preflight_open(&point.c, &problem, &point, &need, &err) != ATTN_OK)
-        return fail(run, spec_text, err.text) - 1;
-    enum attn_status status =
-        attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0, &cost, &err);
-    attn_preflight_close(&problem);
-    if (status != ATTN_OK)
-        return fail(run, spec_text, err.text) - 1;
-    for (int a = 0; a < cost.n_live; a++)
-        if (strcmp(cost.live[a].name, buffer) == 0)
-            bytes += cost.live[a].bytes;
-    return bytes;
-}
-
-double attn_study_saved(struct attn_study_run *run, const char *spec_text, const char *text,
-                        int64_t layers, const char *save)
+/* What one call costs, or a stack of layers that saves something; 0 as above. */
+static int cost_of(struct attn_study_run *run, const char *spec_text, const char *text,
+                   int64_t layers, const char *save, struct attn_stack_cost *cost)
 {
     static struct attn_point point;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_stack stack = {.n = layers};
-    struct attn_stack_cost cost;
     struct attn_problem problem;
     struct attn_spec spec;
     int64_t need;
@@ -411,10 +423,34 @@ double attn_study_saved(struct attn_study_run *run, const char *spec_text, const
         attn_stack_save_find(save, &stack.save, &err) != ATTN_OK ||
         attn_case_parse(text, &point.c, &err) != ATTN_OK ||
         attn_preflight_open(&point.c, &problem, &point, &need, &err) != ATTN_OK)
-        return fail(run, spec_text, err.text) - 1;
-    enum attn_status status = attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err);
+        return fail(run, spec_text, err.text);
+    memset(cost, 0, sizeof *cost);
+    enum attn_status status =
+        layers > 0
+            ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, cost, &err)
+            : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0, &cost->cost, &err);
     attn_preflight_close(&problem);
-    return status == ATTN_OK ? (double)cost.cost.saved_bytes : fail(run, spec_text, err.text) - 1;
+    return status == ATTN_OK || fail(run, spec_text, err.text);
+}
+
+int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
+                          const char *buffer)
+{
+    struct attn_stack_cost of;
+    int64_t bytes = 0;
+    if (!cost_of(run, spec, text, 0, "rows", &of))
+        return -1;
+    for (int a = 0; a < of.cost.n_live; a++)
+        if (strcmp(of.cost.live[a].name, buffer) == 0)
+            bytes += of.cost.live[a].bytes;
+    return bytes;
+}
+
+double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
+                        int64_t layers, const char *save)
+{
+    struct attn_stack_cost of;
+    return cost_of(run, spec, text, layers, save, &of) ? (double)of.cost.saved_bytes : -1;
 }
 
 int attn_study_accepts(const char *spec, const char *text)
@@ -445,7 +481,8 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
                                 "--repeat", repeat,   "--verify-all", "2048",   NULL};
     struct attn_process child = {.out = line, .room = sizeof line};
     struct attn_error err = {ATTN_OK, ""};
-    char name[640];
+    struct attn_point own;
+    point = point != NULL ? point : &own;
     if (run->leave_out >= 0)
         return 0;
     if (run->is_long && isatty(STDERR_FILENO))
@@ -461,10 +498,12 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
         run->lacks = ATTN_ENOMEM;
     if (point->status != ATTN_POINT_OK)
         return fail(run, spec, point->message);
-    snprintf(name, sizeof name, "%s %s agrees with the oracle, largest error / bound", spec, text);
-    record(run, name, ATTN_DERIVED, 0, point->worst, "", 1, NULL, 0);
-    record(run, "its ledger, which must be its price", ATTN_DERIVED, (double)point->priced_bytes,
-           (double)point->ledger_bytes, "B", 0, NULL, 0);
+    attn_study_quantity(
+        run,
+        attn_study_text(run, "%s %s agrees with the oracle, largest error / bound", spec, text),
+        ATTN_DERIVED, 0, point->worst, "", 1);
+    attn_study_quantity(run, "its ledger, which must be its price", ATTN_DERIVED,
+                        (double)point->priced_bytes, (double)point->ledger_bytes, "B", 0);
     return 1;
 }
 

@@ -20,11 +20,12 @@
 
 #include "experiments/measure/record.h"
 #include "experiments/report/figures.h"
+#include "experiments/report/table_file.h"
 #include "ref/ledger.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
 
-enum { ATTN_TAPE_BLOCKS = 64, ATTN_STUDY_ENTRIES = 4096 };
+enum { ATTN_TAPE_BLOCKS = 64, ATTN_STUDY_ENTRIES = 4096, ATTN_STUDY_TEXTS = 8 };
 
 /* An entry of a counted tape.  A study must fail when one that matters is left out: `matters` is
  * set where it was live at a peak that was compared, and larger than the tolerance. */
@@ -49,6 +50,8 @@ struct attn_study_run {
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
     int n_quantities, n_failed, in_list; /* in_list: the last thing said was a quantity */
     enum attn_status lacks;              /* ENOMEM: something could not be done here */
+    char text[ATTN_STUDY_TEXTS][640];    /* of attn_study_text() */
+    int n_texts;
 };
 
 /* The figure of a study, of those of its quantities that have a place in it: bars of live sets, or
@@ -62,17 +65,21 @@ struct attn_study_figure {
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
-    struct attn_study_figure figure;
     int has_trap;
+    struct attn_study_figure figure;
 };
 
-#define ATTN_STUDY(id) extern const struct attn_study attn_study_##id;
+#define ATTN_STUDY(id, ...) void attn_study_run_##id(struct attn_study_run *run);
 #include "experiments/studies/studies.def"
 #undef ATTN_STUDY
 
-int attn_study_count(void);
-const struct attn_study *attn_study_at(int index);
-const struct attn_study *attn_study_find(const char *name); /* NULL: there is none */
+enum {
+#define ATTN_STUDY(id, ...) ATTN_STUDY_##id,
+#include "experiments/studies/studies.def"
+#undef ATTN_STUDY
+    ATTN_STUDIES
+};
+extern const struct attn_study attn_studies[ATTN_STUDIES];
 
 /* Run it; the exit status it deserves: 1 when a published or derived quantity did not come out, or
  * nothing was compared; 3 when memory or a process was not to be had. */
@@ -121,8 +128,15 @@ int attn_study_entry_of(struct attn_study_run *run, const char *name);
 
 /* ---- what a study says ----------------------------------------------------------------------- */
 
+/* Blocks as an array of JSON objects. */
+json_t *attn_tape_json(const struct attn_block *block, int n);
+
 /* A paragraph of the account; nothing in JSON. */
 void attn_study_say(struct attn_study_run *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* printf into a text that lives until eight others were made. */
+const char *attn_study_text(struct attn_study_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* A quantity: |got - published| <= tolerance, or it fails.  unit: "B", "elements", ... */
@@ -153,8 +167,29 @@ void attn_pair_close(struct attn_pair *pair); /* gives back what is left on the 
  * derived and must agree to the byte. */
 void attn_study_same(const char *name, const struct attn_pair *pair);
 
+/* The text of a file of experiments/data, inside the program, so that a study runs wherever the
+ * program is: makes attn_study_data_NAME of NAME.csv. */
+#define ATTN_STUDY_DATA(NAME)                              \
+    extern const char attn_study_data_##NAME[];            \
+    __asm__(".pushsection .rodata\n"                       \
+            "attn_study_data_" #NAME ":\n"                 \
+            ".incbin \"experiments/data/" #NAME ".csv\"\n" \
+            ".byte 0\n"                                    \
+            ".popsection\n");
+
+/* Its lines (attn_table_field), to be given to json_decref(). */
+json_t *attn_study_table(const char *csv);
+
+/* The place of a word among others; n: it is not there. */
+int attn_study_word(const char *const *words, int n, const char *word);
+
 /* Numbers between -1 and 1 to compute with, for each prime others. */
 void attn_study_fill(float *x, int64_t n, int64_t prime);
+
+/* One query against n keys: the scaled scores and their softmax; then the sum of v by it. */
+void attn_study_softmax(const float *q, const float *k, int64_t n, int64_t dim, float scale,
+                        float *scores, float *probs);
+void attn_study_sum(const float *probs, const float *v, int64_t n, int64_t dim, float *o);
 
 /* The figure of a study before it runs, and what was placed in it as FOLDER/NAME.csv, .gp, .svg,
  * .png and .pdf.  ENOMEM: there is no gnuplot, or the folder cannot be written. */
@@ -186,7 +221,8 @@ double attn_study_saved(struct attn_study_run *run, const char *spec, const char
 int attn_study_accepts(const char *spec, const char *text);
 
 /* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: largest
- * error and ledger are quantities; the ledger must be the price.  0 when there is no such point. */
+ * error and ledger are quantities; the ledger must be the price.  0 when there is no such point.
+ * point may be NULL. */
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point);
 

@@ -8,27 +8,28 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
-enum { GOT, PUBLISHED };     /* columns of curves */
-enum { FROM, TO, OF_BYTES }; /* columns of bars   */
+enum { GOT, PUBLISHED }; /* columns of curves */
+enum { OF_BYTES = 2 };   /* a column of bars  */
+
+#define PANEL "_" /* the only one, without a title */
 
 void attn_study_figure_open(const struct attn_study *study, struct attn_figure *figure)
 {
+    static const char *const column[][3] = {
+        {"from", "to", "of_bytes"}, {"got_bytes", "published_bytes"}, {"got", "published"}};
     const struct attn_study_figure *is = &study->figure;
     int bars = is->x == NULL;
-    memset(figure, 0, sizeof *figure);
+    *figure = (struct attn_figure){.kind = "study",
+                                   .script = bars ? "study-bars" : "study-lines",
+                                   .x_name = bars ? "bar" : "x",
+                                   .panel = {PANEL},
+                                   .n_panels = 1,
+                                   .n_columns = bars ? 3 : 2,
+                                   .n_drawn = 2};
+    memcpy(figure->column, column[bars ? 0 : is->y == NULL ? 1 : 2], sizeof column[0]);
     (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
     (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
     (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%s", is->remark);
-    (void)snprintf(figure->panel[0], sizeof figure->panel[0], "_");
-    figure->kind = "study";
-    figure->script = bars ? "study-bars" : "study-lines";
-    figure->x_name = bars ? "bar" : "x";
-    figure->column[0] = bars ? "from" : is->y == NULL ? "got_bytes" : "got";
-    figure->column[1] = bars ? "to" : is->y == NULL ? "published_bytes" : "published";
-    figure->column[2] = "of_bytes";
-    figure->n_columns = bars ? 3 : 2;
-    figure->n_drawn = 2;
-    figure->n_panels = 1;
     if (bars)
         attn_append(figure->variables, sizeof figure->variables, "bars     = '");
     else
@@ -53,12 +54,11 @@ static void add_bar(struct attn_study_run *run, double got, const struct attn_bl
         double bytes = 0;
         for (next = b; next < n && strcmp(block[next].name, block[b].name) == 0; next++)
             bytes += (double)block[next].bytes;
-        int curve = attn_figure_curve_of(figure, block[b].name, figure->n_curves, 1, NULL);
-        struct attn_figure_point *point = attn_figure_add(figure, 0, curve, bar);
+        struct attn_figure_point *point =
+            attn_figure_piece(figure, PANEL, block[b].name, bar, at, at + bytes);
         point->note = block[b].maker;
-        point->y[FROM] = at;
-        point->y[TO] = at += bytes;
         point->y[OF_BYTES] = got;
+        at += bytes;
     }
 }
 
@@ -71,7 +71,7 @@ void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label lab
         return;
     }
     int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1, NULL);
-    struct attn_figure_point *point = attn_figure_add(figure, 0, curve, run->x);
+    struct attn_figure_point *point = attn_figure_add(figure, PANEL, curve, run->x);
     point->y[GOT] = got;
     if (label == ATTN_PUBLISHED)
         point->y[PUBLISHED] = published;
@@ -87,9 +87,6 @@ static int follows(const void *a, const void *b)
 enum attn_status attn_study_figure_draw(const struct attn_study *study, struct attn_figure *figure,
                                         const char *folder, struct attn_error *err)
 {
-    char scripts[4096];
-    if (attn_draw_scripts(scripts, sizeof scripts) != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
     if (study->figure.x != NULL && figure->n > 0)
         qsort(figure->point, (size_t)figure->n, sizeof *figure->point, follows);
     attn_figure_finish(figure);
@@ -100,5 +97,5 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
     if (study->figure.is_linear)
         (void)snprintf(figure->x_range, sizeof figure->x_range, "[0:*]");
     enum attn_status status = attn_folder_make(folder, err);
-    return status == ATTN_OK ? attn_draw(figure, scripts, folder, err) : status;
+    return status == ATTN_OK ? attn_draw(figure, folder, err) : status;
 }

@@ -9,29 +9,24 @@
 
 enum { N = 1024, CS149_HEADS = 4, CS149_DIM = 32, TENSOR = CS149_HEADS * N * CS149_DIM };
 
-static void cs149(struct attn_study_run *run, const char *name, double printed, int64_t extra,
-                  const char *what)
+/* What a variant holds.  The C++ functions copy each tensor into a std::vector first, and the
+ * result back, which is not in the printed number. */
+static int64_t cs149(struct attn_study_run *run, const char *name, double printed, int64_t extra,
+                     const char *what)
 {
+    int with_copies = printed == 0;
     struct attn_tape tape;
     attn_tape_open(&tape, run, NULL);
     attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
+    if (with_copies)
+        attn_tape_take(&tape, "copies", "four std::vector: Q K V O", 4 * TENSOR, 4);
     if (extra > 0)
         attn_tape_take(&tape, "temporary", what, extra, 4);
     attn_study_place(run, name, 0);
-    attn_study_peak(&tape, name, ATTN_PUBLISHED, printed, 4);
-}
-
-/* The C++ functions copy each tensor into a std::vector first, and the result back. */
-static int64_t with_copies(struct attn_study_run *run, const char *name, int64_t extra)
-{
-    struct attn_tape tape;
-    attn_tape_open(&tape, run, NULL);
-    attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
-    attn_tape_take(&tape, "copies", "four std::vector: Q K V O", 4 * TENSOR, 4);
-    if (extra > 0)
-        attn_tape_take(&tape, "temporary", "passed in", extra, 4);
-    attn_study_place(run, name, 0);
-    attn_study_peak(&tape, name, ATTN_DERIVED, 5 * 524288.0 + 4.0 * (double)extra, 0);
+    if (with_copies)
+        attn_study_peak(&tape, name, ATTN_DERIVED, 5 * 524288.0 + 4.0 * (double)extra, 0);
+    else
+        attn_study_peak(&tape, name, ATTN_PUBLISHED, printed, 4);
     return tape.peak;
 }
 
@@ -49,22 +44,10 @@ static void attention_forward(struct attn_tape *tape, const struct gpt *g, const
     float *preatt = attn_tape_take(tape, "preatt", "every layer: scores", g->layers * pairs, 4);
     float *att = attn_tape_take(tape, "att", "every layer: probabilities", g->layers * pairs, 4);
     for (int64_t row = 0; preatt != NULL && att != NULL && row < g->batch * g->heads * T; row++) {
-        int64_t head = row / T * T, t = row % T;
-        float most = -10000, sum = 0;
-        for (int64_t j = 0; j <= t; j++) {
-            float score = 0;
-            for (int64_t c = 0; c < d; c++)
-                score += q[row * d + c] * k[(head + j) * d + c];
-            preatt[row * T + j] = score / sqrtf((float)d);
-            most = fmaxf(most, preatt[row * T + j]);
-        }
-        for (int64_t j = 0; j <= t; j++)
-            sum += att[row * T + j] = expf(preatt[row * T + j] - most);
-        for (int64_t c = 0; c < d; c++) {
-            out[row * d + c] = 0;
-            for (int64_t j = 0; j <= t; j++)
-                out[row * d + c] += att[row * T + j] / sum * v[(head + j) * d + c];
-        }
+        int64_t head = row / T * T, n = row % T + 1;
+        attn_study_softmax(q + row * d, k + head * d, n, d, 1 / sqrtf((float)d), preatt + row * T,
+                           att + row * T);
+        attn_study_sum(att + row * T, v + head * d, n, d, out + row * d);
     }
 }
 
@@ -115,25 +98,18 @@ static void llm_c(struct attn_study_run *run)
     llm_c_for_real(run);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_teaching_codes(struct attn_study_run *run)
 {
     attn_study_say(run, "CS149 prints the bytes of the tensors that are passed in (less four):");
     cs149(run, "naive", 4718588, N * N, "the scores, N x N");
     cs149(run, "fused", 557052, 8 * N, "a row for each of 8 threads");
     cs149(run, "flash", 524284, 0, "");
     attn_study_say(run, "Copies into std::vector, four tensors, are not in it.  With them:");
-    int64_t naive = with_copies(run, "naive, with copies", N * N);
-    int64_t flash = with_copies(run, "flash, with copies", 0);
+    int64_t naive = cs149(run, "naive, with copies", 0, N * N, "passed in");
+    int64_t flash = cs149(run, "flash, with copies", 0, 0, "");
     attn_study_say(run,
                    "So the printout says that flash needs a ninth of naive; what was held says "
                    "%.1f times less.  At N = 1,024 the tensors outweigh the difference.",
                    (double)naive / (double)flash);
     llm_c(run);
 }
-
-const struct attn_study attn_study_teaching_codes = {
-    .name = "teaching-codes",
-    .question = "what do the printouts of teaching codes leave out?",
-    .run = run_study,
-    .figure = {.title = "CS149: what is printed, and what is held",
-               .remark = "N = 1,024, 4 heads of 32, float32"}};

@@ -16,8 +16,8 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/cuda_cache.h"
-#include "experiments/studies/data.h"
 #include "experiments/studies/study.h"
+#include "optimized/integers.h"
 
 ATTN_STUDY_DATA(training_h100_memory)
 
@@ -35,40 +35,31 @@ struct row {
     enum mask mask;
     int is_f32, checkpoint;
     int64_t layers, B, H, d, L;
-    int64_t base, seen[MOMENTS]; /* bytes; seen are above base */
+    int64_t seen[MOMENTS]; /* bytes above the file's base */
 };
 
-static int find_word(const char *const *words, int n, const char *word)
+static int64_t number(const json_t *line, const char *name)
 {
-    int w = 0;
-    while (w < n && strcmp(words[w], word) != 0)
-        w++;
-    return w;
+    return atoll(attn_table_field(line, name));
 }
 
-static int64_t number(const struct attn_study_line *line, const char *name)
-{
-    return atoll(attn_study_field(line, name));
-}
-
-static struct row read_row(const struct attn_study_line *line)
+static struct row read_row(const json_t *line)
 {
     static const char *const moment[MOMENTS] = {"after_forward", "peak_forward", "peak_backward"};
-    struct row row = {
-        .backend =
-            (enum backend)find_word(backend_name, BACKENDS, attn_study_field(line, "backend")),
-        .mask = (enum mask)find_word(mask_name, MASKS, attn_study_field(line, "mask")),
-        .is_f32 = strcmp(attn_study_field(line, "dtype"), "f32") == 0,
-        .checkpoint = number(line, "checkpoint") != 0,
-        .layers = number(line, "layers"),
-        .B = number(line, "B"),
-        .H = number(line, "H"),
-        .d = number(line, "d"),
-        .L = number(line, "L"),
-        .base = number(line, "base")};
+    int backend = attn_study_word(backend_name, BACKENDS, attn_table_field(line, "backend"));
+    int mask = attn_study_word(mask_name, MASKS, attn_table_field(line, "mask"));
+    struct row row = {.backend = (enum backend)backend,
+                      .mask = (enum mask)mask,
+                      .is_f32 = strcmp(attn_table_field(line, "dtype"), "f32") == 0,
+                      .checkpoint = number(line, "checkpoint") != 0,
+                      .layers = number(line, "layers"),
+                      .B = number(line, "B"),
+                      .H = number(line, "H"),
+                      .d = number(line, "d"),
+                      .L = number(line, "L")};
     for (int m = 0; m < MOMENTS; m++)
-        row.seen[m] = number(line, moment[m]) - row.base;
-    if (row.backend == BACKENDS || row.mask == MASKS || row.layers > MOST_LAYERS)
+        row.seen[m] = number(line, moment[m]) - number(line, "base");
+    if (backend == BACKENDS || mask == MASKS || row.layers > MOST_LAYERS)
         attn_cli_need(NULL);
     return row;
 }
@@ -89,11 +80,6 @@ static const struct {
 #include "experiments/studies/training_h100.def"
 #undef ATTN_TENSOR
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* Parts that flash cuts the keys of a head into, where heads and blocks of 64 queries are too few
  * for the 132 multiprocessors: the fewest parts within 15 % of the best load (flash_api.cpp). */
@@ -152,7 +138,7 @@ struct play {
     const struct attn_study_run *run;
     const int *entry; /* [TENSORS] of the run */
     struct attn_cuda_cache cache;
-    int held[MOST_LAYERS][TENSORS];           /* 1 + block; 0: not there */
+    int64_t held[MOST_LAYERS][TENSORS];       /* 1 + its address; 0: not there */
     int64_t saved[TENSORS], forward[TENSORS]; /* live after the forward pass, and at its peak */
 };
 
@@ -161,15 +147,15 @@ static void take(struct play *x, int64_t layer, enum tensor tensor)
     int64_t bytes = bytes_of(x->row, tensor);
     if (bytes == 0 || x->entry[tensor] == x->run->leave_out)
         return;
-    int block = attn_cuda_take(&x->cache, bytes, (int)tensor);
-    if (block < 0)
+    int64_t address = attn_cuda_take(&x->cache, bytes, (int)tensor);
+    if (address < 0)
         attn_cli_need(NULL);
-    x->held[layer][tensor] = 1 + block;
+    x->held[layer][tensor] = 1 + address;
 }
 
 static void give(struct play *x, int64_t layer, enum tensor tensor)
 {
-    int *held = &x->held[layer][tensor];
+    int64_t *held = &x->held[layer][tensor];
     if (*held > 0)
         attn_cuda_give(&x->cache, *held - 1);
     *held = 0;
@@ -419,55 +405,55 @@ static const struct curve *curve_of(const struct row *r)
 }
 
 /* The rows of the file that are in it. */
-static void one_layer(struct attn_study_run *run, struct play *x)
+static void one_layer(struct attn_study_run *run, struct play *x, const json_t *table)
 {
-    struct attn_study_table table;
-    char name[96];
+    const json_t *line;
+    size_t l;
     int64_t got[MOMENTS];
     attn_study_say(run, "Other lengths, beside what was measured:");
-    attn_study_open(&table, attn_study_data_training_h100_memory);
-    for (int l = 0; l < table.n; l++) {
-        struct row row = read_row(&table.line[l]);
+    json_array_foreach(table, l, line)
+    {
+        struct row row = read_row(line);
         const struct curve *curve = curve_of(&row);
         double seen = (double)row.seen[AFTER_FORWARD];
         if (curve == NULL)
             continue;
         play_row(x, &row, got);
-        snprintf(name, sizeof name, "one layer saves, %s, L=%lld", curve->name, (long long)row.L);
         attn_study_place(run, curve->name, (double)row.L);
-        attn_study_quantity(run, name, ATTN_PUBLISHED, seen, (double)got[AFTER_FORWARD], "B",
-                            tolerance_of(seen));
+        attn_study_quantity(
+            run, attn_study_text(run, "one layer saves, %s, L=%lld", curve->name, (long long)row.L),
+            ATTN_PUBLISHED, seen, (double)got[AFTER_FORWARD], "B", tolerance_of(seen));
     }
-    attn_study_close(&table);
 }
 
-static void all_rows(struct attn_study_run *run, struct play *x, struct tally *tally)
+static void all_rows(struct attn_study_run *run, struct play *x, const json_t *table,
+                     struct tally *tally)
 {
-    struct attn_study_table table;
+    const json_t *line;
+    size_t l;
     int64_t got[MOMENTS];
-    attn_study_open(&table, attn_study_data_training_h100_memory);
-    for (int l = 0; l < table.n; l++) {
-        struct row row = read_row(&table.line[l]);
+    json_array_foreach(table, l, line)
+    {
+        struct row row = read_row(line);
         play_row(x, &row, got);
         mark(x, run, x->saved, row.seen[AFTER_FORWARD]);
         mark(x, run, x->forward, row.seen[PEAK_FORWARD]);
         mark(x, run, x->cache.at_peak, row.seen[PEAK_BACKWARD]);
         compare(run, tally, &row, got);
     }
-    attn_study_close(&table);
 }
 
 static void say_tally(struct attn_study_run *run, const struct tally *tally)
 {
-    char name[160];
     for (int k = 0; k < KINDS; k++)
         for (int m = 0; m < MOMENTS; m++) {
             const struct worst *worst = &tally->worst[k][m];
             if (worst->rows == 0)
                 continue;
-            snprintf(name, sizeof name, "%s %s%s, %s, worst of %lld rows", backend_name[k / 4],
-                     k / 2 % 2 ? "f32" : "bf16", k % 2 ? ", checkpointed" : "", moment_name[m],
-                     (long long)worst->rows);
+            const char *name =
+                attn_study_text(run, "%s %s%s, %s, worst of %lld rows", backend_name[k / 4],
+                                k / 2 % 2 ? "f32" : "bf16", k % 2 ? ", checkpointed" : "",
+                                moment_name[m], (long long)worst->rows);
             attn_study_quantity(run, name, ATTN_PUBLISHED, worst->seen, worst->got, "B",
                                 tolerance_of(worst->seen));
         }
@@ -518,21 +504,20 @@ static double known(const struct curve *curve, int64_t L)
     return curve->backend == MATH ? 7 * x + rows * (double)L * 4 : 5 * x + rows * 4;
 }
 
-static void why(struct attn_study_run *run, struct play *x)
+static void why(struct attn_study_run *run, struct play *x, const json_t *table)
 {
-    char name[96];
     list_saved(run, x, &curves[0]);
     list_saved(run, x, &curves[2]);
-    one_layer(run, x);
+    one_layer(run, x, table);
     attn_study_say(run, "Beyond the file, against 7 L C + H L L numbers (math), 5 L C and LSE "
                         "(flash), and L C (checkpointed):");
     for (int64_t L = 16384; L <= 65536; L *= 4)
         for (int c = 0; c < CURVES; c++) {
-            snprintf(name, sizeof name, "one layer saves, %s, L=%lld", curves[c].name,
-                     (long long)L);
             attn_study_place(run, curves[c].name, (double)L);
-            attn_study_quantity(run, name, ATTN_DERIVED, known(&curves[c], L),
-                                saved_by_one(x, &curves[c], L), "B", 1024);
+            attn_study_quantity(
+                run,
+                attn_study_text(run, "one layer saves, %s, L=%lld", curves[c].name, (long long)L),
+                ATTN_DERIVED, known(&curves[c], L), saved_by_one(x, &curves[c], L), "B", 1024);
         }
     attn_study_say(run,
                    "Checkpointing keeps the input of a layer and nothing else, whatever the back "
@@ -546,7 +531,7 @@ static void why(struct attn_study_run *run, struct play *x)
     run->in_list = 1;
 }
 
-static void carry_out(struct attn_study_run *run)
+void attn_study_run_training_h100(struct attn_study_run *run)
 {
     static struct play play;
     struct tally tally = {0};
@@ -557,17 +542,10 @@ static void carry_out(struct attn_study_run *run)
     play.entry = entry;
     attn_study_say(run, "Stacks of 1 to 8 layers x + Wo attention(Wqkv x) on an H100. Bytes are "
                         "above those of parameters, x and libraries. What is more than 1 %% off:");
-    all_rows(run, &play, &tally);
+    json_t *table = attn_study_table(attn_study_data_training_h100_memory);
+    all_rows(run, &play, table, &tally);
     attn_study_say(run, "Of each kind the row that is predicted worst, beside what was measured:");
     say_tally(run, &tally);
-    why(run, &play);
+    why(run, &play, table);
+    json_decref(table);
 }
-
-const struct attn_study attn_study_training_h100 = {
-    .name = "training-h100",
-    .question = "what does a stack of layers hold, and what does checkpointing change?",
-    .run = carry_out,
-    .figure = {.title = "What one layer saves for its backward pass on an H100",
-               .remark = "8 heads of 128.  Marks: measured.  Lines: the list of tensors",
-               .x = "sequence length L (tokens)"},
-};

@@ -20,32 +20,6 @@ struct call {
 
 static const double MIB = 1024.0 * 1024;
 
-static void softmax_row(const float *scores, float *probs, int64_t n)
-{
-    float most = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < n; j++)
-        most = fmaxf(most, scores[j]);
-    for (int64_t j = 0; j < n; j++)
-        sum += probs[j] = expf(scores[j] - most);
-    for (int64_t j = 0; j < n; j++)
-        probs[j] /= sum;
-}
-
-/* out = x y^T (rows) or x y, one matrix of the batch after the other. */
-static void multiply(float *out, const float *x, const float *y, int64_t batch, int64_t rows,
-                     int64_t columns, int64_t inner, int y_is_transposed)
-{
-    for (int64_t n = 0; n < batch * rows * columns; n++) {
-        int64_t b = n / (rows * columns), i = n / columns % rows, j = n % columns;
-        float sum = 0;
-        for (int64_t e = 0; e < inner; e++)
-            sum += x[(b * rows + i) * inner + e] * (y_is_transposed
-                                                        ? y[(b * columns + j) * inner + e]
-                                                        : y[(b * inner + e) * columns + j]);
-        out[n] = sum;
-    }
-}
-
 /* `att = attention(q, k, v, mask=mask)`, where `mask=` goes into **kwargs and is not looked at. */
 static void attention(struct attn_tape *tape, const struct call *c, const float *x)
 {
@@ -62,20 +36,19 @@ static void attention(struct attn_tape *tape, const struct call *c, const float 
             memset(flush, 0, (size_t)c->flush);
         attn_tape_give(tape, "flush");
     }
-    if (probs != NULL && logits != NULL && scaled != NULL) {
-        for (int64_t n = 0; n < numbers; n++)
-            scaled[n] = x[n] / sqrtf((float)c->dim);
-        multiply(logits, scaled, x, c->batch, c->length, c->length, c->dim, 1);
-        for (int64_t row = 0; row < c->batch * c->length; row++)
-            softmax_row(logits + row * c->length, probs + row * c->length, c->length);
-    }
+    for (int64_t n = 0; probs != NULL && n < numbers; n++)
+        scaled[n] = x[n] / sqrtf((float)c->dim);
+    for (int64_t row = 0; probs != NULL && row < c->batch * c->length; row++)
+        attn_study_softmax(scaled + row * c->dim, x + row / c->length * c->length * c->dim,
+                           c->length, c->dim, 1, logits + row * c->length, probs + row * c->length);
     attn_tape_give(tape, "logits");
     attn_tape_give(tape, "q scaled");
     if (c->has_float_mask)
         attn_tape_give(tape, "float mask");
     float *out = attn_tape_take(tape, "new att", "probs @ v", numbers, 4);
-    if (out != NULL && probs != NULL)
-        multiply(out, probs, x, c->batch, c->length, c->dim, c->length, 0);
+    for (int64_t row = 0; out != NULL && row < c->batch * c->length; row++)
+        attn_study_sum(probs + row * c->length, x + row / c->length * c->length * c->dim, c->length,
+                       c->dim, out + row * c->dim);
     attn_tape_give(tape, "probs");
 }
 
@@ -94,7 +67,7 @@ static float *begin(struct attn_tape *tape, const struct call *c, int is_first)
     return x;
 }
 
-static const int64_t FLUSH = 256000000, WORKSPACE = 8519680; /* 8.125 MiB */
+enum { FLUSH = 256000000, WORKSPACE = 8519680 /* 8.125 MiB */ };
 
 /* The six dense numbers: none of these runs applied its mask, and none depends on it. */
 static void published_runs(struct attn_study_run *run)
@@ -102,26 +75,25 @@ static void published_runs(struct attn_study_run *run)
     static const struct {
         const char *name, *bar;
         double mib;
-        int is_first, flushes, has_workspace, has_float_mask;
+        int is_first;
+        struct call call;
     } runs[] = {
-        {"issue 1086, run 1 (10 % mask)", NULL, 509, 1, 1, 1, 0},
-        {"issue 1086, runs 2 and 3 (90 %, 10 %)", NULL, 329, 0, 0, 1, 0},
-        {"HOWTO.md, \"Dense\"", "manual: dense", 501, 1, 1, 0, 0},
-        {"HOWTO.md, \"Sparse\"", "manual: sparse", 321, 0, 0, 0, 0},
-        {"issue 1054, att_mask=, any density", NULL, 513, 1, 1, 1, 1},
-        {"the corrected run that an article tells of", NULL, 577, 0, 1, 1, 1},
+        {"issue 1086, run 1 (10 % mask)", NULL, 509, 1, {16, 1024, 1024, FLUSH, WORKSPACE, 0}},
+        {"issue 1086, runs 2 and 3 (90 %, 10 %)", NULL, 329, 0, {16, 1024, 1024, 0, WORKSPACE, 0}},
+        {"HOWTO.md, \"Dense\"", "manual: dense", 501, 1, {16, 1024, 1024, FLUSH, 0, 0}},
+        {"HOWTO.md, \"Sparse\"", "manual: sparse", 321, 0, {16, 1024, 1024, 0, 0, 0}},
+        {"issue 1054, att_mask=, any density", NULL, 513, 1, {16, 1024, 1024, FLUSH, WORKSPACE, 1}},
+        {"the corrected run that an article tells of",
+         NULL,
+         577,
+         0,
+         {16, 1024, 1024, FLUSH, WORKSPACE, 1}},
     };
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-        struct call c = {16,
-                         1024,
-                         1024,
-                         runs[r].flushes ? FLUSH : 0,
-                         runs[r].has_workspace ? WORKSPACE : 0,
-                         runs[r].has_float_mask};
         struct attn_tape tape;
         attn_tape_open(&tape, run, NULL);
-        begin(&tape, &c, runs[r].is_first);
-        attention(&tape, &c, NULL);
+        begin(&tape, &runs[r].call, runs[r].is_first);
+        attention(&tape, &runs[r].call, NULL);
         attn_study_place(run, runs[r].bar, 0);
         attn_study_peak(&tape, runs[r].name, ATTN_PUBLISHED, runs[r].mib * MIB, 0.5 * MIB);
     }
@@ -237,31 +209,31 @@ static void break_even(struct attn_study_run *run)
         int heads;
         double density;
     } xformers[] = {{1, 0.32}, {2, 0.48}, {8, 0.79}, {16, 0.88}, {64, 0.97}};
-    char name[96], text[96];
     struct attn_point dense, csr;
     for (size_t h = 0; h < sizeof xformers / sizeof *xformers; h++) {
-        double heads = xformers[h].heads;
+        int64_t pairs = (int64_t)xformers[h].heads * 1024 * 1024;
         struct attn_tape dense_extra, sparse_extra; /* at density 1 */
         attn_tape_open(&dense_extra, run, NULL);
         attn_tape_open(&sparse_extra, run, NULL);
         sparse_blocks(&sparse_extra, xformers[h].heads, "none");
-        attn_tape_take(&dense_extra, "logits", "torch.baddbmm(q, k^T)",
-                       xformers[h].heads * 1024 * 1024, 4);
-        attn_tape_take(&dense_extra, "probs", "softmax(logits)", xformers[h].heads * 1024 * 1024,
-                       4);
-        snprintf(name, sizeof name, "break-even density of xformers, B x H = %.0f", heads);
-        attn_study_quantity(run, name, ATTN_DERIVED, xformers[h].density,
-                            (double)dense_extra.now / (double)sparse_extra.now, "", 0.006);
+        attn_tape_take(&dense_extra, "logits", "torch.baddbmm(q, k^T)", pairs, 4);
+        attn_tape_take(&dense_extra, "probs", "softmax(logits)", pairs, 4);
+        attn_study_quantity(
+            run,
+            attn_study_text(run, "break-even density of xformers, B x H = %d", xformers[h].heads),
+            ATTN_DERIVED, xformers[h].density, (double)dense_extra.now / (double)sparse_extra.now,
+            "", 0.006);
     }
     for (int heads = 1; heads <= 4; heads++) {
-        snprintf(text, sizeof text, "h%dq4096d64:causal(br):f32:normal:s1", heads);
+        const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);
         if (!attn_study_price(run, "dense", text, &dense) ||
             !attn_study_price(run, "csr-textbook", text, &csr))
             return;
         double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2;
         double at = (double)dense.priced_bytes / ((double)csr.priced_bytes - starts) * pairs;
-        snprintf(name, sizeof name, "ours, csr-textbook against dense, %d head%s%s", heads,
-                 heads > 1 ? "s" : "", heads == 4 ? ": full, so there is none" : "");
+        const char *name =
+            attn_study_text(run, "ours, csr-textbook against dense, %d head%s%s", heads,
+                            heads > 1 ? "s" : "", heads == 4 ? ": full, so there is none" : "");
         attn_study_quantity(run, name, ATTN_DERIVED, 9.0 * heads / (8.0 * heads + 4),
                             at / (4096.0 * 4096), "", 0.001);
     }
@@ -276,13 +248,12 @@ static void measured_crossing(struct attn_study_run *run)
         const char *density[2];
         double crossing;
     } of[] = {{1, {"0.70", "0.80"}, 0.75}, {2, {"0.85", "0.95"}, 0.9}};
-    char text[96], name[96];
     for (int h = 0; h < 2; h++) {
         struct attn_point dense[2], csr[2];
         int done = 0;
         for (int d = 0; d < 2; d++) {
-            snprintf(text, sizeof text, "h%dq512d64:random(%s,1):f32:normal:s1", of[h].heads,
-                     of[h].density[d]);
+            const char *text = attn_study_text(run, "h%dq512d64:random(%s,1):f32:normal:s1",
+                                               of[h].heads, of[h].density[d]);
             done += attn_study_measure(run, "dense", text, &dense[d]) &&
                     attn_study_measure(run, "csr-textbook", text, &csr[d]);
         }
@@ -291,8 +262,8 @@ static void measured_crossing(struct attn_study_run *run)
         double below = (double)(dense[0].ledger_bytes - csr[0].ledger_bytes);
         double above = (double)(csr[1].ledger_bytes - dense[1].ledger_bytes);
         double crossing = (csr[0].density * above + csr[1].density * below) / (below + above);
-        snprintf(name, sizeof name, "the measured ledgers cross at, %d head%s", of[h].heads,
-                 h > 0 ? "s" : "");
+        const char *name = attn_study_text(run, "the measured ledgers cross at, %d head%s",
+                                           of[h].heads, h > 0 ? "s" : "");
         attn_study_quantity(run, name, ATTN_DERIVED, of[h].crossing, crossing, "", 0.002);
     }
 }
@@ -329,10 +300,10 @@ static void last_row(struct attn_study_run *run)
                         "rows", 0);
     attn_study_quantity(run, "which: the last one", ATTN_DERIVED, L - 1, last, "", 0);
     attn_study_say(run, "It is off by %.2g; another row by less than 1e-5.", worst);
-    attn_study_measure(run, "csr", "q13d8:causal(br):f32:normal:s1", &(struct attn_point){0});
+    attn_study_measure(run, "csr", "q13d8:causal(br):f32:normal:s1", NULL);
 }
 
-static void run_study(struct attn_study_run *run)
+void attn_study_run_xformers_order(struct attn_study_run *run)
 {
     if (run->is_trap) {
         attn_study_say(run, "One function three times in this process; only the order and the "
@@ -357,12 +328,3 @@ static void run_study(struct attn_study_run *run)
     measured_crossing(run);
     last_row(run);
 }
-
-const struct attn_study attn_study_xformers_order = {
-    .name = "xformers-order",
-    .question = "did the sparse mask save 180 MiB?",
-    .run = run_study,
-    .figure = {.title = "What was live at each published peak",
-               .remark =
-                   "The first two used no mask at all: they differ in their place in the order"},
-    .has_trap = 1};

@@ -51,8 +51,7 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
                      "temporal(T,S,1) would work");
 }
 
-static const struct attn_scheme attention = {
-    .name = "dsp", .home = work, .work = work, .accepts = accepts};
+static const struct attn_scheme attention = {.home = work, .work = work, .accepts = accepts};
 
 static struct attn_sent sent(const struct attn_layer *layer, const struct attn_options *options,
                              enum attn_pass pass, int rank)
@@ -79,7 +78,7 @@ const struct attn_layer_scheme attn_layer_scheme_dsp = {
                .summary = "x of a video exchanged between places and frames (Open-Sora, DSP)",
                .family = "layer",
                .options = attn_parallel_options,
-               .ranks = attn_parallel_ranks},
+               .ranks = attn_parallel_ranks,
+               .scheme = &attention},
     .home = home,
-    .attention = &attention,
     .sent = sent};

@@ -16,18 +16,11 @@
 #include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/schedule.h"
 
-static struct attn_layout tokens(const struct attn_problem *p, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)p;
-    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
-}
-
 static struct attn_sent sent(const struct attn_layer *layer, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
     const struct attn_problem p = attn_layer_problem(layer);
-    struct attn_layout home = tokens(&p, options);
+    struct attn_layout home = attn_layout_of_tokens(&p, options);
     struct attn_layout heads = attn_layer_own_heads.home(&p, options);
     struct attn_sent sum = {0, 0};
     int64_t one = layer->batch * layer->d_value * (int64_t)attn_dtype_size(layer->dtype);
@@ -52,8 +45,8 @@ const struct attn_layer_scheme attn_layer_scheme_fastseq = {
                .summary = "x gathered, heads on each rank, o back by all-to-all",
                .family = "layer",
                .options = attn_parallel_options,
-               .ranks = attn_parallel_ranks},
-    .home = tokens,
-    .attention = &attn_layer_own_heads,
+               .ranks = attn_parallel_ranks,
+               .scheme = &attn_layer_own_heads},
+    .home = attn_layout_of_tokens,
     .merges_at_home = 1,
     .sent = sent};

@@ -50,7 +50,6 @@ enum attn_status attn_layer_spec_parse(const char *text, struct attn_layer_spec 
     for (int i = 0; i < attn_layer_scheme_count(); i++)
         if (strlen(list[i]->record.name) == n && memcmp(list[i]->record.name, text, n) == 0) {
             spec->scheme = list[i];
-            spec->attention = list[i]->attention;
             return attn_spec_parse_as(&list[i]->record, text + n, &spec->spec, err);
         }
     enum attn_status status = attn_spec_parse(text, &spec->spec, &own);
@@ -58,6 +57,5 @@ enum attn_status attn_layer_spec_parse(const char *text, struct attn_layer_spec 
         return unknown(text, "no scheme is called so", err);
     if (status != ATTN_OK)
         return attn_fail(err, status, "%s", own.text);
-    spec->attention = spec->spec.impl->scheme;
-    return spec->attention != NULL ? ATTN_OK : unknown(text, "runs in one process", err);
+    return spec->spec.impl->scheme != NULL ? ATTN_OK : unknown(text, "runs in one process", err);
 }

@@ -8,25 +8,25 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
                               enum attn_pass pass, struct attn_error *err)
 {
     const struct attn_options *options = &spec->spec.options;
+    const struct attn_scheme *attention = spec->spec.impl->scheme;
     const struct attn_problem p = attn_layer_problem(layer);
     enum attn_status status = attn_layer_check(layer, err);
     if (status == ATTN_OK && options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:sizes=pad: a layer has no pads; sizes=uneven would work",
                          spec->spec.impl->name);
-    if (status == ATTN_OK && spec->attention->saves_keys != NULL &&
-        spec->attention->saves_keys(options))
+    if (status == ATTN_OK && attention->saves_keys != NULL && attention->saves_keys(options))
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:save=kv: a layer keeps its own k and v, not those that were gathered; "
                          "save=nothing would work",
                          spec->spec.impl->name);
     if (status == ATTN_OK)
-        status = attn_parallel_accepts(spec->attention, &p, options, err);
+        status = attn_parallel_accepts(&p, options, err);
     if (status == ATTN_OK && pass == ATTN_BACKWARD)
-        status = attn_check_local_backward(spec->attention, options, err);
+        status = attn_check_local_backward(options, err);
     if (status != ATTN_OK || spec->scheme != NULL)
         return status;
-    const struct attn_layout home = spec->attention->home(&p, options);
+    const struct attn_layout home = attention->home(&p, options);
     if (attn_axis_parts(&home.heads) > 1)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s: ranks have shards of heads, not of the sequence; as a layer that is "
@@ -40,67 +40,59 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     return ATTN_OK;
 }
 
-/* One moment of a pass: what is held throughout, and what is there besides. */
-struct moments {
-    const struct attn_cost *held;
-    struct attn_cost *most; /* the fullest so far, the first of them in a tie */
+/* What is there for a moment, beside what is held throughout a pass. */
+struct moment {
+    struct attn_buffer buffer[2];
+    int attends; /* what attention takes */
 };
 
-static enum attn_status moment(struct moments *x, const struct attn_buffer *buffer, int n,
-                               const struct attn_cost *inside, struct attn_error *err)
-{
-    struct attn_cost now = *x->held;
-    enum attn_status status = attn_buffers_price(buffer, n, &now, err);
-    for (int i = 0; inside != NULL && i < inside->n_live && status == ATTN_OK; i++)
-        status = attn_cost_add(&now, inside->live[i].name, inside->live[i].bytes, 1, err);
-    if (status == ATTN_OK && (x->most->n_live == 0 || now.peak_bytes > x->most->peak_bytes))
-        *x->most = now;
-    return status;
-}
-
-/* A tensor that leaves for home, with the copies that are added where it arrives. */
-static enum attn_status departure(struct moments *x, const struct attn_layer_work *w,
-                                  const struct attn_buffer *buffer, int sums,
-                                  struct attn_error *err)
+/* In the order of layer_ranks.c: a tensor that leaves for home has the copies with it that are
+ * added where it arrives, a weight's gradient the sum that it makes. */
+enum { MOMENTS = 4 + ATTN_WEIGHTS };
+static int list_moments(const struct attn_layer_work *w, enum attn_pass pass,
+                        const struct attn_buffer *buffer, struct moment moment[MOMENTS])
 {
     const struct attn_move home = attn_layer_tokens_move(w, &w->in, &w->home);
-    const struct attn_buffer at[2] = {*buffer, sums ? attn_move_copies(&home, w->rank)
-                                                    : (struct attn_buffer){0}};
-    return moment(x, at, 2, NULL, err);
+    const struct attn_buffer copies = attn_move_copies(&home, w->rank), none = {0};
+    const struct moment forward[] = {
+        {.buffer = {buffer[ATTN_MOMENT_X]}},
+        {.attends = 1},
+        {.buffer = {buffer[ATTN_MOMENT_Y], w->sums_y ? copies : none}}};
+    const struct moment backward[] = {
+        {.buffer = {buffer[ATTN_MOMENT_DY], buffer[ATTN_MOMENT_DO]}},
+        {.attends = 1},
+        {.buffer = {buffer[ATTN_MOMENT_X]}},
+        {.buffer = {buffer[ATTN_MOMENT_DX], w->gathers_x ? copies : none}}};
+    int back = pass == ATTN_BACKWARD, n = back ? 4 : 3;
+    memcpy(moment, back ? backward : forward, (size_t)n * sizeof *moment);
+    for (int t = 0; t < ATTN_WEIGHTS && back; t++) {
+        const struct attn_layer_weight weight = attn_layer_weight_of(w, t);
+        const struct attn_move move = attn_layer_weight_move(&weight, 0);
+        if (weight.sums)
+            moment[n++] = (struct moment){.buffer = {attn_layer_weight_sum(&weight, w->rank),
+                                                     attn_move_copies(&move, w->rank)}};
+    }
+    return n;
 }
 
-/* The sum of one weight's gradients, and what is added. */
-static enum attn_status completion(struct moments *x, const struct attn_layer_work *w, int weight,
-                                   struct attn_error *err)
-{
-    const struct attn_layer_weight t = attn_layer_weight_of(w, weight);
-    const struct attn_move move = attn_layer_weight_move(&t, 0);
-    struct attn_box box = attn_end_box(&move.to, &t.whole, t.kind, w->rank);
-    const struct attn_buffer at[2] = {attn_buffer_of("dw.sum", box.heads.n,
-                                                     box.tokens * attn_tag_width(t.kind, &t.whole),
-                                                     (int64_t)attn_dtype_size(t.whole.dtype)),
-                                      attn_move_copies(&move, w->rank)};
-    return t.sums ? moment(x, at, 2, NULL, err) : ATTN_OK;
-}
-
+/* The fullest moment, the first of them in a tie. */
 static enum attn_status price_moments(const struct attn_layer_work *w, enum attn_pass pass,
                                       const struct attn_buffer *buffer,
-                                      const struct attn_cost *attention, struct moments *x,
+                                      const struct attn_cost *held,
+                                      const struct attn_cost *attention, struct attn_cost *most,
                                       struct attn_error *err)
 {
-    int back = pass == ATTN_BACKWARD;
-    enum attn_status status =
-        back ? moment(x, buffer + ATTN_MOMENT_DY, 2, NULL, err) /* dy, and dO at home */
-             : moment(x, buffer + ATTN_MOMENT_X, 1, NULL, err);
-    if (status == ATTN_OK)
-        status = moment(x, NULL, 0, attention, err);
-    if (status == ATTN_OK && back)
-        status = moment(x, buffer + ATTN_MOMENT_X, 1, NULL, err);
-    if (status == ATTN_OK)
-        status = departure(x, w, buffer + (back ? ATTN_MOMENT_DX : ATTN_MOMENT_Y),
-                           back ? w->gathers_x : w->sums_y, err);
-    for (int t = 0; t < ATTN_WEIGHTS && status == ATTN_OK && back; t++)
-        status = completion(x, w, t, err);
+    struct moment moment[MOMENTS];
+    int moments = list_moments(w, pass, buffer, moment);
+    enum attn_status status = ATTN_OK;
+    for (int n = 0; n < moments && status == ATTN_OK; n++) {
+        struct attn_cost now = *held;
+        status = attn_buffers_price(moment[n].buffer, 2, &now, err);
+        for (int i = 0; moment[n].attends && i < attention->n_live && status == ATTN_OK; i++)
+            status = attn_cost_add(&now, attention->live[i].name, attention->live[i].bytes, 1, err);
+        if (status == ATTN_OK && (most->n_live == 0 || now.peak_bytes > most->peak_bytes))
+            *most = now;
+    }
     return status;
 }
 
@@ -156,10 +148,8 @@ enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
     if (status != ATTN_OK)
         return status;
     const struct attn_layer_work w = attn_layer_work_of(spec, layer, rank);
-    struct moments x = {&held, cost};
     attn_layer_buffers(&w, pass, buffer);
-    status = attn_parallel_cost(spec->attention, &w.attention, &spec->spec.options, pass, rank,
-                                &attention, err);
+    status = attn_parallel_cost(&w.attention, &spec->spec.options, pass, rank, &attention, err);
     if (status == ATTN_OK)
         status = attn_buffers_price(buffer, ATTN_KEPT_BUFFERS, &held, err);
     int64_t kept = held.peak_bytes;
@@ -167,7 +157,7 @@ enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
         status = attn_buffers_price(buffer + ATTN_KEPT_BUFFERS,
                                     ATTN_HELD_BUFFERS - ATTN_KEPT_BUFFERS, &held, err);
     if (status == ATTN_OK)
-        status = price_moments(&w, pass, buffer, &attention, &x, err);
+        status = price_moments(&w, pass, buffer, &held, &attention, cost, err);
     struct attn_sent sent = layer_sent(&w, pass);
     cost->saved_bytes = kept;
     cost->shard_bytes = shards(&w, pass);

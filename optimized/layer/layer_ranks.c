@@ -5,7 +5,6 @@
 #include "optimized/integers.h"
 #include "optimized/layer/layer_work.h"
 #include "optimized/parallel/rank.h"
-#include "optimized/parallel/shard.h"
 #include "ref/clock.h"
 
 /* x y dx dy, and weights and their gradients, each in the order of ATTN_WEIGHT_Q ... */
@@ -13,7 +12,7 @@ enum { X, Y, DY, DX, W, DW = W + ATTN_WEIGHTS, TENSORS = DW + ATTN_WEIGHTS };
 
 /* One rank: its shards, its buffers. */
 struct member {
-    struct attn_rank rank;
+    struct attn_rank *rank;
     const struct attn_layer_work *w;
     struct attn_buffer buffer[ATTN_LAYER_BUFFERS];
     void *mine[TENSORS];
@@ -24,12 +23,12 @@ struct member {
 
 static enum attn_status take(struct member *m, int first, int n)
 {
-    return attn_buffers_take(m->buffer + first, n, m->rank.ledger, m->rank.error);
+    return attn_buffers_take(m->buffer + first, n, m->rank->ledger, m->rank->error);
 }
 
 static void give(struct member *m, int first, int n)
 {
-    attn_buffers_give(m->buffer + first, n, m->rank.ledger);
+    attn_buffers_give(m->buffer + first, n, m->rank->ledger);
 }
 
 static void clear(void *data, int64_t numbers, enum attn_dtype dtype)
@@ -49,7 +48,7 @@ static enum attn_status carry(struct member *m, const char *name, struct attn_mo
                               void *to, int sums)
 {
     struct attn_buffer *copies = &m->buffer[ATTN_MOMENT_COPIES];
-    struct attn_transport *t = m->rank.transport;
+    struct attn_transport *t = m->rank->transport;
     void *lists = m->buffer[ATTN_HELD_LISTS].data;
     move.from.data = from;
     move.to.data = to;
@@ -61,8 +60,8 @@ static enum attn_status carry(struct member *m, const char *name, struct attn_mo
         status = take(m, ATTN_MOMENT_COPIES, 1);
     }
     if (status == ATTN_OK)
-        status = sums ? attn_move_sum(&move, t, lists, copies->data, m->rank.error)
-                      : attn_move(&move, t, lists, m->rank.error);
+        status = sums ? attn_move_sum(&move, t, lists, copies->data, m->rank->error)
+                      : attn_move(&move, t, lists, m->rank->error);
     give(m, ATTN_MOMENT_COPIES, 1);
     *copies = (struct attn_buffer){0};
     t->tensor = NULL;
@@ -112,6 +111,18 @@ static struct attn_view heads_in(const struct member *m, const struct attn_layou
                             of_keys ? n.kv_heads : n.heads, n.tokens, width);
 }
 
+/* q, k, v, o and lse, which the forward pass keeps. */
+static void kept_views(const struct member *m, struct attn_view t[ATTN_TAG_KINDS])
+{
+    static const enum attn_tag_kind kind[ATTN_LAYER_KEPT] = {[ATTN_LAYER_Q] = ATTN_TAG_Q,
+                                                             [ATTN_LAYER_K] = ATTN_TAG_K,
+                                                             [ATTN_LAYER_V] = ATTN_TAG_V,
+                                                             [ATTN_LAYER_O] = ATTN_TAG_O,
+                                                             [ATTN_LAYER_LSE] = ATTN_TAG_LSE};
+    for (int k = 0; k < ATTN_LAYER_KEPT; k++)
+        t[kind[k]] = heads_in(m, &m->w->made, k, k);
+}
+
 /* A rank's heads of a weight, one contiguous matrix after another. */
 static struct attn_view weight_in(const struct member *m, int first, int weight)
 {
@@ -131,7 +142,7 @@ static struct attn_layer_weights weights_in(const struct member *m, int first)
 
 static int counts(const struct member *m)
 {
-    return attn_transport_counts(m->rank.transport);
+    return attn_transport_counts(m->rank->transport);
 }
 
 static int64_t home_numbers(const struct member *m)
@@ -176,11 +187,10 @@ static enum attn_status attend(struct member *m)
     const struct attn_layer_work *w = m->w;
     const struct attn_layer_part n = attn_layer_part_of(w, &w->made);
     const struct attn_layer_weights weights = weights_in(m, W);
-    struct attn_view t[ATTN_LAYER_KEPT];
+    struct attn_view t[ATTN_TAG_KINDS] = {0};
     void *x;
     enum attn_status status = bring_x(m, 0, &x);
-    for (int k = 0; k < ATTN_LAYER_KEPT; k++)
-        t[k] = heads_in(m, &w->made, k, k);
+    kept_views(m, t);
     if (status == ATTN_OK && !counts(m)) {
         const struct attn_view tokens = tokens_in(m, &w->in, x);
         for (int k = 0; k < ATTN_LAYER_O; k++)
@@ -188,12 +198,7 @@ static enum attn_status attend(struct member *m)
         attn_layer_project(&n, &tokens, &weights, t);
     }
     give(m, ATTN_MOMENT_X, 1);
-    const struct attn_forward mine = {
-        attn_view_const(&t[ATTN_LAYER_Q]), attn_view_const(&t[ATTN_LAYER_K]),
-        attn_view_const(&t[ATTN_LAYER_V]), t[ATTN_LAYER_O], t[ATTN_LAYER_LSE]};
-    return status == ATTN_OK
-               ? attn_travel_forward(&m->rank, w->spec->attention, &w->attention, &mine)
-               : status;
+    return status == ATTN_OK ? attn_travel(m->rank, &w->attention, ATTN_FORWARD, t) : status;
 }
 
 /* Y = sum_h O_h Wo_h of the heads that the rank has where it merges; then y goes home. */
@@ -278,21 +283,13 @@ static enum attn_status unmerge(struct member *m, void *dy)
 static enum attn_status differentiate_attention(struct member *m)
 {
     const struct attn_layer_work *w = m->w;
-    struct attn_view t[ATTN_LAYER_KEPT], d[4];
-    for (int k = 0; k < ATTN_LAYER_KEPT; k++)
-        t[k] = heads_in(m, &w->made, k, k);
-    for (int k = 0; k < 4; k++)
-        d[k] = heads_in(m, &w->made, k, ATTN_HELD_DQ + k);
-    const struct attn_backward mine = {.q = attn_view_const(&t[ATTN_LAYER_Q]),
-                                       .k = attn_view_const(&t[ATTN_LAYER_K]),
-                                       .v = attn_view_const(&t[ATTN_LAYER_V]),
-                                       .o = attn_view_const(&t[ATTN_LAYER_O]),
-                                       .lse = attn_view_const(&t[ATTN_LAYER_LSE]),
-                                       .d_o = attn_view_const(&d[ATTN_LAYER_O]),
-                                       .dq = d[ATTN_LAYER_Q],
-                                       .dk = d[ATTN_LAYER_K],
-                                       .dv = d[ATTN_LAYER_V]};
-    return attn_travel_backward(&m->rank, w->spec->attention, &w->attention, &mine);
+    struct attn_view t[ATTN_TAG_KINDS] = {0};
+    kept_views(m, t);
+    t[ATTN_TAG_DO] = heads_in(m, &w->made, ATTN_LAYER_O, ATTN_HELD_DO);
+    t[ATTN_TAG_DQ] = heads_in(m, &w->made, ATTN_LAYER_Q, ATTN_HELD_DQ);
+    t[ATTN_TAG_DK] = heads_in(m, &w->made, ATTN_LAYER_K, ATTN_HELD_DK);
+    t[ATTN_TAG_DV] = heads_in(m, &w->made, ATTN_LAYER_V, ATTN_HELD_DV);
+    return attn_travel(m->rank, &w->attention, ATTN_BACKWARD, t);
 }
 
 /* Forward was Q_h = X Wq_h: dWq_h = X^T dQ_h, and dX = sum_h dQ_h Wq_h^T of the rank's heads, which
@@ -327,14 +324,6 @@ static enum attn_status unproject(struct member *m, void *dx)
     return status;
 }
 
-/* A rank's own numbers of a weight. */
-static int64_t weight_numbers(const struct attn_layer_weight *x, const struct attn_layout *layout,
-                              int rank)
-{
-    struct attn_box box = attn_layout_box(layout, &x->whole, attn_tag_is_of_keys(x->kind), rank);
-    return box.batches.n * box.heads.n * box.tokens * attn_tag_width(x->kind, &x->whole);
-}
-
 /* Gradients of a weight that several ranks have: each adds up a part of them, and hands it on. */
 static enum attn_status complete(struct member *m, int weight)
 {
@@ -344,8 +333,7 @@ static enum attn_status complete(struct member *m, int weight)
     static const char *const name[ATTN_WEIGHTS] = {"dwq", "dwk", "dwv", "dwo"};
     enum attn_status status = ATTN_OK;
     if (x.sums) {
-        *sum = attn_buffer_of("dw.sum", 1, weight_numbers(&x, &x.summed, w->rank),
-                              (int64_t)attn_dtype_size(x.whole.dtype));
+        *sum = attn_layer_weight_sum(&x, w->rank);
         status = take(m, ATTN_MOMENT_DW, 1);
         if (status == ATTN_OK)
             status = carry(m, name[weight], attn_layer_weight_move(&x, 0), m->mine[DW + weight],
@@ -357,8 +345,8 @@ static enum attn_status complete(struct member *m, int weight)
         *sum = (struct attn_buffer){0};
     }
     if (status == ATTN_OK && w->spec->boundary != ATTN_BOUNDARY_NONE && !counts(m)) /* average */
-        scale(m->mine[DW + weight], x.whole.dtype, weight_numbers(&x, &x.layout, w->rank), 1,
-              w->ranks);
+        scale(m->mine[DW + weight], x.whole.dtype,
+              attn_layer_weight_numbers(&x, &x.layout, w->rank), 1, w->ranks);
     return status;
 }
 
@@ -375,7 +363,7 @@ static enum attn_status backward(struct member *m)
     void *dx = boundary ? m->buffer[ATTN_HELD_DX].data : m->mine[DX];
     for (int t = 0; t < ATTN_WEIGHTS; t++) {
         const struct attn_layer_weight x = attn_layer_weight_of(w, t);
-        clear(m->mine[DW + t], weight_numbers(&x, &x.layout, w->rank), dtype);
+        clear(m->mine[DW + t], attn_layer_weight_numbers(&x, &x.layout, w->rank), dtype);
     }
     if (boundary)
         split(m, m->mine[DY], dy);
@@ -398,69 +386,52 @@ static enum attn_status backward(struct member *m)
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
-struct dealt {
-    int is_output, has;
-    struct attn_view whole;
-    struct attn_problem problem;
-    struct attn_shards shards;
-};
-
 struct run {
     const struct attn_layer_spec *spec;
     struct attn_layer_call *call;
-    struct attn_rank_group group;
-    struct dealt tensor[TENSORS];
+    struct attn_shards tensor[TENSORS];
 };
 
-/* The whole tensors: x and y by tokens, the matrices of weights by heads. */
+/* x and y by tokens, the matrices of weights by heads. */
 static void list_tensors(struct run *x)
 {
+    static const char *const name[TENSORS] = {"shard.x",   "shard.y",   "shard.dy",  "shard.dx",
+                                              "shard.wq",  "shard.wk",  "shard.wv",  "shard.wo",
+                                              "shard.dwq", "shard.dwk", "shard.dwv", "shard.dwo"};
     const struct attn_layer *l = x->call->layer;
+    const struct attn_layer_work work = attn_layer_work_of(x->spec, l, 0);
     const struct attn_layer_forward *f = x->call->forward;
     const struct attn_layer_backward *b = x->call->backward, none = {0};
-    int back = b != NULL;
+    int back = b != NULL, boundary = x->spec->boundary != ATTN_BOUNDARY_NONE;
     b = back ? b : &none;
     const void *const data[] = {f->x, f->y, b->dy, b->dx};
     const struct attn_layer_weights w = attn_layer_heads(l, f->wqkv, f->wo);
     const struct attn_layer_weights dw = attn_layer_heads(l, b->dwqkv, b->dwo);
     const struct attn_view weight[2][ATTN_WEIGHTS] = {{w.q, w.k, w.v, w.o},
                                                       {dw.q, dw.k, dw.v, dw.o}};
-    for (int t = 0; t < TENSORS; t++)
-        x->tensor[t] = (struct dealt){
-            .is_output = t == Y || t == DX || t >= DW,
-            .has = back || (t != DY && t != DX && t < DW),
-            .whole = t < W ? attn_layer_tokens(data[t], l->dtype, l->length, l->hidden)
-                           : weight[t >= DW][(t - W) % ATTN_WEIGHTS]};
-}
-
-static enum attn_status deal(struct run *x)
-{
-    static const char *const name[TENSORS] = {"shard.x",   "shard.y",   "shard.dy",  "shard.dx",
-                                              "shard.wq",  "shard.wk",  "shard.wv",  "shard.wo",
-                                              "shard.dwq", "shard.dwk", "shard.dwv", "shard.dwo"};
-    const struct attn_layer_work w = attn_layer_work_of(x->spec, x->call->layer, 0);
-    const struct attn_layout *tokens = x->spec->boundary != ATTN_BOUNDARY_NONE ? &w.all : &w.home;
-    enum attn_status status = ATTN_OK;
-    list_tensors(x);
-    for (int t = 0; t < TENSORS && status == ATTN_OK; t++) {
-        struct dealt *d = &x->tensor[t];
-        const struct attn_layer_weight weight = attn_layer_weight_of(&w, (t + TENSORS - W) % 4);
-        if (!d->has)
-            continue;
-        d->problem = t < W ? w.tokens : weight.whole;
-        status = attn_shards_take(&d->shards, &x->group.ledger, name[t], &d->problem,
-                                  t < W ? ATTN_TAG_Q : weight.kind, t < W ? tokens : &weight.layout,
-                                  x->group.ctx->error);
-        if (status == ATTN_OK && !d->is_output && !x->group.ctx->counts_only)
-            attn_shards_scatter(&d->shards, &d->whole);
+    for (int t = 0; t < TENSORS; t++) {
+        const struct attn_layer_weight of = attn_layer_weight_of(&work, (t + TENSORS - W) % 4);
+        int has = back || (t != DY && t != DX && t < DW);
+        int is_output = t == Y || t == DX || t >= DW;
+        x->tensor[t] = (struct attn_shards){
+            .role = !has        ? ATTN_ABSENT
+                    : is_output ? ATTN_OUTPUT
+                                : ATTN_INPUT,
+            .name = name[t],
+            .tensor = t < W ? attn_layer_tokens(data[t], l->dtype, l->length, l->hidden)
+                            : weight[t >= DW][(t - W) % ATTN_WEIGHTS],
+            .whole = t < W ? work.tokens : of.whole,
+            .kind = t < W ? ATTN_TAG_Q : of.kind,
+            .layout = t >= W     ? of.layout
+                      : boundary ? work.all
+                                 : work.home};
     }
-    return status;
 }
 
 /* One pass, counted from 0. */
 static enum attn_status member_pass(struct run *x, struct member *m, enum attn_pass pass)
 {
-    struct attn_transport *t = m->rank.transport;
+    struct attn_transport *t = m->rank->transport;
     int64_t bytes = t->bytes_sent, messages = t->messages;
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     struct attn_buffer kept[ATTN_KEPT_BUFFERS];
@@ -468,65 +439,53 @@ static enum attn_status member_pass(struct run *x, struct member *m, enum attn_p
     attn_layer_buffers(m->w, pass, m->buffer);
     if (pass == ATTN_BACKWARD)
         memcpy(m->buffer, kept, sizeof kept);
-    attn_ledger_restart(m->rank.ledger);
+    attn_ledger_restart(m->rank->ledger);
     t->pass = pass;
     enum attn_status status = pass == ATTN_FORWARD ? forward(m) : backward(m);
     struct attn_rank_use *use = x->call->use[pass];
     if (use == NULL)
         return status;
-    attn_rank_report(&use[t->rank], &m->rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+    attn_rank_report(&use[t->rank], m->rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     use[t->rank].bytes_sent -= bytes;
     use[t->rank].messages -= messages;
     return status;
 }
 
-static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
+static enum attn_status run_rank(void *arg, struct attn_rank *rank)
 {
     struct run *x = arg;
-    const struct attn_layer_work w = attn_layer_work_of(x->spec, x->call->layer, t->rank);
-    struct member m = {.rank = {.transport = t,
-                                .ledger = &x->group.rank_ledger[t->rank],
-                                .options = &x->spec->spec.options,
-                                .error = err},
-                       .w = &w};
-    for (int i = 0; i < TENSORS; i++)
-        if (x->tensor[i].has)
-            m.mine[i] = attn_shards_view(&x->tensor[i].shards, t->rank).data;
-    t->log = x->group.ctx->log;
+    int r = rank->transport->rank;
+    const struct attn_layer_work w = attn_layer_work_of(x->spec, x->call->layer, r);
+    struct member m = {.rank = rank, .w = &w};
+    for (int t = 0; t < TENSORS; t++)
+        if (x->tensor[t].role != ATTN_ABSENT)
+            m.mine[t] = attn_shards_view(&x->tensor[t], r).data;
     enum attn_status status = member_pass(x, &m, ATTN_FORWARD);
     if (status == ATTN_OK && x->call->backward != NULL)
-        status = member_pass(x, &m, ATTN_BACKWARD);
-    else if (status == ATTN_OK)
+        return member_pass(x, &m, ATTN_BACKWARD);
+    if (status == ATTN_OK)
         give(&m, 0, ATTN_KEPT_BUFFERS);
-    status = attn_transport_end(t, status, err);
-    int64_t left = attn_ledger_clear(m.rank.ledger);
-    return status == ATTN_OK && left > 0
-               ? attn_fail(err, ATTN_EINTERNAL, "rank %d left %lld bytes behind", t->rank,
-                           (long long)left)
-               : status;
+    return status;
 }
 
 enum attn_status attn_layer_ranks_run(const struct attn_layer_spec *spec, struct attn_ctx *ctx,
                                       struct attn_layer_call *call)
 {
-    struct run x = {.spec = spec, .call = call, .group = {.ctx = ctx}};
-    const struct attn_rank_code code = {rank_main, &x};
+    struct run x = {.spec = spec, .call = call};
+    struct attn_rank_group group = {.ctx = ctx,
+                                    .options = &spec->spec.options,
+                                    .run = run_rank,
+                                    .arg = &x,
+                                    .tensor = x.tensor,
+                                    .tensors = TENSORS,
+                                    .compares = 1};
     struct attn_cost cost;
     enum attn_status status =
         attn_layer_ranks_cost(spec, call->layer, call->backward != NULL, 0, &cost, ctx->error);
     if (status != ATTN_OK)
         return status;
-    attn_ledger_init(&x.group.ledger, ctx->ledger);
-    status = deal(&x);
-    if (status == ATTN_OK)
-        status = attn_rank_group_run(&x.group, attn_layer_ranks(spec), &code);
-    call->differ = 0;
-    for (int t = 0; t < TENSORS && status == ATTN_OK && !ctx->counts_only; t++)
-        if (x.tensor[t].is_output && x.tensor[t].has) {
-            attn_shards_gather(&x.tensor[t].shards, &x.tensor[t].whole);
-            call->differ += attn_shards_differ(&x.tensor[t].shards, &x.tensor[t].whole);
-        }
-    attn_ledger_clear(&x.group.ledger);
-    ctx->ledger->damaged += x.group.ledger.damaged;
+    list_tensors(&x);
+    status = attn_rank_group_run(&group);
+    call->differ = group.differ;
     return status;
 }

@@ -37,12 +37,12 @@
 enum attn_boundary { ATTN_BOUNDARY_NONE, ATTN_BOUNDARY_SCALED, ATTN_BOUNDARY_UNSCALED };
 
 struct attn_layer_scheme {
-    struct attn_impl record; /* name, summary, options: for specs and lists; it cannot be called */
+    struct attn_impl record; /* name, summary, options: for specs and lists; and the scheme of its
+                                attention.  It cannot be called */
 
     /* NULL: the tokens of the attention's home. */
     struct attn_layout (*home)(const struct attn_problem *attention,
                                const struct attn_options *options);
-    const struct attn_scheme *attention;
     int merges_at_home; /* o goes home before it is multiplied with Wo */
 
     /* Beside what the attention sends; written from sizes alone. */
@@ -53,7 +53,6 @@ struct attn_layer_scheme {
 struct attn_layer_spec {
     struct attn_spec spec;
     const struct attn_layer_scheme *scheme; /* NULL: a sequence-parallel SPEC as a layer */
-    const struct attn_scheme *attention;
     enum attn_boundary boundary;
 };
 

@@ -42,7 +42,7 @@ struct attn_layer_work attn_layer_work_of(const struct attn_layer_spec *spec,
                                      .d_value = layer->hidden,
                                      .dtype = layer->dtype};
     w.all = (struct attn_layout){.ranks = w.ranks};
-    w.made = spec->attention->home(&w.attention, options);
+    w.made = spec->spec.impl->scheme->home(&w.attention, options);
     w.in = tokens_of(w.made);
     w.home = spec->scheme != NULL ? spec->scheme->home(&w.attention, options) : w.in;
     w.merged = merges_at_home ? w.home : w.made;
@@ -79,6 +79,20 @@ struct attn_layer_weight attn_layer_weight_of(const struct attn_layer_work *w, i
         x.sums = attn_layout_copies(&x.layout, &x.whole);
     }
     return x;
+}
+
+int64_t attn_layer_weight_numbers(const struct attn_layer_weight *weight,
+                                  const struct attn_layout *layout, int rank)
+{
+    struct attn_box box =
+        attn_layout_box(layout, &weight->whole, attn_tag_is_of_keys(weight->kind), rank);
+    return attn_box_rows(&box) * attn_tag_width(weight->kind, &weight->whole);
+}
+
+struct attn_buffer attn_layer_weight_sum(const struct attn_layer_weight *weight, int rank)
+{
+    return attn_buffer_of("dw.sum", 1, attn_layer_weight_numbers(weight, &weight->summed, rank),
+                          (int64_t)attn_dtype_size(weight->whole.dtype));
 }
 
 struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,

@@ -61,6 +61,11 @@ struct attn_layer_weight {
 };
 struct attn_layer_weight attn_layer_weight_of(const struct attn_layer_work *w, int weight);
 
+/* A rank's own numbers of a weight in one of its layouts; and the sum that it makes. */
+int64_t attn_layer_weight_numbers(const struct attn_layer_weight *weight,
+                                  const struct attn_layout *layout, int rank);
+struct attn_buffer attn_layer_weight_sum(const struct attn_layer_weight *weight, int rank);
+
 /* What a rank has of a layout, for the products. */
 struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
                                           const struct attn_layout *layout);

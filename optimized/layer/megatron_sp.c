@@ -14,29 +14,17 @@
  * Source   Korthikanti et al. 2022, section 4.2.2.
  */
 #include "optimized/layer/layer_scheme.h"
+#include "optimized/parallel/schedule.h"
 
-static struct attn_layout tokens(const struct attn_problem *p, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)p;
-    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
-}
-
-static struct attn_layout heads(const struct attn_problem *p, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)p;
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
-}
-
-const struct attn_scheme attn_layer_own_heads = {
-    .name = "megatron-sp", .home = heads, .work = heads};
+const struct attn_scheme attn_layer_own_heads = {.home = attn_layout_of_heads,
+                                                 .work = attn_layout_of_heads};
 
 static struct attn_sent sent(const struct attn_layer *layer, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
     const struct attn_problem p = attn_layer_problem(layer);
-    struct attn_layout home = tokens(&p, options), at_work = heads(&p, options);
+    struct attn_layout home = attn_layout_of_tokens(&p, options),
+                       at_work = attn_layout_of_heads(&p, options);
     struct attn_sent sum = {0, 0};
     attn_layer_gather_sent(&sum, layer, &home, rank);
     attn_layer_scatter_sent(&sum, layer, &home, rank);
@@ -52,7 +40,7 @@ const struct attn_layer_scheme attn_layer_scheme_megatron_sp = {
                .summary = "x gathered, heads on each rank, y reduced and scattered",
                .family = "layer",
                .options = attn_parallel_options,
-               .ranks = attn_parallel_ranks},
-    .home = tokens,
-    .attention = &attn_layer_own_heads,
+               .ranks = attn_parallel_ranks,
+               .scheme = &attn_layer_own_heads},
+    .home = attn_layout_of_tokens,
     .sent = sent};

@@ -21,11 +21,11 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_STRIDE, OPTION_SAVE };
+enum { OPTION_STRIDE = ATTN_OPTION_ORDER + 1, OPTION_SAVE };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
-    [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
+    [ATTN_OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_STRIDE] = {"stride", 0, 0, 1 << 16, NULL,
                        "kv heads that are gathered at a time; 0: all"},
     [OPTION_SAVE] = {"save", 0, 0, 1, "nothing kv",
@@ -33,18 +33,9 @@ static const struct attn_option options_of[] = {
                      "nothing; needs stride=0"},
     {0}};
 
-static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks,
-                                .order = (enum attn_order)options->value[OPTION_ORDER],
-                                .tokens = {ranks, 1}};
-}
-
 static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = home(whole, options);
+    struct attn_layout layout = attn_layout_in_order(whole, options);
     layout.all_keys = 1;
     return layout;
 }
@@ -92,8 +83,7 @@ static struct attn_sent sent(const struct attn_work *w)
     return sent;
 }
 
-static const struct attn_scheme allgather = {.name = "allgather",
-                                             .home = home,
+static const struct attn_scheme allgather = {.home = attn_layout_in_order,
                                              .work = work,
                                              .kv_heads_at_once = stride,
                                              .saves_keys = saves,

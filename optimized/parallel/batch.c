@@ -6,14 +6,7 @@
  */
 #include "optimized/parallel/schedule.h"
 
-static struct attn_layout layout(const struct attn_problem *whole,
-                                 const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
-}
-
-static const struct attn_scheme batch = {.name = "batch", .home = layout, .work = layout};
+static const struct attn_scheme batch = {.home = attn_layout_of_batches,
+                                         .work = attn_layout_of_batches};
 
 ATTN_SCHEME(batch, batch, attn_parallel_options, "data parallel: some batches on each rank")

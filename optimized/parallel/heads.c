@@ -46,8 +46,7 @@ static struct attn_sent sent(const struct attn_work *w)
     return sent;
 }
 
-static const struct attn_scheme heads = {
-    .name = "heads", .home = home, .work = attn_layout_of_heads, .sent = sent};
+static const struct attn_scheme heads = {.home = home, .work = attn_layout_of_heads, .sent = sent};
 
 ATTN_SCHEME(heads, heads, attn_parallel_options,
             "tensor parallel: all tokens of some heads on each rank")

@@ -143,8 +143,7 @@ static int has_visitors(const struct attn_options *options, int rank)
     return rank < (attn_parallel_ranks(options) - 1) / 2;
 }
 
-static const struct attn_scheme lightseq = {.name = "lightseq",
-                                            .home = attn_layout_of_tokens,
+static const struct attn_scheme lightseq = {.home = attn_layout_of_tokens,
                                             .work = attn_layout_of_tokens,
                                             .stops = stops,
                                             .stop = stop,

@@ -14,15 +14,15 @@ static struct attn_box cut_heads(const struct attn_end *end, enum attn_tag_kind 
     return box;
 }
 
-struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
-                             enum attn_tag_kind kind, int rank)
+static struct attn_box end_box(const struct attn_end *end, const struct attn_problem *whole,
+                               enum attn_tag_kind kind, int rank)
 {
     return cut_heads(end, kind,
                      attn_layout_box(end->layout, whole, attn_tag_is_of_keys(kind), rank));
 }
 
-struct attn_box attn_end_room(const struct attn_end *end, const struct attn_problem *whole,
-                              enum attn_tag_kind kind, int rank)
+static struct attn_box end_room(const struct attn_end *end, const struct attn_problem *whole,
+                                enum attn_tag_kind kind, int rank)
 {
     return cut_heads(end, kind,
                      attn_layout_room(end->layout, whole, attn_tag_is_of_keys(kind), rank));
@@ -78,41 +78,58 @@ static int64_t row_bytes(const struct attn_move *m)
     return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
 }
 
-/* What rank p's box of `from` and rank q's box of `to` have in common, as pieces of p's memory and
- * of q's; how many, and their bytes.  NULL: only that is asked.  What all ranks have alike, each
- * takes from itself. */
-static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece *in_from,
-                      struct attn_piece *in_to, int64_t *bytes)
+/* What a rank has at one end, and what it stores there. */
+struct side {
+    int rank;
+    struct attn_box box, room;
+};
+
+static struct side side_of(const struct attn_move *m, const struct attn_end *end, int rank)
 {
-    struct attn_box a = attn_end_box(&m->from, m->whole, m->kind, p);
-    struct attn_box b = attn_end_box(&m->to, m->whole, m->kind, q);
-    struct attn_box room_a = attn_end_room(&m->from, m->whole, m->kind, p);
-    struct attn_box room_b = attn_end_room(&m->to, m->whole, m->kind, q);
-    struct attn_tokens batches = attn_tokens_common(&a.batches, &b.batches),
-                       heads = attn_tokens_common(&a.heads, &b.heads);
-    int64_t row = row_bytes(m), all_a = attn_box_stretches(&a), all_b = attn_box_stretches(&b);
+    return (struct side){rank, end_box(end, m->whole, m->kind, rank),
+                         end_room(end, m->whole, m->kind, rank)};
+}
+
+/* What rank a's box of `from` and rank b's box of `to` have in common, as pieces of a's memory and
+ * of b's; how many, and their bytes.  NULL: only that is asked.  What all ranks have alike, each
+ * takes from itself. */
+static int meet_sides(const struct attn_move *m, const struct side *a, const struct side *b,
+                      struct attn_piece *in_from, struct attn_piece *in_to, int64_t *bytes)
+{
+    struct attn_tokens batches = attn_tokens_common(&a->box.batches, &b->box.batches);
+    struct attn_tokens heads = attn_tokens_common(&a->box.heads, &b->box.heads);
+    int64_t row = row_bytes(m), all_a = attn_box_stretches(&a->box);
+    int64_t all_b = attn_box_stretches(&b->box);
     int n = 0;
     *bytes = 0;
-    if (p != q && m->from.layout->alike && attn_tag_is_of_keys(m->kind))
+    if (batches.n * heads.n * row == 0 ||
+        (a->rank != b->rank && m->from.layout->alike && attn_tag_is_of_keys(m->kind)))
         return 0;
-    for (int64_t s = 0; s < all_a && batches.n * heads.n * row > 0; s++) {
-        struct attn_stretch of_a = attn_box_stretch(&a, s);
+    for (int64_t s = 0; s < all_a; s++) {
+        struct attn_stretch of_a = attn_box_stretch(&a->box, s);
         for (int64_t t = 0; t < all_b; t++) {
-            struct attn_stretch of_b = attn_box_stretch(&b, t);
+            struct attn_stretch of_b = attn_box_stretch(&b->box, t);
             struct meeting x = meet(&of_a.tokens, &of_b.tokens);
             if (x.in_a.n == 0)
                 continue;
             if (in_from != NULL) {
                 struct attn_tokens rows_a = rows_at(&of_a, &x.in_a);
                 struct attn_tokens rows_b = rows_at(&of_b, &x.in_b);
-                in_from[n] = piece_of(&room_a, &batches, &heads, &rows_a, row);
-                in_to[n] = piece_of(&room_b, &batches, &heads, &rows_b, row);
+                in_from[n] = piece_of(&a->room, &batches, &heads, &rows_a, row);
+                in_to[n] = piece_of(&b->room, &batches, &heads, &rows_b, row);
             }
             *bytes += batches.n * heads.n * x.in_a.n * row;
             n++;
         }
     }
     return n;
+}
+
+static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece *in_from,
+                      struct attn_piece *in_to, int64_t *bytes)
+{
+    struct side a = side_of(m, &m->from, p), b = side_of(m, &m->to, q);
+    return meet_sides(m, &a, &b, in_from, in_to, bytes);
 }
 
 /* The same move of what is stored: its boxes are the rooms of this one. */
@@ -146,7 +163,7 @@ static int64_t message_bytes(const struct attn_move *m, int p, int q)
 static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct attn_end *mine,
                               const struct attn_end *theirs)
 {
-    struct attn_box box = cut_heads(theirs, m->kind, attn_end_box(mine, m->whole, m->kind, rank));
+    struct attn_box box = cut_heads(theirs, m->kind, end_box(mine, m->whole, m->kind, rank));
     return attn_layout_rows(theirs->layout, m->whole, attn_tag_is_of_keys(m->kind), &box) *
            row_bytes(m);
 }
@@ -211,12 +228,15 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
 {
     int sends = 0, receives = 0, tag = attn_tag(m->kind, m->step);
     int64_t used = 0, bytes; /* of the copies */
+    const struct side from_here = side_of(m, &m->from, t->rank),
+                      to_here = side_of(m, &m->to, t->rank);
     for (int r = 0; r < t->size; r++) {
         struct attn_piece *from = x->out + r * x->pieces, *to = x->in + r * x->pieces;
         if (r == t->rank)
             continue;
-        int out = meet_boxes(m, t->rank, r, from, x->there, &bytes);
-        int in = meet_boxes(m, r, t->rank, x->there, to, &bytes);
+        const struct side from_there = side_of(m, &m->from, r), to_there = side_of(m, &m->to, r);
+        int out = meet_sides(m, &from_here, &to_there, from, x->there, &bytes);
+        int in = meet_sides(m, &from_there, &to_here, x->there, to, &bytes);
         for (int64_t n = 0, at = used; n < in && copies != NULL; n++) {
             to[n] = attn_piece_packed(&to[n], at);
             at += attn_piece_bytes(&to[n]);
@@ -254,7 +274,7 @@ static int64_t bytes_out(const struct attn_move *move, int rank)
 
 static int64_t bytes_in(const struct attn_move *move, int rank)
 {
-    struct attn_box room = attn_end_room(&move->to, move->whole, move->kind, rank);
+    struct attn_box room = end_room(&move->to, move->whole, move->kind, rank);
     return room.batches.n * room.heads.n * room.tokens * row_bytes(move);
 }
 
@@ -370,8 +390,8 @@ static struct attn_rows rows_of(const struct attn_piece *piece, enum attn_dtype 
 /* The heads that are brought, of all that the rank has at home, are 0. */
 static void clear(const struct attn_move *move, int rank)
 {
-    struct attn_box box = attn_end_box(&move->to, move->whole, move->kind, rank);
-    struct attn_box room = attn_end_room(&move->to, move->whole, move->kind, rank);
+    struct attn_box box = end_box(&move->to, move->whole, move->kind, rank);
+    struct attn_box room = end_room(&move->to, move->whole, move->kind, rank);
     struct attn_tokens heads =
         move->from.is_cut ? attn_tokens_common(&box.heads, &move->from.heads) : box.heads;
     struct attn_tokens rows = {0, 1, box.tokens};

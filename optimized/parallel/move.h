@@ -34,12 +34,6 @@ struct attn_move {
     char *chunks; /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
 
-/* What a rank has at an end, and what it stores there. */
-struct attn_box attn_end_box(const struct attn_end *end, const struct attn_problem *whole,
-                             enum attn_tag_kind kind, int rank);
-struct attn_box attn_end_room(const struct attn_end *end, const struct attn_problem *whole,
-                              enum attn_tag_kind kind, int rank);
-
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,

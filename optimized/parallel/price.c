@@ -58,11 +58,11 @@ static void list_divisors(const struct divisible *x, int n, int64_t of, char *te
         }
 }
 
-static enum attn_status check_strict(const struct attn_scheme *scheme, const struct attn_problem *p,
+static enum attn_status check_strict(const struct attn_problem *p,
                                      const struct attn_options *options, struct attn_error *err)
 {
-    struct attn_layout home = scheme->home(p, options), work = scheme->work(p, options);
-    struct attn_layout shared = scheme->via != NULL ? scheme->via(p, options) : home;
+    struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
+    struct attn_layout home = w.home, work = w.work, shared = w.via;
     int64_t places = (int64_t)attn_axis_parts(&shared.tokens) * attn_axis_parts(&shared.runs);
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
@@ -83,15 +83,14 @@ static enum attn_status check_strict(const struct attn_scheme *scheme, const str
         list_divisors(x, EXTENTS, x[e].by, works, sizeof works);
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:ranks=%d,sizes=strict needs ranks that divide %s: %s, or sizes=uneven",
-                         scheme->name, home.ranks, needs, works);
+                         options->impl->name, home.ranks, needs, works);
     }
     return ATTN_OK;
 }
 
 /* ---- what the local implementation must be able to do ---------------------------------------- */
 
-static enum attn_status check_claims(const struct attn_scheme *scheme,
-                                     const struct attn_options *options, unsigned caps,
+static enum attn_status check_claims(const struct attn_options *options, unsigned caps,
                                      struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
@@ -101,27 +100,26 @@ static enum attn_status check_claims(const struct attn_scheme *scheme,
     return attn_fail(err, ATTN_ENOTSUP,
                      "%s:local=%s does not claim '%s', which this needs: local=tiled-textbook "
                      "would work",
-                     scheme->name, local->name,
+                     options->impl->name, local->name,
                      attn_cap_name((enum attn_cap)(missing & (0u - missing))));
 }
 
 /* -D goes to the local implementation as dLSE, and O as one row with strides 0. */
-enum attn_status attn_check_local_backward(const struct attn_scheme *scheme,
-                                           const struct attn_options *options,
+enum attn_status attn_check_local_backward(const struct attn_options *options,
                                            struct attn_error *err)
 {
-    return check_claims(scheme, options, ATTN_CAP_BACKWARD | ATTN_CAP_DLSE | ATTN_CAP_STRIDES, err);
+    return check_claims(options, ATTN_CAP_BACKWARD | ATTN_CAP_DLSE | ATTN_CAP_STRIDES, err);
 }
 
 /* Storage types are not asked for here: a price may be of one that the local implementation lacks,
  * and before it runs ref/run.c asks. */
-static enum attn_status check_piece(const struct attn_scheme *scheme, const struct attn_problem *p,
+static enum attn_status check_piece(const struct attn_problem *p,
                                     const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
     const struct attn_options preset = attn_rank_local_options(options);
     unsigned needs = attn_problem_needs(p) & ~(unsigned)ATTN_CAPS_STORAGE;
-    enum attn_status status = check_claims(scheme, options, needs | ATTN_CAP_HARD, err);
+    enum attn_status status = check_claims(options, needs | ATTN_CAP_HARD, err);
     return status == ATTN_OK && local->accepts != NULL ? local->accepts(p, &preset, err) : status;
 }
 
@@ -143,47 +141,47 @@ static void range_of(const struct attn_layout *layout, const struct attn_problem
 
 /* Pieces with these heads: all that capabilities look at are extents, and those of stretches differ
  * by one at most. */
-static enum attn_status check_heads(const struct attn_scheme *scheme, const struct attn_product *x,
-                                    const int64_t queries[2], const int64_t keys[2],
-                                    const struct attn_options *options, struct attn_error *err)
+static enum attn_status check_heads(const struct attn_product *x, const int64_t queries[2],
+                                    const int64_t keys[2], const struct attn_options *options,
+                                    struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int n = 0; n < 4 && status == ATTN_OK; n++) {
         struct attn_problem part = x->part;
         part.n_query = queries[n / 2];
         part.n_key = keys[n % 2];
-        status = check_piece(scheme, &part, options, err);
+        status = check_piece(&part, options, err);
     }
     return status;
 }
 
-enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
-                                       const struct attn_problem *p,
+enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                                        const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
+    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
     int64_t queries[2], keys[2], seen[2] = {-1, -1};
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
-                         scheme->name, local->name);
+                         options->impl->name, local->name);
     if (p->origin.query.run > 0 || p->origin.key.run > 0)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s: a piece of runs with gaps is not dealt out again; the whole it was "
                          "cut from would work",
-                         scheme->name);
+                         options->impl->name);
+    const struct attn_scheme *scheme = options->impl->scheme;
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK && scheme->ring != NULL) {
         struct attn_ring ring = scheme->ring(options);
-        status = attn_ring_check(scheme->name, &ring, err);
+        status = attn_ring_check(options->impl->name, &ring, err);
     }
     if (status == ATTN_OK)
-        status = check_strict(scheme, p, options, err);
+        status = check_strict(p, options, err);
     if (status == ATTN_OK &&
         (attn_layout_stretches(&work, 0) > 1 || work.order >= ATTN_PLACES || work.pads))
-        status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
+        status = check_claims(options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
     int64_t runs = at_least_1(less(attn_axis_parts(&work.heads), p->heads)); /* of heads */
@@ -191,7 +189,7 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
     range_of(&work, p, 1, keys);
     for (int run = 0; run < runs && status == ATTN_OK; run++) {
         int r = run * work.heads.stride;
-        struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
+        struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, r);
         struct attn_box box = attn_work_box(&w, 0, r);
         for (int call = 0; call < ATTN_CALLS && status == ATTN_OK; call++) {
             struct attn_product x = attn_work_product(&w, call, 0, 0, 0);
@@ -204,9 +202,9 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
                 keys[0] = keys[1] = x.part.n_key;
             }
             if (x.heads.n < box.heads.n) /* a part of the rank's heads */
-                status = check_claims(scheme, options, ATTN_CAP_STRIDES, err);
+                status = check_claims(options, ATTN_CAP_STRIDES, err);
             if (status == ATTN_OK)
-                status = check_heads(scheme, &x, queries, keys, options, err);
+                status = check_heads(&x, queries, keys, options, err);
         }
     }
     return status;
@@ -217,13 +215,13 @@ enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
 typedef int64_t count_of(const struct attn_problem *p, const struct attn_options *options);
 
 /* The largest count of all products; 0 where the local implementation counts none. */
-static int64_t most(const struct attn_scheme *scheme, const struct attn_problem *p,
-                    const struct attn_options *options, count_of *count)
+static int64_t most(const struct attn_problem *p, const struct attn_options *options,
+                    count_of *count)
 {
     const struct attn_options preset = attn_rank_local_options(options);
     int64_t largest = 0;
     for (int r = 0; count != NULL && r < attn_parallel_ranks(options); r++) {
-        struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, r);
+        struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, r);
         struct attn_product x;
         struct attn_round round;
         for (int n = 0; n < w.stops; n += round.stops * round.times) {
@@ -238,54 +236,50 @@ static int64_t most(const struct attn_scheme *scheme, const struct attn_problem 
     return largest;
 }
 
-static enum attn_merging merging_of(const struct attn_scheme *scheme,
-                                    const struct attn_options *options)
+static enum attn_merging merging_of(const struct attn_options *options)
 {
-    return scheme->merging > 0 ? (enum attn_merging)options->value[scheme->merging] : ATTN_RUNNING;
+    int merging = options->impl->scheme->merging;
+    return merging > 0 ? (enum attn_merging)options->value[merging] : ATTN_RUNNING;
 }
 
 /* A term of a row's sum belongs to one product and is rescaled there; and once more for each later
  * product, where numerators are summed. */
-int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
-                               const struct attn_options *options)
+int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options)
 {
-    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
-    return most(scheme, p, options, attn_rank_local(options)->rescales) +
-           (merging_of(scheme, options) == ATTN_NUMERATOR ? attn_layout_partials(&work) - 1 : 0);
+    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
+    return most(p, options, attn_rank_local(options)->rescales) +
+           (merging_of(options) == ATTN_NUMERATOR ? attn_layout_partials(&work) - 1 : 0);
 }
 
 /* A query meets every stretch of keys, a key every stretch of queries; results after the first are
  * merged, or in the backward added, one by one.  So are the gradients of copies. */
-static int64_t all_sums(const struct attn_scheme *scheme, const struct attn_problem *p,
-                        const struct attn_options *options)
+static int64_t all_sums(const struct attn_problem *p, const struct attn_options *options)
 {
-    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
-    return most(scheme, p, options, attn_rank_local(options)->merges) +
-           attn_layout_partials(&work) - 1 + (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
+    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
+    return most(p, options, attn_rank_local(options)->merges) + attn_layout_partials(&work) - 1 +
+           (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
 }
 
 /* Of numerators, an LSE is rounded once and never again: that is one merge, of any number of parts
  * (docs/bounds.md, 3). */
-int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
-                             const struct attn_options *options)
+int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options)
 {
-    struct attn_layout work = attn_work_of(scheme, p, options, ATTN_FORWARD, 0).work;
-    if (merging_of(scheme, options) == ATTN_RUNNING)
-        return all_sums(scheme, p, options);
-    return most(scheme, p, options, attn_rank_local(options)->merges) +
-           (attn_layout_partials(&work) > 1);
+    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
+    if (merging_of(options) == ATTN_RUNNING)
+        return all_sums(p, options);
+    return most(p, options, attn_rank_local(options)->merges) + (attn_layout_partials(&work) > 1);
 }
 
-void attn_parallel_precision(const struct attn_scheme *scheme, const struct attn_problem *p,
-                             const struct attn_options *options, struct attn_precision *precision)
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision)
 {
     const struct attn_options preset = attn_rank_local_options(options);
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_work w = attn_work_of(scheme, p, options, ATTN_FORWARD, 0);
+    struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
     if (local->precision != NULL)
         local->precision(p, &preset, precision);
-    if (merging_of(scheme, options) != ATTN_RUNNING)
-        precision->sums = all_sums(scheme, p, options);
+    if (merging_of(options) != ATTN_RUNNING)
+        precision->sums = all_sums(p, options);
     if (w.narrow && attn_layout_partials(&w.work) > 1)
         precision->u_partial = attn_dtype_roundoff(p->dtype);
 }
@@ -428,15 +422,15 @@ static void add_sent(const struct attn_work *w, struct attn_cost *cost)
     cost->messages = own.messages + round.messages;
 }
 
-enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
+enum attn_status attn_parallel_cost(const struct attn_problem *p,
                                     const struct attn_options *options, enum attn_pass pass,
                                     int rank, struct attn_cost *cost, struct attn_error *err)
 {
-    struct attn_work w = attn_work_of(scheme, p, options, pass, rank);
+    struct attn_work w = attn_work_of(p, options, pass, rank);
     struct attn_buffer buffer[ATTN_WORK_BUFFERS];
     struct attn_cost local;
     enum attn_status status =
-        pass == ATTN_BACKWARD ? attn_check_local_backward(scheme, options, err) : ATTN_OK;
+        pass == ATTN_BACKWARD ? attn_check_local_backward(options, err) : ATTN_OK;
     attn_work_buffers(&w, buffer);
     if (status == ATTN_OK)
         status = price_products(&w, &local, err);

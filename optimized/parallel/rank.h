@@ -9,6 +9,7 @@
 #define OPTIMIZED_PARALLEL_RANK_H
 
 #include "optimized/parallel/scheme.h"
+#include "optimized/parallel/shard.h"
 #include "optimized/parallel/transport.h"
 
 struct attn_rank {
@@ -21,14 +22,20 @@ struct attn_rank {
 };
 
 /* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while
- * they run.  ledger: of the driver, for shards and book-keeping. */
+ * they run.  Inputs are dealt out before, outputs are collected after that. */
 struct attn_rank_group {
     struct attn_ctx *ctx;
-    struct attn_ledger ledger;
+    const struct attn_options *options; /* of the scheme */
+    enum attn_status (*run)(void *arg, struct attn_rank *rank);
+    void *arg;
+    struct attn_shards *tensor; /* [tensors] */
+    int tensors, compares;      /* compares: outputs that several ranks have */
+    int differ;                 /* if so, how many ranks have other bits than the last, added up */
+
+    struct attn_ledger ledger;       /* the group's own, for shards and book-keeping */
     struct attn_ledger *rank_ledger; /* [ranks] */
 };
-enum attn_status attn_rank_group_run(struct attn_rank_group *group, int ranks,
-                                     const struct attn_rank_code *code);
+enum attn_status attn_rank_group_run(struct attn_rank_group *group);
 
 /* What a rank has used since its ledger began or was restarted; bytes since the transport began. */
 void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds);
@@ -43,17 +50,13 @@ enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_pro
 enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
                                     const struct attn_backward *t);
 
-/* A rank's part of a call.  mine: its shards, boxes of the home layout. */
-enum attn_status attn_travel_forward(struct attn_rank *rank, const struct attn_scheme *scheme,
-                                     const struct attn_problem *whole,
-                                     const struct attn_forward *mine);
-enum attn_status attn_travel_backward(struct attn_rank *rank, const struct attn_scheme *scheme,
-                                      const struct attn_problem *whole,
-                                      const struct attn_backward *mine);
+/* A rank's part of a call.  mine: its shards of the tensors of this pass, boxes of the home layout.
+ * The gradient of LSE, if there is one, has the kind of D, which is made of it. */
+enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *whole,
+                             enum attn_pass pass, const struct attn_view mine[ATTN_TAG_KINDS]);
 
 /* ENOTSUP unless the local implementation can do a backward pass as scheme.h asks for one. */
-enum attn_status attn_check_local_backward(const struct attn_scheme *scheme,
-                                           const struct attn_options *options,
+enum attn_status attn_check_local_backward(const struct attn_options *options,
                                            struct attn_error *err);
 
 #endif

@@ -112,6 +112,11 @@ int64_t attn_box_scopes(const struct attn_box *box, int64_t n);
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
+static inline int64_t attn_box_rows(const struct attn_box *box)
+{
+    return box->batches.n * box->heads.n * box->tokens;
+}
+
 /* What all ranks together have of a box, in rows: those that several have count as often.  Ranks
  * that lie elsewhere on the axis of tokens have others of them, and as many run after run. */
 int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,

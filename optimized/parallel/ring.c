@@ -29,25 +29,15 @@
  */
 #include "optimized/parallel/schedule.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_MERGING };
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
-    [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
+    [ATTN_OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
     [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
     {0}};
-
-static struct attn_layout layout(const struct attn_problem *whole,
-                                 const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks,
-                                .order = (enum attn_order)options->value[OPTION_ORDER],
-                                .tokens = {ranks, 1}};
-}
 
 static struct attn_ring ring_of(const struct attn_options *options)
 {
@@ -55,8 +45,10 @@ static struct attn_ring ring_of(const struct attn_options *options)
     return (struct attn_ring){{ranks, 1}, inner > 0 ? inner : ranks, "ranks"};
 }
 
-static const struct attn_scheme ring = {
-    .name = "ring", .home = layout, .work = layout, .ring = ring_of, .merging = OPTION_MERGING};
+static const struct attn_scheme ring = {.home = attn_layout_in_order,
+                                        .work = attn_layout_in_order,
+                                        .ring = ring_of,
+                                        .merging = OPTION_MERGING};
 
 ATTN_SCHEME(ring, ring, options_of,
             "queries stay, keys and values travel, partial results merge by LSE")

@@ -24,13 +24,6 @@
  */
 #include "optimized/parallel/schedule.h"
 
-static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
-{
-    int ranks = attn_parallel_ranks(options);
-    (void)whole;
-    return (struct attn_layout){.ranks = ranks, .batches = {ranks, 1}};
-}
-
 static struct attn_sent sent(const struct attn_work *w)
 {
     struct attn_sent first = attn_tokens_for_batches_sent(w);
@@ -38,8 +31,7 @@ static struct attn_sent sent(const struct attn_work *w)
     return (struct attn_sent){first.bytes + second.bytes, first.messages + second.messages};
 }
 
-static const struct attn_scheme samples = {.name = "samples",
-                                           .home = home,
+static const struct attn_scheme samples = {.home = attn_layout_of_batches,
                                            .via = attn_layout_of_runs,
                                            .work = attn_layout_of_heads,
                                            .sent = sent};

@@ -22,28 +22,48 @@ void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
+/* One thing is dealt out over all ranks. */
+static struct attn_axis all_ranks(const struct attn_options *options)
+{
+    return (struct attn_axis){attn_parallel_ranks(options), 1};
+}
+
 struct attn_layout attn_layout_of_tokens(const struct attn_problem *whole,
                                          const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
     (void)whole;
-    return (struct attn_layout){.ranks = ranks, .tokens = {ranks, 1}};
+    return (struct attn_layout){.ranks = attn_parallel_ranks(options),
+                                .tokens = all_ranks(options)};
+}
+
+struct attn_layout attn_layout_in_order(const struct attn_problem *whole,
+                                        const struct attn_options *options)
+{
+    struct attn_layout layout = attn_layout_of_tokens(whole, options);
+    layout.order = (enum attn_order)options->value[ATTN_OPTION_ORDER];
+    return layout;
 }
 
 struct attn_layout attn_layout_of_runs(const struct attn_problem *whole,
                                        const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
     (void)whole;
-    return (struct attn_layout){.ranks = ranks, .runs = {ranks, 1}};
+    return (struct attn_layout){.ranks = attn_parallel_ranks(options), .runs = all_ranks(options)};
 }
 
 struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
                                         const struct attn_options *options)
 {
-    int ranks = attn_parallel_ranks(options);
     (void)whole;
-    return (struct attn_layout){.ranks = ranks, .heads = {ranks, 1}};
+    return (struct attn_layout){.ranks = attn_parallel_ranks(options), .heads = all_ranks(options)};
+}
+
+struct attn_layout attn_layout_of_batches(const struct attn_problem *whole,
+                                          const struct attn_options *options)
+{
+    (void)whole;
+    return (struct attn_layout){.ranks = attn_parallel_ranks(options),
+                                .batches = all_ranks(options)};
 }
 
 /* ---- rings ----------------------------------------------------------------------------------- */

@@ -14,14 +14,18 @@ enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *rin
                                  struct attn_error *err);
 int attn_largest_divisor(int n, int most);
 
-/* Layouts in which one thing is dealt out over all ranks: tokens, runs of tokens whatever the
- * order, heads.  They are home or work of several schemes. */
+/* Layouts in which one thing is dealt out over all ranks: tokens, one run after the other or as
+ * order= says; runs of tokens whatever the order; heads; batches. */
 struct attn_layout attn_layout_of_tokens(const struct attn_problem *whole,
                                          const struct attn_options *options);
+struct attn_layout attn_layout_in_order(const struct attn_problem *whole,
+                                        const struct attn_options *options);
 struct attn_layout attn_layout_of_runs(const struct attn_problem *whole,
                                        const struct attn_options *options);
 struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
                                         const struct attn_options *options);
+struct attn_layout attn_layout_of_batches(const struct attn_problem *whole,
+                                          const struct attn_options *options);
 
 /* Keys: K and V make P-1 hops, of every block but the one that is held last: that of the rank one
  * place and one window further.  dK and dV: P hops, the last one home, of every block. */

@@ -58,7 +58,6 @@ struct attn_sent {
 struct attn_work; /* optimized/parallel/work.h: a scheme on one rank */
 
 struct attn_scheme {
-    const char *name;
     struct attn_layout (*home)(const struct attn_problem *whole,
                                const struct attn_options *options);
     struct attn_layout (*work)(const struct attn_problem *whole,
@@ -145,6 +144,7 @@ enum { ATTN_MERGING_OPTIONS = 2 };
             "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
             "is stored; f32 and f64 are both"                                                      \
     }
+enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of all */
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \
         "order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",                  \
@@ -158,76 +158,37 @@ enum { ATTN_MERGING_OPTIONS = 2 };
      ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
 
 int attn_parallel_ranks(const struct attn_options *options);
-enum attn_status attn_parallel_forward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                       const struct attn_problem *problem,
+enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                        const struct attn_forward *t);
-enum attn_status attn_parallel_backward(const struct attn_scheme *scheme, struct attn_ctx *ctx,
-                                        const struct attn_problem *problem,
+enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                         const struct attn_backward *t);
-enum attn_status attn_parallel_accepts(const struct attn_scheme *scheme,
-                                       const struct attn_problem *problem,
+enum attn_status attn_parallel_accepts(const struct attn_problem *problem,
                                        const struct attn_options *options, struct attn_error *err);
-int64_t attn_parallel_rescales(const struct attn_scheme *scheme, const struct attn_problem *p,
-                               const struct attn_options *options);
-int64_t attn_parallel_merges(const struct attn_scheme *scheme, const struct attn_problem *p,
-                             const struct attn_options *options);
-enum attn_status attn_parallel_cost(const struct attn_scheme *scheme, const struct attn_problem *p,
+int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options);
+int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options);
+enum attn_status attn_parallel_cost(const struct attn_problem *p,
                                     const struct attn_options *options, enum attn_pass pass,
                                     int rank, struct attn_cost *cost, struct attn_error *err);
-void attn_parallel_precision(const struct attn_scheme *scheme, const struct attn_problem *p,
-                             const struct attn_options *options, struct attn_precision *precision);
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision);
 
-/* struct attn_impl has no place for a scheme, so its functions are made for each: the last line of
- * a scheme's file is ATTN_SCHEME(name, scheme, options, summary). */
-#define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                                \
-    static enum attn_status forward_(struct attn_ctx *c, const struct attn_problem *p,             \
-                                     const struct attn_forward *t)                                 \
-    {                                                                                              \
-        return attn_parallel_forward(&(SCHEME), c, p, t);                                          \
-    }                                                                                              \
-    static enum attn_status backward_(struct attn_ctx *c, const struct attn_problem *p,            \
-                                      const struct attn_backward *t)                               \
-    {                                                                                              \
-        return attn_parallel_backward(&(SCHEME), c, p, t);                                         \
-    }                                                                                              \
-    static enum attn_status accepts_(const struct attn_problem *p, const struct attn_options *opt, \
-                                     struct attn_error *err)                                       \
-    {                                                                                              \
-        return attn_parallel_accepts(&(SCHEME), p, opt, err);                                      \
-    }                                                                                              \
-    static int64_t rescales_(const struct attn_problem *p, const struct attn_options *opt)         \
-    {                                                                                              \
-        return attn_parallel_rescales(&(SCHEME), p, opt);                                          \
-    }                                                                                              \
-    static int64_t merges_(const struct attn_problem *p, const struct attn_options *opt)           \
-    {                                                                                              \
-        return attn_parallel_merges(&(SCHEME), p, opt);                                            \
-    }                                                                                              \
-    static enum attn_status cost_(const struct attn_problem *p, const struct attn_options *opt,    \
-                                  enum attn_pass pass, int rank, struct attn_cost *cost,           \
-                                  struct attn_error *err)                                          \
-    {                                                                                              \
-        return attn_parallel_cost(&(SCHEME), p, opt, pass, rank, cost, err);                       \
-    }                                                                                              \
-    static void precision_(const struct attn_problem *p, const struct attn_options *opt,           \
-                           struct attn_precision *x)                                               \
-    {                                                                                              \
-        attn_parallel_precision(&(SCHEME), p, opt, x);                                             \
-    }                                                                                              \
-    const struct attn_impl attn_impl_##NAME = {.name = #NAME,                                      \
-                                               .summary = (SUMMARY),                               \
-                                               .family = "sequence-parallel",                      \
-                                               .caps = ATTN_PARALLEL_CAPS,                         \
-                                               .options = (OPTIONS),                               \
-                                               .ranks = attn_parallel_ranks,                       \
-                                               .rescales = rescales_,                              \
-                                               .merges = merges_,                                  \
-                                               .precision = precision_,                            \
-                                               .accepts = accepts_,                                \
-                                               .cost = cost_,                                      \
-                                               .scheme = &(SCHEME),                                \
-                                               .forward = forward_,                                \
-                                               .backward = backward_};
+/* These find the scheme by the implementation whose options they are given.  The last line of a
+ * scheme's file is ATTN_SCHEME(name, scheme, options, summary). */
+#define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                  \
+    const struct attn_impl attn_impl_##NAME = {.name = #NAME,                        \
+                                               .summary = (SUMMARY),                 \
+                                               .family = "sequence-parallel",        \
+                                               .caps = ATTN_PARALLEL_CAPS,           \
+                                               .options = (OPTIONS),                 \
+                                               .ranks = attn_parallel_ranks,         \
+                                               .rescales = attn_parallel_rescales,   \
+                                               .merges = attn_parallel_merges,       \
+                                               .precision = attn_parallel_precision, \
+                                               .accepts = attn_parallel_accepts,     \
+                                               .cost = attn_parallel_cost,           \
+                                               .scheme = &(SCHEME),                  \
+                                               .forward = attn_parallel_forward,     \
+                                               .backward = attn_parallel_backward};
 
 extern const struct attn_impl attn_impl_tiled, attn_impl_ulysses, attn_impl_ring;
 

@@ -10,19 +10,19 @@ enum { ALIGN = 64 }; /* shards start where a buffer of their own would */
 
 static struct attn_box box_of(const struct attn_shards *s, int rank)
 {
-    return attn_layout_box(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
+    return attn_layout_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
 static struct attn_box room_of(const struct attn_shards *s, int rank)
 {
-    return attn_layout_room(&s->layout, s->whole, attn_tag_is_of_keys(s->kind), rank);
+    return attn_layout_room(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
 static int64_t bytes_of(const struct attn_shards *s, int rank)
 {
     struct attn_box box = room_of(s, rank);
-    int64_t row = attn_tag_width(s->kind, s->whole) *
-                  (int64_t)attn_dtype_size(attn_tag_dtype(s->kind, s->whole));
+    int64_t row = attn_tag_width(s->kind, &s->whole) *
+                  (int64_t)attn_dtype_size(attn_tag_dtype(s->kind, &s->whole));
     return ceil_div(box.batches.n * box.heads.n * box.tokens * row, ALIGN) * ALIGN;
 }
 
@@ -36,21 +36,18 @@ static int64_t offset_of(const struct attn_shards *s, int rank)
 }
 
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
-                                  const char *name, const struct attn_problem *whole,
-                                  enum attn_tag_kind kind, const struct attn_layout *layout,
                                   struct attn_error *err)
 {
     struct attn_error own;
-    *s = (struct attn_shards){.whole = whole, .kind = kind, .layout = *layout};
-    s->data = attn_ledger_take(ledger, name, 1, offset_of(s, layout->ranks), &own);
+    s->data = attn_ledger_take(ledger, s->name, 1, offset_of(s, s->layout.ranks), &own);
     return s->data != NULL ? ATTN_OK : attn_fail(err, own.status, "%s", own.text);
 }
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
     struct attn_box room = room_of(s, rank);
-    return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, s->whole),
-                            room.heads.n, room.tokens, attn_tag_width(s->kind, s->whole));
+    return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, &s->whole),
+                            room.heads.n, room.tokens, attn_tag_width(s->kind, &s->whole));
 }
 
 enum way { FROM_WHOLE, TO_WHOLE, COMPARE };
@@ -99,9 +96,9 @@ static int do_stretch(const struct attn_view *mine, const struct attn_box *box,
 }
 
 /* How many ranks differ. */
-static int do_shards(const struct attn_shards *s, const struct attn_view *whole, enum way way)
+static int do_shards(const struct attn_shards *s, enum way way)
 {
-    int64_t width = attn_tag_width(s->kind, s->whole);
+    int64_t width = attn_tag_width(s->kind, &s->whole);
     int ranks = 0;
     for (int r = 0; r < s->layout.ranks && width > 0; r++) {
         struct attn_box box = box_of(s, r);
@@ -109,26 +106,26 @@ static int do_shards(const struct attn_shards *s, const struct attn_view *whole,
         int differs = 0;
         for (int64_t part = 0; part < attn_box_stretches(&box); part++) {
             struct attn_stretch stretch = attn_box_stretch(&box, part);
-            differs |= do_stretch(&mine, &box, &stretch, width, whole, way);
+            differs |= do_stretch(&mine, &box, &stretch, width, &s->tensor, way);
         }
         ranks += differs;
     }
     return ranks;
 }
 
-void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole)
+void attn_shards_scatter(const struct attn_shards *s)
 {
     if (s->layout.pads)
         memset(s->data, 0xFF, (size_t)offset_of(s, s->layout.ranks)); /* NaN in every type */
-    do_shards(s, whole, FROM_WHOLE);
+    do_shards(s, FROM_WHOLE);
 }
 
-void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole)
+void attn_shards_gather(const struct attn_shards *s)
 {
-    do_shards(s, whole, TO_WHOLE);
+    do_shards(s, TO_WHOLE);
 }
 
-int attn_shards_differ(const struct attn_shards *s, const struct attn_view *whole)
+int attn_shards_differ(const struct attn_shards *s)
 {
-    return do_shards(s, whole, COMPARE);
+    return do_shards(s, COMPARE);
 }

@@ -10,25 +10,26 @@
 #include "optimized/parallel/transport.h"
 #include "ref/ledger.h"
 
-/* All shards of one tensor. */
+/* A tensor of a call and all its shards.  The first lines are the caller's. */
 struct attn_shards {
-    const struct attn_problem *whole;
+    enum attn_role { ATTN_ABSENT, ATTN_INPUT, ATTN_OUTPUT } role; /* absent: not of this call */
+    const char *name;                                             /* on the ledger */
+    struct attn_view tensor;                                      /* of an input, only read */
+    struct attn_problem whole;
     enum attn_tag_kind kind;
     struct attn_layout layout;
     char *data; /* of all ranks, one behind the other; a block of a ledger, to be given back */
 };
 
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
-                                  const char *name, const struct attn_problem *whole,
-                                  enum attn_tag_kind kind, const struct attn_layout *layout,
                                   struct attn_error *err);
 
-/* From the whole tensor to its shards, or back.  Pads of shards are NaN: who reads one is found. */
-void attn_shards_scatter(const struct attn_shards *s, const struct attn_view *whole);
-void attn_shards_gather(const struct attn_shards *s, const struct attn_view *whole);
+/* From the tensor to its shards, or back.  Pads of shards are NaN: who reads one is found. */
+void attn_shards_scatter(const struct attn_shards *s);
+void attn_shards_gather(const struct attn_shards *s);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
-/* Ranks that have something else than the whole has at its place: copies that are not the same. */
-int attn_shards_differ(const struct attn_shards *s, const struct attn_view *whole);
+/* Ranks that have something else than the tensor has at its place: copies that are not the same. */
+int attn_shards_differ(const struct attn_shards *s);
 
 #endif

@@ -162,30 +162,26 @@ void attn_rows_round(const struct attn_rows *n, const struct attn_view *to,
         attn_view_set(to, b, h, i, c, attn_view_get(from, b, h, i, c));
 }
 
-static double lse_at(const struct attn_cview *lse, int64_t b, int64_t h, int64_t i)
-{
-    return attn_cview_get(lse, b, h, i, 0);
-}
-
-void attn_rows_minus_delta(const struct attn_rows *n, const struct attn_backward *t,
-                           const struct attn_view *d)
+void attn_rows_minus_delta(const struct attn_rows *n, const struct attn_view *o,
+                           const struct attn_view *lse, const struct attn_view *d_o,
+                           const struct attn_view *d_lse, const struct attn_view *d)
 {
     FOR_ROWS(n)
     {
-        int sees = lse_at(&t->lse, b, h, i) != -HUGE_VAL;
+        int sees = attn_view_get(lse, b, h, i, 0) != -HUGE_VAL;
         float sum_f32 = 0;
         double sum = 0;
         for (int64_t c = 0; c < n->width && sees; c++) {
-            double d_o = attn_cview_get(&t->d_o, b, h, i, c), o = attn_cview_get(&t->o, b, h, i, c);
+            double x = attn_view_get(d_o, b, h, i, c), y = attn_view_get(o, b, h, i, c);
             if (d->dtype == ATTN_F64)
-                sum += d_o * o;
+                sum += x * y;
             else
-                sum_f32 += (float)d_o * (float)o;
+                sum_f32 += (float)x * (float)y;
         }
-        double d_lse = t->d_lse.data != NULL && sees ? attn_cview_get(&t->d_lse, b, h, i, 0) : 0;
+        double from_lse = d_lse->data != NULL && sees ? attn_view_get(d_lse, b, h, i, 0) : 0;
         if (d->dtype == ATTN_F64)
-            *f64(row_at(d, b, h, i)) = d_lse - sum;
+            *f64(row_at(d, b, h, i)) = from_lse - sum;
         else
-            *f32(row_at(d, b, h, i)) = (float)d_lse - sum_f32;
+            *f32(row_at(d, b, h, i)) = (float)from_lse - sum_f32;
     }
 }

@@ -40,8 +40,10 @@ void attn_rows_round(const struct attn_rows *n, const struct attn_view *to,
                      const struct attn_view *from);
 
 /* d = -D = dLSE - rowsum(dO . O), of rows in which some key is visible; else 0: o, dO and dLSE of
- * other rows may hold anything.  dO and o have the storage type of the problem. */
-void attn_rows_minus_delta(const struct attn_rows *n, const struct attn_backward *t,
-                           const struct attn_view *d);
+ * other rows may hold anything.  dO and o have the storage type of the problem; dLSE may have no
+ * data. */
+void attn_rows_minus_delta(const struct attn_rows *n, const struct attn_view *o,
+                           const struct attn_view *lse, const struct attn_view *d_o,
+                           const struct attn_view *d_lse, const struct attn_view *d);
 
 #endif

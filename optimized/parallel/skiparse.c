@@ -80,7 +80,7 @@ static struct attn_sent sent(const struct attn_work *w)
 }
 
 static const struct attn_scheme skiparse = {
-    .name = "skiparse", .home = attn_layout_of_tokens, .work = work, .sent = sent};
+    .home = attn_layout_of_tokens, .work = work, .sent = sent};
 
 ATTN_SCHEME(skiparse, skiparse, options_of,
             "scopes of a mask on each rank: Skiparse, single and group (Open-Sora-Plan)")

@@ -93,8 +93,7 @@ struct attn_post {
 struct attn_transport;
 
 struct attn_transport_ops {
-    const char *name; /* "simulated", ... */
-    int counts;       /* messages are counted and nothing arrives */
+    int counts; /* messages are counted and nothing arrives */
     enum attn_status (*post)(struct attn_transport *t, struct attn_post *post,
                              struct attn_error *err);
     enum attn_status (*wait)(struct attn_transport *t, struct attn_post *post,

@@ -38,8 +38,7 @@ static void count_end(struct attn_transport *t, enum attn_status status)
     (void)t, (void)status;
 }
 
-static const struct attn_transport_ops count_ops = {"counting", 1, count_post, count_wait,
-                                                    count_end};
+static const struct attn_transport_ops count_ops = {1, count_post, count_wait, count_end};
 
 enum attn_status attn_count_run(int size, const struct attn_rank_code *code, struct attn_error *err)
 {

@@ -325,7 +325,7 @@ static void sim_end(struct attn_transport *t, enum attn_status status)
     pthread_mutex_unlock(&sim->lock);
 }
 
-static const struct attn_transport_ops sim_ops = {"simulated", 0, sim_post, sim_wait, sim_end};
+static const struct attn_transport_ops sim_ops = {0, sim_post, sim_wait, sim_end};
 
 static void *rank_main(void *arg)
 {

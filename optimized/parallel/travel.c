@@ -140,61 +140,60 @@ struct luggage {
     int64_t bytes[TRAVELLERS];
 };
 
-static void pack(const struct travel *x, struct luggage *l, enum attn_tag_kind kind,
-                 enum attn_dtype dtype, int rank, char **at)
+/* Tensors of one block that travel together: K and V, or their gradients; queries, or what these
+ * gave.  The wider ones come first, so that they stay aligned. */
+enum luggage_of { KEYS, KEY_GRADIENTS, QUERIES, RESULTS };
+
+static int kinds_of(enum attn_pass pass, enum luggage_of what, const enum attn_tag_kind **kinds)
 {
-    l->kind[l->n] = kind;
-    l->dtype[l->n] = dtype;
-    l->data[l->n] = *at;
-    l->bytes[l->n] = attn_work_block(&x->w, kind, rank) * (int64_t)attn_dtype_size(dtype);
-    *at += l->bytes[l->n++];
+    static const enum attn_tag_kind kind[2][4][4] = {
+        {{ATTN_TAG_K, ATTN_TAG_V}, {0}, {ATTN_TAG_Q}, {ATTN_TAG_O, ATTN_TAG_LSE}},
+        {{ATTN_TAG_K, ATTN_TAG_V},
+         {ATTN_TAG_DK, ATTN_TAG_DV},
+         {ATTN_TAG_LSE, ATTN_TAG_DELTA, ATTN_TAG_DO, ATTN_TAG_Q},
+         {ATTN_TAG_DQ}}};
+    static const int count[2][4] = {{2, 0, 1, 2}, {2, 2, 4, 1}};
+    *kinds = kind[pass][what];
+    return count[pass][what];
 }
 
-static struct luggage keys_at(const struct travel *x, int rank, void *data)
+/* Sums of gradients that follow a block are wide; what returns at once is partial. */
+static enum attn_dtype travel_dtype(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    struct luggage l = {0};
-    char *at = data;
-    pack(x, &l, ATTN_TAG_K, x->w.whole->dtype, rank, &at);
-    pack(x, &l, ATTN_TAG_V, x->w.whole->dtype, rank, &at);
-    return l;
-}
-
-/* Sums of gradients that follow a block, or partial ones that go back at once. */
-static struct luggage gradients_at(const struct travel *x, int rank, void *data)
-{
-    struct luggage l = {0};
-    char *at = data;
-    enum attn_dtype dtype =
-        x->w.passes_on ? attn_lse_dtype(x->w.whole) : attn_work_partial_dtype(&x->w, ATTN_TAG_DK);
-    pack(x, &l, ATTN_TAG_DK, dtype, rank, &at);
-    pack(x, &l, ATTN_TAG_DV, dtype, rank, &at);
-    return l;
-}
-
-static struct luggage queries_at(const struct travel *x, int rank, void *data)
-{
-    struct luggage l = {0};
-    char *at = data;
-    if (x->w.pass == ATTN_BACKWARD) { /* the wider ones first: they stay aligned */
-        pack(x, &l, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), rank, &at);
-        pack(x, &l, ATTN_TAG_DELTA, attn_lse_dtype(x->w.whole), rank, &at);
-        pack(x, &l, ATTN_TAG_DO, x->w.whole->dtype, rank, &at);
+    int is_sum = w->passes_on && attn_tag_is_of_keys(kind);
+    switch (kind) {
+    case ATTN_TAG_O:
+    case ATTN_TAG_DQ:
+    case ATTN_TAG_DK:
+    case ATTN_TAG_DV:
+        return is_sum ? attn_lse_dtype(w->whole) : attn_work_partial_dtype(w, kind);
+    default:
+        return attn_tag_dtype(kind, w->whole);
     }
-    pack(x, &l, ATTN_TAG_Q, x->w.whole->dtype, rank, &at);
+}
+
+static struct luggage luggage_at(const struct travel *x, enum luggage_of what, int rank, char *data)
+{
+    const enum attn_tag_kind *kinds;
+    struct luggage l = {.n = kinds_of(x->w.pass, what, &kinds)};
+    for (int n = 0; n < l.n; n++) {
+        l.kind[n] = kinds[n];
+        l.dtype[n] = travel_dtype(&x->w, kinds[n]);
+        l.data[n] = data;
+        l.bytes[n] = attn_work_block(&x->w, kinds[n], rank) * (int64_t)attn_dtype_size(l.dtype[n]);
+        data += l.bytes[n];
+    }
     return l;
 }
 
 /* What a visitor's queries gave, or the rank's own gave elsewhere. */
 static struct luggage results_at(const struct travel *x, int rank)
 {
-    struct luggage l = {0};
-    char *o = x->buffer[ATTN_O_PARTIAL].data, *lse = x->buffer[ATTN_LSE_PARTIAL].data;
-    char *dq = x->buffer[ATTN_DQ_PARTIAL].data;
-    if (x->w.pass == ATTN_FORWARD) {
-        pack(x, &l, ATTN_TAG_O, attn_work_partial_dtype(&x->w, ATTN_TAG_O), rank, &o);
-        pack(x, &l, ATTN_TAG_LSE, attn_lse_dtype(x->w.whole), rank, &lse);
-    } else
-        pack(x, &l, ATTN_TAG_DQ, attn_work_partial_dtype(&x->w, ATTN_TAG_DQ), rank, &dq);
+    int forward = x->w.pass == ATTN_FORWARD;
+    struct luggage l =
+        luggage_at(x, RESULTS, rank, x->buffer[forward ? ATTN_O_PARTIAL : ATTN_DQ_PARTIAL].data);
+    if (forward)
+        l.data[1] = x->buffer[ATTN_LSE_PARTIAL].data;
     return l;
 }
 
@@ -277,7 +276,7 @@ static struct luggage following_luggage(const struct travel *x, int stop)
 {
     int rank = attn_work_stop(&x->w, stop).key;
     void *place = following_sum(x, stop);
-    struct luggage l = gradients_at(x, rank, place);
+    struct luggage l = luggage_at(x, KEY_GRADIENTS, rank, place);
     for (int n = 0; n < l.n && place == NULL; n++)
         l.data[n] = x->sum[l.kind[n]].view.data;
     return l;
@@ -290,7 +289,7 @@ static void show_gradients(struct travel *x)
     if (x->w.passes_on && following_sum(x, x->w.n_stop) != NULL)
         l = following_luggage(x, x->w.n_stop);
     else if (!x->w.passes_on && x->w.stop.key != x->w.rank)
-        l = gradients_at(x, x->w.stop.key, x->buffer[ATTN_DKV_PARTIAL].data);
+        l = luggage_at(x, KEY_GRADIENTS, x->w.stop.key, x->buffer[ATTN_DKV_PARTIAL].data);
     else {
         x->now[ATTN_TAG_DK] = x->sum[ATTN_TAG_DK];
         x->now[ATTN_TAG_DV] = x->sum[ATTN_TAG_DV];
@@ -491,15 +490,15 @@ static enum attn_status multiply(struct travel *x)
 static struct luggage keys_that_come(const struct travel *x, const struct attn_stop *stop, int n)
 {
     int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
-    return keys_at(x, stop->from >= 0 ? stop->key : x->w.rank,
-                   attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+    return luggage_at(x, KEYS, stop->from >= 0 ? stop->key : x->w.rank,
+                      attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
 }
 
 /* The keys that are here go on to stop n, and others come, while this stop's are multiplied. */
 static enum attn_status pass_on(struct travel *x, int n)
 {
     struct attn_stop next = attn_work_stop(&x->w, n);
-    struct luggage out = keys_at(x, x->w.stop.key, NULL), in = keys_that_come(x, &next, n);
+    struct luggage out = luggage_at(x, KEYS, x->w.stop.key, NULL), in = keys_that_come(x, &next, n);
     for (int i = 0; i < out.n; i++)
         out.data[i] = x->now[out.kind[i]].view.data;
     describe(&x->keys, n - 1, next.to, &out, next.from, &in);
@@ -511,7 +510,7 @@ static enum attn_status keys_arrive(struct travel *x, int n)
 {
     const struct attn_stop *stop = &x->w.stop;
     struct luggage in = keys_that_come(x, stop, n),
-                   out = own_luggage(x, keys_at(x, x->w.rank, NULL));
+                   out = own_luggage(x, luggage_at(x, KEYS, x->w.rank, NULL));
     enum attn_status status =
         x->w.passes_on ? wait(x, &x->keys) : hop(x, n - 1, stop->to, &out, stop->from, &in);
     if (stop->from >= 0)
@@ -524,8 +523,8 @@ static enum attn_status queries_arrive(struct travel *x, int n)
 {
     const struct attn_stop *stop = &x->w.stop;
     int visitor = stop->from >= 0 ? stop->query : x->w.rank;
-    struct luggage in = queries_at(x, visitor, x->buffer[ATTN_Q_TRAVEL].data);
-    struct luggage out = own_luggage(x, queries_at(x, x->w.rank, NULL));
+    struct luggage in = luggage_at(x, QUERIES, visitor, x->buffer[ATTN_Q_TRAVEL].data);
+    struct luggage out = own_luggage(x, luggage_at(x, QUERIES, x->w.rank, NULL));
     enum attn_status status = hop(x, n - 1, stop->to, &out, stop->from, &in);
     if (stop->from >= 0) {
         struct luggage results = results_at(x, visitor);
@@ -673,9 +672,9 @@ static enum attn_status depart(struct travel *x, int n)
             merge_results(x);
     }
     if (stop.travels == ATTN_KEYS_TRAVEL && w->pass == ATTN_BACKWARD) {
-        struct luggage out =
-            gradients_at(x, stop.from >= 0 ? stop.key : w->rank, x->buffer[ATTN_DKV_PARTIAL].data);
-        struct luggage in = gradients_at(x, w->rank, x->buffer[ATTN_DKV_BACK].data);
+        struct luggage out = luggage_at(x, KEY_GRADIENTS, stop.from >= 0 ? stop.key : w->rank,
+                                        x->buffer[ATTN_DKV_PARTIAL].data);
+        struct luggage in = luggage_at(x, KEY_GRADIENTS, w->rank, x->buffer[ATTN_DKV_BACK].data);
         status = hop(x, n, stop.from, &out, stop.to, &in);
         if (status == ATTN_OK && stop.to >= 0)
             add_gradients(x, &in);
@@ -780,10 +779,10 @@ static void widen(struct travel *x, enum attn_tag_kind kind, char *data)
 
 static void place_all(struct travel *x)
 {
-    const enum attn_tag_kind *in, *out;
-    int inputs = attn_work_inputs(x->w.pass, &in), outputs = attn_work_outputs(x->w.pass, &out);
-    for (int n = 0; n < inputs + outputs; n++)
-        place(x, n < inputs ? in[n] : out[n - inputs]);
+    const enum attn_tag_kind *kinds;
+    int inputs, tensors = attn_work_tensors(x->w.pass, &kinds, &inputs);
+    for (int n = 0; n < tensors; n++)
+        place(x, kinds[n]);
     char *dk = x->buffer[ATTN_DKV_SUM].data;
     int64_t bytes = attn_work_block(&x->w, ATTN_TAG_DK, x->w.rank) *
                     (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
@@ -802,23 +801,24 @@ static int is_there(const struct travel *x, enum attn_tag_kind kind)
 
 static enum attn_status bring(struct travel *x)
 {
-    const enum attn_tag_kind *in;
-    int inputs = attn_work_inputs(x->w.pass, &in);
+    const enum attn_tag_kind *kinds;
+    int inputs;
     enum attn_status status = ATTN_OK;
+    attn_work_tensors(x->w.pass, &kinds, &inputs);
     place_all(x);
     for (int n = 0; n < inputs && status == ATTN_OK; n++)
-        if (attn_work_moves(&x->w, in[n]) && !is_there(x, in[n]))
-            status = move(x, in[n], 0);
+        if (attn_work_moves(&x->w, kinds[n]) && !is_there(x, kinds[n]))
+            status = move(x, kinds[n], 0);
     return status;
 }
 
 static enum attn_status take_home(struct travel *x)
 {
-    const enum attn_tag_kind *out;
-    int outputs = attn_work_outputs(x->w.pass, &out);
+    const enum attn_tag_kind *kinds;
+    int inputs, tensors = attn_work_tensors(x->w.pass, &kinds, &inputs);
     enum attn_status status = ATTN_OK;
-    for (int n = 0; n < outputs && status == ATTN_OK; n++) {
-        enum attn_tag_kind kind = out[n];
+    for (int n = inputs; n < tensors && status == ATTN_OK; n++) {
+        enum attn_tag_kind kind = kinds[n];
         struct attn_buffer copies[2];
         attn_work_copies(&x->w, kind, copies);
         if (x->sum[kind].view.dtype != x->own[kind].view.dtype) {
@@ -835,16 +835,17 @@ static enum attn_status take_home(struct travel *x)
 }
 
 /* -D of the rows that are at home. */
-static void make_delta(struct travel *x, const struct attn_backward *mine)
+static void make_delta(struct travel *x)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 0, x->w.rank);
     struct attn_box room = attn_layout_room(&x->w.home, x->w.whole, 0, x->w.rank);
     struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens, x->w.whole->d_value};
-    struct attn_view *d = &x->shard[ATTN_TAG_DELTA];
+    struct attn_view *d = &x->shard[ATTN_TAG_DELTA], d_lse = *d;
     struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole),
                           room.heads.n, room.tokens, 1);
-    attn_rows_minus_delta(&rows, mine, d);
+    attn_rows_minus_delta(&rows, &x->shard[ATTN_TAG_O], &x->shard[ATTN_TAG_LSE],
+                          &x->shard[ATTN_TAG_DO], &d_lse, d);
     if (zeros->numbers > 0)
         memset(zeros->data, 0, (size_t)(zeros->numbers * zeros->size));
 }
@@ -875,11 +876,11 @@ static void give_buffers(struct travel *x)
     attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
 }
 
-static enum attn_status run(struct travel *x, const struct attn_backward *mine)
+static enum attn_status run(struct travel *x)
 {
     enum attn_status status = take_buffers(x);
-    if (status == ATTN_OK && mine != NULL)
-        make_delta(x, mine);
+    if (status == ATTN_OK && x->w.pass == ATTN_BACKWARD)
+        make_delta(x);
     for (int n = 0; n < attn_work_portions(&x->w) && status == ATTN_OK; n++) {
         attn_work_portion(&x->w, n);
         status = bring(x);
@@ -895,35 +896,11 @@ static enum attn_status run(struct travel *x, const struct attn_backward *mine)
     return status;
 }
 
-enum attn_status attn_travel_forward(struct attn_rank *rank, const struct attn_scheme *scheme,
-                                     const struct attn_problem *whole,
-                                     const struct attn_forward *mine)
+enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *whole,
+                             enum attn_pass pass, const struct attn_view mine[ATTN_TAG_KINDS])
 {
-    int r = rank->transport->rank;
     struct travel x = {.rank = rank,
-                       .w = attn_work_of(scheme, whole, rank->options, ATTN_FORWARD, r)};
-    x.shard[ATTN_TAG_Q] = attn_view_input(&mine->q);
-    x.shard[ATTN_TAG_K] = attn_view_input(&mine->k);
-    x.shard[ATTN_TAG_V] = attn_view_input(&mine->v);
-    x.shard[ATTN_TAG_O] = mine->o;
-    x.shard[ATTN_TAG_LSE] = mine->lse;
-    return run(&x, NULL);
-}
-
-enum attn_status attn_travel_backward(struct attn_rank *rank, const struct attn_scheme *scheme,
-                                      const struct attn_problem *whole,
-                                      const struct attn_backward *mine)
-{
-    int r = rank->transport->rank;
-    struct travel x = {.rank = rank,
-                       .w = attn_work_of(scheme, whole, rank->options, ATTN_BACKWARD, r)};
-    x.shard[ATTN_TAG_Q] = attn_view_input(&mine->q);
-    x.shard[ATTN_TAG_K] = attn_view_input(&mine->k);
-    x.shard[ATTN_TAG_V] = attn_view_input(&mine->v);
-    x.shard[ATTN_TAG_DO] = attn_view_input(&mine->d_o);
-    x.shard[ATTN_TAG_LSE] = attn_view_input(&mine->lse);
-    x.shard[ATTN_TAG_DQ] = mine->dq;
-    x.shard[ATTN_TAG_DK] = mine->dk;
-    x.shard[ATTN_TAG_DV] = mine->dv;
-    return run(&x, mine);
+                       .w = attn_work_of(whole, rank->options, pass, rank->transport->rank)};
+    memcpy(x.shard, mine, sizeof x.shard);
+    return run(&x);
 }

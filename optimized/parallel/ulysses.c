@@ -52,8 +52,7 @@ static int by_list(const struct attn_options *options)
     return (int)options->value[OPTION_EXCHANGE];
 }
 
-static const struct attn_scheme ulysses = {.name = "ulysses",
-                                           .home = home,
+static const struct attn_scheme ulysses = {.home = home,
                                            .work = attn_layout_of_heads,
                                            .moves_by_chunks = by_list,
                                            .sent = attn_heads_for_tokens_sent};

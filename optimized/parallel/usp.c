@@ -19,11 +19,11 @@
 #include "optimized/parallel/schedule.h"
 #include "ref/problem.h"
 
-enum { OPTION_ORDER = ATTN_PARALLEL_OPTIONS, OPTION_INNER, OPTION_HEADS, OPTION_MERGING };
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_HEADS, OPTION_MERGING };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
-    [OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
+    [ATTN_OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "places of a window in a double ring; divides them; 0: one ring"},
     [OPTION_HEADS] = {"heads", 0, 0, ATTN_MAX_RANKS, NULL,
@@ -56,7 +56,7 @@ static struct attn_layout home(const struct attn_problem *whole, const struct at
 {
     (void)whole;
     return (struct attn_layout){.ranks = attn_parallel_ranks(options),
-                                .order = (enum attn_order)options->value[OPTION_ORDER],
+                                .order = (enum attn_order)options->value[ATTN_OPTION_ORDER],
                                 .tokens = {places(options), members(options)},
                                 .runs = {members(options), 1}};
 }
@@ -81,8 +81,7 @@ static enum attn_status accepts(const struct attn_problem *whole,
                      ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
 }
 
-static const struct attn_scheme usp = {.name = "usp",
-                                       .home = home,
+static const struct attn_scheme usp = {.home = home,
                                        .work = work,
                                        .ring = ring_of,
                                        .merging = OPTION_MERGING,

@@ -91,6 +91,6 @@ static struct attn_sent sent(const struct attn_work *w)
     return attn_frames_for_places_sent(w);
 }
 
-static const struct attn_scheme video = {.name = "video", .home = home, .work = work, .sent = sent};
+static const struct attn_scheme video = {.home = home, .work = work, .sent = sent};
 
 ATTN_SCHEME(video, video, options_of, "frames or places of a video on each rank (Open-Sora, DSP)")

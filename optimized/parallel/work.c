@@ -20,9 +20,10 @@ static int cuts_keys(const struct attn_work *w)
     return w->stops > 1 || attn_layout_stretches(&w->work, 0) > 1;
 }
 
-struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct attn_problem *whole,
-                              const struct attn_options *options, enum attn_pass pass, int rank)
+struct attn_work attn_work_of(const struct attn_problem *whole, const struct attn_options *options,
+                              enum attn_pass pass, int rank)
 {
+    const struct attn_scheme *scheme = options->impl->scheme;
     struct attn_work w = {.scheme = scheme,
                           .whole = whole,
                           .options = options,
@@ -432,20 +433,16 @@ int attn_blocks_hidden(const struct attn_problem *whole, const struct attn_layou
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-int attn_work_inputs(enum attn_pass pass, const enum attn_tag_kind **kinds)
+int attn_work_tensors(enum attn_pass pass, const enum attn_tag_kind **kinds, int *inputs)
 {
-    static const enum attn_tag_kind of[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
-                                            ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA};
-    *kinds = of;
-    return pass == ATTN_FORWARD ? 3 : 6;
-}
-
-int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds)
-{
-    static const enum attn_tag_kind of_forward[] = {ATTN_TAG_O, ATTN_TAG_LSE};
-    static const enum attn_tag_kind of_backward[] = {ATTN_TAG_DQ, ATTN_TAG_DK, ATTN_TAG_DV};
+    static const enum attn_tag_kind of_forward[] = {ATTN_TAG_Q, ATTN_TAG_K, ATTN_TAG_V, ATTN_TAG_O,
+                                                    ATTN_TAG_LSE};
+    static const enum attn_tag_kind of_backward[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
+                                                     ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA,
+                                                     ATTN_TAG_DQ, ATTN_TAG_DK,  ATTN_TAG_DV};
     *kinds = pass == ATTN_FORWARD ? of_forward : of_backward;
-    return pass == ATTN_FORWARD ? 2 : 3;
+    *inputs = pass == ATTN_FORWARD ? 3 : 6;
+    return pass == ATTN_FORWARD ? 5 : 9;
 }
 
 int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind)
@@ -496,9 +493,11 @@ int attn_work_is_even(const struct attn_work *w)
            w->stored.whole.n_key;
 }
 
-static int saves_keys(const struct attn_work *w)
+/* Kept for the backward pass, which does not bring it again. */
+static int keeps(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    return w->scheme->saves_keys != NULL && w->scheme->saves_keys(w->options);
+    return (kind == ATTN_TAG_K || kind == ATTN_TAG_V) && w->scheme->saves_keys != NULL &&
+           w->scheme->saves_keys(w->options);
 }
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
@@ -515,11 +514,10 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
          [ATTN_TAG_DK] = "dk.all",
          [ATTN_TAG_DV] = "dv.all"}};
     struct attn_buffer none = {0};
-    int is_saved = (kind == ATTN_TAG_K || kind == ATTN_TAG_V) && saves_keys(w);
     int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return none;
-    return attn_buffer_of(is_saved ? ATTN_SAVED_NAME : name[which][kind], 1,
+    return attn_buffer_of(keeps(w, kind) ? ATTN_SAVED_NAME : name[which][kind], 1,
                           attn_work_block(w, kind, w->rank),
                           (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
@@ -527,7 +525,7 @@ static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind ki
 int64_t attn_work_saved(const struct attn_work *w)
 {
     struct attn_buffer k = moved(w, ATTN_TAG_K), v = moved(w, ATTN_TAG_V);
-    return saves_keys(w) ? k.numbers * k.size + v.numbers * v.size : 0;
+    return keeps(w, ATTN_TAG_K) ? k.numbers * k.size + v.numbers * v.size : 0;
 }
 
 /* Numbers of a rank's queries (q and what is made of it) and keys (K and V), of all its heads, as
@@ -650,13 +648,13 @@ static struct attn_buffer lists_of(const struct attn_work *w)
 
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS])
 {
-    const enum attn_tag_kind *in, *out;
-    int inputs = attn_work_inputs(w->pass, &in), outputs = attn_work_outputs(w->pass, &out);
+    const enum attn_tag_kind *kinds;
+    int inputs, tensors = attn_work_tensors(w->pass, &kinds, &inputs);
     struct sizes s = sizes_of(w);
     int moves = 0;
     memset(buffer, 0, ATTN_WORK_BUFFERS * sizeof *buffer);
-    for (int n = 0; n < inputs + outputs; n++) {
-        enum attn_tag_kind kind = n < inputs ? in[n] : out[n - inputs];
+    for (int n = 0; n < tensors; n++) {
+        enum attn_tag_kind kind = kinds[n];
         struct attn_buffer chunks = chunks_of(w, kind);
         if (chunks.numbers > buffer[ATTN_CHUNKS].numbers)
             buffer[ATTN_CHUNKS] = chunks;

@@ -39,8 +39,8 @@ struct attn_work {
 };
 
 /* At portion 0, stop 0. */
-struct attn_work attn_work_of(const struct attn_scheme *scheme, const struct attn_problem *whole,
-                              const struct attn_options *options, enum attn_pass pass, int rank);
+struct attn_work attn_work_of(const struct attn_problem *whole, const struct attn_options *options,
+                              enum attn_pass pass, int rank);
 
 /* Kv heads may be brought a portion at a time: at least one. */
 int attn_work_portions(const struct attn_work *w);
@@ -124,9 +124,8 @@ struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind ki
 struct attn_move attn_work_move_via(const struct attn_work *w, enum attn_tag_kind kind,
                                     int goes_home);
 
-/* The tensors of a pass that are exchanged. */
-int attn_work_inputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
-int attn_work_outputs(enum attn_pass pass, const enum attn_tag_kind **kinds);
+/* The tensors of a pass that are exchanged: how many, the inputs first. */
+int attn_work_tensors(enum attn_pass pass, const enum attn_tag_kind **kinds, int *inputs);
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 

@@ -5,8 +5,6 @@
  * every pair of many small shapes. */
 #include "ref/mask/mask_internal.h"
 
-#include <string.h>
-
 const struct attn_mask_shape *attn_mask_shape(const struct attn_mask *mask)
 {
     return &mask->shape;
@@ -19,43 +17,20 @@ const char *attn_mask_text(const struct attn_mask *mask)
 
 /* ---- the definition ----------------------------------------------------------------------- */
 
-int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index)
-{
-    const unsigned char *at = (const unsigned char *)tensor->data + index * tensor->width;
-    int64_t wide;
-    int32_t narrow;
-    switch (tensor->width) {
-    case 8: /* memcpy: files do not promise alignment */
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    case 4:
-        memcpy(&narrow, at, sizeof narrow);
-        return narrow;
-    default:
-        return *at;
-    }
-}
-
-int64_t attn_mask_document(const int64_t *start, int64_t n_documents, int64_t token)
-{
-    int64_t least = 0, beyond = n_documents;
-    while (beyond - least > 1) {
-        int64_t middle = least + (beyond - least) / 2;
-        if (start[middle] <= token)
-            least = middle;
-        else
-            beyond = middle;
-    }
-    return least;
-}
-
-static int same_document(const struct attn_mask *mask, const struct mask_node *node, int64_t i,
-                         int64_t j)
+struct mask_cell attn_mask_document(const struct attn_mask *mask, const struct mask_node *node,
+                                    int64_t i)
 {
     const int64_t *query_start = mask->number + node->list;
     const int64_t *key_start = query_start + node->n_list + 1;
-    return attn_mask_document(query_start, node->n_list, i) ==
-           attn_mask_document(key_start, node->n_list, j);
+    int64_t m = 0, beyond = node->n_list;
+    while (beyond - m > 1) {
+        int64_t middle = m + (beyond - m) / 2;
+        if (query_start[middle] <= i)
+            m = middle;
+        else
+            beyond = middle;
+    }
+    return (struct mask_cell){query_start[m], query_start[m + 1], key_start[m], key_start[m + 1]};
 }
 
 void attn_mask_csr_row(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
@@ -112,22 +87,14 @@ static int in_random(const struct attn_mask *mask, const struct mask_node *node,
     return attn_mask_random_rank(node, key, j / node->size) < node->count;
 }
 
-static int in_all(const struct attn_mask *mask, const struct mask_node *node, int64_t b, int64_t h,
-                  int64_t i, int64_t j)
+/* & and |: the first child that says `decides` decides. */
+static int in_parts(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                    int64_t h, int64_t i, int64_t j, int decides)
 {
     for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
-        if (!attn_mask_node_allows(mask, &mask->node[c], b, h, i, j))
-            return 0;
-    return 1;
-}
-
-static int in_any(const struct attn_mask *mask, const struct mask_node *node, int64_t b, int64_t h,
-                  int64_t i, int64_t j)
-{
-    for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
-        if (attn_mask_node_allows(mask, &mask->node[c], b, h, i, j))
-            return 1;
-    return 0;
+        if (attn_mask_node_allows(mask, &mask->node[c], b, h, i, j) == decides)
+            return decides;
+    return !decides;
 }
 
 int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
@@ -153,8 +120,10 @@ int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *
     case MASK_KEYS_TENSOR:
         return attn_mask_element(&node->tensor, (node->by_batch ? b : 0) * mask->shape.n_key + j) !=
                0;
-    case MASK_DOCUMENTS:
-        return same_document(mask, node, i, j);
+    case MASK_DOCUMENTS: {
+        struct mask_cell cell = attn_mask_document(mask, node, i);
+        return cell.k0 <= j && j < cell.k1;
+    }
     case MASK_RANDOM:
         return in_random(mask, node, b, h, i, j);
     case MASK_GRID:
@@ -164,9 +133,9 @@ int attn_mask_node_allows(const struct attn_mask *mask, const struct mask_node *
     case MASK_DENSE:
         return in_dense(mask, node, b, h, i, j);
     case MASK_ALL_OF:
-        return in_all(mask, node, b, h, i, j);
+        return in_parts(mask, node, b, h, i, j, 0);
     case MASK_ANY_OF:
-        return in_any(mask, node, b, h, i, j);
+        return in_parts(mask, node, b, h, i, j, 1);
     }
     return 0;
 }
@@ -209,41 +178,37 @@ int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *no
                         int64_t *least, int64_t *most)
 {
     int64_t offset = attn_mask_node_offset(mask, node, b);
-    if (node->kind == MASK_CAUSAL) {
-        *least = -MASK_FAR;
+    *least = -MASK_FAR;
+    *most = MASK_FAR;
+    switch (node->kind) {
+    case MASK_NONE:
+        return 1;
+    case MASK_CAUSAL:
         *most = offset;
         return 1;
-    }
-    if (node->kind == MASK_WINDOW) {
+    case MASK_WINDOW:
         *least = node->left < 0 ? -MASK_FAR : offset - node->left;
         *most = node->right < 0 ? MASK_FAR : offset + node->right;
         return 1;
+    case MASK_ALL_OF:
+        for (int64_t c = node->child; c >= 0; c = mask->node[c].next) {
+            int64_t low, high;
+            if (!attn_mask_node_band(mask, &mask->node[c], b, &low, &high))
+                return 0;
+            *least = mask_max(*least, low);
+            *most = mask_min(*most, high);
+        }
+        return 1;
+    default:
+        return 0;
     }
-    return 0;
-}
-
-static int narrow_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
-                       int64_t *least, int64_t *most)
-{
-    int64_t low, high;
-    if (node->kind == MASK_ALL_OF) {
-        int all = 1;
-        for (int64_t c = node->child; c >= 0 && all; c = mask->node[c].next)
-            all = narrow_band(mask, &mask->node[c], b, least, most);
-        return all;
-    }
-    if (!attn_mask_node_band(mask, node, b, &low, &high))
-        return node->kind == MASK_NONE;
-    *least = mask_max(*least, low);
-    *most = mask_min(*most, high);
-    return 1;
 }
 
 int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int64_t *most)
 {
     *least = -MASK_FAR;
     *most = MASK_FAR;
-    return mask == NULL || narrow_band(mask, &mask->node[mask->root], b, least, most);
+    return mask == NULL || attn_mask_node_band(mask, &mask->node[mask->root], b, least, most);
 }
 
 int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
@@ -258,8 +223,6 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
         return 1;
     }
     switch (node->kind) {
-    case MASK_NONE:
-        return 1;
     case MASK_PREFIX:
         *hi = mask_min(node->count, *hi);
         return 1;
@@ -270,11 +233,9 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
         *hi = mask->number[node->list + (node->by_batch ? b : 0)];
         return 1;
     case MASK_DOCUMENTS: {
-        const int64_t *query_start = mask->number + node->list;
-        const int64_t *key_start = query_start + node->n_list + 1;
-        int64_t m = attn_mask_document(query_start, node->n_list, i);
-        *lo = key_start[m];
-        *hi = key_start[m + 1];
+        struct mask_cell cell = attn_mask_document(mask, node, i);
+        *lo = cell.k0;
+        *hi = cell.k1;
         return 1;
     }
     case MASK_GRID: {
@@ -282,6 +243,15 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
         *hi = mask_min(*hi, mask->shape.n_key);
         return is_one;
     }
+    case MASK_ALL_OF:
+        for (int64_t c = node->child; c >= 0; c = mask->node[c].next) {
+            int64_t first, end;
+            if (!attn_mask_node_span(mask, &mask->node[c], b, i, &first, &end))
+                return 0;
+            *lo = mask_max(*lo, first);
+            *hi = mask_min(*hi, end);
+        }
+        return 1;
     default:
         return 0;
     }
@@ -421,19 +391,7 @@ int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
     (void)h; /* a mask that differs between heads is no single run */
     *lo = 0;
     *hi = INT64_MAX;
-    if (mask == NULL)
-        return 1;
-    const struct mask_node *all = mask->node, *root = &all[mask->root];
-    if (root->kind != MASK_ALL_OF)
-        return attn_mask_node_span(mask, root, b, i, lo, hi);
-    for (int64_t c = root->child; c >= 0; c = all[c].next) {
-        int64_t least, most;
-        if (!attn_mask_node_span(mask, &all[c], b, i, &least, &most))
-            return 0;
-        *lo = mask_max(*lo, least);
-        *hi = mask_min(*hi, most);
-    }
-    return 1;
+    return mask == NULL || attn_mask_node_span(mask, &mask->node[mask->root], b, i, lo, hi);
 }
 
 int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,

@@ -128,58 +128,51 @@ static int absorb_terms(const struct counter *count, struct region *region)
     for (int t = 0; t < region->n;) {
         const struct mask_node *node = region->term[t].node;
         int64_t least, most;
-        if (attn_mask_node_band(mask, node, count->b, &least, &most)) {
-            if (count->query.step != count->key.step)
-                return 0;
-            narrow_band(region, least, most, count->key.first - count->query.first,
-                        count->key.step);
-        } else if (node->kind == MASK_PREFIX) {
-            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, node->count));
-        } else if (node->kind == MASK_LENGTHS) {
-            int64_t length = mask->number[node->list + (node->by_batch ? count->b : 0)];
-            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, length));
-        } else if (node->kind == MASK_ALL_OF) {
+        if (node->kind == MASK_ALL_OF) {
             take_term(region, t);
             for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
                 if (!add_term(region, &mask->node[c], mask->node[c].child))
                     return 0;
             continue;
-        } else if (node->kind != MASK_NONE) {
+        }
+        if (node->kind == MASK_PREFIX) {
+            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, node->count));
+        } else if (node->kind == MASK_LENGTHS) {
+            int64_t length = mask->number[node->list + (node->by_batch ? count->b : 0)];
+            region->j1 = mask_min(region->j1, attn_tokens_below(&count->key, length));
+        } else if (!attn_mask_node_band(mask, node, count->b, &least, &most)) {
             t++;
             continue;
+        } else if (count->query.step == count->key.step) {
+            narrow_band(region, least, most, count->key.first - count->query.first,
+                        count->key.step);
+        } else if (node->kind != MASK_NONE) {
+            return 0;
         }
         take_term(region, t);
     }
     return 1;
 }
 
-static int is_global(const struct mask_node *node)
-{
-    return node->kind == MASK_GLOBAL;
-}
+/* What a term is counted by; the first of these that any term has is applied first. */
+enum rule { BY_GLOBAL, BY_CELLS, BY_REMAINDERS, BY_EITHER, NO_RULE };
 
-static int is_union(const struct mask_node *node)
+static enum rule rule_of(const struct mask_node *node)
 {
-    return node->kind == MASK_ANY_OF;
-}
-
-static int is_cells(const struct mask_node *node)
-{
-    return node->kind == MASK_DOCUMENTS ||
-           (node->kind == MASK_GRID && attn_mask_grid_is_cells(node));
-}
-
-static int is_remainders(const struct mask_node *node)
-{
-    return node->kind == MASK_GRID && attn_mask_grid_modulus(node) > 0;
-}
-
-static int find_term(const struct region *region, int (*is)(const struct mask_node *node))
-{
-    for (int t = 0; t < region->n; t++)
-        if (is(region->term[t].node))
-            return t;
-    return -1;
+    switch (node->kind) {
+    case MASK_GLOBAL:
+        return BY_GLOBAL;
+    case MASK_DOCUMENTS:
+        return BY_CELLS;
+    case MASK_GRID:
+        return attn_mask_grid_is_cells(node)      ? BY_CELLS
+               : attn_mask_grid_modulus(node) > 0 ? BY_REMAINDERS
+                                                  : NO_RULE;
+    case MASK_ANY_OF:
+        return BY_EITHER;
+    default:
+        return NO_RULE;
+    }
 }
 
 /* ---- the identities ----------------------------------------------------------------------- */
@@ -196,47 +189,20 @@ static int64_t count_global(struct counter *count, const struct region *region, 
     return less < 0 ? NOT_CLOSED : all - less;
 }
 
-/* A stretch of queries and the stretch of keys that it sees. */
-struct cell {
-    int64_t q0, q1, k0, k1;
-};
-
-static struct cell cell_of(const struct attn_mask *mask, const struct mask_node *node, int64_t m)
-{
-    struct cell cell = {0};
-    if (node->kind == MASK_GRID) {
-        cell.q0 = m * node->axis[0].stride;
-        cell.q1 = cell.q0 + node->axis[0].stride;
-        attn_mask_grid_cell(node, m, &cell.k0, &cell.k1);
-        return cell;
-    }
-    const int64_t *query_start = mask->number + node->list;
-    const int64_t *key_start = query_start + node->n_list + 1;
-    cell = (struct cell){query_start[m], query_start[m + 1], key_start[m], key_start[m + 1]};
-    return cell;
-}
-
-static int64_t cell_at(const struct attn_mask *mask, const struct mask_node *node, int64_t token)
-{
-    if (node->kind == MASK_GRID)
-        return token / node->axis[0].stride;
-    return attn_mask_document(mask->number + node->list, node->n_list, token);
-}
-
+/* From the cell of one query to that of the query behind it. */
 static int64_t count_cells(struct counter *count, const struct region *region, int at, int depth)
 {
-    struct region rest = *region;
-    const struct mask_node *node = take_term(&rest, at).node;
+    struct region one = *region;
+    const struct mask_node *node = take_term(&one, at).node;
     const struct attn_tokens *query = &count->query, *key = &count->key;
-    int64_t end = token(query, region->i1 - 1), sum = 0;
-    int64_t first = cell_at(count->mask, node, token(query, region->i0));
-    for (int64_t m = first, last = cell_at(count->mask, node, end); m <= last; m++) {
-        struct cell cell = cell_of(count->mask, node, m);
-        struct region one = rest;
-        one.i0 = mask_max(rest.i0, attn_tokens_below(query, cell.q0));
-        one.i1 = mask_min(rest.i1, attn_tokens_below(query, cell.q1));
-        one.j0 = mask_max(rest.j0, attn_tokens_below(key, cell.k0));
-        one.j1 = mask_min(rest.j1, attn_tokens_below(key, cell.k1));
+    int64_t sum = 0;
+    for (; one.i0 < region->i1; one.i0 = one.i1) {
+        int64_t i = token(query, one.i0);
+        struct mask_cell cell = node->kind == MASK_GRID ? attn_mask_grid_cell(node, i)
+                                                        : attn_mask_document(count->mask, node, i);
+        one.i1 = mask_min(region->i1, attn_tokens_below(query, cell.q1));
+        one.j0 = mask_max(region->j0, attn_tokens_below(key, cell.k0));
+        one.j1 = mask_min(region->j1, attn_tokens_below(key, cell.k1));
         int64_t n = count_region(count, one, depth);
         if (n < 0)
             return NOT_CLOSED;
@@ -293,14 +259,11 @@ static int64_t count_either(struct counter *count, const struct region *region, 
     struct term term = take_term(&first, at);
     const struct mask_node *a = &count->mask->node[term.child];
     struct region second = first, both;
-    if (!add_term(&first, a, a->child))
-        return NOT_CLOSED;
-    if (a->next < 0)
+    int room = add_term(&first, a, a->child);
+    if (room && a->next < 0)
         return count_region(count, first, depth);
-    if (!add_term(&second, term.node, a->next))
-        return NOT_CLOSED;
     both = first;
-    if (!add_term(&both, term.node, a->next))
+    if (!room || !add_term(&second, term.node, a->next) || !add_term(&both, term.node, a->next))
         return NOT_CLOSED;
     int64_t n_first = count_region(count, first, depth);
     int64_t n_second = n_first < 0 ? NOT_CLOSED : count_region(count, second, depth);
@@ -371,7 +334,8 @@ static int only_columns(const struct region *r)
 
 static int64_t count_region(struct counter *count, struct region region, int depth)
 {
-    int at;
+    static int64_t (*const count_by[])(struct counter *, const struct region *, int, int) = {
+        count_global, count_cells, count_remainders, count_either};
     if (--count->budget < 0 || depth == DEPTH || !absorb_terms(count, &region))
         return NOT_CLOSED;
     if (region.i0 >= region.i1 || region.j0 >= region.j1 || region.least > region.most)
@@ -381,19 +345,45 @@ static int64_t count_region(struct counter *count, struct region region, int dep
     int64_t whole = count_whole_rows(count, &region);
     if (whole != NOT_CLOSED)
         return whole;
-    if ((at = find_term(&region, is_global)) >= 0)
-        return count_global(count, &region, at, depth + 1);
-    if ((at = find_term(&region, is_cells)) >= 0)
-        return count_cells(count, &region, at, depth + 1);
-    if ((at = find_term(&region, is_remainders)) >= 0)
-        return count_remainders(count, &region, at, depth + 1);
-    if ((at = find_term(&region, is_union)) >= 0)
-        return count_either(count, &region, at, depth + 1);
+    int first = 0;
+    for (int t = 1; t < region.n; t++)
+        if (rule_of(region.term[t].node) < rule_of(region.term[first].node))
+            first = t;
+    enum rule rule = rule_of(region.term[first].node);
+    if (rule != NO_RULE)
+        return count_by[rule](count, &region, first, depth + 1);
     if (only_columns(&region))
         return count_columns(count, &region);
     if (region.n == 1 && region.term[0].node->kind == MASK_RANDOM && count->key.step == 1)
         return count_random(count, &region);
     return NOT_CLOSED;
+}
+
+/* dry: *rows says whether rows would have to be counted, and the result means nothing then. */
+static int64_t count_node(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                          int64_t h, const struct attn_tokens *queries,
+                          const struct attn_tokens *keys, int dry, int *rows)
+{
+    struct region region = {0,         queries->n, 0, keys->n,
+                            -MASK_FAR, MASK_FAR,   1, {{node, node->child}}};
+    struct counter count = {
+        mask, b, h, *queries, *keys, 65536 + 16 * mask->n_numbers + queries->n + keys->n, dry, 0};
+    if (queries->n == 1) /* one token has any step */
+        count.query.step = keys->step;
+    if (keys->n == 1)
+        count.key.step = count.query.step;
+    int64_t pairs = count_region(&count, region, 0);
+    *rows = count.rows;
+    return pairs;
+}
+
+int64_t attn_mask_node_pairs(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                             int64_t h, const struct attn_tokens *queries,
+                             const struct attn_tokens *keys)
+{
+    int rows;
+    int64_t pairs = count_node(mask, node, b, h, queries, keys, 1, &rows);
+    return rows ? NOT_CLOSED : pairs;
 }
 
 int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
@@ -405,26 +395,16 @@ int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
     if (mask == NULL)
         return queries->n * keys->n;
     const struct mask_node *root = &mask->node[mask->root];
-    struct region region = {0,         queries->n, 0, keys->n,
-                            -MASK_FAR, MASK_FAR,   1, {{root, root->child}}};
-    struct counter count = {
-        mask, b, h, *queries, *keys, 65536 + 16 * mask->n_numbers + queries->n + keys->n, 1, 0};
-    if (queries->n == 1) /* one token has any step */
-        count.query.step = keys->step;
-    if (keys->n == 1)
-        count.key.step = count.query.step;
-    struct counter again = count;
-    int64_t pairs = count_region(&count, region, 0);
-    again.dry = 0;
-    if (pairs != NOT_CLOSED && count.rows)
-        pairs = count_region(&again, region, 0);
-    if (pairs != NOT_CLOSED) {
-        *counted |= count.rows;
-        return pairs;
+    int rows;
+    int64_t pairs = count_node(mask, root, b, h, queries, keys, 1, &rows);
+    if (pairs != NOT_CLOSED && rows)
+        pairs = count_node(mask, root, b, h, queries, keys, 0, &rows);
+    if (pairs == NOT_CLOSED) {
+        rows = 1;
+        pairs = 0;
+        for (int64_t i = 0; i < queries->n; i++)
+            pairs += attn_mask_node_count_keys(mask, root, b, h, token(queries, i), keys);
     }
-    pairs = 0;
-    for (int64_t i = 0; i < queries->n; i++)
-        pairs += attn_mask_node_count_keys(mask, root, b, h, token(queries, i), keys);
-    *counted = 1;
+    *counted |= rows;
     return pairs;
 }

@@ -226,75 +226,85 @@ int attn_mask_grid_is_cells(const struct mask_node *node)
     return node->axis[0].step == 1 && is_open(node, 1) && node->radius == 0;
 }
 
-void attn_mask_grid_cell(const struct mask_node *node, int64_t m, int64_t *lo, int64_t *hi)
+struct mask_cell attn_mask_grid_cell(const struct mask_node *node, int64_t i)
 {
-    axis_range(&node->axis[0], m, lo, hi);
-    *lo *= node->axis[0].stride;
-    *hi *= node->axis[0].stride;
+    int64_t stride = node->axis[0].stride, x = i / stride, lo, hi;
+    axis_range(&node->axis[0], x, &lo, &hi);
+    return (struct mask_cell){x * stride, (x + 1) * stride, lo * stride, hi * stride};
 }
-
-int64_t attn_mask_grid_modulus(const struct mask_node *node)
-{
-    const struct mask_axis *last = &node->axis[1];
-    int is_same = last->least == 0 && last->most == 0 && last->cell == 0;
-    return node->n_axes == 2 && axis_is_open(&node->axis[0]) && node->radius == 0 && is_same
-               ? last->extent
-               : 0;
-}
-
-/* ---- frames and places -------------------------------------------------------------------- */
 
 static int is_same(const struct mask_axis *axis)
 {
     return axis->least == 0 && axis->most == 0 && axis->cell == 0;
 }
 
+int64_t attn_mask_grid_modulus(const struct mask_node *node)
+{
+    const struct mask_axis *axis = node->axis;
+    int is_one = node->n_axes == 2 && axis_is_open(&axis[0]) && node->radius == 0;
+    return is_one && is_same(&axis[1]) ? axis[1].extent : 0;
+}
+
+/* ---- frames and places -------------------------------------------------------------------- */
+
+/* What is certain of all that is visible: the mask itself, if it is a grid of which `is` says yes,
+ * or the first part of an & that is; NULL: there is none. */
+static const struct mask_node *find_grid(const struct attn_mask *mask,
+                                         int (*is)(const struct attn_mask *mask,
+                                                   const struct mask_node *node))
+{
+    if (mask == NULL)
+        return NULL;
+    const struct mask_node *root = &mask->node[mask->root];
+    if (root->kind != MASK_ALL_OF)
+        return root->kind == MASK_GRID && is(mask, root) ? root : NULL;
+    for (int64_t c = root->child; c >= 0; c = mask->node[c].next)
+        if (mask->node[c].kind == MASK_GRID && is(mask, &mask->node[c]))
+            return &mask->node[c];
+    return NULL;
+}
+
 /* The axis that cuts the grid into scopes; -1: none does. */
 static int scope_axis(const struct mask_node *node)
 {
-    for (int a = 0; a < node->n_axes && node->kind == MASK_GRID && node->radius == 0; a++)
+    for (int a = 0; a < node->n_axes && node->radius == 0; a++)
         if (is_same(&node->axis[a]))
             return a;
     return -1;
 }
 
+static int has_scopes(const struct attn_mask *mask, const struct mask_node *node)
+{
+    (void)mask;
+    return scope_axis(node) >= 0;
+}
+
 struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
 {
-    const struct mask_node *root = mask != NULL ? &mask->node[mask->root] : NULL;
-    if (root == NULL || (root->kind != MASK_GRID && root->kind != MASK_ALL_OF))
+    const struct mask_node *grid = find_grid(mask, has_scopes);
+    if (grid == NULL)
         return (struct attn_scopes){0, 0, 0};
-    int64_t part = root->kind == MASK_ALL_OF ? root->child : mask->root;
-    for (; part >= 0; part = root->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
-        const struct mask_node *grid = &mask->node[part];
-        int same = scope_axis(grid), is_all = grid == root;
-        if (same < 0)
-            continue;
-        for (int a = 0; a < grid->n_axes; a++)
-            is_all &= a == same || axis_is_open(&grid->axis[a]);
-        return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
-    }
-    return (struct attn_scopes){0, 0, 0};
+    int same = scope_axis(grid), is_all = grid == &mask->node[mask->root];
+    for (int a = 0; a < grid->n_axes; a++)
+        is_all &= a == same || axis_is_open(&grid->axis[a]);
+    return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
+}
+
+/* The last group of skiparse may be shorter: that is no video. */
+static int is_video(const struct attn_mask *mask, const struct mask_node *node)
+{
+    const struct mask_axis *axis = node->axis;
+    return node->n_axes == 2 && scope_axis(node) >= 0 &&
+           axis[0].stride == axis[1].extent * axis[1].stride &&
+           axis[0].extent * axis[0].stride == mask->shape.n_key;
 }
 
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
 {
-    const struct mask_node *node = mask != NULL ? &mask->node[mask->root] : NULL;
+    const struct mask_node *grid = find_grid(mask, is_video);
     *frames = 1;
-    if (node == NULL || mask->shape.n_query != mask->shape.n_key ||
-        (node->kind != MASK_GRID && node->kind != MASK_ALL_OF))
+    if (grid == NULL || mask->shape.n_query != mask->shape.n_key)
         return ATTN_NO_VIDEO;
-    int64_t part = node->kind == MASK_ALL_OF ? node->child : mask->root;
-    for (; part >= 0; part = node->kind == MASK_ALL_OF ? mask->node[part].next : -1) {
-        const struct mask_node *grid = &mask->node[part];
-        const struct mask_axis *axis = grid->axis;
-        if (grid->kind != MASK_GRID || grid->n_axes != 2 || grid->radius > 0 ||
-            axis[0].stride != axis[1].extent * axis[1].stride ||
-            axis[0].extent * axis[0].stride != mask->shape.n_key)
-            continue; /* the last group of skiparse may be shorter: that is no video */
-        if (!is_same(&axis[0]) && !is_same(&axis[1]))
-            continue;
-        *frames = axis[0].extent;
-        return is_same(&axis[0]) ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
-    }
-    return ATTN_NO_VIDEO;
+    *frames = grid->axis[0].extent;
+    return scope_axis(grid) == 0 ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
 }

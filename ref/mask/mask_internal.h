@@ -18,6 +18,8 @@
 #ifndef REF_MASK_MASK_INTERNAL_H
 #define REF_MASK_MASK_INTERNAL_H
 
+#include <string.h>
+
 #include "ref/mask/mask.h"
 
 enum mask_kind {
@@ -88,6 +90,11 @@ struct attn_mask {
     int64_t n_numbers, room_numbers;
 };
 
+/* A stretch of queries [q0, q1), and the stretch of keys [k0, k1) that it sees. */
+struct mask_cell {
+    int64_t q0, q1, k0, k1;
+};
+
 static inline int64_t mask_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -100,73 +107,94 @@ static inline int64_t mask_max(int64_t a, int64_t b)
 
 /* ---- mask_parse.c ---- */
 
-/* A text on its way to a tree. */
+enum { MASK_CALLS = 20, MASK_PARTS = 3, MASK_NAME_ROOM = 256 };
+
+/* A text on its way to a tree.  After the first failure the text is at its end: what is read from
+ * there on is empty, and is not looked at. */
 struct mask_parser {
-    const char *text;
-    int64_t at; /* byte that is read next */
-    int depth;  /* open parentheses */
-    int more;   /* a comma followed the last argument */
-    int parts;  /* nodes that the call stands for; more than one are joined by | */
+    const char *at; /* what is read next, in mask->text */
+    int depth;      /* open parentheses */
+    int more;       /* an argument is to come: behind '(' or a comma */
+    int parts;      /* nodes that the call stands for; more than one are joined by | */
+    enum attn_status status;
+    const struct mask_call *call; /* whose arguments are read */
+    char name[MASK_NAME_ROOM];    /* of the tensor that it names, and where that stands */
+    const char *name_at;
     struct attn_mask *mask;
     const struct attn_mask_source *source;
     struct attn_error *err;
 };
 
-/* EINVAL, "mask, column N: ..." */
-enum attn_status attn_mask_fail_at(struct mask_parser *p, int64_t at, const char *format, ...)
+/* The first failure: EINVAL, "mask, column N: ...", of the place `at` in the text; what was
+ * expected here, and what was found; one whose message is written already. */
+void attn_mask_fail_at(struct mask_parser *p, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void attn_mask_expected(struct mask_parser *p, const char *what);
+void attn_mask_stop(struct mask_parser *p, enum attn_status status);
 
-/* What stands at the position, for messages. */
-const char *attn_mask_found(const struct mask_parser *p, char text[32]);
-
-void attn_mask_skip_blanks(struct mask_parser *p);
-int attn_mask_is_letter(char c);
-int attn_mask_is_digit(char c);
-
-enum attn_status attn_mask_push_number(struct mask_parser *p, int64_t number);
+void attn_mask_push_number(struct mask_parser *p, int64_t number);
 
 /* ---- mask_call.c ---- */
 
 /* What reads the arguments of a call into its node, or into p->parts of them (at most MASK_PARTS,
  * all zero but for the kind of the first). */
-enum { MASK_PARTS = 3 };
-typedef enum attn_status mask_arguments(struct mask_parser *p, struct mask_node *node);
+typedef void mask_reader(struct mask_parser *p, struct mask_node *node);
 
 struct mask_call {
     const char *name;
     enum mask_kind kind;
-    mask_arguments *arguments; /* NULL: none */
-    const char *needs;         /* the end of "NAME needs ..." */
+    mask_reader *read; /* NULL: no arguments */
+    const char *needs; /* the end of "NAME needs ..." */
     const char *help;
 };
-enum { MASK_CALLS = 20 };
 extern const struct mask_call attn_mask_call[MASK_CALLS];
+
+void attn_mask_skip_blanks(struct mask_parser *p);
+int attn_mask_is_letter(char c);
 
 /* A piece of the text; for messages, at most 40 bytes of it. */
 struct mask_slice {
-    int64_t at, size;
+    const char *text;
+    int64_t size;
 };
-#define MASK_SLICE(p, arg) (int)mask_min((arg).size, 40), (p)->text + (arg).at
+#define MASK_SLICE(arg) (int)mask_min((arg).size, 40), (arg).text
+int attn_mask_slice_is(struct mask_slice arg, const char *word);
 
-/* The next argument, and the comma or parenthesis behind it. */
-enum attn_status attn_mask_argument(struct mask_parser *p, struct mask_slice *arg);
-int attn_mask_slice_is(const struct mask_parser *p, struct mask_slice arg, const char *word);
+/* Letters and digits, as many as there are. */
+struct mask_slice attn_mask_word(struct mask_parser *p);
 
-/* [+-]digits; without a minus; the same of the next argument. */
-enum attn_status attn_mask_whole(struct mask_parser *p, struct mask_slice arg, int64_t *value);
-enum attn_status attn_mask_natural(struct mask_parser *p, struct mask_slice arg, int64_t *value);
-enum attn_status attn_mask_next_natural(struct mask_parser *p, int64_t *value);
-enum attn_status attn_mask_no_more(struct mask_parser *p, const char *usage);
+/* The next argument, and the comma or parenthesis behind it; a failure when there is none.  And a
+ * failure when there is one more. */
+struct mask_slice attn_mask_argument(struct mask_parser *p);
+void attn_mask_no_more(struct mask_parser *p);
+
+/* The last argument is the name of a tensor: into p->name. */
+void attn_mask_name(struct mask_parser *p, struct mask_slice arg);
+
+/* An argument, the next one, as a number; `says` is what is told of one that is less. */
+struct mask_least {
+    int64_t number;
+    const char *says;
+};
+extern const struct mask_least mask_natural;
+int64_t attn_mask_number_of(struct mask_parser *p, struct mask_slice arg,
+                            const struct mask_least *least);
+int64_t attn_mask_number(struct mask_parser *p, const struct mask_least *least);
 
 /* ---- mask_grid_call.c ---- */
 
-mask_arguments attn_mask_args_spatial, attn_mask_args_temporal, attn_mask_args_skiparse,
-    attn_mask_args_axial2d, attn_mask_args_local2d, attn_mask_args_local3d, attn_mask_args_dilated,
-    attn_mask_args_swin;
+mask_reader attn_mask_read_spatial, attn_mask_read_temporal, attn_mask_read_skiparse,
+    attn_mask_read_axial2d, attn_mask_read_local2d, attn_mask_read_local3d, attn_mask_read_dilated,
+    attn_mask_read_swin;
 
-/* |i / size - j / size| <= reach: a window of whole blocks. */
+/* |i / size - j / size| <= blocks: a window of whole blocks. */
 void attn_mask_window_of_blocks(const struct mask_parser *p, struct mask_node *node, int64_t size,
-                                int64_t reach);
+                                int64_t blocks);
+
+/* ---- mask_bind.c ---- */
+
+/* Resolve and check the tensor p->name; csr and dense read the name themselves. */
+mask_reader attn_mask_bind_ends, attn_mask_bind_keys, attn_mask_read_dense, attn_mask_read_csr;
 
 /* ---- mask_grid.c ---- */
 
@@ -184,9 +212,9 @@ int64_t attn_mask_grid_pairs(const struct mask_node *node, int64_t i0, int64_t i
                              int64_t j1);
 
 /* Whether a grid is stretches of adjacent tokens, each of which sees one stretch: its first axis
- * decides alone.  Stretch m has tokens m * axis[0].stride and on, and sees keys [*lo, *hi). */
+ * decides alone.  Then the stretch of query i. */
 int attn_mask_grid_is_cells(const struct mask_node *node);
-void attn_mask_grid_cell(const struct mask_node *node, int64_t m, int64_t *lo, int64_t *hi);
+struct mask_cell attn_mask_grid_cell(const struct mask_node *node, int64_t i);
 
 /* If visible means equal modulo some number, that number; else 0. */
 int64_t attn_mask_grid_modulus(const struct mask_node *node);
@@ -195,6 +223,11 @@ int64_t attn_mask_grid_modulus(const struct mask_node *node);
 
 /* sum over i in [i0,i1) of clamp(i + shift, 0, width): the pairs under a staircase. */
 int64_t attn_mask_staircase(int64_t i0, int64_t i1, int64_t shift, int64_t width);
+
+/* attn_mask_pairs of one node, or -1 where rows would have to be counted. */
+int64_t attn_mask_node_pairs(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
+                             int64_t h, const struct attn_tokens *queries,
+                             const struct attn_tokens *keys);
 
 /* ---- mask.c ---- */
 
@@ -210,7 +243,8 @@ int attn_mask_node_next(const struct attn_mask *mask, const struct mask_node *no
 int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t i, int64_t *lo, int64_t *hi);
 
-/* causal and window: visible in batch b iff *least <= j - i <= *most.  Other kinds: returns 0. */
+/* If visible in batch b means *least <= j - i <= *most, these bounds and 1: none, causal, window,
+ * and what & makes of them. */
 int attn_mask_node_band(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
                         int64_t *least, int64_t *most);
 
@@ -222,8 +256,9 @@ static inline int64_t attn_mask_node_offset(const struct attn_mask *mask,
     return is_band && node->by_batch ? mask->number[node->list + b] : node->offset;
 }
 
-/* The document of a token: the last one that starts at or before it. */
-int64_t attn_mask_document(const int64_t *start, int64_t n_documents, int64_t token);
+/* The document of query i: the last one that starts at or before it. */
+struct mask_cell attn_mask_document(const struct attn_mask *mask, const struct mask_node *node,
+                                    int64_t i);
 
 /* Row (b, h, i) of a csr(...): entries [*first, *end) of its columns. */
 void attn_mask_csr_row(const struct attn_mask *mask, const struct mask_node *node, int64_t b,
@@ -232,8 +267,21 @@ void attn_mask_csr_row(const struct attn_mask *mask, const struct mask_node *nod
 /* The first entry in [first, end) whose column is at least j, or end. */
 int64_t attn_mask_csr_find(const struct mask_node *node, int64_t first, int64_t end, int64_t j);
 
-/* Element of a named tensor, widened. */
-int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index);
+/* Element of a named tensor, widened.  Files do not promise alignment. */
+static inline int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index)
+{
+    const unsigned char *at = (const unsigned char *)tensor->data + index * tensor->width;
+    int64_t wide;
+    int32_t narrow;
+    if (tensor->width == 1)
+        return *at;
+    if (tensor->width == 8) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return narrow;
+}
 
 /* ---- mask_row.c ---- */
 
@@ -257,12 +305,5 @@ int64_t attn_mask_random_column(const struct mask_node *node, uint64_t key, int6
 /* How many keys of kept blocks lie in [lo,hi), 0 <= lo: in as many steps as there are kept blocks,
  * blocks inside, or blocks outside, whichever are fewest. */
 int64_t attn_mask_random_within(const struct mask_node *node, uint64_t key, int64_t lo, int64_t hi);
-
-/* ---- mask_bind.c ---- */
-
-/* Resolve and check what a node names.  `at` is the column in the text for messages. */
-typedef enum attn_status attn_mask_bind(struct mask_parser *p, struct mask_node *node,
-                                        const char *name, int64_t at);
-attn_mask_bind attn_mask_bind_ends, attn_mask_bind_keys, attn_mask_bind_dense, attn_mask_bind_csr;
 
 #endif

@@ -5,7 +5,8 @@
  *      item    =  "(" either ")"  |  NAME ["(" argument ("," argument)* ")"]
  *
  * Recursive descent.  Chains of any length are loops; only parentheses recurse, and DEPTH limits
- * them.  Blanks are allowed between all of these.  Every failure names a column of the text. */
+ * them.  Blanks are allowed between all of these.  Every failure names a column of the text.  The
+ * first failure stays and ends the text, so that nobody has to ask after each step. */
 #include "ref/mask/mask_internal.h"
 
 #include <stdarg.h>
@@ -19,283 +20,229 @@ enum { DEPTH = 64 };
 
 /* ---- failure ------------------------------------------------------------------------------ */
 
-enum attn_status attn_mask_fail_at(struct mask_parser *p, int64_t at, const char *format, ...)
+void attn_mask_stop(struct mask_parser *p, enum attn_status status)
+{
+    p->status = status;
+    p->at = p->mask->text + strlen(p->mask->text);
+    p->more = 0;
+}
+
+void attn_mask_fail_at(struct mask_parser *p, const char *at, const char *format, ...)
 {
     char text[400];
     va_list list;
+    if (p->status != ATTN_OK)
+        return;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    return attn_fail(p->err, ATTN_EINVAL, "mask, column %lld: %s", (long long)at + 1, text);
+    attn_mask_stop(p, attn_fail(p->err, ATTN_EINVAL, "mask, column %lld: %s",
+                                (long long)(at - p->mask->text) + 1, text));
 }
 
-const char *attn_mask_found(const struct mask_parser *p, char text[32])
+void attn_mask_expected(struct mask_parser *p, const char *what)
 {
-    unsigned char c = (unsigned char)p->text[p->at];
+    unsigned char c = (unsigned char)*p->at;
     if (c == '\0')
-        return "the end of the text";
-    snprintf(text, 32, c >= 33 && c <= 126 ? "'%c'" : "byte 0x%02x", c);
-    return text;
+        attn_mask_fail_at(p, p->at, "%s; found the end of the text", what);
+    else
+        attn_mask_fail_at(p, p->at, "%s; found '%c'", what, c);
 }
 
-static enum attn_status no_memory(struct mask_parser *p, int64_t bytes)
+static enum attn_status no_memory(struct attn_error *err, size_t bytes)
 {
-    return attn_fail(p->err, ATTN_ENOMEM, "mask: no memory for a description of %lld bytes",
-                     (long long)bytes);
-}
-
-/* ---- letters --------------------------------------------------------------------------- */
-
-void attn_mask_skip_blanks(struct mask_parser *p)
-{
-    while (p->text[p->at] == ' ' || p->text[p->at] == '\t')
-        p->at++;
-}
-
-int attn_mask_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-int attn_mask_is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    return attn_fail(err, ATTN_ENOMEM, "mask: no memory for a description of %zu bytes", bytes);
 }
 
 /* ---- growing arrays ----------------------------------------------------------------------- */
 
-enum attn_status attn_mask_push_number(struct mask_parser *p, int64_t number)
+/* Room for one more of n elements of this size; NULL, and a failure, when there is none. */
+static void *grow(struct mask_parser *p, void *array, int64_t n, int64_t *room, size_t size)
 {
-    struct attn_mask *mask = p->mask;
-    if (mask->n_numbers == mask->room_numbers) {
-        int64_t room = 2 * mask->room_numbers + 16;
-        int64_t *grown = realloc(mask->number, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return no_memory(p, room * (int64_t)sizeof *grown);
-        mask->number = grown;
-        mask->room_numbers = room;
-    }
-    mask->number[mask->n_numbers++] = number;
-    return ATTN_OK;
+    if (p->status != ATTN_OK || n < *room)
+        return array;
+    void *grown = realloc(array, (size_t)(2 * *room + 16) * size);
+    if (grown == NULL)
+        attn_mask_stop(p, no_memory(p->err, (size_t)(2 * *room + 16) * size));
+    else
+        *room = 2 * *room + 16;
+    return grown != NULL ? grown : array;
 }
 
-static enum attn_status push_node(struct mask_parser *p, const struct mask_node *node,
-                                  int64_t *index)
+void attn_mask_push_number(struct mask_parser *p, int64_t number)
 {
     struct attn_mask *mask = p->mask;
-    if (mask->n_nodes == mask->room_nodes) {
-        int64_t room = 2 * mask->room_nodes + 4;
-        struct mask_node *grown = realloc(mask->node, (size_t)room * sizeof *grown);
-        if (grown == NULL)
-            return no_memory(p, room * (int64_t)sizeof *grown);
-        mask->node = grown;
-        mask->room_nodes = room;
-    }
-    *index = mask->n_nodes;
-    mask->node[mask->n_nodes++] = *node;
-    return ATTN_OK;
+    mask->number =
+        grow(p, mask->number, mask->n_numbers, &mask->room_numbers, sizeof *mask->number);
+    if (p->status == ATTN_OK)
+        mask->number[mask->n_numbers++] = number;
+}
+
+/* Its index. */
+static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
+{
+    struct attn_mask *mask = p->mask;
+    mask->node = grow(p, mask->node, mask->n_nodes, &mask->room_nodes, sizeof *mask->node);
+    if (p->status != ATTN_OK)
+        return -1;
+    mask->node[mask->n_nodes] = *node;
+    return mask->n_nodes++;
 }
 
 /* ---- trees -------------------------------------------------------------------------------- */
 
-/* Children on their way into a node.  Those with a random(...) are kept apart, behind the others:
- * a row of the others is a stream of runs, and is listed as one. */
-struct chain {
-    int64_t first, last, n;
-};
+/* Children on their way into a node, in two chains: those with a random(...) stand behind the
+ * others, because a row of the others is a stream of runs, and is listed as one. */
 struct family {
     enum mask_kind kind;
-    struct chain plain, random;
+    struct {
+        int64_t first, last, n;
+    } chain[2]; /* [random] */
 };
-
-static void chain_add(struct mask_parser *p, struct chain *chain, int64_t index)
-{
-    p->mask->node[index].next = -1;
-    if (chain->n++ == 0)
-        chain->first = index;
-    else
-        p->mask->node[chain->last].next = index;
-    chain->last = index;
-}
 
 /* (a & b) & c is a & b & c. */
 static void family_add(struct mask_parser *p, struct family *family, int64_t index)
 {
-    const struct mask_node *node = &p->mask->node[index];
-    if (node->kind != family->kind) {
-        chain_add(p, node->random ? &family->random : &family->plain, index);
+    struct mask_node *all = p->mask->node;
+    if (p->status != ATTN_OK)
+        return;
+    if (all[index].kind == family->kind) {
+        for (int64_t c = all[index].child, next; c >= 0; c = next) {
+            next = all[c].next;
+            family_add(p, family, c);
+        }
         return;
     }
-    int64_t next;
-    for (int64_t c = node->child; c >= 0; c = next) {
-        next = p->mask->node[c].next;
-        family_add(p, family, c);
-    }
+    int random = all[index].random;
+    if (family->chain[random].n++ == 0)
+        family->chain[random].first = index;
+    else
+        all[family->chain[random].last].next = index;
+    family->chain[random].last = index;
+    all[index].next = -1;
 }
 
 /* A node above a chain; a chain of one needs none. */
-static enum attn_status join(struct mask_parser *p, enum mask_kind kind, const struct chain *chain,
-                             int64_t *index)
+static int64_t join(struct mask_parser *p, enum mask_kind kind, int64_t first)
 {
-    struct mask_node node = {.kind = kind, .child = chain->first, .next = -1};
-    *index = chain->first;
-    if (chain->n == 1)
-        return ATTN_OK;
-    for (int64_t c = chain->first; c >= 0; c = p->mask->node[c].next) {
-        node.random |= p->mask->node[c].random;
-        node.by_batch |= p->mask->node[c].by_batch;
-        node.by_head |= p->mask->node[c].by_head;
+    struct mask_node node = {.kind = kind, .child = first, .next = -1};
+    const struct mask_node *all = p->mask->node;
+    if (p->status != ATTN_OK || all[first].next < 0)
+        return first;
+    for (int64_t c = first; c >= 0; c = all[c].next) {
+        node.random |= all[c].random;
+        node.by_batch |= all[c].by_batch;
+        node.by_head |= all[c].by_head;
     }
-    return push_node(p, &node, index);
+    return push_node(p, &node);
 }
 
-static enum attn_status family_join(struct mask_parser *p, struct family *family, int64_t *index)
+static int64_t family_join(struct mask_parser *p, const struct family *family)
 {
-    if (family->random.n == 0)
-        return join(p, family->kind, &family->plain, index);
-    if (family->plain.n == 0)
-        return join(p, family->kind, &family->random, index);
-    struct chain both = {0};
-    int64_t plain, next;
-    enum attn_status status = join(p, family->kind, &family->plain, &plain);
-    if (status != ATTN_OK)
-        return status;
-    chain_add(p, &both, plain);
-    for (int64_t c = family->random.first; c >= 0; c = next) {
-        next = p->mask->node[c].next;
-        chain_add(p, &both, c);
-    }
-    return join(p, family->kind, &both, index);
+    int has_plain = family->chain[0].n > 0, has_random = family->chain[1].n > 0;
+    int64_t plain = has_plain ? join(p, family->kind, family->chain[0].first) : -1;
+    if (has_plain && has_random && p->status == ATTN_OK)
+        p->mask->node[plain].next = family->chain[1].first;
+    return has_random ? join(p, family->kind, has_plain ? plain : family->chain[1].first) : plain;
 }
 
-/* ---- unknown words ------------------------------------------------------------------------ */
+/* ---- calls -------------------------------------------------------------------------------- */
 
-static enum attn_status unknown_call(struct mask_parser *p, int64_t at, int64_t size)
+static void unknown_call(struct mask_parser *p, struct mask_slice word)
 {
     char names[300] = "", meant[64];
-    struct attn_nearest nearest = attn_nearest_begin(p->text + at, (size_t)size);
+    struct attn_nearest nearest = attn_nearest_begin(word.text, (size_t)word.size);
     for (int c = 0; c < MASK_CALLS; c++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, " %s", attn_mask_call[c].name);
         attn_nearest_offer(&nearest, attn_mask_call[c].name);
     }
-    return attn_mask_fail_at(p, at, "no call is named '%.*s'%s; there are:%s",
-                             (int)mask_min(size, 40), p->text + at,
-                             attn_nearest_text(&nearest, meant), names);
+    attn_mask_fail_at(p, word.text, "no call is named '%.*s'%s; there are:%s", MASK_SLICE(word),
+                      attn_nearest_text(&nearest, meant), names);
+}
+
+/* What stands between the parentheses of a call, into its nodes. */
+static void arguments(struct mask_parser *p, const char *begin, struct mask_node *part)
+{
+    attn_mask_skip_blanks(p);
+    p->more = *p->at == '(';
+    p->at += p->more;
+    attn_mask_skip_blanks(p);
+    if (!p->more || *p->at == ')')
+        attn_mask_fail_at(p, begin, "%s needs %s", p->call->name, p->call->needs);
+    p->call->read(p, part);
+    attn_mask_no_more(p);
+}
+
+/* The nodes of one call are joined by | when there are several. */
+static int64_t call(struct mask_parser *p)
+{
+    struct mask_slice word = attn_mask_word(p);
+    struct family family = {.kind = MASK_ANY_OF};
+    p->call = NULL;
+    for (int c = 0; c < MASK_CALLS && p->call == NULL; c++)
+        if (attn_mask_slice_is(word, attn_mask_call[c].name))
+            p->call = &attn_mask_call[c];
+    if (p->call == NULL) {
+        unknown_call(p, word);
+        return -1;
+    }
+    struct mask_node part[MASK_PARTS] = {{.kind = p->call->kind}};
+    p->parts = 1;
+    if (p->call->read != NULL)
+        arguments(p, word.text, part);
+    for (int n = 0; n < p->parts; n++) {
+        part[n].child = part[n].next = -1;
+        family_add(p, &family, push_node(p, &part[n]));
+    }
+    return family_join(p, &family);
 }
 
 /* ---- grammar ------------------------------------------------------------------------------ */
 
-static enum attn_status either(struct mask_parser *p, int64_t *index);
+static int64_t chain(struct mask_parser *p, enum mask_kind kind);
 
-static enum attn_status parentheses(struct mask_parser *p, int64_t *index)
+static int64_t parentheses(struct mask_parser *p)
 {
-    char seen[32];
-    int64_t open = p->at++;
+    const char *open = p->at++;
+    char what[64];
     if (p->depth == DEPTH)
-        return attn_mask_fail_at(p, open, "parentheses are nested more than %d deep", DEPTH);
+        attn_mask_fail_at(p, open, "parentheses are nested more than %d deep", DEPTH);
     p->depth++;
-    enum attn_status status = either(p, index);
+    int64_t index = chain(p, MASK_ANY_OF);
     p->depth--;
-    if (status != ATTN_OK)
-        return status;
-    if (p->text[p->at] != ')')
-        return attn_mask_fail_at(p, p->at,
-                                 "'&', '|' or the ')' of column %lld was expected; found %s",
-                                 (long long)open + 1, attn_mask_found(p, seen));
-    p->at++;
-    return ATTN_OK;
-}
-
-/* The nodes of one call, joined by | when there are several. */
-static enum attn_status push_parts(struct mask_parser *p, struct mask_node *part, int64_t *index)
-{
-    struct family family = {.kind = MASK_ANY_OF};
-    for (int n = 0; n < p->parts; n++) {
-        part[n].child = part[n].next = -1;
-        enum attn_status status = push_node(p, &part[n], index);
-        if (status != ATTN_OK)
-            return status;
-        family_add(p, &family, *index);
-    }
-    return family_join(p, &family, index);
-}
-
-static enum attn_status call(struct mask_parser *p, int64_t *index)
-{
-    int64_t begin = p->at;
-    while (attn_mask_is_letter(p->text[p->at]) || attn_mask_is_digit(p->text[p->at]))
-        p->at++;
-    int64_t size = p->at - begin;
-    const struct mask_call *named = NULL;
-    for (int c = 0; c < MASK_CALLS && named == NULL; c++)
-        if ((int64_t)strlen(attn_mask_call[c].name) == size &&
-            memcmp(attn_mask_call[c].name, p->text + begin, (size_t)size) == 0)
-            named = &attn_mask_call[c];
-    if (named == NULL)
-        return unknown_call(p, begin, size);
-    struct mask_node part[MASK_PARTS] = {{.kind = named->kind}};
-    p->parts = 1;
-    if (named->arguments != NULL) {
-        attn_mask_skip_blanks(p);
-        int64_t open = p->at;
-        if (p->text[p->at] == '(') {
-            p->at++;
-            attn_mask_skip_blanks(p);
-        }
-        if (p->at == open || p->text[p->at] == ')')
-            return attn_mask_fail_at(p, begin, "%s needs %s", named->name, named->needs);
-        enum attn_status status = named->arguments(p, part);
-        if (status != ATTN_OK)
-            return status;
-    }
-    return push_parts(p, part, index);
-}
-
-static enum attn_status item(struct mask_parser *p, int64_t *index)
-{
-    char seen[32];
-    enum attn_status status;
-    attn_mask_skip_blanks(p);
-    if (p->text[p->at] == '(')
-        status = parentheses(p, index);
-    else if (attn_mask_is_letter(p->text[p->at]))
-        status = call(p, index);
+    snprintf(what, sizeof what, "'&', '|' or the ')' of column %lld was expected",
+             (long long)(open - p->mask->text) + 1);
+    if (*p->at != ')')
+        attn_mask_expected(p, what);
     else
-        status =
-            attn_mask_fail_at(p, p->at, "a mask was expected, such as causal(br) or none; found %s",
-                              attn_mask_found(p, seen));
+        p->at++;
+    return index;
+}
+
+static int64_t item(struct mask_parser *p)
+{
+    int64_t index = -1;
     attn_mask_skip_blanks(p);
-    return status;
+    if (*p->at == '(')
+        index = parentheses(p);
+    else if (attn_mask_is_letter(*p->at))
+        index = call(p);
+    else
+        attn_mask_expected(p, "a mask was expected, such as causal(br) or none");
+    attn_mask_skip_blanks(p);
+    return index;
 }
 
-static enum attn_status both(struct mask_parser *p, int64_t *index)
+/* ANY_OF: `either` of the grammar; ALL_OF: `both`. */
+static int64_t chain(struct mask_parser *p, enum mask_kind kind)
 {
-    struct family family = {.kind = MASK_ALL_OF};
-    for (;;) {
-        int64_t child = 0;
-        enum attn_status status = item(p, &child);
-        if (status != ATTN_OK)
-            return status;
-        family_add(p, &family, child);
-        if (p->text[p->at] != '&')
-            return family_join(p, &family, index);
-        p->at++;
-    }
-}
-
-static enum attn_status either(struct mask_parser *p, int64_t *index)
-{
-    struct family family = {.kind = MASK_ANY_OF};
-    for (;;) {
-        int64_t child = 0;
-        enum attn_status status = both(p, &child);
-        if (status != ATTN_OK)
-            return status;
-        family_add(p, &family, child);
-        if (p->text[p->at] != '|')
-            return family_join(p, &family, index);
-        p->at++;
+    struct family family = {.kind = kind};
+    char sign = kind == MASK_ANY_OF ? '|' : '&';
+    for (;; p->at++) {
+        family_add(p, &family, kind == MASK_ANY_OF ? chain(p, MASK_ALL_OF) : item(p));
+        if (*p->at != sign)
+            return family_join(p, &family);
     }
 }
 
@@ -303,61 +250,54 @@ static enum attn_status either(struct mask_parser *p, int64_t *index)
 
 static enum attn_status check_shape(const struct attn_mask_shape *s, struct attn_error *err)
 {
+    const char *wrong = NULL;
     if (s->batch < 0 || s->heads < 0 || s->n_query < 0 || s->n_key < 0)
-        return attn_fail(err, ATTN_EINVAL, "mask for b%lldh%lldq%lldk%lld: extents start at 0",
-                         (long long)s->batch, (long long)s->heads, (long long)s->n_query,
-                         (long long)s->n_key);
-    if (mask_max(mask_max(s->batch, s->heads), mask_max(s->n_query, s->n_key)) > MASK_NUMBER_MAX ||
-        (s->n_key > 0 && s->n_query > MASK_PAIRS_MAX / s->n_key) ||
-        (s->heads > 0 && s->batch > MASK_PAIRS_MAX / s->heads))
-        return attn_fail(
-            err, ATTN_EINVAL, "mask for b%lldh%lldq%lldk%lld: Lq * Lk and B * H go up to 2^61",
-            (long long)s->batch, (long long)s->heads, (long long)s->n_query, (long long)s->n_key);
-    return ATTN_OK;
+        wrong = "extents start at 0";
+    else if (mask_max(mask_max(s->batch, s->heads), mask_max(s->n_query, s->n_key)) >
+                 MASK_NUMBER_MAX ||
+             (s->n_key > 0 && s->n_query > MASK_PAIRS_MAX / s->n_key) ||
+             (s->heads > 0 && s->batch > MASK_PAIRS_MAX / s->heads))
+        wrong = "Lq * Lk and B * H go up to 2^61";
+    if (wrong == NULL)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL, "mask for b%lldh%lldq%lldk%lld: %s", (long long)s->batch,
+                     (long long)s->heads, (long long)s->n_query, (long long)s->n_key, wrong);
 }
 
-static enum attn_status whole(struct mask_parser *p)
+static void whole(struct mask_parser *p)
 {
-    char seen[32];
-    for (const char *c = p->text; *c != '\0'; c++)
+    for (const char *c = p->at; *c != '\0'; c++)
         if ((*c < ' ' && *c != '\t') || *c > '~')
-            return attn_mask_fail_at(p, c - p->text,
-                                     "byte 0x%02x; masks are written in printable ASCII",
-                                     (unsigned char)*c);
-    enum attn_status status = either(p, &p->mask->root);
-    if (status == ATTN_OK && p->text[p->at] != '\0')
-        status =
-            attn_mask_fail_at(p, p->at, "'&', '|' or the end of the text was expected; found %s",
-                              attn_mask_found(p, seen));
-    return status;
+            attn_mask_fail_at(p, c, "byte 0x%02x; masks are written in printable ASCII",
+                              (unsigned char)*c);
+    if (p->status == ATTN_OK)
+        p->mask->root = chain(p, MASK_ANY_OF);
+    if (*p->at != '\0')
+        attn_mask_expected(p, "'&', '|' or the end of the text was expected");
 }
 
 enum attn_status attn_mask_parse(const char *text, const struct attn_mask_shape *shape,
                                  const struct attn_mask_source *source, struct attn_mask **mask,
                                  struct attn_error *err)
 {
+    struct mask_parser parser = {.source = source, .err = err};
     *mask = NULL;
     enum attn_status status = check_shape(shape, err);
     if (status != ATTN_OK)
         return status;
-    struct mask_parser parser = {.text = text, .source = source, .err = err};
-    size_t bytes = strlen(text) + 1;
-    parser.mask = calloc(1, sizeof *parser.mask);
-    if (parser.mask == NULL)
-        return no_memory(&parser, (int64_t)sizeof *parser.mask);
-    parser.mask->shape = *shape;
-    parser.mask->text = malloc(bytes);
-    if (parser.mask->text == NULL)
-        status = no_memory(&parser, (int64_t)bytes);
+    struct attn_mask *made = parser.mask = calloc(1, sizeof *made);
+    if (made == NULL || (made->text = strdup(text)) == NULL) {
+        attn_mask_free(made);
+        return no_memory(err, sizeof *made + strlen(text) + 1);
+    }
+    made->shape = *shape;
+    parser.at = made->text;
+    whole(&parser);
+    if (parser.status == ATTN_OK)
+        *mask = made;
     else
-        memcpy(parser.mask->text, text, bytes);
-    if (status == ATTN_OK)
-        status = whole(&parser);
-    if (status == ATTN_OK)
-        *mask = parser.mask;
-    else
-        attn_mask_free(parser.mask);
-    return status;
+        attn_mask_free(made);
+    return parser.status;
 }
 
 void attn_mask_free(struct attn_mask *mask)

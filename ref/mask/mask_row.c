@@ -10,8 +10,6 @@
  * which visits every visible key once, but out of order; attn_mask_row_keys sorts at the end. */
 #include "ref/mask/mask_internal.h"
 
-#include <string.h>
-
 /* One row, cut to keys [j0,j1). */
 struct row {
     const struct attn_mask *mask;
@@ -186,9 +184,9 @@ int64_t attn_mask_node_count_keys(const struct attn_mask *mask, const struct mas
         first = attn_mask_csr_find(node, first, end, row.j0);
         return attn_mask_csr_find(node, first, end, row.j1) - first;
     }
-    if (node->kind == MASK_RANDOM && keys->step == 1 && row.j0 == 0 && row.j1 == mask->shape.n_key)
-        return attn_mask_random_within(node, attn_mask_random_key(mask, node, b, h, i), 0,
-                                       mask->shape.n_key);
+    if (node->kind == MASK_RANDOM && keys->step == 1)
+        return attn_mask_random_within(node, attn_mask_random_key(mask, node, b, h, i), row.j0,
+                                       row.j1);
     each(&row, node, list_run, &list);
     return list.n;
 }
@@ -232,23 +230,12 @@ static void sort(int32_t *a, int64_t n)
 static int64_t list_csr(const struct row *r, const struct mask_node *node, int64_t origin,
                         int32_t *column)
 {
-    const struct attn_mask_tensor *from = &node->tensor;
-    int64_t first, end, wide;
-    int32_t narrow;
+    int64_t first, end;
     attn_mask_csr_row(r->mask, node, r->b, r->h, r->i, &first, &end);
     first = attn_mask_csr_find(node, first, end, r->j0);
     end = attn_mask_csr_find(node, first, end, r->j1);
-    const unsigned char *at = (const unsigned char *)from->data + first * from->width;
-    if (from->width == 4)
-        for (int64_t n = 0; n < end - first; n++) {
-            memcpy(&narrow, at + 4 * n, sizeof narrow); /* files do not promise alignment */
-            column[n] = (int32_t)(narrow - origin);
-        }
-    else
-        for (int64_t n = 0; n < end - first; n++) {
-            memcpy(&wide, at + 8 * n, sizeof wide);
-            column[n] = (int32_t)(wide - origin);
-        }
+    for (int64_t at = first; at < end; at++)
+        *column++ = (int32_t)(attn_mask_element(&node->tensor, at) - origin);
     return end - first;
 }
 

@@ -51,28 +51,23 @@ static struct attn_tokens keys_from(const struct attn_problem *p, int64_t b, int
                                 at + run < p->n_key ? run : p->n_key - at};
 }
 
-static int64_t row_count(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
+/* The keys of a row, into column[]; NULL: they are only counted.  Returns how many. */
+static int64_t row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                        int32_t *column)
 {
-    int64_t n = 0;
+    int64_t batch = attn_whole_batch(p, b), head = p->origin.head + h, n = 0;
+    int64_t query = attn_whole_query(p, b, i);
     for (int64_t at = 0; at < p->n_key;) {
         struct attn_tokens keys = keys_from(p, b, at);
-        n += attn_mask_count_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                                  attn_whole_query(p, b, i), &keys);
+        int64_t end = n + (column == NULL ? attn_mask_count_keys(p->mask, batch, head, query, &keys)
+                                          : attn_mask_list_keys(p->mask, batch, head, query, &keys,
+                                                                column + n));
+        for (; n < end && column != NULL; n++)
+            column[n] += (int32_t)at;
+        n = end;
         at += keys.n;
     }
     return n;
-}
-
-static void row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int32_t *column)
-{
-    for (int64_t at = 0, n = 0; at < p->n_key;) {
-        struct attn_tokens keys = keys_from(p, b, at);
-        int64_t more = attn_mask_list_keys(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                                           attn_whole_query(p, b, i), &keys, column + n);
-        for (int64_t end = n + more; n < end; n++)
-            column[n] += (int32_t)at;
-        at += keys.n;
-    }
 }
 
 /* The arrays of a mask that is this very pattern, in the types of struct attn_csr and aligned. */
@@ -122,8 +117,9 @@ enum attn_status attn_csr_build(const struct attn_problem *problem, struct attn_
         return ATTN_ENOMEM;
     csr->row_start[0] = 0;
     for (int64_t r = 0; r < rows; r++)
-        csr->row_start[r + 1] = csr->row_start[r] + row_count(problem, attn_csr_batch(csr, r / n),
-                                                              attn_csr_head(csr, r / n), r % n);
+        csr->row_start[r + 1] =
+            csr->row_start[r] +
+            row_keys(problem, attn_csr_batch(csr, r / n), attn_csr_head(csr, r / n), r % n, NULL);
     csr->nnz = csr->row_start[rows];
 
     csr->column =

@@ -22,25 +22,12 @@ static void say(const char *isa, const char *what, int ok, const char *text)
 
 static void numbers(const struct attn_isa *isa, int is_double, uint64_t step)
 {
-    const struct attn_kernels *k = isa->kernels[is_double];
-    char what[80], text[ISA_FIXTURE_TEXT] = "";
-    double worst;
-#define TEST(part, ...)                                                         \
-    do {                                                                        \
-        text[0] = '\0';                                                         \
-        snprintf(what, sizeof what, "%s %s", is_double ? "f64" : "f32", #part); \
-        int ok = isa_fixture_##part(k, __VA_ARGS__);                            \
-        say(isa->name, what, ok, text);                                         \
-    } while (0)
-    TEST(table, text);
-    TEST(widen, text);
-    TEST(narrow, step, text);
-    TEST(edges, text);
-    TEST(nan, text);
-    TEST(exp2, step, &worst, text);
-    TEST(tanh, step, &worst, text);
-    TEST(transpose, text);
-#undef TEST
+    for (int n = 0; n < ISA_CHECKS; n++) {
+        char what[80], text[ISA_FIXTURE_TEXT] = "";
+        snprintf(what, sizeof what, "%s %s", is_double ? "f64" : "f32", isa_checks[n].name);
+        int holds = isa_checks[n].holds(isa->kernels[is_double], step, text);
+        say(isa->name, what, holds, text);
+    }
 }
 
 /* The quick battery in one storage type. */

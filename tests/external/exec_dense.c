@@ -1,6 +1,6 @@
 /* A command that computes attention, for tests of the curves of commands: the library's dense on
- * the one case of CASES, in about as much C as it takes.  What it does beside is one of the words
- * below in the environment's DOES, and begins at 64 keys.
+ * the one case of CASES, in about as much C as it takes.  What it does beside is told by a word in
+ * the environment's DOES, and begins at 64 keys.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -11,36 +11,15 @@
 #include <unistd.h>
 
 #include "optimized/registry.h"
+#include "ref/clock.h"
 #include "ref/ledger.h"
 #include "tests/harness/files/files.h"
 
-enum {
-    NOTHING,
-    EXTRA, /* holds 64 MiB while it computes     */
-    WRONG,
-    CRASH,
-    HANG,    /* leaves its process id in $PID_FILE */
-    FAIL,    /* exit status 3, with a word         */
-    REPORT,  /* says how long its calls took       */
-    BOAST,   /* says they took 1000 s              */
-    GARBAGE, /* says they took "a while"           */
-    MISSING, /* no LSE                             */
-    SLEEP,   /* 300 ms                             */
-    CHILD,   /* HANG in a child                    */
-    WORDS
-};
-static const char *const words[WORDS] = {"NOTHING", "EXTRA",   "WRONG",  "CRASH",
-                                         "HANG",    "FAIL",    "REPORT", "BOAST",
-                                         "GARBAGE", "MISSING", "SLEEP",  "CHILD"};
-static int does;
-
-static void read_word(void)
+/* Whether it was told to. */
+static int does(const char *word)
 {
-    const char *word = getenv("DOES");
-    while (word != NULL && does < WORDS && strcmp(word, words[does]) != 0)
-        does++;
-    if (does == WORDS)
-        exit(4);
+    const char *told = getenv("DOES");
+    return told != NULL && strcmp(told, word) == 0;
 }
 
 /* It frees nothing. */
@@ -48,13 +27,6 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static struct attn_cview in(const struct attn_file *file, const char *name)
@@ -68,6 +40,7 @@ static struct attn_cview in(const struct attn_file *file, const char *name)
         {t->extent[1] * t->extent[2] * t->extent[3], t->extent[2] * t->extent[3], t->extent[3], 1}};
 }
 
+/* For ever; its process id is in $PID_FILE. */
 static void hang(void)
 {
     FILE *file = fopen(getenv("PID_FILE"), "w");
@@ -81,35 +54,36 @@ static void hang(void)
 
 static void misbehave(float *o)
 {
-    if (does == WRONG)
+    if (does("WRONG"))
         o[0] += 0.5f;
-    if (does == CRASH) { /* a sanitizer would turn it into an exit */
+    if (does("CRASH")) { /* a sanitizer would turn it into an exit */
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
     }
-    if (does == HANG || (does == CHILD && fork() == 0))
+    if (does("HANG") || (does("CHILD") && fork() == 0))
         hang();
-    while (does == CHILD)
+    while (does("CHILD"))
         pause();
-    if (does == SLEEP)
+    if (does("SLEEP"))
         usleep(300000);
-    if (does == FAIL) {
+    if (does("FAIL")) {
         fprintf(stderr, "no more of this\n");
         exit(3);
     }
 }
 
+/* How long its calls took: truly, far too long, or not in seconds. */
 static void report(const char *folder, double seconds)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/seconds.txt", folder);
-    FILE *file = does == REPORT || does == BOAST || does == GARBAGE ? fopen(path, "w") : NULL;
+    FILE *file = does("REPORT") || does("BOAST") || does("GARBAGE") ? fopen(path, "w") : NULL;
     if (file == NULL)
         return;
-    if (does == GARBAGE)
+    if (does("GARBAGE"))
         fprintf(file, "0.1 a while\n");
     else
-        fprintf(file, "%.9f\n", does == BOAST ? 1000 : seconds);
+        fprintf(file, "%.9f\n", does("BOAST") ? 1000 : seconds);
     fclose(file);
 }
 
@@ -120,7 +94,6 @@ int main(int argc, char **argv)
     struct attn_file file;
     struct attn_spec spec;
     char path[4096];
-    read_word();
     snprintf(path, sizeof path, "%s/point/inputs.safetensors", argc == 3 ? argv[1] : "");
     if (attn_file_open(path, &file, &err) != ATTN_OK || attn_spec_parse("dense", &spec, &err) != 0)
         return fprintf(stderr, "%s\n", err.text), 4;
@@ -134,15 +107,15 @@ int main(int argc, char **argv)
     t.o = (struct attn_view){o, ATTN_F32, {e[1] * e[2] * x[3], e[2] * x[3], x[3], 1}};
     t.lse = (struct attn_view){lse, ATTN_F32, {e[1] * e[2], e[2], 1, 0}};
     int large = x[2] >= 64;
-    volatile char *extra = large && does == EXTRA ? malloc(64 << 20) : NULL;
+    volatile char *extra = large && does("EXTRA") ? malloc(64 << 20) : NULL; /* while it computes */
     for (int at = 0; extra != NULL && at < 64 << 20; at += 1024)
         extra[at] = 1; /* each page; a memset may be optimised away */
     attn_ledger_init(&ledger, NULL);
     struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
-    double start = now();
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (attn_run_forward(spec.impl, &ctx, &p, &t) != ATTN_OK)
         return fprintf(stderr, "%s\n", err.text), 4;
-    double seconds = now() - start;
+    double seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     if (large)
         misbehave(o);
     const struct attn_file_tensor out[2] = {{.name = "o",
@@ -159,6 +132,6 @@ int main(int argc, char **argv)
     mkdir(path, 0777);
     report(path, seconds);
     strcat(path, "/result.safetensors");
-    int n = large && does == MISSING ? 1 : 2;
+    int n = large && does("MISSING") ? 1 : 2; /* no LSE */
     return attn_safetensors_write(path, out, n, NULL, 0, &err) == ATTN_OK ? 0 : 4;
 }

@@ -1,11 +1,9 @@
 /* A plug-in that claims everything, by way of this library's dense textbook: what it is given is
  * put together again from the numbers of the call, so every field of the interface is exercised.
  *
- * SAYS_x is what it declares, DOES_x what it does; where they differ the checker must notice and
- * name the difference.  Values are those of ref/attn_plugin.h.
- */
+ * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as it is
+ * told (told.h); where they differ the checker must notice and name the difference. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,71 +11,24 @@
 #include "ref/attn_plugin.h"
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
+#include "tests/external/told.h"
 
-#ifndef SAYS_LSE
-#define SAYS_LSE 0
-#endif
-#ifndef DOES_LSE
-#define DOES_LSE SAYS_LSE
-#endif
-#ifndef SAYS_EMPTY
-#define SAYS_EMPTY 0
-#endif
-#ifndef DOES_EMPTY
-#define DOES_EMPTY SAYS_EMPTY
-#endif
-#ifndef SAYS_CAUSAL
-#define SAYS_CAUSAL 0
-#endif
-#ifndef DOES_CAUSAL
-#define DOES_CAUSAL 0
-#endif
-#ifndef SAYS_WINDOW
-#define SAYS_WINDOW 0
-#endif
-#ifndef DOES_WINDOW
-#define DOES_WINDOW SAYS_WINDOW
-#endif
-#ifndef SAYS_LAYOUT
-#define SAYS_LAYOUT 0
-#endif
-#ifndef DOES_LAYOUT
-#define DOES_LAYOUT SAYS_LAYOUT
-#endif
-#ifndef SAYS_BYTE
-#define SAYS_BYTE 0
-#endif
-#ifndef DOES_BYTE
-#define DOES_BYTE SAYS_BYTE
-#endif
-#ifndef DECLINES
-#define DECLINES 0
-#endif
-#ifndef SCALE
-#define SCALE(x) (x)
-#endif
-#ifndef CLAIMS
-#define CLAIMS                                                                               \
-    (ATTN_PLUGIN_F64 | ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA |            \
-     ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_HARD | ATTN_PLUGIN_SOFTCAP |           \
-     ATTN_PLUGIN_ALIBI | ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS | ATTN_PLUGIN_DLSE | STRIDES | \
-     ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE |          \
-     ATTN_PLUGIN_REPEATS)
-#endif
-#ifndef STRIDES
-#define STRIDES ATTN_PLUGIN_STRIDES
-#endif
+static struct convention {
+    int lse, empty, causal, window, layout, byte;
+} says, does;
+
+static int strides, scales; /* any strides are followed; the scale is */
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
 {
     memcpy(to, given, 4 * sizeof *to);
-    if (STRIDES || is_row)
+    if (strides || is_row)
         return;
     to[3] = 1;
     to[0] = extent[1] * extent[2] * extent[3];
-    to[1] = DOES_LAYOUT ? extent[3] : extent[2] * extent[3];
-    to[2] = DOES_LAYOUT ? extent[1] * extent[3] : extent[3];
+    to[1] = does.layout ? extent[3] : extent[2] * extent[3];
+    to[2] = does.layout ? extent[1] * extent[3] : extent[3];
 }
 
 static struct attn_cview in(const struct attn_plugin_in *t, int dtype, int is_row)
@@ -110,7 +61,7 @@ static enum attn_status find(void *arg, const char *name, const char *part,
     (void)name, (void)part, (void)err;
     x->byte = malloc(n + 1);
     for (size_t i = 0; i < n; i++)
-        x->byte[i] = ((const unsigned char *)t->mask.data)[i] != DOES_BYTE;
+        x->byte[i] = ((const unsigned char *)t->mask.data)[i] != does.byte;
     *tensor = (struct attn_mask_tensor){x->byte, 1, 4, {t->batch, t->heads, t->n_query, t->n_key}};
     return ATTN_OK;
 }
@@ -120,12 +71,12 @@ static int read_mask(const struct attn_plugin_call *t, struct bytes *bytes, stru
     char text[128];
     struct attn_mask_shape shape = {t->batch, t->heads, t->n_query, t->n_key};
     struct attn_mask_source source = {find, bytes};
-    int64_t offset = DOES_CAUSAL == ATTN_PLUGIN_CAUSAL_TL   ? 0
-                     : DOES_CAUSAL == ATTN_PLUGIN_CAUSAL_BR ? t->n_key - t->n_query
+    int64_t offset = does.causal == ATTN_PLUGIN_CAUSAL_TL   ? 0
+                     : does.causal == ATTN_PLUGIN_CAUSAL_BR ? t->n_key - t->n_query
                                                             : t->offset;
     int64_t left = t->window_left, right = t->window_right;
-    left -= DOES_WINDOW && left >= 0;
-    right -= DOES_WINDOW && right >= 0;
+    left -= does.window && left >= 0;
+    right -= does.window && right >= 0;
     snprintf(text, sizeof text, "window(%lld,%lld,%+lld)", (long long)left, (long long)right,
              (long long)offset);
     *mask = NULL;
@@ -139,15 +90,15 @@ static int read_mask(const struct attn_plugin_call *t, struct bytes *bytes, stru
 static double to_theirs(double x)
 {
     if (isinf(x))
-        return DOES_EMPTY ? -x : x;
-    return DOES_LSE == 1 ? x * 1.44269504088896340736 : x;
+        return does.empty ? -x : x;
+    return does.lse == 1 ? x * 1.44269504088896340736 : x;
 }
 
 static double to_ours(double x)
 {
     if (isinf(x))
-        return DOES_EMPTY ? -x : x;
-    return DOES_LSE == 1 ? x * 0.69314718055994530942 : x;
+        return does.empty ? -x : x;
+    return does.lse == 1 ? x * 0.69314718055994530942 : x;
 }
 
 /* LSE is computed into memory of our own and given away in the convention that we follow. */
@@ -191,7 +142,7 @@ static int open_job(const struct attn_plugin_call *t, struct job *j)
     j->problem = (struct attn_problem){t->batch,    t->heads,
                                        t->kv_heads, t->n_query,
                                        t->n_key,    t->d_key,
-                                       t->d_value,  SCALE(t->scale),
+                                       t->d_value,  scales ? t->scale : 1,
                                        t->softcap,  (enum attn_dtype)t->dtype,
                                        j->mask,     {0},
                                        {0}};
@@ -288,22 +239,40 @@ static int backward(const struct attn_plugin_call *t)
     return close_job(t, &j, status);
 }
 
+/* Beside STRIDES. */
+static const unsigned everything =
+    ATTN_PLUGIN_F64 | ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
+    ATTN_PLUGIN_DV | ATTN_PLUGIN_HARD | ATTN_PLUGIN_SOFTCAP | ATTN_PLUGIN_ALIBI | ATTN_PLUGIN_BIAS |
+    ATTN_PLUGIN_DBIAS | ATTN_PLUGIN_DLSE | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY |
+    ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_REPEATS;
+
 const struct attn_plugin *attn_plugin_get(void)
 {
-    static const struct attn_plugin full = {
+    static struct attn_plugin full;
+    says = (struct convention){told_number("SAYS_LSE", 0),    told_number("SAYS_EMPTY", 0),
+                               told_number("SAYS_CAUSAL", 0), told_number("SAYS_WINDOW", 0),
+                               told_number("SAYS_LAYOUT", 0), told_number("SAYS_BYTE", 0)};
+    does = (struct convention){
+        told_number("DOES_LSE", says.lse),       told_number("DOES_EMPTY", says.empty),
+        told_number("DOES_CAUSAL", 0),           told_number("DOES_WINDOW", says.window),
+        told_number("DOES_LAYOUT", says.layout), told_number("DOES_BYTE", says.byte)};
+    strides = !told("NO_STRIDES");
+    scales = !told("NO_SCALE");
+    full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof full,
         .name = "full",
-        .claims = CLAIMS,
-        .lse = SAYS_LSE,
-        .empty_lse = SAYS_EMPTY,
-        .causal = SAYS_CAUSAL,
-        .window = SAYS_WINDOW,
-        .layout = SAYS_LAYOUT,
-        .byte = SAYS_BYTE,
+        .claims = (uint32_t)told_number("CLAIMS", (int)everything) |
+                  (strides && !told_number("CLAIMS", 0) ? ATTN_PLUGIN_STRIDES : 0),
+        .lse = says.lse,
+        .empty_lse = says.empty,
+        .causal = says.causal,
+        .window = says.window,
+        .layout = says.layout,
+        .byte = says.byte,
         .forward = forward,
         .backward = backward,
-        .declines = DECLINES,
+        .declines = told_number("DECLINES", 0),
     };
     return &full;
 }

@@ -1,30 +1,21 @@
-/* Attention as loops, forward and backward, with one slip that textbook code has; without a SLIP it
- * is right.
- *
- *      cc -DSLIP=NO_MAX -shared -fPIC -I. -o slip.so tests/external/plugin_slips.c -lm
- */
+/* Attention as loops, forward and backward, with the slip of textbook code that it is told
+ * (told.h); told nothing, it is right. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/attn_plugin.h"
+#include "tests/external/told.h"
 
-#define NO_MAX       1 /* exp(s), without the maximum               */
-#define NO_MAX_ZERO  2 /* and a row whose weights all vanish is 0   */
-#define GROUP_MEAN   3 /* dK, dV: means over the heads of a group   */
-#define GROUP_MEAN_K 4 /* dK alone                                  */
-#define ADD_1E9      5 /* -1e9 is added where the mask hides        */
-#define NO_LOG       6 /* LSE = m + l                               */
-#define TURNED       7 /* O is written as [B,L,H,dv]                */
-#define TIMES        8 /* O times 1.25, as dropout that stays on    */
-#define ONE_ELEMENT  9 /* of O, in the middle, is wrong             */
-
-#ifndef SLIP
-#define SLIP 0
-#endif
-#ifndef LSE
-#define LSE ATTN_PLUGIN_LSE_E
-#endif
+static struct {
+    int no_max, no_max_zero;      /* exp(s), without the maximum; and O = 0 if all weights vanish */
+    int group_mean, group_mean_k; /* dK and dV, dK alone: means over the heads of a group         */
+    int add_1e9;                  /* -1e9 is added where the mask hides                           */
+    int no_log;                   /* LSE = m + l                                                  */
+    int turned;                   /* O is written as [B,L,H,dv]                                   */
+    int times;                    /* O times 1.25, as dropout that stays on                       */
+    int one_element;              /* of O, in the middle, is wrong                                */
+} slip;
 
 static int64_t group_of(const struct attn_plugin_call *t)
 {
@@ -49,34 +40,34 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
             s[j] += q[c] * k[j * t->d_key + c];
         s[j] *= (float)t->scale;
         if (visible != NULL && !visible[r * t->n_key + j])
-            s[j] = SLIP == ADD_1E9 ? s[j] - 1e9f : -INFINITY;
+            s[j] = slip.add_1e9 ? s[j] - 1e9f : -INFINITY;
     }
 }
 
 static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
 {
     int64_t n = t->n_key, d = t->d_value, h = r / t->n_query, b = h / t->heads;
-    int64_t to = SLIP == TURNED ? (b * t->n_query + r % t->n_query) * t->heads + h % t->heads : r;
+    int64_t to = slip.turned ? (b * t->n_query + r % t->n_query) * t->heads + h % t->heads : r;
     const float *v = (const float *)t->v.data + first_key(t, r) * d;
     float *o = (float *)t->o.data + to * d, m = -INFINITY, l = 0;
     scores(t, r, s);
     for (int64_t j = 0; j < n; j++)
         m = s[j] > m ? s[j] : m;
     int empty = m == -INFINITY;
-    if (SLIP == NO_MAX || SLIP == NO_MAX_ZERO)
+    if (slip.no_max)
         m = 0;
     for (int64_t j = 0; j < n; j++)
         l += s[j] = empty ? 0 : expf(s[j] - m);
-    empty |= SLIP == NO_MAX_ZERO && l == 0;
+    empty |= slip.no_max_zero && l == 0;
     for (int64_t c = 0; c < d; c++) {
         float sum = 0;
         for (int64_t j = 0; j < n; j++)
             sum += s[j] * v[j * d + c];
-        o[c] = empty ? 0 : sum / l * (SLIP == TIMES ? 1.25f : 1);
+        o[c] = empty ? 0 : sum / l * (slip.times ? 1.25f : 1);
     }
     if (t->lse.data != NULL)
-        ((float *)t->lse.data)[r] = empty ? -INFINITY : SLIP == NO_LOG ? m + l : m + logf(l);
-    if (SLIP == ONE_ELEMENT && r == t->n_query / 2 && d > 0)
+        ((float *)t->lse.data)[r] = empty ? -INFINITY : slip.no_log ? m + l : m + logf(l);
+    if (slip.one_element && r == t->n_query / 2 && d > 0)
         o[0] += 1;
 }
 
@@ -104,8 +95,8 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const float *d_o = (const float *)t->d_o.data + r * e, lse = ((const float *)t->lse_in.data)[r];
     float *dq = (float *)t->dq.data + r * d, *dk = (float *)t->dk.data + first * d,
           *dv = (float *)t->dv.data + first * e;
-    float share = 1 / (float)group_of(t), of_v = SLIP == GROUP_MEAN ? share : 1,
-          of_k = SLIP == GROUP_MEAN_K ? share : of_v, delta = 0;
+    float share = 1 / (float)group_of(t), of_v = slip.group_mean ? share : 1,
+          of_k = slip.group_mean_k ? share : 1, delta = 0;
     scores(t, r, s);
     for (int64_t c = 0; c < e; c++)
         delta += d_o[c] * o[c];
@@ -135,15 +126,24 @@ static int backward(const struct attn_plugin_call *t)
 
 const struct attn_plugin *attn_plugin_get(void)
 {
-    static const struct attn_plugin slips = {
+    static struct attn_plugin slips = {
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof slips,
         .name = "slips",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
                   ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_DENSE,
-        .lse = LSE,
         .forward = forward,
         .backward = backward,
     };
+    slips.lse = told("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
+    slip.no_max_zero = told("NO_MAX_ZERO");
+    slip.no_max = slip.no_max_zero || told("NO_MAX");
+    slip.group_mean = told("GROUP_MEAN");
+    slip.group_mean_k = slip.group_mean || told("GROUP_MEAN_K");
+    slip.add_1e9 = told("ADD_1E9");
+    slip.no_log = told("NO_LOG");
+    slip.turned = told("TURNED");
+    slip.times = told("TIMES");
+    slip.one_element = told("ONE_ELEMENT");
     return &slips;
 }

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/fuzz/targets.h"
+#include "tests/harness/files/folder.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -20,14 +20,7 @@ static const char on_disk[] = "/tmp/attn-fuzz-XXXXXX";
 
 static void drop_folder(void)
 {
-    static const char *const name[] = {"manifest.json", "x.safetensors", "x.npy", "x.npz",
-                                       "again.safetensors"};
-    char path[sizeof folder + 32];
-    for (size_t n = 0; n < sizeof name / sizeof *name; n++) {
-        snprintf(path, sizeof path, "%s/%s", folder, name[n]);
-        (void)unlink(path);
-    }
-    (void)rmdir(folder);
+    attn_folder_remove(folder);
 }
 
 static void list_targets(FILE *file)

@@ -39,13 +39,13 @@ static double kept(const struct golden *x, double y)
     return x->wide ? y : (double)(float)y;
 }
 
-/* Feature 0 carries a score: q_0 = a for all queries, k_0[j] = value / (scale a). */
-static void steer(struct golden *x, double a, double (*value)(int64_t g, int64_t j))
+/* Feature 0 carries a score: q_0 = a for all queries, k_0[j] = score / (scale a). */
+static void steer(struct golden *x, double a, double (*score)(int64_t g, int64_t j))
 {
     for (int64_t i = 0; i < x->B * x->H * x->Lq; i++)
         x->q[i * x->d] = a;
     for (int64_t j = 0; j < x->B * x->G * x->Lk; j++)
-        x->k[j * x->d] = kept(x, value(j / x->Lk % x->G, j % x->Lk) / (x->scale * a));
+        x->k[j * x->d] = kept(x, score(j / x->Lk % x->G, j % x->Lk) / (x->scale * a));
 }
 
 static double minus_3e5(int64_t g, int64_t j)
@@ -73,37 +73,11 @@ static double gap_720(int64_t g, int64_t j)
     return j == g ? 0 : -720 - (double)(j % 3);
 }
 
-static void offset_minus(struct golden *x)
-{
-    steer(x, 512, minus_3e5);
-}
-static void offset_plus(struct golden *x)
-{
-    steer(x, 256, plus_30000);
-}
-static void climb(struct golden *x)
-{
-    steer(x, 8, stairs);
-}
-static void peak(struct golden *x)
-{
-    steer(x, 16, spike);
-}
-
 /* The winner's V is 0 in feature 0: what is left there comes from subnormal probabilities. */
-static void sink(struct golden *x, double (*value)(int64_t g, int64_t j))
+static void sink(struct golden *x)
 {
-    steer(x, 4, value);
     for (int64_t g = 0; g < x->G; g++)
         x->v[(g * x->Lk + g) * x->dv] = 0;
-}
-static void sink_f32(struct golden *x)
-{
-    sink(x, gap_95);
-}
-static void sink_f64(struct golden *x)
-{
-    sink(x, gap_720);
 }
 
 /* Keys come in equal pairs, their values +-1e4 and a little: O is the little. */
@@ -194,7 +168,9 @@ struct recipe {
     double scale;
     const char *mask;
     int (*sees)(const struct golden *x, int64_t i, int64_t j); /* NULL: all, or drawn cells */
-    void (*shape)(struct golden *x); /* changes the drawn data; NULL: none */
+    void (*shape)(struct golden *x);       /* changes the drawn data; NULL: none */
+    double (*score)(int64_t g, int64_t j); /* carried by feature 0, ... */
+    double query;                          /* ... where queries hold this */
     int wide, has_d_lse;
     double softcap, slope[8];
     int64_t bias_axis[4];
@@ -204,16 +180,17 @@ static const struct recipe recipes[] = {
     {"plain", "b2h2g2q7k9d5v4", "nothing special, every extent another", 0.45, "none", .wide = 1},
     {"grouped-causal", "b1h6g2q5k11d8v6", "six query heads on two kv heads, gradient through LSE",
      0.35, "causal(br)", .sees = causal_br, .has_d_lse = 1},
-    {"offset-minus", "b1h2g2q6k13d4v5", "every score near -3e5", 1, "none", .shape = offset_minus},
+    {"offset-minus", "b1h2g2q6k13d4v5", "every score near -3e5", 1, "none", .score = minus_3e5,
+     .query = 512},
     {"offset-plus", "b1h4g2q5k9d4v4", "every score near 30000: exp(s) overflows", 0.5, "none",
-     .shape = offset_plus, .wide = 1},
+     .score = plus_30000, .query = 256, .wide = 1},
     {"cancel-values", "b1h2g1q6k12d6v5", "sums of +-1e4 that leave hundredths", 0.4, "none",
      .shape = cancel_values},
     {"cancel-scores", "b1h2g2q5k8d7v3", "|q||k| some 1e8, q.k near 1", 1, "none",
      .shape = cancel_scores, .wide = 1},
     {"ties", "b1h2g2q4k14d3v4", "exactly equal maxima", 0.5, "none", .shape = tie},
     {"stairs", "b1h2g2q4k36d3v3", "scores climb, and for the second head fall, by 8 a key", 1,
-     "none", .shape = climb},
+     "none", .score = stairs, .query = 8},
     {"softcap", "b1h2g2q6k10d6v4", "raw scores from 0 to ten times the cap", 9, "none",
      .has_d_lse = 1, .softcap = 12},
     {"softcap-bias", "b2h2g1q7k6d4v3",
@@ -227,13 +204,13 @@ static const struct recipe recipes[] = {
     {"empty-rows", "b1h2g1q12k7d5v4", "the first five queries see no key", 0.5, "window(2,0,br)",
      .sees = window_2_0, .has_d_lse = 1},
     {"spike", "b1h2g2q5k9d4v4", "one key at +200: gradients of what is left", 1, "none",
-     .shape = peak, .wide = 1},
+     .score = spike, .query = 16, .wide = 1},
     {"flat", "b1h1g1q2k257d1v1", "257 equal weights and values: the length of the sum", 1, "none",
      .shape = flat},
     {"subnormal-f32", "b1h2g2q4k7d3v3", "O is made of probabilities near e^-95", 1, "none",
-     .shape = sink_f32},
+     .score = gap_95, .query = 4, .shape = sink},
     {"subnormal-f64", "b1h2g2q4k7d3v3", "O is made of probabilities near e^-720", 1, "none",
-     .shape = sink_f64, .wide = 1},
+     .score = gap_720, .query = 4, .shape = sink, .wide = 1},
     {"parallel-keys", "b1h4g2q6k9d5v4", "keys that differ by 1e-4: dQ cancels", 0.45,
      "causal(br)|prefix(3)", .sees = prefix_lm, .shape = parallel_keys},
     {"cells", "b2h2g1q6k10d4v3", "a mask drawn cell by cell, another for each batch and head", 0.5,
@@ -285,6 +262,8 @@ void golden_make(int index, struct golden *x)
     x->bias = n[0] > 0 ? fill(x, n[0] * n[1] * n[2] * n[3]) : NULL;
     x->alibi_offset = x->Lk - x->Lq; /* aligned at the last query and the last key */
     make_visible(x, r);
+    if (r->score != NULL)
+        steer(x, r->query, r->score);
     if (r->shape != NULL)
         r->shape(x);
     golden_compute(x);

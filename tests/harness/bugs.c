@@ -7,28 +7,20 @@
 #include "tests/harness/cases/cases.h"
 #include "tests/harness/files/fileio.h"
 
-static const struct attn_bug bugs[] = {
+const struct attn_bug attn_bug[] = {
 #define ATTN_BUG(id, evidence, reference, what, elsewhere) \
     {id, evidence, reference, what, elsewhere},
 #include "tests/harness/bugs.def"
 #undef ATTN_BUG
 };
 
-int attn_bug_count(void)
-{
-    return (int)(sizeof bugs / sizeof *bugs);
-}
-
-const struct attn_bug *attn_bug_at(int index)
-{
-    return &bugs[index];
-}
+const int attn_bug_count = sizeof attn_bug / sizeof *attn_bug;
 
 const struct attn_bug *attn_bug_find(const char *id)
 {
-    for (int i = 0; i < attn_bug_count(); i++)
-        if (strcmp(bugs[i].id, id) == 0)
-            return &bugs[i];
+    for (int i = 0; i < attn_bug_count; i++)
+        if (strcmp(attn_bug[i].id, id) == 0)
+            return &attn_bug[i];
     return NULL;
 }
 

@@ -9,8 +9,8 @@ struct attn_bug {
     const char *id, *evidence, *reference, *what, *elsewhere; /* as in bugs.def */
 };
 
-int attn_bug_count(void);
-const struct attn_bug *attn_bug_at(int index);
+extern const struct attn_bug attn_bug[];
+extern const int attn_bug_count;
 const struct attn_bug *attn_bug_find(const char *id); /* NULL when there is none */
 
 /* Whether a comma-separated list of ids, such as a case's, names this one. */

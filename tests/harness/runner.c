@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/clock.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/input_guard.h"
-#include "tests/harness/repeats.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {
@@ -33,13 +33,6 @@ int attn_result_is_bad(const struct attn_result *r)
 
 /* ---- memory: priced = ledger -------------------------------------------------------------- */
 
-/* One rank's books, its own or the process's when there is one rank only. */
-struct books {
-    int n_live;
-    const struct attn_account *live;
-    int64_t peak_bytes, bytes_sent, messages;
-};
-
 static int64_t bytes_of(const struct attn_account *list, int n, const char *name)
 {
     for (int a = 0; a < n; a++)
@@ -48,8 +41,8 @@ static int64_t bytes_of(const struct attn_account *list, int n, const char *name
     return 0;
 }
 
-/* Compare a price with the books; the difference in one line, or "". */
-static void compare_books(const struct attn_cost *cost, const struct books *books, int rank,
+/* Compare a price with what a rank used; the difference in one line, or "". */
+static void compare_books(const struct attn_cost *cost, const struct attn_rank_use *books, int rank,
                           char *text, size_t size)
 {
     text[0] = '\0';
@@ -75,8 +68,8 @@ static void compare_books(const struct attn_cost *cost, const struct books *book
 /* Complaint about memory after a pass, or "".  What it saved is the only thing that may be live. */
 static void check_memory(const struct attn_spec *spec, const struct attn_problem *p,
                          enum attn_pass pass, const struct attn_ledger *ledger,
-                         const struct attn_rank_use *use, const struct attn_saved *saved,
-                         char *text, size_t size)
+                         struct attn_rank_use *use, const struct attn_saved *saved, char *text,
+                         size_t size)
 {
     int ranks = attn_ranks(spec->impl, &spec->options);
     int64_t priced = 0; /* of all ranks together */
@@ -84,14 +77,15 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
     for (int rank = 0; rank < ranks && text[0] == '\0'; rank++) {
         struct attn_cost cost;
         struct attn_error err = {0};
-        struct books books = {ledger->n_at_peak, ledger->at_peak, ledger->peak, 0, 0};
-        if (spec->impl->ranks != NULL)
-            books = (struct books){use[rank].n_live, use[rank].live, use[rank].peak_bytes,
-                                   use[rank].bytes_sent, use[rank].messages};
+        if (spec->impl->ranks == NULL) { /* the books of the process are those of its one rank */
+            use[rank] =
+                (struct attn_rank_use){.n_live = ledger->n_at_peak, .peak_bytes = ledger->peak};
+            memcpy(use[rank].live, ledger->at_peak, sizeof use[rank].live);
+        }
         if (attn_price(spec->impl, &spec->options, p, pass, rank, &cost, &err) != ATTN_OK)
             snprintf(text, size, "ran, but cannot be priced: %.160s", err.text);
         else
-            compare_books(&cost, &books, rank, text, size);
+            compare_books(&cost, &use[rank], rank, text, size);
         priced += cost.saved_bytes;
     }
     if (text[0] == '\0' && saved != NULL && priced != saved->bytes)
@@ -200,6 +194,132 @@ static enum attn_status may_ask(const struct attn_spec *spec, const struct attn_
     return status == ATTN_ENOTSUP ? status : ATTN_OK; /* other failures are the run's to show */
 }
 
+/* ---- several runs of one case ---------------------------------------------------------------- */
+
+/* How many fail, and what differs between them. */
+struct repeats {
+    const struct attn_repetition *how;
+    double until;                      /* by the clock; 0: no limit                         */
+    int runs, failed, others, lacking; /* others: with other bits than the first            */
+    struct attn_result first, bad;     /* bad: the first that failed, when failed > 0       */
+    unsigned char *kept[ATTN_SLOTS];   /* the outputs of the first run; NULL: not known     */
+    char differs[sizeof((struct attn_result *)0)->differs];
+};
+
+static size_t span_bytes(const struct attn_tensor *t)
+{
+    return t->data != NULL ? (size_t)t->span * attn_dtype_size(t->dtype) : 0;
+}
+
+static const unsigned char *lowest(const struct attn_tensor *t)
+{
+    return (const unsigned char *)t->data + t->first * (int64_t)attn_dtype_size(t->dtype);
+}
+
+/* Elements of t whose bits are not the kept ones, of *n; the first of them in first[]. */
+static int64_t count_others(const struct attn_tensor *t, const unsigned char *kept, int64_t *n,
+                            int64_t first[4])
+{
+    size_t size = attn_dtype_size(t->dtype);
+    int64_t others = 0;
+    *n = 0;
+    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent); ++*n) {
+        int64_t slot = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
+        size_t byte = (size_t)(slot - t->first) * size;
+        if (memcmp(lowest(t) + byte, kept + byte, size) != 0 && others++ == 0)
+            memcpy(first, at, sizeof at);
+    }
+    return others;
+}
+
+/* A kept element as a number. */
+static double kept_value(const struct attn_tensor *t, const unsigned char *kept,
+                         const int64_t at[4])
+{
+    struct attn_tensor same = *t;
+    same.data = (unsigned char *)(uintptr_t)kept - t->first * (int64_t)attn_dtype_size(t->dtype);
+    return attn_tensor_get(&same, at[0], at[1], at[2], at[3]);
+}
+
+/* "o: 1 of 64 elements, first [0,0,3,1]: 1.5 where it fails, 0.5 where not; lse: none" */
+static void compare_runs(struct repeats *x, const struct attn_setup *s, int now_bad)
+{
+    int64_t n, at[4] = {0};
+    int is_first = x->differs[0] == '\0';
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && is_first; slot++) {
+        const struct attn_tensor *t = &s->tensor[slot];
+        if (x->kept[slot] == NULL || (s->given.pass == ATTN_FORWARD && slot > ATTN_T_LSE))
+            continue;
+        int64_t others = count_others(t, x->kept[slot], &n, at);
+        attn_append(x->differs, sizeof x->differs, "%s%s: %lld of %lld elements",
+                    x->differs[0] != '\0' ? "; " : "", t->name, (long long)others, (long long)n);
+        if (others == 0)
+            continue;
+        double here = attn_tensor_get(t, at[0], at[1], at[2], at[3]);
+        double there = kept_value(t, x->kept[slot], at);
+        attn_append(x->differs, sizeof x->differs, " ([%lld,%lld,%lld,%lld] %.6g, else %.6g)",
+                    (long long)at[0], (long long)at[1], (long long)at[2], (long long)at[3],
+                    now_bad ? here : there, now_bad ? there : here);
+    }
+}
+
+/* The first run is done: its outputs are in the set-up, its verdict in first. */
+static void open_repeats(struct repeats *x, const struct attn_repetition *how,
+                         const struct attn_setup *s, const struct attn_result *first)
+{
+    *x = (struct repeats){.how = how, .runs = 1, .first = *first, .bad = *first};
+    x->failed = attn_result_is_bad(first);
+    x->until = how->seconds > 0 ? attn_seconds(CLOCK_MONOTONIC) + how->seconds : 0;
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && first->digest != 0; slot++) {
+        size_t bytes = span_bytes(&s->tensor[slot]);
+        if (bytes > 0 && (x->kept[slot] = malloc(bytes)) != NULL)
+            memcpy(x->kept[slot], lowest(&s->tensor[slot]), bytes);
+    }
+}
+
+static int wants_another(const struct repeats *x)
+{
+    return x->runs < x->how->calls && !x->lacking &&
+           (x->until <= 0 || attn_seconds(CLOCK_MONOTONIC) < x->until);
+}
+
+static void add_run(struct repeats *x, const struct attn_setup *s, const struct attn_result *r)
+{
+    int other_bits = r->digest != x->first.digest, bad = attn_result_is_bad(r);
+    x->lacking = r->verdict == ATTN_ERROR; /* no memory for this one: it is no run */
+    if (x->lacking)
+        return;
+    x->runs++;
+    x->others += other_bits;
+    if (bad && x->failed++ == 0)
+        x->bad = *r;
+    int is_other = bad != attn_result_is_bad(&x->first) || (other_bits && x->how->same_bits);
+    if (is_other && r->digest != 0)
+        compare_runs(x, s, bad);
+}
+
+/* The verdict of all runs together. */
+static void close_repeats(struct repeats *x, struct attn_result *r)
+{
+    int changes = x->failed == 0 && x->others > 0 && x->how->same_bits;
+    *r = x->failed > 0 ? x->bad : x->first;
+    r->runs = x->runs;
+    r->failed = changes ? x->others : x->failed;
+    if (changes) {
+        r->failure = ATTN_F_EXACT;
+        snprintf(r->text, sizeof r->text,
+                 "other bits than in the first run, within the bounds: equal bits were promised");
+    }
+    if (r->failed > 0 && r->failed < x->runs) {
+        r->verdict = ATTN_INTERMITTENT;
+        snprintf(r->differs, sizeof r->differs, "%s", x->differs);
+    }
+    for (int slot = 0; slot < ATTN_SLOTS; slot++)
+        free(x->kept[slot]);
+}
+
+/* ---- one run, or more ------------------------------------------------------------------------ */
+
 /* What one run after the other needs. */
 struct runs {
     const struct attn_spec *spec;
@@ -239,15 +359,15 @@ static void poison_outputs(struct attn_setup *s)
 
 static void run_again(struct runs *x, const struct attn_repetition *how, struct attn_result *first)
 {
-    struct attn_repeats repeats;
-    attn_repeats_open(&repeats, how, x->setup, first);
-    while (attn_repeats_go_on(&repeats)) {
+    struct repeats repeats;
+    open_repeats(&repeats, how, x->setup, first);
+    while (wants_another(&repeats)) {
         struct attn_result r;
         poison_outputs(x->setup);
         run_once(x, first, &r);
-        attn_repeats_add(&repeats, x->setup, &r);
+        add_run(&repeats, x->setup, &r);
     }
-    attn_repeats_close(&repeats, first);
+    close_repeats(&repeats, first);
 }
 
 /* On outputs that are poisoned. */
@@ -283,8 +403,7 @@ void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
     run_on(spec, setup, how != NULL ? how : &once, r);
 }
 
-void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_repetition *how, struct attn_result *r)
+void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
 {
     struct attn_setup setup;
     struct attn_error err = {0};
@@ -294,13 +413,8 @@ void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
         attn_result_error(r, status, err.text);
         return;
     }
-    run_on(spec, &setup, how, r);
+    run_on(spec, &setup, &once, r);
     attn_setup_close(&setup);
-}
-
-void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, struct attn_result *r)
-{
-    attn_run_repeated(spec, c, &once, r);
 }
 
 /* ---- saying it ---------------------------------------------------------------------------- */

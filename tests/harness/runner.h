@@ -153,13 +153,10 @@ struct attn_repetition {
     int same_bits;  /* a run with other bits than the first has failed, within the bound or not */
 };
 
-/* Run a case so often and judge every run.  INTERMITTENT when some fail and some do not: the result
- * is then that of the first that failed. */
-void attn_run_repeated(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_repetition *how, struct attn_result *result);
-
-/* The same on a setup that is open, whose outputs are poisoned first.  After a verdict other than
- * PASS, WEAK and REFUSED its inputs may be damaged: close it.  how: NULL is once. */
+/* The same on a setup that is open, whose outputs are poisoned first, so often, and judge every run
+ * (how: NULL is once).  INTERMITTENT when some fail and some do not: the result is then that of the
+ * first that failed.  After a verdict other than PASS, WEAK and REFUSED its inputs may be damaged:
+ * close it. */
 void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
                     const struct attn_repetition *how, struct attn_result *result);
 

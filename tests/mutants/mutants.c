@@ -16,48 +16,21 @@
 
 /* ---- the lists ------------------------------------------------------------------------------ */
 
-static int begins_item(const char *line)
+static int begins_mutant(const char *line)
 {
-    return (line[0] >= 'A' && line[0] <= 'Z') || (line[0] >= 'a' && line[0] <= 'z');
+    return line[0] >= 'A' && line[0] <= 'Z';
 }
 
-/* Items that begin with a letter in the first column, and lines that belong to them. */
-static int read_items(const char *path, size_t size, void (*take)(void *item, const char *line),
-                      void **list)
+/* A line of mutants.def, of the mutant that began last. */
+static void take_line(struct mutant *m, const char *line)
 {
-    char line[1200], *items = NULL;
-    int n = 0;
-    FILE *file = fopen(path, "r");
-    *list = NULL;
-    if (file == NULL)
-        return -1;
-    while (fgets(line, sizeof line, file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        if (begins_item(line)) {
-            char *more = realloc(items, (size_t)(n + 1) * size);
-            if (more == NULL)
-                break;
-            items = more;
-            memset(items + (size_t)n++ * size, 0, size);
-        }
-        if (n > 0)
-            take(items + (size_t)(n - 1) * size, line);
-    }
-    fclose(file);
-    *list = items;
-    return n;
-}
-
-static void take_mutant(void *item, const char *line)
-{
-    struct mutant *m = item;
     if (strncmp(line, "  # ", 4) == 0)
         snprintf(m->why, sizeof m->why, "%.250s", line + 4);
     else if (strncmp(line, "  ! ", 4) == 0)
         snprintf(m->kind, sizeof m->kind, "%.15s", line + 4);
     else if (strncmp(line, "  = ", 4) == 0)
         snprintf(m->proof, sizeof m->proof, "%.250s", line + 4);
-    if (!begins_item(line))
+    if (!begins_mutant(line))
         return;
     if (sscanf(line, "%15s %63s %63s %63s", m->id, m->spec, m->unit, m->where) < 4)
         memcpy(m->where, m->unit, sizeof m->where);
@@ -67,11 +40,29 @@ static void take_mutant(void *item, const char *line)
         m->bug[n - 1] = '\0';
 }
 
-int mutants_read(struct mutant **list)
+int mutants_read(struct mutant **list, int *equivalent)
 {
-    void *items;
-    int n = read_items("tests/mutants/mutants.def", sizeof **list, take_mutant, &items);
-    *list = items;
+    char line[1200];
+    int n = 0;
+    FILE *file = fopen("tests/mutants/mutants.def", "r");
+    *list = NULL;
+    if (file == NULL)
+        return -1;
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (begins_mutant(line)) {
+            struct mutant *more = realloc(*list, (size_t)(n + 1) * sizeof *more);
+            if (more == NULL)
+                break;
+            *list = more;
+            more[n++] = (struct mutant){.id = ""};
+        }
+        if (n > 0)
+            take_line(&(*list)[n - 1], line);
+    }
+    fclose(file);
+    for (*equivalent = 0; *equivalent < n && (*list)[n - 1 - *equivalent].proof[0] != '\0';)
+        ++*equivalent;
     return n;
 }
 
@@ -80,23 +71,10 @@ int mutant_is_numeric(const struct mutant *m)
     return m->proof[0] == '\0' && m->kind[0] == '\0';
 }
 
-static void take_family(void *item, const char *line)
-{
-    struct family *f = item;
-    size_t used = strlen(f->words);
-    if (begins_item(line))
-        sscanf(line, "%31s %511[^\n]", f->name, f->ids);
-    else if (strncmp(line, "  | ", 4) == 0)
-        snprintf(f->words + used, NAMING_WORDS - used, "%s%s", used > 0 ? "|" : "", line + 4);
-}
-
-int families_read(struct family **list)
-{
-    void *items;
-    int n = read_items("tests/mutants/families.def", sizeof **list, take_family, &items);
-    *list = items;
-    return n;
-}
+const struct family mutant_families[MUTANT_FAMILIES] = {
+#define MUTANT_FAMILY(name, ids, words) {name, ids, words},
+#include "tests/mutants/families.def"
+};
 
 /* Whether `ids`, separated by blanks, has this word. */
 static int lists(const char *ids, const char *word, size_t n)
@@ -123,7 +101,7 @@ const struct family *family_of(const struct family *list, int n, const struct mu
 
 int family_is_named(const struct family *family, const char *diagnosis)
 {
-    char word[NAMING_WORDS];
+    char word[64];
     for (const char *at = family->words; *at != '\0'; at += *at == '|') {
         size_t n = strcspn(at, "|");
         snprintf(word, sizeof word, "%.*s", (int)n, at);
@@ -134,83 +112,18 @@ int family_is_named(const struct family *family, const char *diagnosis)
     return 0;
 }
 
-/* ---- a walk --------------------------------------------------------------------------------- */
+/* ---- a run ---------------------------------------------------------------------------------- */
 
-static void run_child(void *arg)
-{
-    struct mutant_walk *w = arg;
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) =
-        attn_spec_parse;
-    signal(SIGALRM, SIG_DFL); /* Check's own would end the whole test */
-    if (w->shared[0] != '\0') {
-        void *library = dlopen(w->shared, RTLD_NOW | RTLD_LOCAL);
-        parse = NULL;
-        if (library != NULL) /* ISO C has no cast from object to function pointers */
-            *(void **)&parse = dlsym(library, "attn_spec_parse");
-    }
-    if (parse == NULL)
-        snprintf(w->error, sizeof w->error, "%.250s", dlerror());
-    else if (parse(w->spec, &spec, &err) != ATTN_OK)
-        snprintf(w->error, sizeof w->error, "%.250s", err.text);
-    else
-        while (w->at < w->n && w->visit(w, &spec))
-            w->at++;
-}
+enum { CASE_SECONDS = 20, DEATHS = 3 };
 
-void mutant_walk(struct mutant_walk *walk, size_t size)
-{
-    struct attn_process p = {.exit_status = -1};
-    struct mutant_walk *shared =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int go_on = shared != MAP_FAILED;
-    if (go_on)
-        memcpy(shared, walk, size);
-    else
-        snprintf(walk->error, sizeof walk->error, "no memory to share with a child");
-    while (go_on) {
-        p = (struct attn_process){0};
-        if (attn_process_fork(run_child, shared, (double)INFINITY, &p) != 0) {
-            snprintf(shared->error, sizeof shared->error, "no child process");
-            break;
-        }
-        if (p.exit_status == 0)
-            break;
-        go_on = shared->died(shared, p.signal == SIGALRM);
-        shared->at++;
-    }
-    if (shared == MAP_FAILED)
-        return;
-    memcpy(walk, shared, size);
-    munmap(shared, size);
-}
-
-int mutant_run_case(const struct attn_spec *spec, const struct attn_battery_case *battery,
-                    struct attn_case *c, struct attn_result *result)
-{
-    struct attn_setup setup;
-    if (attn_case_parse(battery->text, c, NULL) != ATTN_OK ||
-        attn_setup_open(c, &setup, NULL) != ATTN_OK)
-        return 0; /* test_cases.c says so */
-    setup.unweighed = 1;
-    alarm(MUTANT_SECONDS);
-    attn_run_setup(spec, &setup, NULL, result);
-    alarm(0);
-    attn_setup_close(&setup);
-    return 1;
-}
-
-/* ---- killing -------------------------------------------------------------------------------- */
-
-/* Twice through the battery: first the cases that name the bug, then the others. */
-struct battery_walk {
-    struct mutant_walk walk;
-    const struct mutant *mutant;
-    struct kill kill;
-    struct naming naming;
-    int late, died, most;
-    char shared[512];
+/* Twice through the battery: first the cases that name the bug, then the others.  In memory that
+ * is shared with the child, which goes on where the one before it died. */
+struct run {
+    const struct mutant *mutant; /* n of them, side by side: the truth of a case serves them all */
+    int n, now;
+    const char *folder;
+    int at, most;
+    struct fate fate[MUTANTS_AT_ONCE];
 };
 
 /* Every case keeps the books: none names the bugs of memory, and any will do. */
@@ -219,115 +132,135 @@ static int is_own(const struct mutant *mutant, const struct attn_battery_case *c
     return strcmp(mutant->kind, "memory") == 0 || attn_bug_is_named(c->ids, mutant->bug);
 }
 
-/* NULL where the walk passes by a case that comes in the other round. */
-static const struct attn_battery_case *case_at(const struct battery_walk *x)
+static const struct attn_battery_case *case_of_turn(const struct run *x)
 {
-    int n = attn_battery_count();
-    const struct attn_battery_case *battery = attn_battery_at(x->walk.at % n);
-    return is_own(x->mutant, battery) == (x->walk.at < n) ? battery : NULL;
+    return attn_battery_at(x->at % attn_battery_count());
 }
 
-static void walk_battery(struct battery_walk *x, const struct mutant *mutant, const char *folder)
+/* A failure: of its kind it kills. */
+static void note(struct run *x, const char *how, int numeric)
 {
-    snprintf(x->shared, sizeof x->shared, "%s/%s.so", folder, mutant->id);
-    x->mutant = mutant;
-    x->walk.shared = x->shared;
-    x->walk.spec = mutant->spec;
-    x->walk.n = 2 * attn_battery_count();
-    mutant_walk(&x->walk, sizeof *x);
-}
-
-static int is_numeric(enum attn_failure how)
-{
-    return how == ATTN_F_FINITE || how == ATTN_F_EXACT || how == ATTN_F_BOUND;
-}
-
-static void note(struct battery_walk *x, const char *how, int numeric)
-{
-    struct kill *kill = &x->kill;
-    const struct attn_battery_case *battery = attn_battery_at(x->walk.at % attn_battery_count());
-    if (x->mutant->kind[0] == '\0' ? numeric : strcmp(how, x->mutant->kind) == 0) {
-        kill->killer = battery;
-        kill->own = is_own(x->mutant, battery);
-        snprintf(kill->how, sizeof kill->how, "%s", how);
-    } else if (kill->other == NULL) {
-        kill->other = battery;
-        snprintf(kill->other_how, sizeof kill->other_how, "%s", how);
+    struct fate *fate = &x->fate[x->now];
+    const struct mutant *mutant = &x->mutant[x->now];
+    const struct attn_battery_case *battery = case_of_turn(x);
+    int kills = mutant->kind[0] == '\0' ? numeric : strcmp(how, mutant->kind) == 0;
+    if (kills && fate->killer == NULL) {
+        fate->killer = battery;
+        fate->own = is_own(mutant, battery);
+        snprintf(fate->how, sizeof fate->how, "%s", how);
+    } else if (!kills && fate->other == NULL) {
+        fate->other = battery;
+        snprintf(fate->other_how, sizeof fate->other_how, "%s", how);
     }
 }
 
-static int try_to_kill(struct mutant_walk *walk, const struct attn_spec *spec)
+/* Whether one of them is to be run on. */
+static int goes_on(const struct run *x)
 {
-    struct battery_walk *x = (struct battery_walk *)walk;
-    const struct attn_battery_case *battery = case_at(x);
-    struct attn_result *r = &x->kill.result;
-    struct attn_case c;
-    if (battery == NULL || !mutant_run_case(spec, battery, &c, r))
-        return 1;
-    x->kill.cases++;
-    if (r->verdict == ATTN_FAILED)
-        note(x, attn_failure_name(r->failure), is_numeric(r->failure));
-    return x->kill.killer == NULL;
+    int cases = attn_battery_count(), least = x->at < cases ? x->most : x->most > 0;
+    int wanted = 0;
+    for (int m = 0; m < x->n; m++)
+        wanted |= x->fate[m].killer == NULL || x->fate[m].n < least;
+    return x->at < 2 * cases && wanted;
 }
 
-static int note_death(struct mutant_walk *walk, int late)
+static void run_case(struct run *x, const struct attn_spec *spec, struct attn_setup *setup)
 {
-    struct battery_walk *x = (struct battery_walk *)walk;
-    x->late += late;
-    note(x, late ? "time limit" : "crash", 0);
-    return x->kill.killer == NULL && x->late <= 1;
-}
-
-void mutant_kill(const struct mutant *mutant, const char *folder, struct kill *kill)
-{
-    struct battery_walk x = {.walk = {.visit = try_to_kill, .died = note_death}};
-    walk_battery(&x, mutant, folder);
-    *kill = x.kill;
-    memcpy(kill->error, x.walk.error, sizeof kill->error);
-    for (int i = 0; i < attn_battery_count(); i++)
-        kill->own_cases += is_own(mutant, attn_battery_at(i));
-}
-
-/* ---- naming --------------------------------------------------------------------------------- */
-
-/* The cases that name the bug, then, unless one of those fails, the others. */
-static int diagnose(struct mutant_walk *walk, const struct attn_spec *spec)
-{
-    struct battery_walk *x = (struct battery_walk *)walk;
-    const struct attn_battery_case *battery = case_at(x);
-    struct naming *naming = &x->naming;
-    struct attn_diagnosis diagnosis;
-    struct attn_case c;
+    struct fate *fate = &x->fate[x->now];
+    const struct attn_case c = setup->given;
     struct attn_result r;
-    if (walk->at >= attn_battery_count() && naming->n > 0)
-        return 0;
-    if (battery == NULL || !mutant_run_case(spec, battery, &c, &r))
-        return 1;
-    naming->cases++;
-    if (r.verdict != ATTN_FAILED || !is_numeric(r.failure))
-        return 1;
-    if (naming->killer == NULL)
-        naming->killer = battery;
-    naming->battery[naming->n] = battery;
-    alarm(MUTANT_SECONDS);
+    struct attn_diagnosis diagnosis;
+    alarm(CASE_SECONDS);
+    attn_run_setup(spec, setup, NULL, &r);
+    alarm(0);
+    fate->cases++;
+    if (r.verdict != ATTN_FAILED)
+        return;
+    int numeric =
+        r.failure == ATTN_F_FINITE || r.failure == ATTN_F_EXACT || r.failure == ATTN_F_BOUND;
+    note(x, attn_failure_name(r.failure), numeric);
+    if (!numeric || fate->n >= x->most)
+        return;
+    fate->battery[fate->n] = case_of_turn(x);
+    alarm(CASE_SECONDS);
     attn_diagnose_case(spec, NULL, &c, &r, &diagnosis);
     alarm(0);
-    memcpy(naming->text[naming->n++], diagnosis.text, sizeof naming->text[0]);
-    return naming->n < x->most;
+    memcpy(fate->text[fate->n++], diagnosis.text, sizeof fate->text[0]);
 }
 
-static int pass_over(struct mutant_walk *walk, int late)
+static void try_case(struct run *x, const struct attn_spec *spec)
 {
-    (void)late;
-    return ++((struct battery_walk *)walk)->died <= 3;
+    const struct attn_battery_case *battery = case_of_turn(x);
+    struct attn_case c;
+    struct attn_setup setup;
+    if (is_own(x->mutant, battery) != (x->at < attn_battery_count()) ||
+        attn_case_parse(battery->text, &c, NULL) != ATTN_OK ||
+        attn_setup_open(&c, &setup, NULL) != ATTN_OK) /* test_cases.c says so */
+        return;
+    setup.unweighed = 1;
+    if (x->n > 1)
+        attn_setup_keep(&setup);
+    for (x->now = 0; x->now < x->n; x->now++)
+        run_case(x, &spec[x->now], &setup);
+    attn_setup_close(&setup);
 }
 
-void mutant_diagnose(const struct mutant *mutant, const char *folder, int most,
-                     struct naming *naming)
+/* The spec of one, from its library; 0, and why, when that cannot be. */
+static int load(const char *folder, const struct mutant *mutant, struct attn_spec *spec,
+                char error[256])
 {
-    struct battery_walk x = {.walk = {.visit = diagnose, .died = pass_over},
-                             .most = most < NAMING_CASES ? most : NAMING_CASES};
-    walk_battery(&x, mutant, folder);
-    *naming = x.naming;
-    memcpy(naming->error, x.walk.error, sizeof naming->error);
+    char path[512];
+    struct attn_error err = {0};
+    enum attn_status (*parse)(const char *, struct attn_spec *, struct attn_error *) = NULL;
+    snprintf(path, sizeof path, "%s/%s.so", folder, mutant->id);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != NULL) /* ISO C has no cast from object to function pointers */
+        *(void **)&parse = dlsym(library, "attn_spec_parse");
+    if (parse == NULL)
+        snprintf(error, 256, "%.250s", dlerror());
+    else if (parse(mutant->spec, spec, &err) != ATTN_OK)
+        snprintf(error, 256, "%.250s", err.text);
+    return error[0] == '\0';
+}
+
+static void run_child(void *arg)
+{
+    struct run *x = arg;
+    struct attn_spec spec[MUTANTS_AT_ONCE];
+    int loaded = 1;
+    signal(SIGALRM, SIG_DFL); /* Check's own would end the whole test */
+    for (int m = 0; m < x->n; m++)
+        loaded &= load(x->folder, &x->mutant[m], &spec[m], x->fate[m].error);
+    for (; loaded && goes_on(x); x->at++)
+        try_case(x, spec);
+}
+
+void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
+                 struct fate *fate)
+{
+    struct run *x =
+        mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int m = 0; m < n; m++)
+        fate[m] = (struct fate){.error = "no memory to share with a child"};
+    if (x == MAP_FAILED || n > MUTANTS_AT_ONCE)
+        return;
+    *x = (struct run){
+        .mutant = mutant, .n = n, .folder = folder, .most = most < FATE_CASES ? most : FATE_CASES};
+    for (int deaths = 0; deaths <= DEATHS && goes_on(x); x->at++) {
+        struct attn_process p = {0};
+        if (attn_process_fork(run_child, x, (double)INFINITY, &p) != 0) {
+            snprintf(x->fate[0].error, sizeof x->fate[0].error, "no child process");
+            break;
+        }
+        if (p.exit_status == 0)
+            break;
+        note(x, p.signal == SIGALRM ? "time limit" : "crash", 0);
+        deaths++;
+    }
+    for (int m = 0; m < n; m++) {
+        for (int i = 0; i < attn_battery_count(); i++)
+            x->fate[m].own_cases += is_own(&mutant[m], attn_battery_at(i));
+        fate[m] = x->fate[m];
+    }
+    munmap(x, sizeof *x);
 }

@@ -13,84 +13,49 @@ struct mutant {
     char proof[256]; /* not empty: an equivalent mutant, which nobody can tell */
 };
 
-/* Read tests/mutants/mutants.def.  *list is malloc'ed.  Returns how many, -1 when unreadable. */
-int mutants_read(struct mutant **list);
+/* Read tests/mutants/mutants.def.  *list is malloc'ed.  Returns how many, -1 when unreadable.
+ * *equivalent: how many at the end of the list nobody can tell. */
+int mutants_read(struct mutant **list, int *equivalent);
 
 /* Whether numbers must kill it. */
 int mutant_is_numeric(const struct mutant *mutant);
 
-/* ---- a walk through cases, in a child process ------------------------------------------------ */
-
-/* The first member of what the child and its parent share.  visit is called for at = 0, 1, ...
- * until it returns 0 or at = n.  A case that ends the child (late: it took longer than
- * MUTANT_SECONDS) ends that child only; another one goes on behind it, unless died returns 0. */
-enum { MUTANT_SECONDS = 20 };
-struct mutant_walk {
-    const char *shared, *spec; /* FOLDER/ID.so; "": what is linked here */
-    int at, n;
-    int (*visit)(struct mutant_walk *walk, const struct attn_spec *spec);
-    int (*died)(struct mutant_walk *walk, int late);
-    char error[256]; /* the library could not be loaded, or no child was to be had */
+/* What a mutant is, and which words in a diagnosis name that (families.def). */
+struct family {
+    const char *name;
+    const char *ids;   /* "AL" is all of AL-*; "AL-12" one of them, which wins over "AL" */
+    const char *words; /* "causal|diagonal": one of them in the diagnosis names the family */
 };
-void mutant_walk(struct mutant_walk *walk, size_t size);
+enum { MUTANT_FAMILIES = 23 };
+extern const struct family mutant_families[MUTANT_FAMILIES];
 
-/* Parse and run a case under the time limit; 0: it is no case. */
-int mutant_run_case(const struct attn_spec *spec, const struct attn_battery_case *battery,
-                    struct attn_case *c, struct attn_result *result);
+/* The family of a mutant; NULL when none of the list has it. */
+const struct family *family_of(const struct family *list, int n, const struct mutant *m);
 
-/* ---- killing --------------------------------------------------------------------------------- */
+int family_is_named(const struct family *family, const char *diagnosis);
 
 /* What became of one.  The cases that name the bug run first: a killer that does is of the mutant's
  * own family. */
-struct kill {
+enum { FATE_CASES = 5, MUTANTS_AT_ONCE = 8 };
+struct fate {
     int cases;                              /* cases of the battery that it ran       */
     int own_cases;                          /* cases of the battery that name the bug */
     const struct attn_battery_case *killer; /* NULL: it survived                      */
     int own;                                /* the killer names the bug               */
     char how[32];                           /* "finite", ... "crash"                  */
-    struct attn_result result;              /* of the killing case, unless it crashed */
     const struct attn_battery_case *other;  /* first case that failed in another way than the
                                                mutant's kind: that is no kill         */
     char other_how[32];
-    char error[256]; /* of the walk */
+    int n; /* failing cases that were diagnosed: not one that ended the child */
+    const struct attn_battery_case *battery[FATE_CASES];
+    char text[FATE_CASES][256]; /* what each was taken for; "": no diagnosis */
+    char error[256];            /* of the child */
 };
 
-/* Run the battery until a case kills FOLDER/ID.so; after two cases out of time nobody waits for a
- * third. */
-void mutant_kill(const struct mutant *mutant, const char *folder, struct kill *kill);
-
-/* ---- naming ---------------------------------------------------------------------------------- */
-
-/* families.def says what is right: to which family a mutant belongs, and which words in a diagnosis
- * name that family. */
-enum { NAMING_CASES = 5, NAMING_WORDS = 600 };
-struct family {
-    char name[32];
-    char ids[512];            /* "AL" is all of AL-*; "AL-12" one of them, which wins over "AL" */
-    char words[NAMING_WORDS]; /* "causal|diagonal": one of them in the diagnosis names the family */
-};
-
-/* As mutants_read. */
-int families_read(struct family **list);
-
-/* The family of a mutant; NULL when none lists it. */
-const struct family *family_of(const struct family *list, int n, const struct mutant *m);
-
-int family_is_named(const struct family *family, const char *diagnosis);
-
-/* The mutant's first failing cases, as mutant_kill would meet them, and what each was taken for. */
-struct naming {
-    int cases;                              /* that it ran */
-    const struct attn_battery_case *killer; /* the first that failed */
-    int n; /* failing cases that were diagnosed: not that one, if it ended the child */
-    const struct attn_battery_case *battery[NAMING_CASES];
-    char text[NAMING_CASES][256]; /* "": no diagnosis */
-    char error[256];
-};
-
-/* Run the battery and diagnose the first `most` (to NAMING_CASES) of the cases in which
- * FOLDER/ID.so fails by its numbers. */
-void mutant_diagnose(const struct mutant *mutant, const char *folder, int most,
-                     struct naming *naming);
+/* Run the battery until a case kills FOLDER/ID.so, and the first `most` (to FATE_CASES) of those
+ * that fail by their numbers are diagnosed.  After three deaths of the child it is let be.  Several
+ * run side by side until none is left: those that must survive. */
+void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
+                 struct fate *fate);
 
 #endif

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Plant one mutant: plant.sh ID OUT.so, with CC, FLAGS, LDFLAGS, B and LIB_OBJ from the Makefile.
+# Plant one mutant: plant.sh ID OUT.so LIBRARY.o, with CC, FLAGS and LDFLAGS from the Makefile.
 #
 # The changed file goes to a folder of its own that is searched before the tree, the source that
-# uses it is compiled again, and the library is linked around it as a shared object.  Kernels are
-# compiled in one arithmetic: float, or double for a UNIT that ends in :64.  What is linked first
-# counts, so those of the other arithmetic are the library's.
+# uses it is compiled again, and the library is linked behind it into a shared object: of two
+# definitions the first counts.  Kernels are compiled in one arithmetic: float, or double for a
+# UNIT that ends in :64.  Those of the other one are the library's.
 set -eu
-id=$1 out=$2 dir=${2%.so}.src
+id=$1 out=$2 library=$3 dir=${2%.so}.src
 def=$(grep -l "^$id " tests/mutants/mutants.def tests/mutants/layer.def)
 
 read -r _ _ unit file < <(grep "^$id " "$def"; echo)
@@ -36,13 +36,13 @@ END {
     printf "%s%s%s", substr(text, 1, at - 1), to, rest
 }' "$def" "$file" > "$dir/$file"
 
-only='' others=${LIB_OBJ/"$B/${unit%.c}.o"/}
+only=''
 if [ "$unit" = optimized/simd/portable.c ]; then
     [ "$bits" = 64 ] || bits=32
-    only=-DONLY_BITS=$bits others=$LIB_OBJ
+    only=-DONLY_BITS=$bits
 fi
 flags=${FLAGS/-MMD -MP/}
 # shellcheck disable=SC2086
 $CC -I"$dir" $flags $only -O0 -g0 -w -c -o "$dir/unit.o" "$dir/$unit"
 # shellcheck disable=SC2086
-$CC $flags $LDFLAGS -s -shared -Wl,-Bsymbolic,-z,muldefs -o "$out" "$dir/unit.o" $others -lm
+$CC $flags $LDFLAGS -s -shared -Wl,-Bsymbolic,-z,muldefs -o "$out" "$dir/unit.o" "$library" -lm

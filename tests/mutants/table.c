@@ -14,7 +14,7 @@ struct tally {
     int planted, killed, own, by[KINDS];
 };
 
-static void count(struct tally *t, const struct kill *kill)
+static void count(struct tally *t, const struct fate *kill)
 {
     t->planted++;
     t->killed += kill->killer != NULL;
@@ -56,7 +56,7 @@ static int is_of_same_impl(const struct mutant *a, const struct mutant *b)
     return n == impl_bytes(b) && memcmp(a->spec, b->spec, (size_t)n) == 0;
 }
 
-static void print_kill(const struct mutant *m, const struct kill *kill)
+static void print_kill(const struct mutant *m, const struct fate *kill)
 {
     const char *options = m->spec + impl_bytes(m);
     printf("- %s", m->id);
@@ -75,7 +75,7 @@ static void print_kill(const struct mutant *m, const struct kill *kill)
 }
 
 /* A list for each implementation, in the order of the list; equivalents have their own. */
-static void print_by_impl(const struct mutant *list, const struct kill *kill, int n)
+static void print_by_impl(const struct mutant *list, const struct fate *kill, int n)
 {
     for (int first = 0; first < n; first++) {
         int is_new = list[first].proof[0] == '\0';
@@ -91,7 +91,7 @@ static void print_by_impl(const struct mutant *list, const struct kill *kill, in
 }
 
 /* Equivalent mutants must survive; returns how many do not. */
-static int print_equivalents(const struct mutant *list, const struct kill *kill, int n)
+static int print_equivalents(const struct mutant *list, const struct fate *kill, int n)
 {
     int wrong = 0;
     puts("\n## Equivalent mutants\n\nThese change a line and nothing else; they must survive.\n");
@@ -108,17 +108,18 @@ static int print_equivalents(const struct mutant *list, const struct kill *kill,
     return wrong;
 }
 
-static int print_kills(const struct mutant *list, int n, const char *folder)
+static int print_kills(const struct mutant *list, int n, int equivalent, const char *folder)
 {
     struct tally all = {0};
-    struct kill *kill = malloc((size_t)n * sizeof *kill);
+    struct fate *kill = malloc((size_t)n * sizeof *kill);
     if (kill == NULL)
         return 2;
-    for (int m = 0; m < n; m++) {
-        mutant_kill(&list[m], folder, &kill[m]);
-        if (list[m].proof[0] == '\0')
-            count(&all, &kill[m]);
+    int planted = n - equivalent;
+    for (int m = 0; m < planted; m++) {
+        mutants_run(&list[m], 1, folder, 0, &kill[m]);
+        count(&all, &kill[m]);
     }
+    mutants_run(list + planted, equivalent, folder, 0, kill + planted);
     print_tally(&all);
     print_by_impl(list, kill, n);
     int wrong = print_equivalents(list, kill, n);
@@ -140,18 +141,15 @@ static int is_asked(const char *id, char *const *ids, int n)
 static int print_names(const struct mutant *list, int n, const char *folder, char *const *ids,
                        int n_ids)
 {
-    struct family *family;
-    int families = families_read(&family), mutants = 0, right = 0;
-    if (families <= 0)
-        return 2;
+    int mutants = 0, right = 0;
     puts("| mutant | planted in | family | named | failing case | its diagnosis |");
     puts("| --- | --- | --- | --- | --- | --- |");
     for (int m = 0; m < n; m++) {
-        struct naming x;
-        const struct family *f = family_of(family, families, &list[m]);
+        struct fate x;
+        const struct family *f = family_of(mutant_families, MUTANT_FAMILIES, &list[m]);
         if (!mutant_is_numeric(&list[m]) || !is_asked(list[m].id, ids, n_ids))
             continue;
-        mutant_diagnose(&list[m], folder, n_ids > 0 ? NAMING_CASES : 1, &x);
+        mutants_run(&list[m], 1, folder, n_ids > 0 ? FATE_CASES : 1, &x);
         mutants++;
         right += f != NULL && x.n > 0 && family_is_named(f, x.text[0]);
         if (x.n == 0)
@@ -164,16 +162,15 @@ static int print_names(const struct mutant *list, int n, const char *folder, cha
         fflush(stdout);
     }
     printf("\nOf %d mutants, %d have a first diagnosis of the right family.\n", mutants, right);
-    free(family);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
     struct mutant *list;
-    int n = mutants_read(&list), status = 2;
+    int equivalent, n = mutants_read(&list, &equivalent), status = 2;
     if (argc == 3 && n > 0 && strcmp(argv[1], "kills") == 0)
-        status = print_kills(list, n, argv[2]);
+        status = print_kills(list, n, equivalent, argv[2]);
     else if (argc >= 3 && n > 0 && strcmp(argv[1], "names") == 0)
         status = print_names(list, n, argv[2], argv + 3, argc - 3);
     if (status == 2)

@@ -42,8 +42,7 @@ static double real(const struct work *x, double a)
     return x->is_f64 ? a : (double)(float)a;
 }
 
-/* x rounded to so many significant bits, with subnormals below 2^least. */
-static double round_to(double x, int bits, int least)
+double honest_round(double x, int bits, int least)
 {
     int e;
     if (x == 0 || !isfinite(x))
@@ -61,9 +60,9 @@ static double cut(double a)
 
 static double round_p(const struct work *x, double a)
 {
-    return x->style[HONEST_P] == HONEST_BF16  ? round_to(a, 8, -126)
+    return x->style[HONEST_P] == HONEST_BF16  ? honest_round(a, 8, -126)
            : x->style[HONEST_P] == HONEST_CUT ? cut(a)
-           : x->style[HONEST_P] == HONEST_F16 ? round_to(a, 11, -14)
+           : x->style[HONEST_P] == HONEST_F16 ? honest_round(a, 11, -14)
                                               : a;
 }
 
@@ -238,7 +237,7 @@ static void forward_row(const struct work *x, const struct attn_forward *t, int6
         for (int64_t c = 0; c < p->d_value && in_storage; c++)
             o[c] = stored(x, HALF_NEAREST, o[c]);
         for (int64_t c = 0; c < p->d_value && s > 0 && x->style[HALF_SUM] == HALF_SUM_BF16; c++)
-            o[c] = round_to(o[c], 8, -126);
+            o[c] = honest_round(o[c], 8, -126);
         first = end;
     }
     for (int64_t c = 0; c < p->d_value; c++)

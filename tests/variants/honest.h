@@ -48,6 +48,10 @@ enum {
     HALF_READ
 };
 
+/* x rounded to so many significant bits, with subnormals below 2^least: by the C library, not by
+ * bits. */
+double honest_round(double x, int bits, int least);
+
 extern const struct attn_impl variant_honest; /* storage in f64 and f32   */
 extern const struct attn_impl variant_half;   /* the same in bf16 and f16 */
 

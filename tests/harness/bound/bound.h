@@ -19,18 +19,6 @@ const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... 
 double attn_dtype_tiny(enum attn_dtype dtype);
 double attn_dtype_overflow(enum attn_dtype dtype);
 
-/* Whether `wide` has every number of `narrow`. */
-int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow);
-
-/* The type in which a problem stores an output: that of its tensors, of its bias for dbias; LSE is
- * F64 for F64, else F32. */
-enum attn_dtype attn_output_storage(const struct attn_problem *problem, enum attn_output output);
-
-/* The domain of ref/attn.h: the largest size of scores and sums, in the arithmetic of a problem.
- * The smallest weight that no honest arithmetic takes for 0. */
-double attn_domain(enum attn_dtype dtype);
-double attn_least_weight(const struct attn_precision *precision);
-
 /* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
  * as operands and as results: what flush-to-zero and denormals-are-zero do. */
 void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);

@@ -71,6 +71,20 @@ unsigned attn_kinds_classes(unsigned kinds)
            (kinds & ATTN_KIND_NAN ? ATTN_CLASS_NAN : 0u);
 }
 
+/* The domain of ref/attn.h: nothing overflows in a factor of log2 e, nor in a sum of terms whose
+ * sizes stay below this. */
+static double domain_of(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 0x1p1022 : 0x1p126;
+}
+
+/* The smallest weight that no honest arithmetic takes for 0. */
+static double least_weight(const struct attn_precision *x)
+{
+    double least = x->u < 0x1p-40 ? 0x1p-1016 : 0x1p-120;
+    return 4 * x->tiny_p > least ? 4 * x->tiny_p : least;
+}
+
 /* ---- room ------------------------------------------------------------------------------------ */
 
 enum attn_status attn_row_kinds_alloc(const struct attn_problem *p, struct attn_row_kinds *x,
@@ -139,7 +153,7 @@ static unsigned raw_of(const struct attn_problem *p, const struct attn_cview *k,
                        const struct attn_row_kinds *x)
 {
     int64_t j = row->key[n];
-    if (reach(p, bound, j) > attn_domain(p->dtype))
+    if (reach(p, bound, j) > domain_of(p->dtype))
         return ATTN_KINDS_ANY;
     if (!q_odd && !bound->k_odd[j])
         return ATTN_KINDS_FINITE;
@@ -187,7 +201,7 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
                              : finite  ? ATTN_KINDS_FINITE | broken
                                        : ATTN_KIND_MINUS_INF | broken);
     int unknown = any & ATTN_KIND_UNKNOWN || (finite && row->max < -domain);
-    double least = attn_least_weight(a);
+    double least = least_weight(a);
     for (int64_t n = 0; n < row->n; n++) {
         unsigned own = x->s[n] & ATTN_KINDS_FINITE ? ATTN_KIND_POSITIVE : 0;
         if (x->s[n] & ATTN_KIND_MINUS_INF || (own && !(row->p[n] >= least)))
@@ -225,7 +239,7 @@ static void forward(const struct attn_problem *p, const struct attn_inputs *in,
                     const struct attn_row_bound *bound, int64_t b, int64_t h, int q_odd,
                     struct attn_row_kinds *x)
 {
-    double domain = attn_domain(p->dtype);
+    double domain = domain_of(p->dtype);
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t n = 0; n < row->n; n++) {
         unsigned s = raw_of(p, &in->k, b, h, row, bound, q_odd, n, x);
@@ -265,7 +279,7 @@ static void backward(const struct attn_problem *p, const struct attn_inputs *in,
                      const struct attn_oracle_row *row, const struct attn_row_bound *bound,
                      int64_t b, int64_t h, double d_lse, int odd, struct attn_row_kinds *x)
 {
-    double domain = attn_domain(p->dtype);
+    double domain = domain_of(p->dtype);
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t n = 0; n < row->n; n++) {
         x->dp[n] = ATTN_KINDS_FINITE;
@@ -306,7 +320,7 @@ void attn_row_kinds(const struct attn_problem *p, const struct attn_inputs *in,
     if (is_backward && in->d_lse.data != NULL)
         d_lse = attn_cview_get(&in->d_lse, b, h, i, 0);
     x->special = q_odd || do_odd || !isfinite(d_lse) ||
-                 is_special(p, row, bound, is_backward, attn_domain(p->dtype));
+                 is_special(p, row, bound, is_backward, domain_of(p->dtype));
     if (x->special)
         forward(p, in, a, row, bound, b, h, q_odd, x);
     if (x->special && is_backward)

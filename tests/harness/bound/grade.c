@@ -86,13 +86,3 @@ enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct a
         find_bias(&got[ATTN_O], &truth[ATTN_O], grade);
     return ATTN_OK;
 }
-
-double attn_growth_slope(const double *parts, const double *error, int n, double floor)
-{
-    double x = 0, y = 0, xx = 0, xy = 0;
-    for (int i = 0; i < n; i++) {
-        double lx = log(parts[i]), ly = log(error[i] > floor ? error[i] : floor);
-        x += lx, y += ly, xx += lx * lx, xy += lx * ly;
-    }
-    return (n * xy - x * y) / (n * xx - x * x);
-}

@@ -43,8 +43,4 @@ enum attn_status attn_grade_outputs(const struct attn_problem *problem,
                                     const struct attn_cview *got, enum attn_fill fill,
                                     struct attn_grade *grade, struct attn_error *err);
 
-/* Least squares: the slope of log error against log parts, n >= 2 points, parts not all equal.
- * Errors below `floor` (a roundoff of the result) count as that: what is exact cannot grow. */
-double attn_growth_slope(const double *parts, const double *error, int n, double floor);
-
 #endif

@@ -65,17 +65,25 @@ static int run_point(const struct attn_spec *spec, uint64_t seed, int option, in
            (r->verdict == ATTN_FAILED && r->failure == ATTN_F_BOUND);
 }
 
-/* From sums of logarithms to errors, slopes and the worst of these. */
+/* Least squares: the slope of the errors' logarithms against those of the parts, 0 1 2 3 in units
+ * of ln 2. */
+static double slope_of(const double log_error[ATTN_GROWTH_POINTS])
+{
+    return (-3 * log_error[0] - log_error[1] + log_error[2] + 3 * log_error[3]) / (10 * log(2));
+}
+
+/* From logarithms to errors, slopes and the worst of these. */
 static void fit(const struct attn_result *r, struct attn_growth *growth)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        double error[ATTN_GROWTH_POINTS];
-        for (int point = 0; point < ATTN_GROWTH_POINTS; point++)
-            error[point] = growth->error[point][o] =
-                r->output[o].n > 0 ? exp(growth->error[point][o]) : 0;
+        double log_error[ATTN_GROWTH_POINTS];
         if (r->output[o].n == 0)
             continue;
-        growth->slope[o] = attn_growth_slope(parts, error, ATTN_GROWTH_POINTS, 0);
+        for (int point = 0; point < ATTN_GROWTH_POINTS; point++) {
+            log_error[point] = growth->error[point][o];
+            growth->error[point][o] = exp(log_error[point]);
+        }
+        growth->slope[o] = slope_of(log_error);
         if (!(growth->slope[o] <= growth->worst)) {
             growth->worst = growth->slope[o];
             growth->output = (enum attn_output)o;

@@ -201,54 +201,26 @@ static void judge_cosine(const double parameter[2], const struct attn_rule_data 
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-/* name, judge, needs, two parameters and their presets, the figure, who judges so */
-#define RULE(name, judge, needs, first, second, x, y, figure, source) \
-    {                                                                 \
-        name, figure, source, {first, second}, {x, y}, needs, judge   \
-    }
+/* The figure of rules by element is the largest error as a share of what is allowed. */
+const struct attn_rule attn_rule[] = {
+    {"bound", {NULL}, {1}, ATTN_RULE_BOUND, judge_bound}, /* attnlab's own: docs/bounds.md */
+    /* flash-attention's test_flash_attn.py: factor 2 for O (3, 5 for some gradients) */
+    {"fa2", {"factor", "atol"}, {2, 0}, ATTN_RULE_REFERENCE, judge_fa2},
+    {"allclose", {"rtol", "atol"}, {(double)NAN, (double)NAN}, 0, judge_allclose},
+    {"numpy", {NULL}, {1e-5, 1e-8}, 0, judge_allclose}, /* numpy.allclose by default */
+    /* torch.testing.assert_close by default */
+    {"torch-f64", {NULL}, {1e-7, 1e-7}, 0, judge_allclose},
+    {"torch-f32", {NULL}, {1.3e-6, 1e-5}, 0, judge_allclose},
+    {"torch-f16", {NULL}, {1e-3, 1e-5}, 0, judge_allclose},
+    {"torch-bf16", {NULL}, {1.6e-2, 1e-5}, 0, judge_allclose},
+    {"flashinfer", {NULL}, {1e-3, 1e-3}, 0, judge_allclose}, /* FlashInfer's tests for f16 */
+    {"cudnn", {NULL}, {2e-2, 2e-2}, 0, judge_allclose},      /* cuDNN frontend, test/python/sdpa */
+    {"nmse", {"limit"}, {5e-4}, 0, judge_nmse},      /* ggml test-backend-ops, FLASH_ATTN_EXT */
+    {"cosine", {"least"}, {0.999}, 0, judge_cosine}, /* common for quantised attention */
+    {"ulp", {"n"}, {4}, 0, judge_ulp},               /* libm practice */
+    {"exact", {NULL}, {0}, 0, judge_exact}};
 
-/* The rules that are allclose with parameters of their own. */
-#define ALLCLOSE(name, rtol, atol, source)                \
-    RULE(name, judge_allclose, 0, NULL, NULL, rtol, atol, \
-         "largest |got - want| / (atol + rtol |want|)", source)
-
-static const struct attn_rule rules[] = {
-    RULE("bound", judge_bound, ATTN_RULE_BOUND, NULL, NULL, 1, 0, "largest |got - want| / T1",
-         "attnlab: a bound derived for each element (docs/bounds.md)"),
-    RULE("fa2", judge_fa2, ATTN_RULE_REFERENCE, "factor", "atol", 2, 0,
-         "largest |got - want|, allowed: factor times that of a naive run, + atol",
-         "flash-attention's test_flash_attn.py: factor 2 for O (3, 5 for some gradients)"),
-    RULE("allclose", judge_allclose, 0, "rtol", "atol", (double)NAN, (double)NAN,
-         "largest |got - want| / (atol + rtol |want|)", "the general form of the next ones"),
-    ALLCLOSE("numpy", 1e-5, 1e-8, "numpy.allclose by default: rtol 1e-5, atol 1e-8"),
-    ALLCLOSE("torch-f64", 1e-7, 1e-7,
-             "torch.testing.assert_close by default for f64: rtol 1e-7, atol 1e-7"),
-    ALLCLOSE("torch-f32", 1.3e-6, 1e-5,
-             "torch.testing.assert_close by default for f32: rtol 1.3e-6, atol 1e-5"),
-    ALLCLOSE("torch-f16", 1e-3, 1e-5,
-             "torch.testing.assert_close by default for f16: rtol 1e-3, atol 1e-5"),
-    ALLCLOSE("torch-bf16", 1.6e-2, 1e-5,
-             "torch.testing.assert_close by default for bf16: rtol 1.6e-2, atol 1e-5"),
-    ALLCLOSE("flashinfer", 1e-3, 1e-3, "FlashInfer's tests for f16: rtol 1e-3, atol 1e-3"),
-    ALLCLOSE("cudnn", 2e-2, 2e-2, "cuDNN frontend, test/python/sdpa: rtol 2e-2, atol 2e-2"),
-    RULE("nmse", judge_nmse, 0, "limit", NULL, 5e-4, 0, "sum (got - want)^2 / sum want^2",
-         "ggml test-backend-ops, FLASH_ATTN_EXT: 5e-4"),
-    RULE("cosine", judge_cosine, 0, "least", NULL, 0.999, 0, "1 - cosine of got and want",
-         "common for quantised attention: cosine at least 0.999"),
-    RULE("ulp", judge_ulp, 0, "n", NULL, 4, 0, "largest distance, in numbers of the storage type",
-         "libm practice"),
-    RULE("exact", judge_exact, 0, NULL, NULL, 0, 0, "elements that differ",
-         "bit-for-bit comparison, but for the sign of 0")};
-
-int attn_rule_count(void)
-{
-    return (int)(sizeof rules / sizeof *rules);
-}
-
-const struct attn_rule *attn_rule_at(int index)
-{
-    return index >= 0 && index < attn_rule_count() ? &rules[index] : NULL;
-}
+const int attn_rule_count = sizeof attn_rule / sizeof *attn_rule;
 
 void attn_rule_judge(const struct attn_rule_choice *choice, const struct attn_rule_data *x,
                      struct attn_rule_result *r)
@@ -275,8 +247,8 @@ void attn_rule_judge(const struct attn_rule_choice *choice, const struct attn_ru
 static enum attn_status no_such_rule(const char *text, struct attn_error *err)
 {
     char list[256] = "";
-    for (int i = 0; i < attn_rule_count(); i++)
-        attn_append(list, sizeof list, " %s", rules[i].name);
+    for (int i = 0; i < attn_rule_count; i++)
+        attn_append(list, sizeof list, " %s", attn_rule[i].name);
     return attn_fail(err, ATTN_EINVAL, "no rule is called '%.40s'; there are:%s", text, list);
 }
 
@@ -316,9 +288,9 @@ enum attn_status attn_rule_parse(const char *text, struct attn_rule_choice *choi
     size_t length = strcspn(text, "("), whole = strlen(text);
     enum attn_status status = ATTN_OK;
     choice->rule = NULL;
-    for (int i = 0; i < attn_rule_count(); i++)
-        if (strlen(rules[i].name) == length && memcmp(rules[i].name, text, length) == 0)
-            choice->rule = &rules[i];
+    for (int i = 0; i < attn_rule_count; i++)
+        if (strlen(attn_rule[i].name) == length && memcmp(attn_rule[i].name, text, length) == 0)
+            choice->rule = &attn_rule[i];
     if (choice->rule == NULL)
         return no_such_rule(text, err);
     memcpy(choice->parameter, choice->rule->preset, sizeof choice->parameter);

@@ -1,8 +1,7 @@
 /* Acceptance rules that people use for attention, as plain functions, beside attnlab's own bound.
  *
- * They are here to be compared with each other (`make rules`) and to be asked for by name
- * (`attnlab compare --rule`).  Each keeps its own arithmetic and its own figure; two things are
- * the same for all of them, because no rule should be able to overlook them:
+ * They are asked for by name (`attnlab compare --rule`).  Each keeps its own arithmetic and its own
+ * figure; two things are the same for all of them, because no rule should be able to overlook them:
  *   - values that are not finite are counted first.  An infinity agrees with the same infinity
  *     (LSE of a query that sees no key) and is left out of every sum; anything else disagrees, a
  *     NaN even with a NaN;
@@ -34,8 +33,6 @@ enum { ATTN_RULE_REFERENCE = 1, ATTN_RULE_BOUND = 2 };
 
 struct attn_rule {
     const char *name;
-    const char *figure; /* what the figure is */
-    const char *source; /* who judges so      */
     const char *parameter[2];
     double preset[2]; /* NaN: must be given.  Of unnamed parameters: fixed */
     int needs;        /* ATTN_RULE_REFERENCE, ATTN_RULE_BOUND */
@@ -44,8 +41,8 @@ struct attn_rule {
                   struct attn_rule_result *result);
 };
 
-int attn_rule_count(void);
-const struct attn_rule *attn_rule_at(int index);
+extern const struct attn_rule attn_rule[];
+extern const int attn_rule_count;
 
 /* A rule and its parameters: "numpy", "allclose(1e-3,1e-5)", "allclose(atol=1e-5,rtol=1e-3)". */
 struct attn_rule_choice {

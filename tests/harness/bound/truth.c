@@ -36,28 +36,18 @@ double attn_dtype_overflow(enum attn_dtype dtype)
     return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
 }
 
-int attn_dtype_holds(enum attn_dtype wide, enum attn_dtype narrow)
+/* Whether `wide` has every number of `narrow`. */
+static int holds(enum attn_dtype wide, enum attn_dtype narrow)
 {
     return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);
 }
 
-enum attn_dtype attn_output_storage(const struct attn_problem *p, enum attn_output output)
+/* The type in which a problem stores an output. */
+static enum attn_dtype storage_of(const struct attn_problem *p, enum attn_output output)
 {
     if (output == ATTN_DBIAS)
         return p->bias.tensor.dtype;
     return output == ATTN_LSE ? attn_lse_dtype(p) : attn_result_dtype(p);
-}
-
-/* Nothing overflows in a factor of log2 e, nor in a sum of terms whose sizes stay below this. */
-double attn_domain(enum attn_dtype dtype)
-{
-    return dtype == ATTN_F64 ? 0x1p1022 : 0x1p126;
-}
-
-double attn_least_weight(const struct attn_precision *x)
-{
-    double least = x->u < 0x1p-40 ? 0x1p-1016 : 0x1p-120;
-    return 4 * x->tiny_p > least ? 4 * x->tiny_p : least;
 }
 
 unsigned attn_class_of(double x)
@@ -220,42 +210,30 @@ static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
     }
 }
 
-/* How a sum is finished: multiplied by `scale` and stored; in so many parts more, each of which may
- * underflow by itself, and be stored as `partial` says. */
-struct finish {
-    double scale, u, u_storage, tiny, tiny_storage, lambda;
-    int64_t parts;
-    const struct attn_precision *partial; /* NULL: as the sum */
-};
-
-/* 5.4: n terms were summed. */
-static void sum_finish(struct sum *x, const struct finish *f)
+/* 5.4: the sum is multiplied by `scale` and stored, as `a` says; its parts (a->sums more than one)
+ * may each underflow by themselves, and be stored narrower. */
+static void sum_finish(struct sum *x, double scale, const struct attn_precision *a)
 {
+    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t at = r * width; at < (r + 1) * width; at++) {
-            double n = (double)x->terms[r], size = x->size[at];
-            double sum = x->out->want[at], lost = x->lost[at];
-            double want = f->scale * (isnan(lost) ? sum : sum + lost);
-            double e =
-                fabs(f->scale) * (x->error[at] + n * f->tiny +
-                                  attn_sum_error(n + 4, f->u, f->lambda) * size + 0x1p-51 * size);
-            double partial = 0;
-            if (f->partial != NULL)
-                partial = attn_partials_error(f->partial, fabs(f->scale) * size + e,
-                                              (double)(1 + f->parts));
-            e += (1 + attn_sum_error(n + 4, f->u, f->lambda)) * partial;
-            double stored = f->u_storage * (fabs(want) + e) + f->tiny_storage;
-            x->out->want[at] = want;
-            x->out->bound[at] =
-                n == 0 ? 0 : e + stored + (double)(1 + f->parts) * f->tiny + 0x1p-52 * fabs(want);
-            x->out->gauge[at] *= fabs(f->scale);
-            if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
-                set_right(x->out, at, attn_kinds_times(attn_kind_of(f->scale), x->kinds[at]));
-            if (isinf(partial))
-                set_right(x->out, at, ATTN_KINDS_ANY);
-        }
+    for (int64_t at = 0; at < rows * width; at++) {
+        double n = (double)x->terms[at / width], size = x->size[at];
+        double relative = attn_sum_error(n + 4, a->u, a->lambda);
+        double sum = x->out->want[at], lost = x->lost[at];
+        double want = scale * (isnan(lost) ? sum : sum + lost);
+        double e = size_of_scale * (x->error[at] + n * a->tiny + relative * size + 0x1p-51 * size);
+        double partial = attn_partials_error(a, size_of_scale * size + e, parts);
+        e += (1 + relative) * partial;
+        double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
+        x->out->want[at] = want;
+        x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
+        x->out->gauge[at] *= size_of_scale;
+        if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
+            set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
+        if (isinf(partial))
+            set_right(x->out, at, ATTN_KINDS_ANY);
+    }
 }
 
 /* x, or 0 where the kinds speak of it. */
@@ -432,7 +410,7 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
         n *= (size_t)(t->extent[axis] = extent[axis]);
     t->name = attn_output_name(output);
     t->sample = sample;
-    t->storage = attn_output_storage(w->p, output);
+    t->storage = storage_of(w->p, output);
     t->stored = t->storage;
     t->u = output == ATTN_LSE ? a->u_lse : output == ATTN_DBIAS ? a->u_bias : a->u_storage;
     t->u = t->u > a->u ? t->u : a->u;
@@ -515,25 +493,23 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
     return status;
 }
 
+/* dBias has its own storage, and no parts that are stored narrower. */
 static void finish_sums(struct work *w)
 {
-    const struct attn_precision *a = w->a;
-    struct finish f = {1, a->u, a->u_storage, a->tiny, a->tiny_storage, a->lambda, a->sums, a};
+    struct attn_precision own = *w->a;
     if (w->in->d_o.data != NULL) {
-        sum_finish(&w->dv, &f);
-        f.scale = w->p->scale;
-        sum_finish(&w->dk, &f);
+        sum_finish(&w->dv, 1, &own);
+        sum_finish(&w->dk, w->p->scale, &own);
     }
     if (w->dbias.out == NULL)
         return;
-    f.scale = 1;
-    f.partial = NULL;
-    f.u = a->u > a->u_bias ? a->u : a->u_bias;
-    f.u_storage = a->u_bias;
-    if (a->u_bias > 0x1p-53 && f.tiny < 0x1p-150)
-        f.tiny = 0x1p-150;
-    f.tiny_storage = f.tiny;
-    sum_finish(&w->dbias, &f);
+    own.u_partial = 0;
+    own.u = fmax(own.u, own.u_bias);
+    own.u_storage = own.u_bias;
+    if (own.u_bias > 0x1p-53)
+        own.tiny = fmax(own.tiny, 0x1p-150);
+    own.tiny_storage = own.tiny;
+    sum_finish(&w->dbias, 1, &own);
 }
 
 /* Does the row add to the gradients that are asked for?  To those of a sample of keys only a row
@@ -640,7 +616,7 @@ void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
 {
     int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
     double u = attn_dtype_roundoff(stored), tiny = attn_dtype_tiny(stored);
-    if (t->want == NULL || attn_dtype_holds(stored, t->stored))
+    if (t->want == NULL || holds(stored, t->stored))
         return;
     t->stored = stored;
     t->u = t->u > u ? t->u : u;

@@ -89,15 +89,6 @@ int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
     return *at == '\0';
 }
 
-int attn_band_of(const struct attn_mask *mask, struct attn_band *band)
-{
-    struct attn_chain chain;
-    if (mask == NULL || !attn_chain_of(mask, &chain) || chain.documents != NULL)
-        return 0;
-    *band = chain.band;
-    return 1;
-}
-
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,
                              int64_t n_query, int64_t n_key)
 {

@@ -32,7 +32,7 @@ struct made {
 
 static void make(enum attn_tier tier, struct made *made)
 {
-    made->n = attn_factor_cases(tier, made->source, ATTN_FACTOR_FULL_MOST);
+    made->n = attn_factor_cases(tier, made->source);
     for (int i = 0; i < made->n; i++)
         made->battery[i] = (struct attn_battery_case){made->source[i].name, made->source[i].text,
                                                       "", made->source[i].why};
@@ -58,12 +58,7 @@ static const struct made *made_for(enum attn_tier tier)
     return tier == ATTN_TIER_QUICK ? &quick : &full;
 }
 
-static const char *const tier_name[ATTN_TIERS] = {"quick", "full"};
-
-const char *attn_tier_name(enum attn_tier tier)
-{
-    return (unsigned)tier < ATTN_TIERS ? tier_name[tier] : "unknown";
-}
+const char *const attn_tier_name[ATTN_TIERS] = {"quick", "full"};
 
 int attn_tier_count(enum attn_tier tier)
 {

@@ -10,12 +10,12 @@
 
 #include "tests/harness/files/fileio.h"
 
-static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
-                                        "key",  "inf",   "nan",  NULL};
+const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row",
+                                           "key",  "inf",   "nan",  NULL};
 static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
 static const char *const slopes_name[] = {"halves", "press", NULL};
-static const char *const layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
-                                          "broadcast", "neg",  "flip",   NULL};
+const char *const attn_case_layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
+                                             "broadcast", "neg",  "flip",   NULL};
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
 static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan",  "do-nan", "q-inf",
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};
@@ -24,21 +24,6 @@ static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
 static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "do",    "dlse",
                                         "o",   "lse", "dq", "dk", "dv",   "dbias", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
-
-const char *attn_case_bias_name(enum attn_case_bias bias)
-{
-    return (unsigned)bias <= ATTN_CASE_BIAS_NAN ? bias_name[bias] : "unknown";
-}
-
-const char *attn_case_layout_name(enum attn_case_layout layout)
-{
-    return (unsigned)layout <= ATTN_LAYOUT_FLIP ? layout_name[layout] : "unknown";
-}
-
-const char *attn_case_poison_name(enum attn_case_poison poison)
-{
-    return (unsigned)poison <= ATTN_POISON_BIG ? poison_name[poison] : "unknown";
-}
 
 int attn_case_special_is_backward(enum attn_case_special special)
 {
@@ -233,11 +218,11 @@ static const struct field fields[] = {
     {"pass", WORD_OF, AT(pass), pass_name, 0, 0},
     {"scale", REAL, AT(scale), NULL, 0, 0},
     {"softcap", REAL, AT(softcap), NULL, 0, 0},
-    {"bias", WORD_OF, AT(bias), bias_name, 0, 0},
+    {"bias", WORD_OF, AT(bias), attn_case_bias_name, 0, 0},
     {"biastype", WORD_OF, AT(bias_type), bias_type_name, 0, 0},
     {"slopes", WORD_OF, AT(slopes), slopes_name, 0, 0},
     {"alibioffset", ALIBI_FROM, AT(alibi_offset), NULL, 0, 0},
-    {"layout", WORD_OF, AT(layout), layout_name, 0, 0},
+    {"layout", WORD_OF, AT(layout), attn_case_layout_name, 0, 0},
     {"offset", COUNT, AT(offset), NULL, 0, 63},
     {"only", WORD_OF, AT(only), only_name, 0, 0},
     {"poison", WORD_OF, AT(poison), poison_name, 0, 0},
@@ -392,7 +377,7 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
             err, ATTN_EINVAL,
             "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
             "key or inf would work",
-            bias_name[c->bias]);
+            attn_case_bias_name[c->bias]);
     if (c->wide && c->dtype != ATTN_BF16 && c->dtype != ATTN_F16)
         return attn_fail(err, ATTN_EINVAL,
                          "wide=1 with %s: results are no narrower; bf16 or f16 would work",
@@ -401,7 +386,7 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
         return attn_fail(err, ATTN_EINVAL,
                          "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
                          "row, key, inf or nan would work",
-                         bias_type_name[c->bias_type], bias_name[c->bias]);
+                         bias_type_name[c->bias_type], attn_case_bias_name[c->bias]);
     if (attn_case_special_is_backward(c->special) && c->pass == ATTN_FORWARD)
         return attn_fail(err, ATTN_EINVAL, "special=%s is about gradients: it needs pass=bwd",
                          special_name[c->special]);

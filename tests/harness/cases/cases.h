@@ -84,9 +84,8 @@ enum {
     ATTN_CASE_TEXT = 1024, /* longest case string, with its end */
     ATTN_CASE_MASK = 640   /* longest mask in it: shape and fields always fit beside */
 };
-const char *attn_case_bias_name(enum attn_case_bias bias);         /* "none", "alibi", ...  */
-const char *attn_case_layout_name(enum attn_case_layout layout);   /* "bhld", "blhd", ...   */
-const char *attn_case_poison_name(enum attn_case_poison poison);   /* "none", "nan", "big" */
+extern const char *const attn_case_bias_name[];                    /* "none", "alibi", ... */
+extern const char *const attn_case_layout_name[];                  /* "bhld", "blhd", ...  */
 int attn_case_special_is_backward(enum attn_case_special special); /* of dO: it needs pass=bwd */
 
 struct attn_case {
@@ -127,7 +126,7 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
  * by cases_full.def, grids over the same families, and a case for each pair of such values. */
 enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
 enum { ATTN_TIERS = 2 };
-const char *attn_tier_name(enum attn_tier tier); /* "quick", "full" */
+extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
 
 struct attn_battery_case {
     const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */

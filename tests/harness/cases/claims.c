@@ -18,20 +18,11 @@ _Static_assert((int)ATTN_PLUGIN_SOFTCAP == ATTN_CAP_SOFTCAP, "");
 _Static_assert((int)ATTN_PLUGIN_BIAS == ATTN_CAP_BIAS, "");
 _Static_assert((int)ATTN_PLUGIN_STRIDES == ATTN_CAP_STRIDES, "");
 
-const char *attn_claim_name(int bit)
-{
-    static const char *const name[ATTN_CLAIMS] = {
-        "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
-        NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
-        "scale", "empty", "band",    "dense", "repeats",  "causal"};
-    return (unsigned)bit < ATTN_CLAIMS ? name[bit] : NULL;
-}
-
-const char *attn_decline_name(int bit)
-{
-    static const char *const name[ATTN_DECLINES] = {"nan-bias", "nan-q", "nan-do"};
-    return (unsigned)bit < ATTN_DECLINES ? name[bit] : NULL;
-}
+const char *const attn_claim_name[32] = {
+    "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
+    NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
+    "scale", "empty", "band",    "dense", "repeats",  "causal"};
+const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do"};
 
 /* ---- which cases ----------------------------------------------------------------------------- */
 
@@ -139,12 +130,12 @@ static unsigned nan_inputs(const struct attn_setup *s)
            (in_do && c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
 }
 
-static void list_words(unsigned bits, int n, const char *(*name)(int), char *text, size_t size)
+static void list_words(unsigned bits, const char *const name[32], char *text, size_t size)
 {
     text[0] = '\0';
-    for (int bit = 0; bit < n; bit++)
-        if (bits & 1u << bit && name(bit) != NULL)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name(bit));
+    for (int bit = 0; bit < 32; bit++)
+        if (bits & 1u << bit && name[bit] != NULL)
+            attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name[bit]);
 }
 
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
@@ -153,11 +144,10 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
     char names[256];
     struct attn_given_mask given;
     *needs = attn_claims_needed(claims, s, route);
-    list_words(*needs & ~claims->bits, ATTN_CLAIMS, attn_claim_name, names, sizeof names);
+    list_words(*needs & ~claims->bits, attn_claim_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
-    list_words(nan_inputs(s) & claims->declines, ATTN_DECLINES, attn_decline_name, names,
-               sizeof names);
+    list_words(nan_inputs(s) & claims->declines, attn_decline_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
     const char *ours = s->given.threads > 1                          ? "a number of threads"

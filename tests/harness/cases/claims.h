@@ -32,8 +32,9 @@ enum {
     ATTN_CLAIMS_SHARED =
         2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
 };
-const char *attn_claim_name(int bit);   /* "f64", ... "dense", "repeats"; NULL: no such bit */
-const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do"; NULL: no such bit */
+/* By bit; NULL: there is no such bit. */
+extern const char *const attn_claim_name[32];   /* "f64", ... "dense", "repeats" */
+extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do" */
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,

@@ -49,7 +49,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
 {
     memset(claims, 0, sizeof *claims);
     for (int bit = 0; bit < 32; bit++)
-        if (p->claims & 1u << bit && attn_claim_name(bit) == NULL)
+        if (p->claims & 1u << bit && attn_claim_name[bit] == NULL)
             return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
                              ATTN_PLUGIN_ABI);
     if (p->declines >> ATTN_DECLINES != 0)
@@ -91,13 +91,11 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
 /* A list of words, "claims" or "declines", each of which stands for a bit. */
 struct bits {
     const char *key, *one, *example;
-    int n;
-    const char *(*name)(int);
+    const char *const *name; /* [32] */
 };
-static const struct bits claims_list = {"claims", "claim", "[\"f32\", \"cross\"]", ATTN_CLAIMS,
-                                        attn_claim_name};
+static const struct bits claims_list = {"claims", "claim", "[\"f32\", \"cross\"]", attn_claim_name};
 static const struct bits declines_list = {"declines", "declined word", "[\"nan-bias\"]",
-                                          ATTN_DECLINES, attn_decline_name};
+                                          attn_decline_name};
 
 static enum attn_status read_bits(const char *path, const struct bits *list, const json_t *array,
                                   unsigned *bits, struct attn_error *err)
@@ -105,9 +103,9 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     size_t n;
     json_t *item;
     char known[256] = "";
-    for (int bit = 0; bit < list->n; bit++)
-        if (list->name(bit) != NULL)
-            attn_append(known, sizeof known, " %s", list->name(bit));
+    for (int bit = 0; bit < 32; bit++)
+        if (list->name[bit] != NULL)
+            attn_append(known, sizeof known, " %s", list->name[bit]);
     if (!json_is_array(array))
         return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be an array of words, such as %s",
                           list->key, list->example);
@@ -115,9 +113,9 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     {
         int bit = 0;
         const char *word = json_is_string(item) ? json_string_value(item) : "(not a word)";
-        while (bit < list->n && (list->name(bit) == NULL || strcmp(list->name(bit), word) != 0))
+        while (bit < 32 && (list->name[bit] == NULL || strcmp(list->name[bit], word) != 0))
             bit++;
-        if (bit == list->n)
+        if (bit == 32)
             return attn_fault(err, ATTN_EINVAL, path, "%s \"%.40s\" does not exist; there are:%s",
                               list->one, word, known);
         *bits |= 1u << bit;
@@ -128,9 +126,9 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
 static json_t *write_bits(const struct bits *list, unsigned bits)
 {
     json_t *words = json_array();
-    for (int bit = 0; bit < list->n; bit++)
+    for (int bit = 0; bit < 32; bit++)
         if (bits & 1u << bit)
-            json_array_append_new(words, json_string(list->name(bit)));
+            json_array_append_new(words, json_string(list->name[bit]));
     return words;
 }
 

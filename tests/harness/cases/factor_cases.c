@@ -19,7 +19,7 @@ enum { IDS = ATTN_FACTORS * ATTN_FACTOR_VALUES, UNSET = -1 };
 
 struct maker {
     struct attn_factor_case *cases;
-    int n, most, named; /* how many of them begin with `name` */
+    int n, named; /* how many of them begin with `name` */
     const char *name;
     uint64_t rolls;
     unsigned char met[2][IDS][IDS]; /* pairs of values, forward alone and with backward */
@@ -35,8 +35,8 @@ static int id_of(int factor, int value)
 
 static int value_called(int factor, const char *name)
 {
-    for (int v = 0; v < attn_factor_values(factor); v++)
-        if (strcmp(attn_factor_at(factor)->value[v], name) == 0)
+    for (int v = 0; v < attn_factor[factor].n; v++)
+        if (strcmp(attn_factor[factor].value[v], name) == 0)
             return v;
     return 0;
 }
@@ -54,11 +54,10 @@ static void add_case(struct maker *m, const struct attn_choice *choice)
     for (int f = 0; f < ATTN_FACTORS; f++)
         for (int g = 0; g < ATTN_FACTORS; g++)
             m->met[backward][id_of(f, choice->value[f])][id_of(g, choice->value[g])] = 1;
-    if (m->n == m->most)
+    if (m->n == ATTN_FACTOR_FULL_MOST)
         return;
     struct attn_factor_case *to = &m->cases[m->n++];
     int number = ++m->named;
-    to->choice = *choice;
     attn_choice_case(choice, (uint64_t)number, &c);
     attn_case_print(&c, text);
     attn_choice_print(choice, values, sizeof values);
@@ -88,7 +87,7 @@ static int window_matters(const struct attn_choice *c)
 static void take_least_used(struct alone *a, int factor, int also, int lowest)
 {
     int best = UNSET;
-    for (int v = lowest; v < attn_factor_values(factor); v++) {
+    for (int v = lowest; v < attn_factor[factor].n; v++) {
         struct attn_choice c = a->choice;
         c.value[factor] = v;
         c.value[also] = v;
@@ -106,11 +105,11 @@ static void take_what_it_needs(struct attn_choice *c, int factor)
     const int tiny = value_called(ATTN_FACTOR_QUERIES, "5");
     if (factor == ATTN_FACTOR_GROUP)
         c->value[ATTN_FACTOR_HEADS] =
-            value_called(ATTN_FACTOR_HEADS, attn_factor_at(factor)->value[c->value[factor]]);
+            value_called(ATTN_FACTOR_HEADS, attn_factor[factor].value[c->value[factor]]);
     if (factor == ATTN_FACTOR_DBIAS)
         c->value[ATTN_FACTOR_BIAS] = value_called(ATTN_FACTOR_BIAS, "full");
     if (factor == ATTN_FACTOR_WINDOW)
-        for (int v = 0; v < attn_factor_values(ATTN_FACTOR_KEYS) && !window_matters(c); v++) {
+        for (int v = 0; v < attn_factor[ATTN_FACTOR_KEYS].n && !window_matters(c); v++) {
             c->value[ATTN_FACTOR_KEYS] = v;
             c->value[ATTN_FACTOR_QUERIES] =
                 attn_choice_number(c, ATTN_FACTOR_KEYS) > 600 ? tiny : v;
@@ -144,7 +143,7 @@ static void meet_alone(struct maker *m, unsigned factors, int backward, int caus
     struct alone a = {.used = {0}};
     for (int turn = 0; turn < 2; turn++)
         for (int f = 0; f < ATTN_FACTORS; f++)
-            for (int v = turn; v < attn_factor_values(f); v++) {
+            for (int v = turn; v < attn_factor[f].n; v++) {
                 int everyone = (1u << f & everyones) != 0;
                 if (everyone == turn || !(1u << f & factors) || a.used[id_of(f, v)] > 0)
                     continue;
@@ -185,9 +184,8 @@ static struct attn_choice complete(const struct pairs *p, int cheap)
             c.value[f] = 0;
     c.value[ATTN_FACTOR_PASS] = p->backward;
     if (p->choice.value[ATTN_FACTOR_HEADS] == UNSET)
-        c.value[ATTN_FACTOR_HEADS] =
-            value_called(ATTN_FACTOR_HEADS,
-                         attn_factor_at(ATTN_FACTOR_GROUP)->value[c.value[ATTN_FACTOR_GROUP]]);
+        c.value[ATTN_FACTOR_HEADS] = value_called(
+            ATTN_FACTOR_HEADS, attn_factor[ATTN_FACTOR_GROUP].value[c.value[ATTN_FACTOR_GROUP]]);
     if (c.value[ATTN_FACTOR_DBIAS] != 0 && p->choice.value[ATTN_FACTOR_BIAS] == UNSET)
         c.value[ATTN_FACTOR_BIAS] = value_called(ATTN_FACTOR_BIAS, "full");
     for (int f = 0; f < ATTN_FACTORS && cheap; f++)
@@ -215,8 +213,8 @@ static void list_pairs(const struct maker *m, struct pairs *p)
     p->most = p->as_many_keys ? SQUARE_WORK : HUGE_VAL;
     for (int f = 0; f < ATTN_FACTORS; f++)
         for (int g = 0; g < f; g++)
-            for (int n = 0; n < attn_factor_values(f) * attn_factor_values(g); n++) {
-                int v = n % attn_factor_values(f), w = n / attn_factor_values(f);
+            for (int n = 0; n < attn_factor[f].n * attn_factor[g].n; n++) {
+                int v = n % attn_factor[f].n, w = n / attn_factor[f].n;
                 int x = id_of(f, v), y = id_of(g, w);
                 if (!(p->vary & 1u << f) || !(p->vary & 1u << g) || m->met[p->backward][x][y])
                     continue;
@@ -243,7 +241,7 @@ static int gain_of(const struct pairs *p, int factor, int value)
 static int take_best(struct pairs *p, int factor)
 {
     int best = UNSET, most = 0, before = p->choice.value[factor];
-    for (int v = 0; v < attn_factor_values(factor); v++) {
+    for (int v = 0; v < attn_factor[factor].n; v++) {
         int gain = gain_of(p, factor, v), x = id_of(factor, v);
         if (gain < most || gain == 0 ||
             (gain == most && best != UNSET && p->left[x] <= p->left[id_of(factor, best)]))
@@ -338,9 +336,9 @@ static void meet_pairs(struct maker *m, unsigned factors, int backward, int as_m
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-int attn_factor_cases(enum attn_tier tier, struct attn_factor_case *cases, int most)
+int attn_factor_cases(enum attn_tier tier, struct attn_factor_case cases[ATTN_FACTOR_FULL_MOST])
 {
-    struct maker m = {.cases = cases, .most = most, .name = "factors"};
+    struct maker m = {.cases = cases, .name = "factors"};
     const unsigned shape = everyones | BIT(DV) | BIT(GROUP) | BIT(KEYS) | BIT(WINDOW) | BIT(MASK);
     const unsigned any = (1u << ATTN_FACTORS) - 1 - BIT(PASS), f32 = any - BIT(DTYPE);
     meet_alone(&m, f32 - BIT(DLSE) - BIT(DBIAS), 0, 0);

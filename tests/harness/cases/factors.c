@@ -8,36 +8,16 @@
 
 #include "tests/harness/files/fileio.h"
 
-static const struct attn_factor table[ATTN_FACTORS] = {
-#define ATTN_FACTOR(id, name, says, ...) {name, says, {__VA_ARGS__}},
+const struct attn_factor attn_factor[ATTN_FACTORS] = {
+#define ATTN_FACTOR(id, name, says, ...) \
+    {name, says, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), {__VA_ARGS__}},
 #include "tests/harness/cases/factors.def"
 #undef ATTN_FACTOR
 };
 
-/* A factor with one value more would have no NULL behind the last. */
-#define ATTN_FACTOR(id, name, says, ...)                          \
-    _Static_assert(sizeof((const char *[]){__VA_ARGS__}) <=       \
-                       ATTN_FACTOR_VALUES * sizeof(const char *), \
-                   name ": more values than ATTN_FACTOR_VALUES");
-#include "tests/harness/cases/factors.def"
-#undef ATTN_FACTOR
-
-const struct attn_factor *attn_factor_at(int factor)
-{
-    return &table[factor];
-}
-
-int attn_factor_values(int factor)
-{
-    int n = 0;
-    while (table[factor].value[n] != NULL)
-        n++;
-    return n;
-}
-
 static const char *value_of(const struct attn_choice *choice, int factor)
 {
-    return table[factor].value[choice->value[factor]];
+    return attn_factor[factor].value[choice->value[factor]];
 }
 
 int64_t attn_choice_number(const struct attn_choice *choice, int factor)
@@ -181,7 +161,7 @@ void attn_choice_case(const struct attn_choice *choice, uint64_t seed, struct at
              ATTN_CASE_MASK, c->mask, value_of(choice, ATTN_FACTOR_DTYPE), seed);
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         if (choice->value[fields[f]] != 0)
-            attn_append(text, sizeof text, ":%s=%s", table[fields[f]].name,
+            attn_append(text, sizeof text, ":%s=%s", attn_factor[fields[f]].name,
                         value_of(choice, fields[f]));
     if (is(choice, ATTN_FACTOR_BIAS, "alibi"))
         attn_append(text, sizeof text, ":slopes=press");
@@ -193,6 +173,6 @@ void attn_choice_print(const struct attn_choice *choice, char *text, size_t size
     text[0] = '\0';
     for (int f = 0; f < ATTN_FACTORS; f++)
         if (choice->value[f] != 0)
-            attn_append(text, size, "%s%s=%s", text[0] != '\0' ? ", " : "", table[f].name,
+            attn_append(text, size, "%s%s=%s", text[0] != '\0' ? ", " : "", attn_factor[f].name,
                         value_of(choice, f));
 }

@@ -18,10 +18,10 @@ enum { ATTN_FACTOR_VALUES = 24 };
 
 struct attn_factor {
     const char *name, *says;
-    const char *value[ATTN_FACTOR_VALUES + 1]; /* NULL after the last; value[0] is neutral */
+    int n;                                 /* values */
+    const char *value[ATTN_FACTOR_VALUES]; /* value[0] is neutral */
 };
-const struct attn_factor *attn_factor_at(int factor);
-int attn_factor_values(int factor); /* how many */
+extern const struct attn_factor attn_factor[ATTN_FACTORS];
 
 /* A value of each factor, by its place in the table. */
 struct attn_choice {
@@ -47,13 +47,11 @@ void attn_choice_case(const struct attn_choice *choice, uint64_t seed, struct at
 void attn_choice_print(const struct attn_choice *choice, char *text, size_t size);
 
 /* Cases made of the table, the same in every process: in the quick tier each value alone, in the
- * full one, which begins with those, each pair of values.  Returns how many cases[0..most) it
- * wrote. */
+ * full one, which begins with those, each pair of values.  Returns how many it wrote. */
 struct attn_factor_case {
-    struct attn_choice choice;
     char name[16], text[240], why[240];
 };
-enum { ATTN_FACTOR_QUICK_MOST = 400, ATTN_FACTOR_FULL_MOST = 2000 };
-int attn_factor_cases(enum attn_tier tier, struct attn_factor_case *cases, int most);
+enum { ATTN_FACTOR_FULL_MOST = 2000 };
+int attn_factor_cases(enum attn_tier tier, struct attn_factor_case cases[ATTN_FACTOR_FULL_MOST]);
 
 #endif

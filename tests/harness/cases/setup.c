@@ -149,30 +149,17 @@ static int64_t distinct(const struct attn_tensor *t, int axis)
     return t->extent[axis] > 1 && t->stride[axis] == 0 ? 1 : t->extent[axis];
 }
 
-static void fill_queries(struct attn_setup *s, const struct attn_recipe *r)
+/* Every input, once for each distinct element; one that the case does not have has none. */
+static void fill_tensors(struct attn_setup *s, struct attn_recipe *r)
 {
-    const struct attn_problem *p = &s->problem;
-    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
-    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
-        const int64_t b = at[0], h = at[1], i = at[2];
-        int64_t target = r->fill == ATTN_FILL_SELECT ? attn_recipe_target(r, b, h, i) : -1;
-        for (int64_t c = 0; c < p->d_key; c++)
-            attn_tensor_set(&s->tensor[ATTN_T_Q], b, h, i, c, attn_recipe_q(r, target, b, h, i, c));
-        if (s->given.d_lse)
-            attn_tensor_set(&s->tensor[ATTN_T_DLSE], b, h, i, 0, attn_recipe_d_lse(r, b, h, i));
+    for (int slot = ATTN_T_Q; slot < ATTN_T_O; slot++) {
+        const struct attn_tensor *t = &s->tensor[slot];
+        const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
+        const struct attn_view view = attn_tensor_view(t);
+        for (int64_t at[4] = ATTN_START; attn_each(at, extent);)
+            attn_view_set(&view, at[0], at[1], at[2], at[3],
+                          attn_recipe_value(r, (enum attn_slot)slot, at));
     }
-}
-
-/* Everything else: value(recipe, b, head, row, column), once for each distinct element. */
-static void fill_tensor(struct attn_tensor *t, const struct attn_recipe *r,
-                        double (*value)(const struct attn_recipe *r, int64_t b, int64_t h,
-                                        int64_t i, int64_t c))
-{
-    const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
-    const struct attn_view view = attn_tensor_view(t);
-    int64_t at[4] = ATTN_START;
-    while (attn_each(at, extent))
-        attn_view_set(&view, at[0], at[1], at[2], at[3], value(r, at[0], at[1], at[2], at[3]));
 }
 
 /* bias=nan: in every fifth row one cell that the row sees. */
@@ -218,19 +205,6 @@ static void fill_special(struct attn_setup *s)
                     x = copysign(huge[s->given.dtype], attn_tensor_get(t, b, h, i, c));
                 attn_tensor_set(t, b, h, i, c, x);
             }
-}
-
-static void fill_inputs(struct attn_setup *s, const struct attn_recipe *r)
-{
-    fill_queries(s, r);
-    fill_tensor(&s->tensor[ATTN_T_K], r, attn_recipe_k);
-    fill_tensor(&s->tensor[ATTN_T_V], r, attn_recipe_v);
-    fill_tensor(&s->tensor[ATTN_T_BIAS], r, attn_recipe_bias);
-    if (s->given.bias == ATTN_CASE_BIAS_NAN)
-        fill_nan(s, r);
-    fill_tensor(&s->tensor[ATTN_T_DO], r, attn_recipe_d_o);
-    if (s->given.special != ATTN_SPECIAL_NONE)
-        fill_special(s);
 }
 
 /* ---- poison ---------------------------------------------------------------------------------- */
@@ -360,9 +334,13 @@ static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
     return ATTN_OK;
 }
 
-static void load(struct attn_setup *s, const struct attn_recipe *recipe)
+static void load(struct attn_setup *s, struct attn_recipe *recipe)
 {
-    fill_inputs(s, recipe);
+    fill_tensors(s, recipe);
+    if (s->given.bias == ATTN_CASE_BIAS_NAN)
+        fill_nan(s, recipe);
+    if (s->given.special != ATTN_SPECIAL_NONE)
+        fill_special(s);
     if (s->given.poison != ATTN_POISON_NONE) {
         double big = s->given.dtype == ATTN_F16 ? 65504 : 1e30; /* finite in its type */
         double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;

@@ -220,8 +220,8 @@ static double extreme(const struct attn_recipe *r)
 enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
                                   struct attn_recipe *r, struct attn_error *err)
 {
-    *r =
-        (struct attn_recipe){.problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias};
+    *r = (struct attn_recipe){
+        .problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias, .row = -1};
     double size = fabs(problem->scale);
     r->lift = 1;
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
@@ -240,16 +240,26 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
     return c->fill == ATTN_FILL_SELECT ? open_select(c, r, err) : ATTN_OK;
 }
 
-double attn_recipe_q(const struct attn_recipe *r, int64_t target, int64_t b, int64_t h, int64_t i,
-                     int64_t c)
+/* Asked once for each row. */
+static int64_t target_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
+{
+    int64_t row = (b * r->problem->heads + h) * r->problem->n_query + i;
+    if (r->row != row)
+        r->target = attn_recipe_target(r, b, h, i);
+    r->row = row;
+    return r->target;
+}
+
+static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t c)
 {
     const struct attn_problem *p = r->problem;
     uint64_t index = query_cell(p, b, h, i, c, p->d_key);
+    int64_t target = r->fill == ATTN_FILL_SELECT ? target_of(r, b, h, i) : -1;
     if (r->fill == ATTN_FILL_FLAT || r->fill == ATTN_FILL_REVEAL)
         return 0;
     if (r->fill == ATTN_FILL_INTEGER)
         return integer(r, STREAM_Q, index, 3);
-    if (r->fill == ATTN_FILL_SELECT && target >= 0) {
+    if (target >= 0) {
         double word = code_feature(r, b, h / (p->heads / p->kv_heads), target, c);
         return p->scale < 0 ? -word : word;
     }
@@ -260,7 +270,7 @@ double attn_recipe_q(const struct attn_recipe *r, int64_t target, int64_t b, int
     return normal(r, STREAM_Q, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
 }
 
-double attn_recipe_k(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
+static double k_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
 {
     const struct attn_problem *p = r->problem;
     /* Tied keys are one vector: the first one's. */
@@ -289,7 +299,7 @@ static uint64_t numbers(enum attn_dtype dtype)
     return dtype == ATTN_BF16 ? 251 : dtype == ATTN_F16 ? 2039 : 1 << 24;
 }
 
-double attn_recipe_v(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
+static double v_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
 {
     const struct attn_problem *p = r->problem;
     uint64_t index = key_cell(p, b, g, j, c, p->d_value);
@@ -316,7 +326,7 @@ double attn_recipe_v(const struct attn_recipe *r, int64_t b, int64_t g, int64_t 
     }
 }
 
-double attn_recipe_d_o(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t c)
+static double d_o_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t c)
 {
     const struct attn_problem *p = r->problem;
     uint64_t index = query_cell(p, b, h, i, c, p->d_value);
@@ -339,16 +349,29 @@ double attn_recipe_d_o(const struct attn_recipe *r, int64_t b, int64_t h, int64_
     }
 }
 
-double attn_recipe_d_lse(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
-{
-    return normal(r, STREAM_D_LSE, query_cell(r->problem, b, h, i, 0, 1));
-}
-
-double attn_recipe_bias(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t j)
+static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     uint64_t index = query_cell(r->problem, b, h, i, j, r->problem->n_key);
     if (r->bias == ATTN_CASE_BIAS_INF &&
         ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
         return (double)-INFINITY;
     return normal(r, STREAM_BIAS, index);
+}
+
+double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
+{
+    switch (slot) {
+    case ATTN_T_Q:
+        return q_of(r, at[0], at[1], at[2], at[3]);
+    case ATTN_T_K:
+        return k_of(r, at[0], at[1], at[2], at[3]);
+    case ATTN_T_V:
+        return v_of(r, at[0], at[1], at[2], at[3]);
+    case ATTN_T_BIAS:
+        return bias_of(r, at[0], at[1], at[2], at[3]);
+    case ATTN_T_DO:
+        return d_o_of(r, at[0], at[1], at[2], at[3]);
+    default: /* dLSE */
+        return normal(r, STREAM_D_LSE, query_cell(r->problem, at[0], at[1], at[2], 0, 1));
+    }
 }

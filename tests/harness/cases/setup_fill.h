@@ -7,8 +7,7 @@
 #ifndef TESTS_HARNESS_CASES_SETUP_FILL_H
 #define TESTS_HARNESS_CASES_SETUP_FILL_H
 
-#include "ref/attn.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/runner.h"
 
 struct attn_recipe {
     const struct attn_problem *problem; /* borrowed */
@@ -19,6 +18,7 @@ struct attn_recipe {
     double lift;    /* q_0 is so many times 8: above 1 where f16 could not hold k_0          */
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
+    int64_t row, target; /* select: the row whose target was asked for last, and that          */
 };
 
 /* EINVAL when the fill cannot keep its promise for this case: says which extents, scale or
@@ -29,17 +29,7 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
 /* select: the key that query i is aimed at, one of those it sees; -1 when it sees none.  O(Lk). */
 int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
 
-/* target: of attn_recipe_target, asked once a row; only read under select. */
-double attn_recipe_q(const struct attn_recipe *recipe, int64_t target, int64_t b, int64_t h,
-                     int64_t i, int64_t c);
-double attn_recipe_k(const struct attn_recipe *recipe, int64_t b, int64_t g, int64_t j, int64_t c);
-double attn_recipe_v(const struct attn_recipe *recipe, int64_t b, int64_t g, int64_t j, int64_t c);
-double attn_recipe_d_o(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i,
-                       int64_t c);
-double attn_recipe_d_lse(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
-
-/* Indices of axes that the kind of bias broadcasts must be given as 0. */
-double attn_recipe_bias(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i,
-                        int64_t j);
+/* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
+double attn_recipe_value(struct attn_recipe *recipe, enum attn_slot slot, const int64_t at[4]);
 
 #endif

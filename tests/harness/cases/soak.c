@@ -32,7 +32,7 @@ static double value_of(struct dice *d, int factor)
     char *end;
     double value;
     do {
-        text = attn_factor_at(factor)->value[roll(d, (uint64_t)attn_factor_values(factor))];
+        text = attn_factor[factor].value[roll(d, (uint64_t)attn_factor[factor].n)];
         value = strtod(text, &end);
     } while (end == text);
     return value;
@@ -284,6 +284,7 @@ void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
         c->slopes = ATTN_SLOPES_HALVES;
         c->has_alibi_offset = c->d_bias = 0;
+        c->alibi_offset = 0;
         c->special = ATTN_SPECIAL_NONE;
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;

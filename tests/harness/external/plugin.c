@@ -14,13 +14,6 @@
 #include "tests/harness/environment.h"
 #include "tests/harness/files/fileio.h"
 
-const char *attn_plugin_phase_name(enum attn_plugin_phase phase)
-{
-    static const char *const name[] = {"while it was loaded", "between calls", "in forward",
-                                       "in backward", "after the last case"};
-    return (unsigned)phase < sizeof name / sizeof *name ? name[phase] : "somewhere";
-}
-
 enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO, dq dk dv */
 
 /* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
@@ -275,7 +268,6 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
     struct attn_environment environment;
     char changed[sizeof g->environment] = "";
     g->call = &w->call;
-    g->phase = phase;
     if (g->tell != NULL)
         g->tell(g->tell_arg, phase);
     attn_environment_save(&environment);
@@ -283,7 +275,6 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
         phase == ATTN_PHASE_FORWARD ? g->plugin->forward(&w->call) : g->plugin->backward(&w->call);
     if (attn_environment_restore(&environment, changed, sizeof changed))
         memcpy(g->environment, changed, sizeof changed);
-    g->phase = ATTN_PHASE_JUDGING;
     g->call = NULL;
     if (g->tell != NULL)
         g->tell(g->tell_arg, ATTN_PHASE_JUDGING);
@@ -306,12 +297,18 @@ static void finish(struct work *w)
         munmap(w->mask_map, w->mask_bytes);
 }
 
-static enum attn_status call_forward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
-                                     const struct attn_forward *t, struct attn_error *err)
+static struct attn_plugin_impl *plugin_of(const struct attn_options *options)
+{
+    return (struct attn_plugin_impl *)(uintptr_t)options->local;
+}
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
 {
     struct work w;
+    struct attn_plugin_impl *plugin = plugin_of(ctx->options);
     int absent = plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
-    start(&w, plugin, p, err);
+    start(&w, plugin, p, ctx->error);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give(&w, "o", t->o, OF_O, WRITTEN, &w.call.o);
     give(&w, "lse", t->lse, OF_ROWS, AS_IS, &w.call.lse);
@@ -319,21 +316,22 @@ static enum attn_status call_forward(struct attn_plugin_impl *plugin, const stru
         w.call.lse.data = NULL;
     enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_FORWARD) : w.status;
     if (status == ATTN_OK && absent && !plugin->leave_lse)
-        status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, err);
+        status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, ctx->error);
     else if (status == ATTN_OK && !absent && has_own_lse(plugin))
         convert_lse(&w, &t->lse, attn_claims_lse_in);
     finish(&w);
     return status;
 }
 
-static enum attn_status call_backward(struct attn_plugin_impl *plugin, const struct attn_problem *p,
-                                      const struct attn_backward *t, struct attn_error *err)
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
 {
     struct work w;
+    struct attn_plugin_impl *plugin = plugin_of(ctx->options);
     struct attn_cview lse = t->lse;
     if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         lse.data = NULL;
-    start(&w, plugin, p, err);
+    start(&w, plugin, p, ctx->error);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give_in(&w, "o", &t->o, OF_O, READ, &w.call.o_in);
     give_in(&w, "do", &t->d_o, OF_O, READ, &w.call.d_o);
@@ -350,11 +348,6 @@ static enum attn_status call_backward(struct attn_plugin_impl *plugin, const str
 
 /* ---- an implementation ----------------------------------------------------------------------- */
 
-static struct attn_plugin_impl *worker_of(const struct attn_options *options)
-{
-    return (struct attn_plugin_impl *)(uintptr_t)options->local;
-}
-
 /* What an external implementation takes is not on our ledger, so the price of it is nothing. */
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
@@ -367,19 +360,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 static void precision(const struct attn_problem *p, const struct attn_options *options,
                       struct attn_precision *x)
 {
-    attn_claims_precision(&worker_of(options)->claims, p, x);
-}
-
-static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                const struct attn_forward *t)
-{
-    return call_forward(worker_of(ctx->options), p, t, ctx->error);
-}
-
-static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                 const struct attn_backward *t)
-{
-    return call_backward(worker_of(ctx->options), p, t, ctx->error);
+    attn_claims_precision(&plugin_of(options)->claims, p, x);
 }
 
 /* dlerror() begins with the path, and so do we. */
@@ -457,12 +438,6 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
                                       .forward = forward,
                                       .backward = backward,
                                       .precision = precision};
+    plugin->spec = (struct attn_spec){.impl = &plugin->impl, .options.local = &plugin->impl};
     return ATTN_OK;
-}
-
-void attn_plugin_spec(const struct attn_plugin_impl *plugin, struct attn_spec *spec)
-{
-    memset(spec, 0, sizeof *spec);
-    spec->impl = &plugin->impl;
-    spec->options.local = &plugin->impl;
 }

@@ -13,13 +13,12 @@ enum attn_plugin_phase {
     ATTN_PHASE_LOADING,
     ATTN_PHASE_JUDGING, /* our own code is running */
     ATTN_PHASE_FORWARD,
-    ATTN_PHASE_BACKWARD,
-    ATTN_PHASE_LEAVING
+    ATTN_PHASE_BACKWARD
 };
-const char *attn_plugin_phase_name(enum attn_plugin_phase phase);
 
 struct attn_plugin_impl {
     struct attn_impl impl; /* first: options.local points here */
+    struct attn_spec spec; /* to hand to attn_run_case */
     struct attn_claims claims;
     const struct attn_plugin *plugin;
     char load_environment[96]; /* what loading changed, "" nothing */
@@ -28,19 +27,15 @@ struct attn_plugin_impl {
     char environment[96]; /* what a call changed                                        */
     char integrity[256];  /* what is wrong with tensors that were made for the call     */
     char message[256];    /* the plug-in's own words                                    */
-    /* of the call that is running, for a signal handler */
-    volatile int phase;
-    const struct attn_plugin_call *volatile call;
+    const struct attn_plugin_call *volatile call; /* that is running, for a signal handler  */
     void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */
     void *tell_arg;
 };
 
 /* Load.  EINVAL with one line: no such file, not a shared object, no attn_plugin_get, another ABI,
- * a declaration that makes no sense.  There is no unload: code that ran may have left threads. */
+ * a declaration that makes no sense.  The struct points into itself: it stays where it is.
+ * There is no unload: code that ran may have left threads. */
 enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
                                   struct attn_error *err);
-
-/* The spec to hand to attn_run_case; borrows worker. */
-void attn_plugin_spec(const struct attn_plugin_impl *plugin, struct attn_spec *spec);
 
 #endif

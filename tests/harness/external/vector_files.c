@@ -347,30 +347,25 @@ static int is_plain(const char *name)
                strlen(name);
 }
 
-static enum attn_status read_entries(const char *path, const json_t *root,
+/* Names and texts stay where the JSON has them. */
+static enum attn_status read_entries(const char *path, const json_t *cases,
                                      struct attn_vector_files *x, struct attn_error *err)
 {
-    const json_t *cases = json_object_get(root, "cases");
-    size_t n = json_array_size(cases);
-    if (!json_is_array(cases) || n > MAX_CASES)
+    size_t i;
+    json_t *one;
+    if (!json_is_array(cases) || json_array_size(cases) > MAX_CASES)
         return attn_fault(err, ATTN_EINVAL, path, "has no list \"cases\"");
-    x->entry = calloc(n + 1, sizeof *x->entry);
+    x->entry = calloc(json_array_size(cases) + 1, sizeof *x->entry);
     if (x->entry == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_array_get(cases, i);
-        const char *name = json_string_value(json_object_get(one, "name"));
-        const char *text = json_string_value(json_object_get(one, "case"));
-        if (name == NULL || text == NULL || !is_plain(name))
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", json_array_size(cases));
+    json_array_foreach(cases, i, one)
+    {
+        if (json_unpack(one, "{s:s, s:s}", "name", &x->entry[i].name, "case", &x->entry[i].text) !=
+                0 ||
+            !is_plain(x->entry[i].name))
             return attn_fault(err, ATTN_EINVAL, path,
-                              "case %zu lacks a plain \"name\" or a "
-                              "\"case\"",
-                              i + 1);
-        x->entry[i].name = strdup(name);
-        x->entry[i].text = strdup(text);
+                              "case %zu lacks a plain \"name\" or a \"case\"", i + 1);
         x->n++;
-        if (x->entry[i].name == NULL || x->entry[i].text == NULL)
-            return attn_fail(err, ATTN_ENOMEM, "no memory for %zu cases", n);
     }
     return ATTN_OK;
 }
@@ -379,24 +374,20 @@ static enum attn_status read_manifest(const char *path, const char *text,
                                       struct attn_vector_files *x, struct attn_error *err)
 {
     json_error_t why;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
-    if (root == NULL)
+    x->json = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (x->json == NULL)
         return attn_fault(err, ATTN_EINVAL, path, "line %d is not JSON: %.160s", why.line,
                           why.text);
-    enum attn_status status = ATTN_OK;
-    if (json_integer_value(json_object_get(root, "attnlab_vectors")) != 1)
-        status =
-            attn_fault(err, ATTN_EINVAL, path, "is not a manifest of attnlab vectors, format 1");
-    char *claims = json_dumps(json_object_get(root, "claims"), JSON_ENCODE_ANY);
-    if (status == ATTN_OK && claims == NULL)
-        status = attn_fault(err, ATTN_EINVAL, path, "has no \"claims\"");
-    if (status == ATTN_OK)
-        status = attn_claims_parse(path, claims, &x->claims, err);
-    if (status == ATTN_OK)
-        status = read_entries(path, root, x, err);
+    if (json_integer_value(json_object_get(x->json, "attnlab_vectors")) != FORMAT)
+        return attn_fault(err, ATTN_EINVAL, path, "is not a manifest of attnlab vectors, format %d",
+                          FORMAT);
+    char *claims = json_dumps(json_object_get(x->json, "claims"), JSON_ENCODE_ANY);
+    if (claims == NULL)
+        return attn_fault(err, ATTN_EINVAL, path, "has no \"claims\"");
+    enum attn_status status = attn_claims_parse(path, claims, &x->claims, err);
     free(claims);
-    json_decref(root);
-    return status;
+    return status == ATTN_OK ? read_entries(path, json_object_get(x->json, "cases"), x, err)
+                             : status;
 }
 
 enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *x,
@@ -416,29 +407,30 @@ enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_f
 
 void attn_vector_files_close(struct attn_vector_files *x)
 {
-    for (int n = 0; n < x->n; n++) {
-        free(x->entry[n].name);
-        free(x->entry[n].text);
-    }
+    json_decref(x->json);
     free(x->entry);
     memset(x, 0, sizeof *x);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-int attn_vector_files_has(const char *folder, const char *name)
+/* OUT/NAME/FILE, cut where no system takes so much. */
+static const char *result_path(const char *folder, const char *name, const char *file,
+                               char path[4096])
 {
-    char path[4096];
-    struct stat info;
-    snprintf(path, sizeof path, "%.3500s/%.250s", folder, name);
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(path, 4096, "%.3500s/%.250s/%.40s", folder, name, file);
+    return path;
 }
 
 static int is_there(const char *folder, const char *name, const char *file)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%.3500s/%.250s/%.40s", folder, name, file);
-    return access(path, F_OK) == 0;
+    return access(result_path(folder, name, file, path), F_OK) == 0;
+}
+
+int attn_vector_files_has(const char *folder, const char *name)
+{
+    return is_there(folder, name, "."); /* of a folder alone */
 }
 
 int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
@@ -463,10 +455,10 @@ int attn_vector_files_sorry(const char *folder, const char *name, char *text, si
 {
     char path[4096], line[300] = "";
     struct attn_error err = {0};
-    snprintf(path, sizeof path, "%.3500s/%.250s/error.txt", folder, name);
-    if (access(path, F_OK) != 0)
+    if (!is_there(folder, name, "error.txt"))
         return 0;
-    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, &err);
+    FILE *file =
+        attn_read_stream(result_path(folder, name, "error.txt", path), ATTN_READ_THEIRS, &err);
     if (file == NULL) {
         snprintf(text, size, "%s", err.text);
         return 1;
@@ -530,11 +522,11 @@ static void fill_output(const struct attn_claims *claims, struct attn_tensor *t,
 }
 
 /* One output from the file that has it: result.safetensors or .npz, else NAME.npy. */
-static enum attn_status read_output(const char *base, struct attn_file *all, enum attn_output o,
-                                    const struct attn_claims *claims, struct attn_setup *s,
-                                    struct attn_error *err)
+static enum attn_status read_output(const char *folder, const char *in, struct attn_file *all,
+                                    enum attn_output o, const struct attn_claims *claims,
+                                    struct attn_setup *s, struct attn_error *err)
 {
-    char path[4096];
+    char path[4096], file_name[40];
     const char *name = attn_output_name(o);
     struct attn_tensor *t = &s->tensor[ATTN_T_O + o];
     struct attn_file one = {0};
@@ -546,11 +538,11 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
     enum attn_status status = ATTN_OK;
     const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
     if (all->path == NULL) {
-        snprintf(path, sizeof path, "%s/%s.npy", base, name);
+        snprintf(file_name, sizeof file_name, "%s.npy", name);
         file = &one;
-        if (access(path, F_OK) != 0)
-            return attn_fail(err, ATTN_EINVAL, "%s.npy is missing%s", name, hint);
-        status = attn_file_open(path, &one, err);
+        if (!is_there(folder, in, file_name))
+            return attn_fail(err, ATTN_EINVAL, "%s is missing%s", file_name, hint);
+        status = attn_file_open(result_path(folder, in, file_name, path), &one, err);
     }
     if (status != ATTN_OK)
         return status;
@@ -577,8 +569,8 @@ static enum attn_status read_output(const char *base, struct attn_file *all, enu
 static void leave_out(const char *base, struct attn_error *err)
 {
     size_t n = strlen(base);
-    if (strncmp(err->text, base, n) == 0 && err->text[n] == '/')
-        memmove(err->text, err->text + n + 1, strlen(err->text + n + 1) + 1);
+    if (strncmp(err->text, base, n) == 0)
+        memmove(err->text, err->text + n, strlen(err->text + n) + 1);
 }
 
 /* Results that nobody would look at: of an output that the case does not want, or given twice. */
@@ -612,23 +604,21 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
                                         const struct attn_claims *claims, struct attn_setup *s,
                                         struct attn_error *err)
 {
-    char base[3800], path[4096];
+    static const char *const whole[] = {"result.safetensors", "result.npz"};
+    char path[4096];
     struct attn_file all = {0};
     enum attn_status status = ATTN_OK;
-    snprintf(base, sizeof base, "%.3500s/%.250s", folder, name);
-    snprintf(path, sizeof path, "%s/result.safetensors", base);
-    if (access(path, F_OK) != 0)
-        snprintf(path, sizeof path, "%s/result.npz", base);
-    if (access(path, F_OK) == 0)
-        status = attn_file_open(path, &all, err);
+    for (int n = 0; n < 2 && status == ATTN_OK && all.path == NULL; n++)
+        if (is_there(folder, name, whole[n]))
+            status = attn_file_open(result_path(folder, name, whole[n], path), &all, err);
     if (status == ATTN_OK)
         status = check_unread(folder, name, &all, claims, s, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (is_wanted(claims, s, (enum attn_output)o))
-            status = read_output(base, &all, (enum attn_output)o, claims, s, err);
+            status = read_output(folder, name, &all, (enum attn_output)o, claims, s, err);
     attn_file_close(&all);
     if (status != ATTN_OK)
-        leave_out(base, err);
+        leave_out(result_path(folder, name, "", path), err);
     else if (claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
         struct attn_forward f = attn_setup_forward(s);
         status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);

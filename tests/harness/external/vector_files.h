@@ -33,12 +33,13 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer, 
 
 /* A manifest read again. */
 struct attn_vector_files_entry {
-    char *name, *text; /* of the folder; the case string */
+    const char *name, *text; /* of the folder; the case string */
 };
 struct attn_vector_files {
     struct attn_claims claims;
     int n;
     struct attn_vector_files_entry *entry;
+    void *json; /* private */
 };
 enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *files,
                                         struct attn_error *err);

@@ -81,8 +81,6 @@ enum attn_worker_ask {
  * relation, else once for each run.  ERROR with not_reached: it failed too often before. */
 void attn_worker_ask(struct attn_worker *worker, enum attn_worker_ask what, const char *text,
                      const struct attn_repetition *how, struct attn_worker_reply *reply);
-void attn_worker_run(struct attn_worker *worker, const struct attn_case *c,
-                     const struct attn_repetition *how, struct attn_worker_reply *reply);
 
 /* The worker's own main; never returns before the host closes the pipe.  An exit status. */
 int attn_worker_serve(const char *path);

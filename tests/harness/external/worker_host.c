@@ -243,7 +243,9 @@ static int lacked(const struct attn_worker *g, enum arrival how)
 /* How a worker ended, in words. */
 static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
 {
-    const char *where = attn_plugin_phase_name((enum attn_plugin_phase)g->phase);
+    static const char *const phase[] = {"while it was loaded", "between calls", "in forward",
+                                        "in backward"};
+    const char *where = (unsigned)g->phase < 4 ? phase[g->phase] : "somewhere";
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (how == FORKED)
@@ -400,12 +402,4 @@ void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const cha
         attn_result_error(&reply->result, ATTN_ENOMEM, why);
     reply->result.failure = reply->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
     g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
-}
-
-void attn_worker_run(struct attn_worker *g, const struct attn_case *c,
-                     const struct attn_repetition *how, struct attn_worker_reply *reply)
-{
-    char text[ATTN_CASE_TEXT];
-    attn_case_print(c, text);
-    attn_worker_ask(g, ATTN_WORKER_CASE, text, how, reply);
 }

@@ -139,8 +139,8 @@ static int64_t hwm_bytes(void)
 }
 
 /* After ten seconds of diagnoses the next one says nothing new. */
-static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
-                     const struct attn_result *r, struct attn_worker_reply *reply)
+static void diagnose(const struct attn_case *c, const struct attn_result *r,
+                     struct attn_worker_reply *reply)
 {
     static clock_t spent;
     int is_numeric =
@@ -148,7 +148,7 @@ static void diagnose(const struct attn_spec *spec, const struct attn_case *c,
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(spec, &plugin.claims, c, r, &reply->diagnosis);
+    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &reply->diagnosis);
     spent += clock() - start;
 }
 
@@ -177,8 +177,6 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     struct attn_result *r = &reply->result;
     struct attn_setup setup;
     struct attn_error err = {0};
-    struct attn_spec spec;
-    attn_plugin_spec(&plugin, &spec);
     enum attn_status status = attn_setup_open(c, &setup, &err);
     int is_open = status == ATTN_OK;
     if (is_open)
@@ -186,7 +184,7 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     if (status == ATTN_OK) {
         forget();
         how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
-        attn_run_setup(&spec, &setup, how, r);
+        attn_run_setup(&plugin.spec, &setup, how, r);
     }
     if (is_open)
         attn_setup_close(&setup);
@@ -199,17 +197,15 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
     add_notes(reply);
-    diagnose(&spec, c, r, reply);
+    diagnose(c, r, reply);
 }
 
 static void run_relation(const char *id, struct attn_worker_reply *reply)
 {
     const struct attn_relation *relation = attn_relation_find(id);
-    struct attn_spec spec;
-    attn_plugin_spec(&plugin, &spec);
     forget();
     if (relation != NULL)
-        attn_relation_run_claimed(relation, &spec, &plugin.claims, &reply->needs, &reply->result);
+        reply->needs = attn_relation_run(relation, &plugin.spec, &plugin.claims, &reply->result);
     else
         reply->result.verdict = ATTN_ERROR;
     add_notes(reply);
@@ -252,11 +248,9 @@ static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *
     int64_t heap[LEAK_CALLS], mapped[LEAK_CALLS];
     struct attn_setup setup;
     struct attn_error err = {0};
-    struct attn_spec spec;
-    attn_plugin_spec(&plugin, &spec);
     enum attn_status status = attn_setup_open(c, &setup, &err);
     for (int n = 0; n < LEAK_CALLS && status == ATTN_OK; n++) {
-        status = attn_rerun(&spec, &setup, 1, &err);
+        status = attn_rerun(&plugin.spec, &setup, 1, &err);
         measure(&heap[n], &mapped[n]);
     }
     attn_setup_close(&setup);
@@ -323,7 +317,6 @@ int attn_worker_serve(const char *path)
                    ? 0
                    : ATTN_PROCESS_LACKS;
     plugin.tell = tell;
-    plugin.phase = ATTN_PHASE_JUDGING;
     hello.claims = plugin.claims;
     memcpy(hello.load_environment, plugin.load_environment, sizeof hello.load_environment);
     if (send_message(ATTN_WORKER_HELLO, &hello, sizeof hello) != 0)

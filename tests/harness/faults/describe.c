@@ -125,64 +125,52 @@ static const char *special(const struct attn_failed_run *run, const struct patte
 }
 
 /* One output in words, and the fault where they say more than where. */
-static void describe(const struct attn_failed_run *run, enum attn_output o,
-                     struct attn_diagnosis *d)
+static struct attn_diagnosis in_words(const struct attn_failed_run *run, enum attn_output o,
+                                      const struct pattern *x, const char *range)
 {
-    struct pattern x;
-    char range[160];
-    look(run, o, &x);
-    if (x.bad == 0)
-        return;
-    put_range(run, &x, o, range, sizeof range);
-    int is_beyond = x.beyond == x.bad && x.nan + x.inf + x.zero == x.bad;
-    int is_empty = x.empty_rows == x.bad;
-    const char *kind = x.nan == x.bad           ? "NaN"
-                       : x.nan + x.inf == x.bad ? "not finite"
-                       : x.zero == x.bad        ? "0"
-                       : x.nan > 0              ? "wrong or NaN"
-                                                : "wrong";
-    const char *where = is_empty         ? " in rows that see no key"
-                        : begin_late(&x) ? " in rows with an empty leading tile"
-                        : is_beyond      ? " in rows whose scores are beyond the range of exp"
-                                         : "";
-    const char *why = special(run, &x);
-    d->fault = is_empty                       ? ATTN_FAULT_EMPTY
-               : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
-               : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
-                                                                                  : ATTN_FAULT_NONE;
-    int n = snprintf(d->text, sizeof d->text, "%s%lld of %lld elements of %s are %s%s%s%s",
-                     d->fault != ATTN_FAULT_NONE ? "" : "not recognised: ", (long long)x.bad,
-                     (long long)x.n, attn_output_name(o), kind, where, range, why);
-    if (n < 0)
-        d->text[0] = '\0';
+    struct attn_diagnosis d = {.fault = ATTN_FAULT_NONE};
+    int is_beyond = x->beyond == x->bad && x->nan + x->inf + x->zero == x->bad;
+    int is_empty = x->empty_rows == x->bad;
+    const char *kind = x->nan == x->bad            ? "NaN"
+                       : x->nan + x->inf == x->bad ? "not finite"
+                       : x->zero == x->bad         ? "0"
+                       : x->nan > 0                ? "wrong or NaN"
+                                                   : "wrong";
+    const char *where = is_empty        ? " in rows that see no key"
+                        : begin_late(x) ? " in rows with an empty leading tile"
+                        : is_beyond     ? " in rows whose scores are beyond the range of exp"
+                                        : "";
+    const char *why = special(run, x);
+    d.fault = is_empty                       ? ATTN_FAULT_EMPTY
+              : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
+              : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
+                                                                                 : ATTN_FAULT_NONE;
+    attn_append(d.text, sizeof d.text, "%s%lld of %lld elements of %s are %s%s%s%s",
+                d.fault != ATTN_FAULT_NONE ? "" : "not recognised: ", (long long)x->bad,
+                (long long)x->n, attn_output_name(o), kind, where, range, why);
+    return d;
 }
 
-void attn_describe_where(const struct attn_failed_run *run, char *text, size_t size)
+void attn_describe(const struct attn_failed_run *run, struct attn_diagnosis *d)
 {
-    text[0] = '\0';
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+    const int is_known = d->fault != ATTN_FAULT_NONE;
+    for (int at = 0; at < ATTN_OUTPUTS; at++) {
+        const enum attn_output o = (enum attn_output)at;
         struct pattern x;
         char range[160];
         if (!run->failing[o] || run->truth.tensor[o].want == NULL)
             continue;
-        look(run, (enum attn_output)o, &x);
-        put_range(run, &x, (enum attn_output)o, range, sizeof range);
-        if (x.bad > 0 && range[0] != '\0')
-            attn_append(text, size, "%s%s:%s", text[0] != '\0' ? "; " : "",
-                        attn_output_name((enum attn_output)o), range + 1);
-    }
-}
-
-int attn_describe_pattern(const struct attn_failed_run *run, struct attn_diagnosis *d)
-{
-    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-    for (int o = 0; o < ATTN_OUTPUTS && d->fault == ATTN_FAULT_NONE; o++) {
-        struct attn_diagnosis one = {.fault = ATTN_FAULT_NONE};
-        if (!run->failing[o] || run->truth.tensor[o].want == NULL)
+        look(run, o, &x);
+        if (x.bad == 0)
             continue;
-        describe(run, (enum attn_output)o, &one);
+        put_range(run, &x, o, range, sizeof range);
+        if (is_known && range[0] != '\0')
+            attn_append(d->where, sizeof d->where, "%s%s:%s", d->where[0] != '\0' ? "; " : "",
+                        attn_output_name(o), range + 1);
+        if (is_known || d->fault != ATTN_FAULT_NONE)
+            continue;
+        const struct attn_diagnosis one = in_words(run, o, &x, range);
         if (one.fault != ATTN_FAULT_NONE || d->text[0] == '\0')
             *d = one;
     }
-    return d->text[0] != '\0';
 }

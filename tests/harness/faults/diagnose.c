@@ -38,6 +38,7 @@ static void close_run(struct attn_failed_run *run)
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         free(run->x[slot]);
     attn_truth_free(&run->truth);
+    attn_run_close_parts(run);
 }
 
 /* The truth, and all tensors as packed numbers. */
@@ -65,6 +66,7 @@ static int open_run(struct attn_failed_run *run, const struct attn_setup *s,
         run->compared[o] = r->output[o].n > 0;
         run->failing[o] = r->output[o].n_bad > 0 || (o == ATTN_O && r->failure == ATTN_F_EXACT);
     }
+    attn_run_open_parts(run);
     run->backward = !run->failing[ATTN_O] && !run->failing[ATTN_LSE];
     if (!ok)
         close_run(run);
@@ -87,7 +89,7 @@ static int try_precision(struct attn_failed_run *run)
     for (size_t n = wide ? 0 : 1; n < sizeof list / sizeof *list; n++) {
         struct attn_failed_run loose = *run;
         loose.loose = list[n].loose;
-        if (attn_truth_is_near(&loose)) {
+        if (attn_fault_fits(&loose, &(struct attn_fault_model){.place = ATTN_AT_NONE})) {
             snprintf(run->text, run->size, "%s",
                      wide && n == 1 ? "arithmetic in f32" : list[n].words);
             return 1;
@@ -105,6 +107,9 @@ static enum attn_fault explain(struct attn_failed_run *run, unsigned but)
     } learner[] = {{attn_learn_heads, ATTN_FAULT_HEADS},  {attn_learn_places, ATTN_FAULT_LAYOUT},
                    {attn_learn_keys, ATTN_FAULT_KEYS},    {attn_learn_delta, ATTN_FAULT_GRADIENTS},
                    {attn_learn_lines, ATTN_FAULT_FACTOR}, {try_precision, ATTN_FAULT_PRECISION}};
+    /* A gradient times a number is that much, whatever else would explain it too. */
+    if (run->backward && attn_learn_lines(run))
+        return ATTN_FAULT_FACTOR;
     enum attn_fault fault = attn_fault_recognise(run, but);
     for (size_t n = 0; n < sizeof learner / sizeof *learner && fault == ATTN_FAULT_NONE; n++)
         if (!(but >> learner[n].fault & 1) && learner[n].learn(run))
@@ -157,13 +162,12 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     d->fault = explain(&run, 0);
     if (d->fault == ATTN_FAULT_NONE)
         d->fault = explain_one(&run);
-    if (d->fault != ATTN_FAULT_NONE)
-        attn_describe_where(&run, d->where, sizeof d->where);
-    int found = d->fault != ATTN_FAULT_NONE      ? ATTN_WHAT
-                : attn_describe_pattern(&run, d) ? ATTN_WHERE
-                                                 : 0;
+    int found = d->fault != ATTN_FAULT_NONE ? ATTN_WHAT : ATTN_WHERE;
+    if (found == ATTN_WHERE)
+        d->text[0] = '\0';
+    attn_describe(&run, d);
     close_run(&run);
-    return found;
+    return d->text[0] != '\0' ? found : 0;
 }
 
 int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, struct attn_diagnosis *d)

@@ -19,10 +19,10 @@ static int learn_block(const struct attn_failed_run *run, int64_t block, enum at
 {
     const struct attn_problem *p = &run->setup->problem;
     struct attn_failed_run one = *run;
-    *f = (struct attn_fault_model){.step = ATTN_STEP_HEAD_FIXED, .of = of};
+    *f = (struct attn_fault_model){.place = ATTN_AT_KEY, .n = of};
     one.block = 1 + block;
-    for (f->hi = 0; f->hi < p->batch; f->hi++)
-        for (f->lo = 0; f->lo < p->kv_heads; f->lo++)
+    for (f->b = 0; f->b < p->batch; f->b++)
+        for (f->g = 0; f->g < p->kv_heads; f->g++)
             if (attn_fault_fits(&one, f))
                 return 1;
     return 0;
@@ -39,15 +39,15 @@ static int learn_map(struct attn_failed_run *run, enum attn_fault_of of)
     size_t used = 0;
     for (int64_t block = 0; block < p->batch * p->heads; block++) {
         int64_t b = block / p->heads, h = block % p->heads;
-        struct attn_fault_model f = {.lo = h / ratio};
+        struct attn_fault_model f = {.g = h / ratio};
         if (block_fails(run, block)) {
             if (!learn_block(run, block, of, &f))
                 return 0;
             blocks++;
-            batches += f.hi != b;
+            batches += f.b != b;
         }
         if (b == p->batch - 1 && used + 8 < sizeof map)
-            used += (size_t)snprintf(map + used, sizeof map - used, " %lld", (long long)f.lo);
+            used += (size_t)snprintf(map + used, sizeof map - used, " %lld", (long long)f.g);
     }
     if (batches > 0)
         snprintf(run->text, run->size, "fits K and V of another batch%s in %d of %d blocks",

@@ -11,93 +11,70 @@
 #include "tests/harness/faults/faults.h"
 
 enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
-enum how { LOST, ADDED, REPLACED };
+enum how { LOST, ADDED, REPLACED, HOWS };
 
 struct learner {
-    struct attn_evaluation eval; /* of a model in which everything is visible */
-    int64_t n, d, b, h, i, row;  /* keys, features; the row that is looked at */
-    double *sums;                /* [1 + d][3][n + 1] prefix sums of the weights, and of these times
-                                    each feature of V: of seen, of hidden, of all keys */
-    double size;                 /* largest |V|, which no feature of O exceeds     */
-    char *seen, *got;            /* the true set of the row, and what it has seen  */
-};
-
-/* A run [lo,hi) that was lost, was added, or is all. */
-struct run {
-    enum how how;
-    int64_t lo, hi;
+    struct attn_evaluation eval;  /* of a model in which everything is visible */
+    const struct attn_problem *p; /* the true one */
+    int64_t n, d, b, h, i, row;   /* keys, features; the row that is looked at */
+    double *weight[HOWS];         /* prefix sums of the weights of seen, of hidden, of all keys */
+    double *value[HOWS];          /* the same times the first feature of V */
+    double size;                  /* largest first feature of V, which that of O does not exceed */
+    char *seen, *got, *different; /* the true set of the row, what it has seen, what is not both */
 };
 
 static const double *value_row(const struct learner *x, int64_t j)
 {
-    int64_t g = x->h / (x->eval.p->heads / x->eval.p->kv_heads);
-    return attn_evaluation_row(&x->eval, ATTN_T_V, x->b, g, j);
+    return attn_evaluation_row(&x->eval, ATTN_T_V, x->b, x->h / (x->p->heads / x->p->kv_heads), j);
 }
 
-/* A sum over the keys of [lo,hi); of: 0 the weights, 1 + c feature c. */
-static double part(const struct learner *x, int64_t of, int which, int64_t lo, int64_t hi)
+/* A sum over the true set, once the run [lo,hi) is lost, is added, or is all. */
+static double with_run(const struct learner *x, double *const sum[HOWS], enum how how, int64_t lo,
+                       int64_t hi)
 {
-    const double *sum = x->sums + (3 * of + which) * (x->n + 1);
-    return sum[hi] - sum[lo];
-}
-
-/* What a sum over the true set becomes by the run. */
-static double with_run(const struct learner *x, int64_t of, const struct run *f)
-{
-    double all = part(x, of, 0, 0, x->n), change = part(x, of, (int)f->how, f->lo, f->hi);
-    return f->how == LOST ? all - change : f->how == ADDED ? all + change : change;
+    double change = sum[how][hi] - sum[how][lo], all = sum[LOST][x->n];
+    return how == LOST ? all - change : how == ADDED ? all + change : change;
 }
 
 /* Weights and the true set of a row; 0 when there is a score that is no number. */
 static int weigh(struct learner *x)
 {
     attn_evaluate_scores(&x->eval, x->b, x->h, x->i);
-    x->size = 0;
     for (int64_t j = 0; j < x->n; j++) {
-        if (!isfinite(x->eval.w[j]))
+        double w = x->eval.w[j];
+        if (!isfinite(w))
             return 0;
-        x->seen[j] = (char)attn_mask_allows(x->eval.p->mask, x->b, x->h, x->i, j);
-    }
-    for (int64_t of = 0; of <= x->d; of++) {
-        double *sum = x->sums + 3 * of * (x->n + 1);
-        sum[0] = sum[x->n + 1] = sum[2 * (x->n + 1)] = 0;
-        for (int64_t j = 0; j < x->n; j++) {
-            double v = of == 0 ? 1 : value_row(x, j)[of - 1], term = x->eval.w[j] * v;
-            double *to = sum + j + 1;
-            to[0] = to[-1] + (x->seen[j] ? term : 0);
-            to[x->n + 1] = to[x->n] + (x->seen[j] ? 0 : term);
-            to[2 * (x->n + 1)] = to[2 * x->n + 1] + term;
-            x->size = of > 0 && isfinite(v) && fabs(v) > x->size ? fabs(v) : x->size;
+        x->seen[j] = (char)attn_mask_allows(x->p->mask, x->b, x->h, x->i, j);
+        x->size = fmax(j == 0 ? 0 : x->size, fabs(value_row(x, j)[0]));
+        for (int how = LOST; how <= REPLACED; how++) {
+            int counts = how == REPLACED || (how == LOST) == x->seen[j];
+            x->weight[how][j + 1] = x->weight[how][j] + (counts ? w : 0);
+            x->value[how][j + 1] = x->value[how][j] + (counts ? w * value_row(x, j)[0] : 0);
         }
     }
     return isfinite(x->eval.m);
 }
 
-/* Can element n of an output be what is told?  more: what the prefix sums have lost. */
-static int is_near(const struct learner *x, enum attn_output o, int64_t n, double told, double size,
+/* Can the first element of the row be what is told?  more: what the prefix sums have lost. */
+static int is_near(const struct learner *x, enum attn_output o, double told, double size,
                    double more)
 {
     const struct attn_failed_run *run = x->eval.run;
+    int64_t n = o == ATTN_O ? x->row * x->d : x->row;
     double bound = run->truth.tensor[o].bound[n], got = run->x[ATTN_T_O + o][n];
-    return !isfinite(told) || isinf(bound) ||
+    return !run->compared[o] || !isfinite(told) || isinf(bound) ||
            fabs(got - told) <= run->loose * size + 4 * bound + 1e-30 + more;
 }
 
 /* Most runs are refuted by LSE, or by the first feature. */
-static int may_be(const struct learner *x, const struct run *f)
+static int may_be(const struct learner *x, enum how how, int64_t lo, int64_t hi)
 {
-    double l = with_run(x, 0, f), lse = l > 0 ? x->eval.m + log(l) : -(double)INFINITY;
-    double lost = l > 0 ? 1e-12 * part(x, 0, 2, 0, x->n) / l : 0;
-    if (x->eval.run->compared[ATTN_LSE] &&
-        !(isinf(lse) ? x->eval.run->x[ATTN_T_LSE][x->row] == lse
-                     : is_near(x, ATTN_LSE, x->row, lse, fabs(lse), lost)))
-        return 0;
-    for (int64_t c = 0; c < x->d; c++) {
-        double told = l > 0 ? with_run(x, 1 + c, f) / l : 0;
-        if (!is_near(x, ATTN_O, x->row * x->d + c, told, x->size, lost * x->size))
-            return 0;
-    }
-    return 1;
+    double l = with_run(x, x->weight, how, lo, hi), lost = 1e-12 * x->weight[REPLACED][x->n] / l;
+    double lse = x->eval.m + log(l), o = with_run(x, x->value, how, lo, hi) / l;
+    if (!(l > 0))
+        return 1;
+    return is_near(x, ATTN_LSE, lse, fabs(lse), lost) &&
+           is_near(x, ATTN_O, o, x->size, lost * x->size);
 }
 
 /* Are LSE and O those of the set? */
@@ -142,15 +119,14 @@ static int find(struct learner *x)
         return 1;
     for (int how = LOST; how <= REPLACED; how++)
         for (int64_t size = 1; size <= x->n; size++)
-            for (int64_t lo = 0; lo + size <= x->n; lo++) {
-                const struct run f = {(enum how)how, lo, lo + size};
+            for (int64_t lo = 0, hi = size; hi <= x->n; lo++, hi++) {
                 if (how != REPLACED &&
-                    ((how == LOST) != x->seen[lo] || !(part(x, 0, how, f.lo, f.hi) > 0)))
+                    ((how == LOST) != x->seen[lo] || !(x->weight[how][hi] > x->weight[how][lo])))
                     continue;
-                if (!may_be(x, &f))
+                if (!may_be(x, (enum how)how, lo, hi))
                     continue;
                 for (int64_t j = 0; j < x->n; j++) {
-                    int in = j >= f.lo && j < f.hi;
+                    int in = j >= lo && j < hi;
                     x->got[j] = (char)(how == LOST    ? x->seen[j] && !in
                                        : how == ADDED ? x->seen[j] || in
                                                       : in);
@@ -189,7 +165,7 @@ static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
 /* Whether what the row loses is all of some tiles, which are visible in part. */
 static int loses_partial(const struct learner *x, int64_t tile)
 {
-    const struct attn_problem *p = x->eval.p;
+    const struct attn_problem *p = x->p;
     int64_t i0 = x->i / tile * tile, i1 = i0 + tile < p->n_query ? i0 + tile : p->n_query;
     for (int64_t j0 = 0; j0 < x->n; j0 += tile) {
         int64_t j1 = j0 + tile < x->n ? j0 + tile : x->n;
@@ -203,20 +179,21 @@ static int loses_partial(const struct learner *x, int64_t tile)
     return tile < x->n;
 }
 
-static void take(struct common *c, const struct learner *x)
+static void take(struct common *c, struct learner *x)
 {
-    int64_t first, last, got_first, got_last, lo = x->n, hi = -1;
+    int64_t now[FACTS], got_first, got_last;
     int lost = 0, added = 0;
-    ends(x->seen, x->n, &first, &last);
-    ends(x->got, x->n, &got_first, &got_last);
     for (int64_t j = 0; j < x->n; j++) {
+        x->different[j] = x->seen[j] != x->got[j];
         lost += x->seen[j] && !x->got[j];
         added += x->got[j] && !x->seen[j];
-        lo = x->seen[j] != x->got[j] && j < lo ? j : lo;
-        hi = x->seen[j] != x->got[j] ? j : hi;
     }
-    enum how how = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
-    const int64_t now[FACTS] = {how, lo, hi, first - got_first, got_last - last, first, last};
+    ends(x->seen, x->n, &now[FIRST], &now[LAST]);
+    ends(x->got, x->n, &got_first, &got_last);
+    ends(x->different, x->n, &now[LO], &now[HI]);
+    now[HOW] = added == 0 ? LOST : lost == 0 ? ADDED : REPLACED;
+    now[LEFT] = now[FIRST] - got_first;
+    now[RIGHT] = got_last - now[LAST];
     if (c->rows++ == 0) {
         *c = (struct common){1, x->b, x->h, x->i, x->i, x->i, 64, {0}, {0}};
         memcpy(c->of, now, sizeof now);
@@ -225,7 +202,7 @@ static void take(struct common *c, const struct learner *x)
         c->same[f] = (c->rows == 1 || c->same[f]) && now[f] == c->of[f];
     c->low = x->i < c->low ? x->i : c->low;
     c->high = x->i > c->high ? x->i : c->high;
-    while (c->tile > 0 && (how != LOST || c->tile < 8 || !loses_partial(x, c->tile)))
+    while (c->tile > 0 && (now[HOW] != LOST || c->tile < 8 || !loses_partial(x, c->tile)))
         c->tile = c->rows == 1 && c->tile > 8 ? c->tile / 2 : 0; /* the first decides how many */
 }
 
@@ -268,9 +245,9 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
 
 static int learn(struct attn_failed_run *run, struct learner *x)
 {
-    const struct attn_problem *p = x->eval.p;
+    const struct attn_problem *p = x->p;
     struct common common = {0};
-    for (x->row = 0; x->row < p->batch * p->heads * p->n_query; x->row++) {
+    for (x->row = 0; x->row < attn_run_rows(run, ATTN_O); x->row++) {
         x->b = x->row / p->n_query / p->heads;
         x->h = x->row / p->n_query % p->heads;
         x->i = x->row % p->n_query;
@@ -290,18 +267,21 @@ static int learn(struct attn_failed_run *run, struct learner *x)
 int attn_learn_keys(struct attn_failed_run *run)
 {
     const struct attn_problem *p = &run->setup->problem;
-    const struct attn_fault_model open = {.step = ATTN_STEP_MASK};
-    struct learner x = {.n = p->n_key, .d = p->d_value};
-    if (run->backward || !run->failing[ATTN_O] || p->n_key > MOST_KEYS || p->n_key < 2 ||
-        p->batch * p->heads * p->n_query > MOST_ROWS || p->d_value == 0)
+    const struct attn_fault_model truth = {.place = ATTN_AT_NONE};
+    struct learner x = {.p = p, .n = p->n_key, .d = p->d_value};
+    if (run->backward || !run->failing[ATTN_O] || x.n > MOST_KEYS || x.n < 2 || x.d == 0 ||
+        attn_run_rows(run, ATTN_O) > MOST_ROWS)
         return 0;
-    x.sums = malloc((size_t)(3 * (x.d + 1) * (x.n + 1)) * sizeof *x.sums);
-    x.seen = malloc(2 * (size_t)x.n);
-    x.got = x.seen != NULL ? x.seen + x.n : NULL;
-    int found = attn_evaluation_open(&x.eval, run, &open) && x.sums != NULL && x.seen != NULL &&
-                learn(run, &x);
+    double sums[2 * HOWS][MOST_KEYS + 1];
+    char sets[3][MOST_KEYS];
+    for (int how = LOST; how <= REPLACED; how++) {
+        x.weight[how] = sums[how], x.value[how] = sums[HOWS + how];
+        x.weight[how][0] = x.value[how][0] = 0;
+    }
+    x.seen = sets[0], x.got = sets[1], x.different = sets[2];
+    int found = attn_evaluation_open(&x.eval, run, &truth);
+    x.eval.problem.mask = NULL; /* everything is visible */
+    found = found && learn(run, &x);
     attn_evaluation_close(&x.eval);
-    free(x.seen);
-    free(x.sums);
     return found;
 }

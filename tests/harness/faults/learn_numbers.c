@@ -10,60 +10,47 @@
 
 /* ---- delta ---------------------------------------------------------------------------------- */
 
-/* dS is linear in delta, and so is a row of dQ: got = A - delta B with A = sum P dP k, B = sum P k
- * (scaled, and bent by the softcap).  So the delta that was used can be read off, and whether
- * anything else is wrong too.  room: 2 d numbers. */
-static int row_has_delta(struct attn_evaluation *x, int64_t row, double *room, double *delta)
+/* dS is linear in delta, and so is a row of dQ: with dq0 and dq1 for delta 0 and 1 it is
+ * dq0 + delta (dq1 - dq0).  So the delta that was used can be read off, and whether anything else
+ * is wrong too.  dq0: room for d numbers. */
+static int row_has_delta(struct attn_evaluation *x, int64_t row, double *dq0, double *delta)
 {
-    const struct attn_problem *p = x->p;
-    int64_t i = row % p->n_query, h = row / p->n_query % p->heads, b = row / p->n_query / p->heads;
-    int64_t g = h / (p->heads / p->kv_heads), d = p->d_key;
-    double lse = x->run->truth.tensor[ATTN_LSE].want[row], *A = room, *B = room + d;
+    const int64_t d = x->p->d_key;
+    const double *got = x->x[ATTN_T_DQ] + row * d;
     double top = 0, bottom = 0;
-    const double *dq = attn_evaluation_row(x, ATTN_T_DQ, b, h, i);
-    const double *d_o = attn_evaluation_row(x, ATTN_T_DO, b, h, i);
-    memset(room, 0, 2 * (size_t)d * sizeof *room);
-    attn_evaluate_scores(x, b, h, i);
-    for (int64_t j = 0; j < p->n_key; j++) {
-        const double *v = attn_evaluation_row(x, ATTN_T_V, b, g, j);
-        const double *k = attn_evaluation_row(x, ATTN_T_K, b, g, j);
-        double dp = 0, y = p->softcap > 0 ? tanh(x->raw[j] / p->softcap) : 0;
-        double weight = exp(x->s[j] - lse) * (1 - y * y) * p->scale;
-        if (x->s[j] == -(double)INFINITY)
-            continue;
-        for (int64_t c = 0; c < p->d_value; c++)
-            dp += d_o[c] * v[c];
-        for (int64_t c = 0; c < d; c++)
-            A[c] += weight * dp * k[c], B[c] += weight * k[c];
+    attn_evaluate_dq(x, row, 0);
+    memcpy(dq0, x->dq, (size_t)d * sizeof *dq0);
+    attn_evaluate_dq(x, row, 1);
+    for (int64_t c = 0; c < d; c++) {
+        double slope = x->dq[c] - dq0[c];
+        top += (got[c] - dq0[c]) * slope;
+        bottom += slope * slope;
     }
-    for (int64_t c = 0; c < d; c++)
-        top += (A[c] - dq[c]) * B[c], bottom += B[c] * B[c];
-    *delta = bottom > 0 ? top / bottom : 0;
-    for (int64_t c = 0; c < d; c++)
-        A[c] -= *delta * B[c];
-    return bottom > 0 && isfinite(*delta) && attn_evaluation_fits(x, ATTN_DQ, row, A);
+    *delta = bottom > 0 ? top / bottom : (double)NAN;
+    attn_evaluate_dq(x, row, *delta);
+    return isfinite(*delta) && attn_evaluation_fits(x, ATTN_DQ, row, x->dq);
 }
 
 int attn_learn_delta(struct attn_failed_run *run)
 {
-    const struct attn_problem *p = &run->setup->problem;
-    const struct attn_fault_model truth = {.step = ATTN_STEP_NONE};
+    const struct attn_fault_model truth = {.place = ATTN_AT_NONE};
+    const int64_t d = run->setup->problem.d_key;
     struct attn_evaluation x;
     int64_t wrong = 0;
-    int ok = run->backward && run->failing[ATTN_DQ] && p->d_key > 1;
-    double *room = ok ? malloc(2 * (size_t)p->d_key * sizeof *room) : NULL, delta, first = 0;
-    if (room == NULL)
+    double delta, first = 0;
+    if (!run->backward || !run->failing[ATTN_DQ] || d < 2)
         return 0;
-    ok = attn_evaluation_open(&x, run, &truth);
+    double *dq0 = malloc((size_t)d * sizeof *dq0);
+    int ok = attn_evaluation_open(&x, run, &truth) && dq0 != NULL;
     for (int64_t row = 0; row < attn_run_rows(run, ATTN_DQ) && ok; row++) {
         if (attn_run_row_is_right(run, ATTN_DQ, row))
             continue;
-        ok = row_has_delta(&x, row, room, &delta);
+        ok = row_has_delta(&x, row, dq0, &delta);
         first = wrong++ == 0 ? delta : first;
     }
     ok = ok && wrong > 0 && attn_evaluation_explains(&x);
     attn_evaluation_close(&x);
-    free(room);
+    free(dq0);
     if (ok)
         snprintf(run->text, run->size,
                  "fits a wrong delta in %lld rows (%.4g in the first), and nothing else wrong",
@@ -116,13 +103,28 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
 }
 
 /* What a factor may be. */
-static const char *origin_of(const struct attn_problem *p, double factor)
+static void put_origin(const struct attn_problem *p, enum attn_output o, double factor, char *text,
+                       size_t size)
 {
-    double root = attn_root(p->d_key);
-    return fabs(factor - p->scale) <= 1e-3 * fabs(p->scale) ? " (the scale)"
-           : fabs(factor * p->scale - 1) <= 1e-3            ? " (1 / the scale)"
-           : fabs(factor - root) <= 1e-3 * root             ? " (a scale of 1/sqrt(d))"
-                                                            : "";
+    const int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
+    const int is_summed = group > 1 && (o == ATTN_DK || o == ATTN_DV);
+    const struct {
+        double factor;
+        const char *words;
+    } origin[] = {{p->scale, "the scale"},
+                  {1 / p->scale, "1 / the scale, which it lacks"},
+                  {attn_root(p->d_key), "a scale of 1/sqrt(d)"},
+                  {log2_e, "log2(e)"},
+                  {ln_2, "ln 2"},
+                  {is_summed ? 1 / (double)group : (double)NAN,
+                   "averaged over the %lld heads of a group, not summed"}};
+    for (size_t n = 0; n < sizeof origin / sizeof *origin; n++)
+        if (fabs(factor - origin[n].factor) <= 1e-3 * fabs(origin[n].factor)) {
+            attn_append(text, size, " (");
+            attn_append(text, size, origin[n].words, (long long)group);
+            attn_append(text, size, ")");
+            return;
+        }
 }
 
 /* One output; returns whether it is on a line.  LSE has terms where O has factors. */
@@ -132,12 +134,12 @@ static int put_line(const struct attn_failed_run *run, enum attn_output o, char 
     for (int way = 0; way < 2; way++) {
         int is_factor = (o != ATTN_LSE) == (way == 0);
         struct line line = line_of(&run->truth.tensor[o], run->x[ATTN_T_O + o], n, is_factor);
-        if (line.factor == 0 || !is_on(run, o, n, &line))
+        if (!is_on(run, o, n, &line))
             continue;
-        if (is_factor)
-            snprintf(text, size, "%s times %.4g%s", attn_output_name(o), line.factor,
-                     origin_of(&run->setup->problem, line.factor));
-        else
+        if (is_factor) {
+            snprintf(text, size, "%s times %.4g", attn_output_name(o), line.factor);
+            put_origin(&run->setup->problem, o, line.factor, text, size);
+        } else
             snprintf(text, size, "%s %.4g too %s", attn_output_name(o), fabs(line.term),
                      line.term > 0 ? "large" : "small");
         return 1;
@@ -147,7 +149,7 @@ static int put_line(const struct attn_failed_run *run, enum attn_output o, char 
 
 int attn_learn_lines(struct attn_failed_run *run)
 {
-    char part[80];
+    char part[120];
     run->text[0] = '\0';
     int end = run->backward ? ATTN_OUTPUTS : ATTN_DQ;
     for (int o = run->backward ? ATTN_DQ : ATTN_O; o < end; o++) {

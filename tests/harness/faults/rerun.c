@@ -81,44 +81,37 @@ static int is_right(const struct attn_setup *s, const struct attn_result *failed
     return r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK;
 }
 
-/* Every kv head with its query heads by itself. */
-static int heads_alone(const struct attn_spec *spec, const struct attn_setup *s)
+/* Every kv head with its query heads by itself, or every query of a head. */
+static int right_alone(const struct attn_spec *spec, const struct attn_setup *s, int by_query,
+                       const struct attn_result *failed)
 {
     const struct attn_problem *p = &s->problem;
-    for (int64_t bg = 0; bg < p->batch * p->kv_heads; bg++) {
-        struct attn_setup part = part_of(s, bg / p->kv_heads, bg % p->kv_heads, 0);
-        part.problem.batch = part.problem.kv_heads = 1;
-        part.problem.heads = p->heads / p->kv_heads;
+    int64_t parts = by_query ? p->n_query : p->batch * p->kv_heads;
+    for (int64_t n = 0; n < parts; n++) {
+        struct attn_setup part =
+            by_query ? part_of(s, 0, 0, n) : part_of(s, n / p->kv_heads, n % p->kv_heads, 0);
+        if (by_query) {
+            part.problem.n_query = 1;
+        } else {
+            part.problem.batch = part.problem.kv_heads = 1;
+            part.problem.heads = p->heads / p->kv_heads;
+        }
         if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
             return 0;
     }
-    return 1;
-}
-
-/* Every query by itself. */
-static int queries_alone(const struct attn_spec *spec, const struct attn_setup *s)
-{
-    for (int64_t i = 0; i < s->problem.n_query; i++) {
-        struct attn_setup part = part_of(s, 0, 0, i);
-        part.problem.n_query = 1;
-        if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
-            return 0;
-    }
-    return 1;
+    return parts > 1 && is_right(s, failed);
 }
 
 static const char *try_neighbours(const struct attn_spec *spec, const struct attn_setup *s,
                                   const struct attn_result *failed)
 {
-    const struct attn_problem *p = &s->problem;
     int is_ours = spec->impl->ranks == NULL && spec->options.local != spec->impl;
     if (!is_ours || s->given.d_bias) /* an external implementation or ranks are given no parts */
         return NULL;
-    if (p->batch * p->kv_heads > 1 && heads_alone(spec, s) && is_right(s, failed))
+    if (right_alone(spec, s, 0, failed))
         return "right when each kv head is computed alone: left over from another head or batch, "
                "or taken for its own";
-    if (p->n_query > 1 && s->given.pass == ATTN_FORWARD && queries_alone(spec, s) &&
-        is_right(s, failed))
+    if (s->given.pass == ATTN_FORWARD && right_alone(spec, s, 1, failed))
         return "right when each query is computed alone: left over from another query, or taken "
                "for its own";
     return NULL;
@@ -150,33 +143,24 @@ static int64_t round_up(int64_t n, int64_t tile)
 /* Lengths and widths that fill whole tiles; a square problem stays square.  0: they do already. */
 static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
 {
-    static const int64_t tile[] = {16, 64, 128};
-    int64_t to = tile[which % 3];
-    int square = c->n_query == c->n_key;
-    switch (which / 3) {
-    case 0:
-        if (c->n_key % to == 0)
-            return 0;
-        c->n_key = round_up(c->n_key, to);
-        c->n_query = square ? c->n_key : c->n_query;
-        snprintf(words, WORDS, "a length that leaves the tail of a tile (not %lld keys)",
-                 (long long)c->n_key);
-        return 1;
-    case 1:
-        if (square || c->n_query % to == 0)
-            return 0;
-        c->n_query = round_up(c->n_query, to);
-        snprintf(words, WORDS, "queries that leave the tail of a tile (not %lld)",
-                 (long long)c->n_query);
-        return 1;
-    default:
-        if ((c->d_key % to == 0 && c->d_value % to == 0) || to > 64)
-            return 0;
-        c->d_value = c->d_value == c->d_key ? round_up(c->d_key, to) : round_up(c->d_value, to);
-        c->d_key = round_up(c->d_key, to);
-        snprintf(words, WORDS, "features that leave a tail (not d = %lld)", (long long)c->d_key);
-        return 1;
-    }
+    static const int64_t tiles[] = {16, 64, 128};
+    static const char *const what[] = {"a length that leaves the tail of a tile (not %lld keys)",
+                                       "queries that leave the tail of a tile (not %lld)",
+                                       "features that leave a tail (not d = %lld)"};
+    enum { KEYS, QUERIES, FEATURES } of = which / 3;
+    const int64_t tile = tiles[which % 3];
+    int64_t *const lengths[] = {&c->n_key, &c->n_query, &c->d_key}, *n = lengths[of];
+    const int square = c->n_query == c->n_key;
+    if ((*n % tile == 0 && (of != FEATURES || c->d_value % tile == 0)) ||
+        (of == QUERIES && square) || (of == FEATURES && tile > 64))
+        return 0;
+    *n = round_up(*n, tile);
+    if (of == KEYS && square)
+        c->n_query = c->n_key;
+    if (of == FEATURES)
+        c->d_value = round_up(c->d_value, tile);
+    snprintf(words, WORDS, what[of], (long long)*n);
+    return 1;
 }
 
 /* Without one feature of the case; returns what that is called, whether the case has it or not. */

@@ -117,33 +117,6 @@ void attn_file_close(struct attn_file *file)
     file->fd = -1;
 }
 
-enum attn_status attn_file_header(const struct attn_file *file, int64_t offset, uint64_t length,
-                                  char **text, struct attn_error *err)
-{
-    if (length > (uint64_t)(file->size - offset))
-        return attn_fault(
-            err, ATTN_EINVAL, file->path,
-            "claims a header of %llu bytes, the file has %lld: cut off, or not a file of tensors "
-            "(safetensors, .npy, .npz)",
-            (unsigned long long)length, (long long)file->size);
-    if (length > ATTN_FILE_HEADER)
-        return attn_fault(err, ATTN_EINVAL, file->path,
-                          "header of %llu bytes: at most %d are read (%d tensors or so)",
-                          (unsigned long long)length, ATTN_FILE_HEADER, ATTN_FILE_HEADER / 100);
-    *text = malloc((size_t)length + 1);
-    if (*text == NULL)
-        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for a header of %llu bytes",
-                          (unsigned long long)length);
-    (*text)[length] = '\0';
-    enum attn_status status =
-        attn_read_at(file->fd, file->path, offset, *text, (int64_t)length, err);
-    if (status != ATTN_OK) {
-        free(*text);
-        *text = NULL;
-    }
-    return status;
-}
-
 enum attn_status attn_file_measure(const char *path, struct attn_file_tensor *tensor,
                                    struct attn_error *err)
 {

@@ -96,15 +96,17 @@ enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_err
 enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err);
 enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err);
 
-/* The two steps of a .npy, for whoever has its bytes: where the dictionary begins and how long it
- * is, from the first `there` bytes (12, or all there are); then the dictionary, ended by a 0, which
- * must ask for exactly the data_bytes that follow it.  path names it in messages; the tensor gets
- * all but its name and place. */
-enum attn_status attn_npy_start(const char *path, const unsigned char *raw, int64_t there,
-                                int64_t *start, uint64_t *length, struct attn_error *err);
-enum attn_status attn_npy_dictionary(const char *path, const char *text, uint64_t length,
-                                     int64_t data_bytes, struct attn_file_tensor *tensor,
-                                     struct attn_error *err);
+/* A .npy that is read byte after byte: a file, or a member of an archive.  The tensor, which has
+ * its name already, gets type, shape and offset from its header. */
+struct attn_npy_source {
+    const char *label; /* names it in messages                                             */
+    int64_t size;
+    int64_t *room; /* bytes that headers may still take: those of this one go off      */
+    enum attn_status (*read)(void *arg, void *to, int64_t bytes, struct attn_error *err);
+    void *arg;
+};
+enum attn_status attn_npy_read(const struct attn_npy_source *from, struct attn_file_tensor *tensor,
+                               struct attn_error *err);
 
 /* Inflate the numbers of a tensor, as they are kept, into its `bytes` bytes. */
 enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_file_tensor *tensor,
@@ -115,9 +117,5 @@ void attn_npz_close(struct attn_file *file);
  * 64 bits (zero extents do not excuse the others). */
 enum attn_status attn_file_measure(const char *path, struct attn_file_tensor *tensor,
                                    struct attn_error *err);
-
-/* The header text itself, malloc'ed and ended by a 0, after its length was checked. */
-enum attn_status attn_file_header(const struct attn_file *file, int64_t offset, uint64_t length,
-                                  char **text, struct attn_error *err);
 
 #endif

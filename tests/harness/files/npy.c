@@ -170,71 +170,100 @@ static enum attn_status read_dictionary(struct reader *r, struct attn_file_tenso
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-enum attn_status attn_npy_start(const char *path, const unsigned char *raw, int64_t there,
-                                int64_t *start, uint64_t *length, struct attn_error *err)
+/* Where the dictionary begins, and how long it is. */
+static enum attn_status read_start(const struct attn_npy_source *from, int64_t *start,
+                                   uint64_t *length, struct attn_error *err)
 {
-    int wide = there > 6 && raw[6] > 1;
-    *start = wide ? 12 : 10;
-    if (there < *start)
-        return attn_fault(err, ATTN_EINVAL, path, "cut off in the .npy header: %lld bytes",
-                          (long long)there);
+    unsigned char raw[12] = {0};
+    int64_t there = from->size < 10 ? from->size : 10;
+    enum attn_status status = from->read(from->arg, raw, there, err);
+    if (status != ATTN_OK)
+        return status;
+    if (memcmp(raw, "\x93NUMPY", 6) != 0)
+        return attn_fault(err, ATTN_EINVAL, from->label, "does not begin as a .npy does");
+    *start = raw[6] > 1 ? 12 : 10;
+    if (from->size < *start)
+        return attn_fault(err, ATTN_EINVAL, from->label, "cut off in the .npy header: %lld bytes",
+                          (long long)from->size);
     if (raw[6] < 1 || raw[6] > 3 || raw[7] != 0)
-        return attn_fault(err, ATTN_EINVAL, path, ".npy version %d.%d: 1.0, 2.0 and 3.0 are read",
-                          raw[6], raw[7]);
-    *length = (uint64_t)raw[8] | (uint64_t)raw[9] << 8;
-    if (wide)
-        *length |= (uint64_t)raw[10] << 16 | (uint64_t)raw[11] << 24;
-    return ATTN_OK;
+        return attn_fault(err, ATTN_EINVAL, from->label,
+                          ".npy version %d.%d: 1.0, 2.0 and 3.0 are read", raw[6], raw[7]);
+    status = from->read(from->arg, raw + 10, *start - 10, err);
+    *length = (uint64_t)raw[8] | (uint64_t)raw[9] << 8 | (uint64_t)raw[10] << 16 |
+              (uint64_t)raw[11] << 24;
+    return status;
 }
 
-enum attn_status attn_npy_dictionary(const char *path, const char *text, uint64_t length,
-                                     int64_t data_bytes, struct attn_file_tensor *t,
-                                     struct attn_error *err)
+/* The dictionary, which must ask for exactly the bytes that follow it. */
+static enum attn_status understand(const char *label, const char *text, uint64_t length,
+                                   int64_t data_bytes, struct attn_file_tensor *t,
+                                   struct attn_error *err)
 {
     char shape[160];
-    struct reader r = {path, text, text, err};
-    t->name = ""; /* for messages of attn_file_measure; the caller knows its own */
+    struct reader r = {label, text, text, err};
     enum attn_status status = read_dictionary(&r, t);
     if (status == ATTN_OK && r.at != text + length)
         status = fault(&r, "something after the dictionary");
     if (status == ATTN_OK)
-        status = attn_file_measure(path, t, err);
-    t->name = NULL;
+        status = attn_file_measure(label, t, err);
     if (status == ATTN_OK && data_bytes != t->bytes)
-        status = attn_fault(err, ATTN_EINVAL, path,
+        status = attn_fault(err, ATTN_EINVAL, label,
                             "%s %s needs %lld bytes after the header, the file has %lld",
                             attn_file_dtype_name(t->dtype), attn_file_shape(t, shape),
                             (long long)t->bytes, (long long)data_bytes);
     return status;
 }
 
-enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err)
+enum attn_status attn_npy_read(const struct attn_npy_source *from, struct attn_file_tensor *t,
+                               struct attn_error *err)
 {
-    unsigned char raw[12] = {0};
-    uint64_t length;
-    int64_t start, there = file->size < 12 ? file->size : 12;
-    char *text = NULL;
-    enum attn_status status = attn_read_at(file->fd, file->path, 0, raw, there, err);
-    if (status == ATTN_OK)
-        status = attn_npy_start(file->path, raw, there, &start, &length, err);
-    if (status == ATTN_OK)
-        status = attn_file_header(file, start, length, &text, err);
+    uint64_t length = 0;
+    int64_t start = 0;
+    enum attn_status status = read_start(from, &start, &length, err);
     if (status != ATTN_OK)
         return status;
-    file->tensor = calloc(1, sizeof *file->tensor);
-    if (file->tensor == NULL) {
-        free(text);
-        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");
-    }
-    file->n_tensors = 1;
-    struct attn_file_tensor *t = file->tensor;
+    if (length > (uint64_t)(from->size - start))
+        return attn_fault(err, ATTN_EINVAL, from->label,
+                          "claims a header of %llu bytes, and has %lld in all: cut off?",
+                          (unsigned long long)length, (long long)from->size);
+    if (length > (uint64_t)*from->room)
+        return attn_fault(err, ATTN_EINVAL, from->label,
+                          "all headers of a file together are longer than %d bytes",
+                          ATTN_FILE_HEADER);
+    *from->room -= (int64_t)length;
+    char *text = calloc(1, (size_t)length + 1);
+    if (text == NULL)
+        return attn_fault(err, ATTN_ENOMEM, from->label, "no memory for its header");
     t->offset = start + (int64_t)length;
-    status = attn_npy_dictionary(file->path, text, length, file->size - t->offset, t, err);
+    status = from->read(from->arg, text, (int64_t)length, err);
+    if (status == ATTN_OK)
+        status = understand(from->label, text, length, from->size - t->offset, t, err);
     free(text);
-    t->name = strdup("");
-    if (status == ATTN_OK && t->name == NULL)
-        status = attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");
     return status;
+}
+
+struct place {
+    const struct attn_file *file;
+    int64_t at;
+};
+
+static enum attn_status read_next(void *arg, void *to, int64_t bytes, struct attn_error *err)
+{
+    struct place *x = arg;
+    x->at += bytes;
+    return attn_read_at(x->file->fd, x->file->path, x->at - bytes, to, bytes, err);
+}
+
+enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err)
+{
+    int64_t room = ATTN_FILE_HEADER;
+    struct place place = {file, 0};
+    const struct attn_npy_source from = {file->path, file->size, &room, read_next, &place};
+    file->tensor = calloc(1, sizeof *file->tensor);
+    if (file->tensor == NULL || (file->tensor->name = strdup("")) == NULL)
+        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");
+    file->n_tensors = 1;
+    return attn_npy_read(&from, file->tensor, err);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

@@ -17,9 +17,8 @@
 #include "tests/harness/files/files.h"
 
 enum {
-    INFLATION = 1032, /* bytes that one byte of deflate can become: 258 by two codes of one bit */
-    START = 12        /* of a .npy: magic, version and the longest length */
-};
+    INFLATION = 1032
+}; /* bytes that one byte of deflate can become: 258 by two codes of a bit */
 
 /* A member while it is opened.  label: "PATH: 'NAME'", for messages. */
 struct member {
@@ -38,9 +37,10 @@ static enum attn_status blame(void)
 
 /* ---- reading a member ----------------------------------------------------------------------- */
 
-static enum attn_status read_exactly(const struct member *m, void *to, int64_t bytes,
-                                     struct attn_error *err)
+/* As struct attn_npy_source wants it; arg is a member. */
+static enum attn_status read_exactly(void *arg, void *to, int64_t bytes, struct attn_error *err)
 {
+    const struct member *m = arg;
     for (int64_t done = 0; done < bytes;) {
         errno = 0;
         zip_int64_t n = zip_fread(m->stream, (char *)to + done, (zip_uint64_t)(bytes - done));
@@ -142,43 +142,6 @@ static enum attn_status check_storage(const struct attn_file *file, const struct
     return ATTN_OK;
 }
 
-/* ---- the .npy inside ------------------------------------------------------------------------ */
-
-/* Type, shape and where the numbers begin.  room: what the headers may still take. */
-static enum attn_status read_header(const struct member *m, int64_t *room,
-                                    struct attn_file_tensor *t, struct attn_error *err)
-{
-    unsigned char raw[START] = {0};
-    int64_t size = (int64_t)m->stat.size, there = size < START ? size : START, start;
-    uint64_t length = 0;
-    enum attn_status status = read_exactly(m, raw, there, err);
-    if (status == ATTN_OK && memcmp(raw, "\x93NUMPY", 6) != 0)
-        status = attn_fault(err, ATTN_EINVAL, m->label, "does not begin as a .npy does");
-    if (status == ATTN_OK)
-        status = attn_npy_start(m->label, raw, there, &start, &length, err);
-    if (status != ATTN_OK)
-        return status;
-    if (length > (uint64_t)(size - start))
-        return attn_fault(err, ATTN_EINVAL, m->label, "claims a header of %llu bytes, it has %lld",
-                          (unsigned long long)length, (long long)size);
-    if (length > (uint64_t)*room)
-        return attn_fault(err, ATTN_EINVAL, m->label,
-                          "the headers of all members are longer than %d bytes", ATTN_FILE_HEADER);
-    *room -= (int64_t)length;
-    char *text = calloc(1, (size_t)length + START + 1);
-    if (text == NULL)
-        return attn_fault(err, ATTN_ENOMEM, m->label, "no memory for its header");
-    int64_t begun = there - start < (int64_t)length ? there - start : (int64_t)length;
-    memcpy(text, raw + start, (size_t)begun); /* a short length: some of the text came with it */
-    status = read_exactly(m, text + begun, (int64_t)length - begun, err);
-    if (status == ATTN_OK)
-        status =
-            attn_npy_dictionary(m->label, text, length, size - start - (int64_t)length, t, err);
-    t->offset = start + (int64_t)length;
-    free(text);
-    return status;
-}
-
 static enum attn_status open_stream(const struct attn_file *file, struct member *m,
                                     struct attn_error *err)
 {
@@ -189,6 +152,7 @@ static enum attn_status open_stream(const struct attn_file *file, struct member 
     return attn_fault(err, blame(), m->label, "cannot be read: %s", zip_strerror(file->archive));
 }
 
+/* Type and shape, and where the numbers begin.  room: what the headers may still take. */
 static enum attn_status read_member(const struct attn_file *file, zip_uint64_t index, int64_t *room,
                                     struct attn_file_tensor *t, struct attn_error *err)
 {
@@ -200,11 +164,12 @@ static enum attn_status read_member(const struct attn_file *file, zip_uint64_t i
         status = check_storage(file, &m, err);
     if (status == ATTN_OK)
         status = open_stream(file, &m, err);
-    if (status == ATTN_OK)
-        status = read_header(&m, room, t, err);
     if (status == ATTN_OK &&
         (t->name = strndup(m.stat.name, strlen(m.stat.name) - strlen(".npy"))) == NULL)
         status = attn_fault(err, ATTN_ENOMEM, m.label, "no memory for its name");
+    const struct attn_npy_source from = {m.label, (int64_t)m.stat.size, room, read_exactly, &m};
+    if (status == ATTN_OK)
+        status = attn_npy_read(&from, t, err);
     t->member = (int64_t)index;
     close_member(&m);
     return status;

@@ -19,57 +19,44 @@ enum { LENGTH_BYTES = 8 };
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static enum attn_status fault(const struct attn_file *file, const char *name, const char *what,
-                              struct attn_error *err)
-{
-    return attn_fault(err, ATTN_EINVAL, file->path, "tensor '%.40s': %s", name, what);
-}
-
-static enum attn_status read_dtype(const struct attn_file *file, const json_t *value,
+static enum attn_status read_dtype(const struct attn_file *file, const char *text,
                                    struct attn_file_tensor *t, struct attn_error *err)
 {
-    const char *text = json_string_value(value);
-    for (int d = 0; text != NULL && d < ATTN_FILE_DTYPES; d++)
+    for (int d = 0; d < ATTN_FILE_DTYPES; d++)
         if (strcmp(text, attn_file_dtype_name((enum attn_file_dtype)d)) == 0) {
             t->dtype = (enum attn_file_dtype)d;
             return ATTN_OK;
         }
-    if (text == NULL)
-        return fault(file, t->name, "has no dtype that is a string", err);
     return attn_fault(err, ATTN_EINVAL, file->path,
                       "tensor '%.40s': dtype '%.20s' is not read: F64 F32 BF16 F16 I64 I32 I16 I8 "
                       "U8 BOOL are",
                       t->name, text);
 }
 
-static enum attn_status read_shape(const struct attn_file *file, const json_t *value,
+static enum attn_status read_shape(const struct attn_file *file, const json_t *shape,
                                    struct attn_file_tensor *t, struct attn_error *err)
 {
-    if (!json_is_array(value))
-        return fault(file, t->name, "has no shape that is an array", err);
-    if (json_array_size(value) > ATTN_FILE_AXES)
+    if (json_array_size(shape) > ATTN_FILE_AXES)
         return attn_fault(err, ATTN_EINVAL, file->path,
                           "tensor '%.40s': %zu axes: at most %d are read", t->name,
-                          json_array_size(value), ATTN_FILE_AXES);
-    t->n_axes = (int)json_array_size(value);
+                          json_array_size(shape), ATTN_FILE_AXES);
+    t->n_axes = (int)json_array_size(shape);
     for (int a = 0; a < t->n_axes; a++) {
-        const json_t *extent = json_array_get(value, (size_t)a);
+        const json_t *extent = json_array_get(shape, (size_t)a);
         if (!json_is_integer(extent))
-            return fault(file, t->name, "its shape holds something that is not an integer", err);
+            return attn_fault(err, ATTN_EINVAL, file->path,
+                              "tensor '%.40s': its shape holds something that is not an integer",
+                              t->name);
         t->extent[a] = json_integer_value(extent);
     }
     return attn_file_measure(file->path, t, err);
 }
 
-/* data_offsets [begin,end) after the header; agreement with dtype and shape. */
-static enum attn_status read_offsets(const struct attn_file *file, const json_t *value,
-                                     int64_t data_start, struct attn_file_tensor *t,
-                                     struct attn_error *err)
+/* data_offsets [begin,end) after the header agree with dtype and shape. */
+static enum attn_status check_offsets(const struct attn_file *file, int64_t begin, int64_t end,
+                                      int64_t data_start, struct attn_file_tensor *t,
+                                      struct attn_error *err)
 {
-    const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last))
-        return fault(file, t->name, "has no data_offsets of two integers", err);
-    int64_t begin = json_integer_value(first), end = json_integer_value(last);
     char shape[160];
     if (begin < 0 || end < begin || end > file->size - data_start)
         return attn_fault(
@@ -90,19 +77,26 @@ static enum attn_status read_tensor(struct attn_file *file, const char *name, js
                                     int64_t data_start, struct attn_error *err)
 {
     struct attn_file_tensor *t = &file->tensor[file->n_tensors];
+    json_error_t why;
+    json_t *shape;
+    json_int_t begin, end;
+    const char *dtype;
     t->name = strdup(name);
     if (t->name == NULL)
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for the names of its tensors");
     file->n_tensors++;
-    if (!json_is_object(value))
-        return fault(file, name, "is described by something that is not an object", err);
-    enum attn_status status = read_dtype(file, json_object_get(value, "dtype"), t, err);
+    int ok = json_unpack_ex(value, &why, JSON_STRICT, "{s:s, s:o, s:[I,I]}", "dtype", &dtype,
+                            "shape", &shape, "data_offsets", &begin, &end) == 0;
+    if (!ok || !json_is_array(shape))
+        return attn_fault(err, ATTN_EINVAL, file->path,
+                          "tensor '%.40s' is not {dtype: a string, shape: an array, data_offsets: "
+                          "two integers}: %.60s",
+                          name, ok ? "its shape is no array" : why.text);
+    enum attn_status status = read_dtype(file, dtype, t, err);
     if (status == ATTN_OK)
-        status = read_shape(file, json_object_get(value, "shape"), t, err);
+        status = read_shape(file, shape, t, err);
     if (status == ATTN_OK)
-        status = read_offsets(file, json_object_get(value, "data_offsets"), data_start, t, err);
-    if (status == ATTN_OK && json_object_size(value) != 3)
-        return fault(file, name, "has keys besides dtype, shape and data_offsets", err);
+        status = check_offsets(file, begin, end, data_start, t, err);
     return status;
 }
 
@@ -194,11 +188,11 @@ static enum attn_status read_root(struct attn_file *file, json_t *root, int64_t 
     return check_cover(file, data_start, err);
 }
 
-enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_error *err)
+/* The length of the header, and its text, malloc'ed and ended by a 0. */
+static enum attn_status read_text(const struct attn_file *file, uint64_t *length, char **text,
+                                  struct attn_error *err)
 {
     unsigned char raw[LENGTH_BYTES];
-    uint64_t length = 0;
-    char *text = NULL;
     if (file->size < LENGTH_BYTES)
         return attn_fault(err, ATTN_EINVAL, file->path,
                           "has %lld bytes: cut off, or not a file of tensors (safetensors, .npy, "
@@ -208,20 +202,40 @@ enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_err
     if (status != ATTN_OK)
         return status;
     for (int byte = LENGTH_BYTES - 1; byte >= 0; byte--)
-        length = length << 8 | raw[byte];
-    status = attn_file_header(file, LENGTH_BYTES, length, &text, err);
-    if (status != ATTN_OK)
-        return status;
+        *length = *length << 8 | raw[byte];
+    if (*length > (uint64_t)(file->size - LENGTH_BYTES))
+        return attn_fault(
+            err, ATTN_EINVAL, file->path,
+            "claims a header of %llu bytes, the file has %lld: cut off, or not a file of tensors "
+            "(safetensors, .npy, .npz)",
+            (unsigned long long)*length, (long long)file->size);
+    if (*length > ATTN_FILE_HEADER)
+        return attn_fault(err, ATTN_EINVAL, file->path,
+                          "header of %llu bytes: at most %d are read (%d tensors or so)",
+                          (unsigned long long)*length, ATTN_FILE_HEADER, ATTN_FILE_HEADER / 100);
+    *text = calloc((size_t)*length + 1, 1);
+    if (*text == NULL)
+        return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for a header of %llu bytes",
+                          (unsigned long long)*length);
+    return attn_read_at(file->fd, file->path, LENGTH_BYTES, *text, (int64_t)*length, err);
+}
+
+enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_error *err)
+{
+    uint64_t length = 0;
+    char *text = NULL;
     json_error_t at;
     json_t *root = NULL;
-    if (length == 0 || text[0] != '{')
+    enum attn_status status = read_text(file, &length, &text, err);
+    if (status == ATTN_OK && text[0] != '{')
         status = attn_fault(
             err, ATTN_EINVAL, file->path,
             "its header does not begin with '{': not a file of tensors (safetensors, .npy, .npz)");
-    else if ((root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &at)) == NULL)
+    else if (status == ATTN_OK &&
+             (root = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &at)) == NULL)
         status = attn_fault(err, ATTN_EINVAL, file->path, "header byte %d: %.120s", at.position,
                             at.text);
-    else
+    else if (status == ATTN_OK)
         status = read_root(file, root, LENGTH_BYTES + (int64_t)length, err);
     json_decref(root);
     free(text);

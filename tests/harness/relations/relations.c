@@ -6,27 +6,17 @@
 
 #include "tests/harness/relations/relation_fixture.h"
 
-static const struct attn_relation table[] = {
+const struct attn_relation attn_relations[ATTN_RELATION_COUNT] = {
 #define ATTN_RELATION(id, ids, says) {id, ids, says},
 #include "tests/harness/relations/relations.def"
 #undef ATTN_RELATION
 };
 
-int attn_relation_count(void)
-{
-    return (int)(sizeof table / sizeof *table);
-}
-
-const struct attn_relation *attn_relation_at(int index)
-{
-    return index >= 0 && index < attn_relation_count() ? &table[index] : NULL;
-}
-
 const struct attn_relation *attn_relation_find(const char *id)
 {
-    for (int r = 0; r < attn_relation_count(); r++)
-        if (strcmp(table[r].id, id) == 0)
-            return &table[r];
+    for (int r = 0; r < ATTN_RELATION_COUNT; r++)
+        if (strcmp(attn_relations[r].id, id) == 0)
+            return &attn_relations[r];
     return NULL;
 }
 
@@ -49,7 +39,7 @@ static void run_plans(const struct attn_relation *relation, struct attn_fixture 
             }
 }
 
-static void run(const struct attn_relation *relation, struct attn_fixture *f)
+static void run_on_shapes(const struct attn_relation *relation, struct attn_fixture *f)
 {
     static const enum attn_dtype preferred[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
     struct attn_result *result = f->result;
@@ -75,13 +65,6 @@ static void run(const struct attn_relation *relation, struct attn_fixture *f)
              f->refusal[0] != '\0' ? f->refusal : "the relation compared nothing");
 }
 
-void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
-                       struct attn_result *result)
-{
-    struct attn_fixture f = {.spec = spec, .result = result};
-    run(relation, &f);
-}
-
 /* The capabilities that claims amount to. */
 static unsigned caps_of(const struct attn_claims *claims)
 {
@@ -89,17 +72,19 @@ static unsigned caps_of(const struct attn_claims *claims)
     return claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
 }
 
-void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
-                               const struct attn_claims *claims, unsigned *needs,
-                               struct attn_result *result)
+unsigned attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
+                           const struct attn_claims *claims, struct attn_result *result)
 {
     struct attn_impl impl = *spec->impl;
     struct attn_spec own = *spec;
-    struct attn_fixture f = {.spec = &own, .result = result, .claims = claims};
-    impl.caps = caps_of(claims);
-    own.impl = &impl;
-    run(relation, &f);
-    *needs = result->verdict == ATTN_REFUSED ? 0 : f.needs;
-    if (*needs != 0 && claims->bits & ATTN_PLUGIN_REPEATS)
-        *needs |= ATTN_PLUGIN_REPEATS;
+    struct attn_fixture f = {.spec = spec, .result = result, .claims = claims};
+    if (claims != NULL) {
+        impl.caps = caps_of(claims);
+        own.impl = &impl;
+        f.spec = &own;
+    }
+    run_on_shapes(relation, &f);
+    if (result->verdict == ATTN_REFUSED || f.needs == 0)
+        return 0;
+    return f.needs | (claims->bits & ATTN_PLUGIN_REPEATS);
 }

@@ -20,23 +20,20 @@ struct attn_relation {
     const char *ids;  /* the catalogued bugs that it can show                                */
     const char *says; /* one line                                                            */
 };
-int attn_relation_count(void);
-const struct attn_relation *attn_relation_at(int index);
+enum { ATTN_RELATION_COUNT = 39 };
+extern const struct attn_relation attn_relations[ATTN_RELATION_COUNT];
 const struct attn_relation *attn_relation_find(const char *id); /* NULL when there is none */
 
 /* Run one for an implementation, on a ragged shape and on one that ranks can share.  PASS needs
  * one of them to have been compared; REFUSED says what is not claimed.  worst is the largest
- * difference over what was allowed. */
-void attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
-                       struct attn_result *result);
-
-/* The same for somebody else's implementation, which is asked what it claims and nothing else:
- * shapes are made square, of equal widths and without groups where those are not claimed.  *needs
- * collects the claims that were exercised.  Refused are also what a plug-in has no say in (threads,
- * options, a part of a larger mask) and, unless `repeats` is claimed, everything that compares
- * bits. */
-void attn_relation_run_claimed(const struct attn_relation *relation, const struct attn_spec *spec,
-                               const struct attn_claims *claims, unsigned *needs,
-                               struct attn_result *result);
+ * difference over what was allowed.
+ *
+ * claims: of somebody else's implementation, which is asked what it claims and nothing else; NULL
+ * for ours.  Shapes are made square, of equal widths and without groups where those are not
+ * claimed.  Refused are also what a plug-in has no say in (threads, options, a part of a larger
+ * mask) and, unless `repeats` is claimed, everything that compares bits.  Returns the claims that
+ * were exercised. */
+unsigned attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
+                           const struct attn_claims *claims, struct attn_result *result);
 
 #endif

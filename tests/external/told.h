@@ -1,0 +1,51 @@
+/* What a plug-in of the tests is told to do: words in the last line of its own file, behind all
+ * that the loader reads.  One build serves every test, and each copy has a digest of its own.
+ *
+ *      printf '\nCRASH FROM=64' >> copy.so
+ */
+#ifndef TESTS_EXTERNAL_TOLD_H
+#define TESTS_EXTERNAL_TOLD_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Begins and ends with a blank. */
+static const char *told_line(void)
+{
+    static char line[512];
+    Dl_info info;
+    if (line[0] != '\0')
+        return line;
+    FILE *file = dladdr(line, &info) != 0 ? fopen(info.dli_fname, "rb") : NULL;
+    char tail[sizeof line - 2] = "";
+    size_t n = 0;
+    if (file != NULL && fseek(file, -(long)sizeof tail, SEEK_END) == 0)
+        n = fread(tail, 1, sizeof tail, file);
+    const char *newline = memrchr(tail, '\n', n);
+    const char *words = newline != NULL ? newline + 1 : tail + n;
+    snprintf(line, sizeof line, " %.*s ", (int)(tail + n - words), words);
+    if (file != NULL)
+        fclose(file);
+    return line;
+}
+
+/* Whether it was told this word. */
+static int told(const char *word)
+{
+    char part[64];
+    snprintf(part, sizeof part, " %s ", word);
+    return strstr(told_line(), part) != NULL;
+}
+
+/* The number of NAME=NUMBER. */
+static int told_number(const char *name, int otherwise)
+{
+    char part[64];
+    snprintf(part, sizeof part, " %s=", name);
+    const char *at = strstr(told_line(), part);
+    return at != NULL ? atoi(at + strlen(part)) : otherwise;
+}
+
+#endif
