@@ -6,7 +6,8 @@
 # A command is an indented line that begins with "$ ", and goes on in the next line where it
 # ends in a backslash.  Its output follows, as far as lines are indented; "..." stands for any
 # lines.  Without output below it a command must only end with 0.
-# Not compared: blanks, times, rates, and the memory that a machine has available.
+# Not compared: blanks, times, rates, what rounding leaves (below 1e-9: another instruction set
+# leaves something else), and the memory that a machine has available.
 # A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
 # Files of the tree that the page links to, or names in backquotes, must be there, and headings.
 set -u
@@ -21,6 +22,7 @@ ran=0 bad=0
 
 plain() {
     sed -E -e 's/[0-9][0-9.]*(e[-+]?[0-9]+)? ?((n|u|m)?s|min|G(FLOP|B|exp)\/s|P)\b/# \2/g' \
+        -e 's/[0-9.]+e-[1-9][0-9]\b/# of rounding/g' \
         -e 's/[0-9.]+ [KMGT]iB (available|\(VmHWM)/# \1/' -e 's/[[:blank:]]+/ /g; s/^ //; s/ $//' -e '/^$/d'
 }
 
