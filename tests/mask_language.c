@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/mask_data.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
@@ -227,13 +228,10 @@ static char *repeat(const char *begin, const char *unit, size_t n, const char *e
 
 TEST(long_chains_are_masks)
 {
-    struct attn_mask_shape shape = {1, 1, 4, 4};
-    struct attn_error err = {0};
-    struct attn_mask *mask;
     const char *units[] = {"causal(tl)|", "none&", "causal(tl)&prefix(3)|", "(none|prefix(2))&"};
     for (int n = 0; n < 4; n++) {
         char *text = repeat("", units[n], 100000, "causal(tl)");
-        ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+        struct attn_mask *mask = mask_of(text, (struct attn_mask_shape){1, 1, 4, 4});
         int64_t lo, hi, pairs = 0;
         int counted = 0;
         for (int i = 0; i < 4; i++)
@@ -262,7 +260,7 @@ TEST(deep_nesting_is_refused_not_followed)
     /* As deep as allowed, alternating, so that no level can be flattened. */
     char *open = repeat("", "prefix(1)|(causal(tl)&(", 32, "none");
     char *legal = repeat(open, "))", 32, "");
-    ck_assert_msg(attn_mask_parse(legal, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    mask = mask_of(legal, shape);
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++)
             ck_assert_int_eq(attn_mask_allows(mask, 0, 0, i, j), j == 0 || j <= i);

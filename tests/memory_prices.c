@@ -262,122 +262,93 @@ static const struct hand_price hand_prices[] = {
      "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
 };
 
-static int64_t live_bytes(const struct attn_cost *cost, const char *name, size_t length)
+/* The live set of a line; returns how many there are. */
+static int live_set(const char *text, struct attn_account live[ATTN_MAX_ACCOUNTS])
 {
-    for (int a = 0; a < cost->n_live; a++)
-        if (strlen(cost->live[a].name) == length && memcmp(cost->live[a].name, name, length) == 0)
-            return cost->live[a].bytes;
-    return -1;
-}
-
-static void check_live(const struct attn_cost *cost, const char *spec, const char *want)
-{
-    int names = 0;
-    int64_t sum = 0;
-    for (const char *at = want; *at != '\0'; names++) {
-        size_t length = strcspn(at, "=");
-        char *end;
-        int64_t bytes = strtoll(at + length + 1, &end, 10);
-        ck_assert_msg(live_bytes(cost, at, length) == bytes,
-                      "%s: '%.*s' is priced at %lld, not %lld", spec, (int)length, at,
-                      (long long)live_bytes(cost, at, length), (long long)bytes);
-        sum += bytes;
-        at = end + (*end == ' ');
-    }
-    ck_assert_msg(names == cost->n_live, "%s: %d names are priced, not %d", spec, cost->n_live,
-                  names);
-    ck_assert_int_eq(sum, cost->peak_bytes);
+    static char name[ATTN_MAX_ACCOUNTS][32];
+    int n = 0, used;
+    long long bytes;
+    for (; sscanf(text, "%31[^=]=%lld %n", name[n], &bytes, &used) == 2; text += used, n++)
+        live[n] = (struct attn_account){.name = name[n], .bytes = bytes};
+    ck_assert_str_eq(text, "");
+    return n;
 }
 
 /* The price of every rank is the literal one, and so is what one process takes. */
 TEST_EACH(by_hand, COUNT(hand_prices))
 {
     const struct hand_price *want = &hand_prices[_i];
-    struct attn_setup s;
-    struct attn_error err = {0};
+    struct attn_account live[ATTN_MAX_ACCOUNTS];
     struct attn_spec spec = spec_of(want->spec);
-    setup_of(want->text != NULL ? want->text : hand_case, &s);
+    struct running x;
+    int n_live = live_set(want->live, live);
+    running_open(&x, &spec, want->text != NULL ? want->text : hand_case);
     for (int rank = 0; rank < attn_ranks(spec.impl, &spec.options); rank++) {
-        struct attn_cost cost;
-        ck_assert_msg(attn_price(spec.impl, &spec.options, &s.problem, want->pass, rank, &cost,
-                                 &err) == ATTN_OK,
-                      "%s", err.text);
-        check_live(&cost, want->spec, want->live);
-        ck_assert_int_eq(cost.peak_bytes, want->peak);
+        struct attn_cost cost = price_of(&spec, &x.setup.problem, want->pass, rank);
+        ck_priced(want->spec, &cost, live, n_live, want->peak);
         ck_assert_int_eq(cost.bytes_sent, want->sent);
         ck_assert_int_eq(cost.messages, want->messages);
         ck_assert(want->flops == 0 || cost.flops == want->flops);
         ck_assert_int_eq(cost.counted, 0);
     }
-    if (spec.impl->ranks == NULL) {
-        struct attn_ledger ledger;
-        attn_ledger_init(&ledger, NULL);
-        for (int pass = 0; pass <= (int)want->pass; pass++) {
-            attn_ledger_init(&ledger, NULL);
-            ck_assert_int_eq(memory_run(&spec, &s, (enum attn_pass)pass, &ledger, NULL, &err),
-                             ATTN_OK);
-        }
-        ck_assert_int_eq(ledger.peak, want->peak);
+    for (int pass = 0; pass <= (int)want->pass && spec.impl->ranks == NULL; pass++) {
+        attn_ledger_restart(&x.ledger);
+        running_well(&x, (enum attn_pass)pass);
+        ck_assert(pass < (int)want->pass || x.ledger.peak == want->peak);
     }
-    attn_setup_close(&s);
+    running_close(&x);
 }
 
 /* Price a problem of any size: at once, and without a byte. */
-static void price(const char *text, const struct attn_mask_shape *shape, const char *mask_text,
-                  int64_t d, struct attn_cost *cost)
+static struct attn_cost price(const char *text, const char *case_text, const char *mask_text)
 {
-    struct attn_mask *mask;
-    struct attn_error err = {0};
     struct attn_spec spec = spec_of(text);
-    ck_assert_int_eq(attn_mask_parse(mask_text, shape, NULL, &mask, &err), ATTN_OK);
-    struct attn_problem p = {.batch = shape->batch,
-                             .heads = shape->heads,
-                             .kv_heads = shape->heads,
-                             .n_query = shape->n_query,
-                             .n_key = shape->n_key,
-                             .d_key = d,
-                             .d_value = d,
-                             .scale = 1,
-                             .dtype = ATTN_F32,
-                             .mask = mask};
+    struct attn_problem p = problem_of(case_text, NULL);
+    struct attn_mask *mask =
+        mask_of(mask_text, (struct attn_mask_shape){p.batch, p.heads, p.n_query, p.n_key});
+    p.mask = mask;
     clock_t start = clock();
     wrap_fail_take(-1);
     wrap_watch();
-    enum attn_status status = attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, cost, &err);
-    struct wrap_count seen = wrap_stop();
-    ck_assert_msg(status == ATTN_OK, "%s", err.text);
-    ck_assert_int_eq(seen.calls, 0);
+    struct attn_cost cost = price_of(&spec, &p, ATTN_FORWARD, 0);
+    ck_assert_int_eq(wrap_stop().calls, 0);
     ck_assert_int_eq(wrap_takes(), 0);
     ck_assert_int_lt((int64_t)(clock() - start), CLOCKS_PER_SEC / 2);
     attn_mask_free(mask);
+    return cost;
+}
+
+static int64_t named(const struct attn_cost *cost, const char *name)
+{
+    return live_of(cost->live, cost->n_live, name);
 }
 
 /* Open-Sora, issue 70: a mask of int32, five clips of 196,608 tokens: 720 GiB; dense with 8
  * heads at 200,000 tokens: 1.28 TB of scores, and what the others need instead. */
 TEST(famous_prices)
 {
-    const struct attn_mask_shape open_sora = {5, 16, 196608, 196608}, far = {1, 8, 200000, 200000};
-    struct attn_cost cost;
-    price("dense:mask=int32", &open_sora, "causal(tl)", 72, &cost);
-    ck_assert_int_eq(live_bytes(&cost, "mask", 4), INT64_C(773094113280));
-    ck_assert_int_eq(live_bytes(&cost, "mask", 4), INT64_C(720) << 30);
-    price("dense", &far, "none", 64, &cost);
-    ck_assert_int_eq(live_bytes(&cost, "scores", 6), INT64_C(1280000000000));
-    ck_assert_int_eq(live_bytes(&cost, "probs", 5), INT64_C(1280000000000));
-    ck_assert_int_eq(live_bytes(&cost, "mask", 4), -1); /* none: nothing to store */
+    static const char far[] = "h8q200000d64:none:f32:normal:s1";
+    static const char million[] = "h8q1000000d64:none:f32:normal:s1";
+    struct attn_cost cost =
+        price("dense:mask=int32", "b5h16q196608d72:none:f32:normal:s1", "causal(tl)");
+    ck_assert_int_eq(named(&cost, "mask"), INT64_C(773094113280));
+    ck_assert_int_eq(named(&cost, "mask"), INT64_C(720) << 30);
+    cost = price("dense", far, "none");
+    ck_assert_int_eq(named(&cost, "scores"), INT64_C(1280000000000));
+    ck_assert_int_eq(named(&cost, "probs"), INT64_C(1280000000000));
+    ck_assert_int_eq(named(&cost, "mask"), 0); /* none: nothing to store */
     ck_assert_int_eq(cost.peak_bytes, INT64_C(2560000000000));
     /* a million tokens, 7,813 rows of blocks; a window of 512 meets 5 blocks of a row, and fewer in
      * the first 4: 5 * 7813 - (4 + 3 + 2 + 1).  Causal: every block up to the diagonal */
-    const struct attn_mask_shape million = {1, 8, 1000000, 1000000};
-    price("bsr", &million, "window(511,0,br)", 64, &cost);
-    ck_assert_int_eq(live_bytes(&cost, "bsr.row_start", 13), 7814 * 8);
-    ck_assert_int_eq(live_bytes(&cost, "bsr.column", 10), 39055 * 4);
-    price("bsr", &million, "causal(br)", 64, &cost);
-    ck_assert_int_eq(live_bytes(&cost, "bsr.column", 10), 7813 * 7814 / 2 * 4);
-    price("tiled-textbook", &far, "causal(br)", 64, &cost);
+    cost = price("bsr", million, "window(511,0,br)");
+    ck_assert_int_eq(named(&cost, "bsr.row_start"), 7814 * 8);
+    ck_assert_int_eq(named(&cost, "bsr.column"), 39055 * 4);
+    cost = price("bsr", million, "causal(br)");
+    ck_assert_int_eq(named(&cost, "bsr.column"), 7813 * 7814 / 2 * 4);
+    cost = price("tiled-textbook", far, "causal(br)");
     ck_assert_int_eq(cost.peak_bytes, (64 * (4 * 64 + 64) + 2 * 64) * 4);
     /* a band of 257 keys, cut off at the left end: 200000 * 257 - (1 + ... + 256) pairs */
-    price("csr-textbook", &far, "window(256,0,br)", 64, &cost);
+    cost = price("csr-textbook", far, "window(256,0,br)");
     const int64_t pairs = 200000 * 257 - 256 * 257 / 2;
     ck_assert_int_eq(cost.peak_bytes, 200001 * 8 + pairs * 4 + 8 * pairs * 4 * 2);
     ck_assert(cost.flops == 2.0 * 128 * 8 * (double)pairs);

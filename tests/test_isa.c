@@ -291,20 +291,10 @@ static void all_specs(char text[1024])
 
 static int64_t peak_of(const char *text, const struct attn_isa *isa)
 {
-    const struct attn_problem p = {.batch = 1,
-                                   .heads = 32,
-                                   .kv_heads = 32,
-                                   .n_query = 4096,
-                                   .n_key = 4096,
-                                   .d_key = 64,
-                                   .d_value = 64,
-                                   .dtype = ATTN_F32};
+    const struct attn_problem p = problem_of("h32q4096d64:none:f32:normal:s1", NULL);
     struct attn_spec spec = spec_of(text);
-    struct attn_cost cost;
     spec.options.isa = isa;
-    ck_assert_int_eq(attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, &cost, NULL),
-                     ATTN_OK);
-    return cost.peak_bytes;
+    return price_of(&spec, &p, ATTN_FORWARD, 0).peak_bytes;
 }
 
 /* A price says for which set it is, where it depends on it, and what it says is so. */

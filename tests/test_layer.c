@@ -37,44 +37,23 @@ static const struct {
     {{1, 40, 16, 8, 2, 2, 2}, "window(3,1,br)"},
 };
 
-static void same_live_set(const char *what, const struct attn_cost *cost,
-                          const struct attn_account *live, int n, int64_t peak)
-{
-    ck_assert_msg(cost->peak_bytes == peak, "%s: priced %lld bytes, ledger has %lld", what,
-                  (long long)cost->peak_bytes, (long long)peak);
-    for (int a = 0; a < n; a++) {
-        int64_t priced = 0;
-        for (int c = 0; c < cost->n_live; c++)
-            priced += strcmp(cost->live[c].name, live[a].name) == 0 ? cost->live[c].bytes : 0;
-        ck_assert_msg(priced == live[a].bytes, "%s: '%s' priced at %lld bytes, ledger has %lld",
-                      what, live[a].name, (long long)priced, (long long)live[a].bytes);
-    }
-}
-
 /* One pass, its price against its ledger. */
 static void run_pass(struct layer_fixture *f, const struct attn_spec *spec, enum attn_pass pass,
                      int keeps, struct attn_ledger *ledger, struct attn_layer_saved *saved)
 {
     struct attn_error err = {0};
     struct attn_ctx ctx = {.ledger = ledger, .options = &spec->options, .error = &err};
-    const struct attn_layer_forward forward = {f->x, f->wqkv, f->wo, f->got[ATTN_LAYER_Y]};
-    const struct attn_layer_backward backward = {f->x,
-                                                 f->wqkv,
-                                                 f->wo,
-                                                 f->dy,
-                                                 f->got[ATTN_LAYER_DX],
-                                                 f->got[ATTN_LAYER_DWQKV],
-                                                 f->got[ATTN_LAYER_DWO]};
     struct attn_cost cost;
     attn_ledger_restart(ledger);
     enum attn_status status =
         pass == ATTN_FORWARD
-            ? attn_layer_run_forward(spec->impl, &ctx, &f->layer, &forward, keeps ? saved : NULL)
-            : attn_layer_run_backward(spec->impl, &ctx, &f->layer, &backward, keeps ? saved : NULL);
+            ? attn_layer_run_forward(spec->impl, &ctx, &f->layer, &f->forward, keeps ? saved : NULL)
+            : attn_layer_run_backward(spec->impl, &ctx, &f->layer, &f->backward,
+                                      keeps ? saved : NULL);
     ck_assert_msg(status == ATTN_OK, "%s", err.text);
     status = attn_layer_cost(&f->layer, spec->impl, &spec->options, pass, keeps, &cost, &err);
     ck_assert_msg(status == ATTN_OK, "%s", err.text);
-    same_live_set(spec->impl->name, &cost, ledger->at_peak, ledger->n_at_peak, ledger->peak);
+    ck_priced(spec->impl->name, &cost, ledger->at_peak, ledger->n_at_peak, ledger->peak);
 }
 
 /* Numbers of a normal distribution in f64, within their bound; integers in f32, where every query
@@ -179,7 +158,7 @@ static void check_use(const char *what, const struct attn_layer_spec *spec,
         ck_assert_msg(attn_layer_ranks_cost(spec, layer, pass, r, &cost, &err) == ATTN_OK, "%s",
                       err.text);
         if (!counts_only) /* then the local implementation takes nothing */
-            same_live_set(text, &cost, use[r].live, use[r].n_live, use[r].peak_bytes);
+            ck_priced(text, &cost, use[r].live, use[r].n_live, use[r].peak_bytes);
         ck_assert_msg(cost.bytes_sent == use[r].bytes_sent && cost.messages == use[r].messages,
                       "%s: %lld bytes in %lld messages, priced %lld in %lld", text,
                       (long long)use[r].bytes_sent, (long long)use[r].messages,
@@ -199,15 +178,7 @@ static int run_ranks(struct layer_fixture *f, const struct layer_calls *calls,
     attn_ledger_init(&ledger, NULL);
     ledger.poison = !counts_only;
     struct attn_ctx ctx = {.ledger = &ledger, .error = &err, .counts_only = counts_only};
-    const struct attn_layer_forward forward = {f->x, f->wqkv, f->wo, f->got[ATTN_LAYER_Y]};
-    const struct attn_layer_backward backward = {f->x,
-                                                 f->wqkv,
-                                                 f->wo,
-                                                 f->dy,
-                                                 f->got[ATTN_LAYER_DX],
-                                                 f->got[ATTN_LAYER_DWQKV],
-                                                 f->got[ATTN_LAYER_DWO]};
-    struct attn_layer_call call = {&f->layer, &forward, &backward, {use[0], use[1]}, 0};
+    struct attn_layer_call call = {&f->layer, &f->forward, &f->backward, {use[0], use[1]}, 0};
     enum attn_status status = calls->run(spec, &ctx, &call);
     ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
@@ -352,12 +323,10 @@ TEST(unscaled_is_one_pth)
 static int64_t units(const char *text, const char *mask)
 {
     struct attn_layer layer = {2, 64, 16, 4, 4, 4, 4, 0.5, ATTN_F32, NULL};
-    const struct attn_mask_shape shape = {2, 4, 64, 64};
     struct attn_layer_spec spec = layer_spec(&ours, text, ATTN_BOUNDARY_NONE);
-    struct attn_mask *bound;
+    struct attn_mask *bound = mask_of(mask, (struct attn_mask_shape){2, 4, 64, 64});
     struct attn_cost cost;
     struct attn_error err = {0};
-    ck_assert(attn_mask_parse(mask, &shape, NULL, &bound, &err) == ATTN_OK);
     layer.mask = bound;
     ck_assert_msg(attn_layer_ranks_cost(&spec, &layer, ATTN_FORWARD, 1, &cost, &err) == ATTN_OK,
                   "%s", err.text);

@@ -9,63 +9,30 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/fixtures/fibers.h"
 #include "tests/fixtures/memory_data.h"
 #include "tests/wrap.h"
 
 /* ---- every implementation, every case ------------------------------------------------------- */
-
-struct books {
-    const struct attn_account *live;
-    int n_live;
-    int64_t peak_bytes, bytes_sent, messages;
-};
-
-/* Price and books of a rank, to the byte and by name. */
-static void check_books(const char *what, int rank, const struct attn_cost *cost,
-                        const struct books *x)
-{
-    int64_t sum = 0;
-    ck_assert_msg(cost->peak_bytes == x->peak_bytes, "%s: rank %d: priced %lld, took %lld", what,
-                  rank, (long long)cost->peak_bytes, (long long)x->peak_bytes);
-    ck_assert_msg(cost->n_live == x->n_live, "%s: rank %d: %d names for %d", what, rank,
-                  cost->n_live, x->n_live);
-    for (int a = 0; a < cost->n_live; a++) {
-        int64_t took = memory_bytes_of(x->live, x->n_live, cost->live[a].name);
-        ck_assert_msg(cost->live[a].bytes == took, "%s: rank %d: '%s' priced %lld, took %lld", what,
-                      rank, cost->live[a].name, (long long)cost->live[a].bytes, (long long)took);
-        sum += cost->live[a].bytes;
-    }
-    ck_assert_int_eq(sum, cost->peak_bytes);
-    ck_assert_msg(cost->bytes_sent == x->bytes_sent && cost->messages == x->messages,
-                  "%s: rank %d: priced %lld bytes in %lld messages, sent %lld in %lld", what, rank,
-                  (long long)cost->bytes_sent, (long long)cost->messages, (long long)x->bytes_sent,
-                  (long long)x->messages);
-}
 
 static void check_prices(const char *what, const struct attn_spec *spec, const struct attn_setup *s,
                          enum attn_pass pass, const struct attn_ledger *ledger,
                          const struct attn_rank_use *use)
 {
     for (int rank = 0; rank < attn_ranks(spec->impl, &spec->options); rank++) {
-        struct attn_cost cost;
-        struct attn_error err = {0};
-        struct books x = {ledger->at_peak, ledger->n_at_peak, ledger->peak, 0, 0};
-        if (spec->impl->ranks != NULL)
-            x = (struct books){use[rank].live, use[rank].n_live, use[rank].peak_bytes,
-                               use[rank].bytes_sent, use[rank].messages};
+        int is_rank = spec->impl->ranks != NULL;
+        const struct attn_rank_use *x = &use[rank];
         wrap_fail_take(-1);
         wrap_watch();
-        enum attn_status status =
-            attn_price(spec->impl, &spec->options, &s->problem, pass, rank, &cost, &err);
-        struct wrap_count seen = wrap_stop();
-        ck_assert_msg(status == ATTN_OK, "%s: %s", what, err.text);
-        ck_assert_msg(seen.calls == 0 && wrap_takes() == 0, "%s: a price allocates", what);
-        if (pass == ATTN_BACKWARD && cost.saved_bytes > 0 && spec->impl->ranks != NULL) {
-            x.bytes_sent = cost.bytes_sent; /* alone, it brings what was not saved: the checker, */
-            x.messages = cost.messages;     /* which saves, compares these */
-        }
-        check_books(what, rank, &cost, &x);
+        struct attn_cost cost = price_of(spec, &s->problem, pass, rank);
+        ck_assert_msg(wrap_stop().calls == 0 && wrap_takes() == 0, "%s: a price allocates", what);
+        ck_priced(what, &cost, is_rank ? x->live : ledger->at_peak,
+                  is_rank ? x->n_live : ledger->n_at_peak, is_rank ? x->peak_bytes : ledger->peak);
+        if (pass == ATTN_BACKWARD && cost.saved_bytes > 0 && is_rank)
+            continue; /* alone, it brings what was not saved: the checker, which saves, compares */
+        ck_assert_msg(cost.bytes_sent == x->bytes_sent && cost.messages == x->messages,
+                      "%s: rank %d: priced %lld bytes in %lld messages, sent %lld in %lld", what,
+                      rank, (long long)cost.bytes_sent, (long long)cost.messages,
+                      (long long)x->bytes_sent, (long long)x->messages);
     }
 }
 
@@ -104,8 +71,7 @@ static void share_accepted(void)
 SUITE(memory, .seconds = 240, .prepare = share_accepted);
 
 /* Every SLICES-th case, set up once for all specs.  Options beyond an implementation's presets get
- * each third case, in turn; with ATTN_FULL every one.  Ranks are threads in the first slice, and
- * fibers in the others: the same arithmetic and the same books, in less time. */
+ * each third case, in turn; with ATTN_FULL every one. */
 enum { SLICES = 16 };
 
 static int is_in_turn(const struct attn_spec *list, int n, int number)
@@ -130,11 +96,7 @@ TEST_EACH(nothing_outside_the_ledger, SLICES)
                 attn_spec_print(&list[n], name, sizeof name);
                 snprintf(what, sizeof what, "%s %.300s %s", name, line,
                          attn_pass_name((enum attn_pass)pass));
-                if (_i > 0 && attn_ranks(list[n].impl, &list[n].options) <= FIBERS)
-                    fibers_on();
-                int ran = check_pass(what, &list[n], &s, (enum attn_pass)pass);
-                fibers_off();
-                if (!ran)
+                if (!check_pass(what, &list[n], &s, (enum attn_pass)pass))
                     break;
                 accepted[n]++;
             }
@@ -283,24 +245,21 @@ TEST_EACH(breaches_are_found, FAULTS)
 TEST(malloc_is_seen)
 {
     struct attn_impl impl;
-    struct attn_setup s;
-    setup_of(faulty_case[1], &s);
     for (int pass = 0; pass < 2; pass++) {
         struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
-        struct attn_ledger ledger;
-        struct attn_error err = {0};
-        attn_ledger_init(&ledger, NULL);
+        struct running x;
+        running_open(&x, &spec, faulty_case[1]);
         fault = MALLOC;
         wrap_watch();
-        enum attn_status status = memory_run(&spec, &s, (enum attn_pass)pass, &ledger, NULL, &err);
+        enum attn_status status = running_pass(&x, (enum attn_pass)pass);
         struct wrap_count seen = wrap_stop();
         fault = HONEST;
-        ck_assert_msg(status == ATTN_OK, "%s", err.text);
+        ck_assert_int_eq(status, ATTN_OK);
         ck_assert_int_eq(seen.calls, 1);
         ck_assert_int_eq(seen.bytes, 8);
         ck_assert_str_eq(seen.last, "malloc");
+        running_close(&x);
     }
-    attn_setup_close(&s);
 }
 
 /* The watch itself: every allocator, other threads' blocks of the ledger not. */

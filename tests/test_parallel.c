@@ -9,6 +9,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -235,47 +236,38 @@ TEST(bits_do_not_depend_on_time)
 
 /* ---- prices, by hand ------------------------------------------------------------------------- */
 
-static int64_t named(const struct attn_cost *cost, const char *name)
-{
-    for (int a = 0; a < cost->n_live; a++)
-        if (strcmp(cost->live[a].name, name) == 0)
-            return cost->live[a].bytes;
-    return 0;
-}
-
 static struct attn_cost price(const char *spec_text, const struct attn_problem *p,
                               enum attn_pass pass, int rank)
 {
     struct attn_spec spec = spec_of(spec_text);
-    struct attn_cost cost;
-    struct attn_error err = {0};
-    enum attn_status status = attn_price(spec.impl, &spec.options, p, pass, rank, &cost, &err);
-    ck_assert_msg(status == ATTN_OK, "%s", err.text);
-    return cost;
+    return price_of(&spec, p, pass, rank);
 }
 
 static struct attn_problem problem(int64_t b, int64_t h, int64_t g, int64_t n, int64_t d)
 {
-    return (struct attn_problem){.batch = b,
-                                 .heads = h,
-                                 .kv_heads = g,
-                                 .n_query = n,
-                                 .n_key = n,
-                                 .d_key = d,
-                                 .d_value = d,
-                                 .scale = 1,
-                                 .dtype = ATTN_F32};
+    char text[120];
+    snprintf(text, sizeof text, "b%dh%dg%dq%dd%d:none:f32:normal:s1", (int)b, (int)h, (int)g,
+             (int)n, (int)d);
+    return problem_of(text, NULL);
 }
 
 /* Under a mask, which is to be freed. */
 static struct attn_mask *put_mask(struct attn_problem *p, const char *text)
 {
-    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    struct attn_error err = {0};
-    struct attn_mask *mask;
-    ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
+    struct attn_mask *mask =
+        mask_of(text, (struct attn_mask_shape){p->batch, p->heads, p->n_query, p->n_key});
     p->mask = mask;
     return mask;
+}
+
+static void each_of_four_sends(const char *spec, const struct attn_problem *p, enum attn_pass pass,
+                               int64_t bytes, int64_t messages)
+{
+    for (int rank = 0; rank < 4; rank++) {
+        struct attn_cost cost = price(spec, p, pass, rank);
+        ck_assert_int_eq(cost.bytes_sent, bytes);
+        ck_assert_int_eq(cost.messages, messages);
+    }
 }
 
 /* The comparison table of sequence-parallel schemes, with h = H d and g = G d elements a token and
@@ -315,11 +307,7 @@ TEST(bytes_sent_as_published)
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct attn_problem p = problem(1, want[i].heads, want[i].kv_heads, 64, 16);
-        for (int rank = 0; rank < 4; rank++) {
-            struct attn_cost cost = price(want[i].spec, &p, want[i].pass, rank);
-            ck_assert_int_eq(cost.bytes_sent, want[i].bytes);
-            ck_assert_int_eq(cost.messages, want[i].messages);
-        }
+        each_of_four_sends(want[i].spec, &p, want[i].pass, want[i].bytes, want[i].messages);
     }
 }
 
@@ -347,11 +335,7 @@ TEST(bytes_sent_by_open_sora_plan)
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct attn_problem p = problem(want[i].batch, 8, want[i].kv_heads, 64, 16);
         struct attn_mask *mask = put_mask(&p, "skiparse(group,4)");
-        for (int rank = 0; rank < 4; rank++) {
-            struct attn_cost cost = price(want[i].spec, &p, want[i].pass, rank);
-            ck_assert_int_eq(cost.bytes_sent, want[i].bytes);
-            ck_assert_int_eq(cost.messages, want[i].messages);
-        }
+        each_of_four_sends(want[i].spec, &p, want[i].pass, want[i].bytes, want[i].messages);
         attn_mask_free(mask);
     }
 }
@@ -363,8 +347,8 @@ TEST(runs_with_gaps_are_not_dealt_out)
     struct attn_error err = {0};
     ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
     p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
-    ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP);
-    ck_assert_ptr_nonnull(strstr(err.text, "the whole it was cut from would work"));
+    said(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
+         "the whole it was cut from would work");
 }
 
 /* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
@@ -443,19 +427,13 @@ static void pairs_by_rank(const char *spec_text, int64_t pairs[BALANCED])
 {
     struct attn_impl local = attn_impl_tiled_textbook;
     struct attn_spec spec = spec_of(spec_text);
-    struct attn_case c = case_of("q64d4:causal(tl):f32:normal:s1");
-    struct attn_setup setup;
-    struct attn_ledger ledger;
-    struct attn_error err = {0};
+    struct running x;
     local.forward = count_pairs;
     attn_options_set_local(&spec.options, &local);
-    attn_ledger_init(&ledger, NULL);
-    setup_from(&c, &setup);
-    struct attn_forward f = attn_setup_forward(&setup);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
+    running_open(&x, &spec, "q64d4:causal(tl):f32:normal:s1");
     n_given = 0;
-    ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup.problem, &f) == ATTN_OK, "%s", err.text);
-    attn_setup_close(&setup);
+    running_well(&x, ATTN_FORWARD);
+    running_close(&x);
     ck_assert_int_le(n_given, MOST_PRODUCTS);
     const struct attn_ledger *first = given[0].ledger;
     for (int n = 0; n < n_given; n++)
@@ -503,7 +481,8 @@ TEST(price_of_a_long_sequence)
     struct attn_cost first = price("ring:ranks=8", &p, ATTN_FORWARD, 0);
     struct attn_cost last = price("ring:ranks=8", &p, ATTN_FORWARD, 7);
     attn_mask_free(mask);
-    ck_assert_int_eq(named(&last, "kv.travel"), (int64_t)2 * 2 * 8 * 131072 * 128 * 4);
+    ck_assert_int_eq(live_of(last.live, last.n_live, "kv.travel"),
+                     (int64_t)2 * 2 * 8 * 131072 * 128 * 4);
     ck_assert(last.flops / first.flops > 14.9 && last.flops / first.flops < 15.1);
     ck_assert_int_eq(first.bytes_sent, last.bytes_sent);
     ck_assert_int_eq(first.peak_bytes, last.peak_bytes);
@@ -597,8 +576,7 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
     struct attn_error err = {0};
     if (local != NULL)
         attn_options_set_local(&spec.options, local);
-    ck_assert_int_eq(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP);
-    ck_assert_msg(strstr(err.text, says) != NULL, "'%s' lacks '%s'", err.text, says);
+    said(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP, &err, says);
 }
 
 TEST(refusals_say_what_works)
@@ -691,24 +669,16 @@ TEST_EACH(empty_rows_are_not_read, 2)
 {
     struct attn_impl local = attn_impl_tiled_textbook;
     struct attn_spec spec = spec_of("ulysses:ranks=4");
-    struct attn_case c =
-        case_of(_i ? "b2h8g4q32k32d8v8:causal(-9):f32:normal:s1:poison=nan:pass=bwd"
-                   : "b2h8g4q32k32d8v8:causal(-9):f64:normal:s1:poison=nan:pass=bwd");
-    struct attn_setup setup;
-    struct attn_ledger ledger;
-    struct attn_error err = {0};
+    struct running x;
     local.backward = finite_backward;
     attn_options_set_local(&spec.options, &local);
-    attn_ledger_init(&ledger, NULL);
-    setup_from(&c, &setup);
-    struct attn_forward f = attn_setup_forward(&setup);
-    struct attn_backward g = attn_setup_backward(&setup);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
-    ck_assert_msg(attn_run_forward(spec.impl, &ctx, &setup.problem, &f) == ATTN_OK, "%s", err.text);
-    ck_assert(isnan(attn_tensor_get(&setup.tensor[ATTN_T_DO], 0, 0, 0, 0)));
-    ck_assert_msg(attn_run_backward(spec.impl, &ctx, &setup.problem, &g) == ATTN_OK, "%s",
-                  err.text);
-    attn_setup_close(&setup);
+    running_open(&x, &spec,
+                 _i ? "b2h8g4q32k32d8v8:causal(-9):f32:normal:s1:poison=nan:pass=bwd"
+                    : "b2h8g4q32k32d8v8:causal(-9):f64:normal:s1:poison=nan:pass=bwd");
+    running_well(&x, ATTN_FORWARD);
+    ck_assert(isnan(attn_tensor_get(&x.setup.tensor[ATTN_T_DO], 0, 0, 0, 0)));
+    running_well(&x, ATTN_BACKWARD);
+    running_close(&x);
 }
 
 /* Less and less memory: a clean refusal every time, whoever meets the limit first. */
@@ -717,47 +687,35 @@ TEST_EACH(memory_may_run_out_anywhere, 8)
     static const char *const who[] = {"ulysses:ranks=4", "ring:ranks=4", "lightseq:ranks=4",
                                       "allgather:ranks=3,stride=2"};
     struct attn_spec spec = spec_of(who[_i / 2]);
-    struct attn_case c = case_of("b2h8g4q32k32d8v8:none:f32:normal:s1:pass=bwd");
-    struct attn_setup setup;
-    struct attn_error err = {0};
-    setup_from(&c, &setup);
-    struct attn_forward f = attn_setup_forward(&setup);
-    struct attn_backward g = attn_setup_backward(&setup);
-    struct attn_seal sealing = attn_setup_seal(&setup);
-    int refused = 0;
-    for (int64_t limit = 0;; limit += 20000) {
-        struct attn_ledger ledger;
-        attn_ledger_init(&ledger, NULL);
-        ledger.limit = limit;
-        struct attn_ctx ctx = {
-            .ledger = &ledger, .options = &spec.options, .error = &err, .seal = &sealing};
-        enum attn_status status = _i % 2 ? attn_run_backward(spec.impl, &ctx, &setup.problem, &g)
-                                         : attn_run_forward(spec.impl, &ctx, &setup.problem, &f);
-        ck_assert_int_eq(ledger.now, 0);
-        if (status == ATTN_OK)
-            break;
-        ck_assert_int_eq(status, ATTN_ENOMEM);
-        ck_assert(strstr(err.text, "no memory for buffer") != NULL);
-        refused++;
+    int refused = 0, is_done = 0;
+    for (int64_t limit = 0; !is_done; limit += 20000) {
+        struct running x;
+        running_open(&x, &spec, "b2h8g4q32k32d8v8:none:f32:normal:s1:pass=bwd");
+        struct attn_seal sealing = attn_setup_seal(&x.setup);
+        x.ctx.seal = &sealing;
+        x.ledger.limit = limit;
+        enum attn_status status = running_pass(&x, (enum attn_pass)(_i % 2));
+        is_done = status == ATTN_OK;
+        ck_assert_int_eq(x.ledger.now, 0);
+        if (!is_done)
+            said(status, ATTN_ENOMEM, &x.err, "no memory for buffer");
+        refused += !is_done;
+        running_close(&x);
     }
     ck_assert_int_gt(refused, 5);
-    attn_setup_close(&setup);
 }
 
 /* What a rank used is reported for each, and the cause of failure needs no error object. */
 TEST(use_of_every_rank)
 {
     struct attn_spec spec = spec_of("ring:ranks=4");
-    struct attn_case c = case_of("b2h8g4q64k64d8v8:causal(tl):f32:normal:s1");
-    struct attn_setup setup;
-    struct attn_ledger ledger;
+    struct running x;
     struct attn_rank_use use[4];
-    setup_from(&c, &setup);
-    struct attn_forward f = attn_setup_forward(&setup);
-    attn_ledger_init(&ledger, NULL);
     memset(use, 0xFF, sizeof use);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .ranks = use};
-    ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_OK);
+    running_open(&x, &spec, "b2h8g4q64k64d8v8:causal(tl):f32:normal:s1");
+    x.ctx.error = NULL;
+    x.ctx.ranks = use;
+    ck_assert_int_eq(running_pass(&x, ATTN_FORWARD), ATTN_OK);
     for (int r = 0; r < 4; r++) {
         int64_t sum = 0;
         for (int a = 0; a < use[r].n_live; a++)
@@ -768,7 +726,7 @@ TEST(use_of_every_rank)
         ck_assert_int_eq(use[r].messages, 6);
         ck_assert(use[r].cpu_seconds > 0 && use[r].cpu_seconds < 60);
     }
-    ledger.limit = 100;
-    ck_assert_int_eq(attn_run_forward(spec.impl, &ctx, &setup.problem, &f), ATTN_ENOMEM);
-    attn_setup_close(&setup);
+    x.ledger.limit = 100;
+    ck_assert_int_eq(running_pass(&x, ATTN_FORWARD), ATTN_ENOMEM);
+    running_close(&x);
 }

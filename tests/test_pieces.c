@@ -33,7 +33,7 @@ static int64_t with_gaps(struct attn_positions *at, int64_t n)
     return n / 5 * 2 + (n % 5 > 2 ? 2 : n % 5);
 }
 
-/* Piece n of a problem with this mask; 0 after the last. */
+/* Piece n of a problem with this mask; 0 after the last, which is the second half of everything. */
 static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
 {
     static const struct {
@@ -51,6 +51,18 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
                                .scale = 1,
                                .dtype = ATTN_F64,
                                .mask = mask};
+    if (n == PLACES * PLACES) {
+        p->origin = (struct attn_origin){whole->batch / 2,
+                                         whole->heads / 2,
+                                         {.first = whole->n_query / 2},
+                                         {.first = whole->n_key / 2},
+                                         0};
+        p->batch = whole->batch - p->origin.batch;
+        p->heads = p->kv_heads = whole->heads - p->origin.head;
+        p->n_query = whole->n_query - p->origin.query.first;
+        p->n_key = whole->n_key - p->origin.key.first;
+        return 1;
+    }
     p->n_query =
         positions(&p->origin.query, whole->n_query, at[q].first, at[q].skip, at[q].by_batch);
     p->n_key = positions(&p->origin.key, whole->n_key, at[k].first, at[k].skip, at[k].by_batch);
@@ -79,7 +91,8 @@ static int64_t gaps_before(const struct attn_positions *at, int64_t i)
 static int allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attn_positions *q = &p->origin.query, *k = &p->origin.key;
-    return attn_mask_allows(p->mask, p->origin.one_batch ? p->origin.batch : p->origin.batch + b, h,
+    return attn_mask_allows(p->mask, p->origin.one_batch ? p->origin.batch : p->origin.batch + b,
+                            p->origin.head + h,
                             q->first + q->by_batch * b + (q->skip + 1) * i + gaps_before(q, i),
                             k->first + k->by_batch * b + (k->skip + 1) * j + gaps_before(k, j));
 }
@@ -122,16 +135,36 @@ static void check_tile(const struct attn_problem *p, int64_t b, int64_t h, int64
     ck_assert(tile != ATTN_TILE_FULL || visible == (i1 - i0) * (j1 - j0));
 }
 
+/* The priced accounts of a pattern are the ledger's, name by name; what the mask has stored is
+ * borrowed, not taken, and not priced. */
+static void check_price(const struct attn_problem *p, const struct attn_ledger *ledger,
+                        const struct attn_csr *csr, int64_t pairs)
+{
+    struct attn_cost cost = {0};
+    struct attn_csr priced;
+    struct attn_mask_tensor row_start, column;
+    int given = attn_mask_stored(p->mask, &row_start, &column) && csr->column == column.data;
+    int64_t starts = given ? 0 : 8 * (csr->patterns * p->n_query + 1);
+    int64_t columns = given ? 0 : 4 * csr->nnz;
+    ck_assert_int_eq(attn_csr_cost(p, &cost, &priced, NULL), ATTN_OK);
+    ck_assert(priced.nnz == csr->nnz && priced.patterns == csr->patterns);
+    ck_assert_int_eq(attn_csr_pairs(p, &priced), pairs);
+    ck_assert_int_eq(csr->borrowed, given);
+    ck_priced("csr", &cost, ledger->at_peak, ledger->n_at_peak, ledger->now);
+    ck_assert_int_eq(live_of(cost.live, cost.n_live, "csr.row_start"), starts);
+    ck_assert_int_eq(live_of(cost.live, cost.n_live, "csr.column"), columns);
+    ck_assert_int_eq(cost.peak_bytes, starts + columns);
+}
+
 static void check_piece(const struct attn_problem *p, const char *text)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_csr csr;
-    struct attn_cost cost = {0};
-    struct attn_csr priced;
     int64_t all = 0;
     int counted = 0;
     attn_ledger_init(&ledger, NULL);
+    ledger.poison = 1;
     ck_assert_msg(attn_problem_check(p, &err) == ATTN_OK, "%s: %s", text, err.text);
     ck_assert_int_eq(attn_csr_build(p, &ledger, &csr, &err), ATTN_OK);
     for (int64_t b = 0; b < p->batch; b++)
@@ -146,9 +179,10 @@ static void check_piece(const struct attn_problem *p, const char *text)
             all += pairs;
         }
     ck_assert_int_eq(attn_problem_all_pairs(p, &counted), all);
-    ck_assert_int_eq(attn_csr_cost(p, &cost, &priced, &err), ATTN_OK);
-    ck_assert_int_eq(priced.nnz, csr.nnz);
+    check_price(p, &ledger, &csr, all);
     attn_csr_free(&csr, &ledger);
+    attn_csr_free(&csr, &ledger); /* freed ones are all zero again */
+    ck_assert_int_eq(ledger.damaged, 0);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
 }
 
@@ -162,6 +196,9 @@ static void check_text(const char *pattern, const struct attn_mask_shape *shape)
     struct attn_mask *mask = mask_data_parse(text, &d);
     for (int n = 0; piece_of(mask, n, &p); n++)
         check_piece(&p, text);
+    piece_of(mask, 0, &p);
+    p.mask = NULL;
+    check_piece(&p, "no mask");
     attn_mask_free(mask);
 }
 
@@ -182,13 +219,11 @@ TEST_EACH(definition, mask_n_singles + mask_n_compositions + mask_n_grids)
  * diagonal where c <= r. */
 TEST(counts_of_stripes)
 {
-    const struct attn_mask_shape shape = {1, 1, 1 << 20, 1 << 20};
     static const char *const text[] = {"causal(tl)", "window(-1,0,br)&prefix(1048576)",
                                        "causal(br)&documents(1048576)"};
     const int64_t n = (1 << 20) / 8;
     for (size_t t = 0; t < sizeof text / sizeof *text; t++) {
-        struct attn_mask *mask;
-        ck_assert_int_eq(attn_mask_parse(text[t], &shape, NULL, &mask, NULL), ATTN_OK);
+        struct attn_mask *mask = mask_of(text[t], (struct attn_mask_shape){1, 1, 1 << 20, 1 << 20});
         for (int64_t r = 0; r < 8; r++)
             for (int64_t c = 0; c < 8; c++) {
                 const struct attn_tokens queries = {r, 8, n}, keys = {c, 8, n};
@@ -206,21 +241,10 @@ TEST(counts_of_stripes)
 
 TEST(refusals)
 {
-    const struct attn_mask_shape shape = {2, 1, 12, 12};
-    struct attn_mask *mask;
+    struct attn_mask *mask = mask_of("causal(br)", (struct attn_mask_shape){2, 1, 12, 12});
     struct attn_error err;
-    ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
-    struct attn_problem p = {.batch = 3,
-                             .heads = 1,
-                             .kv_heads = 1,
-                             .n_query = 4,
-                             .n_key = 4,
-                             .d_key = 1,
-                             .d_value = 1,
-                             .scale = 1,
-                             .dtype = ATTN_F32,
-                             .mask = mask,
-                             .origin = {.one_batch = 1}};
+    struct attn_problem p = problem_of("b3q4d1:none:f32:normal:s1", mask);
+    p.origin.one_batch = 1;
     p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1, 0, 0}; /* the last is 11 */
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_OK);
     static const struct attn_positions wrong[] = {{1, 2, 1, 0, 0},
@@ -266,13 +290,11 @@ static void check_row_of(const struct attn_problem *p, const struct attn_forward
 TEST_EACH(implementations, attn_impl_count())
 {
     const struct attn_impl *impl = attn_impl_at(_i);
-    const struct attn_mask_shape shape = {BATCH, HEADS, 2 * TOKENS, 2 * TOKENS};
     static const double slope[HEADS] = {0.25, 0.0625};
     struct attn_options options;
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_oracle_row row = {0};
-    struct attn_mask *mask;
     static struct numbers x;
     if (impl->ranks != NULL)
         return;
@@ -280,7 +302,8 @@ TEST_EACH(implementations, attn_impl_count())
         x.qkv[n % 3][n / 3] = attn_hash_normal(3, 1, n);
     for (size_t n = 0; n < sizeof x.bias / sizeof(double); n++)
         x.bias[n] = attn_hash_normal(4, 1, n);
-    ck_assert_int_eq(attn_mask_parse("window(9,0,br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    struct attn_mask *mask =
+        mask_of("window(9,0,br)", (struct attn_mask_shape){BATCH, HEADS, 2 * TOKENS, 2 * TOKENS});
     attn_options_preset(impl, &options);
     for (int piece = 0; piece < 3; piece++) {
         int one = piece == 1;

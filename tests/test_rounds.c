@@ -13,30 +13,6 @@
 
 SUITE(rounds, .seconds = 120);
 
-static struct attn_problem problem(int64_t batch, int64_t n_query, int64_t n_key,
-                                   const struct attn_mask *mask)
-{
-    return (struct attn_problem){.batch = batch,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .n_query = n_query,
-                                 .n_key = n_key,
-                                 .d_key = 4,
-                                 .d_value = 4,
-                                 .scale = 1,
-                                 .mask = mask,
-                                 .dtype = ATTN_F32};
-}
-
-static struct attn_mask *mask_of(const char *text, int64_t batch, int64_t n_query, int64_t n_key)
-{
-    const struct attn_mask_shape shape = {batch, 4, n_query, n_key};
-    struct attn_mask *mask;
-    struct attn_error err = {0};
-    ck_assert_msg(attn_mask_parse(text, &shape, NULL, &mask, &err) == ATTN_OK, "%s", err.text);
-    return mask;
-}
-
 struct rounds {
     struct attn_problem p;
     const char *mask;
@@ -67,13 +43,9 @@ static int products_differ(const struct attn_product *a, const struct attn_produ
 static int prices_differ(const struct attn_work *w, const struct attn_problem *a,
                          const struct attn_problem *b)
 {
-    const struct attn_options preset = attn_rank_local_options(w->options);
-    const struct attn_problem *part[2] = {a, b};
-    struct attn_cost cost[2];
-    for (int n = 0; n < 2; n++)
-        ck_assert_int_eq(
-            attn_price(attn_rank_local(w->options), &preset, part[n], w->pass, 0, &cost[n], NULL),
-            ATTN_OK);
+    const struct attn_spec local = {attn_rank_local(w->options),
+                                    attn_rank_local_options(w->options)};
+    struct attn_cost cost[2] = {price_of(&local, a, w->pass, 0), price_of(&local, b, w->pass, 0)};
     int differ = cost[0].n_live != cost[1].n_live || cost[0].counted != cost[1].counted ||
                  fabs(cost[0].flops - cost[1].flops) > 0;
     for (int l = 0; l < cost[0].n_live && !differ; l++)
@@ -168,8 +140,10 @@ static const char *const cut_by[] = {"none",
                                      "documents(0x5,20x30,9x6)"};
 TEST_EACH(equal_stops_are_priced_once, 2 * COUNT(cut_by))
 {
-    struct attn_mask *mask = mask_of(cut_by[_i / 2], 2, 29, 41);
-    struct rounds x = {.p = problem(2, 29, 41, mask), .mask = cut_by[_i / 2], .turn = _i};
+    struct attn_mask *mask = mask_of(cut_by[_i / 2], (struct attn_mask_shape){2, 4, 29, 41});
+    struct rounds x = {.p = problem_of("b2h4g2q29k41d4:none:f32:normal:s1", mask),
+                       .mask = cut_by[_i / 2],
+                       .turn = _i};
     for (int ranks = 2 + _i % 2; ranks <= 14; ranks += 4)
         scheme_walk(ranks, check_rounds, &x);
     attn_mask_free(mask);
@@ -185,8 +159,9 @@ TEST_EACH(few_rounds_of_many_ranks, 5)
     static const char *const masks[] = {"none", "causal(br)", "window(300,0,br)"};
     struct attn_spec spec = spec_of(specs[_i]);
     for (int m = 0; m < COUNT(masks); m++) {
-        struct attn_mask *mask = mask_of(masks[m], 1, 1000003, 1000003);
-        struct attn_problem p = problem(1, 1000003, 1000003, mask);
+        struct attn_mask *mask =
+            mask_of(masks[m], (struct attn_mask_shape){1, 4, 1000003, 1000003});
+        struct attn_problem p = problem_of("h4g2q1000003d4:none:f32:normal:s1", mask);
         for (int rank = 0; rank < 4096; rank += 91) {
             struct attn_work w = attn_work_of(&p, &spec.options, ATTN_FORWARD, rank);
             struct attn_round round;

@@ -21,67 +21,29 @@ static const char *const cases[] = {"h2q100k130d16:none:f32:normal:s1:pass=bwd",
                                     "q50k50d8:none:f32:normal:s5:pass=bwd:softcap=2"};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
-/* A problem, who solves it, and what is saved of it. */
-struct fixture {
-    struct attn_spec spec;
-    struct attn_setup setup;
-    struct attn_ledger ledger;
-    struct attn_error err;
-    struct attn_saved saved;
-    struct attn_ctx ctx;
-};
-
-static void fixture_open(struct fixture *fixture, const char *spec, const char *text)
+static void fixture_open(struct running *x, const char *name, const char *text)
 {
-    memset(fixture, 0, sizeof *fixture);
-    fixture->spec = spec_of(spec);
-    setup_of(text, &fixture->setup);
-    attn_ledger_init(&fixture->ledger, NULL);
-    fixture->ledger.poison = 1;
-    fixture->ctx = (struct attn_ctx){.ledger = &fixture->ledger,
-                                     .options = &fixture->spec.options,
-                                     .error = &fixture->err,
-                                     .saved = &fixture->saved};
-}
-
-static enum attn_status fixture_run(struct fixture *fixture, enum attn_pass pass)
-{
-    return attn_setup_call(&fixture->setup, fixture->spec.impl, &fixture->ctx, pass);
-}
-
-static void fixture_good(struct fixture *fixture, enum attn_pass pass)
-{
-    ck_assert_msg(fixture_run(fixture, pass) == ATTN_OK, "%s", fixture->err.text);
+    const struct attn_spec spec = spec_of(name);
+    running_open(x, &spec, text);
 }
 
 /* The call is refused, with these words, and what was saved is still there. */
-static void fixture_refused(struct fixture *fixture, enum attn_pass pass, const char *words)
+static void fixture_refused(struct running *fixture, enum attn_pass pass, const char *words)
 {
     void *data = fixture->saved.data;
-    ck_assert_int_eq(fixture_run(fixture, pass), ATTN_EINVAL);
+    ck_assert_int_eq(running_pass(fixture, pass), ATTN_EINVAL);
     ck_assert_msg(strstr(fixture->err.text, words) != NULL, "'%s' lacks '%s'", fixture->err.text,
                   words);
     ck_assert_ptr_eq(fixture->saved.data, data);
 }
 
-static void fixture_close(struct fixture *fixture)
-{
-    attn_saved_drop(&fixture->saved, &fixture->ledger);
-    ck_assert_int_eq(attn_ledger_clear(&fixture->ledger), 0);
-    ck_assert_int_eq(fixture->ledger.damaged, 0);
-    attn_setup_close(&fixture->setup);
-}
-
 /* Bytes that a price says are saved. */
-static int64_t priced(const struct fixture *fixture, enum attn_pass pass, int64_t *peak)
+static int64_t priced(const struct running *fixture, enum attn_pass pass, int64_t *peak)
 {
     const struct attn_spec *spec = &fixture->spec;
     int64_t bytes = 0;
     for (int r = 0; r < attn_ranks(spec->impl, &spec->options); r++) {
-        struct attn_cost cost;
-        ck_assert_int_eq(
-            attn_price(spec->impl, &spec->options, &fixture->setup.problem, pass, r, &cost, NULL),
-            ATTN_OK);
+        struct attn_cost cost = price_of(spec, &fixture->setup.problem, pass, r);
         *peak = cost.peak_bytes;
         bytes += cost.saved_bytes;
     }
@@ -109,7 +71,7 @@ static int saving_specs(struct attn_spec list[MEMORY_SPECS])
 }
 
 /* Saved is what all ranks say. */
-static void is_as_priced(const struct fixture *fixture, enum attn_pass pass)
+static void is_as_priced(const struct running *fixture, enum attn_pass pass)
 {
     int64_t peak, bytes = priced(fixture, pass, &peak);
     ck_assert_int_eq(fixture->saved.bytes, bytes);
@@ -124,21 +86,19 @@ TEST_EACH(lives_between_the_passes, CASES)
     int n = saving_specs(list);
     ck_assert_int_ge(n, 2);
     for (int s = 0; s < n; s++) {
-        struct fixture fixture;
-        char name[128];
-        attn_spec_print(&list[s], name, sizeof name);
-        fixture_open(&fixture, name, cases[_i]);
-        if (fixture_run(&fixture, ATTN_FORWARD) == ATTN_OK) {
+        struct running fixture;
+        running_open(&fixture, &list[s], cases[_i]);
+        if (running_pass(&fixture, ATTN_FORWARD) == ATTN_OK) {
             is_as_priced(&fixture, ATTN_FORWARD);
             ck_assert(fixture.saved.bytes > 0 || fixture.setup.problem.softcap > 0);
             for (int call = 0; call < 2; call++) { /* it may be read again */
                 attn_ledger_restart(&fixture.ledger);
-                fixture_good(&fixture, ATTN_BACKWARD);
+                running_well(&fixture, ATTN_BACKWARD);
                 is_as_priced(&fixture, ATTN_BACKWARD);
             }
         } else
             ck_assert(fixture.setup.problem.bias.kind == ATTN_BIAS_TENSOR);
-        fixture_close(&fixture);
+        running_close(&fixture);
     }
 }
 
@@ -148,62 +108,62 @@ TEST(nothing_unasked)
     struct attn_spec list[MEMORY_SPECS];
     int n = memory_specs(list);
     for (int s = 0; s < n; s++) {
-        struct fixture fixture;
+        struct running fixture;
         char name[128];
         attn_spec_print(&list[s], name, sizeof name);
-        fixture_open(&fixture, name, "h4q32k32d8:none:f32:normal:s1");
+        running_open(&fixture, &list[s], "h4q32k32d8:none:f32:normal:s1");
         fixture.ctx.saved = saves(&list[s]) ? NULL : &fixture.saved;
-        fixture_good(&fixture, ATTN_FORWARD);
+        running_well(&fixture, ATTN_FORWARD);
         ck_assert_msg(fixture.saved.data == NULL && fixture.ledger.now == 0, "%s", name);
-        fixture_close(&fixture);
+        running_close(&fixture);
     }
 }
 
 /* Without P there would be no dV: the backward pass has it from nowhere else. */
 TEST(is_what_backward_reads)
 {
-    struct fixture fixture;
+    struct running fixture;
     fixture_open(&fixture, "gemm:save=probs", cases[0]);
-    fixture_good(&fixture, ATTN_FORWARD);
-    fixture_good(&fixture, ATTN_BACKWARD);
+    running_well(&fixture, ATTN_FORWARD);
+    running_well(&fixture, ATTN_BACKWARD);
     const struct attn_tensor *dv = &fixture.setup.tensor[ATTN_T_DV];
     struct attn_cview view = attn_tensor_cview(dv);
     ck_assert_double_gt(fabs(attn_cview_get(&view, 0, 0, 3, 2)), 0);
     memset(fixture.saved.data, 0, (size_t)fixture.saved.bytes);
-    fixture_good(&fixture, ATTN_BACKWARD);
+    running_well(&fixture, ATTN_BACKWARD);
     ck_assert_double_eq(attn_cview_get(&view, 0, 0, 3, 2), 0);
-    fixture_close(&fixture);
+    running_close(&fixture);
 }
 
 /* Keys that are 0 give no dQ: ranks have read what was saved, and have sent K and V no more. */
 TEST(ranks_read_what_is_saved)
 {
-    struct fixture fixture;
+    struct running fixture;
     struct attn_rank_use use[4] = {0};
     fixture_open(&fixture, "allgather:save=kv", "h2q32k32d16:none:f32:normal:s1:pass=bwd");
     fixture.ctx.ranks = use;
-    fixture_good(&fixture, ATTN_FORWARD);
-    fixture_good(&fixture, ATTN_BACKWARD);
+    running_well(&fixture, ATTN_FORWARD);
+    running_well(&fixture, ATTN_BACKWARD);
     struct attn_cview view = attn_tensor_cview(&fixture.setup.tensor[ATTN_T_DQ]);
     ck_assert_double_gt(fabs(attn_cview_get(&view, 0, 0, 3, 2)), 0);
     memset(fixture.saved.data, 0, (size_t)fixture.saved.bytes);
-    fixture_good(&fixture, ATTN_BACKWARD);
+    running_well(&fixture, ATTN_BACKWARD);
     ck_assert_double_eq(attn_cview_get(&view, 0, 0, 3, 2), 0);
     ck_assert_int_eq(use[1].bytes_sent, 3 * 2 * 2 * 8 * 16 * 4); /* dK, dV of 8 tokens to each */
     fixture.ctx.saved = NULL;                                    /* it computes again: K, V too */
-    fixture_good(&fixture, ATTN_BACKWARD);
+    running_well(&fixture, ATTN_BACKWARD);
     ck_assert_int_eq(use[1].bytes_sent, 2 * 3 * 2 * 2 * 8 * 16 * 4);
     ck_assert_double_gt(fabs(attn_cview_get(&view, 0, 0, 3, 2)), 0);
-    fixture_close(&fixture);
+    running_close(&fixture);
 }
 
 TEST(others_are_refused)
 {
-    struct fixture fixture;
+    struct running fixture;
     unsetenv("ATTN_ISA");
     const struct attn_isa *best = attn_isa_best(&fixture.err);
     fixture_open(&fixture, "gemm:save=probs", cases[0]);
-    fixture_good(&fixture, ATTN_FORWARD);
+    running_well(&fixture, ATTN_FORWARD);
     fixture_refused(&fixture, ATTN_FORWARD, "bytes are saved already");
     const struct attn_problem problem = fixture.setup.problem;
     fixture.setup.problem.scale *= 2;
@@ -223,8 +183,8 @@ TEST(others_are_refused)
     if (attn_isa_best(&fixture.err) != best)
         fixture_refused(&fixture, ATTN_BACKWARD, "both must run on one instruction set");
     unsetenv("ATTN_ISA");
-    fixture_good(&fixture, ATTN_BACKWARD);
-    fixture_close(&fixture);
+    running_well(&fixture, ATTN_BACKWARD);
+    running_close(&fixture);
 }
 
 /* A forward pass that fails saves nothing. */
@@ -232,15 +192,15 @@ TEST_EACH(failure_saves_nothing, 2)
 {
     static const char *const spec[] = {"gemm:save=probs", "allgather:save=kv"};
     for (int64_t take = 0;; take++) {
-        struct fixture fixture;
+        struct running fixture;
         fixture_open(&fixture, spec[_i], cases[0]);
         fixture.ledger.fail_at = take;
-        enum attn_status status = fixture_run(&fixture, ATTN_FORWARD);
+        enum attn_status status = running_pass(&fixture, ATTN_FORWARD);
         int64_t takes = fixture.ledger.takes;
         ck_assert_int_eq(status, take < takes ? ATTN_ENOMEM : ATTN_OK);
         ck_assert_int_eq(fixture.saved.data != NULL, status == ATTN_OK);
         ck_assert_int_eq(fixture.ledger.now > 0, status == ATTN_OK);
-        fixture_close(&fixture);
+        running_close(&fixture);
         if (status == ATTN_OK)
             break;
     }

@@ -7,6 +7,7 @@
 #include "experiments/measure/point.h"
 #include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/memory_data.h"
 #include "tests/fixtures/scratch.h"
@@ -54,20 +55,10 @@ static enum attn_status price(const struct attn_spec *spec, const char *text, en
 /* Names and bytes; the price's own is its peak. */
 static void check_live(const char *what, const struct attn_cost *cost, const struct attn_point *p)
 {
-    int64_t sum = 0;
-    ck_assert_msg(cost->n_live == p->n_live, "%s: %d names priced, %d held", what, cost->n_live,
-                  p->n_live);
-    for (int a = 0; a < cost->n_live; a++) {
-        int64_t held = -1;
-        for (int b = 0; b < p->n_live; b++)
-            if (strcmp(p->live_name[b], cost->live[a].name) == 0)
-                held = p->live_bytes[b];
-        ck_assert_msg(held == cost->live[a].bytes, "%s: '%s' priced %lld, held %lld", what,
-                      cost->live[a].name, (long long)cost->live[a].bytes, (long long)held);
-        sum += held;
-    }
-    ck_assert_msg(sum == p->ledger_bytes && sum == cost->peak_bytes, "%s: priced %lld, held %lld",
-                  what, (long long)cost->peak_bytes, (long long)p->ledger_bytes);
+    struct attn_account live[ATTN_MAX_ACCOUNTS];
+    for (int a = 0; a < p->n_live; a++)
+        live[a] = (struct attn_account){.name = p->live_name[a], .bytes = p->live_bytes[a]};
+    ck_priced(what, cost, live, p->n_live, p->ledger_bytes);
 }
 
 /* One half, priced and measured; NULL: refused by both. */
@@ -149,17 +140,10 @@ static int64_t saved_by_hand(enum attn_stack_save save, int64_t n, int64_t p)
 static void check_by_hand(const char *name, int64_t p, enum attn_stack_save save, int64_t n)
 {
     const struct attn_spec spec = spec_of(name);
-    struct attn_setup setup;
-    struct attn_cost one[2];
-    int64_t ws[2];
-    setup_of(hand, &setup);
-    for (int half = 0; half < 2; half++) {
-        ck_assert_int_eq(attn_price(spec.impl, &spec.options, &setup.problem, (enum attn_pass)half,
-                                    0, &one[half], NULL),
-                         ATTN_OK);
-        ws[half] = one[half].peak_bytes;
-    }
-    attn_setup_close(&setup);
+    const struct attn_problem problem = problem_of(hand, NULL);
+    const struct attn_cost one[2] = {price_of(&spec, &problem, ATTN_FORWARD, 0),
+                                     price_of(&spec, &problem, ATTN_BACKWARD, 0)};
+    const int64_t ws[2] = {one[0].peak_bytes, one[1].peak_bytes};
     for (int half = 0; half < 2; half++) {
         struct attn_stack_cost cost;
         double again = half == 1 && save == ATTN_SAVE_INPUTS ? (double)n * one[0].flops : 0;
@@ -260,15 +244,7 @@ TEST(hidden_by_hand)
     const struct attn_spec spec = spec_of("tiled");
     const struct attn_stack rows = {28, ATTN_SAVE_ROWS, 1152},
                             inputs = {28, ATTN_SAVE_INPUTS, 1152};
-    struct attn_problem p = {.batch = 1,
-                             .heads = 16,
-                             .kv_heads = 16,
-                             .n_query = 4096,
-                             .n_key = 4096,
-                             .d_key = 72,
-                             .d_value = 72,
-                             .scale = 1,
-                             .dtype = ATTN_F32};
+    struct attn_problem p = problem_of("h16q4096d72:none:f32:normal:s1", NULL);
     const int64_t x = 4096 * 1152 * 4, weights = 4 * 1152 * 1152 * 4, lse = 16 * 4096 * 4;
     struct attn_stack_cost cost;
     ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
@@ -277,8 +253,8 @@ TEST(hidden_by_hand)
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x));
     p.n_key = 77;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
-    ck_assert_msg(strstr(err.text, "attends to itself") != NULL, "%s", err.text);
+    said(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
+         "attends to itself");
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -300,8 +276,8 @@ TEST(what_cannot_be_is_refused)
         struct attn_stack_cost cost;
         struct attn_error err = {0};
         const struct attn_stack layers = {2, refused[r].save, 0};
-        ck_assert_int_eq(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP);
-        ck_assert_msg(strstr(err.text, refused[r].words) != NULL, "%s", err.text);
+        said(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP, &err,
+             refused[r].words);
     }
 }
 
@@ -309,15 +285,7 @@ TEST(what_cannot_be_is_refused)
 TEST(prices_are_of_any_size)
 {
     const struct attn_spec spec = spec_of("tiled");
-    struct attn_problem p = {.batch = 1,
-                             .heads = 16,
-                             .kv_heads = 16,
-                             .n_query = 1 << 20,
-                             .n_key = 1 << 20,
-                             .d_key = 72,
-                             .d_value = 72,
-                             .scale = 1,
-                             .dtype = ATTN_BF16};
+    struct attn_problem p = problem_of("h16q1048576d72:none:bf16:normal:s1", NULL);
     struct attn_stack layers = {1000, ATTN_SAVE_ROWS, 0};
     struct attn_stack_cost cost;
     struct attn_error err = {0};
@@ -325,8 +293,8 @@ TEST(prices_are_of_any_size)
     ck_assert_int_eq(cost.cost.saved_bytes, 1000 * (4 * (16LL << 20) * 72 * 2 + (16LL << 20) * 4));
     layers.n = ATTN_STACK_MOST;
     p.n_query = p.n_key = 1LL << 30;
-    ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL);
-    ck_assert_msg(strstr(err.text, "exceeds 64 bits") != NULL, "%s", err.text);
+    said(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
+         "exceeds 64 bits");
 }
 
 /* ---- a sweep --------------------------------------------------------------------------------- */

@@ -172,15 +172,7 @@ static const char *run_case(const unsigned char *data, size_t size)
 /* What an implementation says of its costs must be sane whatever its options are. */
 static const char *price(const struct attn_spec *spec)
 {
-    struct attn_problem problem = {.batch = 1,
-                                   .heads = 4,
-                                   .kv_heads = 2,
-                                   .n_query = 24,
-                                   .n_key = 40,
-                                   .d_key = 8,
-                                   .d_value = 16,
-                                   .scale = 1,
-                                   .dtype = ATTN_F32};
+    const struct attn_problem problem = {1, 4, 2, 24, 40, 8, 16, .scale = 1, .dtype = ATTN_F32};
     int ranks = attn_ranks(spec->impl, &spec->options);
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
         for (int rank = 0; rank < ranks && rank < 4; rank++) {
