@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/mask_data.h"
-#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 SUITE(mask, .seconds = 300);
@@ -270,43 +268,6 @@ TEST(deep_nesting_is_refused_not_followed)
     attn_mask_free(mask);
     free(open);
     free(legal);
-}
-
-/* Legal texts with bytes changed, cut out and doubled: parsed or refused, never anything else. */
-TEST(damaged_texts_do_no_harm)
-{
-    static struct mask_data d;
-    int legal = 0, refused = 0;
-    mask_data_fill(&d, &mask_shapes[0]);
-    for (uint64_t n = 0; n < 20000; n++) {
-        static const char alphabet[] = "()&|,-+.0123456789xtlbrheads \xff";
-        char text[512];
-        struct attn_mask *mask;
-        struct attn_error err = {0};
-        mask_data_expand(text, sizeof text, mask_compositions[n % (uint64_t)mask_n_compositions],
-                         &d.shape);
-        for (uint64_t k = 0; k < 1 + n % 3; k++) {
-            uint64_t dice = attn_hash(3, n, k);
-            size_t size = strlen(text), at = (size_t)(dice / 8) % size;
-            if (dice % 4 == 0)
-                memmove(text + at, text + at + 1, size - at);
-            else
-                text[at] = alphabet[(dice >> 32) % (sizeof alphabet - 1)];
-            if (text[0] == '\0')
-                strcpy(text, "(");
-        }
-        if (attn_mask_parse(text, &d.shape, NULL, &mask, &err) == ATTN_OK) {
-            attn_mask_row_count(mask, 1, 1, 3, 0, d.shape.n_key);
-            attn_mask_free(mask);
-            legal++;
-        } else {
-            ck_assert_msg(err.status == ATTN_EINVAL && strncmp(err.text, "mask, column ", 13) == 0,
-                          "%s: %s", text, err.text);
-            refused++;
-        }
-    }
-    ck_assert_int_gt(legal, 200);
-    ck_assert_int_gt(refused, 5000);
 }
 
 /* ---- data that must be refused ------------------------------------------------------------ */

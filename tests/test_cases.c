@@ -213,19 +213,6 @@ TEST(long_strings_are_refused)
     said(attn_case_parse(text, &c, &err), ATTN_EINVAL, &err, "too long");
 }
 
-/* Any prefix of a legal string is parsed or refused, never misread beyond its end. */
-TEST_EACH(every_prefix_is_safe, COUNT(spellings))
-{
-    const char *whole = spellings[_i].text;
-    for (size_t n = 0; n <= strlen(whole); n++) {
-        struct attn_case c;
-        char *text = strndup(whole, n); /* of exactly this size, for the address sanitizer */
-        enum attn_status status = attn_case_parse(text, &c, NULL);
-        ck_assert(status == ATTN_OK || status == ATTN_EINVAL);
-        free(text);
-    }
-}
-
 /* ---- the battery ----------------------------------------------------------------------------- */
 
 static int divides(int64_t n, int64_t ranks)

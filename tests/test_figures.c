@@ -240,15 +240,13 @@ TEST(the_page_says_what_differs)
 {
     const char *a = write_file("a.jsonl", MACHINE("A", 2, "1", "1+a"), 1);
     const char *b = write_file("b.jsonl", MACHINE("B", 2, "1", "1+a"), 2);
-    ck_assert_msg(fixture_report("--from '%s' --from '%s'", a, b) == 0, "%s", fixture_output);
+    fixture_report(0, "", "--from '%s' --from '%s'", a, b);
     char *page = scratch_read(scratch_path("out/index.html"));
     fixture_expect_words_of("out/index.html",
                             WORDS("<b>cpu</b>", "-<b>cores_online</b>", "dense (B)"));
     const char *bad = scratch_put("bad.jsonl", "{\"schema\":2}\n", 13);
-    ck_assert_int_eq(fixture_report("--from '%s' --from '%s'", a, bad), 2);
-    ck_assert_ptr_nonnull(strstr(fixture_output, "bad.jsonl:1: "));
-    ck_assert_int_eq(fixture_report("--from '%s' --from '%s'", a, a), 2);
-    ck_assert_ptr_nonnull(strstr(fixture_output, "is given twice"));
+    fixture_report(2, "bad.jsonl:1: ", "--from '%s' --from '%s'", a, bad);
+    fixture_report(2, "is given twice", "--from '%s' --from '%s'", a, a);
     fixture_expect_words_of("out/index.html", WORDS(page));
     free(page);
 }
@@ -370,16 +368,15 @@ TEST(others_alone_and_beside)
     char others[2048];
     (void)snprintf(others, sizeof others, "--external-records 'My GPU=%s'",
                    scratch_put("gpu.csv", others_csv, sizeof others_csv - 1));
-    ck_assert_msg(fixture_report("%s", others) == 0, "%s", fixture_output);
+    fixture_report(0, "", "%s", others);
     fixture_expect_words_of("out/index.html",
                             WORDS("External records: memory, mask none", "My GPU: gpu.csv"));
     fixture_expect_words_of("out/figures/external-memory-gpu-none.csv",
                             WORDS("curve,panel,L,status,recorded_bytes,note\nmath; f32,forward,"));
     ck_assert(fixture_is_there("out/figures/external-time-gpu-none.png"));
     fixture_add_curves();
-    ck_assert_msg(fixture_report("%s --from '%s'", others, fixture_write_records("r.jsonl")) == 0,
-                  "%s", fixture_output);
+    fixture_report(0, "", "%s --from '%s'", others, fixture_write_records("r.jsonl"));
     fixture_expect_words_of("out/figures/memory-causal.csv",
                             WORDS("-math")); /* nothing of theirs */
-    ck_assert_int_eq(fixture_report("--external-records /nonexistent/x.csv"), 2);
+    fixture_report(2, "", "--external-records /nonexistent/x.csv");
 }

@@ -1,5 +1,6 @@
 /* The inputs of tests/fuzz/corpus, seeds and what fuzzing found, through the very functions that
- * `make fuzz` runs; and each of them cut off at every length, and with every byte changed once. */
+ * `make fuzz` runs; and each of them cut off at every length, with every byte changed once, and texts
+ * with some letters cut out or changed for others of the language. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,17 +8,33 @@
 
 #include "tests/fixtures/scratch.h"
 #include "tests/fuzz/targets.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 SUITE(fuzz, .seconds = 120, .open = scratch_open, .close = scratch_close);
 
-enum { TARGETS = 10, SEEDS = 3, LONGEST = 4096 };
+enum { TARGETS = 10, SEEDS = 3, LONGEST = 4096, DRAWS = 1000 };
 
 static void must_hold(const struct fuzz_target *target, const char *file, const char *how,
                       const unsigned char *data, size_t size)
 {
     const char *wrong = target->run(data, size);
     ck_assert_msg(wrong == NULL, "%s: %s%s: %s", target->name, file, how, wrong);
+}
+
+/* One to three places; returns how many bytes are left. */
+static size_t damage(unsigned char *data, size_t n, uint64_t draw)
+{
+    static const char letters[] = "()&|,-+.:=@ 0149xtlbrheadsmq\x01\xff";
+    for (uint64_t k = 0; k <= draw % 3 && n > 0; k++) {
+        uint64_t dice = attn_hash(3, draw, k);
+        size_t at = (size_t)(dice / 8) % n;
+        if (dice % 4 == 0)
+            memmove(data + at, data + at + 1, --n - at);
+        else
+            data[at] = (unsigned char)letters[(dice >> 32) % (sizeof letters - 1)];
+    }
+    return n;
 }
 
 static void run_input(const struct fuzz_target *target, const char *folder, const char *name)
@@ -39,6 +56,13 @@ static void run_input(const struct fuzz_target *target, const char *folder, cons
         snprintf(how, sizeof how, ", byte %zu changed to %d", i, data[i]);
         must_hold(target, name, how, data, n);
         data[i] = kept;
+    }
+    for (uint64_t draw = 0; draw < DRAWS && strcmp(target->words, "grammar") == 0; draw++) {
+        unsigned char damaged[LONGEST + 1];
+        memcpy(damaged, data, n);
+        size_t left = damage(damaged, n, draw);
+        snprintf(how, sizeof how, ", damaged, draw %d", (int)draw);
+        must_hold(target, name, how, damaged, left);
     }
 }
 
