@@ -1,6 +1,6 @@
 /* The inputs of tests/fuzz/corpus, seeds and what fuzzing found, through the very functions that
- * `make fuzz` runs; and each of them cut off at every length, with every byte changed once, and texts
- * with some letters cut out or changed for others of the language. */
+ * `make fuzz` runs; and each of them cut off at every length, with every byte changed once, and of
+ * texts with some letters cut out or changed for others of the language. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
