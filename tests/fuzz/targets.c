@@ -28,7 +28,7 @@ static const char *fault_of(enum attn_status status, const struct attn_error *er
         return NULL;
     if (err->status != status)
         return "the error has another status than the call";
-    if (status != ATTN_EINVAL && status != ATTN_ENOTSUP)
+    if (status == ATTN_EINTERNAL || status == ATTN_EPEER)
         return "a wrong input is refused as something else";
     if (err->text[0] == '\0')
         return "an error without a text";
