@@ -61,9 +61,9 @@ const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
-             "       attnlab price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
-             "       attnlab price [SPEC...] --memory SIZE --longest [flags]\n"
-             "       attnlab price SPEC --length L --advise [--memory SIZE] [flags]",
+             "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
+             "price [SPEC...] --memory SIZE --longest [flags]\n"
+             "price SPEC --length L --advise [--memory SIZE] [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.  --pass both adds what "

@@ -13,7 +13,7 @@
  *            so does an implementation.  Open is, for each element that depends on it, what comes
  *            of
  *            - a value that is not finite and whose weight may underflow to 0: 0 * inf is NaN, and
- *              who skips zeros has a finite result;
+ *              code that skips zeros has a finite result;
  *            - a score of +inf: O and the gradients of the row are NaN, its LSE is NaN or +inf;
  *            - scores that are all -inf, but not by a bias: NaN, or a row that sees no key.
  * Bias       A number that is added, after the softcap.  NaN propagates, +inf is refused, and -inf
@@ -52,7 +52,7 @@ struct attn_options;  /* how it is to work, */
 struct attn_cost;     /* what it costs, */
 struct attn_rank_use; /* what a rank of it used, */
 struct attn_seal;     /* what ranks may read, */
-struct attn_log;      /* who is told of their messages, */
+struct attn_log;      /* where their messages are noted, */
 struct attn_saved;    /* and what a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ enum attn_status {
     ATTN_EINVAL,   /* the request contradicts this contract                             */
     ATTN_ENOTSUP,  /* legal, but not claimed by the implementation                      */
     ATTN_ENOMEM,   /* the ledger could not, or was told not to, provide a buffer        */
-    ATTN_EPEER,    /* sequence parallel: another rank failed, or nobody can make progress */
+    ATTN_EPEER,    /* sequence parallel: another rank failed, or none can make progress    */
     ATTN_EINTERNAL /* a promise inside the library was broken: a bug of ours            */
 };
 
@@ -91,7 +91,7 @@ const char *attn_dtype_name(enum attn_dtype dtype); /* "f64", "f32", "bf16", "f1
 size_t attn_dtype_size(enum attn_dtype dtype);      /* bytes */
 double attn_dtype_roundoff(enum attn_dtype dtype);  /* u = half the spacing at 1 */
 
-/* A tensor somebody else owns.  Strides count elements, in the order batch, head, token,
+/* A tensor that the caller owns.  Strides count elements, in the order batch, head, token,
  * feature; lse has no feature axis.  Any stride may be 0 on an input (broadcast); on an output
  * a stride of 0 over an extent above 1 is refused.  data == NULL: the tensor is absent. */
 struct attn_view {
@@ -175,9 +175,9 @@ struct attn_ctx {
     const struct attn_options *options;
     struct attn_error *error;
     struct attn_rank_use *ranks;  /* NULL, or room for as many ranks as the spec has */
-    const struct attn_seal *seal; /* NULL: nobody watches */
+    const struct attn_seal *seal; /* NULL: ranks may read everything */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
-    const struct attn_log *log;   /* NULL, or who is told of every message between ranks */
+    const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
                         tensors are neither read nor written.  EINVAL for one process */
 };

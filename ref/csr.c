@@ -10,7 +10,7 @@
  *
  * Memory   the pattern, and two values for each visible pair: S and P; backward: P and dS.
  *          In f32 that is 8 + 4 / (heads that share the pattern) bytes a visible pair, against 9
- *          bytes a pair of dense: it pays while fewer than about 9 / (8 + 4 / heads) are visible.
+ *          bytes a pair of dense: it pays while less than 9 / (8 + 4 / heads) of them are visible.
  * Flops    2 (d + dv) per visible pair forward, 2 (3 d + 2 dv) backward.
  * Source   Gale et al. 2020 (Sputnik); the layout of xformers' SparseCS.
  * Caveats  Pairs are walked one at a time: rows of K and V are gathered, nothing is blocked.

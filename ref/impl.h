@@ -50,7 +50,7 @@ struct attn_cost {
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
-    const char *lacks;  /* who does not run in this storage type: it is priced only, without what
+    const char *lacks;  /* what does not run in this storage type: it is priced only, without what
                            converting to another type would take; NULL: all run; static storage */
     double
         shard_bytes; /* inputs and outputs that this rank has: what peak_bytes are beside; double,
@@ -65,7 +65,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 
 struct attn_isa;       /* an instruction set; only implementations that choose one know more */
 struct attn_precision; /* ref/precision.h */
-struct attn_scheme;    /* who has what, of an implementation over ranks; only that knows more */
+struct attn_scheme;    /* what each rank has; only implementations over ranks know more */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
  * name. */

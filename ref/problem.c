@@ -36,8 +36,8 @@ static enum attn_status check_extents(const struct attn_problem *p, struct attn_
                              (long long)extent[e].value);
     if (p->kv_heads == 0 ? p->heads != 0 : p->heads % p->kv_heads != 0)
         return attn_fail(err, ATTN_EINVAL,
-                         "%lld heads cannot share %lld kv heads: heads must be a multiple",
-                         (long long)p->heads, (long long)p->kv_heads);
+                         "%lld heads cannot share %lld kv heads: a divisor of %lld would work",
+                         (long long)p->heads, (long long)p->kv_heads, (long long)p->heads);
     int64_t width = p->d_key > p->d_value ? p->d_key : p->d_value;
     width = width > 1 ? width : 1; /* lse has a number a row even where there is no feature */
     if (!extents_fit(p->batch, p->heads, p->n_query, width) ||

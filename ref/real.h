@@ -2,9 +2,8 @@
  *
  * A textbook is written once, for a type called `real`.  It is compiled as float, and once more as
  * double by ref/textbook_f64.c.  Its passes get a suffix for the type, so that both stand in one
- * library: dense_forward is attn_dense_forward_f32 or _f64.  Its steps are static: who wants to
- * call one alone includes the .c file, as tests/test_textbook.c does, under names of its own.
- * exp, log and tanh are those of the type (tgmath.h).
+ * library: dense_forward is attn_dense_forward_f32 or _f64.  Its steps are static: tests include
+ * the .c file to call one alone.  exp, log and tanh are those of the type (tgmath.h).
  */
 #ifndef REF_REAL_H
 #define REF_REAL_H

@@ -81,7 +81,7 @@ static const struct {
     {"price dense --length 9223372036854775807", 2, "extents b1 h1"},
     {"price dense --length 64 --length 128", 2, "--length was given before: '64', now '128'"},
     {"price dense --length 64 --dim 8 --dim=16", 2, "--dim was given before"},
-    {"price dense --length 64,", 2, "whole numbers such as 1024,200k, from 0 up are needed"},
+    {"price dense --length 64,", 2, "whole numbers such as 1024,200k,64Ki, from 0 up are needed"},
     {"price dense --lengt 64", 2,
      "--lengt: no such flag (did you mean --length?); see attnlab price --help"},
     {"price dense --length", 2, "--length needs a value"},

@@ -176,7 +176,7 @@ static int refuse(const struct attn_flag_use *use, const char *value)
     else if (kind == ATTN_KIND_COUNT)
         n = (size_t)snprintf(wants, sizeof wants, "a whole number from %.0f", least);
     else if (kind == ATTN_KIND_COUNTS)
-        n = (size_t)snprintf(wants, sizeof wants, "whole numbers such as 1024,200k, from %.0f",
+        n = (size_t)snprintf(wants, sizeof wants, "whole numbers such as 1024,200k,64Ki, from %.0f",
                              least);
     else if (kind == ATTN_KIND_REAL)
         n = (size_t)snprintf(wants, sizeof wants, "a number from %g", least);

@@ -664,7 +664,8 @@ static enum attn_status expand(const struct draft *draft, json_t *group, struct 
     const char *name = text_of(group, "name");
     add_externals(draft, group);
     if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
-        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length", name);
+        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length: it has no %s", name,
+                         *value_of(draft, group, SPEC) == '\0' ? "spec" : "length");
     struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));
     strcpy(point->group, name);
     int64_t first = draft->plan->n;

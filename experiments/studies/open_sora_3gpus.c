@@ -87,7 +87,7 @@ static void which_ranks(struct attn_study_run *run, int frames)
     }
     attn_study_quantity(
         run,
-        attn_study_text(run, "of 2 to 16 ranks run%s; where a rule of the code says else",
+        attn_study_text(run, "of 2 to 16 ranks run%s; ranks where the code's rule differs",
                         list[0] != '\0' ? list : " none"),
         ATTN_DERIVED, 0, differ, "", 0);
 }
