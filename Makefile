@@ -65,8 +65,7 @@ TEST_OBJ    := $(call obj,$(TEST_SRC))
 PROGRAM_LIB := $(filter-out $(B)/experiments/attnlab.o,$(PROGRAM_OBJ)) # all but main(): for tests
 
 # Expanded when a recipe runs, that is after what is missing has been installed.
-HARNESS_LIBS = $(shell pkg-config --libs jansson)
-ZIP_LIBS     = $(shell pkg-config --libs libzip)
+HARNESS_LIBS = $(shell pkg-config --libs jansson libzip)
 GSL_LIBS     = $(shell pkg-config --libs gsl)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
@@ -95,7 +94,7 @@ endif
 $(B)/%.o: %.c | $(READY)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
-	$(Q)$(CC) $(FLAGS) $(call flags_of,$<) $(LOADS) -c -o $@ $<
+	$(Q)$(CC) $(FLAGS) $(call flags_of,$<) -c -o $@ $<
 
 # Work is dealt to threads in optimized/ alone: ref/ is serial, a kernel and a rank are one thread.
 # The thread sanitizer does not know libgomp's locks: without OpenMP it sees the threads of ranks.
@@ -106,11 +105,6 @@ $(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += $(OPENMP)
 # of only when no floating-point exception may trap; and a function may be inlined where it stands.
 # Neither changes a result: all is still IEEE arithmetic as written.
 $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
-
-# What is loaded with the first archive, by the name that a program linked with it would ask for.
-LOADS :=
-$(B)/tests/harness/files/npz.o: LOADS = -DATTN_LIBZIP='"$(shell objdump -p \
-    "$$($(CC) -print-file-name=libzip.so)" | sed -n 's/^ *SONAME *//p')"'
 
 # Tests and the program call what computes, in libraries and tests/variants/; they compute next to
 # nothing.  Half the time of compiling them would be the optimiser's.
@@ -150,14 +144,14 @@ WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posi
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/mutants.o \
                   $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(ZIP_LIBS) $(GSL_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
 # The program with functions of its own before those of the C library, which refuse what they are
 # told to; its main() is one that enters the other again and again (tests/faults/faults.c).
 FAULT_OBJ := $(call obj,$(wildcard tests/faults/*.c))
 $(B)/attnlab-faults: $(FAULT_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(ZIP_LIBS) $(GSL_LIBS) -lm -ldl
+	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
 # Implementations of somebody else for it; the plug-in's own memory is its own affair.
 $(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h

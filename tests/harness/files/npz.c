@@ -6,9 +6,7 @@
  * loaded: into the memory that the header asks for, and not a byte farther.  Sources: PKWARE's
  * APPNOTE.TXT; RFC 1951; numpy/lib/npyio.py.
  */
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,26 +19,6 @@
 enum {
     INFLATION = 1032
 }; /* bytes that one byte of deflate can become: 258 by two codes of a bit */
-
-/* What is used of libzip, which is loaded with the first archive: with OpenSSL, which it needs,
- * every start of a program would take twice as long. */
-#define CALLS(X)                                                                           \
-    X(fdopen)                                                                              \
-    X(error_init_with_code) X(error_strerror) X(error_fini) X(get_num_entries) X(strerror) \
-        X(stat_index) X(fopen_index) X(fread) X(file_strerror) X(fclose) X(discard)
-#define DECLARE(name) __typeof__(zip_##name) *name;
-#define FIND(name)    (*(void **)&zip.name = dlsym(library, "zip_" #name)) != NULL &&
-
-static struct {
-    CALLS(DECLARE)
-    int there;
-} zip;
-
-static void load_libzip(void)
-{
-    void *library = dlopen(ATTN_LIBZIP, RTLD_LAZY | RTLD_LOCAL);
-    zip.there = library != NULL && CALLS(FIND) 1;
-}
 
 /* A member while it is opened.  label: "PATH: 'NAME'", for messages. */
 struct member {
@@ -65,10 +43,10 @@ static enum attn_status read_exactly(void *arg, void *to, int64_t bytes, struct 
     const struct member *m = arg;
     for (int64_t done = 0; done < bytes;) {
         errno = 0;
-        zip_int64_t n = zip.fread(m->stream, (char *)to + done, (zip_uint64_t)(bytes - done));
+        zip_int64_t n = zip_fread(m->stream, (char *)to + done, (zip_uint64_t)(bytes - done));
         if (n < 0)
             return attn_fault(err, blame(), m->label, "is damaged: %s",
-                              zip.file_strerror(m->stream));
+                              zip_file_strerror(m->stream));
         if (n == 0)
             return attn_fault(err, ATTN_EINVAL, m->label, "ends before the %llu bytes it declares",
                               (unsigned long long)m->stat.size);
@@ -82,21 +60,21 @@ static enum attn_status read_end(const struct member *m, struct attn_error *err)
 {
     char more;
     errno = 0;
-    zip_int64_t n = zip.fread(m->stream, &more, 1);
+    zip_int64_t n = zip_fread(m->stream, &more, 1);
     if (n > 0)
         return attn_fault(err, ATTN_EINVAL, m->label,
                           "inflates to more than the %llu bytes it "
                           "declares",
                           (unsigned long long)m->stat.size);
     if (n < 0)
-        return attn_fault(err, blame(), m->label, "is damaged: %s", zip.file_strerror(m->stream));
+        return attn_fault(err, blame(), m->label, "is damaged: %s", zip_file_strerror(m->stream));
     return ATTN_OK;
 }
 
 static void close_member(struct member *m)
 {
     if (m->stream != NULL)
-        zip.fclose(m->stream);
+        zip_fclose(m->stream);
     free(m->label);
     memset(m, 0, sizeof *m);
 }
@@ -107,9 +85,9 @@ static enum attn_status open_member(const struct attn_file *file, zip_uint64_t i
 {
     *m = (struct member){.index = index};
     errno = 0;
-    if (zip.stat_index(file->archive, index, 0, &m->stat) != 0 || m->stat.name == NULL)
+    if (zip_stat_index(file->archive, index, 0, &m->stat) != 0 || m->stat.name == NULL)
         return attn_fault(err, blame(), file->path, "member %llu: %s",
-                          (unsigned long long)index + 1, zip.strerror(file->archive));
+                          (unsigned long long)index + 1, zip_strerror(file->archive));
     if (asprintf(&m->label, "%s: '%.60s'", file->path, m->stat.name) < 0) {
         m->label = NULL;
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for the name of a member");
@@ -168,10 +146,10 @@ static enum attn_status open_stream(const struct attn_file *file, struct member 
                                     struct attn_error *err)
 {
     errno = 0;
-    m->stream = zip.fopen_index(file->archive, m->index, 0);
+    m->stream = zip_fopen_index(file->archive, m->index, 0);
     if (m->stream != NULL)
         return ATTN_OK;
-    return attn_fault(err, blame(), m->label, "cannot be read: %s", zip.strerror(file->archive));
+    return attn_fault(err, blame(), m->label, "cannot be read: %s", zip_strerror(file->archive));
 }
 
 /* Type and shape, and where the numbers begin.  room: what the headers may still take. */
@@ -204,7 +182,7 @@ static enum attn_status open_archive(struct attn_file *file, struct attn_error *
 {
     int code = ZIP_ER_OPEN, fd = dup(file->fd);
     errno = 0;
-    file->archive = fd >= 0 ? zip.fdopen(fd, ZIP_CHECKCONS, &code) : NULL;
+    file->archive = fd >= 0 ? zip_fdopen(fd, ZIP_CHECKCONS, &code) : NULL;
     if (file->archive != NULL)
         return ATTN_OK;
     enum attn_status status = fd >= 0 ? blame() : ATTN_ENOMEM;
@@ -215,24 +193,20 @@ static enum attn_status open_archive(struct attn_file *file, struct attn_error *
     if (code == ZIP_ER_EXISTS)
         return attn_fault(err, ATTN_EINVAL, file->path, "two members have one name");
     zip_error_t error;
-    zip.error_init_with_code(&error, code);
+    zip_error_init_with_code(&error, code);
     attn_fault(err, status, file->path, "begins as a .npz, but: %s (cut off?)",
-               zip.error_strerror(&error));
-    zip.error_fini(&error);
+               zip_error_strerror(&error));
+    zip_error_fini(&error);
     return status;
 }
 
 enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int64_t room = ATTN_FILE_HEADER;
-    if (pthread_once(&once, load_libzip) != 0 || !zip.there)
-        return attn_fault(err, ATTN_ENOTSUP, file->path, "is a .npz, and %s cannot be loaded",
-                          ATTN_LIBZIP);
     enum attn_status status = open_archive(file, err);
     if (status != ATTN_OK)
         return status;
-    zip_int64_t n = zip.get_num_entries(file->archive, 0);
+    zip_int64_t n = zip_get_num_entries(file->archive, 0);
     if (n <= 0)
         return attn_fault(err, ATTN_EINVAL, file->path,
                           "is an archive without members: no tensors");
@@ -270,6 +244,6 @@ enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_f
 void attn_npz_close(struct attn_file *file)
 {
     if (file->archive != NULL)
-        zip.discard(file->archive);
+        zip_discard(file->archive);
     file->archive = NULL;
 }
