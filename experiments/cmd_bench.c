@@ -184,6 +184,17 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
     return status_of(done);
 }
 
+/* The arrays that bandwidth is read from, for whoever has the most threads: a quarter of a second,
+ * when nothing is left to refuse. */
+static void open_roofs(struct attn_bench *bench, const struct request *q)
+{
+    struct attn_error err;
+    int most = q->preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
+    for (int t = 0; t < q->threads.n; t++)
+        most = q->threads.at[t] > most ? (int)q->threads.at[t] : most;
+    attn_cli_must(attn_roofs_open(&bench->roofs, most, &err), &err);
+}
+
 /* The rows of the preset whose name or block contains the text, block by block. */
 static int run_table(struct attn_bench *bench, const struct request *q)
 {
@@ -199,6 +210,7 @@ static int run_table(struct attn_bench *bench, const struct request *q)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--rows '%s': no row or block of --preset %s has that in its name", q->rows,
                       all->name);
+    open_roofs(bench, q);
     struct done done = {attn_cli_need(calloc(2 * (size_t)all->n, sizeof *done.entry)), 0, 0, &list,
                         outcome};
     if (!q->json)
@@ -241,6 +253,7 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
                                             (int)q->threads.at[at % width / turn], &err),
                       &err);
     }
+    open_roofs(bench, q);
     for (int at = 0; at < n; at += width) {
         attn_bench_block(bench, entry + at, width);
         show_block(q, entry + at, width);
@@ -256,6 +269,7 @@ static int run_limits(struct attn_bench *bench, const struct request *q)
 {
     struct attn_error err = {ATTN_OK, ""};
     struct done done = {.entry = attn_cli_need(calloc((size_t)q->threads.n, sizeof *done.entry))};
+    open_roofs(bench, q);
     for (int t = 0; t < q->threads.n; t++) {
         for (int i = 0; i < attn_isa_count(); i++)
             for (int k = 0; k < 2 && attn_isa_at(i)->present(); k++)
@@ -289,18 +303,13 @@ static int bench_command(int n, char **operand)
 {
     static struct attn_bench bench; /* too large for the stack */
     struct request *q = &asked;
-    struct attn_error err;
     q->spec = operand;
     q->n_specs = n;
     check(q);
     make_cases(q);
     bench = (struct attn_bench){
         .rounds = (int)q->rounds, .verify = !q->no_verify, .sample_s = q->sample_s};
-    int most = q->preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
-    for (int t = 0; t < q->threads.n; t++)
-        most = q->threads.at[t] > most ? (int)q->threads.at[t] : most;
     open_blas(&bench, q);
-    attn_cli_must(attn_roofs_open(&bench.roofs, most, &err), &err);
     int status = q->limits                ? run_limits(&bench, q)
                  : q->preset != NO_PRESET ? run_table(&bench, q)
                                           : run_cases(&bench, q);

@@ -79,8 +79,7 @@ static inline float attn_float_to_odd(double x)
     uint32_t bits = attn_float_bits(near);
     if (x != x || (double)near == x)
         return near;
-    if (x < 0 ? (double)near < x : (double)near > x)
-        bits--;
+    bits -= ((double)near > x) != (x < 0); /* no branch: either is as likely */
     return attn_float_of_bits(bits | 1);
 }
 

@@ -361,10 +361,11 @@ void attn_study_softmax(const float *q, const float *k, int64_t n, int64_t dim, 
 {
     float most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n; j++) {
-        scores[j] = 0;
+        float score = 0;
         for (int64_t c = 0; c < dim; c++)
-            scores[j] += scale * q[c] * k[j * dim + c];
-        most = fmaxf(most, scores[j]);
+            score += scale * q[c] * k[j * dim + c];
+        scores[j] = score;
+        most = fmaxf(most, score);
     }
     for (int64_t j = 0; j < n; j++)
         sum += probs[j] = expf(scores[j] - most);
@@ -374,11 +375,11 @@ void attn_study_softmax(const float *q, const float *k, int64_t n, int64_t dim, 
 
 void attn_study_sum(const float *probs, const float *v, int64_t n, int64_t dim, float *o)
 {
-    for (int64_t c = 0; c < dim; c++) {
+    for (int64_t c = 0; c < dim; c++)
         o[c] = 0;
-        for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t c = 0; c < dim; c++)
             o[c] += probs[j] * v[j * dim + c];
-    }
 }
 
 /* ---- attnlab's own implementations ----------------------------------------------------------- */

@@ -43,7 +43,12 @@ static uint64_t mix(uint64_t z)
  * within a stream no two indices give the same bits. */
 uint64_t attn_hash(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    return mix(mix(mix(seed) + stream) + index * golden);
+    return mix(attn_hash_stream(seed, stream) + index * golden);
+}
+
+uint64_t attn_hash_stream(uint64_t seed, uint64_t stream)
+{
+    return mix(mix(seed) + stream);
 }
 
 double attn_hash_uniform(uint64_t seed, uint64_t stream, uint64_t index)
@@ -55,12 +60,16 @@ double attn_hash_uniform(uint64_t seed, uint64_t stream, uint64_t index)
  * The sum is an exact integer, so the only rounding is that of the product. */
 double attn_hash_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
+    return attn_hash_normal_of(attn_hash_stream(seed, stream), index);
+}
+
+double attn_hash_normal_of(uint64_t stream, uint64_t index)
+{
     const double per_deviation = 0x1.3988e1412ed76p-16; /* 1 / sqrt(8 (2^32 - 1) / 12) */
-    uint64_t bits[2] = {attn_hash(seed, stream, index), 0};
-    bits[1] = mix(bits[0]);
-    int64_t sum = 0;
-    for (int word = 0; word < 2; word++)
-        for (int shift = 0; shift < 64; shift += 16)
-            sum += (int64_t)((bits[word] >> shift) & 0xffff);
+    const uint64_t every_other = 0x0000ffff0000ffffu;
+    uint64_t one = mix(stream + index * golden), two = mix(one);
+    uint64_t four = (one & every_other) + (one >> 16 & every_other) + (two & every_other) +
+                    (two >> 16 & every_other); /* of the digits, in each half */
+    int64_t sum = (int64_t)((four & 0xffffffffu) + (four >> 32));
     return (double)(sum - 262140) * per_deviation;
 }

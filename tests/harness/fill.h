@@ -30,4 +30,8 @@ double attn_hash_uniform(uint64_t seed, uint64_t stream, uint64_t index);
  * up to its one final product.  Not normal in the far tail; nothing here needs that. */
 double attn_hash_normal(uint64_t seed, uint64_t stream, uint64_t index);
 
+/* The same for many numbers of one stream: half of the mixing is done once. */
+uint64_t attn_hash_stream(uint64_t seed, uint64_t stream);
+double attn_hash_normal_of(uint64_t stream, uint64_t index);
+
 #endif

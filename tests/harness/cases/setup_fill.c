@@ -46,8 +46,10 @@ enum stream {
     STREAM_D_LSE,
     STREAM_BASE,
     STREAM_TARGET,
-    STREAM_CODE
+    STREAM_CODE,
+    STREAMS
 };
+_Static_assert((int)STREAMS == ATTN_STREAMS, "each has its place in a recipe");
 
 static uint64_t cell(int64_t a, int64_t b, int64_t nb, int64_t c, int64_t nc, int64_t d, int64_t nd)
 {
@@ -70,7 +72,7 @@ static uint64_t key_cell(const struct attn_problem *p, int64_t b, int64_t g, int
 
 static double normal(const struct attn_recipe *r, enum stream stream, uint64_t index)
 {
-    return attn_hash_normal(r->seed, stream, index);
+    return attn_hash_normal_of(r->stream[stream], index);
 }
 
 /* An integer in [-most, most]. */
@@ -222,6 +224,8 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
 {
     *r = (struct attn_recipe){
         .problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias, .row = -1};
+    for (int stream = STREAM_Q; stream < STREAMS; stream++)
+        r->stream[stream] = attn_hash_stream(r->seed, (uint64_t)stream);
     double size = fabs(problem->scale);
     r->lift = 1;
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)

@@ -9,6 +9,8 @@
 
 #include "tests/harness/runner.h"
 
+enum { ATTN_STREAMS = 11 }; /* of the hash: setup_fill.c names them */
+
 struct attn_recipe {
     const struct attn_problem *problem; /* borrowed */
     enum attn_fill fill;
@@ -19,6 +21,7 @@ struct attn_recipe {
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
     int64_t row, target; /* select: the row whose target was asked for last, and that          */
+    uint64_t stream[ATTN_STREAMS]; /* of the hash, mixed with the seed */
 };
 
 /* EINVAL when the fill cannot keep its promise for this case: says which extents, scale or
