@@ -381,15 +381,15 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
     int64_t store = opt->value[0];
     if (!has_mask(p))
         return ATTN_OK;
-    if (!STORE[store].by_batch && attn_problem_varies_by_batch(p))
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "dense:mask=%s holds one [Lq,Lk] mask, but '%s' differs between "
-                         "batches: mask=bool4d or int32 would work",
-                         STORE[store].name, attn_mask_text(p->mask));
     if (!STORE[store].by_head && attn_mask_varies_by_head(p->mask))
         return attn_fail(err, ATTN_ENOTSUP,
                          "dense:mask=%s shares one mask among heads, but '%s' differs between "
                          "them: mask=bool4d or float4d would work",
+                         STORE[store].name, attn_mask_text(p->mask));
+    if (!STORE[store].by_batch && attn_problem_varies_by_batch(p))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "dense:mask=%s holds one [Lq,Lk] mask, but '%s' differs between "
+                         "batches: mask=bool4d or int32 would work",
                          STORE[store].name, attn_mask_text(p->mask));
     return ATTN_OK;
 }
