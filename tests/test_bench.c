@@ -209,11 +209,9 @@ static double number_of(const json_t *object, const char *key)
 /* What `attnlab bench` prints as JSON; the caller gives it back. */
 static json_t *bench_json(const char *args)
 {
-    static char output[1 << 18];
     json_error_t why;
-    int status = scratch_attnlab(output, sizeof output, "bench %s --format json " TINY, args);
-    ck_assert_msg(status == 0, "%s", output);
-    json_t *all = json_loads(output, 0, &why);
+    scratch_expect(0, "", "bench %s --format json " TINY, args);
+    json_t *all = json_loads(scratch_output, 0, &why);
     ck_assert_msg(all != NULL, "line %d: %s", why.line, why.text);
     return all;
 }
@@ -272,15 +270,13 @@ TEST_EACH(pages, ATTN_BENCH_PRESETS)
 {
     static const char *const page[] = {"docs/speed.md", "docs/kernel.md"};
     static const char *const preset[] = {"table", "steps"};
-    static char printed[1 << 16];
     char here[256], there[256];
-    int status = scratch_attnlab(printed, sizeof printed,
-                                 "bench --preset %s --no-verify --blas none --rounds 1 --sample 0 "
-                                 "--rows '%s'",
-                                 preset[_i], _i == 0 ? "L=512" : "");
+    scratch_expect(0, "",
+                   "bench --preset %s --no-verify --blas none --rounds 1 --sample 0 --rows '%s'",
+                   preset[_i], _i == 0 ? "L=512" : "");
     char *text = scratch_read(page[_i]);
-    char *want = table_of(printed), *got = table_of(text);
-    ck_assert_msg(status == 0 && want != NULL && got != NULL, "%s: %s", page[_i], printed);
+    char *want = table_of(scratch_output), *got = table_of(text);
+    ck_assert_msg(want != NULL && got != NULL, "%s: %s", page[_i], scratch_output);
     ck_assert(_i == 1 || strncmp(want, got, strcspn(want, "\n")) == 0);
     const struct attn_bench_list *list = &attn_bench_presets[_i];
     for (int r = -2; r < list->n; r++) {
@@ -299,18 +295,12 @@ TEST_EACH(pages, ATTN_BENCH_PRESETS)
 
 TEST(folder)
 {
-    static char output[1 << 16];
-    int status =
-        scratch_attnlab(output, sizeof output, "bench dense --length 16,32 --out '%s' " TINY,
-                        scratch_path("bench"));
-    ck_assert_msg(status == 0, "%s", output);
+    scratch_expect(0, "", "bench dense --length 16,32 --out '%s' " TINY, scratch_path("bench"));
     const char *const file[] = {"bench/bench.json", "bench/roofline.csv", "bench/roofline.gp"};
     for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
         FILE *there = fopen(scratch_path(file[f]), "r");
         ck_assert_msg(there != NULL, "%s", file[f]);
         fclose(there);
     }
-    status = scratch_attnlab(output, sizeof output, "bench dense --length 16 --out '%s' " TINY,
-                             scratch_path("no/such"));
-    ck_assert_int_eq(status, 3);
+    scratch_expect(3, "", "bench dense --length 16 --out '%s' " TINY, scratch_path("no/such"));
 }

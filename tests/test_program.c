@@ -235,17 +235,15 @@ TEST(again_from_anywhere)
 /* The picture of a mask, and the script that drew it, which draws it again by itself. */
 TEST(picture_of_a_mask)
 {
-    char output[4096];
     const char *svg = scratch_path("m.svg");
-    int status = scratch_attnlab(output, sizeof output,
-                                 "list masks --picture 'temporal(2,1,2)|prefix(1)' --length 4 "
+    int status = scratch_attnlab("list masks --picture 'temporal(2,1,2)|prefix(1)' --length 4 "
                                  "--out '%s'",
                                  svg);
-    if (status == 3 && strstr(output, "gnuplot is not installed") != NULL) {
+    if (status == 3 && strstr(scratch_output, "gnuplot is not installed") != NULL) {
         printf("picture_of_a_mask: skipped: no gnuplot here\n");
         return;
     }
-    ck_assert_msg(status == 0 && output[0] == '\0', "%d: %s", status, output);
+    ck_assert_msg(status == 0 && scratch_output[0] == '\0', "%d: %s", status, scratch_output);
     scratch_shell(0, "$runs << END\n0 0 0\n0 0 1\n0 2 3\n1 0 2\n1 3 4\n", "cat '%s'",
                   scratch_path("m.gp"));
     scratch_shell(0, "temporal(2,1,2)|prefix(1)",

@@ -138,8 +138,7 @@ static int by_run(const struct walk *x)
     struct attn_file_tensor all[INPUTS + ATTN_OUTPUTS];
     memcpy(all, x->input, sizeof x->input);
     memcpy(all + INPUTS, x->result, sizeof x->result);
-    return scratch_attnlab(scratch_output, sizeof scratch_output,
-                           "run tiled --input '%s' --compare",
+    return scratch_attnlab("run tiled --input '%s' --compare",
                            put("all.safetensors", all, INPUTS + ATTN_OUTPUTS));
 }
 
@@ -147,7 +146,7 @@ static int by_run(const struct walk *x)
 static int by_compare(const struct walk *x)
 {
     const char *want = put("in.safetensors", x->input, INPUTS);
-    return scratch_attnlab(scratch_output, sizeof scratch_output, "compare --as tiled '%s' '%s'",
+    return scratch_attnlab("compare --as tiled '%s' '%s'",
                            put("out.safetensors", x->result, ATTN_OUTPUTS), want);
 }
 

@@ -413,19 +413,11 @@ TEST(page_that_cannot_be_written)
         {"ln -s /dev/full page.html", "page.html", "No space left", 3},
         {"ulimit -f 1", "page.md", "File too large", 3},
     };
-    char command[3000];
-    for (size_t n = 0; n < sizeof row / sizeof *row; n++) {
-        snprintf(command, sizeof command,
-                 "program=$(realpath '%s/attnlab'); cd '%s' && rm -rf page.* && %s && "
-                 "\"$program\" check dense --case reveal-all --report %s >text 2>said",
-                 test_build(), scratch_path(""), row[n].prepare, row[n].path);
-        int status = system(command);
-        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == row[n].status, "%s: status %d",
-                      row[n].prepare, WEXITSTATUS(status));
-        char *said = scratch_read(scratch_path("said"));
-        position(said, row[n].says);
-        free(said);
-    }
+    for (size_t n = 0; n < sizeof row / sizeof *row; n++)
+        scratch_shell(row[n].status, row[n].says,
+                      "program=$(realpath '%s/attnlab'); cd '%s' && rm -rf page.* && %s && "
+                      "\"$program\" check dense --case reveal-all --report %s >text",
+                      test_build(), scratch_path(""), row[n].prepare, row[n].path);
     char *page = scratch_read(scratch_path("page.md")); /* of the last */
     ck_assert_str_eq(page, "attnlab check has not ended: there is no verdict here.\n");
     free(page);
@@ -434,19 +426,18 @@ TEST(page_that_cannot_be_written)
 /* Of a file; of a folder the line that docs/external.md has for it. */
 TEST(digests_are_those_of_sha256sum)
 {
-    char hex[65], command[4096];
+    char hex[65];
     const char *folder = scratch_path("it's a tree");
     attn_report_digest(scratch_put("a", "a", 1), 0, hex);
     ck_assert_str_eq(hex, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
     attn_report_digest(scratch_path("none"), 0, hex);
     ck_assert_str_eq(hex, "not available");
     ck_assert_int_eq(mkdir(folder, 0777), 0);
-    snprintf(command, sizeof command,
-             "cd \"%s\" && mkdir b b.c && echo 1 >b/x && echo 2 >b.c/y && echo 3 >b0 && "
-             "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-64 | "
-             "tr -d '\\n' >'%s'",
-             folder, scratch_path("sum"));
-    ck_assert_int_eq(system(command), 0);
+    scratch_shell(0, "",
+                  "cd \"%s\" && mkdir b b.c && echo 1 >b/x && echo 2 >b.c/y && echo 3 >b0 && "
+                  "find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-64 | "
+                  "tr -d '\\n' >'%s'",
+                  folder, scratch_path("sum"));
     char *sum = scratch_read(scratch_path("sum"));
     attn_report_digest(folder, 1, hex);
     ck_assert_str_eq(hex, sum);
