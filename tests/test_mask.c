@@ -166,34 +166,13 @@ static void check_everything(const char *text, struct mask_data *d, int exact)
 
 /* ---- the whole language ------------------------------------------------------------------ */
 
-TEST_EACH(singles_agree_with_the_definition, mask_n_shapes)
+TEST_EACH(texts_agree_with_the_definition, mask_texts)
 {
     static struct mask_data d;
     char text[256];
-    mask_data_fill(&d, &mask_shapes[_i]);
-    for (int n = 0; n < mask_n_singles; n++) {
-        mask_data_expand(text, sizeof text, mask_singles[n], &d.shape);
-        check_everything(text, &d, 1);
-    }
-}
-
-TEST_EACH(compositions_agree_with_the_definition, mask_n_shapes)
-{
-    static struct mask_data d;
-    char text[256];
-    mask_data_fill(&d, &mask_shapes[_i]);
-    for (int n = 0; n < mask_n_compositions; n++) {
-        mask_data_expand(text, sizeof text, mask_compositions[n], &d.shape);
-        check_everything(text, &d, 0);
-    }
-}
-
-TEST_EACH(grids_agree_with_the_definition, mask_n_grids)
-{
-    static struct mask_data d;
-    int length = mask_grids[_i].length;
-    mask_data_fill(&d, &(struct attn_mask_shape){1, 1, length, length});
-    check_everything(mask_grids[_i].text, &d, mask_grids[_i].is_exact);
+    enum mask_fit fit;
+    for (int s = 0; (fit = mask_data_text(_i, s, &d, text, sizeof text)) != MASK_NO_SHAPE; s++)
+        check_everything(text, &d, fit == MASK_IS_EXACT);
 }
 
 TEST_EACH(drawn_formulas_agree_with_the_definition, 20)

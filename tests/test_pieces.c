@@ -186,32 +186,20 @@ static void check_piece(const struct attn_problem *p, const char *text)
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
 }
 
-static void check_text(const char *pattern, const struct attn_mask_shape *shape)
+TEST_EACH(definition, mask_texts)
 {
-    struct mask_data d;
+    static struct mask_data d;
     struct attn_problem p;
     char text[400];
-    mask_data_fill(&d, shape);
-    mask_data_expand(text, sizeof text, pattern, shape);
-    struct attn_mask *mask = mask_data_parse(text, &d);
-    for (int n = 0; piece_of(mask, n, &p); n++)
-        check_piece(&p, text);
-    piece_of(mask, 0, &p);
-    p.mask = NULL;
-    check_piece(&p, "no mask");
-    attn_mask_free(mask);
-}
-
-TEST_EACH(definition, mask_n_singles + mask_n_compositions + mask_n_grids)
-{
-    if (_i >= mask_n_singles + mask_n_compositions) {
-        const struct mask_grid_text *grid = &mask_grids[_i - mask_n_singles - mask_n_compositions];
-        check_text(grid->text, &(struct attn_mask_shape){1, 1, grid->length, grid->length});
-        return;
+    for (int s = 0; mask_data_text(_i, s, &d, text, sizeof text) != MASK_NO_SHAPE; s++) {
+        struct attn_mask *mask = mask_data_parse(text, &d);
+        for (int n = 0; piece_of(mask, n, &p); n++)
+            check_piece(&p, text);
+        piece_of(mask, 0, &p);
+        p.mask = NULL;
+        check_piece(&p, "no mask");
+        attn_mask_free(mask);
     }
-    for (int s = 0; s < mask_n_shapes; s++)
-        check_text(_i < mask_n_singles ? mask_singles[_i] : mask_compositions[_i - mask_n_singles],
-                   &mask_shapes[s]);
 }
 
 /* Bands, limits and documents keep their closed count between stretches of one step, at any size.

@@ -19,8 +19,7 @@
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
-static void share_totals(void);
-SUITE(routing, .seconds = 3600, .prepare = share_totals);
+SUITE(routing, .seconds = 3600);
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
@@ -344,8 +343,7 @@ static int ck_routes(struct probing *x, struct attn_spec *spec, const char *run)
 /* ---- every scheme, every small problem ------------------------------------------------------- */
 
 /* Problems with no more batches, query heads (with every number of kv heads that divides them) and
- * tokens on either side than this: all of them, or one in `step`.
- * The first lines, SMALL of them, are the small ones. */
+ * tokens on either side than this: all of them, or one in `step`. */
 static const struct extents {
     int ranks, batches, heads, tokens, step, of_full;
 } walks[] = {{1, 2, 4, 9, 1009, 1},       {2, 2, 4, 9, 1009, 1},     {3, 2, 4, 9, 1009, 1},
@@ -353,8 +351,6 @@ static const struct extents {
              {7, 2, 4, 9, 1009, 1},       {8, 2, 4, 9, 1009, 1},     {2, 3, 6, 13, 10007, 499},
              {3, 3, 6, 13, 10007, 499},   {5, 3, 6, 13, 10007, 499}, {8, 3, 6, 13, 10007, 499},
              {16, 3, 6, 13, 50021, 5003}, {64, 2, 4, 9, 50021, 2003}};
-
-enum { SMALL = 8 };
 
 /* A way to run on ranks.  What changes no route takes turns: of three merges each problem meets
  * one. */
@@ -482,15 +478,6 @@ static void every_scope(struct walk *x, int batch, int heads, int kv_heads)
         }
 }
 
-static struct totals {
-    int64_t problems, runs, labels;
-} * small;
-
-static void share_totals(void)
-{
-    small = test_shared(sizeof *small);
-}
-
 TEST_EACH(every_scheme, COUNT(walks))
 {
     int full = getenv("ATTN_FULL") != NULL, heads, kv_heads;
@@ -509,22 +496,6 @@ TEST_EACH(every_scheme, COUNT(walks))
            (long long)x.runs, x.turn, (long long)x.refused, (long long)x.labels);
     fflush(stdout);
     ck_assert_int_gt(3 * x.runs, x.turn / x.step); /* a third is strict, which refuses most */
-    if (_i < SMALL) {
-        small->problems += x.problems;
-        small->runs += x.runs;
-        small->labels += x.labels;
-    }
-}
-
-/* Runs after all of them. */
-TEST(totals)
-{
-    printf("routing: small problems, %s: %lld on 1 to %d ranks, %lld runs of both passes, %lld "
-           "labels, 0 wrong\n",
-           getenv("ATTN_FULL") != NULL ? "all" : "some", (long long)small->problems, SMALL,
-           (long long)small->runs, (long long)small->labels);
-    fflush(stdout);
-    ck_assert_int_gt(small->runs, 0);
 }
 
 /* ---- larger ones ----------------------------------------------------------------------------- */
