@@ -7,10 +7,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "experiments/check/check.h"
 #include "experiments/check/check_report.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
+#include "tests/wrap.h"
 
 SUITE(verdicts, .seconds = 120, .open = scratch_open, .close = scratch_close);
 
@@ -328,6 +330,55 @@ TEST_EACH(nothing_is_well_formed, 4)
         json_decref(all);
     }
     free(text);
+}
+
+/* ---- a soak whose judge is in trouble -------------------------------------------------------- */
+
+/* What its judge says of cases that can be set up, or of those that cannot; others it refuses. */
+struct trouble {
+    int of_fit, memory; /* memory: there is none for whoever looks at the case again */
+    const char *says;
+    int is_filed, asked, met;
+};
+
+static int say_trouble(void *arg, const struct attn_case *c, int n,
+                       const struct attn_repetition *how, int flags, struct attn_result *r)
+{
+    enum { CASES = 500, ENDED = 9 };
+    struct trouble *t = arg;
+    struct attn_setup setup;
+    int fits = attn_setup_open(c, &setup, NULL) == ATTN_OK;
+    if (fits)
+        attn_setup_close(&setup);
+    *r = (struct attn_result){.verdict = fits == t->of_fit ? ATTN_ERROR : ATTN_REFUSED};
+    snprintf(r->text, sizeof r->text, "%s", t->says);
+    if (r->verdict == ATTN_ERROR) {
+        t->met++;
+        if (t->memory)
+            wrap_fail_call();
+    }
+    (void)n, (void)how, (void)flags;
+    return ++t->asked == CASES ? ENDED : 0;
+}
+
+/* An ERROR is filed and ends the soak, unless the case cannot be set up or nobody came to it. */
+TEST_EACH(errors_of_a_soak, 4)
+{
+    static const struct trouble troubles[] = {{1, 0, "no pipe", 1, 0, 0},
+                                              {1, 1, "no memory", 1, 0, 0},
+                                              {1, 0, "", 0, 0, 0},
+                                              {0, 0, "its fill cannot", 0, 0, 0}};
+    static const struct attn_check_request request = {.soak = 1000, .seed = 1};
+    struct trouble t = troubles[_i];
+    struct attn_candidate s = {.request = &request, .list = attn_verdicts_begin("toy")};
+    const struct attn_soak soak = {say_trouble, &t, 1, 1};
+    int status = attn_soak_run(&s, &soak);
+    ck_assert_msg(t.is_filed ? t.met == 1 : t.met > 0, "%d errors in %d cases", t.met, t.asked);
+    ck_assert_msg((status == 0) == t.is_filed, "status %d after %d cases", status, t.asked);
+    ck_assert_int_eq(s.list->n, t.is_filed ? 2 : 0); /* it, and the sum */
+    if (t.is_filed)
+        ck_assert(s.list->entry[0].result.verdict == ATTN_ERROR &&
+                  strcmp(s.list->entry[0].result.text, t.says) == 0);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */

@@ -2,13 +2,14 @@
  * NAME. */
 #include "tests/wrap.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
 #include "ref/ledger.h"
 
-static atomic_int watching;
+static atomic_int watching, refusing;
 static _Atomic int64_t calls, bytes, takes, fail_at = -1;
 static const char *_Atomic last;
 static _Thread_local int in_ledger;
@@ -37,32 +38,39 @@ int64_t wrap_takes(void)
     return takes;
 }
 
-static void see(const char *name, size_t size)
+void wrap_fail_call(void)
 {
-    if (!watching || in_ledger)
-        return;
-    calls++;
-    bytes += (int64_t)size;
-    last = name;
+    refusing = 1;
 }
 
-#define WATCHED(type, name, parameters, arguments, size) \
-    type __real_##name parameters;                       \
-    type __wrap_##name parameters;                       \
-    type __wrap_##name parameters                        \
-    {                                                    \
-        see(#name, size);                                \
-        return __real_##name arguments;                  \
+/* Is it refused? */
+static int see(const char *name, size_t size)
+{
+    if (watching && !in_ledger) {
+        calls++;
+        bytes += (int64_t)size;
+        last = name;
+    }
+    return refusing && atomic_exchange(&refusing, 0);
+}
+
+#define WATCHED(type, name, parameters, arguments, size, none)    \
+    type __real_##name parameters;                                \
+    type __wrap_##name parameters;                                \
+    type __wrap_##name parameters                                 \
+    {                                                             \
+        return see(#name, size) ? none : __real_##name arguments; \
     }
 
 /* clang-format off */
-WATCHED(void *, malloc, (size_t size), (size), size)
-WATCHED(void *, calloc, (size_t n, size_t size), (n, size), n * size)
-WATCHED(void *, realloc, (void *data, size_t size), (data, size), size)
-WATCHED(void *, aligned_alloc, (size_t align, size_t size), (align, size), size)
-WATCHED(int, posix_memalign, (void **data, size_t align, size_t size), (data, align, size), size)
+WATCHED(void *, malloc, (size_t size), (size), size, NULL)
+WATCHED(void *, calloc, (size_t n, size_t size), (n, size), n * size, NULL)
+WATCHED(void *, realloc, (void *data, size_t size), (data, size), size, NULL)
+WATCHED(void *, aligned_alloc, (size_t align, size_t size), (align, size), size, NULL)
+WATCHED(int, posix_memalign, (void **data, size_t align, size_t size), (data, align, size), size,
+        ENOMEM)
 WATCHED(void *, mmap, (void *at, size_t size, int prot, int flags, int fd, off_t offset),
-        (at, size, prot, flags, fd, offset), size)
+        (at, size, prot, flags, fd, offset), size, MAP_FAILED)
 /* clang-format on */
 
 void *__real_attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count,

@@ -26,6 +26,9 @@ struct wrap_count wrap_stop(void);
  * ledger and thread it comes from; a negative k: none does.  Restarts wrap_takes. */
 void wrap_fail_take(int64_t k);
 
+/* The next call of the allocator fails, whoever makes it. */
+void wrap_fail_call(void);
+
 /* Calls of attn_ledger_take since wrap_fail_take. */
 int64_t wrap_takes(void);
 
