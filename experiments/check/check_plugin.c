@@ -92,7 +92,7 @@ static void say_not_reached(struct attn_candidate *s, const struct attn_worker *
     attn_candidate_say(s, &subject, &r, 0, 0);
 }
 
-/* The biggest passed case of each pass is called a dozen times more. */
+/* The biggest passed case of each pass is called up to a dozen times more. */
 static void look_for_leaks(struct attn_candidate *s, struct attn_worker *worker,
                            const struct attn_asked *const biggest[2])
 {

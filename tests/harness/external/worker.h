@@ -72,7 +72,7 @@ void attn_worker_renew(struct attn_worker *worker);
 enum attn_worker_ask {
     ATTN_WORKER_CASE = 'c',
     ATTN_WORKER_RELATION = 'r', /* relations.h; the text is its id                               */
-    ATTN_WORKER_LEAK = 'l'      /* run the case a dozen times; PASS, or FAIL(memory) when memory is
+    ATTN_WORKER_LEAK = 'l'      /* run the case up to 12 times; PASS, or FAIL(memory) when memory is
                                   lost each time                                                */
 };
 

@@ -219,7 +219,7 @@ enum { LEAK_CALLS = 12, LEAK_LOOK = 8 };
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 /* Bytes that malloc has out, and bytes mapped at all (mmap by hand). */
-static void measure(int64_t *heap, int64_t *mapped)
+static void measure(int64_t taken[2])
 {
     struct mallinfo2 info = mallinfo2();
     long long pages = 0;
@@ -228,45 +228,39 @@ static void measure(int64_t *heap, int64_t *mapped)
         pages = 0;
     if (file != NULL)
         fclose(file);
-    *heap = (int64_t)(info.uordblks + info.hblkhd);
+    taken[0] = (int64_t)(info.uordblks + info.hblkhd);
     if (__sanitizer_get_current_allocated_bytes != NULL)
-        *heap = (int64_t)__sanitizer_get_current_allocated_bytes();
-    *mapped = pages * sysconf(_SC_PAGESIZE);
+        taken[0] = (int64_t)__sanitizer_get_current_allocated_bytes();
+    taken[1] = pages * sysconf(_SC_PAGESIZE);
 }
 
-static int64_t least_growth(const int64_t *x)
-{
-    int64_t least = INT64_MAX;
-    for (int n = LEAK_CALLS - LEAK_LOOK; n < LEAK_CALLS; n++)
-        least = x[n] - x[n - 1] < least ? x[n] - x[n - 1] : least;
-    return least;
-}
-
+/* What each call loses at least.  It ends with a call that loses nothing: the least can only fall. */
 static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
-    int64_t heap[LEAK_CALLS], mapped[LEAK_CALLS];
+    int64_t before[2], after[2], lost[2] = {INT64_MAX, INT64_MAX};
     struct attn_setup setup;
     struct attn_error err = {0};
     enum attn_status status = attn_setup_open(c, &setup, &err);
-    for (int n = 0; n < LEAK_CALLS && status == ATTN_OK; n++) {
+    for (int n = 0; n < LEAK_CALLS && status == ATTN_OK && (lost[0] > 0 || lost[1] > 0); n++) {
         status = attn_rerun(&plugin.spec, &setup, 1, &err);
-        measure(&heap[n], &mapped[n]);
+        measure(after);
+        for (int k = 0; k < 2 && n >= LEAK_CALLS - LEAK_LOOK; k++)
+            if (after[k] - before[k] < lost[k])
+                lost[k] = after[k] - before[k];
+        memcpy(before, after, sizeof before);
     }
     attn_setup_close(&setup);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         return;
     }
-    int64_t lost = least_growth(heap);
-    if (lost <= 0)
-        lost = least_growth(mapped);
-    if (lost <= 0)
+    if (lost[0] <= 0 && lost[1] <= 0)
         return;
     r->verdict = ATTN_FAILED;
     r->failure = ATTN_F_MEMORY;
     snprintf(r->text, sizeof r->text, "at least %lld bytes are lost in every call",
-             (long long)lost);
+             (long long)(lost[0] > 0 ? lost[0] : lost[1]));
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
