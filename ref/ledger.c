@@ -8,7 +8,7 @@
 
 enum {
     ALIGN = 64,
-    ZONE = 64,              /* bytes after each block that nobody may write */
+    ZONE = 64,              /* bytes after each block, never to be written  */
     BY_MAP = 256 << 10,     /* blocks of so many bytes come from mmap      */
     BY_HUGE_PAGE = 4 << 20, /* and of so many ask for huge pages           */
     ZONE_BYTE = 0xA5
@@ -38,8 +38,8 @@ static void *block_get(size_t bytes)
     if (data == MAP_FAILED)
         return NULL;
     /* One fault for 2 MiB instead of 512; what does not fill a huge page keeps small ones, so that
-     * no more becomes resident than the block.  Who has no huge pages says no, and no harm is
-     * done. */
+     * no more becomes resident than the block.  A system without huge pages refuses; no harm
+     * is done. */
     if (bytes >= BY_HUGE_PAGE)
         madvise(data, block_size(bytes), MADV_HUGEPAGE);
     return data;

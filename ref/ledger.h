@@ -53,7 +53,7 @@ struct attn_ledger {
     int damaged;     /* blocks whose end was overwritten: found when the block is given back   */
     int poison;      /* fill fresh blocks with a NaN pattern: buffers are not born zero        */
     int keeps;       /* blocks given back wait for the next take of their size, as those of a
-                        framework do between calls: for who measures time; resident memory is
+                        framework do between calls: where time is measured; resident memory is
                         then above the ledger, until attn_ledger_clear                         */
 };
 
@@ -78,7 +78,7 @@ enum attn_status attn_ledger_borrow(struct attn_ledger *ledger, const char *name
 void attn_ledger_restart(struct attn_ledger *ledger);
 
 /* Give back everything that is still live, and what was kept, and return how many bytes were live:
- * 0 unless somebody leaked, or left in the middle because of a failure. */
+ * 0 unless a caller leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);
 
 #ifdef __cplusplus

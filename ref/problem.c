@@ -1,4 +1,4 @@
-/* The problem: what is legal, what it asks for, and elements for those who are in no hurry. */
+/* The problem: what is legal, what it asks for, and its elements, one at a time. */
 #include "ref/problem.h"
 #include "ref/half.h"
 #include "ref/impl.h"

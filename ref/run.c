@@ -80,8 +80,8 @@ static unsigned storage_needs(const struct attn_problem *p)
     return attn_problem_needs(p) & ATTN_CAPS_STORAGE;
 }
 
-/* Who cannot run in this storage type: the implementation, or the one that does a rank's work.
- * NULL: nobody. */
+/* What cannot run in this storage type: the implementation, or the one that does a rank's work.
+ * NULL: all run. */
 static const struct attn_impl *lacks_storage(const struct attn_impl *impl,
                                              const struct attn_options *options,
                                              const struct attn_problem *p)
@@ -142,7 +142,7 @@ static enum attn_status check_tensor(const struct wanted *w, unsigned caps, stru
     if (is_wide && view->dtype != w->dtype && !(caps & ATTN_CAP_WIDE))
         return attn_fail(err, ATTN_ENOTSUP,
                          "tensor %s is stored as f32 in a problem of %s: wide results are not "
-                         "claimed, %s would work (attnlab list shows who claims wide)",
+                         "claimed, %s would work (attnlab list shows which claim wide)",
                          w->name, attn_dtype_name(w->dtype), attn_dtype_name(w->dtype));
     if (view->dtype != w->dtype && !is_wide)
         return attn_fail(err, ATTN_EINVAL, "tensor %s is stored as %s: this problem needs %s",

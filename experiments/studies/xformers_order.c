@@ -307,7 +307,7 @@ void attn_study_run_xformers_order(struct attn_study_run *run)
 {
     if (run->is_trap) {
         attn_study_say(run, "One function three times in this process; only the order and the "
-                            "masks differ, and nobody looks at the masks.");
+                            "masks differ, and no mask is read.");
         trap(run);
         return;
     }

@@ -257,8 +257,8 @@ int attn_mask_node_span(const struct attn_mask *mask, const struct mask_node *no
     }
 }
 
-/* Runs of masks that must be asked key by key are cut at this length: who asks for the next run
- * again and again must not walk through the rest of a long one each time. */
+/* Runs of masks that must be asked key by key are cut at this length: a caller that asks for
+ * the next run again and again must not walk through the rest of a long one each time. */
 enum { RUN_CUT = 64 };
 
 static int next_in_csr(const struct attn_mask *mask, const struct mask_node *node, int64_t b,

@@ -2,7 +2,7 @@
  *
  * A mask is described, not stored: `causal(br)&window(32,0,br)` is two small records, whatever
  * L is.  attn_mask_allows() is THE definition; everything else in this header is derived from it
- * and tested against it.  Who wants an L x L object builds one and pays for it on the ledger.
+ * and tested against it.  What wants an L x L object builds it and pays on the ledger.
  *
  * The language.  A mask is a call, or calls joined by & (both) and | (either) with parentheses;
  * & binds tighter.
@@ -102,8 +102,8 @@ const char *attn_mask_help(int line);
  * indices. */
 int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j);
 
-/* Whether every pair is visible because nothing but `none` was written: nobody needs to materialise
- * that.  True for NULL. */
+/* Whether every pair is visible because nothing but `none` was written: it need not be
+ * materialised.  True for NULL. */
 int attn_mask_is_none(const struct attn_mask *mask);
 
 /* Frames of equal size, one behind the other, are a video.  Is every visible pair certainly of one

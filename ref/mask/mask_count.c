@@ -16,7 +16,7 @@
  *      keys(x..) & band            sum over visible columns of the rows that the band leaves,
  *                                  in O(columns); the same for keys(NAME)
  *      random, blocks, csr         alone and over whole rows: k a row, differences of row_start
- *      random & band               row by row, since nobody knows where its keys lie: min(k, keys
+ *      random & band               row by row, as its keys may lie anywhere: min(k, keys
  *                                  inside the band, keys outside) steps each
  *
  * applied to a conjunction of terms until only a band is left.  Indices of a region are those of

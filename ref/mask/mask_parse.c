@@ -6,7 +6,7 @@
  *
  * Recursive descent.  Chains of any length are loops; only parentheses recurse, and DEPTH limits
  * them.  Blanks are allowed between all of these.  Every failure names a column of the text.  The
- * first failure stays and ends the text, so that nobody has to ask after each step. */
+ * first failure stays and ends the text, so that no caller asks after each step. */
 #include "ref/mask/mask_internal.h"
 
 #include <stdarg.h>
