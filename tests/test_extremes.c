@@ -13,20 +13,14 @@
 SUITE(extremes, .seconds = 60);
 
 /* Run both passes of a setup that the test has altered, and judge it. */
-static void judge_altered(const char *name, struct attn_setup *setup, struct attn_result *r)
+static void judge_altered(struct running *x, struct attn_result *r)
 {
-    struct attn_error err = {0};
-    struct attn_ledger ledger;
     struct attn_precision precision;
-    struct attn_spec spec = spec_of(name);
-    attn_ledger_init(&ledger, NULL);
-    struct attn_ctx ctx = {.ledger = &ledger, .options = &spec.options, .error = &err};
-    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
-        ck_assert_msg(attn_setup_call(setup, spec.impl, &ctx, (enum attn_pass)pass) == ATTN_OK,
-                      "%s", err.text);
+    running_well(x, ATTN_FORWARD);
+    running_well(x, ATTN_BACKWARD);
     memset(r, 0, sizeof *r);
-    attn_precision_of(spec.impl, &spec.options, &setup->problem, &precision);
-    attn_judge(setup, &precision, NULL, ATTN_BACKWARD, r);
+    attn_precision_of(x->spec.impl, &x->spec.options, &x->setup.problem, &precision);
+    attn_judge(&x->setup, &precision, NULL, ATTN_BACKWARD, r);
 }
 
 static const char *const specs[] = {"dense", "csr-textbook", "tiled-textbook:bc=4"};
@@ -36,17 +30,17 @@ TEST_EACH(finfo_min_as_a_mask, 3)
 {
     static const double low[] = {-(double)FLT_MAX, -1e9, -1e4};
     struct attn_result r;
-    struct attn_case c = case_of("b2h2q9k13d8:none:f32:normal:s3:bias=full:pass=bwd");
+    const struct attn_spec spec = spec_of(specs[_i]);
     for (int l = 0; l < 3; l++) {
-        struct attn_setup setup;
-        setup_from(&c, &setup);
+        struct running x;
+        running_open(&x, &spec, "b2h2q9k13d8:none:f32:normal:s3:bias=full:pass=bwd");
         for (int64_t n = 0; n < 2 * 2 * 9 * 13; n++)
-            attn_tensor_set(&setup.tensor[ATTN_T_BIAS], n / 234, n / 117 % 2, n / 13 % 9, n % 13,
+            attn_tensor_set(&x.setup.tensor[ATTN_T_BIAS], n / 234, n / 117 % 2, n / 13 % 9, n % 13,
                             n % 13 > n / 13 % 9 ? low[l] : 0);
-        judge_altered(specs[_i], &setup, &r);
+        judge_altered(&x, &r);
         ck_assert_msg(r.verdict == ATTN_PASS, "%s, %g: %s %s", specs[_i], low[l],
                       attn_verdict_name(r.verdict), r.text);
-        attn_setup_close(&setup);
+        running_close(&x);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/files/fileio.h"
@@ -48,10 +49,8 @@ static void expect_price(const struct pass_log *x, const struct attn_spec *spec,
 {
     for (int r = 0; r < x->messages.ranks; r += every) {
         const struct attn_messages_of *of = &x->messages.of[r];
-        struct attn_cost cost;
-        struct attn_error err = {0};
+        struct attn_cost cost = price_of(spec, p, pass, r);
         int64_t bytes = 0;
-        ck_assert_int_eq(attn_price(spec->impl, &spec->options, p, pass, r, &cost, &err), ATTN_OK);
         for (int64_t n = 0; n < of->n; n++) {
             bytes += of->note[n].bytes;
             ck_assert(of->note[n].source == r && of->note[n].pass == pass);
@@ -246,7 +245,6 @@ TEST_EACH(files_say_the_same, 3)
                                         "lightseq:ranks=4"};
     struct attn_spec spec = spec_of(specs[_i]);
     struct attn_setup setup;
-    struct attn_error err = {0};
     struct sent sent[2][8] = {0};
     int ranks = attn_ranks(spec.impl, &spec.options);
     scratch_expect(0, " ok ", "run %s --input %s --compare --log %s", specs[_i], real,
@@ -261,10 +259,7 @@ TEST_EACH(files_say_the_same, 3)
     setup_of("b1h2g2q512k512d64v64:causal(br):f32:normal:s1", &setup);
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < ranks; r++) {
-            struct attn_cost cost;
-            ck_assert_int_eq(attn_price(spec.impl, &spec.options, &setup.problem,
-                                        (enum attn_pass)pass, r, &cost, &err),
-                             ATTN_OK);
+            struct attn_cost cost = price_of(&spec, &setup.problem, (enum attn_pass)pass, r);
             ck_assert(cost.messages > 0);
             ck_assert_int_eq(sent[pass][r].messages, cost.messages);
             ck_assert_int_eq(sent[pass][r].bytes, cost.bytes_sent);
@@ -328,21 +323,14 @@ TEST(log_refused)
 TEST(one_process_has_none)
 {
     struct attn_spec spec = spec_of("tiled");
-    struct attn_error err = {0};
     struct attn_messages messages;
-    struct attn_ledger ledger;
-    struct attn_setup setup;
-    ck_assert_int_eq(attn_messages_open(&messages, &spec, &err), ATTN_EINVAL);
-    ck_assert(strstr(err.text, "tiled is one process") != NULL);
-    setup_of(cases[0], &setup);
-    attn_ledger_init(&ledger, NULL);
-    struct attn_ctx ctx = {
-        .ledger = &ledger, .options = &spec.options, .error = &err, .counts_only = 1};
+    struct running x;
+    running_open(&x, &spec, cases[0]);
+    said(attn_messages_open(&messages, &spec, &x.err), ATTN_EINVAL, &x.err, "tiled is one process");
+    x.ctx.counts_only = 1;
     for (int pass = 0; pass < 2; pass++) {
-        err.text[0] = '\0';
-        ck_assert_int_eq(attn_setup_call(&setup, spec.impl, &ctx, (enum attn_pass)pass),
-                         ATTN_EINVAL);
-        ck_assert(strstr(err.text, "ring, would work") != NULL);
+        x.err.text[0] = '\0';
+        said(running_pass(&x, (enum attn_pass)pass), ATTN_EINVAL, &x.err, "ring, would work");
     }
-    attn_setup_close(&setup);
+    running_close(&x);
 }

@@ -11,6 +11,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/expected_error.h"
 
 SUITE(problem, .seconds = 60);
@@ -24,15 +25,7 @@ static struct attn_options options;
 
 static struct attn_problem base(void)
 {
-    return (struct attn_problem){.batch = 2,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .n_query = 3,
-                                 .n_key = 5,
-                                 .d_key = 2,
-                                 .d_value = 2,
-                                 .scale = 0.5,
-                                 .dtype = ATTN_F32};
+    return problem_of("b2h4g2q3k5d2:none:f32:normal:s1:scale=0.5", NULL);
 }
 
 static void refused(const struct attn_problem *p, const char *part)
@@ -104,9 +97,7 @@ TEST(numbers)
 
 TEST(masks_and_origins)
 {
-    struct attn_mask_shape shape = {2, 4, 3, 5};
-    struct attn_mask *mask;
-    ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    struct attn_mask *mask = mask_of("causal(br)", (struct attn_mask_shape){2, 4, 3, 5});
     struct attn_problem p = base();
     p = base(), p.mask = mask, accepted(&p);
     p = base(), p.mask = mask, p.batch = 3, refused(&p, "mask made for b2h4q3k5 does not cover");
@@ -152,10 +143,8 @@ TEST(biases)
 TEST(needs)
 {
     static const double slope[4];
-    struct attn_mask_shape shape = {2, 4, 3, 5};
-    struct attn_mask *none, *causal;
-    ck_assert_int_eq(attn_mask_parse("none", &shape, NULL, &none, NULL), ATTN_OK);
-    ck_assert_int_eq(attn_mask_parse("causal(tl)", &shape, NULL, &causal, NULL), ATTN_OK);
+    const struct attn_mask_shape shape = {2, 4, 3, 5};
+    struct attn_mask *none = mask_of("none", shape), *causal = mask_of("causal(tl)", shape);
     struct attn_problem p = base();
     ck_assert_uint_eq(attn_problem_needs(&p), ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS);
     p.kv_heads = 4, p.n_query = 5, p.mask = none, p.dtype = ATTN_F64;
@@ -263,15 +252,7 @@ static struct call c;
 static void open_call(void)
 {
     memset(&c, 0, sizeof c);
-    c.p = (struct attn_problem){.batch = 1,
-                                .heads = 2,
-                                .kv_heads = 1,
-                                .n_query = 2,
-                                .n_key = 3,
-                                .d_key = 4,
-                                .d_value = 5,
-                                .scale = 1,
-                                .dtype = ATTN_F32};
+    c.p = problem_of("h2g1q2k3d4v5:none:f32:normal:s1:scale=1", NULL);
     c.f = (struct attn_forward){VIEW(c.q, 16, 8, 4), VIEW(c.k, 12, 12, 4), VIEW(c.v, 15, 15, 5),
                                 VIEW(c.o, 20, 10, 5), VIEW(c.lse, 4, 2, 1)};
     c.b = (struct attn_backward){.q = c.f.q,
@@ -454,9 +435,7 @@ TEST(claims)
                                     ATTN_CAP_BIAS,  ATTN_CAP_SOFTCAP,  ATTN_CAP_DLSE,
                                     ATTN_CAP_DBIAS, ATTN_CAP_ALIBI};
     static const double slope[2] = {1, 1};
-    struct attn_mask_shape shape = {1, 2, 2, 3};
-    struct attn_mask *mask;
-    ck_assert_int_eq(attn_mask_parse("causal(br)", &shape, NULL, &mask, NULL), ATTN_OK);
+    struct attn_mask *mask = mask_of("causal(br)", (struct attn_mask_shape){1, 2, 2, 3});
     for (size_t n = 0; n < sizeof caps / sizeof *caps; n++) {
         struct attn_impl toy = attn_impl_dense;
         open_call();
@@ -587,10 +566,9 @@ TEST(ranks_of_a_price)
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */
 TEST(absurd_prices)
 {
-    struct attn_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .d_key = 1, .d_value = 1};
-    p.scale = 1, p.dtype = ATTN_F64;
-    p.n_query = INT64_C(1) << 30, p.n_key = INT64_C(1) << 29; /* 2^62 bytes of scores are legal, */
-    attn_options_preset(&attn_impl_dense, &options);          /* as many probabilities beside */
+    /* 2^62 bytes of scores are legal, as many probabilities beside them are not */
+    struct attn_problem p = problem_of("q1073741824k536870912d1:none:f64:normal:s1", NULL);
+    attn_options_preset(&attn_impl_dense, &options);
     said(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
          "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
     said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
@@ -600,8 +578,7 @@ TEST(absurd_prices)
 
 TEST(more_keys_than_csr_can_name)
 {
-    struct attn_problem p = {.batch = 1, .heads = 1, .kv_heads = 1, .d_key = 1, .d_value = 1};
-    p.scale = 1, p.dtype = ATTN_F32, p.n_query = 1, p.n_key = INT32_MAX;
+    struct attn_problem p = problem_of("q1k2147483647d1:none:f32:normal:s1", NULL);
     attn_options_preset(&attn_impl_csr_textbook, &options);
     ck_assert_int_eq(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_OK);
     p.n_key++;

@@ -219,14 +219,10 @@ static const int slot[] = {ATTN_T_Q,  ATTN_T_K,    ATTN_T_V,  ATTN_T_O,  ATTN_T_
                            ATTN_T_DO, ATTN_T_DLSE, ATTN_T_DQ, ATTN_T_DK, ATTN_T_DV};
 
 struct probing {
-    struct attn_setup setup;
+    struct running at;    /* of the spec that runs now */
     const char *text;     /* of the case */
     struct pairs *row[2]; /* of all rows of queries, of keys */
-    struct attn_ledger ledger;
-    struct attn_error error;
     struct attn_seal seal;
-    struct attn_saved saved;
-    struct attn_ctx ctx;
     int64_t labels, wrong; /* of results that arrived */
     char first_wrong[400];
 };
@@ -234,18 +230,18 @@ struct probing {
 /* Every element its sign; or NaN, as long as it is not written. */
 static void put(struct probing *x, int t, int blank)
 {
-    struct attn_tensor *tensor = &x->setup.tensor[slot[t]];
+    struct attn_tensor *tensor = &x->at.setup.tensor[slot[t]];
     struct window w = window_of(whole, t);
     FOR_WINDOW(w) attn_tensor_set(tensor, b, h, i, c, blank ? (double)NAN : sign(t, b, h, i, c));
 }
 
 static void probe_open(struct probing *x, const char *case_text)
 {
-    struct attn_case given = case_of(case_text);
+    const struct attn_spec none = {0};
     *x = (struct probing){.text = case_text, .seal = {seal, NULL}};
-    setup_from(&given, &x->setup);
-    attn_ledger_init(&x->ledger, NULL);
-    whole = &x->setup.problem;
+    running_open(&x->at, &none, case_text);
+    x->at.ctx.seal = &x->seal;
+    whole = &x->at.setup.problem;
     sealed = fails = 0;
     for (int t = SQ; t <= SDLSE; t++)
         put(x, t, 0);
@@ -260,24 +256,18 @@ static void probe_open(struct probing *x, const char *case_text)
 }
 
 /* The probe in place of what a rank runs. */
-static void probe_with(struct probing *x, struct attn_spec *spec)
+static void probe_with(struct probing *x, const struct attn_spec *spec)
 {
-    attn_options_set_local(&spec->options, &probe);
-    x->ctx = (struct attn_ctx){.ledger = &x->ledger,
-                               .options = &spec->options,
-                               .error = &x->error,
-                               .seal = &x->seal,
-                               .saved = &x->saved};
+    x->at.spec = *spec;
+    attn_options_set_local(&x->at.spec.options, &probe);
 }
 
 static void probe_close(struct probing *x)
 {
-    ck_assert_int_eq(attn_ledger_clear(&x->ledger), 0);
-    ck_assert_int_eq(x->ledger.damaged, 0);
     ck_assert_int_eq(sealed, 0);
     free(x->row[0]);
     free(x->row[1]);
-    attn_setup_close(&x->setup);
+    running_close(&x->at);
 }
 
 static void note_wrong(struct probing *x, int t, const char *run, const char *at, double got,
@@ -285,7 +275,7 @@ static void note_wrong(struct probing *x, int t, const char *run, const char *at
 {
     if (x->wrong++ == 0)
         snprintf(x->first_wrong, sizeof x->first_wrong, "%s %s: %s at %s: %.17g, not %.17g", run,
-                 x->text, x->setup.tensor[slot[t]].name, at, got, want);
+                 x->text, x->at.setup.tensor[slot[t]].name, at, got, want);
 }
 
 static void look_at_results(struct probing *x, int t, const char *run)
@@ -297,7 +287,7 @@ static void look_at_results(struct probing *x, int t, const char *run)
         const struct pairs *of = row++;
         for (int64_t c = 0; c < w.width; c++, x->labels++) {
             double number = sign(t, b, h, i, c);
-            double got = attn_tensor_get(&x->setup.tensor[slot[t]], b, h, i, c);
+            double got = attn_tensor_get(&x->at.setup.tensor[slot[t]], b, h, i, c);
             char at[100];
             if (is_result(t, of, number, got))
                 continue;
@@ -308,35 +298,30 @@ static void look_at_results(struct probing *x, int t, const char *run)
 }
 
 /* A pass and what comes back from it.  The forward first: the backward may use what it saved. */
-static enum attn_status probe_pass(struct probing *x, struct attn_spec *spec, enum attn_pass pass,
-                                   const char *run)
+static enum attn_status probe_pass(struct probing *x, enum attn_pass pass, const char *run)
 {
     const int from = pass == ATTN_FORWARD ? SO : SDQ, to = pass == ATTN_FORWARD ? SLSE : SDV;
-    struct attn_forward f = attn_setup_forward(&x->setup);
-    struct attn_backward g = attn_setup_backward(&x->setup);
     for (int t = from; t <= to; t++)
         put(x, t, 1);
-    enum attn_status status = pass == ATTN_FORWARD
-                                  ? attn_run_forward(spec->impl, &x->ctx, whole, &f)
-                                  : attn_run_backward(spec->impl, &x->ctx, whole, &g);
+    enum attn_status status = running_pass(&x->at, pass);
     for (int t = from; t <= to && status == ATTN_OK; t++)
         look_at_results(x, t, run);
     return status;
 }
 
 /* 0: refused, as strict sizes may be. */
-static int ck_routes(struct probing *x, struct attn_spec *spec, const char *run)
+static int ck_routes(struct probing *x, const struct attn_spec *spec, const char *run)
 {
     probe_with(x, spec);
-    enum attn_status status = probe_pass(x, spec, ATTN_FORWARD, run);
+    enum attn_status status = probe_pass(x, ATTN_FORWARD, run);
     put(x, SO, 0);
     put(x, SLSE, 0);
     if (status == ATTN_ENOTSUP && may_be_refused(run))
         return 0;
-    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->error.text);
-    status = probe_pass(x, spec, ATTN_BACKWARD, run);
-    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->error.text);
-    attn_saved_drop(&x->saved, &x->ledger);
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->at.err.text);
+    status = probe_pass(x, ATTN_BACKWARD, run);
+    ck_assert_msg(status == ATTN_OK, "%s %s: %s", run, x->text, x->at.err.text);
+    attn_saved_drop(&x->at.saved, &x->at.ledger);
     return 1;
 }
 
@@ -536,11 +521,9 @@ TEST_EACH(the_cause_is_reported, COUNT(routes))
     struct attn_spec spec = spec_of(routes[_i].spec);
     probe_open(&x, routes[_i].text);
     probe_with(&x, &spec);
-    struct attn_forward f = attn_setup_forward(&x.setup);
-    struct attn_backward g = attn_setup_backward(&x.setup);
     fails = 1;
-    ck_assert_int_eq(attn_run_backward(spec.impl, &x.ctx, whole, &g), ATTN_ENOMEM);
-    ck_assert_int_eq(attn_run_forward(spec.impl, &x.ctx, whole, &f), ATTN_ENOMEM);
-    ck_assert_str_eq(x.error.text, "planted failure");
+    ck_assert_int_eq(running_pass(&x.at, ATTN_BACKWARD), ATTN_ENOMEM);
+    ck_assert_int_eq(running_pass(&x.at, ATTN_FORWARD), ATTN_ENOMEM);
+    ck_assert_str_eq(x.at.err.text, "planted failure");
     probe_close(&x);
 }
