@@ -234,7 +234,7 @@ static void measure(int64_t taken[2])
     taken[1] = pages * sysconf(_SC_PAGESIZE);
 }
 
-/* What each call loses at least.  It ends with a call that loses nothing: the least can only fall. */
+/* What each call loses at least.  One that loses nothing ends it: the least can only fall. */
 static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
