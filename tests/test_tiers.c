@@ -167,12 +167,15 @@ TEST(variants_pass_the_full_tier)
     for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
         const struct attn_battery_case *k = attn_tier_at(ATTN_TIER_FULL, i);
         struct attn_setup setup;
+        int some = !everything() && strncmp(k->name, "pairs-", 6) == 0;
+        if (some && (4 - i % 4) % 4 >= n)
+            continue; /* full_cases_are_sound has set it up */
         setup_of(k->text, &setup);
         attn_setup_keep(&setup);
         setup.unweighed = 1;
         for (int v = 0; v < n; v++) {
             struct attn_result r;
-            if (!everything() && strncmp(k->name, "pairs-", 6) == 0 && (i + v) % 4 != 0)
+            if (some && (i + v) % 4 != 0)
                 continue;
             attn_run_setup(&spec[v], &setup, NULL, &r);
             ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s (%s): %s",

@@ -40,9 +40,10 @@ static const struct {
     {"dense", "{\"claims\": [" MOST ", \"band\"], \"layout\": \"thd\"}", 170}, /* of test-full */
 };
 
-/* A command of attnlab in a process of its own, for which no program is loaded; its exit status. */
-static int command(const char *said, char *word[])
+/* A command of attnlab in a process of its own, for which no program is loaded. */
+static void expect(int wanted, char *word[])
 {
+    const char *said = scratch_path("said");
     int n = 0, status = 0;
     while (word[n] != NULL)
         n++;
@@ -53,15 +54,9 @@ static int command(const char *said, char *word[])
         exit(attn_command_run(attn_command_find(word[0]), n, word));
     }
     ck_assert(process > 0 && waitpid(process, &status, 0) == process);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void expect(int wanted, char *word[])
-{
-    const char *said = scratch_path("said");
-    int status = command(said, word);
-    ck_assert_msg(status == wanted, "attnlab %s %s %s: exit status %d, not %d:\n%.9000s", word[0],
-                  word[1], word[2], status, wanted, scratch_read(said));
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == wanted,
+                  "attnlab %s %s %s: status %#x:\n%.9000s", word[0], word[1], word[2], status,
+                  scratch_read(said));
 }
 
 /* The tensors of one case by attnlab run, and by attnlab compare. */
