@@ -28,19 +28,19 @@ struct request {
 
 static const struct attn_flag_use uses[] = {
     ATTN_CLI_SHAPE_FLAGS(PLACE(shapes)),
-    {.flag = ATTN_FLAG_CASE, PLACE(given), .help = "a case string; may be given several times"},
+    ATTN_TAKES(CASE, PLACE(given), .help = "a case string; may be given several times"),
     {.flag = ATTN_FLAG_TITLE, .help = "How it is timed:"},
-    {.flag = ATTN_FLAG_THREADS, PLACE(threads), "1"},
-    {.flag = ATTN_FLAG_ROUNDS, PLACE(rounds), "7", .help = "samples of each"},
-    {.flag = ATTN_FLAG_AGAINST, PLACE(against)},
-    {.flag = ATTN_FLAG_SAMPLE, PLACE(sample_s), "0.01"},
-    {.flag = ATTN_FLAG_NO_VERIFY, PLACE(no_verify)},
-    {.flag = ATTN_FLAG_LIMITS, PLACE(limits)},
-    {.flag = ATTN_FLAG_PRESET, PLACE(preset)},
-    {.flag = ATTN_FLAG_ROWS, PLACE(rows)},
-    {.flag = ATTN_FLAG_BLAS, PLACE(blas), "auto"},
-    {.flag = ATTN_FLAG_FORMAT, PLACE(json), "text"},
-    {.flag = ATTN_FLAG_OUT, PLACE(out), .help = "bench.json and the roofline figure"},
+    ATTN_TAKES(THREADS, PLACE(threads), "1"),
+    ATTN_TAKES(ROUNDS, PLACE(rounds), "7", .help = "samples of each"),
+    ATTN_TAKES(AGAINST, PLACE(against)),
+    ATTN_TAKES(SAMPLE, PLACE(sample_s), "0.01"),
+    ATTN_TAKES(NO_VERIFY, PLACE(no_verify)),
+    ATTN_TAKES(LIMITS, PLACE(limits)),
+    ATTN_TAKES(PRESET, PLACE(preset)),
+    ATTN_TAKES(ROWS, PLACE(rows)),
+    ATTN_TAKES(BLAS, PLACE(blas), "auto"),
+    ATTN_TAKES(FORMAT, PLACE(json), "text"),
+    ATTN_TAKES(OUT, PLACE(out), .help = "bench.json and the roofline figure"),
     {.flag = ATTN_FLAG_END}};
 
 static struct request asked = {.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET};
@@ -132,7 +132,6 @@ struct done {
 static void leave(const struct attn_bench *bench, const struct done *done, const json_t *json,
                   const char *folder)
 {
-    int drawn = 0;
     char path[4096];
     struct attn_error err;
     snprintf(path, sizeof path, "%.3000s/bench.json", folder);
@@ -140,7 +139,7 @@ static void leave(const struct attn_bench *bench, const struct done *done, const
     attn_cli_must(attn_folder_make(folder, &err), &err);
     attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
-    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, &err), &err);
+    int drawn = attn_bench_roofline(bench, done->entry, done->n, folder);
     for (int at = 0; at < done->n && !drawn; at++)
         if (done->entry[at].state == ATTN_BENCH_TIMED) {
             fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");

@@ -25,23 +25,21 @@ struct task {
 #define PROBLEM(member) offsetof(struct task, problem.member)
 
 static const struct attn_flag_use uses[] = {
-    {.flag = ATTN_FLAG_RULE, offsetof(struct task, rules)},
-    {.flag = ATTN_FLAG_REFERENCE, offsetof(struct task, reference_path)},
-    {.flag = ATTN_FLAG_ONLY, PROBLEM(only)},
-    {.flag = ATTN_FLAG_ANY_TYPE, offsetof(struct task, any_type)},
-    {.flag = ATTN_FLAG_AS, PROBLEM(spec), "tiled-textbook"},
+    ATTN_TAKES(RULE, offsetof(struct task, rules)),
+    ATTN_TAKES(REFERENCE, offsetof(struct task, reference_path)),
+    ATTN_TAKES(ONLY, PROBLEM(only)),
+    ATTN_TAKES(ANY_TYPE, offsetof(struct task, any_type)),
+    ATTN_TAKES(AS, PROBLEM(spec), "tiled-textbook"),
     {.flag = ATTN_FLAG_TITLE, .help = "Of the problem, for the rule `bound`, as for attnlab run:"},
-    {.flag = ATTN_FLAG_MASK, PROBLEM(mask), .kind = ATTN_KIND_TEXT, .help = "such as 'causal(br)'"},
-    {.flag = ATTN_FLAG_SCALE, PROBLEM(scale)},
-    {.flag = ATTN_FLAG_SOFTCAP, PROBLEM(softcap)},
-    {.flag = ATTN_FLAG_ALIBI, PROBLEM(alibi)},
-    {.flag = ATTN_FLAG_ALIBI_ALIGN, PROBLEM(alibi_align)},
-    {.flag = ATTN_FLAG_LAYOUT, PROBLEM(layout)},
-    {.flag = ATTN_FLAG_HEADS, PROBLEM(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"},
-    {.flag = ATTN_FLAG_KV_HEADS,
-     PROBLEM(kv_heads),
-     .kind = ATTN_KIND_TEXT,
-     .help = "BLE: heads of k and v"},
+    ATTN_TAKES(MASK, PROBLEM(mask), .kind = ATTN_KIND_TEXT, .help = "such as 'causal(br)'"),
+    ATTN_TAKES(SCALE, PROBLEM(scale)),
+    ATTN_TAKES(SOFTCAP, PROBLEM(softcap)),
+    ATTN_TAKES(ALIBI, PROBLEM(alibi)),
+    ATTN_TAKES(ALIBI_ALIGN, PROBLEM(alibi_align)),
+    ATTN_TAKES(LAYOUT, PROBLEM(layout)),
+    ATTN_TAKES(HEADS, PROBLEM(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"),
+    ATTN_TAKES(KV_HEADS, PROBLEM(kv_heads), .kind = ATTN_KIND_TEXT,
+               .help = "BLE: heads of k and v"),
     {.flag = ATTN_FLAG_END}};
 
 static struct task asked = {.problem.pass = ATTN_PASS_NOT_SAID};
@@ -104,7 +102,7 @@ static void read_rules(struct task *t)
 /* Whether a name is asked for. */
 static int is_wanted(const struct task *t, const char *name)
 {
-    return attn_cli_listed(t->problem.only, name);
+    return attn_cli_listed(t->problem.only, ",", name);
 }
 
 /* Every name of a that must be in b is there. */

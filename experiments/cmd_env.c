@@ -9,7 +9,7 @@
 
 static int asked; /* for JSON */
 
-static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_FORMAT, 0, "text"},
+static const struct attn_flag_use flags[] = {ATTN_TAKES(FORMAT, 0, "text"),
                                              {.flag = ATTN_FLAG_END}};
 
 static int env(int n, char **operand);

@@ -20,11 +20,8 @@ enum { TEXT, MAN, BASH };
 
 static int asked; /* which of these */
 static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_FORMAT,
-     0,
-     "text",
-     .value = "text|man|bash",
-     .help = "text; man: a page for man; bash: completion for all commands"},
+    ATTN_TAKES(FORMAT, 0, "text", .value = "text|man|bash",
+               .help = "text; man: a page for man; bash: completion for all commands"),
     {.flag = ATTN_FLAG_END}};
 
 static int help(int n, char **operand);

@@ -25,24 +25,18 @@ static int is_asked(const struct request *q, int pass)
 }
 
 static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_LENGTH,
-     offsetof(struct request, length),
-     "32",
-     .kind = ATTN_KIND_COUNT,
-     .value = "L",
-     .help = "tokens"},
-    {.flag = ATTN_FLAG_HIDDEN,
-     offsetof(struct request, hidden),
-     "64",
-     .help = "features of x, divided among the heads"},
-    {.flag = ATTN_FLAG_BATCH, offsetof(struct request, batch), "1"},
-    {.flag = ATTN_FLAG_HEADS, offsetof(struct request, heads), "4"},
-    {.flag = ATTN_FLAG_KV_HEADS, offsetof(struct request, kv_heads)},
-    {.flag = ATTN_FLAG_MASK, offsetof(struct request, mask), "none", .kind = ATTN_KIND_TEXT},
-    {.flag = ATTN_FLAG_PASS, offsetof(struct request, pass), "both"},
-    {.flag = ATTN_FLAG_BOUNDARY, offsetof(struct request, boundary), "none"},
-    {.flag = ATTN_FLAG_LOG, offsetof(struct request, log)},
-    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
+    ATTN_TAKES(LENGTH, offsetof(struct request, length), "32", .kind = ATTN_KIND_COUNT,
+               .value = "L", .help = "tokens"),
+    ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "64",
+               .help = "features of x, divided among the heads"),
+    ATTN_TAKES(BATCH, offsetof(struct request, batch), "1"),
+    ATTN_TAKES(HEADS, offsetof(struct request, heads), "4"),
+    ATTN_TAKES(KV_HEADS, offsetof(struct request, kv_heads)),
+    ATTN_TAKES(MASK, offsetof(struct request, mask), "none", .kind = ATTN_KIND_TEXT),
+    ATTN_TAKES(PASS, offsetof(struct request, pass), "both"),
+    ATTN_TAKES(BOUNDARY, offsetof(struct request, boundary), "none"),
+    ATTN_TAKES(LOG, offsetof(struct request, log)),
+    ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
     {.flag = ATTN_FLAG_END}};
 
 static struct request asked = {.kv_heads = -1};

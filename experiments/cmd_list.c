@@ -29,19 +29,14 @@ struct request {
 };
 
 static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_TIER, offsetof(struct request, tier), "quick"},
-    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"},
-    {.flag = ATTN_FLAG_PICTURE, offsetof(struct request, picture)},
-    {.flag = ATTN_FLAG_LENGTH,
-     offsetof(struct request, length),
-     .kind = ATTN_KIND_COUNT,
-     .value = "L",
-     .help = "of a picture: queries, and keys unless --keys says otherwise"},
-    {.flag = ATTN_FLAG_KEYS, offsetof(struct request, keys)},
-    {.flag = ATTN_FLAG_OUT,
-     offsetof(struct request, out),
-     .value = "FILE.svg",
-     .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"},
+    ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
+    ATTN_TAKES(FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"),
+    ATTN_TAKES(PICTURE, offsetof(struct request, picture)),
+    ATTN_TAKES(LENGTH, offsetof(struct request, length), .kind = ATTN_KIND_COUNT, .value = "L",
+               .help = "of a picture: queries, and keys unless --keys says otherwise"),
+    ATTN_TAKES(KEYS, offsetof(struct request, keys)),
+    ATTN_TAKES(OUT, offsetof(struct request, out), .value = "FILE.svg",
+               .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"),
     {.flag = ATTN_FLAG_END}};
 
 static struct request asked = {.length = -1, .keys = -1};
@@ -283,13 +278,12 @@ static int draw_mask(struct request *want)
     const struct attn_mask_shape shape = {1, 1, want->length, want->keys};
     if (attn_mask_parse(want->picture, &shape, NULL, &mask, &err) != ATTN_OK)
         return attn_cli_error(&err);
-    enum attn_status status = ATTN_OK;
     if (want->out != NULL)
-        status = attn_picture_draw(mask, want->out, &err);
+        attn_picture_draw(mask, want->out);
     else
         print_picture(want, mask);
     attn_mask_free(mask);
-    return status == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
+    return ATTN_EXIT_GOOD;
 }
 
 static void list_masks(const struct request *want)

@@ -17,57 +17,51 @@ struct flags {
     struct attn_external_specs externals;
 };
 
-/* A key of a plan, whose values are the plan's own affair; with a help of its own. */
 #define TO(member) offsetof(struct flags, member)
-#define KEY(id, at_first)                                          \
-    {                                                              \
-        .flag = ATTN_FLAG_##id, TO(keys), at_first, ATTN_KIND_ONCE \
-    }
-#define SAID(id, at_first, its_help)                                       \
-    {                                                                      \
-        ATTN_FLAG_##id, TO(keys), at_first, ATTN_KIND_ONCE, NULL, its_help \
-    }
 #define TITLE(text)                           \
     {                                         \
         .flag = ATTN_FLAG_TITLE, .help = text \
     }
 
+/* A key of a plan: its values are the plan's own affair. */
+#define KEY(id, at_first, ...) ATTN_TAKES(id, TO(keys), at_first, ATTN_KIND_ONCE, __VA_ARGS__)
+
 static const struct attn_flag_use uses[] = {
-    {.flag = ATTN_FLAG_PLAN, TO(plan)},
-    {.flag = ATTN_FLAG_OUT, TO(out), .value = "FILE.jsonl", .help = "where records are appended"},
-    {.flag = ATTN_FLAG_CSV, TO(csv)},
-    {.flag = ATTN_FLAG_FROM, TO(from)},
-    {.flag = ATTN_FLAG_DRY_RUN, TO(dry_run)},
-    {.flag = ATTN_FLAG_QUIET, TO(quiet)},
+    ATTN_TAKES(PLAN, TO(plan)),
+    ATTN_TAKES(OUT, TO(out), .value = "FILE.jsonl", .help = "where records are appended"),
+    ATTN_TAKES(CSV, TO(csv)),
+    ATTN_TAKES(FROM, TO(from)),
+    ATTN_TAKES(DRY_RUN, TO(dry_run)),
+    ATTN_TAKES(QUIET, TO(quiet)),
     TITLE("Yours beside ours (docs/measuring.md); each joins every group:"),
-    {.flag = ATTN_FLAG_PLUGIN, TO(given)},
-    {.flag = ATTN_FLAG_EXEC, TO(given)},
-    {.flag = ATTN_FLAG_CLAIMS, TO(given)},
+    ATTN_TAKES(PLUGIN, TO(given)),
+    ATTN_TAKES(EXEC, TO(given)),
+    ATTN_TAKES(CLAIMS, TO(given)),
     TITLE("Without --plan, the keys of a plan are flags:"),
-    {.flag = ATTN_FLAG_SPEC, TO(keys)},
-    KEY(LENGTH, NULL),
-    {.flag = ATTN_FLAG_MASK, TO(keys), .help = "masks, as for attnlab price (none)"},
-    {ATTN_FLAG_PASS, TO(keys), "fwd", ATTN_KIND_ONCE, "fwd|bwd|both", NULL},
-    {ATTN_FLAG_LAYERS, TO(keys), "0", ATTN_KIND_ONCE, "N,...", NULL},
-    {ATTN_FLAG_SAVE, TO(keys), "rows", ATTN_KIND_ONCE, "probs|rows|inputs,...", NULL},
-    {ATTN_FLAG_HIDDEN, TO(keys), "0", ATTN_KIND_ONCE, NULL, NULL},
-    KEY(HEADS, "1"),
-    KEY(KV_HEADS, NULL),
-    {ATTN_FLAG_DIM, TO(keys), "64", ATTN_KIND_ONCE, "D", NULL},
-    KEY(DV, NULL),
-    KEY(BATCH, "1"),
-    KEY(DTYPE, "f32"),
-    KEY(FILL, "normal"),
-    KEY(DATA_SEED, "1"),
+    ATTN_TAKES(SPEC, TO(keys)),
+    KEY(LENGTH, NULL, NULL),
+    ATTN_TAKES(MASK, TO(keys), .help = "masks, as for attnlab price (none)"),
+    KEY(PASS, "fwd", "fwd|bwd|both"),
+    KEY(LAYERS, "0", "N,..."),
+    KEY(SAVE, "rows", "probs|rows|inputs,..."),
+    KEY(HIDDEN, "0", NULL),
+    KEY(HEADS, "1", NULL),
+    KEY(KV_HEADS, NULL, NULL),
+    KEY(DIM, "64", "D"),
+    KEY(DV, NULL, NULL),
+    KEY(BATCH, "1", NULL),
+    KEY(DTYPE, "f32", NULL),
+    KEY(FILL, "normal", NULL),
+    KEY(DATA_SEED, "1", NULL),
     TITLE("With --plan, these replace what the file says:"),
-    KEY(ROUNDS, "5"),
-    SAID(REPEAT, "10", "warm calls in a process, those after its first, at most"),
-    KEY(ENOUGH, "0.3"),
-    KEY(BUDGET, "0"),
-    SAID(TIMEOUT, "300", "seconds for one process"),
-    KEY(VERIFY_ALL, "2048"),
-    SAID(SEED, "1", "of the order of points"),
-    KEY(SHUFFLE, "0"),
+    KEY(ROUNDS, "5", NULL),
+    KEY(REPEAT, "10", NULL, "warm calls in a process, those after its first, at most"),
+    KEY(ENOUGH, "0.3", NULL),
+    KEY(BUDGET, "0", NULL),
+    KEY(TIMEOUT, "300", NULL, "seconds for one process"),
+    KEY(VERIFY_ALL, "2048", NULL),
+    KEY(SEED, "1", NULL, "of the order of points"),
+    KEY(SHUFFLE, "0", NULL),
     {.flag = ATTN_FLAG_END}};
 
 static struct flags asked;
@@ -91,14 +85,11 @@ const struct attn_cli_command attn_cmd_measure = {
     .to = &asked,
     .run = measure};
 
-static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
-
 /* The plan of a file, with flags that replace what it says; or of flags alone. */
 static void make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, MEETING_S, &err),
-                  &err);
+    attn_external_specs_open(&flags->externals, &flags->given);
     attn_cli_must(flags->plan != NULL
                       ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err),

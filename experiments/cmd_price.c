@@ -34,24 +34,25 @@ struct request {
 
 static const struct attn_flag_use flags[] = {
     ATTN_CLI_SHAPE_FLAGS(offsetof(struct request, shapes)),
-    {.flag = ATTN_FLAG_LAYERS, offsetof(struct request, layers), "0"},
-    {.flag = ATTN_FLAG_SAVE,
-     offsetof(struct request, save),
-     .value = "probs|rows|inputs|all",
-     .help = "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
-             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
-             "each of these"},
-    {.flag = ATTN_FLAG_MASK_STORAGE, offsetof(struct request, storage)},
-    {.flag = ATTN_FLAG_MAKE, offsetof(struct request, make)},
-    {.flag = ATTN_FLAG_HIDDEN, offsetof(struct request, hidden), "0"},
-    {.flag = ATTN_FLAG_MEMORY, offsetof(struct request, device)},
-    {.flag = ATTN_FLAG_LONGEST, offsetof(struct request, longest)},
-    {.flag = ATTN_FLAG_ADVISE, offsetof(struct request, advise)},
-    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, json), "text"},
-    {.flag = ATTN_FLAG_LOG,
-     offsetof(struct request, log),
-     .help = "of one SPEC and one shape: count its messages rank by rank, and write each as a line "
-             "of JSON (docs/parallel.md), by source rank, then in the order of posting"},
+    ATTN_TAKES(LAYERS, offsetof(struct request, layers), "0"),
+    ATTN_TAKES(
+        SAVE, offsetof(struct request, save), .value = "probs|rows|inputs|all",
+        .help =
+            "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
+            "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
+            "each of these"),
+    ATTN_TAKES(MASK_STORAGE, offsetof(struct request, storage)),
+    ATTN_TAKES(MAKE, offsetof(struct request, make)),
+    ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
+    ATTN_TAKES(MEMORY, offsetof(struct request, device)),
+    ATTN_TAKES(LONGEST, offsetof(struct request, longest)),
+    ATTN_TAKES(ADVISE, offsetof(struct request, advise)),
+    ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
+    ATTN_TAKES(
+        LOG, offsetof(struct request, log),
+        .help =
+            "of one SPEC and one shape: count its messages rank by rank, and write each as a line "
+            "of JSON (docs/parallel.md), by source rank, then in the order of posting"),
     {.flag = ATTN_FLAG_END}};
 
 static struct request wanted = {.shapes = ATTN_CLI_SHAPES_OPEN};

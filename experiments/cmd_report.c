@@ -24,17 +24,18 @@ struct flags {
 };
 
 static const struct attn_flag_use uses[] = {
-    {.flag = ATTN_FLAG_PLAN, offsetof(struct flags, plan)},
-    {ATTN_FLAG_FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
-     "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"},
-    {.flag = ATTN_FLAG_EXTERNAL_RECORDS, offsetof(struct flags, external_records)},
-    {.flag = ATTN_FLAG_OUT, offsetof(struct flags, out)},
-    {.flag = ATTN_FLAG_QUIET, offsetof(struct flags, quiet), .help = "no progress"},
+    ATTN_TAKES(PLAN, offsetof(struct flags, plan)),
+    ATTN_TAKES(
+        FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
+        "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"),
+    ATTN_TAKES(EXTERNAL_RECORDS, offsetof(struct flags, external_records)),
+    ATTN_TAKES(OUT, offsetof(struct flags, out)),
+    ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE,
      .help = "With --plan, yours beside ours; each joins every group of the plan:"},
-    {.flag = ATTN_FLAG_PLUGIN, offsetof(struct flags, given)},
-    {.flag = ATTN_FLAG_EXEC, offsetof(struct flags, given)},
-    {.flag = ATTN_FLAG_CLAIMS, offsetof(struct flags, given)},
+    ATTN_TAKES(PLUGIN, offsetof(struct flags, given)),
+    ATTN_TAKES(EXEC, offsetof(struct flags, given)),
+    ATTN_TAKES(CLAIMS, offsetof(struct flags, given)),
     {.flag = ATTN_FLAG_END}};
 
 static struct flags asked;
@@ -74,8 +75,6 @@ const struct attn_cli_command attn_cmd_report = {
     .computes = 1,
     .to = &asked,
     .run = report};
-
-static const double MEETING_S = 60; /* for loading a plug-in, or a command on a tiny case */
 
 enum { EXTERNAL_FILES = 16 };
 
@@ -156,8 +155,7 @@ static void read_given(struct flags *flags, struct report *r)
                       &err);
     if (flags->plan == NULL)
         return;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, MEETING_S, &err),
-                  &err);
+    attn_external_specs_open(&flags->externals, &flags->given);
     attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
 }
 
@@ -233,17 +231,14 @@ static void draw(const struct flags *flags, struct report *r)
                              .groups = &r->groups,
                              .figures = &r->figures};
     describe_machine(r, &machine);
-    enum attn_status status = ATTN_OK;
     attn_figures_make(&r->groups, &machine, &r->figures);
     for (int e = 0; e < r->n_external; e++)
         attn_external_records_draw(&r->external[e], &r->figures);
-    for (int f = 0; status == ATTN_OK && f < r->figures.n; f++)
-        if (r->figures.figure[f].omitted[0] == '\0')
-            status = attn_draw(&r->figures.figure[f], r->figures_folder, &err);
-    if (status == ATTN_OK)
-        status = attn_page_write(&page, &err);
-    if (status != ATTN_OK) /* whatever it was, a picture or the page could not be made here */
-        attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text);
+    for (int f = 0; f < r->figures.n; f++)
+        if (r->figures.figure[f].omitted[0] == '\0' &&
+            attn_draw(&r->figures.figure[f], r->figures_folder, &err) != ATTN_OK)
+            attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text); /* it could not be made here */
+    attn_page_write(&page);
 }
 
 /* What cannot be seen in a figure, because its group's name says nothing. */

@@ -13,49 +13,45 @@
 #define TENSOR(member) offsetof(struct attn_request, file) + member * sizeof(char *)
 
 static const struct attn_flag_use uses[] = {
-    {.flag = ATTN_FLAG_INPUT, PLACE(input)},
-    {.flag = ATTN_FLAG_Q, TENSOR(ATTN_IN_Q)},
-    {.flag = ATTN_FLAG_K, TENSOR(ATTN_IN_K)},
-    {.flag = ATTN_FLAG_V, TENSOR(ATTN_IN_V)},
-    {.flag = ATTN_FLAG_DO, TENSOR(ATTN_IN_DO)},
-    {.flag = ATTN_FLAG_DLSE, TENSOR(ATTN_IN_DLSE)},
-    {.flag = ATTN_FLAG_BIAS, TENSOR(ATTN_IN_BIAS)},
-    {.flag = ATTN_FLAG_KEY_MASK, TENSOR(ATTN_IN_KEY_MASK)},
-    {.flag = ATTN_FLAG_OUT,
-     PLACE(out),
-     .help = "write the results there; needed unless --compare is given"},
-    {.flag = ATTN_FLAG_FORMAT,
-     PLACE(format),
-     "safetensors",
-     .value = "safetensors|npy",
-     .help = "of the results: DIR/result.safetensors, or DIR/o.npy, DIR/lse.npy, ..."},
-    {.flag = ATTN_FLAG_LOG, PLACE(log)},
-    {.flag = ATTN_FLAG_COMPARE,
-     PLACE(compare),
-     .help = "judge the results, and those in the file, by error bounds; any of F64, F32, BF16 and "
-             "F16 beside any inputs.  What cannot be judged is named, and makes the status 2"},
-    {.flag = ATTN_FLAG_ONLY, PLACE(only)},
-    {.flag = ATTN_FLAG_DBIAS, PLACE(d_bias)},
-    {.flag = ATTN_FLAG_PASS,
-     PLACE(pass),
-     .help = "bwd and both need do, and write o and lse too (both when there is a do, else fwd)"},
-    {.flag = ATTN_FLAG_MASK,
-     PLACE(mask),
-     .kind = ATTN_KIND_TEXT,
-     .help = "such as 'causal(br)&keys(key_mask)' (attnlab list masks); keys, csr and dense take "
-             "names of tensors in the file"},
-    {.flag = ATTN_FLAG_SCALE, PLACE(scale)},
-    {.flag = ATTN_FLAG_SOFTCAP, PLACE(softcap)},
-    {.flag = ATTN_FLAG_ALIBI, PLACE(alibi)},
-    {.flag = ATTN_FLAG_ALIBI_ALIGN, PLACE(alibi_align)},
-    {.flag = ATTN_FLAG_LAYOUT, PLACE(layout)},
-    {.flag = ATTN_FLAG_HEADS, PLACE(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"},
-    {.flag = ATTN_FLAG_KV_HEADS,
-     PLACE(kv_heads),
-     .kind = ATTN_KIND_TEXT,
-     .help = "BLE: heads of k and v (as many as of q)"},
-    {.flag = ATTN_FLAG_CU_SEQLENS_Q, TENSOR(ATTN_IN_CU_Q)},
-    {.flag = ATTN_FLAG_CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)},
+    ATTN_TAKES(INPUT, PLACE(input)),
+    ATTN_TAKES(Q, TENSOR(ATTN_IN_Q)),
+    ATTN_TAKES(K, TENSOR(ATTN_IN_K)),
+    ATTN_TAKES(V, TENSOR(ATTN_IN_V)),
+    ATTN_TAKES(DO, TENSOR(ATTN_IN_DO)),
+    ATTN_TAKES(DLSE, TENSOR(ATTN_IN_DLSE)),
+    ATTN_TAKES(BIAS, TENSOR(ATTN_IN_BIAS)),
+    ATTN_TAKES(KEY_MASK, TENSOR(ATTN_IN_KEY_MASK)),
+    ATTN_TAKES(OUT, PLACE(out),
+               .help = "write the results there; needed unless --compare is given"),
+    ATTN_TAKES(FORMAT, PLACE(format), "safetensors", .value = "safetensors|npy",
+               .help = "of the results: DIR/result.safetensors, or DIR/o.npy, DIR/lse.npy, ..."),
+    ATTN_TAKES(LOG, PLACE(log)),
+    ATTN_TAKES(
+        COMPARE, PLACE(compare),
+        .help =
+            "judge the results, and those in the file, by error bounds; any of F64, F32, BF16 and "
+            "F16 beside any inputs.  What cannot be judged is named, and makes the status 2"),
+    ATTN_TAKES(ONLY, PLACE(only)),
+    ATTN_TAKES(DBIAS, PLACE(d_bias)),
+    ATTN_TAKES(
+        PASS, PLACE(pass),
+        .help =
+            "bwd and both need do, and write o and lse too (both when there is a do, else fwd)"),
+    ATTN_TAKES(
+        MASK, PLACE(mask), .kind = ATTN_KIND_TEXT,
+        .help =
+            "such as 'causal(br)&keys(key_mask)' (attnlab list masks); keys, csr and dense take "
+            "names of tensors in the file"),
+    ATTN_TAKES(SCALE, PLACE(scale)),
+    ATTN_TAKES(SOFTCAP, PLACE(softcap)),
+    ATTN_TAKES(ALIBI, PLACE(alibi)),
+    ATTN_TAKES(ALIBI_ALIGN, PLACE(alibi_align)),
+    ATTN_TAKES(LAYOUT, PLACE(layout)),
+    ATTN_TAKES(HEADS, PLACE(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"),
+    ATTN_TAKES(KV_HEADS, PLACE(kv_heads), .kind = ATTN_KIND_TEXT,
+               .help = "BLE: heads of k and v (as many as of q)"),
+    ATTN_TAKES(CU_SEQLENS_Q, TENSOR(ATTN_IN_CU_Q)),
+    ATTN_TAKES(CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)),
     {.flag = ATTN_FLAG_END}};
 
 static struct attn_request asked = {.pass = ATTN_PASS_NOT_SAID};

@@ -13,10 +13,10 @@ struct request {
 };
 
 static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_LONG, offsetof(struct request, is_long)},
-    {.flag = ATTN_FLAG_TRAP, offsetof(struct request, is_trap)},
-    {.flag = ATTN_FLAG_FIGURES, offsetof(struct request, figures)},
-    {.flag = ATTN_FLAG_FORMAT, offsetof(struct request, as_json), "text"},
+    ATTN_TAKES(LONG, offsetof(struct request, is_long)),
+    ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
+    ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
+    ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
     {.flag = ATTN_FLAG_END}};
 
 static struct request asked;

@@ -13,13 +13,13 @@ static struct request {
 } asked;
 
 static const struct attn_flag_use flags[] = {
-    {.flag = ATTN_FLAG_CLAIMS,
-     offsetof(struct request, claims),
-     .kind = ATTN_KIND_TEXT,
-     .help = "what the implementation claims; without it: f32, lengths that differ, dv, gqa, any "
-             "mask, any scale, backward"},
-    {.flag = ATTN_FLAG_TIER, offsetof(struct request, tier), "quick"},
-    {.flag = ATTN_FLAG_CASE, offsetof(struct request, cases)},
+    ATTN_TAKES(
+        CLAIMS, offsetof(struct request, claims), .kind = ATTN_KIND_TEXT,
+        .help =
+            "what the implementation claims; without it: f32, lengths that differ, dv, gqa, any "
+            "mask, any scale, backward"),
+    ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
+    ATTN_TAKES(CASE, offsetof(struct request, cases)),
     {.flag = ATTN_FLAG_END}};
 
 static int vectors(int n, char **operand);

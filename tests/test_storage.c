@@ -60,7 +60,7 @@ TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
     open_fixture(&x, &known[_i].shape, known[_i].mask);
     const struct attn_storage *storage = attn_storage_find(known[_i].storage);
     ck_assert(storage->refuses == NULL || storage->refuses(&x.stored) == NULL);
-    attn_tape_open(&tape, NULL, NULL);
+    tape = (struct attn_tape){.run = NULL};
     storage->make(&tape, &x.stored);
     ck_assert_msg(tape.now == known[_i].kept && tape.peak == known[_i].peak,
                   "%s of %s: %lld B kept, %lld B at the peak", storage->name, known[_i].mask,
@@ -88,7 +88,7 @@ static void make(const struct attn_storage *storage, const struct attn_stored_te
 {
     attn_ledger_init(ledger, NULL);
     ledger->poison = 1;
-    attn_tape_open(tape, NULL, ledger);
+    *tape = (struct attn_tape){.ledger = ledger};
     storage->make(tape, &x->stored);
 }
 
@@ -106,7 +106,7 @@ TEST_EACH(made_as_priced, COUNT(masks))
         struct attn_ledger ledger;
         if (storage->refuses != NULL && storage->refuses(&x.stored) != NULL)
             continue;
-        attn_tape_open(&counted, NULL, NULL);
+        counted = (struct attn_tape){.run = NULL};
         storage->make(&counted, &x.stored);
         make(storage, &x, &ledger, &real);
         ck_assert_msg(ledger.now == counted.now && ledger.peak == counted.peak &&
@@ -160,7 +160,7 @@ TEST_EACH(a_wrong_bit_is_seen, ATTN_STORAGES)
     flip_bits(storage, "none", seen);
     open_fixture(&x, &small,
                  strcmp(storage->name, "segments") == 0 ? "documents(140x260)" : "keys(260)");
-    attn_tape_open(&counted, NULL, NULL);
+    counted = (struct attn_tape){.run = NULL};
     storage->make(&counted, &x.stored);
     for (int b = 0; b < counted.n; b++)
         ck_assert_msg(seen[b], "%s: nobody reads %s", storage->name, counted.block[b].name);
@@ -177,7 +177,7 @@ TEST_EACH(memory_that_runs_out, ATTN_STORAGES)
         struct attn_ledger ledger;
         attn_ledger_init(&ledger, NULL);
         ledger.fail_at = k;
-        attn_tape_open(&real, NULL, &ledger);
+        real = (struct attn_tape){.ledger = &ledger};
         storage->make(&real, &x.stored);
         attn_ledger_clear(&ledger);
         ck_assert_int_eq(ledger.damaged, 0);

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "experiments/bench/bench.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
 static const double G = 1e9;
@@ -72,23 +74,22 @@ static void add_entry(const struct attn_bench *bench, struct attn_figure *figure
 
 static void set_words(struct attn_figure *figure)
 {
-    static const char *const columns[] = {"gflops", "slowest", "fastest", "roof_gflops"};
     json_t *facts = attn_machine_facts();
     const char *name = json_string_value(json_object_get(facts, "cpu"));
-    snprintf(figure->name, sizeof figure->name, "roofline");
-    figure->script = "roofline";
-    snprintf(figure->title, sizeof figure->title,
-             "What was reached, under what this machine can do");
+    *figure = (struct attn_figure){
+        .name = "roofline",
+        .script = "roofline",
+        .title = "What was reached, under what this machine can do",
+        .remark = "Bytes are modelled: inputs and outputs once, and twice the buffers at the peak "
+                  "that exceed the second-level cache.",
+        .x_name = "flops_per_byte",
+        .column = {"gflops", "slowest", "fastest", "roof_gflops"},
+        .n_columns = 4,
+        .n_drawn = 4};
     snprintf(figure->subtitle, sizeof figure->subtitle,
              "Medians, and the fastest and slowest sample. Machine: %s",
              name != NULL ? name : "unknown");
     json_decref(facts);
-    snprintf(figure->remark, sizeof figure->remark,
-             "Bytes are modelled: inputs and outputs once, and twice the buffers at the peak that "
-             "exceed the second-level cache.");
-    figure->x_name = "flops_per_byte";
-    figure->n_columns = figure->n_drawn = 4;
-    memcpy(figure->column, columns, sizeof columns);
 }
 
 /* The roofs of each panel, as lines of the script. */
@@ -102,40 +103,41 @@ static void set_roofs(const struct attn_bench *bench, const struct attn_bench_en
         {"roof_fma", ATTN_ROOF_FMA}, {"roof_read", ATTN_ROOF_READ}, {"roof_l2", ATTN_ROOF_L2}};
     char *text = figure->variables;
     size_t size = sizeof figure->variables;
-    int n = snprintf(text, size, "x_name   = 'flops a byte (modelled)'\n");
+    attn_append(text, size, "x_name   = 'flops a byte (modelled)'\n");
     for (size_t r = 0; r < sizeof roof / sizeof *roof; r++) {
-        n += snprintf(text + n, size - (size_t)n, "%-9s= '", roof[r].name);
+        attn_append(text, size, "%-9s= '", roof[r].name);
         for (int p = 0; p < figure->n_panels; p++)
-            n += snprintf(text + n, size - (size_t)n, "%s%.6g", p > 0 ? " " : "",
-                          attn_bench_roof_rate(bench, roof[r].roof, panel[p]) / G);
-        n += snprintf(text + n, size - (size_t)n, "'\n");
+            attn_append(text, size, "%s%.6g", p > 0 ? " " : "",
+                        attn_bench_roof_rate(bench, roof[r].roof, panel[p]) / G);
+        attn_append(text, size, "'\n");
     }
 }
 
-enum attn_status attn_bench_roofline(const struct attn_bench *bench,
-                                     const struct attn_bench_entry *entry, int n,
-                                     const char *folder, int *drawn, struct attn_error *err)
+int attn_bench_roofline(const struct attn_bench *bench, const struct attn_bench_entry *entry, int n,
+                        const char *folder)
 {
     static struct attn_figure figure;
     const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
+    struct attn_error err;
     char *style;
-    *drawn = 0;
-    if (attn_folder_make(folder, err) != ATTN_OK)
-        return ATTN_ENOMEM;
-    enum attn_status status = attn_plots_read("style.gp", &style, err);
-    if (status != ATTN_OK) /* without the scripts there is no figure, which is said */
-        return status == ATTN_EINTERNAL ? ATTN_OK : ATTN_ENOMEM;
+    int is_drawn = 0;
+    attn_cli_must(attn_folder_make(folder, &err), &err);
+    enum attn_status status = attn_plots_read("style.gp", &style, &err);
+    if (status == ATTN_EINTERNAL) /* without the scripts there is no figure, which is said */
+        return 0;
+    attn_cli_must(status == ATTN_OK ? ATTN_OK : ATTN_ENOMEM, &err);
     free(style);
-    memset(&figure, 0, sizeof figure);
     set_words(&figure);
     for (int at = 0; at < n; at++)
         add_entry(bench, &figure, panel, &entry[at]);
     if (figure.n > 0) {
         attn_figure_finish(&figure);
         set_roofs(bench, panel, &figure);
-        *drawn = attn_draw_possible();
-        status = *drawn ? attn_draw(&figure, folder, err) : attn_figure_write(&figure, folder, err);
+        is_drawn = attn_draw_possible();
+        attn_cli_must(is_drawn ? attn_draw(&figure, folder, &err)
+                               : attn_figure_write(&figure, folder, &err),
+                      &err);
     }
     attn_figure_free(&figure);
-    return status;
+    return is_drawn;
 }

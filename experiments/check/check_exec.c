@@ -112,7 +112,7 @@ static int does_it_start(struct exec *x)
     if (x->ran.timed_out || !(x->left_s > 0))
         return 0;
     if (attn_vector_files_begin(none, &x->s->claims, &writer, &err) != ATTN_OK ||
-        attn_vector_files_end(&writer, 1, &err) != ATTN_OK)
+        attn_vector_files_end(&writer, ATTN_OK, &err) != ATTN_OK)
         return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
     int status = run_on(x, none);
     if (status == 0 && !x->ran.timed_out && !ended_well(&x->ran)) {

@@ -132,13 +132,7 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
             status = write_case(&question->asked[i], &writer, claims, err);
             *written += question->asked[i].written;
         }
-    if (writer.cases == NULL)
-        return status;
-    struct attn_error end = {0};
-    enum attn_status ended = attn_vector_files_end(&writer, status == ATTN_OK, &end);
-    if (status == ATTN_OK && ended != ATTN_OK)
-        status = attn_fail(err, ended, "%.500s", end.text);
-    return status;
+    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
 }
 
 /* ---- results in ------------------------------------------------------------------------------ */

@@ -24,7 +24,8 @@ struct attn_report {
     size_t size;
     struct verdict {
         char name[160];
-        int judged, failures, refused, is_setup; /* is_setup: it could not even be started */
+        int64_t judged, failures, refused;
+        int is_setup; /* it could not even be started */
     } * all;
     int n_all;
     char *about; /* who is judged next; NULL: nothing was said of it */
@@ -40,9 +41,9 @@ static const char *verdict_of(const struct verdict *x)
                              : "PASS";
 }
 
-static enum attn_style style_of(const struct verdict *x)
+static int is_bad(const struct verdict *x)
 {
-    return x->failures > 0 || x->judged == 0 ? ATTN_BAD : ATTN_GOOD;
+    return x->failures > 0 || x->judged == 0;
 }
 
 /* The whole page: of several implementations a table first, then the section of each. */
@@ -55,12 +56,8 @@ static void compose(const struct attn_report *r, FILE *out)
         attn_document_table(&d, head);
     for (int n = 0; n < r->n_all && r->n_all > 1; n++) {
         const struct verdict *x = &r->all[n];
-        attn_document_row(&d);
-        attn_document_cell(&d, ATTN_WORDS, "%s", x->name);
-        attn_document_cell(&d, style_of(x), "%s", verdict_of(x));
-        attn_document_cell(&d, ATTN_WORDS, "%d", x->judged);
-        attn_document_cell(&d, ATTN_WORDS, "%d", x->failures);
-        attn_document_cell(&d, ATTN_WORDS, "%d", x->refused);
+        attn_document_row(&d, is_bad(x) ? "wxiii" : "wgiii", x->name, verdict_of(x), x->judged,
+                          x->failures, x->refused);
     }
     if (r->n_all > 1)
         attn_document_table_end(&d);
@@ -135,14 +132,6 @@ void attn_report_digest(const char *path, int is_folder, char hex[65])
     snprintf(hex, 65, "%.64s", is_digest ? out : "not available");
 }
 
-static void put_row(struct attn_document *d, const char *name, enum attn_style style,
-                    const char *value)
-{
-    attn_document_row(d);
-    attn_document_cell(d, ATTN_WORDS, "%s", name);
-    attn_document_cell(d, style, "%s", value);
-}
-
 static void put_digest(struct attn_document *d, const char *path, const char *source)
 {
     struct stat about;
@@ -152,8 +141,8 @@ static void put_digest(struct attn_document *d, const char *path, const char *so
         return;
     attn_report_digest(path, S_ISDIR(about.st_mode), digest);
     snprintf(text, sizeof text, "SHA-256 of %.200s", strcmp(path, source) == 0 ? "it" : path);
-    put_row(d, S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, ATTN_CODE,
-            digest);
+    attn_document_row(
+        d, "wc", S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, digest);
 }
 
 /* Of a command, words that are files: the program, the script. */
@@ -183,21 +172,19 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
     char text[400];
     int is_titled = strncmp(about->claims, "claims ", 7) == 0; /* as the row is */
     attn_document_table(&d, head);
-    put_row(&d, about->kind, ATTN_CODE, about->source);
+    attn_document_row(&d, "wc", about->kind, about->source);
     put_digests(&d, about);
-    put_row(&d, "claims", ATTN_WORDS, about->claims + (is_titled ? 7 : 0));
-    put_row(&d, "judged on", ATTN_WORDS, about->scope);
-    put_row(&d, "judged by", ATTN_WORDS, "attnlab " ATTN_VERSION);
+    attn_document_row(&d, "ww", "claims", about->claims + (is_titled ? 7 : 0));
+    attn_document_row(&d, "ww", "judged on", about->scope);
+    attn_document_row(&d, "ww", "judged by", "attnlab " ATTN_VERSION);
     if (uname(&machine) == 0 && gmtime_r(&now, &utc) != NULL) {
         size_t n = (size_t)snprintf(text, sizeof text, "%.60s %.60s, %.60s; ", machine.sysname,
                                     machine.release, machine.machine);
         strftime(text + n, sizeof text - n, "%Y-%m-%d %H:%M UTC", &utc);
-        put_row(&d, "where and when", ATTN_WORDS, text);
+        attn_document_row(&d, "ww", "where and when", text);
     }
     attn_document_table_end(&d);
-    attn_document_paragraph(&d);
-    attn_document_put(&d, ATTN_WORDS, "The line that repeats it:");
-    attn_document_close(&d);
+    attn_document_text(&d, "The line that repeats it:");
     attn_document_lines(&d, about->command);
     fclose(d.out);
     attn_cli_need(r->about);
@@ -235,16 +222,13 @@ static void put_outputs(struct attn_document *d, const struct attn_verdict_list 
         "output",  "#cases", "#elements", "#beyond the bound", "#largest error / bound",
         "in case", NULL};
     attn_document_heading(d, 3, "How near to the truth");
-    attn_document_paragraph(d);
-    attn_document_put(
-        d, ATTN_WORDS,
-        "The bound of an element is what rounding in the declared arithmetic can do to "
-        "it at most; up to 1 an error is explained, above it is a failure.");
-    attn_document_close(d);
+    attn_document_text(d,
+                       "The bound of an element is what rounding in the declared arithmetic can do "
+                       "to it at most; up to 1 an error is explained, above it is a failure.");
     attn_document_table(d, head);
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         const struct attn_verdict_entry *worst = NULL;
-        long long cases = 0, elements = 0, beyond = 0;
+        int64_t cases = 0, elements = 0, beyond = 0;
         for (int e = 0; e < list->n; e++) {
             const struct attn_agreement *x = &list->entry[e].result.output[o];
             if (x->n == 0)
@@ -255,21 +239,13 @@ static void put_outputs(struct attn_document *d, const struct attn_verdict_list 
             if (worst == NULL || !(x->ratio <= worst->result.output[o].ratio))
                 worst = &list->entry[e];
         }
-        attn_document_row(d);
-        attn_document_cell(d, ATTN_CODE, "%s", attn_output_name((enum attn_output)o));
-        attn_document_cell(d, ATTN_WORDS, "%lld", cases);
-        if (worst == NULL) {
-            attn_document_cell(d, ATTN_WORDS, "0");
-            attn_document_cell(d, ATTN_WORDS, "0");
-            attn_document_cell(d, ATTN_WORDS, "not compared");
-            attn_document_cell(d, ATTN_WORDS, " ");
-            continue;
-        }
-        attn_document_cell(d, ATTN_WORDS, "%lld", elements);
-        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%lld", beyond);
-        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%.3g",
-                           worst->result.output[o].ratio);
-        attn_document_cell(d, ATTN_CODE, "%s", worst->text);
+        char ratio[32] = "not compared";
+        if (worst != NULL)
+            snprintf(ratio, sizeof ratio, "%.3g", worst->result.output[o].ratio);
+        attn_document_row(d, "cii", attn_output_name((enum attn_output)o), cases, elements);
+        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%lld", (long long)beyond);
+        attn_document_cells(d, beyond > 0 ? "x" : "w", ratio);
+        attn_document_cells(d, worst != NULL ? "c" : "w", worst != NULL ? worst->text : " ");
     }
     attn_document_table_end(d);
 }
@@ -433,10 +409,7 @@ static void put_factors(struct attn_document *d, const struct attn_verdict_list 
                 append(judged, sizeof judged, &value[v], value[v].judged);
             else
                 append(refused, sizeof refused, &value[v], value[v].refused);
-        attn_document_row(d);
-        attn_document_words(d, all->of[f].name);
-        attn_document_words(d, judged);
-        attn_document_words(d, refused);
+        attn_document_row(d, "www", all->of[f].name, judged, refused);
     }
     attn_document_table_end(d);
     free(all);
@@ -458,19 +431,16 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     x->is_setup = list->n == 1 && strcmp(list->entry[0].kind, "setup") == 0;
     attn_document_heading(d, 2, list->spec);
     attn_document_paragraph(d);
-    attn_document_put(d, style_of(x), "%s", verdict_of(x));
+    attn_document_put(d, is_bad(x) ? ATTN_BAD : ATTN_GOOD, "%s", verdict_of(x));
     if (t.soak != NULL)
         attn_document_put(d, ATTN_WORDS, ": %s.", t.soak->text);
     else if (!x->is_setup)
-        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", x->judged,
-                          x->failures, x->refused);
+        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.",
+                          (int)x->judged, (int)x->failures, (int)x->refused);
     attn_document_close(d);
     char declared[400];
-    if (attn_verdicts_declared(list, declared, sizeof declared) > 0) {
-        attn_document_paragraph(d);
-        attn_document_put(d, ATTN_WORDS, "Precisions that were taken at its word: %s.", declared);
-        attn_document_close(d);
-    }
+    if (attn_verdicts_declared(list, declared, sizeof declared) > 0)
+        attn_document_text(d, "Precisions that were taken at its word: %s.", declared);
     if (r->about != NULL)
         fputs(r->about, d->out);
     free(r->about);

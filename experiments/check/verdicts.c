@@ -37,7 +37,8 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-int attn_says_the_same(const char *a, const char *b)
+/* Whether two texts differ by their numbers alone. */
+static int says_the_same(const char *a, const char *b)
 {
     while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
         int number = is_digit(*a);
@@ -56,7 +57,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
     said += strlen(mark);
     causes->diagnosed++;
     causes->n[r->fault]++;
-    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !attn_says_the_same(causes->of[n].text, said))
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !says_the_same(causes->of[n].text, said))
         n++;
     if (n == ATTN_CAUSES)
         return;
@@ -299,7 +300,7 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
 {
     int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
     return stopped && severity(&x->result) == severity(&y->result) &&
-           attn_says_the_same(x->result.text, y->result.text);
+           says_the_same(x->result.text, y->result.text);
 }
 
 /* The failures, the worst first, each with how many there are like it beside; what is like

@@ -39,9 +39,6 @@ struct attn_common_cause {
     } of[ATTN_CAUSES];
 };
 
-/* Whether two texts differ by their numbers alone. */
-int attn_says_the_same(const char *a, const char *b);
-
 /* Put a diagnosis (NULL or "": none) behind the text of a failure. */
 void attn_common_cause_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
 

@@ -223,14 +223,13 @@ int attn_cli_double(const char *text, double *value)
     return end != text && *end == '\0' && errno == 0;
 }
 
-int attn_cli_listed(const char *list, const char *name)
+int attn_cli_listed(const char *list, const char *between, const char *name)
 {
-    size_t length = strlen(name);
-    for (const char *at = list; at != NULL && *at != '\0'; at += *at == ',') {
-        size_t n = strcspn(at, ",");
+    size_t length = strlen(name), n;
+    for (const char *at = list; at != NULL && *(at += strspn(at, between)) != '\0'; at += n) {
+        n = strcspn(at, between);
         if (n == length && memcmp(at, name, n) == 0)
             return 1;
-        at += n;
     }
     return list == NULL;
 }

@@ -89,8 +89,9 @@ struct json_t *attn_cli_real(double x);
 /* A whole file with this text, or none.  ENOMEM. */
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);
 
-/* Whether a name is in a list such as "o,lse"; everything is in NULL. */
-int attn_cli_listed(const char *list, const char *name);
+/* Whether a name is in a list such as "o,lse", with any of these characters between names;
+ * everything is in NULL. */
+int attn_cli_listed(const char *list, const char *between, const char *name);
 
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
 const char *attn_cli_bytes(int64_t bytes, char text[32]);

@@ -62,8 +62,9 @@ int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value
     return 0;
 }
 
-int attn_cli_read_counts(const char *text, int64_t least, int64_t most,
-                         struct attn_cli_counts *counts)
+/* Numbers with commas between them; 0 when one is none, or there are too many. */
+static int read_counts(const char *text, int64_t least, int64_t most,
+                       struct attn_cli_counts *counts)
 {
     char word[32];
     counts->n = 0;
@@ -130,7 +131,7 @@ static int store(const struct attn_flag_use *use, char *value, void *to)
     case ATTN_KIND_COUNT:
         return attn_cli_count(value, (int64_t)low, (int64_t)high, place);
     case ATTN_KIND_COUNTS:
-        return attn_cli_read_counts(value, (int64_t)low, (int64_t)high, place);
+        return read_counts(value, (int64_t)low, (int64_t)high, place);
     case ATTN_KIND_REAL:
     case ATTN_KIND_POSITIVE: {
         double x;

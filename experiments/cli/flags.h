@@ -56,6 +56,12 @@ struct attn_flag_use {
     const char *value, *help; /* where they differ from flags.def                      */
 };
 
+/* ATTN_TAKES(ID, place): what else there is to say comes behind it, the preset first. */
+#define ATTN_TAKES(id, ...)                       \
+    {                                             \
+        .flag = ATTN_FLAG_##id, .to = __VA_ARGS__ \
+    }
+
 /* A command.  Texts: lines of usage after "attnlab "; paragraphs with blank lines between them. */
 struct attn_cli_command {
     const char *name, *summary;
@@ -89,10 +95,6 @@ int attn_command_run(const struct attn_cli_command *command, int argc, char **ar
 
 /* A whole number with its unit, "200k", "64Ki"; 0 when it is none. */
 int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);
-
-/* Numbers with commas between them; 0 when one is none, or there are too many. */
-int attn_cli_read_counts(const char *text, int64_t least, int64_t most,
-                         struct attn_cli_counts *counts);
 
 /* The command that was given, with all it takes. */
 void attn_cli_print_help(FILE *file, const struct attn_cli_command *command);

@@ -45,23 +45,18 @@ struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *s, int ind
     };
 }
 
-struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *s)
-{
-    return (struct attn_problem){.batch = s->batch,
-                                 .heads = s->heads,
-                                 .kv_heads = s->kv_heads,
-                                 .n_query = s->n_query,
-                                 .n_key = s->n_key,
-                                 .d_key = s->dim,
-                                 .d_value = s->dv,
-                                 .scale = s->dim > 0 ? 1 / sqrt((double)s->dim) : 1,
-                                 .dtype = s->dtype};
-}
-
 enum attn_status attn_cli_shape_open(const struct attn_cli_shape *s, struct attn_problem *problem,
                                      struct attn_mask **mask, struct attn_error *err)
 {
-    *problem = attn_cli_shape_problem(s);
+    *problem = (struct attn_problem){.batch = s->batch,
+                                     .heads = s->heads,
+                                     .kv_heads = s->kv_heads,
+                                     .n_query = s->n_query,
+                                     .n_key = s->n_key,
+                                     .d_key = s->dim,
+                                     .d_value = s->dv,
+                                     .scale = s->dim > 0 ? 1 / sqrt((double)s->dim) : 1,
+                                     .dtype = s->dtype};
     *mask = NULL;
     const struct attn_mask_shape extents = {s->batch, s->heads, s->n_query, s->n_key};
     enum attn_status status = attn_problem_check(problem, err); /* of extents, before of a mask */

@@ -17,22 +17,18 @@ struct attn_cli_shapes {
     }
 
 /* Lines of a command's list of flags; at: where its struct has the shapes. */
-#define ATTN_CLI_SHAPE_FLAGS(at)                                                          \
-    {.flag = ATTN_FLAG_LENGTH, (at) + offsetof(struct attn_cli_shapes, lengths)},         \
-        {.flag = ATTN_FLAG_KEYS, (at) + offsetof(struct attn_cli_shapes, keys)},          \
-        {.flag = ATTN_FLAG_BATCH, (at) + offsetof(struct attn_cli_shapes, batch), "1"},   \
-        {.flag = ATTN_FLAG_HEADS, (at) + offsetof(struct attn_cli_shapes, heads), "1"},   \
-        {.flag = ATTN_FLAG_KV_HEADS, (at) + offsetof(struct attn_cli_shapes, kv_heads)},  \
-        {.flag = ATTN_FLAG_DIM, (at) + offsetof(struct attn_cli_shapes, dims), "64"},     \
-        {.flag = ATTN_FLAG_DV, (at) + offsetof(struct attn_cli_shapes, dv)},              \
-        {.flag = ATTN_FLAG_MASK, (at) + offsetof(struct attn_cli_shapes, masks), "none"}, \
-        {.flag = ATTN_FLAG_DTYPE,                                                         \
-         (at) + offsetof(struct attn_cli_shapes, dtype),                                  \
-         "f32",                                                                           \
-         .value = "f64|f32|bf16|f16|all"},                                                \
-    {                                                                                     \
-        .flag = ATTN_FLAG_PASS, (at) + offsetof(struct attn_cli_shapes, pass), "fwd"      \
-    }
+#define ATTN_CLI_SHAPE_FLAGS(at)                                                  \
+    ATTN_TAKES(LENGTH, (at) + offsetof(struct attn_cli_shapes, lengths)),         \
+        ATTN_TAKES(KEYS, (at) + offsetof(struct attn_cli_shapes, keys)),          \
+        ATTN_TAKES(BATCH, (at) + offsetof(struct attn_cli_shapes, batch), "1"),   \
+        ATTN_TAKES(HEADS, (at) + offsetof(struct attn_cli_shapes, heads), "1"),   \
+        ATTN_TAKES(KV_HEADS, (at) + offsetof(struct attn_cli_shapes, kv_heads)),  \
+        ATTN_TAKES(DIM, (at) + offsetof(struct attn_cli_shapes, dims), "64"),     \
+        ATTN_TAKES(DV, (at) + offsetof(struct attn_cli_shapes, dv)),              \
+        ATTN_TAKES(MASK, (at) + offsetof(struct attn_cli_shapes, masks), "none"), \
+        ATTN_TAKES(DTYPE, (at) + offsetof(struct attn_cli_shapes, dtype), "f32",  \
+                   .value = "f64|f32|bf16|f16|all"),                              \
+        ATTN_TAKES(PASS, (at) + offsetof(struct attn_cli_shapes, pass), "fwd")
 
 struct attn_cli_shape {
     int64_t batch, heads, kv_heads, n_query, n_key, dim, dv;
@@ -46,10 +42,8 @@ int attn_cli_shape_count(const struct attn_cli_shapes *shapes);
 /* From 0; the pass changes first, then the storage type, the mask, the dim, the length. */
 struct attn_cli_shape attn_cli_shape_at(const struct attn_cli_shapes *shapes, int index);
 
-/* A problem of these extents, without a mask; scale is 1 / sqrt(dim). */
-struct attn_problem attn_cli_shape_problem(const struct attn_cli_shape *shape);
-
-/* The same with its mask, to be freed; NULL in it for none.  EINVAL: extents or mask. */
+/* A problem of these extents, scale 1 / sqrt(dim), with its mask, to be freed; NULL in it for none.
+ * EINVAL: extents or mask. */
 enum attn_status attn_cli_shape_open(const struct attn_cli_shape *shape,
                                      struct attn_problem *problem, struct attn_mask **mask,
                                      struct attn_error *err);

@@ -42,11 +42,7 @@ enum attn_status attn_exec_write(const char *folder, const struct attn_claims *c
     if (status != ATTN_OK)
         return status;
     status = attn_vector_files_write(&writer, case_name, setup, err);
-    struct attn_error end = {ATTN_OK, ""};
-    enum attn_status ended = attn_vector_files_end(&writer, status == ATTN_OK, &end);
-    if (status == ATTN_OK && ended != ATTN_OK)
-        status = attn_fail(err, ended, "%.500s", end.text);
-    return status;
+    return attn_vector_files_end(&writer, status, err);
 }
 
 enum attn_status attn_exec_write_tiny(const char *folder, const struct attn_claims *claims,
@@ -162,35 +158,22 @@ int attn_exec_seconds(const char *folder, double *seconds, int most)
 
 /* ---- a trial --------------------------------------------------------------------------------- */
 
-static enum attn_status run_tiny(const char *command, const char *folder,
-                                 const struct attn_claims *claims, double timeout_s,
-                                 struct attn_error *err)
-{
-    struct attn_case c;
-    struct attn_process ran = {0};
-    const char *text =
-        claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
-    enum attn_status status = attn_case_parse(text, &c, err);
-    if (status == ATTN_OK)
-        status = attn_exec_write_tiny(folder, claims, &c, err);
-    if (status != ATTN_OK)
-        return status;
-    if (attn_exec_run(command, folder, timeout_s, &ran) != 0)
-        return attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
-    return attn_exec_ended_well(&ran, folder, err);
-}
-
-enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
-                               double timeout_s, struct attn_error *err)
+void attn_exec_try(const char *command, const struct attn_claims *claims, double timeout_s)
 {
     char folder[4096];
-    struct attn_error why = {ATTN_OK, ""};
-    enum attn_status status = attn_exec_folder(folder, err);
-    if (status != ATTN_OK)
-        return status;
-    status = run_tiny(command, folder, claims, timeout_s, &why);
+    struct attn_case c;
+    struct attn_process ran = {0};
+    struct attn_error err;
+    const char *text =
+        claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
+    attn_cli_must(attn_case_parse(text, &c, &err), &err);
+    attn_cli_must(attn_exec_folder(folder, &err), &err);
+    enum attn_status status = attn_exec_write_tiny(folder, claims, &c, &err);
+    if (status == ATTN_OK && attn_exec_run(command, folder, timeout_s, &ran) != 0)
+        status = attn_fail(&err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
+    else if (status == ATTN_OK)
+        status = attn_exec_ended_well(&ran, folder, &err);
     attn_exec_remove(folder);
     if (status != ATTN_OK)
-        attn_fail(err, status, "--exec '%.160s', on a tiny case: %.300s", command, why.text);
-    return status;
+        attn_cli_stop(status, NULL, "--exec '%.160s', on a tiny case: %.300s", command, err.text);
 }

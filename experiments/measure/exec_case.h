@@ -41,8 +41,8 @@ int attn_exec_seconds(const char *folder, double *seconds, int most);
 enum attn_status attn_exec_folder(char folder[4096], struct attn_error *err);
 void attn_exec_remove(const char *folder);
 
-/* Run the command on a tiny case.  EINVAL: it cannot be run, or does not do its part. */
-enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
-                               double timeout_s, struct attn_error *err);
+/* Run the command on a tiny case.  The end of the program: it cannot be run, or does not do its
+ * part. */
+void attn_exec_try(const char *command, const struct attn_claims *claims, double timeout_s);
 
 #endif

@@ -37,31 +37,28 @@ static const char *cut_name(const char *value, char name[32])
     return value + n + 1;
 }
 
-static enum attn_status take(struct attn_external_specs *externals, const char *flag,
-                             const char *value, struct attn_error *err)
+static void take(struct attn_external_specs *externals, const char *flag, const char *value)
 {
     struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
         if (last == NULL || last->route != ATTN_ROUTE_FILES || last->claims_path != NULL)
-            return attn_fail(err, ATTN_EINVAL,
-                             "--claims '%.60s' has no --exec of its own before it: a plug-in says "
-                             "itself what it claims",
-                             value);
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "--claims '%.60s' has no --exec of its own before it: a plug-in says "
+                          "itself what it claims",
+                          value);
         last->claims_path = value;
-        return ATTN_OK;
+        return;
     }
     if (externals->n == ATTN_EXTERNAL_SPECS)
-        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands",
-                         ATTN_EXTERNAL_SPECS);
+        attn_cli_stop(ATTN_EINVAL, NULL, "more than %d plug-ins and commands", ATTN_EXTERNAL_SPECS);
     struct attn_external_spec *e = &externals->one[externals->n++];
     memset(e, 0, sizeof *e);
     e->route = strcmp(flag, "plugin") == 0 ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
     const char *source = cut_name(value, e->name);
     if (*source == '\0' || strlen(source) >= sizeof e->source)
-        return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
-                         value, sizeof e->source - 1);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
+                      value, sizeof e->source - 1);
     strcpy(e->source, source);
-    return ATTN_OK;
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */
@@ -92,34 +89,30 @@ static void find_digest(struct attn_external_spec *e)
 
 /* ---- meeting them ---------------------------------------------------------------------------- */
 
-static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout_s,
-                                    struct attn_error *err)
+static void meet_plugin(struct attn_external_spec *e, double timeout_s)
 {
     struct attn_worker worker;
+    struct attn_error err;
     char path[4096];
-    enum attn_status status = attn_worker_open(e->source, timeout_s, &worker, err);
-    if (status != ATTN_OK)
-        return status;
+    attn_cli_must(attn_worker_open(e->source, timeout_s, &worker, &err), &err);
     e->claims = worker.claims;
     attn_worker_close(&worker);
     if (realpath(e->source, path) == NULL)
-        return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
+        attn_cli_stop(ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
-        return attn_fault(err, ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
-                          sizeof e->source - 1);
+        attn_cli_stop(ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
+                      sizeof e->source - 1);
     strcpy(e->source, path);
-    return ATTN_OK;
 }
 
-static enum attn_status meet_command(struct attn_external_spec *e, double timeout_s,
-                                     struct attn_error *err)
+static void meet_command(struct attn_external_spec *e, double timeout_s)
 {
+    struct attn_error err;
     if (e->claims_path == NULL)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--exec '%.200s' needs --claims FILE after it (docs/external.md)",
-                         e->source);
-    enum attn_status status = attn_claims_read(e->claims_path, &e->claims, err);
-    return status == ATTN_OK ? attn_exec_try(e->source, &e->claims, timeout_s, err) : status;
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--exec '%.200s' needs --claims FILE after it (docs/external.md)", e->source);
+    attn_cli_must(attn_claims_read(e->claims_path, &e->claims, &err), &err);
+    attn_exec_try(e->source, &e->claims, timeout_s);
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
@@ -134,50 +127,40 @@ static void find_name(struct attn_external_spec *e)
     e->name[n] = '\0';
 }
 
-static enum attn_status check_name(const struct attn_external_specs *externals, int which,
-                                   struct attn_error *err)
+static void check_name(const struct attn_external_specs *externals, int which)
 {
     const struct attn_external_spec *e = &externals->one[which];
     const char *flag = e->route == ATTN_ROUTE_PLUGIN ? "plugin" : "exec";
     if (e->name[0] == '\0')
-        return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
-                         flag);
+        attn_cli_stop(ATTN_EINVAL, NULL, "%.200s has no name: say --%s NAME=...", e->source, flag);
     if (attn_impl_find(e->name) != NULL)
-        return attn_fail(err, ATTN_EINVAL,
-                         "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
-                         e->name, flag);
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
+                      e->name, flag);
     for (int other = 0; other < which; other++)
         if (strcmp(externals->one[other].name, e->name) == 0)
-            return attn_fail(err, ATTN_EINVAL,
-                             "%.150s and %.150s are both called %s: say --%s NAME=...",
-                             externals->one[other].source, e->source, e->name, flag);
-    return ATTN_OK;
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "%.150s and %.150s are both called %s: say --%s NAME=...",
+                          externals->one[other].source, e->source, e->name, flag);
 }
 
-static enum attn_status meet(struct attn_external_specs *externals, int which, double timeout_s,
-                             struct attn_error *err)
+void attn_external_specs_open(struct attn_external_specs *externals,
+                              const struct attn_cli_list *given)
 {
-    struct attn_external_spec *e = &externals->one[which];
-    enum attn_status status = e->route == ATTN_ROUTE_PLUGIN ? meet_plugin(e, timeout_s, err)
-                                                            : meet_command(e, timeout_s, err);
-    if (status != ATTN_OK)
-        return status;
-    if (e->name[0] == '\0')
-        find_name(e);
-    find_digest(e);
-    return check_name(externals, which, err);
-}
-
-enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
-                                          const struct attn_cli_list *given, double timeout_s,
-                                          struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (int x = 0; x < given->n && status == ATTN_OK; x++)
-        status = take(externals, given->at[x].flag, given->at[x].value, err);
-    for (int i = 0; i < externals->n && status == ATTN_OK; i++)
-        status = meet(externals, i, timeout_s, err);
-    return status;
+    static const double PATIENCE = 60; /* s, to load a plug-in, or for a command on a tiny case */
+    for (int x = 0; x < given->n; x++)
+        take(externals, given->at[x].flag, given->at[x].value);
+    for (int i = 0; i < externals->n; i++) {
+        struct attn_external_spec *e = &externals->one[i];
+        if (e->route == ATTN_ROUTE_PLUGIN)
+            meet_plugin(e, PATIENCE);
+        else
+            meet_command(e, PATIENCE);
+        if (e->name[0] == '\0')
+            find_name(e);
+        find_digest(e);
+        check_name(externals, i);
+    }
 }
 
 const struct attn_external_spec *

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "experiments/cli/cli.h"
+
 const struct attn_group_word attn_group_words[ATTN_GROUP_OTHER] = {
 #define GROUP(id, word, x_name, x_label, base, apart, x, figures) \
     {word, x_name, x_label, base, apart, figures},
@@ -14,15 +16,6 @@ const char attn_group_word_list[] =
 #include "experiments/measure/group_words.def"
 #undef GROUP
     ;
-
-int attn_is_among(const char *word, const char *list)
-{
-    size_t n = strlen(word);
-    for (const char *at = list; n > 0 && (at = strstr(at, word)) != NULL; at++)
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-            return strchr(word, ' ') == NULL;
-    return 0;
-}
 
 enum attn_group_kind attn_group_kind_of(const char *group)
 {
@@ -39,7 +32,7 @@ enum attn_group_kind attn_group_kind_of(const char *group)
 enum attn_group_kind attn_group_of_figure(const char *figure)
 {
     int kind = 0;
-    while (kind < ATTN_GROUP_OTHER && !attn_is_among(figure, attn_group_words[kind].figures))
+    while (kind < ATTN_GROUP_OTHER && !attn_cli_listed(attn_group_words[kind].figures, " ", figure))
         kind++;
     return (enum attn_group_kind)kind;
 }

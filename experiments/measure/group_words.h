@@ -28,9 +28,6 @@ enum attn_group_kind attn_group_kind_of(const char *group);
 /* Where a point stands on the axis; 0 where that is not of its problem. */
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 
-/* Is this a word of a list with blanks between them? */
-int attn_is_among(const char *word, const char *list);
-
 /* The first kind of group that has a figure of this name; OTHER: none has. */
 enum attn_group_kind attn_group_of_figure(const char *figure);
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -15,11 +16,6 @@ const char *attn_need_pass_name(enum attn_need_pass pass)
 }
 
 /* ---- what is needed -------------------------------------------------------------------------- */
-
-static int64_t greater(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* A rank's price, of the passes that were asked for. */
 static void add_rank(const struct attn_cost *cost, struct attn_need *need)

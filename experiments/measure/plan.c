@@ -23,34 +23,12 @@
 #include "ref/mask/mask.h"
 #include "tests/harness/files/fileio.h"
 
-/* Keys of a group; then those of the plan. */
 enum {
-    SPEC,
-    LENGTH,
-    MASK,
-    PASS,
-    LAYERS,
-    SAVE,
-    HIDDEN,
-    HEADS,
-    KV_HEADS,
-    DIM,
-    DV,
-    BATCH,
-    DATA_SEED,
-    DTYPE,
-    FILL,
-    ONCE,
-    GROUP_KEYS,
-    ROUNDS = GROUP_KEYS,
-    REPEAT,
-    ENOUGH,
-    BUDGET,
-    TIMEOUT,
-    VERIFY_ALL,
-    SEED,
-    SHUFFLE,
-    KEYS
+#define KEY(id, ...) id,
+#include "experiments/measure/plan_keys.def"
+#undef KEY
+    KEYS,
+    GROUP_KEYS = ROUNDS /* those before it are of a group */
 };
 
 #define POINT(member) offsetof(struct attn_plan_point, member)
@@ -59,33 +37,12 @@ static const struct key {
     const char *name, *preset;
     int is_list;
     enum { WORD, INTEGER, SECONDS } kind;
-    size_t place;     /* of a number: in struct attn_plan_point; of a plan's key in the plan */
-    int64_t min, max; /* of an integer */
+    size_t place;
+    int64_t min, max;
 } keys[KEYS] = {
-    {"spec", "", 1, WORD, 0, 0, 0},
-    {"length", "", 1, INTEGER, POINT(c.n_query), 0, 1 << 30},
-    {"mask", "none", 1, WORD, 0, 0, 0},
-    {"pass", "fwd", 1, WORD, 0, 0, 0},
-    {"layers", "0", 1, INTEGER, POINT(layers.n), 0, ATTN_STACK_MOST},
-    {"save", "rows", 1, WORD, 0, 0, 0},
-    {"hidden", "0", 0, INTEGER, POINT(layers.hidden), 0, 1 << 20},
-    {"heads", "1", 1, INTEGER, POINT(c.heads), 1, 1 << 20},
-    {"kv-heads", "", 0, INTEGER, POINT(c.kv_heads), 1, 1 << 20},
-    {"dim", "64", 1, INTEGER, POINT(c.d_key), 0, 1 << 20},
-    {"dv", "", 0, INTEGER, POINT(c.d_value), 0, 1 << 20},
-    {"batch", "1", 1, INTEGER, POINT(c.batch), 1, 1 << 20},
-    {"data-seed", "1", 0, INTEGER, POINT(c.seed), 0, INT64_MAX},
-    {"dtype", "f32", 1, WORD, 0, 0, 0},
-    {"fill", "normal", 0, WORD, 0, 0, 0},
-    {"once", "", 0, INTEGER, POINT(once), 0, 1 << 30},
-    {"rounds", "5", 0, INTEGER, PLAN(rounds), 1, 1000},
-    {"repeat", "10", 0, INTEGER, PLAN(repeat), 0, 64},
-    {"enough", "0.3", 0, SECONDS, PLAN(enough_s), 0, 0},
-    {"budget", "0", 0, SECONDS, PLAN(budget_s), 0, 0},
-    {"timeout", "300", 0, SECONDS, PLAN(timeout_s), 0, 0},
-    {"verify-all", "2048", 0, INTEGER, PLAN(verify_all), 0, 1 << 30},
-    {"seed", "1", 0, INTEGER, PLAN(seed), 0, INT64_MAX},
-    {"shuffle", "0", 0, INTEGER, PLAN(shuffle), 0, 1},
+#define KEY(id, ...) {__VA_ARGS__},
+#include "experiments/measure/plan_keys.def"
+#undef KEY
 };
 
 enum { PLAN_BYTES = 1 << 20 };
@@ -522,7 +479,7 @@ static void add_externals(const struct draft *draft, json_t *group)
     int varies_ranks = attn_group_kind_of(text_of(group, "name")) == ATTN_GROUP_RANKS;
     for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);
-        if (attn_is_among(externals->one[e].name, list))
+        if (attn_cli_listed(list, " ", externals->one[e].name))
             continue;
         json_object_set_new(group, "spec", json_sprintf("%s %s", list, externals->one[e].name));
     }

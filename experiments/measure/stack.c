@@ -5,7 +5,6 @@
 
 #include "ref/problem.h"
 
-const char attn_stack_save_names[] = "probs|rows|inputs";
 static const char *const save_name[ATTN_SAVES] = {"probs", "rows", "inputs"};
 
 const char *attn_stack_save_name(enum attn_stack_save save)
@@ -21,7 +20,7 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
             *save = (enum attn_stack_save)s;
             return ATTN_OK;
         }
-    return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are %s", name, attn_stack_save_names);
+    return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are probs|rows|inputs", name);
 }
 
 int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b)

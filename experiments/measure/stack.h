@@ -40,7 +40,6 @@ enum attn_stack_save { ATTN_SAVE_PROBS, ATTN_SAVE_ROWS, ATTN_SAVE_INPUTS };
 enum { ATTN_SAVES = 3, ATTN_STACK_MOST = 1000000 };
 
 const char *attn_stack_save_name(enum attn_stack_save save); /* "probs", "rows", "inputs" */
-extern const char attn_stack_save_names[]; /* "probs|rows|inputs", as flags write it */
 
 /* EINVAL names those there are. */
 enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *save,

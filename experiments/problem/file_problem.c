@@ -596,7 +596,7 @@ int attn_files_computes(const struct attn_files *files, enum attn_output output)
 
 int attn_files_asks(const struct attn_files *files, enum attn_output output)
 {
-    return attn_cli_listed(files->request->only, attn_output_name(output));
+    return attn_cli_listed(files->request->only, ",", attn_output_name(output));
 }
 
 int attn_files_judges_bias(const struct attn_files *files)

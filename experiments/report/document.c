@@ -2,9 +2,11 @@
 #include "experiments/report/document.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- HTML ------------------------------------------------------------------------------------ */
@@ -225,12 +227,17 @@ void attn_document_close(struct attn_document *d)
     fputs(d->is_html ? "</p>\n" : "\n\n", d->out);
 }
 
-void attn_document_text(struct attn_document *d, const char *text)
+void attn_document_text(struct attn_document *d, const char *format, ...)
 {
+    char text[2600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     if (text[0] == '\0')
         return;
     attn_document_paragraph(d);
-    attn_document_put(d, ATTN_WORDS, "%s", text);
+    put(d, ATTN_WORDS, text);
     attn_document_close(d);
 }
 
@@ -279,13 +286,6 @@ static void end_row(struct attn_document *d)
         fputs(d->column >= 0 ? "</tr>\n" : "", d->out);
 }
 
-void attn_document_row(struct attn_document *d)
-{
-    end_row(d);
-    fputs(d->is_html ? "<tr>" : "\n|", d->out);
-    d->column = 0;
-}
-
 void attn_document_cell(struct attn_document *d, enum attn_style style, const char *format, ...)
 {
     char text[2600];
@@ -300,14 +300,43 @@ void attn_document_cell(struct attn_document *d, enum attn_style style, const ch
     d->column++;
 }
 
-void attn_document_words(struct attn_document *d, const char *text)
+const char attn_document_dash[] = "–";
+
+static void put_cells(struct attn_document *d, const char *letters, va_list args)
 {
-    attn_document_cell(d, ATTN_WORDS, "%s", text);
+    static const enum attn_style style[128] = {
+        ['c'] = ATTN_CODE, ['g'] = ATTN_GOOD, ['x'] = ATTN_BAD}; /* else words */
+    char number[32];
+    for (; *letters != '\0'; letters++) {
+        int is_text = strchr("wcgx", *letters) != NULL;
+        const char *word = is_text ? va_arg(args, const char *) : attn_document_dash;
+        int64_t n = is_text ? -1 : va_arg(args, int64_t);
+        snprintf(number, sizeof number, "%lld", (long long)n);
+        if (n >= 0)
+            word = *letters == 'b'   ? attn_cli_bytes(n, number)
+                   : *letters == 'n' ? attn_cli_grouped(n, number)
+                                     : number;
+        attn_document_cell(d, style[(int)*letters], "%s", word);
+    }
 }
 
-void attn_document_code(struct attn_document *d, const char *text)
+void attn_document_cells(struct attn_document *d, const char *letters, ...)
 {
-    attn_document_cell(d, ATTN_CODE, "%s", text);
+    va_list args;
+    va_start(args, letters);
+    put_cells(d, letters, args);
+    va_end(args);
+}
+
+void attn_document_row(struct attn_document *d, const char *letters, ...)
+{
+    va_list args;
+    end_row(d);
+    fputs(d->is_html ? "<tr>" : "\n|", d->out);
+    d->column = 0;
+    va_start(args, letters);
+    put_cells(d, letters, args);
+    va_end(args);
 }
 
 void attn_document_table_end(struct attn_document *d)

@@ -11,7 +11,6 @@
 struct attn_document {
     FILE *out;
     int is_html;
-    int is_broken;        /* something that belongs into it could not be read */
     int in_table, column; /* private */
     unsigned is_numeric;  /* private: a bit for each column */
 };
@@ -35,18 +34,24 @@ void attn_document_paragraph(struct attn_document *d); /* what is put next, up t
 void attn_document_close(struct attn_document *d);     /* ... here, is one            */
 
 /* A whole paragraph of words; of "" nothing. */
-void attn_document_text(struct attn_document *d, const char *text);
+void attn_document_text(struct attn_document *d, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* A line of a shell by itself, or lines of somebody's output. */
 void attn_document_lines(struct attn_document *d, const char *lines);
 
 /* Columns by their heads, NULL behind the last; heads that begin with '#' are of numbers. */
 void attn_document_table(struct attn_document *d, const char *const *head);
-void attn_document_row(struct attn_document *d);
+
+/* A new row, and its first cells; more of them.  A letter for each: w words, c code, g and x words
+ * that are good or bad, all const char *; b bytes ("1.2 MiB"), n a number ("16,384") and i one
+ * without commas, all int64_t, and a dash below 0. */
+void attn_document_row(struct attn_document *d, const char *letters, ...);
+void attn_document_cells(struct attn_document *d, const char *letters, ...);
+extern const char attn_document_dash[]; /* what is not known */
+
 void attn_document_cell(struct attn_document *d, enum attn_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void attn_document_words(struct attn_document *d, const char *text); /* a cell as it is */
-void attn_document_code(struct attn_document *d, const char *text);
 void attn_document_table_end(struct attn_document *d);
 
 /* ---- for pages that are HTML anyway ---------------------------------------------------------- */

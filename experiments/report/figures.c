@@ -763,7 +763,7 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
 /* Has a group of this kind such a figure? */
 static int has_figure(enum attn_group_kind kind, const char *name)
 {
-    return kind != ATTN_GROUP_OTHER && attn_is_among(name, attn_group_words[kind].figures);
+    return kind != ATTN_GROUP_OTHER && attn_cli_listed(attn_group_words[kind].figures, " ", name);
 }
 
 void attn_figures_make(const struct attn_figure_groups *groups,

@@ -131,10 +131,9 @@ enum { ATTN_PICTURE_TEXT_MOST = 512, ATTN_PICTURE_SVG_MOST = 4096 };
 void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row);
 
 /* PATH, which ends in .svg, by gnuplot, and beside it the script that drew it, .gp, to be edited
- * and run again.  EINVAL: another name; ENOMEM: it cannot be written, or there is no gnuplot;
- * EINTERNAL with gnuplot's own words. */
-enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
-                                   struct attn_error *err);
+ * and run again.  The end of the program: another name, it cannot be written, or gnuplot is not
+ * there or fails. */
+void attn_picture_draw(const struct attn_mask *mask, const char *path);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +9,6 @@
 #include "tests/harness/files/fileio.h"
 
 /* ---- cells ----------------------------------------------------------------------------------- */
-
-static const char dash[] = "–";
 
 const char *attn_seconds_text(double seconds, char text[32])
 {
@@ -21,34 +18,16 @@ const char *attn_seconds_text(double seconds, char text[32])
     for (; x < 1 && x > 0 && u < 3; u++)
         x *= 1000;
     if (isnan(seconds))
-        (void)snprintf(text, 32, "%s", dash);
+        (void)snprintf(text, 32, "%s", attn_document_dash);
     else
         (void)snprintf(text, 32, "%.3g %s", x, unit[u]);
     return text;
 }
 
-/* Cells of a row, one for each letter: w words, c code, b bytes ("1.2 MiB") and n a number to the
- * unit, both int64_t and unknown below 0. */
-static void put_cells(struct attn_document *d, const char *letters, ...)
-{
-    va_list args;
-    char text[32];
-    va_start(args, letters);
-    for (; *letters != '\0'; letters++) {
-        int is_text = *letters == 'w' || *letters == 'c';
-        const char *word = is_text ? va_arg(args, const char *) : dash;
-        int64_t n = is_text ? -1 : va_arg(args, int64_t);
-        if (n >= 0)
-            word = *letters == 'b' ? attn_cli_bytes(n, text) : attn_cli_grouped(n, text);
-        attn_document_cell(d, *letters == 'c' ? ATTN_CODE : ATTN_WORDS, "%s", word);
-    }
-    va_end(args);
-}
-
 static void real_cell(struct attn_document *d, enum attn_style style, double x)
 {
     if (isnan(x))
-        attn_document_words(d, dash);
+        attn_document_cells(d, "w", attn_document_dash);
     else if (isinf(x))
         attn_document_cell(d, style, "∞");
     else
@@ -74,7 +53,7 @@ static void exponent_cell(struct attn_document *d, const struct attn_figure_grou
         x[group->n + 1 + n++] = y;
     }
     if (attn_slope(x, x + group->n + 1, n, &power) != 0)
-        attn_document_words(d, dash);
+        attn_document_cells(d, "w", attn_document_dash);
     else
         attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
                            fabs(power.slope) < 0.005 ? 0 : power.slope,
@@ -99,7 +78,7 @@ static void verdict_cells(struct attn_document *d, const struct attn_figure_grou
     }
     real_cell(d, worst > 1 ? ATTN_BAD : ATTN_WORDS, worst);
     if (judged == 0)
-        attn_document_cell(d, ATTN_WORDS, "nothing ran");
+        attn_document_cells(d, "w", "nothing ran");
     else if (wrong > 0)
         attn_document_cell(d, ATTN_BAD, "WRONG at %lld of %lld points", (long long)wrong,
                            (long long)judged);
@@ -145,19 +124,18 @@ static void put_summary(struct attn_document *d, const struct attn_figure_group 
     head[1 + n] = "#worst error/bound";
     head[2 + n] = "verdict";
     attn_document_heading(d, 3, group->special);
-    attn_document_text(d, group->problem);
+    attn_document_text(d, "%s", group->problem);
     attn_document_table(d, head);
     for (int64_t s = 0; s < group->n; s++) {
         const char *label = group->row[s]->label;
         if (!attn_group_is_first(group, s))
             continue;
-        attn_document_row(d);
-        attn_document_code(d, label);
+        attn_document_row(d, "c", label);
         for (int c = 0; c < n; c++) {
             const struct attn_row *row =
                 attn_group_find(group, label, column[c].pass, column[c].length);
             if (column[c].what == PEAK)
-                put_cells(d, "b", row != NULL ? row->peak : INT64_C(-1));
+                attn_document_cells(d, "b", row != NULL ? row->peak : INT64_C(-1));
             else
                 exponent_cell(d, group, label, column[c].pass, column[c].what == TIME_EXPONENT);
         }
@@ -176,12 +154,11 @@ static void put_summaries(struct attn_document *d, const struct attn_page *page)
 /* ---- tables of groups ------------------------------------------------------------------------ */
 
 /* A spec, and of several files of records which one it is of. */
-static void spec_cell(struct attn_document *d, const struct attn_point *p)
+static const char *spec_of(const struct attn_point *p, char text[256])
 {
-    char text[sizeof p->spec + ATTN_SOURCE_NAME + 4];
-    (void)snprintf(text, sizeof text, "%s%s%s%s", p->spec, p->origin != NULL ? " (" : "",
-                   p->origin != NULL ? p->origin : "", p->origin != NULL ? ")" : "");
-    attn_document_code(d, text);
+    int is_one = p->origin == NULL;
+    (void)snprintf(text, 256, is_one ? "%s" : "%s (%s)", p->spec, is_one ? "" : p->origin);
+    return text;
 }
 
 /* A table for each group of a kind; is_shown: NULL, or which rows. */
@@ -190,26 +167,22 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
                        int (*is_shown)(const struct attn_figure_group *group, int64_t s),
                        void (*put_row)(struct attn_document *d, const struct attn_row *row))
 {
-    char title[64];
+    char title[64], spec[256];
     for (int g = 0; g < page->groups->n; g++) {
         const struct attn_figure_group *group = &page->groups->group[g];
         if (group->kind != kind)
             continue;
         (void)snprintf(title, sizeof title, "Group %s", group->name);
         attn_document_heading(d, 3, kind == ATTN_GROUP_OTHER ? title : group->special);
-        if (kind == ATTN_GROUP_OTHER) {
-            attn_document_paragraph(d);
-            attn_document_put(d, ATTN_WORDS,
-                              "Its name does not say what varies, so there is no figure: the words "
-                              "for it are%s.",
-                              attn_group_word_list);
-            attn_document_close(d);
-        }
+        if (kind == ATTN_GROUP_OTHER)
+            attn_document_text(d,
+                               "Its name does not say what varies, so there is no figure: the "
+                               "words for it are%s.",
+                               attn_group_word_list);
         attn_document_table(d, head);
         for (int64_t s = 0; s < group->n; s++)
             if (is_shown == NULL || is_shown(group, s)) {
-                attn_document_row(d);
-                spec_cell(d, group->row[s]->point);
+                attn_document_row(d, "c", spec_of(group->row[s]->point, spec));
                 put_row(d, group->row[s]);
             }
         attn_document_table_end(d);
@@ -220,8 +193,8 @@ static void put_other_row(struct attn_document *d, const struct attn_row *row)
 {
     char text[32];
     double seconds = (row->time.n > 0 ? &row->time : &row->single)->median;
-    put_cells(d, "cwbbw", row->point->text, attn_status_phrase(row->status), row->priced,
-              row->ledger, attn_seconds_text(seconds, text));
+    attn_document_cells(d, "cwbbw", row->point->text, attn_status_phrase(row->status), row->priced,
+                        row->ledger, attn_seconds_text(seconds, text));
 }
 
 /* Groups whose name begins with no known word: a table only. */
@@ -252,16 +225,16 @@ static void put_live_row(struct attn_document *d, const struct attn_row *row)
     for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
         attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
                     attn_cli_bytes(p->live_bytes[a], number));
-    put_cells(d, "wnwnnn", attn_pass_word(p->c.pass), p->c.n_query, live, p->shard_bytes,
-              row->priced, row->ledger);
+    attn_document_cells(d, "wnwnnn", attn_pass_word(p->c.pass), p->c.n_query, live, p->shard_bytes,
+                        row->priced, row->ledger);
     attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
                        attn_cli_grouped(row->ledger - row->priced, number));
-    put_cells(d, "nn", row->process, row->resident);
+    attn_document_cells(d, "nn", row->process, row->resident);
     if (row->process >= 1 << 20 && row->resident >= 0)
         attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
                            100 * ((double)row->resident / (double)row->process - 1));
     else
-        attn_document_words(d, dash);
+        attn_document_cells(d, "w", attn_document_dash);
 }
 
 /* Price = ledger = resident set. */
@@ -285,8 +258,8 @@ static void put_live(struct attn_document *d, const struct attn_page *page)
 static void put_share_row(struct attn_document *d, const struct attn_row *row)
 {
     const struct attn_point *p = row->point;
-    put_cells(d, "wnbbbb", attn_pass_word(p->c.pass), (int64_t)p->ranks, row->priced,
-              p->shard_bytes, p->total_bytes, p->ranks > 1 ? p->bytes_sent : INT64_C(-1));
+    attn_document_cells(d, "wnbbbb", attn_pass_word(p->c.pass), (int64_t)p->ranks, row->priced,
+                        p->shard_bytes, p->total_bytes, p->ranks > 1 ? p->bytes_sent : INT64_C(-1));
 }
 
 /* What a rank needs. */
@@ -335,7 +308,7 @@ static void clocks_cell(struct attn_document *d, const struct attn_page *page, c
             attn_append(text, sizeof text, "%s%s", text[0] != '\0' ? "; " : "", clock[c][1]);
             break;
         }
-    attn_document_words(d, text[0] != '\0' ? text : dash);
+    attn_document_cells(d, "w", text[0] != '\0' ? text : attn_document_dash);
 }
 
 static void put_external(struct attn_document *d, const struct attn_page *page)
@@ -346,8 +319,7 @@ static void put_external(struct attn_document *d, const struct attn_page *page)
         const struct attn_point *p = page->summary->row[s].point;
         if (!is_new(page, s))
             continue;
-        attn_document_row(d);
-        put_cells(d, "cwcc", p->spec, p->route, p->source, p->source_digest);
+        attn_document_row(d, "cwcc", p->spec, p->route, p->source, p->source_digest);
         clocks_cell(d, page, p->spec);
     }
     attn_document_table_end(d);
@@ -358,6 +330,7 @@ static void put_external(struct attn_document *d, const struct attn_page *page)
 static void put_not_run(struct attn_document *d, const struct attn_page *page)
 {
     static const char *const head[] = {"group", "implementation", "case", "why", NULL};
+    char spec[256];
     int64_t n = 0;
     for (int64_t s = 0; s < page->summary->n; s++)
         n += page->summary->row[s].status != ATTN_POINT_OK;
@@ -373,10 +346,7 @@ static void put_not_run(struct attn_document *d, const struct attn_page *page)
         const struct attn_point *p = row->point;
         if (row->status == ATTN_POINT_OK)
             continue;
-        attn_document_row(d);
-        attn_document_words(d, p->group);
-        spec_cell(d, p);
-        attn_document_code(d, p->text);
+        attn_document_row(d, "wcc", p->group, spec_of(p, spec), p->text);
         attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
                            attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
                            p->message);
@@ -444,9 +414,9 @@ static void put_caption(struct attn_document *d, const struct attn_page *page, c
     (void)snprintf(mark, sizeof mark, "{{=%s}}", kind);
     const char *text = strstr(page->page_html, mark);
     const char *end = text != NULL ? strstr(text, "{{/}}") : NULL;
-    d->is_broken |= end == NULL;
-    if (end != NULL)
-        fwrite(text + strlen(mark), 1, (size_t)(end - text) - strlen(mark), d->out);
+    if (end == NULL)
+        attn_cli_stop(ATTN_ENOMEM, NULL, "page.html lacks the caption of %s", kind);
+    fwrite(text + strlen(mark), 1, (size_t)(end - text) - strlen(mark), d->out);
 }
 
 /* What was not measured, below the figure: at most two lines of the page. */
@@ -461,9 +431,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
     if (figure->group != NULL)
         attn_group_not_run(figure->group, note, sizeof note);
     if (figure->omitted[0] != '\0') {
-        attn_document_paragraph(d);
-        attn_document_put(d, ATTN_WORDS, "Omitted: %s.", figure->omitted);
-        attn_document_close(d);
+        attn_document_text(d, "Omitted: %s.", figure->omitted);
     } else {
         (void)snprintf(path, sizeof path, "%s/figures/%s.svg", page->out, figure->name);
         (void)snprintf(label, sizeof label,
@@ -471,14 +439,14 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
                        figure->subtitle, figure->finding);
         fputs("<figure><div class=plot>", d->out);
         if (attn_html_image(d->out, path, label) != 0)
-            d->is_broken = 1;
+            attn_cli_stop(ATTN_ENOMEM, NULL, "a picture cannot be read again: %s", path);
         fputs("</div>\n<figcaption>", d->out);
         if (figure->finding[0] != '\0')
             attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
         put_caption(d, page, figure->kind);
         fputs("</figcaption></figure>\n", d->out);
     }
-    attn_document_text(d, note);
+    attn_document_text(d, "%s", note);
     put_numbers(d, figure);
 }
 
@@ -495,7 +463,7 @@ static void json_cell(struct attn_document *d, const json_t *value)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     const char *word = json_string_value(value);
-    attn_document_words(d, word != NULL ? word : text != NULL ? text : "–");
+    attn_document_cells(d, "w", word != NULL ? word : text != NULL ? text : attn_document_dash);
     free(text);
 }
 
@@ -521,7 +489,7 @@ static void put_machine(struct attn_document *d, const struct attn_page *page)
         {
             if (attn_sources_differ(of, key) != differ)
                 continue;
-            attn_document_row(d);
+            attn_document_row(d, "");
             attn_document_cell(d, differ ? ATTN_STRONG : ATTN_WORDS, "%s", key);
             for (int f = 0; f < of->n; f++)
                 json_cell(d, json_object_get(of->machine[f], key));
@@ -574,9 +542,7 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
     attn_document_table(d, head);
     json_array_foreach(page->sources->all.calibration, index, line)
     {
-        attn_document_row(d);
-        attn_document_words(d, word(line, "session"));
-        attn_document_words(d, word(line, "kind"));
+        attn_document_row(d, "ww", word(line, "session"), word(line, "kind"));
         calibration_cell(d, line);
     }
     attn_document_table_end(d);
@@ -644,64 +610,55 @@ static int holds(const struct attn_page *page, const char *condition)
     return -1;
 }
 
-static enum attn_status fill_hole(struct attn_document *d, const struct attn_page *page,
-                                  const char *name, struct attn_error *err)
+static void fill_hole(struct attn_document *d, const struct attn_page *page, const char *name)
 {
-    for (int h = 0; h < HOLES; h++)
-        if (strcmp(holes[h].name, name) == 0) {
-            holes[h].put(d, page);
-            return d->is_broken ? attn_fail(err, ATTN_ENOMEM,
-                                            "a picture cannot be read again, or page.html "
-                                            "lacks its caption")
-                                : ATTN_OK;
-        }
-    return attn_fail(err, ATTN_EINVAL, "page.html: there is no hole {{%s}}", name);
+    int h = 0;
+    while (h < HOLES && strcmp(holes[h].name, name) != 0)
+        h++;
+    if (h == HOLES)
+        attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: there is no hole {{%s}}", name);
+    holes[h].put(d, page);
 }
 
 /* The template's text, with what belongs into its holes. */
-static enum attn_status fill_template(FILE *file, const struct attn_page *page,
-                                      struct attn_error *err)
+static void fill_template(FILE *file, const struct attn_page *page)
 {
     struct attn_document d = {.out = file, .is_html = 1};
-    enum attn_status status = ATTN_OK;
     int is_shown = 1;
-    for (const char *text = page->page_html, *open; status == ATTN_OK;
-         text = strstr(open, "}}") + 2) {
+    for (const char *text = page->page_html, *open;; text = strstr(open, "}}") + 2) {
         char hole[64];
         open = strstr(text, "{{");
         if (is_shown)
             fwrite(text, 1, open != NULL ? (size_t)(open - text) : strlen(text), file);
         if (open == NULL)
-            break;
+            return;
         if (sscanf(open, "{{%63[^}]}}", hole) != 1)
-            return attn_fail(err, ATTN_EINVAL, "page.html: no hole at %.20s", open);
+            attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: no hole at %.20s", open);
         if (*hole == '?')
             is_shown = holds(page, hole + 1);
         else if (*hole == '=' || *hole == '/') /* a caption stands under its figure */
             is_shown = *hole == '/';
         else if (is_shown)
-            status = fill_hole(&d, page, hole, err);
+            fill_hole(&d, page, hole);
         if (is_shown < 0)
-            status = attn_fail(err, ATTN_EINVAL, "page.html: there is no condition %s", hole + 1);
+            attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: there is no condition %s", hole + 1);
     }
-    return status;
 }
 
-enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err)
+void attn_page_write(const struct attn_page *page)
 {
     struct attn_page filled = *page;
+    struct attn_error err;
     char path[PATH_MAX], *template, *whole;
     size_t size;
-    if (attn_plots_read("page.html", &template, err) != ATTN_OK)
-        return ATTN_EINVAL;
+    if (attn_plots_read("page.html", &template, &err) != ATTN_OK)
+        attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text);
     filled.page_html = template;
     FILE *out = attn_cli_memory(&whole, &size);
-    enum attn_status status = fill_template(out, &filled, err);
-    free(template);
+    fill_template(out, &filled);
     fclose(out);
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
-    if (status == ATTN_OK)
-        status = attn_cli_save(path, attn_cli_need(whole), err);
+    attn_cli_must(attn_cli_save(path, attn_cli_need(whole), &err), &err);
+    free(template);
     free(whole);
-    return status;
 }

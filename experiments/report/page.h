@@ -21,8 +21,8 @@ struct attn_page {
     const struct attn_figures *figures;
 };
 
-/* Write OUT/index.html.  EINVAL or ENOMEM when it cannot be written, whole. */
-enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err);
+/* Write OUT/index.html; whole, or the program ends with one line. */
+void attn_page_write(const struct attn_page *page);
 
 /* "1.24 ms"; a dash for NaN. */
 const char *attn_seconds_text(double seconds, char text[32]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "optimized/registry.h"
 
 static const double none = (double)NAN; /* the macro is a float */
@@ -172,12 +173,11 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
             continue;
         fold_status(row, p);
         fold_errors(row, p);
-        row->priced = p->priced_bytes > row->priced ? p->priced_bytes : row->priced;
+        row->priced = greater(p->priced_bytes, row->priced);
         if (p->status != ATTN_POINT_OK)
             continue;
-        row->ledger = p->ledger_bytes > row->ledger ? p->ledger_bytes : row->ledger;
-        row->process =
-            p->process_ledger_bytes > row->process ? p->process_ledger_bytes : row->process;
+        row->ledger = greater(p->ledger_bytes, row->ledger);
+        row->process = greater(p->process_ledger_bytes, row->process);
         if (p->resident_bytes >= 0)
             sample[n_resident++] = (double)p->resident_bytes;
     }

@@ -52,7 +52,7 @@ static void ours(struct attn_study_run *run, int64_t length)
         const char *text = attn_study_text(run, "q%lldd64:%s:f32:normal:s1:pass=bwd",
                                            (long long)length, of[m].mask);
         for (int b = 0; b < 4; b++)
-            bytes += (double)attn_study_buffer(run, "bsr", text, buffer[b]);
+            bytes += (double)attn_study_buffer("bsr", text, buffer[b]);
         const char *name = attn_study_text(run, "bsr's lists, both directions, %s tokens under %s",
                                            attn_cli_grouped(length, grouped), of[m].mask);
         attn_study_place(run, of[m].curve, (double)length);
@@ -67,9 +67,8 @@ static void block_mask(struct attn_study_run *run, int64_t length)
 {
     const double R = (double)ceil_div(length, BLOCK);
     const struct attn_mask_shape shape = {1, 1, length, length};
-    struct attn_tape tape;
+    struct attn_tape tape = {.run = run};
     char grouped[32];
-    attn_tape_open(&tape, run, NULL);
     tape.is_brief = length < MILLION;
     attn_study_store(&tape, "blocks", "causal(br)", &shape);
     attn_study_place(run, "BlockMask, any mask", (double)length);

@@ -33,26 +33,23 @@ static void take_cache(struct attn_tape *tape, const struct model *m, int64_t le
 }
 
 /* What one query of each head reads of one layer, by the price of its call: the inputs and outputs
- * but for q, o and lse.  -1: it has none. */
+ * but for q, o and lse. */
 static double read_by_price(struct attn_study_run *run, const struct model *m, int64_t length)
 {
-    struct attn_point point;
     const char *text = attn_study_text(run, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1",
                                        (long long)m->heads, (long long)m->kv_heads,
                                        (long long)kept(m, length), (long long)m->dim, m->dtype);
-    if (!attn_study_price(run, "tiled@portable", text, &point))
-        return -1;
-    return (double)(point.floor_bytes - m->heads * (2 * m->dim * m->size + 4));
+    return (double)(attn_study_price("tiled@portable", text).floor_bytes -
+                    m->heads * (2 * m->dim * m->size + 4));
 }
 
 static void published(struct attn_study_run *run)
 {
     static const struct model opt = {"OPT-13B", "", 40, 40, 40, 128, 0, "f16", 2};
-    struct attn_tape tape;
-    attn_tape_open(&tape, run, NULL);
+    struct attn_tape tape = {.run = run};
     take_cache(&tape, &opt, 1);
     attn_study_peak(&tape, "OPT-13B in 16 bits, one token", ATTN_PUBLISHED, 800 * 1024, 0);
-    attn_tape_open(&tape, run, NULL);
+    tape = (struct attn_tape){.run = run};
     take_cache(&tape, &opt, 2048);
     attn_study_peak(&tape, "OPT-13B in 16 bits, 2,048 tokens", ATTN_PUBLISHED, 1.6e9, 0.1e9);
 }

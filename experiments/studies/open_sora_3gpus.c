@@ -57,8 +57,7 @@ static void issue_904(struct attn_study_run *run)
 static void list_form(struct attn_study_run *run)
 {
     enum { RANKS = 4, LOCAL = 600 * 1152, ELEMENT = 2 };
-    struct attn_tape tape;
-    attn_tape_open(&tape, run, NULL);
+    struct attn_tape tape = {.run = run};
     attn_tape_take(&tape, "input", "the local tensor", LOCAL, ELEMENT);
     for (int r = 0; r < RANKS; r++)
         attn_tape_take(&tape, "chunk", "tensor_split(...).contiguous()", LOCAL / RANKS, ELEMENT);

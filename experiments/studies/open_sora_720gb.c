@@ -28,8 +28,7 @@ static void mask_at_full_size(struct attn_study_run *run)
     attn_study_say(run, "The mask is int32 and has one head: [B, 1, L, L].  At batch 5 and length "
                         "196,608 the function holds two such objects at once.");
     for (int s = 0; s < 4; s++) {
-        struct attn_tape tape;
-        attn_tape_open(&tape, run, NULL);
+        struct attn_tape tape = {.run = run};
         attn_study_store(&tape, of[s].storage, "keys(196608)", &shape);
         attn_study_place(run, of[s].bar, 0);
         attn_study_peak(&tape, of[s].name, ATTN_DERIVED, of[s].bytes, 0);
@@ -60,19 +59,18 @@ static void heads_that_are_not_there(struct attn_study_run *run)
 {
     static const struct attn_mask_shape shape = {1, 8, 200000, 200000};
     struct attn_tape tape;
-    struct attn_point point;
+    const struct attn_point point =
+        attn_study_price("gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1");
     attn_study_say(run,
                    "Articles say 8 heads x 200,000 x 200,000 x 4 B = 1.28 TB.  The mask has no "
                    "axis of heads, so the code keeps an eighth of that.  1.28 TB are the "
                    "scores that naive attention would hold, which is another object: this "
                    "code had scaled_dot_product_attention and never made it.");
-    attn_tape_open(&tape, run, NULL);
+    tape = (struct attn_tape){.run = run};
     attn_study_store(&tape, "int32", "keys(200000)", &shape);
     attn_study_live(&tape, "the mask that is kept at B=1, L=200,000", ATTN_DERIVED, 1.28e12 / 8, 0);
-    if (attn_study_price(run, "gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1",
-                         &point))
-        attn_study_quantity(run, "P that training with naive attention keeps, 8 heads",
-                            ATTN_PUBLISHED, 1.28e12, (double)point.saved_bytes, "B", 1e9);
+    attn_study_quantity(run, "P that training with naive attention keeps, 8 heads", ATTN_PUBLISHED,
+                        1.28e12, (double)point.saved_bytes, "B", 1e9);
 }
 
 /* What the article recommends, each by its spec, at the shape of STDiT-XL/2: what it leaves beside
@@ -83,10 +81,9 @@ static const char WINDOW[] = "causal(br)&window(511,0,br)";
 static double left(struct attn_study_run *run, const char *spec, const char *mask,
                    const char *dtype, int64_t length)
 {
-    struct attn_point point;
     const char *text =
         attn_study_text(run, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
-    return attn_study_price(run, spec, text, &point) ? (double)point.priced_bytes : -1;
+    return (double)attn_study_price(spec, text).priced_bytes;
 }
 
 static void remedies(struct attn_study_run *run)
@@ -126,14 +123,13 @@ static void checkpointing(struct attn_study_run *run)
     attn_study_say(run, "Checkpointing changes what 28 layers keep between the passes:");
     attn_study_quantity(run, "all of it: P, q k v o and LSE of 28 layers", ATTN_DERIVED,
                         28 * (P + 4 * tensor + lse),
-                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "probs"), "B",
+                        attn_study_saved("gemm:save=probs@portable", TEXT, 28, "probs"), "B",
                         0.001 * 28 * P);
     attn_study_quantity(run, "checkpointed: q k v of 28 layers", ATTN_DERIVED, 28 * 3 * tensor,
-                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "inputs"), "B",
-                        0);
+                        attn_study_saved("gemm:save=probs@portable", TEXT, 28, "inputs"), "B", 0);
     attn_study_quantity(run, "tiled without checkpointing: q k v o and LSE of 28 layers",
                         ATTN_DERIVED, 28 * (4 * tensor + lse),
-                        attn_study_saved(run, "tiled@portable", TEXT, 28, "rows"), "B", 0);
+                        attn_study_saved("tiled@portable", TEXT, 28, "rows"), "B", 0);
     attn_study_say(run, "But while it computes one layer it still holds that layer's P, 2.33 TiB.  "
                         "And none of the five touches the mask, which is what was too large.");
     attn_study_say(run, "What Open-Sora did is none of these: its next model has no mask between "

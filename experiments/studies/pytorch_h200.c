@@ -122,7 +122,7 @@ static struct row read_row(const json_t *line)
 static void predict(struct attn_study_run *run, struct attn_tape *tape, const struct row *row)
 {
     int64_t stored = row->dtype == F32 ? 4 : 2;
-    attn_tape_open(tape, run, NULL);
+    *tape = (struct attn_tape){.run = run};
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         const struct entry *entry = &entries[e];
         if ((entry->backend & row->backend) && (entry->dtype & row->dtype) &&
@@ -187,7 +187,6 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
     enum { KNOWN = 8192, BEYOND = 65536, TIMES = BEYOND / KNOWN };
     const json_t *line;
     size_t l;
-    struct attn_point point, known;
     attn_study_say(run,
                    "At 65,536 tokens, forward and backward, against what was measured at 8,192 "
                    "times 8 or, where P or a mask decides, times 64:");
@@ -208,10 +207,12 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
     }
     attn_study_say(run, "A materialised mask makes the \"memory-efficient\" back end quadratic "
                         "again: two objects of heads x L x L.  tiled has the mask as a word:");
-    if (attn_study_price(run, "tiled@portable", "h8q65536d64:causal(br):bf16:normal:s1", &point) &&
-        attn_study_price(run, "tiled@portable", "h8q8192d64:causal(br):bf16:normal:s1", &known))
-        attn_study_quantity(run, "tiled beside o, 65,536 tokens and 8,192", ATTN_DERIVED,
-                            (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);
+    const struct attn_point known = attn_study_price("tiled@portable",
+                                                     "h8q8192d64:causal(br):bf16:normal:s1"),
+                            point = attn_study_price("tiled@portable",
+                                                     "h8q65536d64:causal(br):bf16:normal:s1");
+    attn_study_quantity(run, "tiled beside o, 65,536 tokens and 8,192", ATTN_DERIVED,
+                        (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);
     attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", NULL);
 }
 

@@ -9,7 +9,7 @@ static const char TEXT[] = "q1048576d64:causal(br):f32:normal:s1";
 
 static int64_t held(struct attn_study_run *run, const char *scheme, int ranks, const char *buffer)
 {
-    return attn_study_buffer(run, attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
+    return attn_study_buffer(attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
 }
 
 /* A ring that receives into fresh buffers and gives none back. */
@@ -46,7 +46,7 @@ void attn_study_run_ring_buffers(struct attn_study_run *run)
     }
     attn_study_say(run, "A ring with a fresh buffer for each hop holds as much in the end:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
-        attn_tape_open(&tape, run, NULL);
+        tape = (struct attn_tape){.run = run};
         tape.is_brief = ranks > 4;
         ring_of_receives(&tape, (int64_t)LENGTH / ranks * 64, ranks);
         attn_study_place(run, "ring: a buffer for each hop", ranks);

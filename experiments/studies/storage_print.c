@@ -59,7 +59,7 @@ static int make_one(struct storage_price *x, const struct attn_stored_mask *mask
         return attn_cli_fail(status, "%s is not made: there is not so much memory",
                              x->storage->name);
     attn_ledger_init(&ledger, NULL);
-    attn_tape_open(&real, NULL, &ledger);
+    real = (struct attn_tape){.ledger = &ledger};
     x->storage->make(&real, mask);
     if (!real.is_cut) {
         x->made = 1;
@@ -88,7 +88,7 @@ int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_pro
         struct storage_price x = {.storage = &attn_storages[s]};
         int status = ATTN_EXIT_GOOD;
         x.refused = x.storage->refuses != NULL ? x.storage->refuses(&mask) : NULL;
-        attn_tape_open(&x.counted, NULL, NULL);
+        x.counted = (struct attn_tape){.run = NULL};
         if (x.refused == NULL)
             x.storage->make(&x.counted, &mask);
         if (x.refused == NULL && make)

@@ -51,13 +51,6 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
 
 /* ---- tapes ----------------------------------------------------------------------------------- */
 
-void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct attn_ledger *ledger)
-{
-    memset(tape, 0, sizeof *tape);
-    tape->run = run;
-    tape->ledger = ledger;
-}
-
 static void mark_peak(struct attn_tape *tape)
 {
     tape->peak = tape->now;
@@ -307,8 +300,8 @@ void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run)
 {
     attn_ledger_init(&pair->ledger, NULL);
-    attn_tape_open(&pair->real, run, &pair->ledger);
-    attn_tape_open(&pair->counted, run, NULL);
+    pair->real = (struct attn_tape){.run = run, .ledger = &pair->ledger};
+    pair->counted = (struct attn_tape){.run = run};
 }
 
 void attn_pair_close(struct attn_pair *pair)
@@ -392,73 +385,69 @@ static int fail(struct attn_study_run *run, const char *spec, const char *why)
     return 0;
 }
 
-static int price(const char *spec_text, const char *text, struct attn_point *point,
-                 struct attn_error *err)
+static enum attn_status price(const char *spec_text, const char *text, struct attn_point *point,
+                              struct attn_error *err)
 {
     struct attn_spec spec;
     int64_t need;
     attn_point_init(point);
-    return attn_spec_parse(spec_text, &spec, err) == ATTN_OK &&
-           attn_case_parse(text, &point->c, err) == ATTN_OK &&
-           attn_preflight_case(&spec, &point->c, point, &need, err) == ATTN_OK;
+    enum attn_status status = attn_spec_parse(spec_text, &spec, err);
+    if (status == ATTN_OK)
+        status = attn_case_parse(text, &point->c, err);
+    return status == ATTN_OK ? attn_preflight_case(&spec, &point->c, point, &need, err) : status;
 }
 
-int attn_study_price(struct attn_study_run *run, const char *spec, const char *text,
-                     struct attn_point *point)
+struct attn_point attn_study_price(const char *spec, const char *text)
 {
-    struct attn_error err = {ATTN_OK, ""};
-    return price(spec, text, point, &err) || fail(run, spec, err.text);
+    struct attn_point point;
+    struct attn_error err;
+    attn_cli_must(price(spec, text, &point, &err), &err);
+    return point;
 }
 
-/* What one call costs, or a stack of layers that saves something; 0 as above. */
-static int cost_of(struct attn_study_run *run, const char *spec_text, const char *text,
-                   int64_t layers, const char *save, struct attn_stack_cost *cost)
+/* What one call costs, or a stack of layers that saves something. */
+static struct attn_cost cost_of(const char *spec_text, const char *text, int64_t layers,
+                                const char *save)
 {
     static struct attn_point point;
-    struct attn_error err = {ATTN_OK, ""};
+    struct attn_error err;
     struct attn_stack stack = {.n = layers};
     struct attn_problem problem;
     struct attn_spec spec;
+    struct attn_stack_cost cost;
     int64_t need;
-    if (attn_spec_parse(spec_text, &spec, &err) != ATTN_OK ||
-        attn_stack_save_find(save, &stack.save, &err) != ATTN_OK ||
-        attn_case_parse(text, &point.c, &err) != ATTN_OK ||
-        attn_preflight_open(&point.c, &problem, &point, &need, &err) != ATTN_OK)
-        return fail(run, spec_text, err.text);
-    memset(cost, 0, sizeof *cost);
-    enum attn_status status =
-        layers > 0
-            ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, cost, &err)
-            : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0, &cost->cost, &err);
+    attn_cli_must(attn_spec_parse(spec_text, &spec, &err), &err);
+    attn_cli_must(attn_stack_save_find(save, &stack.save, &err), &err);
+    attn_cli_must(attn_case_parse(text, &point.c, &err), &err);
+    attn_cli_must(attn_preflight_open(&point.c, &problem, &point, &need, &err), &err);
+    attn_cli_must(layers > 0 ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err)
+                             : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0,
+                                          &cost.cost, &err),
+                  &err);
     attn_preflight_close(&problem);
-    return status == ATTN_OK || fail(run, spec_text, err.text);
+    return cost.cost;
 }
 
-int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
-                          const char *buffer)
+int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer)
 {
-    struct attn_stack_cost of;
+    const struct attn_cost cost = cost_of(spec, text, 0, "rows");
     int64_t bytes = 0;
-    if (!cost_of(run, spec, text, 0, "rows", &of))
-        return -1;
-    for (int a = 0; a < of.cost.n_live; a++)
-        if (strcmp(of.cost.live[a].name, buffer) == 0)
-            bytes += of.cost.live[a].bytes;
+    for (int a = 0; a < cost.n_live; a++)
+        if (strcmp(cost.live[a].name, buffer) == 0)
+            bytes += cost.live[a].bytes;
     return bytes;
 }
 
-double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
-                        int64_t layers, const char *save)
+double attn_study_saved(const char *spec, const char *text, int64_t layers, const char *save)
 {
-    struct attn_stack_cost of;
-    return cost_of(run, spec, text, layers, save, &of) ? (double)of.cost.saved_bytes : -1;
+    return (double)cost_of(spec, text, layers, save).saved_bytes;
 }
 
 int attn_study_accepts(const char *spec, const char *text)
 {
     static struct attn_point point;
     struct attn_error err = {ATTN_OK, ""};
-    return price(spec, text, &point, &err);
+    return price(spec, text, &point, &err) == ATTN_OK;
 }
 
 /* On a terminal, each second of what takes long. */

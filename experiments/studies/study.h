@@ -94,18 +94,16 @@ struct attn_block {
     void *data;
 };
 
+/* It begins with these two.  A real tape is played on an empty ledger, and closed by
+ * attn_ledger_clear(). */
 struct attn_tape {
-    struct attn_study_run *run;
+    struct attn_study_run *run; /* NULL: of no study; nobody is told where memory is lacking */
     struct attn_ledger *ledger; /* NULL: only counted */
     int n, n_at_peak, is_brief; /* is_brief: its live set is not printed */
     struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
     int64_t now, peak;
     int is_cut; /* memory was lacking: nothing is taken any more */
 };
-
-/* ledger NULL: only counted.  A real tape is played on an empty ledger, and closed by
- * attn_ledger_clear().  run NULL: of no study, and nobody is told where memory is lacking. */
-void attn_tape_open(struct attn_tape *tape, struct attn_study_run *run, struct attn_ledger *ledger);
 
 /* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
  * has nothing to compute in, and where there is no memory (run->lacks). */
@@ -202,20 +200,18 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
 
 /* ---- attnlab's own implementations in a study ------------------------------------------------ */
 
-/* Priced: *point holds priced_bytes, total_bytes, bytes_sent, flops ...  0 when the spec refuses or
- * one of the texts is wrong (said, and counted as failed). */
-int attn_study_price(struct attn_study_run *run, const char *spec, const char *text,
-                     struct attn_point *point);
+/* Of these a study knows that they are not refused; what is, or has a wrong text, ends the program.
+ *
+ * Priced: priced_bytes, total_bytes, bytes_sent, flops ... of a point. */
+struct attn_point attn_study_price(const char *spec, const char *text);
 
-/* Bytes of one named buffer of rank 0 at its peak, by the price; 0 where it has none of that name,
- * -1 as above. */
-int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
-                          const char *buffer);
+/* Bytes of one named buffer of rank 0 at its peak, by the price; 0 where it has none of that
+ * name. */
+int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer);
 
 /* Bytes that a stack of layers of this problem keeps between the passes, of "probs", "rows" or
- * "inputs" (measure/stack.h); -1 as above. */
-double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
-                        int64_t layers, const char *save);
+ * "inputs" (measure/stack.h). */
+double attn_study_saved(const char *spec, const char *text, int64_t layers, const char *save);
 
 /* Whether the spec takes this problem: 1 or 0; nothing is said. */
 int attn_study_accepts(const char *spec, const char *text);

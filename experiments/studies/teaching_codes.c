@@ -15,8 +15,7 @@ static int64_t cs149(struct attn_study_run *run, const char *name, double printe
                      const char *what)
 {
     int with_copies = printed == 0;
-    struct attn_tape tape;
-    attn_tape_open(&tape, run, NULL);
+    struct attn_tape tape = {.run = run};
     attn_tape_take(&tape, "output", "torch.zeros", TENSOR, 4);
     if (with_copies)
         attn_tape_take(&tape, "copies", "four std::vector: Q K V O", 4 * TENSOR, 4);
@@ -79,22 +78,20 @@ static void llm_c_for_real(struct attn_study_run *run)
 static void llm_c(struct attn_study_run *run)
 {
     static const struct gpt gpt2 = {12, 4, 12, 1024, 64};
+    static const char TEXT[] = "b4h12q1024d64:causal(br):f32:normal:s1";
     struct attn_tape tape;
-    struct attn_point point;
     attn_study_say(run, "llm.c keeps scores and probabilities of every layer in float32.  GPT-2 "
                         "(124M) with batch 4 and 1,024 tokens:");
-    attn_tape_open(&tape, run, NULL);
+    tape = (struct attn_tape){.run = run};
     attention_forward(&tape, &gpt2, NULL, NULL, NULL, NULL);
     attn_study_peak(&tape, "preatt and att of 12 layers", ATTN_DERIVED,
                     2.0 * 12 * 4 * 12 * 1024 * 1024 * 4, 0);
-    if (attn_study_price(run, "gemm:save=probs@portable", "b4h12q1024d64:causal(br):f32:normal:s1",
-                         &point))
-        attn_study_quantity(run, "att of one layer, as gemm:save=probs keeps it (rows are padded)",
-                            ATTN_DERIVED, (double)tape.peak / 24, (double)point.saved_bytes, "B",
-                            0.02 * (double)tape.peak / 24);
-    if (attn_study_price(run, "tiled", "b4h12q1024d64:causal(br):f32:normal:s1", &point))
-        attn_study_quantity(run, "what tiled keeps in their place, beside o and lse", ATTN_DERIVED,
-                            0, (double)point.saved_bytes, "B", 0);
+    attn_study_quantity(run, "att of one layer, as gemm:save=probs keeps it (rows are padded)",
+                        ATTN_DERIVED, (double)tape.peak / 24,
+                        (double)attn_study_price("gemm:save=probs@portable", TEXT).saved_bytes, "B",
+                        0.02 * (double)tape.peak / 24);
+    attn_study_quantity(run, "what tiled keeps in their place, beside o and lse", ATTN_DERIVED, 0,
+                        (double)attn_study_price("tiled", TEXT).saved_bytes, "B", 0);
     llm_c_for_real(run);
 }
 

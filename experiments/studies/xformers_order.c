@@ -90,8 +90,7 @@ static void published_runs(struct attn_study_run *run)
          {16, 1024, 1024, FLUSH, WORKSPACE, 1}},
     };
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
-        struct attn_tape tape;
-        attn_tape_open(&tape, run, NULL);
+        struct attn_tape tape = {.run = run};
         begin(&tape, &runs[r].call, runs[r].is_first);
         attention(&tape, &runs[r].call, NULL);
         attn_study_place(run, runs[r].bar, 0);
@@ -121,8 +120,7 @@ static void sparse_runs(struct attn_study_run *run)
                 {"a CSR run at 90 %", "CSR, density 0.9", "random(0.9,1)", 0, 323, 0.6}};
     const int64_t numbers = 16 * 1024 * 1024;
     for (int r = 0; r < 2; r++) {
-        struct attn_tape tape;
-        attn_tape_open(&tape, run, NULL);
+        struct attn_tape tape = {.run = run};
         attn_tape_take(&tape, "q = k = v", "torch.rand", numbers, 4);
         if (!runs[r].is_first)
             attn_tape_take(&tape, "old att", "the result of the run before", numbers, 4);
@@ -133,9 +131,8 @@ static void sparse_runs(struct attn_study_run *run)
                         runs[r].tolerance * MIB);
     }
     attn_study_quantity(run, "scores of csr-textbook at 10 %, 16 heads", ATTN_DERIVED, 6.4 * MIB,
-                        (double)attn_study_buffer(run, "csr-textbook",
-                                                  "h16q1024d64:random(0.1,1):f32:normal:s1",
-                                                  "scores"),
+                        (double)attn_study_buffer(
+                            "csr-textbook", "h16q1024d64:random(0.1,1):f32:normal:s1", "scores"),
                         "B", 0.05 * MIB);
 }
 
@@ -209,12 +206,11 @@ static void break_even(struct attn_study_run *run)
         int heads;
         double density;
     } xformers[] = {{1, 0.32}, {2, 0.48}, {8, 0.79}, {16, 0.88}, {64, 0.97}};
-    struct attn_point dense, csr;
     for (size_t h = 0; h < sizeof xformers / sizeof *xformers; h++) {
         int64_t pairs = (int64_t)xformers[h].heads * 1024 * 1024;
         struct attn_tape dense_extra, sparse_extra; /* at density 1 */
-        attn_tape_open(&dense_extra, run, NULL);
-        attn_tape_open(&sparse_extra, run, NULL);
+        dense_extra = (struct attn_tape){.run = run};
+        sparse_extra = (struct attn_tape){.run = run};
         sparse_blocks(&sparse_extra, xformers[h].heads, "none");
         attn_tape_take(&dense_extra, "logits", "torch.baddbmm(q, k^T)", pairs, 4);
         attn_tape_take(&dense_extra, "probs", "softmax(logits)", pairs, 4);
@@ -226,11 +222,9 @@ static void break_even(struct attn_study_run *run)
     }
     for (int heads = 1; heads <= 4; heads++) {
         const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);
-        if (!attn_study_price(run, "dense", text, &dense) ||
-            !attn_study_price(run, "csr-textbook", text, &csr))
-            return;
-        double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2;
-        double at = (double)dense.priced_bytes / ((double)csr.priced_bytes - starts) * pairs;
+        double dense = (double)attn_study_price("dense", text).priced_bytes;
+        double csr = (double)attn_study_price("csr-textbook", text).priced_bytes;
+        double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2, at = dense / (csr - starts) * pairs;
         const char *name =
             attn_study_text(run, "ours, csr-textbook against dense, %d head%s%s", heads,
                             heads > 1 ? "s" : "", heads == 4 ? ": full, so there is none" : "");

@@ -306,13 +306,13 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *w, con
     return status;
 }
 
-enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, int keep,
+enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, enum attn_status status,
                                        struct attn_error *err)
 {
+    int keep = status == ATTN_OK;
     char path[4096];
     struct attn_save save;
     json_error_t why;
-    enum attn_status status = ATTN_OK;
     char *claims = keep ? attn_claims_print(w->claims) : NULL;
     json_t *root = json_object();
     json_object_set_new(root, "attnlab_vectors", json_integer(FORMAT));

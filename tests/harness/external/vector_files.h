@@ -27,9 +27,10 @@ enum attn_status attn_vector_files_begin(const char *folder, const struct attn_c
 enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer, const char *name,
                                          const struct attn_setup *setup, struct attn_error *err);
 
-/* Write the manifest, unless keep is 0; free in any case. */
-enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer, int keep,
-                                       struct attn_error *err);
+/* Write the manifest; free in any case.  status: of the cases; when it is not ATTN_OK, there is no
+ * manifest and it is returned. */
+enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
+                                       enum attn_status status, struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {
