@@ -143,15 +143,15 @@ static enum attn_status map_span(struct attn_tensor *t, int offset, struct attn_
     size_t inside = RED_BEFORE + (size_t)bytes + ALIGN + RED_AFTER;
     inside = (inside + page - 1) / page * page;
     t->map_bytes = inside + 2 * page;
-    t->map = mmap(NULL, t->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (t->map == MAP_FAILED) {
+    t->map = mmap(NULL, t->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t->map == MAP_FAILED || mprotect(interior(t), inside, PROT_READ | PROT_WRITE) != 0) {
+        if (t->map != MAP_FAILED)
+            munmap(t->map, t->map_bytes);
         t->map = NULL;
         return attn_fail(err, ATTN_ENOMEM, "tensor %s: the system gave no %lld bytes", t->name,
                          (long long)t->map_bytes);
     }
     unsigned char *end = (unsigned char *)t->map + page + inside;
-    mprotect(t->map, page, PROT_NONE);
-    mprotect(end, page, PROT_NONE);
     unsigned char *data = end - RED_AFTER - bytes;
     data -= ((uintptr_t)data - (size_t)offset * size) % ALIGN;
     t->data = data;

@@ -119,11 +119,15 @@ static double dot(const struct work *x, const double *a, const double *b, int64_
 static double total(const struct work *x, const double *a, int64_t n)
 {
     double sum = 0;
+    float narrow = 0; /* the same sum in f32, which has no conversions between its steps */
     if (x->style[HONEST_ORDER] == HONEST_PAIRWISE && n > 1)
         return real(x, total(x, a, n / 2) + total(x, a + n / 2, n - n / 2));
-    for (int64_t t = 0; t < n; t++)
-        sum = real(x, sum + a[x->style[HONEST_ORDER] == HONEST_REVERSE ? n - 1 - t : t]);
-    return sum;
+    int64_t step = x->style[HONEST_ORDER] == HONEST_REVERSE ? -1 : 1, at = step < 0 ? n - 1 : 0;
+    for (int64_t t = 0; t < n && x->is_f64; t++, at += step)
+        sum += a[at];
+    for (int64_t t = 0; t < n && !x->is_f64; t++, at += step)
+        narrow += (float)a[at];
+    return x->is_f64 ? sum : (double)narrow;
 }
 
 /* ---- a pair --------------------------------------------------------------------------------- */
@@ -187,10 +191,11 @@ static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_
     for (int64_t e = 0; e < n; e++)
         x->w[e] = exponential(x, real(x, x->s[e] - m));
     double l = total(x, x->w, n);
+    for (int64_t e = 0; e < n; e++)
+        x->s[e] = round_p(x, x->w[e]); /* the scores have done their work */
     for (int64_t c = 0; c < p->d_value; c++) {
         for (int64_t e = 0; e < n; e++) {
-            double w = round_p(x, x->w[e]);
-            x->term[e] = x->w[e] != 0 ? real(x, w * x->v[key[e] * p->d_value + c]) : 0;
+            x->term[e] = x->w[e] != 0 ? real(x, x->s[e] * x->v[key[e] * p->d_value + c]) : 0;
             if (x->style[HONEST_P] == HONEST_PRODUCTS)
                 x->term[e] = cut(x->term[e]);
         }

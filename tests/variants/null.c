@@ -32,39 +32,34 @@ static enum attn_status spoil(const struct attn_view *x, int64_t batch, int64_t 
     return ATTN_OK;
 }
 
-/* Visible keys of a row. */
-static int64_t count_keys(const struct attn_problem *p, const int64_t at[4])
+/* O_i = sum_j v_j / n_i over the n_i keys that row i sees.  Of that: dv_j = sum_i dO_i / n_i, and
+ * nothing else has a gradient. */
+static enum attn_status set_means(const struct attn_problem *p, const struct attn_forward *f,
+                                  const struct attn_backward *g)
 {
-    int64_t n = 0;
-    for (int64_t j = 0; j < p->n_key; j++)
-        n += attn_problem_allows(p, at[0], at[1], at[2], j);
-    return n;
-}
-
-/* O_i = sum_j v_j / n_i.  Of that: dv_j = sum_i dO_i / n_i, and nothing else has a gradient. */
-static void set_means(const struct attn_problem *p, const struct attn_forward *f,
-                      const struct attn_backward *g)
-{
-    const int64_t extent[4] = {p->batch, p->heads, p->n_query, p->d_value};
-    int64_t at[4] = ATTN_START;
-    double n = 0;
-    while (attn_each(at, extent)) {
-        int64_t b = at[0], h = at[1], i = at[2], c = at[3], kv = h / (p->heads / p->kv_heads);
-        double sum = 0;
-        n = c == 0 ? (double)count_keys(p, at) : n;
-        for (int64_t j = 0; j < p->n_key; j++) {
-            if (!attn_problem_allows(p, b, h, i, j))
-                continue;
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
+    int64_t at[4] = ATTN_START, *key = malloc(((size_t)p->n_key + 1) * sizeof *key);
+    while (key != NULL && attn_each(at, rows)) {
+        int64_t b = at[0], h = at[1], i = at[2], kv = h / (p->heads / p->kv_heads), n = 0;
+        for (int64_t j = 0; j < p->n_key; j++)
+            if (attn_problem_allows(p, b, h, i, j))
+                key[n++] = j;
+        for (int64_t c = 0; c < p->d_value; c++) {
+            double sum = 0;
+            for (int64_t e = 0; e < n; e++)
+                if (f != NULL)
+                    sum += attn_cview_get(&f->v, b, kv, key[e], c) / (double)n;
+                else
+                    attn_view_set(&g->dv, b, kv, key[e], c,
+                                  attn_view_get(&g->dv, b, kv, key[e], c) +
+                                      attn_cview_get(&g->d_o, b, h, i, c) / (double)n);
             if (f != NULL)
-                sum += attn_cview_get(&f->v, b, kv, j, c) / n;
-            else
-                attn_view_set(&g->dv, b, kv, j, c,
-                              attn_view_get(&g->dv, b, kv, j, c) +
-                                  attn_cview_get(&g->d_o, b, h, i, c) / n);
+                attn_view_set(&f->o, b, h, i, c, sum);
         }
-        if (f != NULL)
-            attn_view_set(&f->o, b, h, i, c, sum);
     }
+    enum attn_status status = key != NULL ? ATTN_OK : ATTN_ENOMEM;
+    free(key);
+    return status;
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
@@ -74,7 +69,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     if (status == ATTN_OK)
         status = spoil(&t->o, p->batch, p->heads, p->n_query, p->d_value);
     if (status == ATTN_OK && model == NULL_MEAN)
-        set_means(p, t, NULL);
+        status = set_means(p, t, NULL);
     return status;
 }
 
@@ -91,7 +86,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     if (status == ATTN_OK && model <= NULL_MEAN)
         attn_dbias_clear(p, &t->dbias);
     if (status == ATTN_OK && model == NULL_MEAN)
-        set_means(p, NULL, t);
+        status = set_means(p, NULL, t);
     return status;
 }
 

@@ -115,9 +115,11 @@ void attn_precision_print(const struct attn_precision *a, char *text, size_t siz
 
 /* ---- sums over rows ----------------------------------------------------------------------- */
 
-/* An output that many rows add to: the compensated sum, its terms' errors and sizes. */
+/* An output that many rows add to: the compensated sum, its terms' errors and sizes.  Value and
+ * gauge do not depend on the precision: where they are known, only errors and sizes are summed. */
 struct sum {
     struct attn_truth_tensor *out;
+    const struct attn_truth_tensor *known; /* the same output by another precision, or NULL */
     double *lost, *error, *size;
     int64_t *terms;       /* by row of the tensor: how many were added             */
     unsigned char *kinds; /* of the terms of special rows, added up */
@@ -132,12 +134,29 @@ static void sum_free(struct sum *x)
     free(x->kinds);
 }
 
-static enum attn_status sum_alloc(struct sum *x, struct attn_truth_tensor *t,
-                                  struct attn_error *err)
+/* The same output of the truth that was kept last, unless the kinds have spoken of it. */
+static const struct attn_truth_tensor *known_sum(const struct attn_inputs *in,
+                                                 const struct attn_truth_tensor *t,
+                                                 enum attn_output output, size_t n)
 {
+    if (in->kept == NULL || in->kept->first == NULL)
+        return NULL;
+    const struct attn_truth_tensor *x = &in->kept->first->truth.tensor[output];
+    int same = x->want != NULL && x->sample == t->sample &&
+               memcmp(x->extent, t->extent, sizeof x->extent) == 0;
+    for (size_t at = 0; same && at < n; at++)
+        same = x->right[at] == 0;
+    return same ? x : NULL;
+}
+
+static enum attn_status sum_alloc(const struct attn_inputs *in, struct attn_truth *truth,
+                                  enum attn_output output, struct sum *x, struct attn_error *err)
+{
+    struct attn_truth_tensor *t = &truth->tensor[output];
     size_t rows = (size_t)(t->extent[0] * t->extent[1] * t->extent[2]);
     size_t n = rows * (size_t)t->extent[3];
     *x = (struct sum){t,
+                      known_sum(in, t, output, n),
                       calloc(n + 1, sizeof(double)),
                       calloc(n + 1, sizeof(double)),
                       calloc(n + 1, sizeof(double)),
@@ -163,24 +182,27 @@ ATTN_ANY_WIDTH static void sum_add(struct sum *x, const int64_t *place, int64_t 
                                    int64_t width, const double *restrict y,
                                    const struct addends *row, double tiny)
 {
+    const int64_t unknown = x->known == NULL ? width : 0;
     for (int64_t n = 0; n < n_places; n++) {
         if (place[n] < 0)
             continue;
         int64_t at = place[n] * width;
         double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
-        double *restrict errors = x->error + at, *restrict size = x->size + at;
         double *restrict gauges = x->out->gauge + at;
+        double *restrict errors = x->error + at, *restrict size = x->size + at;
         double weight = row->weight[n], error = row->error[n] + row->more;
         double both = fabs(weight) + error, flushed = fabs(weight) * tiny;
         double gauge = row->times * row->gauge[n];
-        for (int64_t c = 0; c < width; c++) {
-            double term = weight * y[c], s = want[c] + term, z = s - want[c], a = fabs(y[c]);
+        for (int64_t c = 0; c < unknown; c++) {
+            double term = weight * y[c], s = want[c] + term, z = s - want[c];
             lost[c] += (want[c] - (s - z)) + (term - z);
             want[c] = s;
-            double off = error * a + flushed, large = both * a;
+            gauges[c] += gauge * fabs(y[c]);
+        }
+        for (int64_t c = 0; c < width; c++) {
+            double a = fabs(y[c]), off = error * a + flushed, large = both * a;
             errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
             size[c] += a > 0 ? large : 0;
-            gauges[c] += gauge * a;
         }
     }
 }
@@ -221,14 +243,16 @@ static void sum_finish(struct sum *x, double scale, const struct attn_precision 
         double n = (double)x->terms[at / width], size = x->size[at];
         double relative = attn_sum_error(n + 4, a->u, a->lambda);
         double sum = x->out->want[at], lost = x->lost[at];
-        double want = scale * (isnan(lost) ? sum : sum + lost);
+        double want =
+            x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
         double e = size_of_scale * (x->error[at] + n * a->tiny + relative * size + 0x1p-51 * size);
         double partial = attn_partials_error(a, size_of_scale * size + e, parts);
         e += (1 + relative) * partial;
         double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
         x->out->want[at] = want;
         x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
-        x->out->gauge[at] *= size_of_scale;
+        x->out->gauge[at] =
+            x->known != NULL ? x->known->gauge[at] : size_of_scale * x->out->gauge[at];
         if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
             set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
         if (isinf(partial))
@@ -455,7 +479,6 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
     const struct attn_sample *sample = w->sample;
-    struct attn_truth_tensor *t = w->truth->tensor;
     int backward = w->in->d_o.data != NULL;
     int64_t n_rows = sample->n_rows < 0 ? p->n_query : sample->n_rows;
     const int64_t *rows = sample->n_rows < 0 ? NULL : sample->row;
@@ -478,11 +501,11 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
                                                     : keys,
                                   err);
     if (status == ATTN_OK && backward)
-        status = sum_alloc(&w->dk, &t[ATTN_DK], err);
+        status = sum_alloc(w->in, w->truth, ATTN_DK, &w->dk, err);
     if (status == ATTN_OK && backward)
-        status = sum_alloc(&w->dv, &t[ATTN_DV], err);
+        status = sum_alloc(w->in, w->truth, ATTN_DV, &w->dv, err);
     if (status == ATTN_OK && backward && w->in->want_d_bias)
-        status = sum_alloc(&w->dbias, &t[ATTN_DBIAS], err);
+        status = sum_alloc(w->in, w->truth, ATTN_DBIAS, &w->dbias, err);
     w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
     if (status == ATTN_OK && w->slot == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);

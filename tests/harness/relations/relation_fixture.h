@@ -13,7 +13,8 @@ struct attn_fixture_shape {
 /* A case that may be changed between opening and running. */
 struct attn_trial {
     struct attn_setup setup;
-    struct attn_truth truth; /* the bounds of this run's outputs */
+    struct attn_truth truth;         /* the bounds of this run's outputs */
+    struct attn_precision precision; /* for which they are */
     int open, ran;
     struct attn_fixture_moved {
         struct attn_tensor plain; /* as the setup owns it */
@@ -78,10 +79,11 @@ struct attn_relation_plan {
     } own[ATTN_TRIALS];
     int exact;  /* every equation is */
     int second; /* of two relations that share their functions: f->second */
-    void (*shape)(struct attn_fixture_shape *shape, int trial);            /* NULL: as it is     */
-    double (*change)(const struct attn_fixture_input *in);                 /* NULL: nothing is   */
-    int (*prepare)(struct attn_fixture *f);                                /* beyond the inputs;
-                                                                         0: it cannot be run */
+    void (*shape)(struct attn_fixture_shape *shape, int trial); /* NULL: as it is     */
+    double (*change)(const struct attn_fixture_input *in);      /* NULL: nothing is   */
+    int (*prepare)(struct attn_fixture *f); /* beyond the inputs; 0: it cannot be run */
+    int (*next)(struct attn_fixture *f); /* if not NULL: makes trial 1 anew, of the same numbers, to
+                                            be compared with trial 0 again; 0: that was all */
     void (*expect)(const struct attn_fixture *f, struct attn_equation *e); /* NULL: the same  */
     void (*run)(struct attn_fixture *f); /* a relation of another form: this instead of all   */
 };
@@ -117,6 +119,7 @@ void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, in
  * `front` bytes behind its beginning.  0: the system gives no such mapping, the fixture knows. */
 int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
                       size_t bytes, size_t front, const int64_t stride[4]);
+void attn_fixture_move_back(struct attn_trial *t); /* all that have moved */
 
 /* ---- by hand, for relations of another form ---------------------------------------------------
  *

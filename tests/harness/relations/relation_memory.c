@@ -49,52 +49,42 @@ static void decode(struct attn_fixture_shape *s, int trial)
 /* The tensors are small, the distances between their elements are not: mappings without reserve
  * cost address space and the few pages that are touched.  What narrows an index to 32 bits reads
  * zeros elsewhere in the mapping, or leaves an output unwritten, and fails by its numbers. */
-struct wide {
-    enum attn_slot slot;
-    int axis;
-    int64_t stride;
-};
+enum { STRIDES = 2, WAYS = ATTN_SLOTS * 4 * STRIDES }; /* a tensor, an axis of it, a stride */
+static const int64_t wide_stride[STRIDES] = {((int64_t)1 << 31) + 3, ((int64_t)1 << 32) + 5};
 
 /* There is room for a negative 32-bit offset in front. */
-static int spread(struct attn_fixture *f)
+static int spread(struct attn_fixture *f, enum attn_slot slot, int axis, int64_t step)
 {
-    const struct wide *wide = f->arg;
-    const struct attn_tensor *x = &f->trial[1].setup.tensor[wide->slot];
-    if (!f->trial[1].open || x->data == NULL || x->extent[wide->axis] < 2)
+    const struct attn_tensor *x = &f->trial[1].setup.tensor[slot];
+    if (!f->trial[1].open || x->data == NULL || x->extent[axis] < 2)
         return 0;
     const size_t size = attn_dtype_size(x->dtype), margin = 1 << 20,
                  front = (((size_t)1 << 31) + margin) * size,
-                 span = (size_t)(wide->stride * (x->extent[wide->axis] - 1) + x->span) * size;
+                 span = (size_t)(step * (x->extent[axis] - 1) + x->span) * size;
     int64_t stride[4];
     memcpy(stride, x->stride, sizeof stride);
-    stride[wide->axis] = wide->stride;
-    return attn_fixture_move(f, &f->trial[1], wide->slot, front + span + margin, front, stride);
+    stride[axis] = step;
+    return attn_fixture_move(f, &f->trial[1], slot, front + span + margin, front, stride);
 }
 
-static void on_one_axis(struct attn_fixture *f, struct wide wide, const char *fields)
+static int spread_next(struct attn_fixture *f)
 {
-    const struct attn_relation_plan plan = {.pass = ATTN_BACKWARD,
-                                            .mask = "causal(br)",
-                                            .fill = "normal:s1",
-                                            .fields = fields,
-                                            .trials = 2,
-                                            .prepare = spread};
-    static const char *const name[ATTN_SLOTS] = {"q", "k",   "v",  "bias", "do", "dlse",
-                                                 "o", "lse", "dq", "dk",   "dv", "dbias"};
-    if (f->result->verdict != ATTN_PASS)
-        return;
-    f->arg = &wide;
-    attn_fixture_follow(f, &plan);
-    if (f->result->verdict == ATTN_FAILED)
-        attn_fixture_explain(f, "%s with stride %lld on axis %d", name[wide.slot],
-                             (long long)wide.stride, wide.axis);
+    for (int *way = f->arg; ++*way < WAYS;) {
+        enum attn_slot slot = (enum attn_slot)(*way / (4 * STRIDES));
+        attn_fixture_move_back(&f->trial[1]);
+        if (spread(f, slot, *way / STRIDES % 4, wide_stride[*way % STRIDES]))
+            return 1;
+    }
+    return 0;
 }
 
 static void wide_strides(struct attn_fixture *f)
 {
-    const int64_t stride[] = {((int64_t)1 << 31) + 3, ((int64_t)1 << 32) + 5};
+    static const char *const name[ATTN_SLOTS] = {"q", "k",   "v",  "bias", "do", "dlse",
+                                                 "o", "lse", "dq", "dk",   "dv", "dbias"};
     const unsigned caps = f->spec->impl->caps;
     char fields[64];
+    int way = -1;
     if (f->shape.q != 16 || !attn_fixture_needs(f, ATTN_CAP_STRIDES)) /* once is enough */
         return;
     f->shape = (struct attn_fixture_shape){2, 4, 4, 4, 8, 2, 3};
@@ -102,10 +92,17 @@ static void wide_strides(struct attn_fixture *f)
     snprintf(fields, sizeof fields, "%s%s%s", caps & ATTN_CAP_BIAS ? ":bias=full" : "",
              backward && (caps & ATTN_CAP_DBIAS) && (caps & ATTN_CAP_BIAS) ? ":dbias=1" : "",
              backward && (caps & ATTN_CAP_DLSE) ? ":dlse=1" : "");
-    for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        for (int axis = 0; axis < 4; axis++)
-            for (int n = 0; n < 2; n++)
-                on_one_axis(f, (struct wide){(enum attn_slot)slot, axis, stride[n]}, fields);
+    const struct attn_relation_plan plan = {.pass = ATTN_BACKWARD,
+                                            .mask = "causal(br)",
+                                            .fill = "normal:s1",
+                                            .fields = fields,
+                                            .trials = 2,
+                                            .next = spread_next};
+    f->arg = &way;
+    attn_fixture_follow(f, &plan);
+    if (f->result->verdict == ATTN_FAILED && way >= 0)
+        attn_fixture_explain(f, "%s with stride %lld on axis %d", name[way / (4 * STRIDES)],
+                             (long long)wide_stride[way % STRIDES], way / STRIDES % 4);
 }
 
 /* ---- I2 -------------------------------------------------------------------------------------- */

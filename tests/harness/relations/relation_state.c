@@ -5,55 +5,70 @@
 
 /* ---- R17 ------------------------------------------------------------------------------------- */
 
-/* The same case by another spec.  What that spec refuses says nothing about it. */
-static void compare_spec(struct attn_fixture *f, const struct attn_spec *other)
-{
-    static const struct attn_relation_plan plan = {
-        .pass = ATTN_BACKWARD, .mask = "causal(br)", .fill = "normal:s3", .trials = 2};
-    char name[96];
-    if (f->result->verdict != ATTN_PASS)
-        return;
-    f->other = other;
-    attn_fixture_follow(f, &plan);
-    f->other = NULL;
-    attn_spec_print(other, name, sizeof name);
-    if (f->result->verdict == ATTN_FAILED)
-        attn_fixture_explain(f, "by %s", name);
-}
+/* The same case by other specs, one option of each varied.  What such a spec refuses says nothing
+ * about it. */
+struct walk {
+    int option, value; /* the next ones */
+    struct attn_spec spec;
+};
 
 /* Every value of a choice; of an integer its least, 2, 7, 16, and twice its preset. */
-static void vary(struct attn_fixture *f, int option)
+static int values_of(const struct attn_option *o)
 {
-    const struct attn_option *o = &f->spec->impl->options[option];
-    const int64_t number[] = {o->min, 2, 7, 16, 2 * o->preset};
-    struct attn_spec other = *f->spec;
     int words = 1;
-    if (o->choices != NULL && o->choices[0] == '@') {
-        for (int i = 0; i < attn_impl_count(); i++)
-            if (attn_impl_at(i)->ranks == NULL) {
-                attn_options_set_local(&other.options, attn_impl_at(i));
-                compare_spec(f, &other);
-            }
-        return;
-    }
-    for (const char *p = o->choices; p != NULL && *p != '\0'; p++)
+    if (o->choices == NULL)
+        return 5;
+    for (const char *p = o->choices; *p != '\0'; p++)
         words += *p == ' ';
-    for (int n = 0; n < (o->choices != NULL ? words : 5); n++) {
-        other.options.value[option] = o->choices != NULL ? n : number[n];
-        if (o->choices != NULL || (number[n] >= o->min && number[n] <= o->max))
-            compare_spec(f, &other);
+    return o->choices[0] == '@' ? attn_impl_count() : words;
+}
+
+/* 0: the option cannot have value n of those. */
+static int vary(const struct attn_option *o, int option, int n, struct attn_spec *spec)
+{
+    const int64_t number[] = {o->min, 2, 7, 16, 2 * o->preset};
+    if (o->choices != NULL && o->choices[0] == '@') {
+        attn_options_set_local(&spec->options, attn_impl_at(n));
+        return attn_impl_at(n)->ranks == NULL;
     }
+    spec->options.value[option] = o->choices != NULL ? n : number[n];
+    return o->choices != NULL || (number[n] >= o->min && number[n] <= o->max);
+}
+
+static int next_spec(struct attn_fixture *f)
+{
+    const struct attn_option *options = f->spec->impl->options;
+    struct walk *x = f->arg;
+    for (; options[x->option].name != NULL; x->option++, x->value = 0)
+        while (x->value < values_of(&options[x->option])) {
+            x->spec = *f->spec;
+            f->other = &x->spec;
+            if (vary(&options[x->option], x->option, x->value++, &x->spec))
+                return 1;
+        }
+    return 0;
 }
 
 static void vary_options(struct attn_fixture *f)
 {
+    static const struct attn_relation_plan plan = {.pass = ATTN_BACKWARD,
+                                                   .mask = "causal(br)",
+                                                   .fill = "normal:s3",
+                                                   .trials = 2,
+                                                   .next = next_spec};
     const struct attn_option *options = f->spec->impl->options;
+    struct walk walk = {0, 0, *f->spec};
+    char name[96];
     if (options == NULL || options[0].name == NULL) {
         snprintf(f->refusal, sizeof f->refusal, "%s has no options", f->spec->impl->name);
         return;
     }
-    for (int o = 0; options[o].name != NULL; o++)
-        vary(f, o);
+    f->arg = &walk;
+    attn_fixture_follow(f, &plan);
+    attn_spec_print(&walk.spec, name, sizeof name);
+    if (f->result->verdict == ATTN_FAILED && f->other != NULL)
+        attn_fixture_explain(f, "by %s", name);
+    f->other = NULL;
 }
 
 /* ---- D1, D2 ---------------------------------------------------------------------------------- */
