@@ -202,21 +202,46 @@ $(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
-MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' tests/mutants/mutants.def tests/mutants/layer.def)
+MUTANT_DEF := tests/mutants/mutants.def tests/mutants/layer.def
+MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' $(MUTANT_DEF))
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
-$(B)/mutants/%.so: tests/mutants/mutants.def tests/mutants/layer.def tests/mutants/plant.sh $(B)/mutants/library.o
-	@CC='$(CC)' FLAGS='$(FLAGS) -fopenmp' LDFLAGS='$(LDFLAGS)' bash tests/mutants/plant.sh $* $@ $(B)/mutants/library.o
+EQUIVALENT := $(patsubst %,$(B)/mutants/%.so,$(shell awk '/^[A-Z]/ { id = $$1 } /^  = / { print id }' $(MUTANT_DEF)))
+MUTANT_C   := $(patsubst %,$(B)/mutants/%.src/unit.c,$(MUTANTS))
 
-# The library as one object without line numbers: hundreds of mutants are linked with it.
+# All sources at once; what did not change keeps its time, and is not compiled again.
+LIB_HEADERS := $(sort $(wildcard $(addsuffix *.h,$(dir $(LIB_SRC))) $(addsuffix *.def,$(dir $(LIB_SRC)))))
+$(B)/mutants/planted: tests/mutants/plant.awk $(MUTANT_DEF) $(LIB_SRC) $(LIB_HEADERS)
+	@mkdir -p $(@D)
+	@awk -v out=$(@D) -f tests/mutants/plant.awk $(MUTANT_DEF)
+	@touch $@
+$(MUTANT_C): $(B)/mutants/planted
+	@:
+$(B)/mutants/headers: $(LIB_HEADERS)
+	@mkdir -p $(@D) && touch $@
+$(MUTANT_C:.c=.o): %.o: %.c $(B)/mutants/headers
+	@$(CC) -I$(@D) $(subst -MMD -MP,,$(FLAGS)) -fopenmp -O0 -g0 -w -c -o $@ $<
+
+# A mutant is its unit alone, and one library serves them all: the loader looks for a name in the
+# mutant first, then in the library, also for calls of the library itself.  In one process that holds
+# for one mutant.  The equivalent ones run side by side, and each has the library inside.
+# (--no-as-needed: a unit may need nothing of the library.)
+MUTANT_LINK = $(LINK) -fno-use-linker-plugin -s -shared -Wl,--no-as-needed,-Bsymbolic,-z,muldefs,-rpath,'$$ORIGIN'
+$(filter-out $(EQUIVALENT),$(MUTANT_SO)): %.so: %.src/unit.o | $(B)/mutants/library.so
+	@$(MUTANT_LINK) -o $@ $< $(B)/mutants/library.so -lm
+$(EQUIVALENT): %.so: %.src/unit.o $(B)/mutants/library.o
+	@$(MUTANT_LINK) -o $@ $^ -lm
+
+$(B)/mutants/library.so: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -s -shared -Wl,-soname,library.so -o $@ $^ -lm
 $(B)/mutants/library.o: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(Q)$(LD) -r --strip-debug -o $@ $^
 
 # The program with a mistake in it (ALiBi of the wrong sign), to see what it says of itself.
-$(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.so $(B)/libharness.a $(B)/libattn.a
+$(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libharness.a $(B)/libattn.a \
-	    $(HARNESS_LIBS) $(GSL_LIBS) -lm
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # ---- the example of docs/adding.md: the library with one more file and one more line -------------
 # Under a name of its own, ahead of the list: whoever follows the page may call theirs `rows` too.

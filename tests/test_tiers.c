@@ -315,6 +315,7 @@ TEST_EACH(soak_finds_a_mutant, COUNT(planted))
     fclose(list);
     ck_assert_msg(parse(spec_name, &spec, &err) == ATTN_OK, "%s", err.text);
     soak_finds(&spec, 2000, planted[_i]);
+    dlclose(library);
 }
 
 TEST_EACH(soak_finds_mischief, 3)
