@@ -38,8 +38,6 @@ static void for_real(struct attn_study_run *run)
 /* bsr's lists in both directions: where each row and column of blocks begins, and the blocks. */
 static void ours(struct attn_study_run *run, int64_t length)
 {
-    static const char *const buffer[] = {"bsr.row_start", "bsr.column", "bsr.column_start",
-                                         "bsr.row"};
     const double R = (double)ceil_div(length, BLOCK);
     const struct {
         const char *mask, *curve;
@@ -48,11 +46,9 @@ static void ours(struct attn_study_run *run, int64_t length)
               {"causal(br)&window(511,0,br)", "bsr: causal, a window of 512", 5 * R - 10}};
     char grouped[32];
     for (int m = 0; m < 2; m++) {
-        double bytes = 0;
         const char *text = attn_study_text(run, "q%lldd64:%s:f32:normal:s1:pass=bwd",
                                            (long long)length, of[m].mask);
-        for (int b = 0; b < 4; b++)
-            bytes += (double)attn_study_buffer("bsr", text, buffer[b]);
+        double bytes = (double)attn_study_buffer("bsr", text, "bsr.");
         const char *name = attn_study_text(run, "bsr's lists, both directions, %s tokens under %s",
                                            attn_cli_grouped(length, grouped), of[m].mask);
         attn_study_place(run, of[m].curve, (double)length);

@@ -145,6 +145,9 @@ static float get(const void *from, int64_t size, int64_t n)
     return size == 4 ? ((const float *)from)[n] : x;
 }
 
+/* What the numbers of a kept block say goes by its name. */
+static const char FILLED[] = "filled", COPIES[] = "copies";
+
 /* Additive: 0 where a pair is visible, the least finite number elsewhere; to: its cast. */
 static void make_added(struct attn_tape *tape, const struct attn_stored_mask *mask, const char *to,
                        int64_t size)
@@ -155,7 +158,7 @@ static void make_added(struct attn_tape *tape, const struct attn_stored_mask *ma
     void *cast = attn_tape_take(tape, "cast", to, pairs, size);
     void *inverse = attn_tape_take(tape, "inverse", "1.0 - mask", pairs, size);
     char *hidden = attn_tape_take(tape, "hidden", "inverse.to(torch.bool)", pairs, 1);
-    void *filled = attn_tape_take(tape, "filled", "inverse.masked_fill(hidden, min)", pairs, size);
+    void *filled = attn_tape_take(tape, FILLED, "inverse.masked_fill(hidden, min)", pairs, size);
     for (int64_t n = 0; filled != NULL && n < pairs; n++) {
         put(cast, size, n, (float)product[n]);
         put(inverse, size, n, 1 - get(cast, size, n));
@@ -180,8 +183,6 @@ static void make_bf16(struct attn_tape *tape, const struct attn_stored_mask *mas
 
 /* ---- dense: [B, H, Lq, Lk] ------------------------------------------------------------------- */
 
-static const char COPIES[] = "copies";
-
 /* A mask of one head, copied for each; what differs from head to head is written into the copy. */
 static void make_heads(struct attn_tape *tape, const struct attn_stored_mask *mask)
 {
@@ -200,11 +201,11 @@ static int allows_dense(const struct attn_tape *tape, const struct attn_stored_m
 {
     const struct attn_problem *p = mask->problem;
     const struct attn_block *kept = &tape->block[0];
-    int of_heads = strcmp(kept->name, COPIES) == 0;
+    int of_heads = kept->name == COPIES;
     int64_t size = kept->bytes / (pairs_of(p) * (of_heads ? p->heads : 1));
     int64_t plane = of_heads ? at.b * p->heads + at.h : at.b;
     int64_t n = (plane * p->n_query + at.i) * p->n_key + at.j;
-    if (strcmp(kept->name, "filled") == 0)
+    if (kept->name == FILLED)
         return get(kept->data, size, n) == 0;
     return size == 1 ? ((const char *)kept->data)[n] : ((const int32_t *)kept->data)[n];
 }
@@ -571,11 +572,12 @@ int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn
 {
     const struct attn_problem *p = mask->problem;
     int64_t wrong = 0;
-    for (int64_t n = 0; n < p->heads * pairs_of(p); n++) {
-        int64_t row = n / p->n_key, head = row / p->n_query;
-        struct attn_pair_place at = {head / p->heads, head % p->heads, row % p->n_query,
-                                     n % p->n_key};
-        wrong += storage->allows(tape, mask, at) != is_visible(mask, p->heads, n);
+    for (int64_t row = 0; row < p->batch * p->heads * p->n_query; row++) {
+        int64_t head = row / p->n_query;
+        struct attn_pair_place at = {head / p->heads, head % p->heads, row % p->n_query, 0};
+        for (; at.j < p->n_key; at.j++)
+            wrong +=
+                storage->allows(tape, mask, at) != attn_problem_allows(p, at.b, at.h, at.i, at.j);
     }
     return wrong;
 }

@@ -117,8 +117,8 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
 static int find_block(const struct attn_tape *tape, const char *name)
 {
     int b = tape->n - 1;
-    while (b >= 0 && strcmp(tape->block[b].name, name) != 0)
-        b--;
+    while (b >= 0 && (tape->block[b].name[0] != name[0] || strcmp(tape->block[b].name, name) != 0))
+        b--; /* asked for each pair: most names differ where they begin */
     return b;
 }
 
@@ -433,7 +433,7 @@ int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer
     const struct attn_cost cost = cost_of(spec, text, 0, "rows");
     int64_t bytes = 0;
     for (int a = 0; a < cost.n_live; a++)
-        if (strcmp(cost.live[a].name, buffer) == 0)
+        if (strncmp(cost.live[a].name, buffer, strlen(buffer)) == 0)
             bytes += cost.live[a].bytes;
     return bytes;
 }

@@ -205,8 +205,8 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
  * Priced: priced_bytes, total_bytes, bytes_sent, flops ... of a point. */
 struct attn_point attn_study_price(const char *spec, const char *text);
 
-/* Bytes of one named buffer of rank 0 at its peak, by the price; 0 where it has none of that
- * name. */
+/* Bytes of the buffers of rank 0 at its peak whose names begin so, by the price; 0 where there are
+ * none. */
 int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer);
 
 /* Bytes that a stack of layers of this problem keeps between the passes, of "probs", "rows" or
