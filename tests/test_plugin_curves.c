@@ -136,7 +136,7 @@ TEST_EACH(conventions_cost_nothing, COUNT(convention))
     if (convention[_i].claims != 0)
         snprintf(claims, sizeof claims, "CLAIMS=%u", convention[_i].claims);
     fixture_measure(0,
-                    "--spec dense --plugin 'full=%s' --length 1600 --pass fwd,bwd --rounds 1 "
+                    "--spec dense --plugin 'full=%s' --length 1100 --pass fwd,bwd --rounds 1 "
                     "--repeat 1 --verify-all 0",
                     fixture_plugin("full.so", "full", "%s %s", words, claims));
     ck_assert_int_eq(fixture_curve_n, 4);

@@ -60,7 +60,7 @@ static const struct {
     {"layer fastseq --pass fwd --length 8", 0, "y      largest difference"},
     {"layer ulysses --length 8 --boundary scaled", 0, "dwo    largest difference"},
     {"layer ulysses --length 8 --boundary unscaled", 1, "DISAGREES"},
-    {"layer fastseq --length 512 --hidden 256", 2, "cannot be judged"},
+    {"layer fastseq --length 256 --hidden 128", 2, "cannot be judged"},
     {"list layers", 0, "x gathered, heads on each rank"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},

@@ -53,9 +53,9 @@ static void draw(const struct stack *x, int64_t layer, enum attn_stack_tensor te
                     : tensor == ATTN_STACK_WO ? x->shape.heads * x->shape.d_value
                                               : 1;
     int64_t n = bytes_of(x, tensor) / (int64_t)attn_dtype_size(x->shape.dtype);
+    uint64_t stream = attn_hash_stream(x->work->point.c.seed, (uint64_t)tensor);
     for (int64_t i = 0; i < n; i++) {
-        double value = attn_hash_normal(x->work->point.c.seed, (uint64_t)tensor, (uint64_t)i) /
-                       sqrt((double)inner);
+        double value = attn_hash_normal_of(stream, (uint64_t)i) / sqrt((double)inner);
         if (x->shape.dtype == ATTN_F64)
             ((double *)data)[i] = value;
         else
