@@ -131,8 +131,8 @@ TEST(impossible_cases_are_refused)
     static const struct {
         const char *text, *says;
     } bad[] = {{"q3k99d4v3:none:bf16:reveal:s1", "32 a column"},
-               {"h4g3q3d4:none:f32:normal:s1", "multiple"},
-               {"h4g0q3d4:none:f32:normal:s1", "multiple"},
+               {"h4g3q3d4:none:f32:normal:s1", "divisor"},
+               {"h4g0q3d4:none:f32:normal:s1", "divisor"},
                {"q3d4:diagonal(br):f32:normal:s1", "causal"},
                {"q3d4:dense(mine):f32:normal:s1", "qk10"},
                {"q3d4:dense(qk101):f32:normal:s1", "per cent"},
