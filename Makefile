@@ -140,7 +140,7 @@ $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 # ledger fail, and any take can be made to fail.
 comma := ,
 WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign mmap \
-         attn_ledger_take _mark_point)
+         attn_ledger_take _mark_point pthread_create pthread_join pthread_cond_wait pthread_cond_signal)
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/mutants.o \
                   $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)

@@ -13,6 +13,7 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
+#include "tests/fixtures/fibers.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/fill.h"
@@ -468,12 +469,15 @@ TEST_EACH(every_scheme, COUNT(walks))
     int full = getenv("ATTN_FULL") != NULL, heads, kv_heads;
     struct walk x = {.to = &walks[_i], .step = full ? walks[_i].of_full : walks[_i].step};
     scheme_walk(x.to->ranks, add_way, &x);
+    if (x.to->ranks <= FIBERS)
+        fibers_on();
     for (int n = 0; heads_at(n, x.to->heads, &heads, &kv_heads); n++)
         for (int batch = 1; batch <= x.to->batches; batch++) {
             every_problem(&x, batch, heads, kv_heads, n + batch);
             every_video(&x, batch, heads, kv_heads);
             every_scope(&x, batch, heads, kv_heads);
         }
+    fibers_off();
     free(x.way);
     printf("routing: %d ranks, B <= %d, H <= %d, L <= %d: %lld problems, %lld of %d runs, %lld "
            "refused, %lld labels, 0 wrong\n",

@@ -225,9 +225,13 @@ static void read_child(const struct attn_process *child, double timeout_s, struc
     else
         why = contradiction(&told, point, child);
     if (why != NULL) {
-        point->status = ATTN_POINT_ERROR;
+        /* OpenMP's runtime ends the process when it gets no memory: there is no record. */
+        int lacks_memory = strstr(why, "libgomp: Out of memory") != NULL;
+        point->status = lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
         snprintf(point->message, sizeof point->message, "exit status %d: %.480s",
                  child->exit_status, why);
+        if (lacks_memory)
+            say_price(point, point);
         return;
     }
     memcpy(told.group, point->group, sizeof told.group);
