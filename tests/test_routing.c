@@ -13,8 +13,8 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/fixtures/fibers.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/fibers.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
