@@ -7,7 +7,8 @@
 
 /* The declared precisions: the only parameters of the bound, printed with every verdict.
  *
- * An unit roundoff of 0 says that nothing is rounded there (u_sum, u_ds: as u, u_p say). */
+ * An unit roundoff of 0 says that nothing is rounded there (u_sum: as u says; u_ds: as u_p, and
+ * a u_ds no larger than u says that dS is not). */
 struct attn_precision {
     double u;            /* unit roundoff of the arithmetic                                */
     double u_storage;    /* of o, dq, dk, dv as stored                                     */
@@ -29,7 +30,9 @@ struct attn_precision {
     double u_partial;    /* of partial results, if they are stored narrower than sums: of bf16 or
                             f16                                                            */
     double exp_ulps;     /* error of exp, in u                                             */
-    int64_t cuts;        /* 1: operands are cut, not rounded, so that errors lean to one side */
+    int64_t leans;       /* where errors lean to one side though nothing is wrong: 1: where weights
+                            tie, for P is rounded after its division; 2: everywhere, for operands
+                            are cut                                                        */
     int64_t rescales;    /* of a row's partial sums, at most                               */
     int64_t merges;      /* of partial results by their LSE, at most                       */
     int64_t sums;        /* of partial gradients, at most: merges, unless told otherwise   */

@@ -136,7 +136,8 @@ static void judge_together(const struct attn_setup *s, const struct attn_inputs 
         attn_result_error(r, status, err.text);
         return;
     }
-    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT || r->precision.cuts; /* which lean */
+    int leans = r->precision.leans > (s->given.fill == ATTN_FILL_TIES ? 0 : 1);
+    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT || leans;
     if (!ok)
         attn_result_fail(
             r, ATTN_F_BIAS,

@@ -61,7 +61,7 @@ void attn_precision_print(const struct attn_precision *a, char *text, size_t siz
 enum types { NARROW, SIXTEEN };
 #define STORED -1.0
 
-#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, cuts, stands_for) \
+#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
     {word, stands_for},
 const struct attn_arithmetic attn_arithmetic[] = {
 #include "tests/harness/bound/arithmetic.def"
@@ -72,10 +72,10 @@ const int attn_arithmetic_count = sizeof attn_arithmetic / sizeof *attn_arithmet
 static const struct set {
     enum types types;
     double sum, q, v, s, p, ds, partial, exp_ulps;
-    int64_t keys, cuts;
+    int64_t keys, leans;
 } sets[] = {
-#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, cuts, stands_for) \
-    {types, sum, q, v, s, p, ds, partial, exp, keys, cuts},
+#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
+    {types, sum, q, v, s, p, ds, partial, exp, keys, leans},
 #include "tests/harness/bound/arithmetic.def"
 #undef ATTN_ARITHMETIC
 };
@@ -104,7 +104,7 @@ void attn_arithmetic_declare(int n, const struct attn_problem *p, struct attn_pr
     x->u_ds = OF(set->ds);
     x->u_partial = OF(set->partial);
 #undef OF
-    x->cuts = set->cuts;
+    x->leans = set->leans;
     if (set->p != STORED && set->p > 0) /* eleven bits, as f16, with the exponents of float */
         x->tiny_inner = 0x1p-136;
     if (set->exp_ulps > 0)

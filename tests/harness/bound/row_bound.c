@@ -97,16 +97,32 @@ void attn_row_bound_free(struct attn_row_bound *x)
 
 /* Row j of k or v as double, its finite numbers only; returns the sum of their sizes. */
 static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t j, int64_t width,
-                   double *to, unsigned char *odd)
+                   double *to, unsigned char *odd, double *norm)
 {
-    double size = 0;
+    double size = 0, squares = 0;
     *odd = 0;
     for (int64_t c = 0; c < width; c++) {
         double x = attn_cview_get(from, b, g, j, c);
         *odd = *odd || !isfinite(x);
         to[c] = isfinite(x) ? x : 0;
         size += fabs(to[c]);
+        squares += to[c] * to[c];
     }
+    *norm = fmax(*norm, sqrt(squares));
+    return size;
+}
+
+/* The sum of sizes of a row of q or dO, of what is finite. */
+static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64_t i, int64_t width,
+                      double *norm)
+{
+    double size = 0, squares = 0;
+    for (int64_t c = 0; c < width; c++) {
+        double x = finite_part(fabs(attn_cview_get(from, b, h, i, c)));
+        size += x;
+        squares += x * x;
+    }
+    *norm = sqrt(squares);
     return size;
 }
 
@@ -115,14 +131,14 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
                          int64_t h, int64_t i, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    x->q_size = 0;
-    for (int64_t c = 0; c < p->d_key; c++)
-        x->q_size += finite_part(fabs(attn_cview_get(q, b, h, i, c)));
+    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm);
     if (x->cached_batch == b && x->cached_head == g)
         return;
+    x->k_norm = x->v_norm = 0;
     for (int64_t j = 0; j < p->n_key; j++) {
-        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j]);
-        x->v_size[j] = load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j]);
+        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
+        x->v_size[j] =
+            load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
     }
     x->cached_batch = b, x->cached_head = g;
 }
@@ -173,23 +189,21 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
     return eps;
 }
 
-/* 2.3: may a step on the way to the score, of error eps, be an infinity? */
-static int score_overflows(const struct attn_problem *p, const struct attn_precision *a,
-                           const struct attn_oracle_row *row, int64_t n, double eps,
+/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  Sizes are those of
+ * Euclid, whose product no sum of |x_c y_c| exceeds. */
+static int overflows(const struct attn_precision *a, double x, double y)
+{
+    return (a->u_s > 0 && attn_may_overflow(a, x * y * (1 + 8 * a->u_s))) ||
+           attn_sum_may_overflow(a, x * y);
+}
+
+static int scores_overflow(const struct attn_problem *p, const struct attn_precision *a,
                            const struct attn_row_bound *x)
 {
-    double scale = fabs(p->scale), more = scale > 1 ? scale : 1, k = x->k_size[row->key[n]];
-    double less = scale < 1 ? scale : 1, sum = scale > 0 ? row->magnitude[n] / less : x->q_size * k;
-    double raw = scale > 0 ? (fabs(row->raw[n]) + eps) / less : x->q_size * k;
-    if (!isfinite(row->raw[n]) || !isfinite(row->s[n])) /* that is for the kinds (6.3) */
-        return 0;
-    if (p->softcap > 0 && p->softcap < 1)
-        raw /= p->softcap;
-    raw = fmax(raw, fabs(row->s[n] - row->bias[n]) + eps);
-    return attn_sum_may_overflow(a, sum) ||
-           (a->u_q > 0 && attn_may_overflow(a, more * fmax(x->q_size, k))) ||
-           (a->u_s > 0 && attn_may_overflow(a, fmax(raw, fabs(row->bias[n])))) ||
-           (a->u_s > 0 && attn_may_overflow(a, fabs(row->s[n]) + eps));
+    double scale = fabs(p->scale), c = p->softcap, more = scale > 1 ? scale : 1;
+    double largest = x->q_norm > x->k_norm ? x->q_norm : x->k_norm;
+    return overflows(a, more * x->q_norm, c > 0 && c < 1 ? x->k_norm / c : x->k_norm) ||
+           (a->u_q > 0 && attn_may_overflow(a, more * largest));
 }
 
 static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
@@ -213,7 +227,8 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
         eps += u_s * (fabs(s) + eps) + 2 * tiny_s;
     }
     x->eps[n] = eps;
-    x->over[n] = a->overflow > 0 && score_overflows(p, a, row, n, eps, x) ? ATTN_OVER_SCORE : 0;
+    if (u_s > 0 && attn_may_overflow(a, fmax(fabs(s) + eps, fabs(row->bias[n]))))
+        x->over[n] = ATTN_OVER_SCORE;
 }
 
 /* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
@@ -300,7 +315,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     x->of_score = attn_sum_error((double)p->d_key + 3, u_sum, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
-    memset(x->over, 0, (size_t)row->n);
+    memset(x->over, scores_overflow(p, a, x) ? ATTN_OVER_SCORE : 0, (size_t)row->n);
     if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
         for (int64_t n = 0; n < row->n; n++)
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
@@ -381,7 +396,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                      struct attn_row_bound *x)
 {
     double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = bound_dp(p, a, row, n, x), tiny_ds = a->u_ds > 0 ? a->tiny_inner : 0;
+    double e_dp = bound_dp(p, a, row, n, x), tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
     double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
@@ -396,15 +411,15 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
     if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
         x->e_dsr[n] += a->tiny / fabs(p->scale);
     x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
-    if (a->u_ds > 0)
+    if (a->u_ds > a->u)
         x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
     if (a->overflow == 0)
         return;
-    double dp = fabs(row->dp[n]) + e_dp, scale = fabs(p->scale), large = scale > 1 ? scale : 1;
+    double scale = fabs(p->scale), large = scale > 1 ? scale : 1;
     large *= a->u_s > 0 && p->softcap > 1 ? p->softcap : 1;
-    if ((a->u_s > 0 && attn_may_overflow(a, dp)) || attn_sum_may_overflow(a, row->dp_magnitude[n]))
+    if (overflows(a, x->do_norm, x->v_norm))
         x->over[n] |= ATTN_OVER_DP;
-    if (a->u_ds > 0 && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
+    if (a->u_ds > a->u && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
         x->over[n] |= ATTN_OVER_DS;
 }
 
@@ -470,8 +485,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
-    for (int64_t c = 0; c < p->d_value; c++)
-        x->do_size += finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
+    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm);
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
         x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)

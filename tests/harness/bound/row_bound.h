@@ -24,8 +24,9 @@ struct attn_row_bound {
      * sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
     unsigned char *k_odd,
-        *v_odd;               /* [n_key]: not all of k or v is finite; what is not counts as 0 */
-    double q_size, do_size;   /* sum_c |q_c| and |dO_c| of the row */
+        *v_odd;             /* [n_key]: not all of k or v is finite; what is not counts as 0 */
+    double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
+    double q_norm, do_norm, k_norm, v_norm; /* Euclid's, of the row; the largest of the head */
     double *size_o, *size_dq; /* [dv] [d] how large the sums may be on their way to o and dq */
     double *swollen;          /* [n] p (e^tau - 1), of the forward */
     unsigned char *over;      /* [n] which of ATTN_OVER_ may overflow on the way */

@@ -192,7 +192,8 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         if (given > 0 && (p->dtype != ATTN_F64 || number->limit > 1))
             memcpy((char *)x + number->to, &given, sizeof given);
     }
-    x->cuts = x->cuts && !(claims->u_v > 0 && claims->u_p > 0);
+    if (x->leans > 1 && claims->u_v > 0 && claims->u_p > 0) /* rounded, then */
+        x->leans = 1;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
     if (claims->subnormals == ATTN_PLUGIN_FLUSHED)

@@ -346,7 +346,7 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
         double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;
         poison_keys(s, x);
         poison_queries(s, x);
-        poison_bias(s, big);
+        poison_bias(s, big / 2); /* a score may be added */
     }
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         if (is_output(slot))
