@@ -67,7 +67,7 @@ TEST_EACH(honest_sets_on_the_battery, SLICES)
     for (int i = _i; i < attn_battery_count(); i += SLICES)
         for (int dtype = ATTN_F32; dtype <= ATTN_F16; dtype++) {
             struct attn_case c = case_of(attn_battery_at(i)->text);
-            if (!is_full() && (i / SLICES + dtype + _i) % 8 != 0)
+            if (!is_full() && (i / SLICES + dtype + _i) % 16 != 0)
                 continue;
             c.dtype = (enum attn_dtype)dtype;
             run_sets(&c, attn_battery_at(i)->name);
@@ -90,7 +90,7 @@ TEST_EACH(honest_sets_on_seeds, 4)
                      attn_dtype_name((enum attn_dtype)dtype), fill[seed], 100 * _i + seed,
                      more[(seed + _i) % 5]);
             const struct attn_case c = case_of(line);
-            if (is_full() || (seed + dtype + _i) % 5 == 0)
+            if (is_full() || (seed + dtype + _i) % 10 == 0)
                 run_sets(&c, line);
         }
 }
@@ -104,7 +104,7 @@ TEST(honest_sets_are_judged)
         attn_spec_print(&spec, text, sizeof text);
         printf("honest runs, %s: %ld, no false alarm (%ld weak); largest error/bound %.3g: %s\n",
                text, worst[set].passed, worst[set].weak, worst[set].ratio, worst[set].text);
-        ck_assert_int_gt(worst[set].passed, 40);
+        ck_assert_int_gt(worst[set].passed, 20);
         ck_assert(worst[set].ratio > 0.2); /* else the bound is of no use */
     }
     fflush(stdout);
@@ -235,14 +235,13 @@ static void judge_in_types(const struct attn_spec *spec, const char *text, unsig
     }
 }
 
-/* Rounding excuses none of them, in any set. */
+/* Rounding excuses none of them, in any set.  (Of sums in f16 the worst case excuses a lot.) */
 TEST_EACH(faults_fail_in_every_set, FAULTS)
 {
-    const char *text = _i == NO_SOFTCAP ? "b2h4g2q24k40d32:none:%s:normal:s3:softcap=2:pass=bwd"
-                       : _i == ALIBI_BY_ONE
-                           ? "b2h4g2q24k40d32:none:%s:normal:s3:bias=alibi:pass=bwd"
-                           : "b2h4g2q24k40d32:none:%s:normal:s3:pass=bwd";
-    for (int set = HONEST_PLAIN + 1; set < HONEST_ARITHMETICS; set++) {
+    const char *text = _i == NO_SOFTCAP     ? "h4g2q16k24d16:none:%s:normal:s3:softcap=2:pass=bwd"
+                       : _i == ALIBI_BY_ONE ? "h4g2q16k24d16:none:%s:normal:s3:bias=alibi:pass=bwd"
+                                            : "h4g2q16k24d16:none:%s:normal:s3:pass=bwd";
+    for (int set = HONEST_PLAIN + 1; set < HONEST_F16_SUMS; set++) {
         const struct attn_spec spec = planted_spec((enum honest_arithmetic)set, (enum fault)_i);
         judge_in_types(&spec, text, _i == SOUND ? 0 : ~0u);
     }
@@ -258,12 +257,12 @@ TEST_EACH(little_wrongs, 3)
         unsigned dies; /* by type */
         const char *text;
     } little[3] = {
-        {HONEST_P, HONEST_CUT, 1, ~0u, "b4h4g2q60k70d16:none:%s:ones:s1"},
+        {HONEST_P, HONEST_CUT, 1, ~0u, "b2h4g2q60k40d8:none:%s:ones:s1"},
         {HONEST_P, HONEST_PRODUCTS, 1, 1u << ATTN_F16 | 1u << ATTN_F32,
-         "b4h4g2q60k70d16:none:%s:ones:s1"},
-        {HALF_SUM, HALF_SUM_BF16, 7, 1u << ATTN_F16, "b4h4g2q60k70d16:none:%s:normal:s1"},
+         "b2h4g2q60k40d8:none:%s:ones:s1"},
+        {HALF_SUM, HALF_SUM_BF16, 7, 1u << ATTN_F16, "h4g2q30k70d8:none:%s:normal:s1"},
     };
-    for (int set = HONEST_PLAIN + 1; set < HONEST_ARITHMETICS; set++) {
+    for (int set = HONEST_PLAIN + 1; set < HONEST_F16_SUMS; set++) {
         struct attn_spec spec = honest_spec((enum honest_arithmetic)set);
         spec.options.value[little[_i].option] = little[_i].value;
         spec.options.value[HONEST_SPLITS] = little[_i].splits;

@@ -124,6 +124,17 @@ void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x
         x->tiny_storage = x->tiny;
 }
 
+void attn_precision_flush_16(const struct attn_problem *p, struct attn_precision *x)
+{
+    if (p->dtype != ATTN_F16)
+        return;
+    x->tiny_inner = 0x1p-14;
+    if (attn_result_dtype(p) == ATTN_F16)
+        x->tiny_storage = 0x1p-14;
+    x->u_q = fmax(x->u_q, x->u); /* an operand that counts as 0 is one that is rounded */
+    x->u_v = fmax(x->u_v, x->u);
+}
+
 /* No row can be rescaled or merged more often than it has keys, whatever is declared. */
 static int64_t within(int64_t declared, int64_t most)
 {

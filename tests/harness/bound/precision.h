@@ -40,6 +40,9 @@ void attn_precision_complete(const struct attn_problem *problem, struct attn_pre
  * as operands and as results: what flush-to-zero and denormals-are-zero do. */
 void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
 
+/* The same of f16, after all else. */
+void attn_precision_flush_16(const struct attn_problem *problem, struct attn_precision *precision);
+
 /* What an implementation declares for a problem. */
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
                        const struct attn_problem *problem, struct attn_precision *precision);

@@ -49,7 +49,7 @@ double attn_partials_error(const struct attn_precision *a, double size, double c
     if (!(a->u_partial > 0))
         return 0;
     return size / less < attn_dtype_overflow(type)
-               ? a->u_partial * size + count * more * attn_dtype_tiny(type)
+               ? a->u_partial * size + count * more * fmax(attn_dtype_tiny(type), a->tiny_inner)
                : (double)INFINITY;
 }
 

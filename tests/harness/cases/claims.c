@@ -196,12 +196,14 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         x->leans = 1;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
-    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
+    if (claims->subnormals != ATTN_PLUGIN_KEPT)
         attn_precision_flush(p, x);
     /* Two more roundings each way: to base 2, and stored. */
     if (claims->lse == ATTN_PLUGIN_LSE_2)
         x->u_lse *= 5;
     attn_precision_complete(p, x);
+    if (claims->subnormals == ATTN_PLUGIN_FLUSHED_16)
+        attn_precision_flush_16(p, x);
 }
 
 static double convert_lse(const struct attn_claims *claims, double x, double factor)

@@ -29,7 +29,7 @@ static const struct convention {
                    CONVENTION("window", window, 2, "beside", "with-self"),
                    CONVENTION("layout", layout, 2, "bhld", "blhd", "thd"),
                    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
-                   CONVENTION("subnormals", subnormals, 2, "kept", "flushed")};
+                   CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
 static int *value_of(struct attn_claims *claims, const struct convention *x)
