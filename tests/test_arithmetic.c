@@ -301,3 +301,27 @@ TEST(words_and_numbers)
         ck_assert(x[0].overflow == (dtype == ATTN_F16 ? 65520 : 0) && x[2].overflow == 0);
     }
 }
+
+static int no_forward(const struct attn_plugin_call *call)
+{
+    (void)call;
+    return ATTN_PLUGIN_FAILED;
+}
+
+/* A plug-in that was built before there were words has none. */
+TEST(words_of_plugins)
+{
+    struct attn_plugin plugin = {
+        .claims = ATTN_PLUGIN_BF16, .forward = no_forward, .arithmetic = "unfused-16"};
+    struct attn_claims claims;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_OK);
+    ck_assert_str_eq(attn_arithmetic[claims.arithmetic].word, "unfused-16");
+    plugin.arithmetic = NULL;
+    ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_OK);
+    ck_assert_int_eq(claims.arithmetic, 0);
+    plugin.arithmetic = "fast";
+    ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_EINVAL);
+    ck_assert_str_eq(err.text, "arithmetic \"fast\" does not exist; there are: f32 fused-16 "
+                               "unfused-16 tf32");
+}

@@ -360,8 +360,8 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     if (r->bias == ATTN_CASE_BIAS_INF &&
         ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
         return (double)-INFINITY;
-    /* In 16 bits a number of the type, so that to take it in that type is exact. */
-    return attn_dtype_round(normal(r, STREAM_BIAS, index), r->problem->dtype);
+    double x = normal(r, STREAM_BIAS, index); /* in 16 bits a number of the type: exact in either */
+    return r->problem->dtype >= ATTN_BF16 ? attn_dtype_round(x, r->problem->dtype) : x;
 }
 
 double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
