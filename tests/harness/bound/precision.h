@@ -23,6 +23,9 @@ double attn_precision_get(const struct attn_precision *precision, int term);
 /* The sets of arithmetic.def; 0 is "f32": what attn_precision_of gives. */
 struct attn_arithmetic {
     const char *word, *stands_for;
+    int sixteen;                 /* of 16-bit storage alone */
+    int64_t keys;                /* between two rescales; 0: none */
+    struct attn_precision given; /* 0: as without; below 0: of the storage type */
 };
 extern const struct attn_arithmetic attn_arithmetic[];
 extern const int attn_arithmetic_count;
