@@ -148,6 +148,10 @@ struct attn_plugin {
 
     int32_t subnormals; /* FLUSHED: they may count as 0, read or written (-ffast-math)    */
     uint32_t declines;  /* enum attn_plugin_decline, or-ed                                */
+
+    /* Conditions on shapes, by extent: d, dv, heads, group, batch, queries, keys and window, such
+     * as "d: 8..256 step 8; group: 1 2 4 8".  NULL: none. */
+    const char *shapes;
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

@@ -63,7 +63,7 @@ static void expect_survival(const struct mutant *m, const struct fate *fate)
     ck_assert_msg(fate->killer == NULL && fate->other == NULL,
                   "%s in %s (%s) is called equivalent, but %s tells it: %s", m->id, m->where,
                   m->spec, fate->killer != NULL ? fate->killer->name : fate->other->name, m->proof);
-    ck_assert_int_eq(fate->cases, attn_battery_count());
+    ck_assert_int_eq(fate->cases, attn_battery_count(ATTN_TIER_QUICK));
 }
 
 /* The case that kills it by its numbers is diagnosed at once. */

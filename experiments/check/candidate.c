@@ -31,7 +31,7 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     for (int bit = 0; bit < ATTN_CAPS && s->from == ATTN_SOURCE_SPEC; bit++)
         if (s->spec.impl->caps & 1u << bit)
             attn_append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+    for (int bit = 0; bit < ATTN_CLAIMS && s->from != ATTN_SOURCE_SPEC; bit++)
         if (c->bits & 1u << bit)
             attn_append(text, size, " %s", attn_claim_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
@@ -64,10 +64,10 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
         int n = s->from == ATTN_SOURCE_FILES ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
     } else {
-        attn_append(scope, scope_size, "the %s tier, %d cases%s", tier,
-                    attn_tier_count((enum attn_tier)q->tier),
+        attn_append(scope, scope_size, "the %s tier of seed %lld, %d cases%s", tier,
+                    (long long)q->seed, s->question.n,
                     s->from != ATTN_SOURCE_EXEC ? ", and the relations" : "");
-        attn_append(flags, size, " --tier %s", tier);
+        attn_append(flags, size, " --tier %s --seed %lld", tier, (long long)q->seed);
     }
     if (q->repeat > 1) {
         attn_append(scope, scope_size, ", each %d times in a row", (int)q->repeat);
@@ -202,7 +202,7 @@ static void file_claim(struct attn_candidate *s, const char *name)
 
 int attn_candidate_end(struct attn_candidate *s)
 {
-    unsigned idle = s->claims.bits & ~s->exercised;
+    unsigned idle = s->from == ATTN_SOURCE_SPEC ? 0 : s->claims.bits & ~s->exercised;
     for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
         if (idle & 1u << bit)
             file_claim(s, attn_claim_name[bit]);
@@ -279,14 +279,17 @@ static void check_externals(const struct attn_check_request *q, const struct att
         attn_cli_stop(ATTN_EINVAL, NULL, "--soak needs something to run: --plugin or --exec");
 }
 
-/* Cases, where it is cases that are asked. */
-static enum attn_status make_question(const struct attn_check_request *q,
-                                      struct attn_question *question, struct attn_error *err)
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
-    if (q->relation == NULL && q->soak <= 0 && !q->growth)
-        return attn_question_make(&q->cases, (enum attn_tier)q->tier, question, err);
-    *question = (struct attn_question){NULL, 0, 0};
-    return ATTN_OK;
+    const struct attn_check_request *q = s->request;
+    const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->claims,
+                                       s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
+                                       : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
+                                                                       : ATTN_ROUTE_FILES,
+                                       (uint64_t)q->seed};
+    return q->relation == NULL && q->soak <= 0 && !q->growth
+               ? attn_question_make(&asking, &s->question, err)
+               : ATTN_OK;
 }
 
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
@@ -294,16 +297,17 @@ static int prepare(struct attn_candidate *s)
 {
     const struct attn_check_request *q = s->request;
     struct attn_error err = {0};
-    enum attn_status status;
+    enum attn_status status = ATTN_OK;
     if (s->from == ATTN_SOURCE_FILES) {
         const char *manifest = q->vectors != NULL ? q->vectors : s->source;
         attn_candidate_route(s, "--results", s->source);
         attn_candidate_route(s, "--vectors", manifest);
         status = attn_question_read(manifest, &q->cases, &s->question, &s->claims, &err);
-    } else
-        status = make_question(q, &s->question, &err);
+    }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->claims, &err);
+    if (status == ATTN_OK && s->from == ATTN_SOURCE_EXEC)
+        status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     return 0;
@@ -376,16 +380,24 @@ static int judge_externals(struct attn_candidate *s, int n)
     return worst;
 }
 
-/* Who is to be judged. */
-static void take_specs(struct attn_candidate *s, char **specs, int n,
-                       struct attn_question *question)
+/* Who is to be judged, and what is asked of each that claims as much as one before. */
+static void take_specs(struct attn_candidate *s, char **specs, int n)
 {
     struct attn_error err;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        int like = 0;
         attn_cli_must(
             attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err),
             &err);
-    attn_cli_must(make_question(s->request, question, &err), &err);
+        while (s[like].spec.impl->caps != s[i].spec.impl->caps)
+            like++;
+        attn_claims_of_impl(s[i].spec.impl, &s[i].claims);
+        if (like < i)
+            s[i].question = s[like].question;
+        else
+            attn_cli_must(attn_candidate_ask(&s[i], &err), &err);
+        s[i].is_first = like == i;
+    }
 }
 
 int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
@@ -393,7 +405,6 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     int externals = q->externals.n > 0, n = externals     ? q->externals.n
                                             : n_specs > 0 ? n_specs
                                                           : attn_impl_count();
-    struct attn_question question = {NULL, 0, 0};
     struct attn_verdicts v;
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
     attn_verdicts_open(&v, stdout);
@@ -413,16 +424,18 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     if (externals)
         check_externals(q, s, n);
     else
-        take_specs(s, n_specs > 0 ? specs : NULL, n, &question);
+        take_specs(s, n_specs > 0 ? specs : NULL, n);
     if (q->report != NULL)
         v.report = attn_report_open(q->report);
-    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
+    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
     attn_verdicts_close(&v);
     int flushed = attn_cli_flush();
     status = flushed > status ? flushed : status;
     if (v.report != NULL)
         status = attn_report_close(v.report, status);
-    attn_question_free(&question);
+    for (int i = 0; i < n && !externals; i++)
+        if (s[i].is_first)
+            attn_question_free(&s[i].question);
     free(s);
     return status;
 }

@@ -11,7 +11,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/flags.h"
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/cases/tiers.h"
 #include "tests/harness/relations/relations.h"
 
 /* ---- what is asked (check_files.c) -------------------------------------------------------- */
@@ -32,11 +32,20 @@ struct attn_question {
     struct attn_asked *asked;
     int n;
     int whole_tier; /* so a claim that is never exercised is an error */
+    struct attn_tier_list *tier; /* what battery above points into; NULL: by hand */
 };
 
-/* The names and case strings of a list; an empty one: the whole tier.  EINVAL: one cannot be
- * read. */
-enum attn_status attn_question_make(const struct attn_cli_list *cases, enum attn_tier tier,
+/* What is asked of whom, and where it comes from. */
+struct attn_asking {
+    const struct attn_cli_list *cases; /* names and case strings; empty: the whole tier */
+    enum attn_tier tier;
+    const struct attn_claims *claims;
+    enum attn_route route;
+    uint64_t seed; /* of what a tier draws */
+};
+
+/* EINVAL: a case cannot be read.  To be freed in any case. */
+enum attn_status attn_question_make(const struct attn_asking *asking,
                                     struct attn_question *question, struct attn_error *err);
 void attn_question_free(struct attn_question *question);
 
@@ -67,7 +76,8 @@ struct attn_candidate {
     const struct attn_check_request *request;
     struct attn_verdicts *verdicts;
     struct attn_verdict_list *list; /* its own, once its books are open */
-    struct attn_question question;  /* of an external; the specs have one together */
+    struct attn_question question;
+    int is_first; /* of the specs that claim the same, and are asked one question together */
     enum attn_source from;
     const char *source;    /* the value of --plugin, --exec or --results      */
     struct attn_spec spec; /* or the spec                                     */
@@ -84,6 +94,9 @@ struct attn_candidate {
     int judged;         /* cases with a verdict about the implementation         */
     int not_reached;    /* cases that nobody came to: claims may be idle         */
 };
+
+/* What it is asked, now that its claims are known; for an external it is freed with it. */
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err);
 
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
@@ -144,7 +157,7 @@ struct attn_soak {
 int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);
 
 /* Where results come from; exit statuses. */
-int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question);
+int attn_check_specs(struct attn_candidate *s, int n);
 int attn_check_plugin(struct attn_candidate *s);
 int attn_check_exec(struct attn_candidate *s, const char *work);
 int attn_check_files(struct attn_candidate *s);

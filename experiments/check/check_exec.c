@@ -229,7 +229,7 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 {
     struct exec *x = arg;
     struct attn_candidate *s = x->s;
-    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0};
+    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0, NULL};
     unsigned needs;
     (void)how;
     (void)flags;

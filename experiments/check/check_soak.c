@@ -332,11 +332,15 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
+    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->claims,
+                                            s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
+                                            : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
+                                                                            : ATTN_ROUTE_FILES};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {
         for (int i = 0; i < n; i++) {
-            attn_soak_case((uint64_t)s->request->seed, soak.cases + (uint64_t)i, &c[i]);
+            attn_soak_case(&source, soak.cases + (uint64_t)i, &c[i]);
             round[i] = (struct drawn){&c[i], &r[i]};
         }
         status = how->judge(how->arg, c, n, &often, 0, r);

@@ -56,6 +56,10 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
                                  struct attn_error *err);
 void attn_setup_close(struct attn_setup *setup);
 
+/* The same without tensors: mask and problem, to ask what the case needs.  Close it too. */
+enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *setup,
+                                     struct attn_error *err);
+
 /* From now on the inputs stay as they are, and what the oracle says of them is kept until the
  * setup is closed: for several specs on one case (attn_run_setup). */
 void attn_setup_keep(struct attn_setup *setup);

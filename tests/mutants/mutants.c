@@ -134,7 +134,7 @@ static int is_own(const struct mutant *mutant, const struct attn_battery_case *c
 
 static const struct attn_battery_case *case_of_turn(const struct run *x)
 {
-    return attn_battery_at(x->at % attn_battery_count());
+    return attn_battery_at(x->at % attn_battery_count(ATTN_TIER_QUICK));
 }
 
 /* A failure: of its kind it kills. */
@@ -157,7 +157,7 @@ static void note(struct run *x, const char *how, int numeric)
 /* Whether one of them is to be run on. */
 static int goes_on(const struct run *x)
 {
-    int cases = attn_battery_count(), least = x->at < cases ? x->most : x->most > 0;
+    int cases = attn_battery_count(ATTN_TIER_QUICK), least = x->at < cases ? x->most : x->most > 0;
     int wanted = 0;
     for (int m = 0; m < x->n; m++)
         wanted |= x->fate[m].killer == NULL || x->fate[m].n < least;
@@ -193,7 +193,7 @@ static void try_case(struct run *x, const struct attn_spec *spec)
     const struct attn_battery_case *battery = case_of_turn(x);
     struct attn_case c;
     struct attn_setup setup;
-    if (is_own(x->mutant, battery) != (x->at < attn_battery_count()) ||
+    if (is_own(x->mutant, battery) != (x->at < attn_battery_count(ATTN_TIER_QUICK)) ||
         attn_case_parse(battery->text, &c, NULL) != ATTN_OK ||
         attn_setup_open(&c, &setup, NULL) != ATTN_OK) /* test_cases.c says so */
         return;
@@ -258,7 +258,7 @@ void mutants_run(const struct mutant *mutant, int n, const char *folder, int mos
         deaths++;
     }
     for (int m = 0; m < n; m++) {
-        for (int i = 0; i < attn_battery_count(); i++)
+        for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++)
             x->fate[m].own_cases += is_own(&mutant[m], attn_battery_at(i));
         fate[m] = x->fate[m];
     }

@@ -121,9 +121,8 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
 
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
- * It is small, adversarial and ordered by family (cases.def).  The quick tier is the battery and a
- * case for each value on which kernels branch (factors.h); the full tier is the quick one followed
- * by cases_full.def, grids over the same families, and a case for each pair of such values. */
+ * It is small, adversarial and ordered by family (cases.def); the full tier adds cases_full.def.
+ * What is asked of whom is made of it for each claim: tiers.h. */
 enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
 enum { ATTN_TIERS = 2 };
 extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
@@ -131,11 +130,10 @@ extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
 struct attn_battery_case {
     const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */
 };
-int attn_tier_count(enum attn_tier tier);
-const struct attn_battery_case *attn_tier_at(enum attn_tier tier, int index); /* NULL beyond */
 
-/* The battery alone; find looks through both tiers. */
-int attn_battery_count(void);
+/* Written by hand: the quick tier's first, then those of the full one; NULL beyond, or where there
+ * is no such name. */
+int attn_battery_count(enum attn_tier tier);
 const struct attn_battery_case *attn_battery_at(int index);
 const struct attn_battery_case *attn_battery_find(const char *name);
 

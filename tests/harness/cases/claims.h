@@ -8,6 +8,7 @@
 
 #include "ref/attn_plugin.h"
 #include "tests/harness/cases/band.h"
+#include "tests/harness/cases/shapes.h"
 #include "tests/harness/runner.h"
 
 struct attn_claims {
@@ -18,13 +19,11 @@ struct attn_claims {
     int subnormals;                                   /* enum attn_plugin_subnormals    */
     double u, u_p, exp_ulps;
     int64_t block;
+    struct attn_shapes shapes;
 };
 
 /* The third layout, of files alone: packed batches (packed.h). */
 enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
-
-/* By which road its tensors come: files have no strides. */
-enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
 
 enum {
     ATTN_CLAIMS = 22,
@@ -35,6 +34,10 @@ enum {
 /* By bit; NULL: there is no such bit. */
 extern const char *const attn_claim_name[32];   /* "f64", ... "dense", "repeats" */
 extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do" */
+
+/* Everything that can be claimed; what one of our own does: its capabilities, and every mask. */
+void attn_claims_all(struct attn_claims *claims);
+void attn_claims_of_impl(const struct attn_impl *impl, struct attn_claims *claims);
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,

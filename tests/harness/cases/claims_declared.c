@@ -37,6 +37,37 @@ static int *value_of(struct attn_claims *claims, const struct convention *x)
     return (int *)((char *)claims + x->at);
 }
 
+/* Words that contradict: an extent is declared that nothing claims, or groups that divide no number
+ * of heads. */
+static enum attn_status check_shapes(const struct attn_claims *c, struct attn_error *err)
+{
+    static const struct {
+        int extent;
+        unsigned claim;
+        const char *else_it;
+    } needs[] = {{ATTN_FACTOR_DV, ATTN_PLUGIN_DV, "dv is d"},
+                 {ATTN_FACTOR_GROUP, ATTN_PLUGIN_GQA, "a group is 1"},
+                 {ATTN_FACTOR_KEYS, ATTN_PLUGIN_CROSS, "there are as many keys as queries"},
+                 {ATTN_FACTOR_WINDOW, ATTN_PLUGIN_BAND, "no window comes as numbers"}};
+    for (int n = 0; n < 4; n++)
+        for (int bit = 0; bit < 32; bit++)
+            if (needs[n].claim == 1u << bit && c->shapes.of[needs[n].extent].n > 0 &&
+                !(c->bits & needs[n].claim))
+                return attn_fail(err, ATTN_EINVAL,
+                                 "shape \"%s\" is declared, but \"%s\" is not claimed: without "
+                                 "it %s",
+                                 attn_factor[needs[n].extent].name, attn_claim_name[bit],
+                                 needs[n].else_it);
+    for (int64_t heads = 1; heads <= 4096; heads++)
+        for (int64_t group = 1; group <= heads && group <= 256; group++)
+            if (heads % group == 0 && attn_shapes_have(&c->shapes, ATTN_FACTOR_HEADS, heads) &&
+                attn_shapes_have(&c->shapes, ATTN_FACTOR_GROUP, group))
+                return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL,
+                     "shapes \"heads\" and \"group\" contradict: no group divides any number of "
+                     "heads");
+}
+
 /* ---- a plug-in's declaration ----------------------------------------------------------------- */
 
 static int is_fraction(double x)
@@ -83,7 +114,9 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     claims->u_p = p->u_p;
     claims->exp_ulps = p->exp_ulps;
     claims->block = p->block;
-    return ATTN_OK;
+    enum attn_status status =
+        p->shapes != NULL ? attn_shapes_parse(p->shapes, &claims->shapes, err) : ATTN_OK;
+    return status == ATTN_OK ? check_shapes(claims, err) : status;
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -156,6 +189,25 @@ static enum attn_status read_number(const char *path, const char *key, const jso
     return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be a number from 0, below %g", key, max);
 }
 
+static enum attn_status read_shapes(const char *path, const json_t *object,
+                                    struct attn_shapes *shapes, struct attn_error *err)
+{
+    const char *key;
+    json_t *value;
+    struct attn_error why = {0};
+    enum attn_status status = ATTN_OK;
+    if (!json_is_object(object))
+        return attn_fault(err, ATTN_EINVAL, path,
+                          "\"shapes\" must be an object of texts: {\"d\": \"8..256 step 8\"}");
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const char *text = json_is_string(value) ? json_string_value(value) : "(not a text)";
+        if (status == ATTN_OK)
+            status = attn_shapes_declare(shapes, key, text, &why);
+    }
+    return status == ATTN_OK ? ATTN_OK : attn_fault(err, status, path, "%.300s", why.text);
+}
+
 static enum attn_status read_entry(const char *path, const char *key, const json_t *value,
                                    struct attn_claims *c, struct attn_error *err)
 {
@@ -173,6 +225,8 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         return read_bits(path, &claims_list, value, &c->bits, err);
     if (strcmp(key, "declines") == 0)
         return read_bits(path, &declines_list, value, &c->declines, err);
+    if (strcmp(key, "shapes") == 0)
+        return read_shapes(path, value, &c->shapes, err);
     if (strcmp(key, "u") == 0)
         return read_number(path, key, value, 0.5, &c->u, err);
     if (strcmp(key, "u_p") == 0)
@@ -186,7 +240,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
     }
     return attn_fault(err, ATTN_EINVAL, path,
                       "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
-                      "causal window layout mask_one subnormals u u_p exp_ulps block",
+                      "causal window layout mask_one subnormals shapes u u_p exp_ulps block",
                       key);
 }
 
@@ -221,6 +275,9 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
         claims->bits & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"thd\" has no bias tensor: do not claim bias and dbias");
+    struct attn_error clash = {0};
+    if (status == ATTN_OK && check_shapes(claims, &clash) != ATTN_OK)
+        status = attn_fault(err, ATTN_EINVAL, path, "%.300s", clash.text);
     return status;
 }
 
@@ -251,6 +308,14 @@ char *attn_claims_print(const struct attn_claims *claims)
     json_t *numbers = json_pack("{s:f, s:f, s:f, s:I}", "u", claims->u, "u_p", claims->u_p,
                                 "exp_ulps", claims->exp_ulps, "block", (json_int_t)claims->block);
     attn_claims_conventions(claims, root);
+    json_t *shapes = json_object();
+    for (int x = 0; x < ATTN_EXTENTS; x++) {
+        char text[400];
+        attn_shapes_print(&claims->shapes, x, text, sizeof text);
+        if (claims->shapes.of[x].n > 0)
+            json_object_set_new(shapes, attn_factor[x].name, json_string(text));
+    }
+    json_object_set_new(root, "shapes", shapes);
     json_object_update(root, numbers);
     json_decref(numbers);
     char *text = json_dumps(root, 0);

@@ -317,10 +317,8 @@ static double slope_of(const struct attn_case *c, int64_t h)
 static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
 {
     struct attn_problem *p = &s->problem;
-    if (wants(&s->given, ATTN_T_BIAS)) {
+    if (wants(&s->given, ATTN_T_BIAS))
         p->bias.kind = ATTN_BIAS_TENSOR;
-        p->bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
-    }
     if (s->given.bias != ATTN_CASE_BIAS_ALIBI)
         return ATTN_OK;
     s->slope = calloc((size_t)p->heads + 1, sizeof *s->slope);
@@ -355,8 +353,8 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
             attn_tensor_remember(&s->tensor[slot]);
 }
 
-enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
-                                 struct attn_error *err)
+enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *s,
+                                     struct attn_error *err)
 {
     memset(s, 0, sizeof *s);
     s->given = *c;
@@ -368,13 +366,27 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
     if (status == ATTN_OK)
         status = open_mask(s, err);
     if (status == ATTN_OK)
-        status = open_tensors(s, err);
-    if (status == ATTN_OK)
-        set_scattered(s);
-    if (status == ATTN_OK)
         status = open_bias(s, err);
+    if (status != ATTN_OK)
+        attn_setup_close(s);
+    return status;
+}
+
+enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
+                                 struct attn_error *err)
+{
+    struct attn_recipe recipe;
+    enum attn_status status = attn_setup_describe(c, s, err);
     if (status == ATTN_OK)
+        status = open_tensors(s, err);
+    if (status == ATTN_OK) {
+        set_scattered(s);
+        if (s->problem.bias.kind == ATTN_BIAS_TENSOR)
+            s->problem.bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
         status = attn_problem_check(&s->problem, err);
+    }
+    if (status == ATTN_OK)
+        status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
     if (status == ATTN_OK)
         load(s, &recipe);
     else
