@@ -31,24 +31,24 @@
  *                                                                                 bits: modulo)
  *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
- * huge (f16: 2^13, f64: 2^500), integer for integer and select, and for loud 2^-10 .. 2^10 times as
- * large, another power in each token.  Where feature 0 carries the
- * score, q_0 is 8, 8.125, 8.25 or 8.375 from row to row and the other features are small; in f16 it
- * is a power of two larger where k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20,
- * nothing can be carried and plain normals remain; likewise with d = 0.  16-bit storage rounds all
- * of this: what is left of the noise on k_0 then is little.
+ * huge (f16: 2^13, f64: 2^500), integer for integer and select, and for loud times 2^-10 .. 2^10,
+ * another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or 8.375
+ * from row to row and the other features are small; in f16 it is a power of two larger where k_0
+ * would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
+ * normals remain in q and k; likewise with d = 0.  16-bit storage rounds all of this: what is left
+ * of the noise on k_0 then is little.
  *
- * Six of them are data as models have it:
+ * Six are data as models have it:
  *   sink      Xiao et al. 2024, StreamingLLM: the first token draws most of the attention; its
  *             value is small (Guo et al. 2024, Active-dormant attention heads)
- *   outliers  Dettmers et al. 2022, LLM.int8(): few channels 20 and more times the rest; those of K
- *             are nearly the same for all tokens (Liu et al. 2024, KIVI)
- *   growing   norms grow with position, so that early rows are flat and late ones are peaked
- *   rows      tests/data/gpt-causal: the largest weight of a row is between 0.03 and 0.84
- *   loud      tests/data/gpt-causal: |dO| of tokens of one head is between 0.017 and 3.9; those of
- *             video-padded are 0 to 5.9
- *   scales    TransformerEngine #3216: wrong for sequences of real activations, two in a batch, and
- *             right for random numbers.  By batch; where there is one, by half of the sequence */
+ *   outliers  Dettmers et al. 2022, LLM.int8(): few features 20 times the rest, in later models
+ *             more; in K nearly the same number for every token (Liu et al. 2024, KIVI)
+ *   growing   tests/data/gpt-causal: numbers of q are near 0.6 at the first token, up to 2.6
+ *             later; here more, so that early rows are flat and late ones peaked
+ *   rows      the same: the largest weight of a row is between 0.03 and 0.84
+ *   loud      the same, and video-padded: from token to token |dO| differs 200 times and more
+ *   scales    TransformerEngine #3216: right for random numbers, wrong for real activations, two
+ *             sequences or more.  By batch; where there is one, by half of the sequence */
 #include "tests/harness/cases/setup_fill.h"
 
 #include <math.h>
@@ -163,7 +163,7 @@ static double uneven(int64_t b, int64_t head)
 static double outlier(const struct attn_recipe *r, int64_t c, int64_t width)
 {
     static const double size[3] = {16, -32, 48};
-    int64_t step = width / 3 + 1; /* from 4 channels on three of them */
+    int64_t step = width / 3 + 1; /* three of them, from 7 channels on */
     return r->fill == ATTN_FILL_OUTLIERS && c % step == 0 ? size[c / step] : 0;
 }
 
@@ -181,9 +181,7 @@ static double token_size(const struct attn_recipe *r, int64_t b, int64_t i, int6
 static double row_size(const struct attn_recipe *r, int64_t row)
 {
     uint64_t hash = attn_hash(r->seed, STREAM_SIZE, (uint64_t)row);
-    return r->fill == ATTN_FILL_ROWS   ? ldexp(1, 4 * (int)(hash % 3) - 4)
-           : r->fill == ATTN_FILL_LOUD ? ldexp(1, (int)(hash % 21) - 10)
-                                       : 1;
+    return ldexp(1, r->fill == ATTN_FILL_ROWS ? 4 * (int)(hash % 3) - 4 : (int)(hash % 21) - 10);
 }
 
 /* ---- select ---------------------------------------------------------------------------------- */
