@@ -258,7 +258,6 @@ TEST_EACH(models_keep_their_promise, 3 * COUNT(model))
                 {ATTN_FILL_OUTLIERS, ATTN_T_K, 3, {80, 120}, {80, 120}},
                 {ATTN_FILL_OUTLIERS, ATTN_T_V, 3, {25, 45}, {25, 45}},
                 {ATTN_FILL_GROWING, ATTN_T_Q, 2, {1.7, 2.4}, {10, 18}},
-                {ATTN_FILL_GROWING, ATTN_T_V, 2, {1.7, 2.4}, {10, 18}},
                 {ATTN_FILL_LOUD, ATTN_T_DO, 2, {50, 2e4}, {2e3, 2e6}},
                 {ATTN_FILL_SCALES, ATTN_T_K, 0, {60, 68}, {60, 68}}};
     static const struct {
