@@ -25,6 +25,11 @@ static const struct {
     {"{\"claims\": [\"f32\"], \"declines\": [\"nan\"]}",
      "declined word \"nan\" does not exist; there are: nan-bias nan-q nan-do"},
     {"{\"claims\": [\"f32\"], \"declines\": 1}", "\"declines\" must be an array"},
+    {"{\"claims\": [\"bf16\"], \"arithmetic\": \"unfused-16\", \"u_ds\": 0.001, \"subnormals\": "
+     "\"flushed-16\"}",
+     NULL},
+    {"{\"claims\": [\"bf16\"], \"arithmetic\": \"fused\"}",
+     "arithmetic \"fused\" does not exist; there are: f32 fused-16 unfused-16 tf32"},
     {"", "is empty"},
     {"[1", "not JSON"},
     {"[]", "must be an object"},

@@ -40,6 +40,9 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     for (size_t o = 0; o < sizeof other / sizeof *other; o++)
         if (other[o][0] != '\0')
             attn_append(text, size, "; %s", other[o]);
+    if (c->arithmetic > 0)
+        attn_append(text, size, "; arithmetic %s: %s", attn_arithmetic[c->arithmetic].word,
+                    attn_arithmetic[c->arithmetic].stands_for);
 }
 
 /* What is asked: in words, and as the flags that ask it. */

@@ -261,9 +261,11 @@ static void poison_queries(struct attn_setup *s, double x)
     }
 }
 
-/* A hidden cell's bias must not matter as long as it is finite. */
+/* A hidden cell's bias must not matter as long as it is finite: in 16 bits a number of the type, with
+ * room for a score beside it. */
 static void poison_bias(struct attn_setup *s)
 {
+    static const double big[ATTN_DTYPES] = {1e30, 1e30, 0x1p100, 0x1p15};
     const struct attn_problem *p = &s->problem;
     if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
         s->given.bias != ATTN_CASE_BIAS_NAN)
@@ -272,7 +274,7 @@ static void poison_bias(struct attn_setup *s)
     int64_t at[4] = ATTN_START;
     while (attn_each(at, bias->extent))
         if (!attn_problem_allows(p, at[0], at[1], at[2], at[3]))
-            attn_tensor_set(bias, at[0], at[1], at[2], at[3], 1e30);
+            attn_tensor_set(bias, at[0], at[1], at[2], at[3], big[s->given.dtype]);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */

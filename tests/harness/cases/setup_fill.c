@@ -54,6 +54,7 @@
 #include <math.h>
 
 #include "ref/problem.h"
+#include "tests/harness/bound/agree.h"
 
 /* Streams of the hash: one for each thing that must be independent of the others. */
 enum stream {
@@ -424,7 +425,8 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     if (r->bias == ATTN_CASE_BIAS_INF &&
         ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
         return (double)-INFINITY;
-    return normal(r, STREAM_BIAS, index);
+    double x = normal(r, STREAM_BIAS, index); /* in 16 bits a number of the type: exact in either */
+    return r->problem->dtype >= ATTN_BF16 ? attn_dtype_round(x, r->problem->dtype) : x;
 }
 
 double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
