@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "experiments/check/verdicts.h"
+#include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/rounded.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
@@ -88,6 +90,46 @@ TEST(votes_are_of_faults)
     ck_assert_int_eq(causes.diagnosed, 9);
     ck_assert_int_eq(agree, 6);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
+}
+
+/* ---- how numbers are rounded ----------------------------------------------------------------- */
+
+/* Rounding is told by its own model where it is the fault, not by one that happens to be near. */
+static const struct {
+    enum rounded_fault fault;
+    const char *text, *says;
+} rounded[] = {
+    {ROUNDED_EPSILON, "h2q9k14d8:none:f32:normal:s3", "fits an epsilon of 1e-4 added to the sum"},
+    {ROUNDED_EPSILON, "q9k14d8:none:f32:normal:s3", "fits an epsilon of 1e-4 added to the sum"},
+    {ROUNDED_FLUSH, "q14k19d8v6:causal(br):f32:tiny:s55", "fits subnormals flushed to 0"},
+    {ROUNDED_FLUSH, "b2h3q14k19d8v6:causal(br):f32:tiny:s55", "fits subnormals flushed to 0"},
+    {ROUNDED_SCORES, "h4g2q17k33d16:causal(br):bf16:normal:s5", "fits scores rounded to bf16"},
+    {ROUNDED_SCORES, "h4g2q17k33d16:causal(br):f16:normal:s5", "fits scores rounded to f16"},
+    {ROUNDED_UNFUSED, "h2q17k33d24:none:bf16:normal:s5", "fits scores rounded to bf16"},
+    {ROUNDED_P, "h4g2q17k33d16:causal(br):bf16:normal:s5", "fits P rounded to bf16"},
+    {ROUNDED_P, "h4g2q17k33d16:causal(br):f16:normal:s5", "fits P rounded to f16"},
+    {ROUNDED_TF32, "h2q17k33d24:none:f32:normal:s5", "fits tf32 products"},
+    {ROUNDED_TF32_CUT, "h2q17k33d24:none:f32:normal:s5", "fits tf32 products"},
+};
+
+TEST_EACH(rounding_is_named, COUNT(rounded))
+{
+    struct attn_setup s;
+    struct attn_precision plain;
+    struct attn_diagnosis d;
+    static const enum rounded_fault both[] = {ROUNDED_HONEST, ROUNDED_HONEST};
+    for (int n = 0; n < COUNT(both); n++) {
+        struct attn_result r = {.verdict = ATTN_PASS};
+        setup_of(rounded[_i].text, &s);
+        attn_precision_of(&(struct attn_impl){0}, &(struct attn_options){0}, &s.problem, &plain);
+        rounded_run(&s, n == 0 ? ROUNDED_HONEST : rounded[_i].fault);
+        attn_judge(&s, &plain, NULL, ATTN_FORWARD, &r);
+        ck_assert_msg((r.verdict == ATTN_PASS) == (n == 0), "%s", r.text);
+        attn_diagnose(&s, &r, &d);
+        attn_setup_close(&s);
+    }
+    ck_assert_msg(strstr(d.text, rounded[_i].says) != NULL, "%s: not '%s', but '%s'",
+                  rounded[_i].text, rounded[_i].says, d.text);
 }
 
 /* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */

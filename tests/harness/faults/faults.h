@@ -84,7 +84,20 @@ enum attn_place {
     ATTN_AT_DELTA,    /* row, dot, dlse: of which row delta is, and its two factors             */
     ATTN_AT_PROB,     /* lse, delta, seen: P and dS of a pair in the backward                 */
     ATTN_AT_STORE,    /* j_dk, j_dv, dk, dv, slope: where a pair's gradients go, their factors */
-    ATTN_AT_DBIAS     /* y, sum: what is added to which sum                                   */
+    ATTN_AT_DBIAS,    /* y, sum: what is added to which sum                                   */
+    ATTN_AT_NUMBER    /* y: a number of this kind (of_number), as it is rounded on its way     */
+};
+
+/* Bits, so that a row can speak of several. */
+enum attn_fault_number {
+    ATTN_OF_INPUT = 1, /* an element of input `from` */
+    ATTN_OF_DOT = 2,
+    ATTN_OF_SCORE = 4,
+    ATTN_OF_WEIGHT = 8, /* exp(s - m), as it meets V      */
+    ATTN_OF_P = 16,     /* its quotient by l, or exp(s - LSE) as it meets dO */
+    ATTN_OF_PRODUCT = 32,
+    ATTN_OF_DS = 64,
+    ATTN_OF_RESULT = 128
 };
 
 enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };
@@ -125,6 +138,10 @@ struct attn_fault_at {
             int64_t j_dk, j_dv, position, before;
             double dk, dv, slope;
         };
+        struct { /* NUMBER */
+            enum attn_fault_number of_number;
+            enum attn_slot from;
+        };
         double delta; /* PROB  */
         double sum;   /* DBIAS */
     };
@@ -138,9 +155,10 @@ struct attn_fault_model {
 };
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the model has them
- * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */
+ * and not as the truth has them, numbers and NaNs; those that are right, and the model has another
+ * number there; and the finite ones of outputs that fail. */
 struct attn_evidence {
-    int64_t wrong, apart, nan_apart, finite;
+    int64_t wrong, apart, nan_apart, against, finite;
 };
 
 struct attn_evaluation {
@@ -161,6 +179,11 @@ struct attn_evaluation {
 static inline double attn_root(int64_t d) /* 1 / sqrt(d), the usual scale */
 {
     return 1 / sqrt((double)(d > 0 ? d : 1));
+}
+
+static inline int is_half(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
 }
 
 /* Offsets of ALiBi's distance that one may take. */
@@ -190,9 +213,10 @@ void attn_evaluate_dq(struct attn_evaluation *x, int64_t row, double delta);
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
                          const double *told);
 
-/* Is the model one that these numbers speak for?  It must say something else than the truth, and
- * most elements that are wrong must be as it says: a model of empty rows is none where no row
- * is empty. */
+/* Is the model one that these numbers speak for?  It must say something else than the truth, most
+ * elements that are wrong must be as it says, and few others may be right where it says another
+ * number: a model of empty rows is none where no row is empty, nor is a layout of one head, nor an
+ * error of every element where few are wrong. */
 int attn_evaluation_explains(const struct attn_evaluation *x);
 
 /* 1 when everything that the failed run is about was computed as the model has it, and the model
