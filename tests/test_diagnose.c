@@ -11,6 +11,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
+#include "tests/variants/honest.h"
 
 SUITE(diagnose, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
@@ -112,24 +113,63 @@ static const struct {
     {ROUNDED_TF32_CUT, "h2q17k33d24:none:f32:normal:s5", "fits tf32 products"},
 };
 
+/* What the judge and the diagnosis say of the outputs of a setup, under plain arithmetic. */
+static struct attn_result look_at(const struct attn_setup *s, struct attn_diagnosis *d)
+{
+    struct attn_result r = {.verdict = ATTN_PASS};
+    struct attn_precision plain;
+    attn_precision_of(&(struct attn_impl){0}, &(struct attn_options){0}, &s->problem, &plain);
+    attn_judge(s, &plain, NULL, s->given.pass, &r);
+    attn_diagnose(s, &r, d);
+    return r;
+}
+
 TEST_EACH(rounding_is_named, COUNT(rounded))
 {
     struct attn_setup s;
-    struct attn_precision plain;
     struct attn_diagnosis d;
-    static const enum rounded_fault both[] = {ROUNDED_HONEST, ROUNDED_HONEST};
-    for (int n = 0; n < COUNT(both); n++) {
-        struct attn_result r = {.verdict = ATTN_PASS};
-        setup_of(rounded[_i].text, &s);
-        attn_precision_of(&(struct attn_impl){0}, &(struct attn_options){0}, &s.problem, &plain);
-        rounded_run(&s, n == 0 ? ROUNDED_HONEST : rounded[_i].fault);
-        attn_judge(&s, &plain, NULL, ATTN_FORWARD, &r);
-        ck_assert_msg((r.verdict == ATTN_PASS) == (n == 0), "%s", r.text);
-        attn_diagnose(&s, &r, &d);
-        attn_setup_close(&s);
+    setup_of(rounded[_i].text, &s);
+    rounded_run(&s, ROUNDED_HONEST);
+    ck_assert_int_eq(look_at(&s, &d).verdict, ATTN_PASS);
+    rounded_run(&s, rounded[_i].fault);
+    ck_assert_int_eq(look_at(&s, &d).verdict, ATTN_FAILED);
+    ck_assert_msg(strncmp(d.text, rounded[_i].says, strlen(rounded[_i].says)) == 0,
+                  "%s: not '%s', but '%s'", rounded[_i].text, rounded[_i].says, d.text);
+    attn_setup_close(&s);
+}
+
+/* The same of tests/variants/honest.h; before: the passes that are right. */
+static const struct {
+    const char *text;
+    int place, value, before;
+    const char *says;
+} variant[] = {
+    {"h4g2q17k33d16:causal(br):bf16:normal:s5", HONEST_P, HONEST_BF16, 0, "fits P rounded to bf16"},
+    {"h2q17k33d16:none:f16:normal:s5", HONEST_P, HONEST_F16, 0, "fits P rounded to f16"},
+    {"h4g2q17k33d16:none:bf16:normal:s5:pass=bwd", HONEST_P, HONEST_BF16, 1,
+     "fits P and dS rounded to bf16: declare arithmetic fused-16 (in the backward)"},
+    {"q14k19d8v6:none:bf16:tiny:s45", HALF_STORE, HALF_FLUSH, 0, "fits subnormals flushed to 0"},
+    {"q14k19d8v6:none:f16:tiny:s45", HALF_READ, HALF_READ_NORMAL, 0, "fits subnormals flushed"},
+    {"q14k19d8v6:none:bf16:tiny:s45:pass=bwd", HALF_STORE, HALF_FLUSH, 1,
+     "fits subnormals flushed to 0: declare it, or keep them (results) (in the backward)"},
+};
+
+TEST_EACH(rounding_of_variants_is_named, COUNT(variant))
+{
+    struct attn_spec spec = {.impl = &variant_half};
+    struct attn_diagnosis d;
+    struct running x;
+    attn_options_preset(&variant_half, &spec.options);
+    running_open(&x, &spec, variant[_i].text);
+    for (int pass = 0; pass <= (int)x.setup.given.pass; pass++) {
+        if (pass == variant[_i].before)
+            x.spec.options.value[variant[_i].place] = variant[_i].value;
+        running_well(&x, (enum attn_pass)pass);
     }
-    ck_assert_msg(strstr(d.text, rounded[_i].says) != NULL, "%s: not '%s', but '%s'",
-                  rounded[_i].text, rounded[_i].says, d.text);
+    ck_assert_int_eq(look_at(&x.setup, &d).verdict, ATTN_FAILED);
+    ck_assert_msg(strncmp(d.text, variant[_i].says, strlen(variant[_i].says)) == 0,
+                  "%s: not '%s', but '%s'", variant[_i].text, variant[_i].says, d.text);
+    running_close(&x);
 }
 
 /* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */

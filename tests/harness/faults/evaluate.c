@@ -53,8 +53,9 @@ static double stored(enum attn_dtype dtype, double y)
 /* Of an input or a result, in its own type; of what is between, in that of the arithmetic. */
 static double flushed(const struct attn_problem *p, enum attn_fault_number of, double y)
 {
-    int is_half = p->dtype == ATTN_F16 && (of & (ATTN_OF_INPUT | ATTN_OF_RESULT));
-    return fabs(y) < (p->dtype == ATTN_F64 ? 0x1p-1022 : is_half ? 0x1p-14 : 0x1p-126) ? 0 : y;
+    int is_stored = (of & (ATTN_OF_INPUT | ATTN_OF_RESULT)) != 0;
+    enum attn_dtype dtype = is_stored || p->dtype == ATTN_F64 ? p->dtype : ATTN_F32;
+    return fabs(y) < attn_least_normal(dtype) ? 0 : y;
 }
 
 /* To 11 significant bits, or cut to them. */

@@ -181,6 +181,11 @@ static inline double attn_root(int64_t d) /* 1 / sqrt(d), the usual scale */
     return 1 / sqrt((double)(d > 0 ? d : 1));
 }
 
+static inline double attn_least_normal(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 0x1p-1022 : dtype == ATTN_F16 ? 0x1p-14 : 0x1p-126;
+}
+
 static inline int is_half(const struct attn_problem *p)
 {
     return p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;

@@ -11,7 +11,7 @@
 
 static const char *const for_kv[] = {"", " for K", " for V"};
 static const char *const flushed_numbers[] = {"results", "inputs", "all that is computed"};
-static const char *const p_and_ds[] = {"P", "dS", "P and dS"};
+static const char *const p_or_ds[] = {"P and dS", "dS", "P"};
 static const char *const causal[] = {"causal(tl)", "causal(br)"};
 
 static int has(const struct attn_failed_run *run, int64_t slot)
