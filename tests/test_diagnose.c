@@ -9,6 +9,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/rounded.h"
 #include "tests/fixtures/scratch.h"
+#include "tests/harness/faults/cost.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
@@ -82,15 +83,42 @@ TEST(votes_are_of_faults)
         {ATTN_FAULT_KEYS, "", "fits a window 3 keys too short on the left"}};
     static struct attn_common_cause causes;
     int agree;
+    char text[ATTN_CAUSE_TEXT];
     for (size_t n = 0; n < sizeof said / sizeof *said; n++) {
         struct attn_result r = {.verdict = ATTN_FAILED, .text = "o is wrong"};
         attn_common_cause_append(&r, &said[n]);
         attn_common_cause_count(&causes, &r);
     }
-    const char *cause = attn_common_cause_name(&causes, &agree);
+    const char *cause = attn_common_cause_name(&causes, &agree, text);
     ck_assert_int_eq(causes.diagnosed, 9);
     ck_assert_int_eq(agree, 6);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
+}
+
+/* A kernel that is right in f32 is told so; votes of another type are for another arithmetic. */
+TEST(votes_are_of_types)
+{
+    static const struct {
+        enum attn_dtype dtype;
+        struct attn_diagnosis said;
+    } cast[] = {{ATTN_F32, {0}},
+                {ATTN_BF16, {ATTN_FAULT_PRECISION, "", "fits P rounded to bf16"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits P rounded to f16"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits scores rounded to f16"}},
+                {ATTN_F16, {ATTN_FAULT_KEYS, "", "fits causal(tl)"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits P rounded to f16"}}};
+    static struct attn_common_cause causes;
+    char text[ATTN_CAUSE_TEXT];
+    int agree;
+    for (int n = 0; n < COUNT(cast); n++) {
+        struct attn_result r = {.dtype = cast[n].dtype, .output[ATTN_O].n = 1};
+        r.verdict = cast[n].said.fault != ATTN_FAULT_NONE ? ATTN_FAILED : ATTN_PASS;
+        attn_common_cause_append(&r, &cast[n].said);
+        attn_common_cause_count(&causes, &r);
+    }
+    attn_common_cause_name(&causes, &agree, text);
+    ck_assert_int_eq(agree, 3);
+    ck_assert_str_eq(text, "fits P rounded to f16 (in bf16 and f16, not in f32)");
 }
 
 /* ---- how numbers are rounded ----------------------------------------------------------------- */
@@ -170,6 +198,51 @@ TEST_EACH(rounding_of_variants_is_named, COUNT(variant))
     ck_assert_msg(strncmp(d.text, variant[_i].says, strlen(variant[_i].says)) == 0,
                   "%s: not '%s', but '%s'", variant[_i].text, variant[_i].says, d.text);
     running_close(&x);
+}
+
+/* ---- what a bound costs ---------------------------------------------------------------------- */
+
+static struct attn_bound_cost cost_of(const char *claims, enum attn_dtype dtype)
+{
+    struct attn_bound_cost cost;
+    struct attn_claims c;
+    struct attn_error err = {0};
+    ck_assert_msg(attn_claims_parse("claims", claims, &c, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(attn_bound_cost_count(&c, NULL, dtype, &cost, &err), ATTN_OK);
+    return cost;
+}
+
+#define ALL                                                                                   \
+    "\"claims\": [\"f32\", \"bf16\", \"backward\", \"gqa\", \"cross\", \"dv\", "              \
+    "\"band\", \"dense\", \"scale\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", " \
+    "\"empty\"], \"name\": \"x\""
+
+/* Plain arithmetic tells every mistake; where nothing is certain, next to none is told. */
+TEST(bounds_have_a_cost)
+{
+    static const char small[] = "what the declared bound costs: ";
+    const struct attn_bound_cost plain = cost_of("{" ALL "}", ATTN_F32),
+                                 half = cost_of("{" ALL "}", ATTN_BF16),
+                                 wide = cost_of("{" ALL ", \"u\": 3.9e-3}", ATTN_BF16),
+                                 absurd = cost_of("{" ALL ", \"u\": 0.4}", ATTN_F32),
+                                 few =
+                                     cost_of("{\"name\": \"x\", \"claims\": [\"f32\"]}", ATTN_F32);
+    char line[500];
+    ck_assert_int_ge(plain.models, 120);
+    ck_assert_int_ge(100 * plain.exceed, 97 * plain.models);
+    ck_assert_int_eq(plain.exceed, plain.exceed_plain);
+    ck_assert_int_ge(100 * half.exceed, 95 * half.models);
+    ck_assert_int_lt(wide.exceed, half.exceed);
+    ck_assert_int_eq(wide.exceed_plain, half.exceed);
+    ck_assert_ptr_nonnull(strstr(wide.within, "softcap without its derivative"));
+    ck_assert_int_le(5 * absurd.exceed, absurd.models);
+    ck_assert_int_eq(absurd.exceed_plain, plain.exceed);
+    ck_assert(few.models > 20 && few.models < plain.models);
+    attn_bound_cost_print(&wide, line, sizeof line);
+    ck_assert_msg(strncmp(line, small, strlen(small)) == 0 &&
+                      strstr(line, " fault models exceed it in bf16 (") != NULL &&
+                      strstr(line, " in plain f32 arithmetic); within it: softcap") != NULL,
+                  "%s", line);
 }
 
 /* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */

@@ -615,6 +615,25 @@ static double looseness(const struct attn_evaluation *x)
     return x->f->place == ATTN_AT_NUMBER && x->p->dtype != ATTN_F64 ? 4 * u : x->run->loose;
 }
 
+/* What the model changes in a row of a run that is right; 0 once there is nothing more to find. */
+static int find_reach(const struct attn_evaluation *x, enum attn_output o, int64_t row,
+                      const double *told)
+{
+    const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
+    struct attn_reach *reach = x->run->reach;
+    for (int64_t c = 0, at = row * t->extent[3]; c < t->extent[3]; c++, at++) {
+        double y = x->has_moved_outputs ? x->x[ATTN_T_O + o][at] : told[c], want = t->want[at];
+        double bound[] = {t->bound[at], reach->other.tensor[o].bound[at]};
+        if (is_as(y, want, 1e-9 * reach->size[o]))
+            continue;
+        reach->found |= ATTN_CHANGES;
+        for (unsigned n = 0; n < 2; n++)
+            if (!isinf(bound[n]) && !is_as(y, want, bound[n]))
+                reach->found |= (unsigned)ATTN_EXCEEDS << n;
+    }
+    return reach->found != (ATTN_CHANGES | ATTN_EXCEEDS | ATTN_EXCEEDS_OTHER);
+}
+
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
                          const double *told)
 {
@@ -624,6 +643,8 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     double size = 0, loose = looseness(x);
     if (!x->run->compared[o])
         return 1;
+    if (x->run->reach != NULL)
+        return find_reach(x, o, row, told);
     for (int64_t c = 0; c < width; c++)
         size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
     for (int64_t c = 0; c < width; c++) {

@@ -30,6 +30,15 @@ struct attn_mask_part {
     int is_and; /* & stands at one of its sides, or nothing at either */
 };
 
+/* Whether a model changes any result (which has numbers of this size), and by more than the bound of
+ * the run, or of another truth. */
+enum { ATTN_CHANGES = 1, ATTN_EXCEEDS = 2, ATTN_EXCEEDS_OTHER = 4 };
+struct attn_reach {
+    struct attn_truth other;
+    double size[ATTN_OUTPUTS];
+    unsigned found;
+};
+
 struct attn_failed_run {
     const struct attn_setup *setup;
     struct attn_truth truth; /* with bounds */
@@ -39,16 +48,23 @@ struct attn_failed_run {
     int parts;
     struct attn_made_tensor *made; /* what they name */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
-    int backward;  /* the forward is right: the mistake is in the backward            */
-    int ranks;     /* 0: it has none; 1: nobody knows; 2: it has                      */
-    int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
-    double loose;  /* relative tolerance                                              */
-    char *text;    /* what is found out                                               */
+    int backward;             /* the forward is right: the mistake is in the backward            */
+    int ranks;                /* 0: it has none; 1: nobody knows; 2: it has                      */
+    int64_t block;            /* 0, or 1 + b H + h: only that batch and head are looked at       */
+    double loose;             /* relative tolerance                                              */
+    struct attn_reach *reach; /* of a run that is right: what a model would change; or NULL   */
+    char *text;               /* what is found out                                               */
     size_t size;
 };
 
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */
 double *attn_packed_numbers(const struct attn_cview *view, const int64_t extent[4]);
+
+/* The truth under these precisions, and all tensors of a setup as numbers; 0 without memory.  What
+ * is compared, what fails and in which pass is the caller's to say. */
+int attn_run_open(struct attn_failed_run *run, const struct attn_setup *setup,
+                  const struct attn_precision *precision);
+void attn_run_close(struct attn_failed_run *run);
 
 /* Rows of an output are counted over batches, heads and rows. */
 int64_t attn_run_rows(const struct attn_failed_run *run, enum attn_output o);
@@ -229,6 +245,28 @@ int attn_evaluation_explains(const struct attn_evaluation *x);
 int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_model *f);
 
 /* ---- who is asked, in this order: 1 and run->text when the fault is found -------------------- */
+
+/* A row of faults.def with its n: the model and its words.  Values of n: the first and the last, and
+ * whether they double. */
+struct attn_fault_range {
+    int64_t first, last;
+    int doubles;
+};
+struct attn_hypothesis {
+    int row;
+    enum attn_fault kind;
+    struct attn_fault_range range;
+    struct attn_fault_model model;
+    char words[300];
+};
+
+/* The next that the case can show, or 0; the first follows one of zeros.  skip: its row is done. */
+int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x);
+static inline void attn_hypothesis_skip(struct attn_hypothesis *x)
+{
+    x->row++;
+    x->model.row = 0;
+}
 
 /* The models of faults.def; the kind of the first that fits, or ATTN_FAULT_NONE.  Kinds in `but`
  * (bits) are left out. */
