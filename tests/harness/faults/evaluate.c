@@ -602,8 +602,9 @@ static void count(struct attn_evaluation *x, double got, double own, double told
 /* What is told, as the result's type has it, if what was computed is a number of that type. */
 static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double told)
 {
-    enum attn_dtype narrow = x->p->dtype, wide = narrow == ATTN_F64 ? ATTN_F64 : ATTN_F32;
-    enum attn_dtype dtype = o == ATTN_LSE || o == ATTN_DBIAS ? wide : narrow;
+    enum attn_dtype dtype = attn_result_dtype(x->p);
+    if (o == ATTN_LSE || o == ATTN_DBIAS) /* never in 16 bits */
+        return told;
     told = number(x, ATTN_OF_RESULT, told);
     return got == stored(dtype, got) ? stored(dtype, told) : told;
 }
