@@ -31,29 +31,27 @@ enum {
 }; /* different texts that are told apart; more count for their kind alone */
 
 struct attn_common_cause {
-    int diagnosed;                   /* failures that look like something */
-    int n[ATTN_FAULTS][ATTN_DTYPES]; /* of them, by the kind of fault and the type of the case */
-    int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* of cases of a type */
+    int diagnosed;                    /* failures that look like something */
+    int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
+    int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
     struct {
-        int fault, n;
-        enum attn_dtype dtype; /* of a PRECISION: votes of other types are others' */
-        char text[256];        /* of the first; those that differ by their numbers alone are one */
+        int kind, n;    /* as in n[] */
+        char text[256]; /* of the first; those that differ by their numbers alone are one */
     } of[ATTN_CAUSES];
 };
 
 /* Put a diagnosis (NULL or "": none) behind the text of a failure. */
 void attn_common_cause_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
 
-/* Count what was put there, and whether cases of its type pass.  Where failing elements are, without
- * a cause, is no vote. */
+/* Count what was put there, and passes.  Where failing elements are, without a cause, is no vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
-/* What most of those of the commonest kind of fault say, in which types cases fail where those of
- * others pass, and how many votes that kind has; NULL when it has not two.  Faults of precision are
- * of one type: it is another arithmetic, and other words.  Returns text. */
-enum { ATTN_CAUSE_TEXT = 320 };
-const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree,
-                                   char text[ATTN_CAUSE_TEXT]);
+/* What most of those of the commonest kind of fault say, when at least two are of it, and how many
+ * are; else NULL. */
+const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree);
+
+/* " (in bf16 and f16, not in f32)", where cases of some types fail and none of others; else "". */
+void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);
 
 /* ---- checks collected ------------------------------------------------------------------------ */
 

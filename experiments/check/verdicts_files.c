@@ -59,14 +59,13 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
 {
     FILE *out = v->out;
     int agree;
-    char text[ATTN_CAUSE_TEXT];
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
     if (list == NULL) {
         fprintf(out, "1..%d\n", v->n_checks);
         return;
     }
-    const char *cause = attn_common_cause_name(&list->causes, &agree, text);
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     if (cause != NULL) {
         fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
                 list->causes.diagnosed);
@@ -171,9 +170,8 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
     int agree;
-    char text[ATTN_CAUSE_TEXT];
     char of[64];
-    const char *cause = attn_common_cause_name(causes, &agree, text);
+    const char *cause = attn_common_cause_name(causes, &agree);
     if (cause == NULL)
         return;
     snprintf(of, sizeof of, "%d of %d diagnosed failures", agree, causes->diagnosed);
@@ -287,8 +285,7 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     }
     json_t *checks = json_array(), *counts = json_object();
     int agree;
-    char text[ATTN_CAUSE_TEXT];
-    const char *cause = attn_common_cause_name(&list->causes, &agree, text);
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
     const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     for (int e = 0; e < list->n; e++)
         json_array_append_new(checks, entry_of(&list->entry[e]));

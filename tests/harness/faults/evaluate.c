@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/half.h"
 #include "ref/problem.h"
 #include "tests/harness/faults/faults.h"
 
@@ -20,7 +19,7 @@ static void change(struct attn_evaluation *x, enum attn_place place, struct attn
 }
 
 /* A number of this kind, as the model rounds it. */
-static double number(struct attn_evaluation *x, enum attn_fault_number of_number, double y)
+static double number(struct attn_evaluation *x, unsigned of_number, double y)
 {
     if (x->f->place != ATTN_AT_NUMBER)
         return y;
@@ -43,17 +42,16 @@ static double narrow(const struct attn_problem *p, double a)
 /* As a storage type has it. */
 static double stored(enum attn_dtype dtype, double y)
 {
-    float f = (float)y;
-    return dtype == ATTN_F64    ? y
-           : dtype == ATTN_BF16 ? (double)attn_bf16_to_float(attn_bf16_from_float(f))
-           : dtype == ATTN_F16  ? (double)attn_f16_to_float(attn_f16_from_float(f))
-                                : (double)f;
+    double cell;
+    const struct attn_view view = {.data = &cell, .dtype = dtype};
+    attn_view_set(&view, 0, 0, 0, 0, y);
+    return attn_view_get(&view, 0, 0, 0, 0);
 }
 
 /* Of an input or a result, in its own type; of what is between, in that of the arithmetic. */
-static double flushed(const struct attn_problem *p, enum attn_fault_number of, double y)
+static double flushed(const struct attn_problem *p, unsigned of, double y)
 {
-    int is_stored = (of & (ATTN_OF_INPUT | ATTN_OF_RESULT)) != 0;
+    int is_stored = (of & (ATTN_OF_INPUTS | ATTN_OF_RESULT)) != 0;
     enum attn_dtype dtype = is_stored || p->dtype == ATTN_F64 ? p->dtype : ATTN_F32;
     return fabs(y) < attn_least_normal(dtype) ? 0 : y;
 }
@@ -156,46 +154,30 @@ double *attn_packed_numbers(const struct attn_cview *view, const int64_t n[4])
     return to;
 }
 
-/* Inputs as they are rounded where they are read. */
-static int round_inputs(struct attn_evaluation *x)
-{
-    for (int slot = 0; slot < ATTN_T_O; slot++) {
-        const int64_t *n = x->run->extent[slot], count = n[0] * n[1] * n[2] * n[3];
-        if (x->x[slot] == NULL)
-            continue;
-        if ((x->moved[slot] = malloc((size_t)(count + 1) * sizeof **x->moved)) == NULL)
-            return 0;
-        for (int64_t e = 0; e < count; e++) {
-            struct attn_fault_at at = {.of_number = ATTN_OF_INPUT, .y = x->x[slot][e]};
-            at.from = (enum attn_slot)slot;
-            change_by_row(x, &at);
-            x->moved[slot][e] = at.y;
-        }
-        x->x[slot] = x->moved[slot];
-    }
-    return 1;
-}
-
 /* 0 when the model leaves a tensor's memory: it cannot be evaluated. */
 static int take_tensors(struct attn_evaluation *x)
 {
+    const int end = x->f->place == ATTN_AT_VIEW     ? ATTN_SLOTS
+                    : x->f->place == ATTN_AT_NUMBER ? ATTN_T_O
+                                                    : 0;
     memcpy(x->x, x->run->x, sizeof x->x);
-    if (x->f->place == ATTN_AT_NUMBER)
-        return round_inputs(x);
-    for (int slot = 0; slot < ATTN_SLOTS && x->f->place == ATTN_AT_VIEW; slot++) {
+    for (int slot = 0; slot < end; slot++) {
         const struct attn_tensor *t = &x->run->setup->tensor[slot];
         const struct attn_cview right = attn_tensor_cview(t);
+        const int64_t *n = x->run->extent[slot];
         struct attn_cview view = right;
         struct attn_fault_at at = {.slot = (enum attn_slot)slot, .tensor = t, .view = &view};
         if (x->x[slot] == NULL)
             continue;
         change(x, ATTN_AT_VIEW, &at);
-        if (memcmp(&view, &right, sizeof view) == 0)
+        if (end == ATTN_SLOTS && memcmp(&view, &right, sizeof view) == 0)
             continue;
         if (is_inside(&view, t))
-            x->moved[slot] = attn_packed_numbers(&view, x->run->extent[slot]);
+            x->moved[slot] = attn_packed_numbers(&view, n);
         if (x->moved[slot] == NULL)
             return 0;
+        for (int64_t e = 0; end == ATTN_T_O && e < n[0] * n[1] * n[2] * n[3]; e++)
+            x->moved[slot][e] = number(x, ATTN_OF_Q << slot, x->moved[slot][e]);
         x->x[slot] = x->moved[slot];
         x->has_moved_outputs |= slot >= ATTN_T_O;
     }
@@ -609,43 +591,17 @@ static double as_result(struct attn_evaluation *x, enum attn_output o, double go
     return got == stored(dtype, got) ? stored(dtype, told) : told;
 }
 
-/* A number near the middle of two may be rounded otherwise than it is here. */
-static double looseness(const struct attn_evaluation *x)
-{
-    double u = is_half(x->p) ? attn_dtype_roundoff(x->p->dtype) : attn_dtype_roundoff(ATTN_F16);
-    return x->f->place == ATTN_AT_NUMBER && x->p->dtype != ATTN_F64 ? 4 * u : x->run->loose;
-}
-
-/* What the model changes in a row of a run that is right; 0 once there is nothing more to find. */
-static int find_reach(const struct attn_evaluation *x, enum attn_output o, int64_t row,
-                      const double *told)
-{
-    const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
-    struct attn_reach *reach = x->run->reach;
-    for (int64_t c = 0, at = row * t->extent[3]; c < t->extent[3]; c++, at++) {
-        double y = x->has_moved_outputs ? x->x[ATTN_T_O + o][at] : told[c], want = t->want[at];
-        double bound[] = {t->bound[at], reach->other.tensor[o].bound[at]};
-        if (is_as(y, want, 1e-9 * reach->size[o]))
-            continue;
-        reach->found |= ATTN_CHANGES;
-        for (unsigned n = 0; n < 2; n++)
-            if (!isinf(bound[n]) && !is_as(y, want, bound[n]))
-                reach->found |= (unsigned)ATTN_EXCEEDS << n;
-    }
-    return reach->found != (ATTN_CHANGES | ATTN_EXCEEDS | ATTN_EXCEEDS_OTHER);
-}
-
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
                          const double *told)
 {
     const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
     int64_t width = t->extent[3], at = row * width;
     const double *got = x->x[ATTN_T_O + o] + at, *own = x->run->x[ATTN_T_O + o] + at;
-    double size = 0, loose = looseness(x);
+    double size = 0, loose = x->run->loose;
+    if (x->f->place == ATTN_AT_NUMBER) /* near the middle of two, either may be the nearest */
+        loose = fmax(loose, 4 * attn_dtype_roundoff(is_half(x->p) ? x->p->dtype : ATTN_F16));
     if (!x->run->compared[o])
         return 1;
-    if (x->run->reach != NULL)
-        return find_reach(x, o, row, told);
     for (int64_t c = 0; c < width; c++)
         size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
     for (int64_t c = 0; c < width; c++) {
@@ -931,4 +887,14 @@ int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_m
                (f->place == ATTN_AT_NONE || attn_evaluation_explains(&x));
     attn_evaluation_close(&x);
     return fits;
+}
+
+int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f)
+{
+    struct attn_evaluation x;
+    int exceeds =
+        attn_evaluation_open(&x, run, f) &&
+        (!(run->backward ? backward_fits(&x) : forward_fits(&x)) || x.evidence.against > 0);
+    attn_evaluation_close(&x);
+    return exceeds;
 }

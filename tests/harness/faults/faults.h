@@ -30,15 +30,6 @@ struct attn_mask_part {
     int is_and; /* & stands at one of its sides, or nothing at either */
 };
 
-/* Whether a model changes any result (which has numbers of this size), and by more than the bound of
- * the run, or of another truth. */
-enum { ATTN_CHANGES = 1, ATTN_EXCEEDS = 2, ATTN_EXCEEDS_OTHER = 4 };
-struct attn_reach {
-    struct attn_truth other;
-    double size[ATTN_OUTPUTS];
-    unsigned found;
-};
-
 struct attn_failed_run {
     const struct attn_setup *setup;
     struct attn_truth truth; /* with bounds */
@@ -48,12 +39,11 @@ struct attn_failed_run {
     int parts;
     struct attn_made_tensor *made; /* what they name */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
-    int backward;             /* the forward is right: the mistake is in the backward            */
-    int ranks;                /* 0: it has none; 1: nobody knows; 2: it has                      */
-    int64_t block;            /* 0, or 1 + b H + h: only that batch and head are looked at       */
-    double loose;             /* relative tolerance                                              */
-    struct attn_reach *reach; /* of a run that is right: what a model would change; or NULL   */
-    char *text;               /* what is found out                                               */
+    int backward;  /* the forward is right: the mistake is in the backward            */
+    int ranks;     /* 0: it has none; 1: nobody knows; 2: it has                      */
+    int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
+    double loose;  /* relative tolerance                                              */
+    char *text;    /* what is found out                                               */
     size_t size;
 };
 
@@ -105,15 +95,18 @@ enum attn_place {
 };
 
 /* Bits, so that a row can speak of several. */
-enum attn_fault_number {
-    ATTN_OF_INPUT = 1, /* an element of input `from` */
-    ATTN_OF_DOT = 2,
-    ATTN_OF_SCORE = 4,
-    ATTN_OF_WEIGHT = 8, /* exp(s - m), as it meets V      */
-    ATTN_OF_P = 16,     /* its quotient by l, or exp(s - LSE) as it meets dO */
-    ATTN_OF_PRODUCT = 32,
-    ATTN_OF_DS = 64,
-    ATTN_OF_RESULT = 128
+enum {
+    ATTN_OF_Q = 1, /* inputs, in the order of the slots */
+    ATTN_OF_QK = 3,
+    ATTN_OF_FACTORS = 0x17, /* q, k, v, dO */
+    ATTN_OF_INPUTS = 0x3f,
+    ATTN_OF_DOT = 0x40,
+    ATTN_OF_SCORE = 0x80,
+    ATTN_OF_WEIGHT = 0x100, /* exp(s - m), as it meets V                     */
+    ATTN_OF_P = 0x200,      /* its quotient by l; exp(s - LSE) as it meets dO */
+    ATTN_OF_PRODUCT = 0x400,
+    ATTN_OF_DS = 0x800,
+    ATTN_OF_RESULT = 0x1000
 };
 
 enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };
@@ -154,12 +147,9 @@ struct attn_fault_at {
             int64_t j_dk, j_dv, position, before;
             double dk, dv, slope;
         };
-        struct { /* NUMBER */
-            enum attn_fault_number of_number;
-            enum attn_slot from;
-        };
-        double delta; /* PROB  */
-        double sum;   /* DBIAS */
+        double delta;       /* PROB   */
+        double sum;         /* DBIAS  */
+        unsigned of_number; /* NUMBER */
     };
 };
 
@@ -244,29 +234,27 @@ int attn_evaluation_explains(const struct attn_evaluation *x);
  * explains what is wrong; of the truth, as far as the run's tolerance goes.  Without memory: 0. */
 int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_model *f);
 
+/* Of a run that is the truth, of infinite tolerance: 1 when the model moves an element beyond its
+ * bound. */
+int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f);
+
 /* ---- who is asked, in this order: 1 and run->text when the fault is found -------------------- */
 
-/* A row of faults.def with its n: the model and its words.  Values of n: the first and the last, and
- * whether they double. */
-struct attn_fault_range {
-    int64_t first, last;
-    int doubles;
-};
+/* A row of faults.def, the r-th, with its n: the model and its words. */
 struct attn_hypothesis {
-    int row;
+    int r;
     enum attn_fault kind;
-    struct attn_fault_range range;
+    struct attn_fault_range {
+        int64_t first, last; /* values of n, which may double */
+        int doubles;
+    } range;
     struct attn_fault_model model;
     char words[300];
 };
 
 /* The next that the case can show, or 0; the first follows one of zeros.  skip: its row is done. */
 int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x);
-static inline void attn_hypothesis_skip(struct attn_hypothesis *x)
-{
-    x->row++;
-    x->model.row = 0;
-}
+void attn_hypothesis_skip(struct attn_hypothesis *x);
 
 /* The models of faults.def; the kind of the first that fits, or ATTN_FAULT_NONE.  Kinds in `but`
  * (bits) are left out. */

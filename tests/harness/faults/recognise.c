@@ -163,21 +163,24 @@ static int set_up(const struct attn_failed_run *run, struct attn_hypothesis *x)
     return 0;
 }
 
+void attn_hypothesis_skip(struct attn_hypothesis *x)
+{
+    x->r++;
+    x->model.row = 0;
+}
+
 int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x)
 {
-    for (; x->row < (int)(sizeof rows / sizeof *rows); attn_hypothesis_skip(x)) {
-        const int is_new = x->model.row == 0;
-        x->model.row = rows[x->row];
-        if (is_new) {
-            x->model.n = -1;
+    for (; x->r < (int)(sizeof rows / sizeof *rows); attn_hypothesis_skip(x)) {
+        int64_t *n = &x->model.n;
+        if (x->model.row == 0) {
+            x->model.row = rows[x->r], *n = -1;
             set_up(run, x); /* its range */
         }
         do
-            x->model.n = x->model.n < 0     ? x->range.first
-                         : x->range.doubles ? 2 * x->model.n
-                                            : x->model.n + 1;
-        while (x->model.n <= x->range.last && !set_up(run, x));
-        if (x->model.n <= x->range.last)
+            *n = *n < 0 ? x->range.first : x->range.doubles ? 2 * *n : *n + 1;
+        while (*n <= x->range.last && !set_up(run, x));
+        if (*n <= x->range.last)
             return 1;
     }
     return 0;
