@@ -148,6 +148,10 @@ struct attn_plugin {
 
     int32_t subnormals; /* FLUSHED: they may count as 0, read or written (-ffast-math)    */
     uint32_t declines;  /* enum attn_plugin_decline, or-ed                                */
+
+    const char *shapes; /* conditions on shapes, "d: 8..256 step 8; group: 1 2 4 8"; NULL: none  */
+    const char
+        *arithmetic; /* "f32", "fused-16", "unfused-16", "tf32"; NULL: by the numbers above   */
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

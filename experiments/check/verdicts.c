@@ -240,7 +240,7 @@ int attn_verdict_facts(const struct attn_result *r, struct attn_fact fact[ATTN_F
 {
     int n = 0;
     int64_t either = 0, unbounded = 0;
-    char words[200];
+    char words[256];
     if (r->grade.letter != 0)
         n = add_fact(fact, n, "grade", "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
     if (r->grade.rows > 0)
@@ -425,36 +425,34 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
     /* What checks declare differently is a range: "4", "1.1e-16 to 6e-08". */
-    enum { NUMBERS = 5 };
-    static const char *const name[NUMBERS] = {"u ", "storage ", "P ", "partial results ", "exp "};
-    static const char *const unit[NUMBERS] = {"", "", "", "", " u"};
+    enum { NUMBERS = ATTN_PRECISION_TERMS };
     double low[NUMBERS], high[NUMBERS];
     int64_t rescales = 0, merges = 0;
     int n = 0;
     for (int e = 0; e < list->n; e++) {
         const struct attn_precision *a = &list->entry[e].result.precision;
-        const double value[NUMBERS] = {a->u, a->u_storage, a->u_p, a->u_partial, a->exp_ulps};
         if (!(a->u > 0))
             continue;
         for (int k = 0; k < NUMBERS; k++) {
-            low[k] = n > 0 ? fmin(low[k], value[k]) : value[k];
-            high[k] = n > 0 ? fmax(high[k], value[k]) : value[k];
+            double value = attn_precision_get(a, k);
+            low[k] = n > 0 ? fmin(low[k], value) : value;
+            high[k] = n > 0 ? fmax(high[k], value) : value;
         }
         rescales = a->rescales > rescales ? a->rescales : rescales;
         merges = a->merges > merges ? a->merges : merges;
         n++;
     }
-    size_t used = 0;
+    text[0] = '\0';
     for (int k = 0; k < NUMBERS && n > 0; k++) {
-        if (k == 3 && !(high[k] > 0)) /* partial results are as wide as sums */
+        if (!attn_precision_term[k].always && !(high[k] > 0))
             continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%.3g", name[k], low[k]);
+        attn_append(text, size, "%s %.3g", attn_precision_term[k].name, low[k]);
         if (low[k] < high[k])
-            used += (size_t)snprintf(text + used, size - used, " to %.3g", high[k]);
-        used += (size_t)snprintf(text + used, size - used, "%s, ", unit[k]);
+            attn_append(text, size, " to %.3g", high[k]);
+        attn_append(text, size, "%s, ", k == NUMBERS - 1 ? " u" : "");
     }
-    snprintf(text + used, size - used, "at most %lld rescales and %lld merges a row",
-             (long long)rescales, (long long)merges);
+    attn_append(text, size, "at most %lld rescales and %lld merges a row", (long long)rescales,
+                (long long)merges);
     return n;
 }
 

@@ -243,6 +243,16 @@ static void put_grades(json_t *e, const struct attn_result *r)
             json_pack("{s:o,s:f}", "slope", attn_cli_real(r->growth), "limit", ATTN_GROWTH_LIMIT));
 }
 
+static json_t *precision_of(const struct attn_precision *a)
+{
+    json_t *x = json_object();
+    for (int n = 0; n < ATTN_PRECISION_TERMS; n++)
+        json_object_set_new(x, attn_precision_term[n].key, json_real(attn_precision_get(a, n)));
+    json_object_set_new(x, "rescales", json_integer(a->rescales));
+    json_object_set_new(x, "merges", json_integer(a->merges));
+    return x;
+}
+
 static json_t *entry_of(const struct attn_verdict_entry *x)
 {
     const struct attn_result *r = &x->result;
@@ -264,13 +274,7 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
             json_pack("{s:i,s:i,s:s}", "of", r->runs, "failed", r->failed, "differs", r->differs));
     put_grades(e, r);
     if (r->precision.u > 0)
-        json_object_set_new(e, "precision",
-                            json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I}", "u", r->precision.u,
-                                      "u_storage", r->precision.u_storage, "u_p", r->precision.u_p,
-                                      "u_partial", r->precision.u_partial, "exp_ulps",
-                                      r->precision.exp_ulps, "rescales",
-                                      (json_int_t)r->precision.rescales, "merges",
-                                      (json_int_t)r->precision.merges));
+        json_object_set_new(e, "precision", precision_of(&r->precision));
     json_object_set_new(e, "outputs", outputs_of(r));
     return e;
 }

@@ -439,7 +439,7 @@ void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
                         r->output[o].name, r->output[o].ratio, r->output[o].gauge,
                         (long long)r->output[o].n, (long long)r->output[o].n_bad);
     if (r->precision.u > 0) {
-        char declared[200];
+        char declared[256];
         attn_precision_print(&r->precision, declared, sizeof declared);
         attn_append(text, size, "  declared: %s\n", declared);
     }

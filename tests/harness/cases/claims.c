@@ -2,6 +2,7 @@
 #include "tests/harness/cases/claims.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,26 +168,40 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
 
 /* ---- precisions and LSE ---------------------------------------------------------------------- */
 
+#define NUMBER(member, limit)                                 \
+    {                                                         \
+#member, limit, offsetof(struct attn_claims, member), \
+            offsetof(struct attn_precision, member)           \
+    }
+const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS] = {
+    NUMBER(u, 0.5),    NUMBER(u_sum, 0.5),     NUMBER(u_q, 0.5),
+    NUMBER(u_v, 0.5),  NUMBER(u_s, 0.5),       NUMBER(u_p, 0.5),
+    NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5), NUMBER(exp_ulps, 1e6)};
+
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *p,
                            struct attn_precision *x)
 {
     static const struct attn_impl plain = {0};
     static const struct attn_options none = {.threads = 1};
     attn_precision_of(&plain, &none, p, x);
-    int narrow = p->dtype != ATTN_F64;
-    if (narrow && claims->u > 0)
-        x->u = claims->u;
-    if (narrow && claims->u_p > 0)
-        x->u_p = claims->u_p;
-    if (claims->exp_ulps > 0)
-        x->exp_ulps = claims->exp_ulps;
-    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
-        attn_precision_flush(p, x);
+    attn_arithmetic_declare(claims->arithmetic, p, x);
+    for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
+        double given;
+        const struct attn_claims_number *number = &attn_claims_number[n];
+        memcpy(&given, (const char *)claims + number->at, sizeof given);
+        if (given > 0 && (p->dtype != ATTN_F64 || number->limit > 1))
+            memcpy((char *)x + number->to, &given, sizeof given);
+    }
+    if (x->leans > 1 && claims->u_v > 0 && claims->u_p > 0) /* rounded, then */
+        x->leans = 1;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
+    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
+        attn_precision_flush(p, x);
     /* Two more roundings each way: to base 2, and stored. */
     if (claims->lse == ATTN_PLUGIN_LSE_2)
         x->u_lse *= 5;
+    attn_precision_complete(p, x);
 }
 
 static double convert_lse(const struct attn_claims *claims, double x, double factor)

@@ -16,9 +16,20 @@ struct attn_claims {
     unsigned declines;                                /* enum attn_plugin_decline       */
     int lse, empty_lse, causal, window, layout, byte; /* conventions of attn_plugin.h   */
     int subnormals;                                   /* enum attn_plugin_subnormals    */
-    double u, u_p, exp_ulps;
+    int arithmetic;                                   /* a set of arithmetic.def        */
+    /* 0: as the set has it */
+    double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, exp_ulps;
     int64_t block;
 };
+
+/* Where a declaration's numbers are kept, under the names of struct attn_precision. */
+struct attn_claims_number {
+    const char *key;
+    double limit;  /* below which it must be */
+    size_t at, to; /* the double in struct attn_claims, in struct attn_precision */
+};
+enum { ATTN_CLAIMS_NUMBERS = 9 };
+extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
 /* The third layout, of files alone: packed batches (packed.h). */
 enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
@@ -74,7 +85,7 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *problem,
                                        struct attn_given_mask *given);
 
-/* The declared precisions, for the bound. */
+/* The declared precisions, for the bound: those of the set, then the numbers beside it. */
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *problem,
                            struct attn_precision *precision);
 

@@ -44,6 +44,20 @@ static int is_fraction(double x)
     return x >= 0 && x < 0.5;
 }
 
+/* path NULL: a plug-in's. */
+static enum attn_status no_such_arithmetic(const char *path, const char *word,
+                                           struct attn_error *err)
+{
+    char known[200] = "";
+    for (int n = 0; n < attn_arithmetic_count; n++)
+        attn_append(known, sizeof known, " %s", attn_arithmetic[n].word);
+    if (path == NULL)
+        return attn_fail(err, ATTN_EINVAL, "arithmetic \"%.40s\" does not exist; there are:%s",
+                         word, known);
+    return attn_fault(err, ATTN_EINVAL, path, "arithmetic \"%.40s\" does not exist; there are:%s",
+                      word, known);
+}
+
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
                                        struct attn_error *err)
 {
@@ -79,6 +93,8 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
     claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
     claims->declines = p->declines;
+    if (p->arithmetic != NULL && (claims->arithmetic = attn_arithmetic_find(p->arithmetic)) < 0)
+        return no_such_arithmetic(NULL, p->arithmetic, err);
     claims->u = p->u;
     claims->u_p = p->u_p;
     claims->exp_ulps = p->exp_ulps;
@@ -173,12 +189,15 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         return read_bits(path, &claims_list, value, &c->bits, err);
     if (strcmp(key, "declines") == 0)
         return read_bits(path, &declines_list, value, &c->declines, err);
-    if (strcmp(key, "u") == 0)
-        return read_number(path, key, value, 0.5, &c->u, err);
-    if (strcmp(key, "u_p") == 0)
-        return read_number(path, key, value, 0.5, &c->u_p, err);
-    if (strcmp(key, "exp_ulps") == 0)
-        return read_number(path, key, value, 1e6, &c->exp_ulps, err);
+    for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++)
+        if (strcmp(key, attn_claims_number[n].key) == 0)
+            return read_number(path, key, value, attn_claims_number[n].limit,
+                               (double *)((char *)c + attn_claims_number[n].at), err);
+    if (strcmp(key, "arithmetic") == 0) {
+        const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
+        c->arithmetic = attn_arithmetic_find(word);
+        return c->arithmetic < 0 ? no_such_arithmetic(path, word, err) : ATTN_OK;
+    }
     if (strcmp(key, "block") == 0) {
         enum attn_status status = read_number(path, key, value, 0x1p53, &block, err);
         c->block = status == ATTN_OK ? (int64_t)block : 0;
@@ -186,7 +205,8 @@ static enum attn_status read_entry(const char *path, const char *key, const json
     }
     return attn_fault(err, ATTN_EINVAL, path,
                       "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
-                      "causal window layout mask_one subnormals u u_p exp_ulps block",
+                      "causal window layout mask_one subnormals arithmetic u u_sum u_q u_v u_s u_p "
+                      "u_ds u_partial exp_ulps block",
                       key);
 }
 
@@ -248,8 +268,14 @@ char *attn_claims_print(const struct attn_claims *claims)
     json_t *root = json_pack("{s:s, s:o, s:o}", "name", claims->name, "claims",
                              write_bits(&claims_list, claims->bits), "declines",
                              write_bits(&declines_list, claims->declines));
-    json_t *numbers = json_pack("{s:f, s:f, s:f, s:I}", "u", claims->u, "u_p", claims->u_p,
-                                "exp_ulps", claims->exp_ulps, "block", (json_int_t)claims->block);
+    json_t *numbers =
+        json_pack("{s:s, s:I}", "arithmetic", attn_arithmetic[claims->arithmetic].word, "block",
+                  (json_int_t)claims->block);
+    for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
+        double x;
+        memcpy(&x, (const char *)claims + attn_claims_number[n].at, sizeof x);
+        json_object_set_new(numbers, attn_claims_number[n].key, json_real(x));
+    }
     attn_claims_conventions(claims, root);
     json_object_update(root, numbers);
     json_decref(numbers);

@@ -261,8 +261,8 @@ static void poison_queries(struct attn_setup *s, double x)
     }
 }
 
-/* A hidden cell's bias must not matter as long as it is finite. */
-static void poison_bias(struct attn_setup *s)
+/* A hidden cell's bias must not matter as long as it is finite: in 16 bits, a number of the type. */
+static void poison_bias(struct attn_setup *s, double big)
 {
     const struct attn_problem *p = &s->problem;
     if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
@@ -272,7 +272,7 @@ static void poison_bias(struct attn_setup *s)
     int64_t at[4] = ATTN_START;
     while (attn_each(at, bias->extent))
         if (!attn_problem_allows(p, at[0], at[1], at[2], at[3]))
-            attn_tensor_set(bias, at[0], at[1], at[2], at[3], 1e30);
+            attn_tensor_set(bias, at[0], at[1], at[2], at[3], big);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -342,11 +342,11 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
     if (s->given.special != ATTN_SPECIAL_NONE)
         fill_special(s);
     if (s->given.poison != ATTN_POISON_NONE) {
-        double big = s->given.dtype == ATTN_F16 ? 65504 : 1e30; /* finite in its type */
+        double big = attn_dtype_round(s->given.dtype == ATTN_F16 ? 65504 : 1e30, s->given.dtype);
         double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;
         poison_keys(s, x);
         poison_queries(s, x);
-        poison_bias(s);
+        poison_bias(s, big / 2); /* a score may be added */
     }
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         if (is_output(slot))

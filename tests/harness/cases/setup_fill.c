@@ -34,6 +34,7 @@
 #include <math.h>
 
 #include "ref/problem.h"
+#include "tests/harness/bound/agree.h"
 
 /* Streams of the hash: one for each thing that must be independent of the others. */
 enum stream {
@@ -359,7 +360,8 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     if (r->bias == ATTN_CASE_BIAS_INF &&
         ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
         return (double)-INFINITY;
-    return normal(r, STREAM_BIAS, index);
+    /* In 16 bits a number of the type, so that to take it in that type is exact. */
+    return attn_dtype_round(normal(r, STREAM_BIAS, index), r->problem->dtype);
 }
 
 double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
