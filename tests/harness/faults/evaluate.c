@@ -48,6 +48,12 @@ static double stored(enum attn_dtype dtype, double y)
     return attn_view_get(&view, 0, 0, 0, 0);
 }
 
+/* Of q and k that are scaled before they are multiplied. */
+static double stored_times(const struct attn_problem *p, double y, double factor)
+{
+    return stored(p->dtype, y * factor) / factor;
+}
+
 /* Of an input or a result, in its own type; of what is between, in that of the arithmetic. */
 static double flushed(const struct attn_problem *p, unsigned of, double y)
 {
