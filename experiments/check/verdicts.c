@@ -51,31 +51,49 @@ static int says_the_same(const char *a, const char *b)
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *r)
 {
     const char *said = strstr(r->text, mark);
-    int n = 0;
+    int n = 0, kind = r->fault == ATTN_FAULT_PRECISION ? ATTN_FAULTS + (int)r->dtype : r->fault;
+    if (r->output[ATTN_O].n > 0) {
+        causes->passes[r->dtype] += r->verdict == ATTN_PASS;
+        causes->fails[r->dtype] += r->verdict == ATTN_FAILED;
+    }
     if (said == NULL || r->fault <= ATTN_FAULT_NONE || r->fault >= ATTN_FAULTS)
         return;
     said += strlen(mark);
     causes->diagnosed++;
-    causes->n[r->fault]++;
-    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !says_the_same(causes->of[n].text, said))
+    causes->n[kind]++;
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
+           !(causes->of[n].kind == kind && says_the_same(causes->of[n].text, said)))
         n++;
     if (n == ATTN_CAUSES)
         return;
     if (causes->of[n].n++ == 0)
         snprintf(causes->of[n].text, sizeof causes->of[n].text, "%s", said);
-    causes->of[n].fault = r->fault;
+    causes->of[n].kind = kind;
 }
 
 const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree)
 {
-    int fault = 0, best = -1;
-    for (int n = 1; n < ATTN_FAULTS; n++)
-        fault = causes->n[n] > causes->n[fault] ? n : fault;
+    int kind = 0, best = -1;
+    for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++)
+        kind = causes->n[n] > causes->n[kind] ? n : kind;
     for (int n = 0; n < ATTN_CAUSES; n++)
-        if (causes->of[n].fault == fault && (best < 0 || causes->of[n].n > causes->of[best].n))
+        if (causes->of[n].kind == kind && (best < 0 || causes->of[n].n > causes->of[best].n))
             best = n;
-    *agree = causes->n[fault];
+    *agree = causes->n[kind];
     return *agree > 1 && best >= 0 ? causes->of[best].text : NULL;
+}
+
+void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])
+{
+    char fails[32] = "", passes[32] = "";
+    for (int t = 0; t < ATTN_DTYPES; t++) {
+        char *to = causes->fails[t] > 0 ? fails : passes;
+        if (causes->fails[t] + causes->passes[t] > 0)
+            attn_append(to, sizeof fails, "%s%s", to[0] != '\0' ? " and " : "",
+                        attn_dtype_name((enum attn_dtype)t));
+    }
+    int is_apart = fails[0] != '\0' && passes[0] != '\0';
+    snprintf(text, 80, is_apart ? " (in %s, not in %s)" : "", fails, passes);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
@@ -442,10 +460,12 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
 static void print_cause(FILE *out, const struct attn_verdict_list *list)
 {
     int agree;
+    char types[80];
     const char *cause = attn_common_cause_name(&list->causes, &agree);
+    attn_common_cause_types(&list->causes, types);
     if (cause != NULL)
-        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
-                list->causes.diagnosed, cause);
+        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s%s\n", agree,
+                list->causes.diagnosed, cause, types);
 }
 
 /* ---- what was refused ------------------------------------------------------------------------ */

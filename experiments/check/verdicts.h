@@ -31,10 +31,11 @@ enum {
 }; /* different texts that are told apart; more count for their kind alone */
 
 struct attn_common_cause {
-    int diagnosed;      /* failures that look like something */
-    int n[ATTN_FAULTS]; /* of them, by the kind of fault */
+    int diagnosed;                    /* failures that look like something */
+    int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
+    int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
     struct {
-        int fault, n;
+        int kind, n;    /* as in n[] */
         char text[256]; /* of the first; those that differ by their numbers alone are one */
     } of[ATTN_CAUSES];
 };
@@ -42,12 +43,15 @@ struct attn_common_cause {
 /* Put a diagnosis (NULL or "": none) behind the text of a failure. */
 void attn_common_cause_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
 
-/* Count what was put there.  Where failing elements are, without a cause, is no vote. */
+/* Count what was put there, and passes.  Where failing elements are, without a cause, is no vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
 /* What most of those of the commonest kind of fault say, when at least two are of it, and how many
  * are; else NULL. */
 const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree);
+
+/* " (in bf16 and f16, not in f32)", where cases of some types fail and none of others; else "". */
+void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);
 
 /* ---- checks collected ------------------------------------------------------------------------ */
 

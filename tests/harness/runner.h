@@ -120,6 +120,7 @@ struct attn_result {
     enum attn_failure failure;
     char text[512]; /* why, in one line; empty on a plain pass */
     int fault;      /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
+    enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
     double worst;                               /* largest error / bound of all outputs */

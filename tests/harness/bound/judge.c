@@ -191,6 +191,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
     struct attn_inputs in = attn_setup_inputs(s, pass);
     struct attn_kept own;
     r->precision = *precision;
+    r->dtype = s->problem.dtype;
     if (in.kept != NULL && sample == NULL) {
         judge_by(s, &in, NULL, r);
         return;
