@@ -43,6 +43,7 @@ static const struct {
     {"SAYS_EMPTY=1 SAYS_LSE=1", 0, 20},
     {"SAYS_WINDOW=1 SAYS_BYTE=1 SAYS_CAUSAL=1 DOES_CAUSAL=1", 0, 20},
     {"SAYS_LAYOUT=1 NO_STRIDES SAYS_CAUSAL=2 DOES_CAUSAL=2", 0, 20},
+    {"SAYS_LAYOUT=2 NO_STRIDES", 0, 20},
 };
 
 TEST_EACH(declared_conventions_pass, COUNT(honest))
@@ -92,6 +93,7 @@ static const struct {
     {"SAYS_EMPTY=1 DOES_EMPTY=0", "LSE is +inf for an empty row"},
     {"SAYS_BYTE=1 DOES_BYTE=0", "fits mask inverted"},
     {"SAYS_LAYOUT=1 DOES_LAYOUT=0 NO_STRIDES", "fits layout B"},
+
     {"DOES_EMPTY=1", "LSE is +inf for an empty row"},
     {"DOES_LAYOUT=1 NO_STRIDES", "fits layout BLHD"},
     {"DOES_BYTE=1", "fits mask inverted"},

@@ -25,10 +25,12 @@ static void strides_of(const int64_t extent[4], const int64_t given[4], int is_r
     memcpy(to, given, 4 * sizeof *to);
     if (strides || is_row)
         return;
-    to[3] = 1;
-    to[0] = extent[1] * extent[2] * extent[3];
-    to[1] = does.layout ? extent[3] : extent[2] * extent[3];
-    to[2] = does.layout ? extent[1] * extent[3] : extent[3];
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {2, 0, 1, 3}}; /* slowest first */
+    int64_t whole = 1;
+    for (int o = 3; o >= 0; o--) {
+        to[order[does.layout][o]] = whole;
+        whole *= extent[order[does.layout][o]];
+    }
 }
 
 static struct attn_cview in(const struct attn_plugin_in *t, int dtype, int is_row)
@@ -197,7 +199,8 @@ static int forward(const struct attn_plugin_call *t)
         return ATTN_PLUGIN_FAILED;
     enum attn_status status = compute(t, &j, &o);
     if (status == ATTN_OK && t->lse.data != NULL)
-        convert(j.lse, j.lse_stride, t->lse.data, t->lse.stride, t, to_theirs);
+        convert(j.lse, j.lse_stride, t->lse.data, strides ? t->lse.stride : j.lse_stride, t,
+                to_theirs);
     return close_job(t, &j, status);
 }
 
@@ -209,7 +212,8 @@ static int backward(const struct attn_plugin_call *t)
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     if (t->lse_in.data != NULL)
-        convert(t->lse_in.data, t->lse_in.stride, j.lse, j.lse_stride, t, to_ours);
+        convert(t->lse_in.data, strides ? t->lse_in.stride : j.lse_stride, j.lse, j.lse_stride, t,
+                to_ours);
     else { /* no LSE was given away: compute it again, with an O that nobody needs */
         size_t n = (size_t)(t->batch * t->heads * t->n_query * t->d_value);
         struct attn_view o = {

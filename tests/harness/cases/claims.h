@@ -20,8 +20,8 @@ struct attn_claims {
     int64_t block;
 };
 
-/* The third layout, of files alone: packed batches (packed.h). */
-enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
+/* The last layout, of files alone: packed batches (vector_files.h). */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 /* By which road its tensors come: files have no strides. */
 enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
@@ -51,6 +51,10 @@ void attn_claims_conventions(const struct attn_claims *claims, void *json_object
 
 /* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */
 char *attn_claims_print(const struct attn_claims *claims);
+
+/* The layout of a case whose tensors lie as declared (packed batches: of the case before it is
+ * packed). */
+enum attn_case_layout attn_claims_layout(const struct attn_claims *claims);
 
 /* The claims that this case asks for.  A mask is a band where the claims can take it as one. */
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,

@@ -31,6 +31,7 @@ static struct place place_of(const struct attn_claims *claims, const struct attn
 {
     const struct attn_file_layout layout = {.n_axes = 4,
                                             .by_token = claims->layout != ATTN_PLUGIN_BHLD,
+                                            .by_sequence = claims->layout == ATTN_PLUGIN_SBHD,
                                             .is_packed = claims->layout == ATTN_CLAIMS_THD};
     struct place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
     enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_AXES_PAIRS
