@@ -18,6 +18,7 @@ static struct convention {
 } says, does;
 
 static int strides, scales; /* any strides are followed; the scale is */
+static int refused;         /* a storage type, or -1 for every gradient */
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
@@ -191,10 +192,18 @@ static enum attn_status compute(const struct attn_plugin_call *t, struct job *j,
     return attn_run_forward(dense, &j->ctx, &j->problem, &f);
 }
 
+static int refuse(const struct attn_plugin_call *t)
+{
+    snprintf(t->message, t->message_size, "no such kernel");
+    return ATTN_PLUGIN_REFUSED;
+}
+
 static int forward(const struct attn_plugin_call *t)
 {
     struct job j;
     struct attn_view o = out(&t->o, t->dtype, 0);
+    if (t->dtype == refused)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     enum attn_status status = compute(t, &j, &o);
@@ -209,6 +218,8 @@ static int backward(const struct attn_plugin_call *t)
     struct job j;
     int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
     enum attn_status status = ATTN_OK;
+    if (refused == -1)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     if (t->lse_in.data != NULL)
@@ -262,6 +273,7 @@ const struct attn_plugin *attn_plugin_get(void)
         told_number("DOES_LAYOUT", says.layout), told_number("DOES_BYTE", says.byte)};
     strides = !told("NO_STRIDES");
     scales = !told("NO_SCALE");
+    refused = told_number("REFUSES", 99);
     full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof full,

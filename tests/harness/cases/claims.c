@@ -110,8 +110,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
         needs |= ATTN_PLUGIN_DBIAS;
     if (c->d_lse)
         needs |= ATTN_PLUGIN_DLSE;
-    int is_own = c->layout == ATTN_LAYOUT_BHLD ||
-                 (c->layout == attn_claims_layout(claims) && c->only == 0);
+    int is_own =
+        c->layout == ATTN_LAYOUT_BHLD || (c->layout == attn_claims_layout(claims) && c->only == 0);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_PLUGIN_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;

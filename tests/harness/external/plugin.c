@@ -285,6 +285,10 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
     take_back(w);
     if (status == ATTN_PLUGIN_OK)
         return ATTN_OK;
+    if (status == ATTN_PLUGIN_REFUSED) {
+        snprintf(g->message, sizeof g->message, "%s", w->message);
+        return attn_fail(w->err, ATTN_ENOTSUP, "%s", g->message);
+    }
     snprintf(g->message, sizeof g->message, "%s returned %d%s%.150s",
              phase == ATTN_PHASE_FORWARD ? "forward()" : "backward()", status,
              w->message[0] != '\0' ? ": " : "", w->message);
