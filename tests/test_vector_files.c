@@ -167,6 +167,10 @@ static const struct {
     {"mkdir $R; cp $I $R/result.safetensors", "has no tensor o"},
     {"mkdir $R; head -c 40 $I >$R/result.safetensors", "result.safetensors"},
     {"mkdir -p $R/result.safetensors", "result.safetensors"},
+    {"mkdir $R; echo ' ' >$R/refused.txt", "it refuses, and does not say why"},
+    {"mkdir $R; echo no >$R/refused.txt; cp $I $R/result.safetensors",
+     "refused.txt lies beside result.safetensors: a case has results, or is refused"},
+    {"mkdir $R; echo no >$R/refused.txt; echo broken >$R/error.txt", "the program says: broken"},
 };
 
 TEST_EACH(broken_results, COUNT(broken))
@@ -176,6 +180,25 @@ TEST_EACH(broken_results, COUNT(broken))
     scratch_shell(0, "", "R=%s/ties I=%s/ties/inputs.safetensors; mkdir %s; %s", out, vectors, out,
                   broken[_i].make);
     scratch_expect(1, broken[_i].says, "check --results '%s' --vectors '%s'", out, vectors);
+}
+
+/* A command in C without numpy, on tensors [B,H,L,d], [B,L,H,d] and [L,B,H,d]; DOES=TURNED takes all
+ * for the first. */
+TEST_EACH(layouts_of_a_command, 4)
+{
+    static const char *const layout[] = {"bhld", "blhd", "sbhd", "sbhd"};
+    char claims[160];
+    int is_wrong = _i == 3;
+    snprintf(claims, sizeof claims,
+             "{\"claims\": [\"f32\", \"gqa\", \"cross\", \"dv\", \"scale\"], \"layout\": \"%s\"}",
+             layout[_i]);
+    setenv("DOES", is_wrong ? "TURNED" : "", 1);
+    scratch_expect(
+        is_wrong, is_wrong ? "FAIL(bound)" : " 0 fail, 0 refused",
+        "check --exec %s/faults/dense --claims '%s' --case h6g2q9k14d8:none:f32:normal:s3 "
+        "--case b2h3q5k7d4v6:none:f32:normal:s1",
+        test_build(), scratch_put("claims.json", claims, strlen(claims)));
+    unsetenv("DOES");
 }
 
 /* A disk that takes no more: one line, the right status, and no manifest that promises cases. */
@@ -196,6 +219,10 @@ static void put_manual_example(void)
     scratch_shell(0, "", "cp docs/examples/numpy_first.json '%s'", scratch_path("mine.json"));
 }
 
+#define TELLS(file)                                                               \
+    "if case['name'] == 'reveal-holes': os.makedirs(f\"{out}/{case['name']}\"); " \
+    "open(f\"{out}/{case['name']}/" file "\", 'w').write('no holes here'); "
+
 /* One start for all: a case that ends the command is named, and the others are run without it; a
  * program that says why it has no result is quoted. */
 static const struct {
@@ -215,11 +242,13 @@ static const struct {
      1,
      {"cases not reached: the command died at case "}},
     {"raise ValueError('nothing works')", 0, 1, {" 3 crash, 1 error"}},
-    {"if case['name'] == 'reveal-holes': os.makedirs(f\"{out}/{case['name']}\"); "
-     "open(f\"{out}/{case['name']}/error.txt\", 'w').write('no holes here'); continue",
+    {TELLS("error.txt") "continue", 4, 1, {"the program says: no holes here"}},
+    /* Both say that they cannot go on, and end: no other case is to blame. */
+    {TELLS("error.txt") "os._exit(3)", 4, 1, {" 0 weak, 0 error", "note: before case "}},
+    {TELLS("refused.txt") "os.abort()",
      4,
-     1,
-     {"the program says: no holes here"}},
+     0,
+     {" refused (1 by it), 0 weak, 0 error", "\n    1: no holes here; "}},
 };
 
 TEST_EACH(troubled_commands, COUNT(troubles))

@@ -23,9 +23,10 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",
                                  c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_CLAIMS_THD ? "layout thd"
-                                 : c->layout                  ? "layout blhd"
-                                                              : "",
+                                 c->layout == ATTN_CLAIMS_THD    ? "layout thd"
+                                 : c->layout == ATTN_PLUGIN_SBHD ? "layout sbhd"
+                                 : c->layout                     ? "layout blhd"
+                                                                 : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     snprintf(text, size, "claims");
     for (int bit = 0; bit < ATTN_CAPS && s->from == ATTN_SOURCE_SPEC; bit++)
@@ -145,11 +146,8 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
                         const struct attn_result *r, unsigned needs, double seconds)
 {
-    attn_verdicts_add(s->list, subject, r, seconds);
-    if (r->verdict == ATTN_REFUSED || r->verdict == ATTN_ERROR)
-        return;
-    s->judged++;
-    s->exercised |= needs;
+    attn_verdicts_add(s->list, subject, r, seconds)->needs = needs;
+    s->judged += r->verdict != ATTN_REFUSED && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
@@ -192,23 +190,70 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
                       : strcmp(id, "all") == 0 || strcmp(id, relation->id) == 0;
 }
 
-static void file_claim(struct attn_candidate *s, const char *name)
+/* An ERROR about the whole. */
+static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+                       const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+                       const char *format, ...)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {"claim", name, "", "", "", "", NULL};
-    snprintf(r.text, sizeof r.text,
-             "%s is claimed, but no case of this tier exercises it here: it is not verified; do "
-             "not claim it",
-             name);
+    const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r.text, sizeof r.text, format, args);
+    va_end(args);
     attn_verdicts_add(s->list, &subject, &r, 0);
+}
+
+/* Something was declared (a claim, the value of a factor), and no check that has it was judged: an
+ * ERROR, or it would look verified.  has: whether a check has what is declared. */
+static void file_unjudged(struct attn_candidate *s, const char *name,
+                          int (*has)(const struct attn_verdict_entry *x, int what), int what)
+{
+    int refused = 0;
+    for (int e = 0; e < s->list->n; e++) {
+        const struct attn_verdict_entry *x = &s->list->entry[e];
+        if (!has(x, what) || x->result.verdict == ATTN_ERROR)
+            continue;
+        if (x->result.verdict != ATTN_REFUSED)
+            return;
+        refused += x->result.by_it;
+    }
+    if (refused > 0)
+        file_error(s, "claim", name,
+                   "%s is claimed, but it refused every case with it, %d: it is not verified", name,
+                   refused);
+    else
+        file_error(s, "claim", name,
+                   "%s is claimed, but no case of this tier exercises it here: it is not "
+                   "verified; do not claim it",
+                   name);
+}
+
+static int has_claim(const struct attn_verdict_entry *x, int bit)
+{
+    return (x->needs >> bit & 1u) != 0;
+}
+
+/* Every claim, the storage types among them. */
+static void file_unjudged_claims(struct attn_candidate *s)
+{
+    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+        if (s->claims.bits & 1u << bit)
+            file_unjudged(s, attn_claim_name[bit], has_claim, bit);
 }
 
 int attn_candidate_end(struct attn_candidate *s)
 {
-    unsigned idle = s->from == ATTN_SOURCE_SPEC ? 0 : s->claims.bits & ~s->exercised;
-    for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
-        if (idle & 1u << bit)
-            file_claim(s, attn_claim_name[bit]);
+    const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
+    int is_whole = s->question.whole_tier || s->request->soak > 0;
+    int nothing =
+        s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n && (is_whole || asked.by_it > 0);
+    if (nothing)
+        file_error(s, "judged", "", "not one case could be judged: all were refused, %d by it%s",
+                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
+    else if (s->question.whole_tier && !s->not_reached && s->from != ATTN_SOURCE_SPEC)
+        file_unjudged_claims(s);
     if (s->from == ATTN_SOURCE_SPEC)
         report_about(s);
     /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
@@ -217,11 +262,9 @@ int attn_candidate_end(struct attn_candidate *s)
     impossible = impossible && t.errors == 1;
     int failures = attn_verdicts_end(s->verdicts, s->list);
     s->list = NULL;
-    if (failures == 0 && s->judged == 0 && s->question.whole_tier)
-        return attn_cli_fail(ATTN_EXIT_DISAGREE, "%s: not one case could be judged", s->label);
     return failures == 0           ? ATTN_EXIT_GOOD
            : t.lacking == failures ? ATTN_EXIT_LACKS
-           : impossible            ? ATTN_EXIT_USAGE
+           : nothing || impossible ? ATTN_EXIT_USAGE
                                    : ATTN_EXIT_DISAGREE;
 }
 

@@ -22,7 +22,7 @@ struct attn_asked {
     const struct attn_battery_case *battery; /* NULL: it is none of it                    */
     struct attn_case c;
     /* files only: */
-    int written;               /* it was among the cases of the last start            */
+    int written;               /* it was among the cases of the first start           */
     int settled;               /* it has its results, or broke the command            */
     int not_reached;           /* the command died before it came to this one         */
     enum attn_verdict without; /* what a case without results is ...                  */
@@ -54,7 +54,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
                                     struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err);
 
-/* Write the cases that are claimed, and not settled, to a folder; *written: how many. */
+/* Write the cases that are claimed to a folder; *written: how many. */
 enum attn_status attn_question_write(struct attn_question *question, const char *folder,
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err);
@@ -88,7 +88,6 @@ struct attn_candidate {
     struct attn_claims claims;
     const char *claims_path; /* of --claims, or NULL */
     double timeout_s;
-    unsigned exercised; /* claims that a judged case asked for                   */
     double diagnosed_s; /* time spent on diagnoses                               */
     int diagnose;       /* a failure of the next case is to be diagnosed         */
     int judged;         /* cases with a verdict about the implementation         */

@@ -153,24 +153,30 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
     struct attn_vector_files_writer writer;
     *written = 0;
     enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
-    for (int i = 0; i < question->n && status == ATTN_OK; i++)
-        if (!question->asked[i].settled) {
-            status = write_case(&question->asked[i], &writer, claims, err);
-            *written += question->asked[i].written;
-        }
+    for (int i = 0; i < question->n && status == ATTN_OK; i++) {
+        status = write_case(&question->asked[i], &writer, claims, err);
+        *written += question->asked[i].written;
+    }
     return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
 }
 
 /* ---- results in ------------------------------------------------------------------------------ */
 
-/* Results that are there, or what to say of a case that has none. */
+/* Results that are there, or what to say of a case that has none: a refusal, a failure. */
 static enum attn_status take_results(struct attn_candidate *s, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
     struct attn_error err = {0};
-    if (attn_vector_files_sorry(results, asked->name, r->text, sizeof r->text)) {
+    char words[sizeof r->text];
+    int says = attn_vector_files_words(results, asked->name, words, sizeof words);
+    if (says == ATTN_WORDS_REFUSED) {
+        attn_result_refuse(r, words);
+        return ATTN_ENOTSUP;
+    }
+    if (says == ATTN_WORDS_ERROR) {
         r->verdict = ATTN_FAILED;
+        snprintf(r->text, sizeof r->text, "%s", words);
     } else if (asked->said[0] != '\0' &&
                !attn_vector_files_done(results, asked->name, &s->claims, &asked->c)) {
         r->verdict = asked->without;

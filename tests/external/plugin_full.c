@@ -18,6 +18,7 @@ static struct convention {
 } says, does;
 
 static int strides, scales; /* any strides are followed; the scale is */
+static int refused;         /* a storage type, or -1 for every gradient */
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
@@ -25,10 +26,12 @@ static void strides_of(const int64_t extent[4], const int64_t given[4], int is_r
     memcpy(to, given, 4 * sizeof *to);
     if (strides || is_row)
         return;
-    to[3] = 1;
-    to[0] = extent[1] * extent[2] * extent[3];
-    to[1] = does.layout ? extent[3] : extent[2] * extent[3];
-    to[2] = does.layout ? extent[1] * extent[3] : extent[3];
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {2, 0, 1, 3}}; /* slowest first */
+    int64_t whole = 1;
+    for (int o = 3; o >= 0; o--) {
+        to[order[does.layout][o]] = whole;
+        whole *= extent[order[does.layout][o]];
+    }
 }
 
 static struct attn_cview in(const struct attn_plugin_in *t, int dtype, int is_row)
@@ -189,15 +192,24 @@ static enum attn_status compute(const struct attn_plugin_call *t, struct job *j,
     return attn_run_forward(dense, &j->ctx, &j->problem, &f);
 }
 
+static int refuse(const struct attn_plugin_call *t)
+{
+    snprintf(t->message, t->message_size, "no such kernel");
+    return ATTN_PLUGIN_REFUSED;
+}
+
 static int forward(const struct attn_plugin_call *t)
 {
     struct job j;
     struct attn_view o = out(&t->o, t->dtype, 0);
+    if (t->dtype == refused)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     enum attn_status status = compute(t, &j, &o);
     if (status == ATTN_OK && t->lse.data != NULL)
-        convert(j.lse, j.lse_stride, t->lse.data, t->lse.stride, t, to_theirs);
+        convert(j.lse, j.lse_stride, t->lse.data, strides ? t->lse.stride : j.lse_stride, t,
+                to_theirs);
     return close_job(t, &j, status);
 }
 
@@ -206,10 +218,13 @@ static int backward(const struct attn_plugin_call *t)
     struct job j;
     int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
     enum attn_status status = ATTN_OK;
+    if (refused == -1)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     if (t->lse_in.data != NULL)
-        convert(t->lse_in.data, t->lse_in.stride, j.lse, j.lse_stride, t, to_ours);
+        convert(t->lse_in.data, strides ? t->lse_in.stride : j.lse_stride, j.lse, j.lse_stride, t,
+                to_ours);
     else { /* no LSE was given away: compute it again, with an O that nobody needs */
         size_t n = (size_t)(t->batch * t->heads * t->n_query * t->d_value);
         struct attn_view o = {
@@ -258,6 +273,7 @@ const struct attn_plugin *attn_plugin_get(void)
         told_number("DOES_LAYOUT", says.layout), told_number("DOES_BYTE", says.byte)};
     strides = !told("NO_STRIDES");
     scales = !told("NO_SCALE");
+    refused = told_number("REFUSES", 99);
     full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof full,

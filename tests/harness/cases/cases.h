@@ -18,8 +18,8 @@
  *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
- *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip
- *                      memory order; padded: rows with a gap; packed: q, k, v in one buffer;
+ *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip|sbhd
+ *                      memory order (sbhd: [L,B,H,d]); padded: rows with a gap; packed: q, k, v in one buffer;
  *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches;
  *                      neg: batches, heads and tokens from high to low addresses (negative
  *                      strides); flip: features as well
@@ -64,7 +64,8 @@ enum attn_case_layout {
     ATTN_LAYOUT_MIXED,
     ATTN_LAYOUT_BROADCAST,
     ATTN_LAYOUT_NEG,
-    ATTN_LAYOUT_FLIP
+    ATTN_LAYOUT_FLIP,
+    ATTN_LAYOUT_SBHD /* behind those that random cases have */
 };
 enum attn_case_poison { ATTN_POISON_NONE, ATTN_POISON_NAN, ATTN_POISON_BIG };
 enum attn_case_special {

@@ -96,6 +96,17 @@ static int has_empty(const struct attn_setup *s)
            attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
 }
 
+enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
+{
+    static const enum attn_case_layout layout[] = {
+        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,
+        [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,
+        [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
+    };
+    return layout[claims->layout];
+}
+
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *s,
                             enum attn_route route)
 {
@@ -116,8 +127,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
         needs |= ATTN_PLUGIN_DBIAS;
     if (c->d_lse)
         needs |= ATTN_PLUGIN_DLSE;
-    int is_own = c->layout == ATTN_LAYOUT_BHLD || (c->layout == ATTN_LAYOUT_BLHD && c->only == 0 &&
-                                                   claims->layout == ATTN_PLUGIN_BLHD);
+    int is_own =
+        c->layout == ATTN_LAYOUT_BHLD || (c->layout == attn_claims_layout(claims) && c->only == 0);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_PLUGIN_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;

@@ -33,8 +33,8 @@ struct attn_claims_number {
 enum { ATTN_CLAIMS_NUMBERS = 9 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
-/* The third layout, of files alone: packed batches (packed.h). */
-enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
+/* The last layout, of files alone: packed batches (vector_files.h). */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_CLAIMS = 22,
@@ -65,6 +65,10 @@ void attn_claims_conventions(const struct attn_claims *claims, void *json_object
 
 /* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */
 char *attn_claims_print(const struct attn_claims *claims);
+
+/* The layout of a case whose tensors lie as declared (packed batches: of the case before it is
+ * packed). */
+enum attn_case_layout attn_claims_layout(const struct attn_claims *claims);
 
 /* The claims that this case asks for.  A mask is a band where the claims can take it as one. */
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,

@@ -20,14 +20,14 @@ enum { MAX_FILE = 1 << 16 };
             offsetof(struct attn_claims, member)                              \
     }
 static const struct convention {
-    const char *key, *name, *word[3];
+    const char *key, *name, *word[4];
     int n_plugin;
     size_t of_plugin, at;
 } conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
                    CONVENTION("empty_lse", empty_lse, 2, "-inf", "+inf"),
                    CONVENTION("causal", causal, 3, "any", "tl", "br"),
                    CONVENTION("window", window, 2, "beside", "with-self"),
-                   CONVENTION("layout", layout, 2, "bhld", "blhd", "thd"),
+                   CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd"),
                    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
                    CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
@@ -185,15 +185,15 @@ static enum attn_status read_word(const char *path, const struct convention *x, 
                                   int *to, struct attn_error *err)
 {
     const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
-    for (int n = 0; n < 3 && x->word[n] != NULL; n++)
+    char known[80] = "";
+    for (int n = 0; n < 4 && x->word[n] != NULL; n++) {
         if (strcmp(word, x->word[n]) == 0) {
             *to = n;
             return ATTN_OK;
         }
-    int three = x->word[2] != NULL;
-    return attn_fault(err, ATTN_EINVAL, path, "\"%s\" is \"%.40s\": \"%s\", \"%s\"%s%s%s exist",
-                      x->key, word, x->word[0], x->word[1], three ? ", \"" : "",
-                      three ? x->word[2] : "", three ? "\"" : "");
+        attn_append(known, sizeof known, "%s\"%s\"", n > 0 ? ", " : "", x->word[n]);
+    }
+    return attn_fault(err, ATTN_EINVAL, path, "\"%s\" is \"%.40s\": %s exist", x->key, word, known);
 }
 
 static enum attn_status read_number(const char *path, const char *key, const json_t *value,

@@ -105,9 +105,10 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
         dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
     int token_major = c->layout == ATTN_LAYOUT_BLHD || c->layout == ATTN_LAYOUT_PACKED;
-    const char *order = c->layout == ATTN_LAYOUT_MIXED ? slots[slot].mixed
-                        : token_major                  ? "bihc"
-                                                       : "bhic";
+    const char *order = c->layout == ATTN_LAYOUT_MIXED  ? slots[slot].mixed
+                        : c->layout == ATTN_LAYOUT_SBHD ? "ibhc"
+                        : token_major                   ? "bihc"
+                                                        : "bhic";
     enum { GAP = 5 }; /* odd: rows start at every alignment */
     int padded = c->layout == ATTN_LAYOUT_PADDED;
     enum attn_status status =
