@@ -205,7 +205,7 @@ def reason(backend, error, heard):
 
 
 def is_refusal(error):
-    words = ("No available kernel", "not implemented for")
+    words = ("No available kernel", "No viable backend", "not implemented for")
     return isinstance(error, NotImplementedError) or any(word in str(error) for word in words)
 
 
