@@ -85,10 +85,10 @@ def kept_lse(o):
 
 def spelled_out(backend, scale, q, k, v, mask, causal):
     """What the back end math does, where PyTorch is older than 2.5."""
-    if BACKENDS[backend][0] != "MATH":
+    if backend != "math":
         raise NotImplementedError(f"PyTorch {torch.__version__} has no back end {backend} to choose")
     stored, root = q.dtype, math.sqrt(abs(scale))
-    if backend == "math" and stored != torch.float64:
+    if stored != torch.float64:
         q, k, v = q.float(), k.float(), v.float()
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     s = (q * math.copysign(root, scale)) @ (k * root).transpose(-1, -2)
