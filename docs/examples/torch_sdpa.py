@@ -210,7 +210,7 @@ def is_refusal(error):
 
 
 def is_lost(device):
-    """After an illegal access nothing runs on the device any more, in this process."""
+    """After an illegal access nothing more runs on the device for this process."""
     try:
         return torch.ones(1, device=device).item() != 1
     except RuntimeError:
@@ -239,13 +239,12 @@ def main():
                 save(os.path.join(folder, "result.safetensors"), compute(args.backend, case, tensors))
                 ended = "result"
             except Exception as error:  # in one case: it need not cost the others
-                why = reason(args.backend, error, heard)
-                if is_lost(args.device):  # no file: this case is a CRASH, a new process gets the rest
-                    print(why, flush=True)
-                    os._exit(1)
-                ended = "refused" if is_refusal(error) else "error"
+                ended, why = "refused" if is_refusal(error) else "error", reason(args.backend, error, heard)
                 with open(os.path.join(folder, ended + ".txt"), "w") as file:
                     print(why, file=file)
+                if is_lost(args.device):  # attnlab starts this again, on the other cases
+                    print(why, flush=True)
+                    os._exit(1)
         count[ended] += 1
     print(f"torch {torch.__version__}, {args.backend} on {args.device}:",
           ", ".join(f"{n} {ended}" for ended, n in count.items()))
