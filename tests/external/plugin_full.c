@@ -2,7 +2,11 @@
  * put together again from the numbers of the call, so every field of the interface is exercised.
  *
  * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as it is
- * told (told.h); where they differ the checker must notice and name the difference. */
+ * told (told.h); where they differ the checker must notice and name the difference.
+ *
+ * It may be honest in some shapes only: beyond D_TO features or L_TO queries or keys, and where D,
+ * HEADS and GROUP have the numbers that it is told of, results are TIMES per cent of what they
+ * should be: all of them, or those of one tensor, TIMES_DQ and so on. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +16,7 @@
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
 #include "tests/external/told.h"
+#include "tests/harness/tensor.h"
 
 static struct convention {
     int lse, empty, causal, window, layout, byte;
@@ -19,6 +24,37 @@ static struct convention {
 
 static int strides, scales; /* any strides are followed; the scale is */
 static int refused;         /* a storage type, or -1 for every gradient */
+
+/* ---- shapes in which it is wrong ------------------------------------------------------------- */
+
+static int is_told_of(const struct attn_plugin_call *t)
+{
+    const char *const word[] = {"D", "HEADS", "GROUP"};
+    const int64_t has[] = {t->d_key, t->heads, t->kv_heads > 0 ? t->heads / t->kv_heads : 1};
+    int64_t most = t->n_query > t->n_key ? t->n_query : t->n_key;
+    int n = 0, met = 0;
+    for (int w = 0; w < 3; w++) {
+        n += told_number(word[w], -1) >= 0;
+        met += told_number(word[w], -1) == has[w];
+    }
+    return (n > 0 && met == n) || t->d_key > told_number("D_TO", 1 << 30) ||
+           most > told_number("L_TO", 1 << 30);
+}
+
+static void multiply(const struct attn_plugin_call *t, const struct attn_plugin_out *x,
+                     const char *word)
+{
+    double times = told_number(word, told_number("TIMES", 100)) / 100.0;
+    if (x->data == NULL || times == 1 || !is_told_of(t))
+        return;
+    struct attn_view view = {x->data, (enum attn_dtype)t->dtype, {0}};
+    memcpy(view.stride, x->stride, sizeof view.stride);
+    for (int64_t at[4] = ATTN_START; attn_each(at, x->extent);)
+        attn_view_set(&view, at[0], at[1], at[2], at[3],
+                      times * attn_view_get(&view, at[0], at[1], at[2], at[3]));
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
@@ -210,6 +246,7 @@ static int forward(const struct attn_plugin_call *t)
     if (status == ATTN_OK && t->lse.data != NULL)
         convert(j.lse, j.lse_stride, t->lse.data, strides ? t->lse.stride : j.lse_stride, t,
                 to_theirs);
+    multiply(t, &t->o, "TIMES_O");
     return close_job(t, &j, status);
 }
 
@@ -251,6 +288,9 @@ static int backward(const struct attn_plugin_call *t)
     attn_options_preset(dense, &j.options);
     if (status == ATTN_OK)
         status = attn_run_backward(dense, &j.ctx, &j.problem, &g);
+    multiply(t, &t->dq, "TIMES_DQ");
+    multiply(t, &t->dk, "TIMES_DK");
+    multiply(t, &t->dv, "TIMES_DV");
     return close_job(t, &j, status);
 }
 

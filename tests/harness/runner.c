@@ -351,6 +351,8 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
             *r = *known;
         } else {
             attn_precision_of(x->spec->impl, &x->spec->options, &x->setup->problem, &r->precision);
+            if (x->setup->declare != NULL)
+                x->setup->declare(&x->setup->problem, &r->precision);
             attn_judge(x->setup, &r->precision, NULL, pass, r);
         }
         r->digest = digest;

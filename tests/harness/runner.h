@@ -47,6 +47,8 @@ struct attn_setup {
     struct attn_tensor tensor[ATTN_SLOTS];
     struct attn_kept *kept; /* NULL: nothing is */
     int unweighed;          /* nobody asks what a pass proves about the mask */
+    /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
+    void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);
 };
 
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
