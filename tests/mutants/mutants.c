@@ -217,11 +217,11 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     memcpy(fate->text[fate->n++], diagnosis.text, sizeof fate->text[0]);
 }
 
-/* What a kernel of 16 bits may declare: P and dS are rounded to the storage type on the way. */
+/* What a kernel of 16 bits declares. */
 static void declare_fused_16(const struct attn_problem *p, struct attn_precision *x)
 {
-    x->u_p = attn_dtype_roundoff(p->dtype);
-    x->tiny_p = attn_dtype_tiny(p->dtype);
+    attn_arithmetic_declare(attn_arithmetic_find("fused-16"), p, x);
+    attn_precision_complete(p, x);
 }
 
 /* A case of the battery; 0 when it cannot be asked in the type. */

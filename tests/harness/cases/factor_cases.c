@@ -90,28 +90,18 @@ static void take_least_used(const struct maker *m, struct alone *a, int factor, 
         a->choice.value[of] = best;
 }
 
-/* What else a value needs to be met: heads for a group, a bias for its gradient; then the lengths
- * and batches of least work with which it shows.  0: there are none. */
-static int fit(const struct maker *m, struct attn_choice *c, int factor)
+/* Lengths and batches of least work with which a value shows; 0: there are none. */
+static int fit_lengths(const struct maker *m, struct attn_choice *c, int factor)
 {
     const int two = attn_value_called(m->t, ATTN_FACTOR_BATCH, "2");
+    const int rows = factor == ATTN_FACTOR_QUERIES, keys = factor == ATTN_FACTOR_KEYS;
     double least = VALUE_WORK;
-    struct attn_choice best = *c, next = *c;
-    for (int v = 0; factor == ATTN_FACTOR_GROUP && v < values(m, ATTN_FACTOR_HEADS); v++) {
-        c->value[ATTN_FACTOR_HEADS] = v;
-        if (attn_choice_number(m->t, c, ATTN_FACTOR_HEADS) % attn_choice_number(m->t, c, factor) ==
-            0)
-            break;
-    }
-    if (factor == ATTN_FACTOR_DBIAS)
-        c->value[ATTN_FACTOR_BIAS] = attn_value_called(m->t, ATTN_FACTOR_BIAS, "full");
-    if (is_good(m, c, factor) && attn_choice_work(m->t, c) <= ROW_WORK)
-        return 1;
-    int found = 0, rows = factor == ATTN_FACTOR_QUERIES, keys = factor == ATTN_FACTOR_KEYS;
+    struct attn_choice best = *c;
+    int found = 0;
     for (int b = 0; b < (two > 0 && factor != ATTN_FACTOR_BATCH ? 2 : 1); b++)
         for (int q = 0; q < (rows ? 1 : values(m, ATTN_FACTOR_QUERIES)); q++)
             for (int k = 0; k < (keys ? 1 : values(m, ATTN_FACTOR_KEYS)); k++) {
-                next = *c;
+                struct attn_choice next = *c;
                 next.value[ATTN_FACTOR_BATCH] = b == 0 ? c->value[ATTN_FACTOR_BATCH] : two;
                 next.value[ATTN_FACTOR_QUERIES] = rows ? c->value[factor] : q;
                 next.value[ATTN_FACTOR_KEYS] = keys ? c->value[factor] : k;
@@ -128,12 +118,36 @@ static int fit(const struct maker *m, struct attn_choice *c, int factor)
     return found;
 }
 
+/* What else a value needs to be met: heads for a group, a bias for its gradient; then lengths,
+ * batches and data.  0: there is nothing that shows it. */
+static int fit(const struct maker *m, struct attn_choice *c, int factor)
+{
+    for (int v = 0; factor == ATTN_FACTOR_GROUP && v < values(m, ATTN_FACTOR_HEADS); v++) {
+        c->value[ATTN_FACTOR_HEADS] = v;
+        if (attn_choice_number(m->t, c, ATTN_FACTOR_HEADS) % attn_choice_number(m->t, c, factor) ==
+            0)
+            break;
+    }
+    if (factor == ATTN_FACTOR_DBIAS)
+        c->value[ATTN_FACTOR_BIAS] = attn_value_called(m->t, ATTN_FACTOR_BIAS, "full");
+    if (is_good(m, c, factor) && attn_choice_work(m->t, c) <= ROW_WORK)
+        return 1;
+    int fills = factor == ATTN_FACTOR_FILL ? 1 : values(m, ATTN_FACTOR_FILL);
+    for (int fill = 0; fill < fills; fill++) {
+        c->value[ATTN_FACTOR_FILL] = fills == 1 ? c->value[ATTN_FACTOR_FILL] : fill;
+        if (fit_lengths(m, c, factor))
+            return 1;
+    }
+    return 0;
+}
+
 /* Data as models have it, one kind after the other; 0 is plain. */
 static void take_fill(struct maker *m, struct alone *a, int factor)
 {
     int n = values(m, ATTN_FACTOR_FILL);
     struct attn_choice c = a->choice;
-    for (int tries = 1; tries < n && factor != ATTN_FACTOR_FILL; tries++) {
+    int free = factor != ATTN_FACTOR_FILL && c.value[ATTN_FACTOR_FILL] == 0;
+    for (int tries = 1; tries < n && free; tries++) {
         c.value[ATTN_FACTOR_FILL] = 1 + (m->named + tries) % (n - 1);
         if (!is_good(m, &c, factor) || !attn_choice_shows(m->t, &c, ATTN_FACTOR_FILL, factor))
             continue;
@@ -142,8 +156,8 @@ static void take_fill(struct maker *m, struct alone *a, int factor)
     }
 }
 
-/* A case for one value, in the type that it has met least often; what asks for no claim goes
- * round.  0: the value cannot be met so. */
+/* A case for one value in a type; what asks for no claim goes round.  model: 1: data of models
+ * where the case is small; 2: in any.  0: the value cannot be met so. */
 static int make_alone(struct maker *m, struct alone *a, int factor, int value, int type, int model)
 {
     struct attn_choice *c = &a->choice;
@@ -158,7 +172,7 @@ static int make_alone(struct maker *m, struct alone *a, int factor, int value, i
     for (int f = 0; f < ATTN_FACTORS; f++)
         if (f != factor && f != ATTN_FACTOR_QUERIES && 1u << f & everyones)
             take_least_used(m, a, factor, f);
-    if (model)
+    if (model && (model > 1 || attn_choice_work(m->t, c) <= ROW_WORK))
         take_fill(m, a, factor);
     for (int f = 0; f < ATTN_FACTORS; f++) {
         int id = attn_value_id(f, c->value[f]);
@@ -212,9 +226,9 @@ static void meet_rest(struct maker *m, int backward)
                 continue;
             for (int type = 0; type < types; type++)
                 if (!m->typed[id][type])
-                    make_alone(m, &a, f, v, type, !m->modelled[id]);
+                    make_alone(m, &a, f, v, type, 2 * !m->modelled[id]);
             if (!m->modelled[id] && f != ATTN_FACTOR_FILL)
-                make_alone(m, &a, f, v, type_for(m, f, v), 1);
+                make_alone(m, &a, f, v, type_for(m, f, v), 2);
         }
 }
 

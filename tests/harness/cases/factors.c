@@ -398,10 +398,15 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     /* numbers come as bytes */
     add_veil(veil, &n, masked && x.reach >= 0 && bits & ATTN_PLUGIN_BAND, BIT(WINDOW), 0);
     add_veil(veil, &n, masked && x.is_causal && bits & ATTN_PLUGIN_CAUSAL, BIT(CAUSAL), 0);
-    /* too small a change */
-    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_SOFTCAP, "30") &&
-                           !is(t, choice, ATTN_FACTOR_FILL, "outliers"),
-             BIT(SOFTCAP), 0);
+    /* too small a change; scores so large that all are at the cap, or one key has all the weight */
+    int large = is(t, choice, ATTN_FACTOR_FILL, "outliers");
+    int64_t d = attn_choice_number(t, choice, ATTN_FACTOR_D);
+    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_SOFTCAP, "30") && !large, BIT(SOFTCAP),
+             0);
+    add_veil(veil, &n, is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
+                           (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
+             ALL, 0);
+    add_veil(veil, &n, large && d < 8, ALL, 0);
     add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_FILL, "scales"), BIT(FILL), 0);
     return n;
 }
