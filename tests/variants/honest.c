@@ -161,8 +161,8 @@ static void store(const struct work *x, const struct attn_view *to, int64_t b, i
                   is_wide ? a : stored(x, (enum half_store)x->style[HALF_STORE], a));
 }
 
-/* acc + term[0] + ... rounded to f16; or as tensor cores sum: addends are aligned to the largest and
- * cut there, and so is what they come to. */
+/* acc + term[0] + ... rounded to f16; or as tensor cores sum: addends are aligned to the largest
+ * and cut there, and so is what they come to. */
 static double sum_group(const struct work *x, double acc, const double *term, int64_t n)
 {
     double largest = fabs(acc), sum = acc;

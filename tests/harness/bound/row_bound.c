@@ -189,8 +189,8 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
     return eps;
 }
 
-/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  Sizes are those of
- * Euclid, whose product no sum of |x_c y_c| exceeds. */
+/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  The sizes are
+ * Euclid's, whose product no sum of |x_c y_c| exceeds. */
 static int overflows(const struct attn_precision *a, double x, double y)
 {
     return (a->u_s > 0 && attn_may_overflow(a, x * y * (1 + 8 * a->u_s))) ||

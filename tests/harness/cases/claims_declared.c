@@ -257,11 +257,12 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         c->block = status == ATTN_OK ? (int64_t)block : 0;
         return status;
     }
-    return attn_fault(err, ATTN_EINVAL, path,
-                      "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
-                      "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s u_p "
-                      "u_ds u_partial exp_ulps block",
-                      key);
+    return attn_fault(
+        err, ATTN_EINVAL, path,
+        "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
+        "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s "
+        "u_p u_ds u_partial exp_ulps block",
+        key);
 }
 
 enum attn_status attn_claims_parse(const char *path, const char *text, struct attn_claims *claims,

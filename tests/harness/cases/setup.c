@@ -262,8 +262,8 @@ static void poison_queries(struct attn_setup *s, double x)
     }
 }
 
-/* A hidden cell's bias must not matter as long as it is finite: in 16 bits a number of the type, with
- * room for a score beside it. */
+/* A hidden cell's bias must not matter as long as it is finite: in 16 bits a number of the type,
+ * with room for a score beside it. */
 static void poison_bias(struct attn_setup *s)
 {
     static const double big[ATTN_DTYPES] = {1e30, 1e30, 0x1p100, 0x1p15};

@@ -1,6 +1,6 @@
 /* What is declared of an arithmetic: by numbers, or by a word for the usual sets. */
-#ifndef TESTS_HARNESS_BOUND_PRECISION_H
-#define TESTS_HARNESS_BOUND_PRECISION_H
+#ifndef TESTS_HARNESS_BOUND_ARITHMETIC_H
+#define TESTS_HARNESS_BOUND_ARITHMETIC_H
 
 #include "ref/attn.h"
 #include "ref/precision.h"

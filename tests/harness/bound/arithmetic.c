@@ -1,5 +1,5 @@
-/* See precision.h. */
-#include "tests/harness/bound/precision.h"
+/* See arithmetic.h. */
+#include "tests/harness/bound/arithmetic.h"
 
 #include <math.h>
 #include <stddef.h>
