@@ -90,8 +90,9 @@ void attn_common_cause_types(const struct attn_common_cause *causes, char text[8
             attn_append(to, sizeof fails, "%s%s", to[0] != '\0' ? " and " : "",
                         attn_dtype_name((enum attn_dtype)t));
     }
-    int is_apart = fails[0] != '\0' && passes[0] != '\0';
-    snprintf(text, 80, is_apart ? " (in %s, not in %s)" : "", fails, passes);
+    text[0] = '\0';
+    if (fails[0] != '\0' && passes[0] != '\0')
+        snprintf(text, 80, " (in %s, not in %s)", fails, passes);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
