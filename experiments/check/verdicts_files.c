@@ -264,8 +264,11 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         return NULL;
     if (r->failure != ATTN_F_NONE)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
+    json_t *message = json_string(r->text); /* anybody's words: NULL where they are not UTF-8 */
     if (r->text[0] != '\0')
-        json_object_set_new(e, "message", json_string(r->text));
+        json_object_set_new(e, "message",
+                            message != NULL ? json_incref(message) : json_string("not UTF-8"));
+    json_decref(message);
     if (r->verdict == ATTN_REFUSED)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)

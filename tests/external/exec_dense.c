@@ -167,9 +167,7 @@ int main(int argc, char **argv)
     if (glob(path, 0, NULL, &all) != 0)
         return 4;
     for (size_t n = 0; n < all.gl_pathc && status == 0; n++) {
-        char *name = strrchr(all.gl_pathv[n], '/') - 1;
-        while (name[-1] != '/')
-            name--;
+        const char *name = all.gl_pathv[n] + strlen(argv[1]) + 1;
         snprintf(path, sizeof path, "%s/%.*s", argv[2], (int)strcspn(name, "/"), name);
         status = compute(all.gl_pathv[n], path);
     }

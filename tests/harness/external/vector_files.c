@@ -298,7 +298,7 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *w, con
     json_t *object = describe(name, w->claims, s);
     int n_pairs = metadata_of(object, pair, &status, err);
     if (status == ATTN_OK)
-        status = attn_safetensors_write_part(path, tensor, n, pair, n_pairs, err);
+        status = attn_safetensors_write(path, tensor, n, pair, n_pairs, err);
     for (int p = 0; p < n_pairs; p++)
         free((char *)(uintptr_t)pair[p].value);
     for (int t = 0; t < n; t++)

@@ -305,9 +305,9 @@ static void write_header(FILE *file, const char *text)
     fwrite(blank, 1, length - used, file);
 }
 
-static enum attn_status write_file(const char *path, const struct attn_file_tensor *tensor,
-                                   int n_tensors, const struct attn_file_pair *metadata,
-                                   int n_metadata, int is_part, struct attn_error *err)
+enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
+                                        int n_tensors, const struct attn_file_pair *metadata,
+                                        int n_metadata, struct attn_error *err)
 {
     struct attn_file_tensor *list = calloc((size_t)n_tensors + 1, sizeof *list);
     if (list == NULL)
@@ -323,7 +323,7 @@ static enum attn_status write_file(const char *path, const struct attn_file_tens
     else if (root != NULL)
         status = attn_save_open(path, &save, err);
     if (status == ATTN_OK) {
-        save.is_part = is_part;
+        save.is_soon = 1; /* thousands may follow each other, and all can be made again */
         write_header(save.stream, text);
         for (int t = 0; t < n_tensors; t++)
             fwrite(list[t].data, 1, (size_t)list[t].bytes, save.stream);
@@ -333,19 +333,4 @@ static enum attn_status write_file(const char *path, const struct attn_file_tens
     json_decref(root);
     free(list);
     return status;
-}
-
-enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
-                                        int n_tensors, const struct attn_file_pair *metadata,
-                                        int n_metadata, struct attn_error *err)
-{
-    return write_file(path, tensor, n_tensors, metadata, n_metadata, 0, err);
-}
-
-enum attn_status attn_safetensors_write_part(const char *path,
-                                             const struct attn_file_tensor *tensor, int n_tensors,
-                                             const struct attn_file_pair *metadata, int n_metadata,
-                                             struct attn_error *err)
-{
-    return write_file(path, tensor, n_tensors, metadata, n_metadata, 1, err);
 }
