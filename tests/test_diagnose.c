@@ -1,14 +1,22 @@
 /* How a diagnosis is counted: which family a mutant belongs to, what names it, and what most
  * failures of one implementation have in common.  test_mutants.c asks how many are named
  * rightly. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include "experiments/check/verdicts.h"
+#include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scratch.h"
+#include "tests/harness/faults/cost.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
+#include "tests/variants/honest.h"
 
 SUITE(diagnose, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
@@ -88,6 +96,163 @@ TEST(votes_are_of_faults)
     ck_assert_int_eq(causes.diagnosed, 9);
     ck_assert_int_eq(agree, 6);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3");
+}
+
+/* A kernel that is right in f32 is told so; votes of another type are for another arithmetic. */
+TEST(votes_are_of_types)
+{
+    static const struct {
+        enum attn_dtype dtype;
+        struct attn_diagnosis said;
+    } cast[] = {{ATTN_F32, {0}},
+                {ATTN_BF16, {ATTN_FAULT_PRECISION, "", "fits P rounded to bf16"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits P rounded to f16"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits scores rounded to f16"}},
+                {ATTN_F16, {ATTN_FAULT_KEYS, "", "fits causal(tl)"}},
+                {ATTN_F16, {ATTN_FAULT_PRECISION, "", "fits P rounded to f16"}}};
+    static struct attn_common_cause causes;
+    char types[80];
+    int agree;
+    for (int n = 0; n < COUNT(cast); n++) {
+        struct attn_result r = {.dtype = cast[n].dtype, .output[ATTN_O].n = 1};
+        r.verdict = cast[n].said.fault != ATTN_FAULT_NONE ? ATTN_FAILED : ATTN_PASS;
+        attn_common_cause_append(&r, &cast[n].said);
+        attn_common_cause_count(&causes, &r);
+    }
+    ck_assert_str_eq(attn_common_cause_name(&causes, &agree), "fits P rounded to f16");
+    ck_assert_int_eq(agree, 3);
+    attn_common_cause_types(&causes, types);
+    ck_assert_str_eq(types, " (in bf16 and f16, not in f32)");
+}
+
+/* ---- how numbers are rounded ----------------------------------------------------------------- */
+
+/* In place of an option of tests/variants/honest.h: 1e-4 is added to the sum of a row, where q is 0;
+ * flush-to-zero and denormals-are-zero are on, as -ffast-math has them. */
+enum { EPSILON = 90, FAST };
+
+/* before: the passes that are right. */
+static const struct {
+    const char *text;
+    int place, value, before;
+    const char *says;
+} rounded[] = {
+    {"h4g2q17k33d16:causal(br):bf16:normal:s5", HONEST_P, HONEST_BF16, 0, "P rounded to bf16"},
+    {"h2q17k33d16:none:f16:normal:s5", HONEST_P, HONEST_F16, 0, "P rounded to f16: declare "},
+    {"h4g2q17k33d16:none:bf16:normal:s5:pass=bwd", HONEST_P, HONEST_BF16, 1,
+     "P and dS rounded to bf16: declare arithmetic fused-16 (in the backward)"},
+    {"h2q17k33d24:none:bf16:normal:s5", HONEST_ARITHMETIC, HONEST_FUSED, 0, "P rounded to bf16"},
+    {"h2q17k33d24:none:bf16:normal:s5", HONEST_ARITHMETIC, HONEST_FUSED_AFTER, 0, "P rounded"},
+    {"h2q17k33d24:none:bf16:normal:s5", HONEST_ARITHMETIC, HONEST_UNFUSED, 0,
+     "scores rounded to bf16 before the softmax, and P after it: declare arithmetic unfused-16"},
+    {"h2q17k33d24:none:f16:normal:s5", HONEST_ARITHMETIC, HONEST_UNFUSED_ONE, 0,
+     "scores rounded to f16 before"},
+    {"h2q17k33d24:none:bf16:normal:s5", HONEST_ARITHMETIC, HONEST_UNFUSED_BOTH, 0,
+     "scores rounded to bf16 before"},
+    {"h2q17k33d24:none:f32:normal:s5", HONEST_ARITHMETIC, HONEST_TF32, 0,
+     "tf32 products (factors rounded to 11 bits): declare arithmetic tf32"},
+    {"h2q17k33d24:none:f32:normal:s5", HONEST_ARITHMETIC, HONEST_TF32_CUT, 0, "tf32 products (fac"},
+    {"h2q17k33d24:none:f32:normal:s5:pass=bwd", HONEST_ARITHMETIC, HONEST_TF32, 1, "tf32 products"},
+    {"h2q17k33d24:none:f16:normal:s5:pass=bwd", HONEST_ARITHMETIC, HONEST_FUSED, 1, "P and dS"},
+    {"h2q17k33d24:none:bf16:normal:s5:pass=bwd", HONEST_ARITHMETIC, HONEST_UNFUSED, 1,
+     "scores rounded to bf16 before"},
+    {"q14k19d8v6:none:bf16:tiny:s45", HALF_STORE, HALF_FLUSH, 0, "subnormals flushed to 0: d"},
+    {"q14k19d8v6:none:f16:tiny:s45", HALF_READ, HALF_READ_NORMAL, 0, "subnormals flushed to 0: k"},
+    {"q14k19d8v6:none:bf16:tiny:s45:pass=bwd", HALF_STORE, HALF_FLUSH, 1,
+     "subnormals flushed to 0: declare it, or keep them (results) (in the backward)"},
+    {"q19k19d8:causal(br):f32:flat:s3", EPSILON, 0, 0, "an epsilon of 1e-4 added to the sum of a"},
+#if defined(__x86_64__)
+    {"q14k19d8v6:causal(br):f32:tiny:s55", FAST, 0, 0, "subnormals flushed to 0: declare it, or"},
+    {"b2h3q14k19d8v6:causal(br):f32:tiny:s55", FAST, 0, 0, "subnormals flushed to 0: declare it"},
+#endif
+};
+
+static void add_epsilon(struct attn_setup *s)
+{
+    int64_t at[4] = ATTN_START;
+    while (attn_each(at, s->tensor[ATTN_T_O].extent)) {
+        double l = exp(attn_tensor_get(&s->tensor[ATTN_T_LSE], at[0], at[1], at[2], 0));
+        double o = attn_tensor_get(&s->tensor[ATTN_T_O], at[0], at[1], at[2], at[3]);
+        attn_tensor_set(&s->tensor[ATTN_T_O], at[0], at[1], at[2], at[3], o * l / (l + 1e-4));
+    }
+}
+
+static void run(struct running *x, enum attn_pass pass, int is_fast)
+{
+#if defined(__x86_64__)
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | (is_fast ? 0x8040 : 0));
+    running_well(x, pass);
+    _mm_setcsr(before);
+#else
+    running_well(x, pass);
+#endif
+}
+
+/* Rounding is told by its own model where it is the fault, not by one that happens to be near. */
+TEST_EACH(rounding_is_named, COUNT(rounded))
+{
+    const int place = rounded[_i].place;
+    struct attn_result r = {.verdict = ATTN_PASS};
+    struct attn_precision plain;
+    struct attn_diagnosis d;
+    struct attn_case c = case_of(rounded[_i].text);
+    struct attn_spec spec = {.impl = c.dtype == ATTN_F32 ? &variant_honest : &variant_half};
+    struct running x;
+    attn_options_preset(spec.impl, &spec.options);
+    running_open(&x, &spec, rounded[_i].text);
+    for (int pass = 0; pass <= (int)c.pass; pass++) {
+        if (pass == rounded[_i].before && place < EPSILON)
+            x.spec.options.value[place] = rounded[_i].value;
+        run(&x, (enum attn_pass)pass, place == FAST);
+    }
+    if (place == EPSILON)
+        add_epsilon(&x.setup);
+    attn_precision_of(&(struct attn_impl){0}, &spec.options, &x.setup.problem, &plain);
+    attn_judge(&x.setup, &plain, NULL, c.pass, &r);
+    ck_assert_int_eq(r.verdict, ATTN_FAILED);
+    attn_diagnose(&x.setup, &r, &d);
+    ck_assert_msg(strncmp(d.text, "fits ", 5) == 0 &&
+                      strstr(d.text, rounded[_i].says) == d.text + 5,
+                  "%s: not '%s', but '%s'", rounded[_i].text, rounded[_i].says, d.text);
+    running_close(&x);
+}
+
+/* ---- what a bound costs ---------------------------------------------------------------------- */
+
+#define ALL                                                                                \
+    "\"gqa\", \"cross\", \"dv\", \"band\", \"dense\", \"scale\", \"softcap\", \"alibi\", " \
+    "\"bias\", \"dbias\", \"dlse\", \"empty\", \"backward\", "
+
+/* Plain arithmetic tells every mistake; where u is 0.4, none but gross ones are. */
+static const struct {
+    const char *claims, *u;
+    enum attn_dtype dtype;
+    int least, most; /* per cent of the models that exceed the bound */
+    int models;      /* at least */
+    const char *says;
+} costs[] = {{ALL, "0", ATTN_F32, 97, 100, 120, " fault models exceed it in f32"},
+             {ALL, "0", ATTN_BF16, 95, 100, 120, " fault models exceed it in bf16"},
+             {ALL, "3.9e-3", ATTN_BF16, 80, 97, 120,
+              " in plain f32 arithmetic); within it: softcap without its derivative"},
+             {ALL, "0.4", ATTN_F32, 0, 30, 120, " in plain f32 arithmetic); within it: LSE is"},
+             {"", "0", ATTN_F32, 97, 100, 20, ""}};
+
+TEST_EACH(bounds_have_a_cost, COUNT(costs))
+{
+    struct attn_claims claims;
+    struct attn_error err = {0};
+    char text[400];
+    int exceed = 0, models = 0;
+    snprintf(text, sizeof text, "{\"name\": \"x\", \"u\": %s, \"claims\": [%s\"%s\"]}", costs[_i].u,
+             costs[_i].claims, attn_dtype_name(costs[_i].dtype));
+    ck_assert_msg(attn_claims_parse("claims", text, &claims, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(attn_bound_cost(&claims, costs[_i].dtype, text, sizeof text, &err), ATTN_OK);
+    sscanf(text, "what the declared bound costs: %d of %d", &exceed, &models);
+    ck_assert_msg(models >= costs[_i].models && 100 * exceed >= costs[_i].least * models &&
+                      100 * exceed <= costs[_i].most * models &&
+                      strstr(text, costs[_i].says) != NULL,
+                  "%s", text);
 }
 
 /* `attnlab check SPEC` of a program with a mistake in it (Makefile: attnlab-mistaken). */

@@ -63,7 +63,7 @@ static void expect_survival(const struct mutant *m, const struct fate *fate)
     ck_assert_msg(fate->killer == NULL && fate->other == NULL,
                   "%s in %s (%s) is called equivalent, but %s tells it: %s", m->id, m->where,
                   m->spec, fate->killer != NULL ? fate->killer->name : fate->other->name, m->proof);
-    ck_assert_int_eq(fate->cases, attn_battery_count());
+    ck_assert_int_eq(fate->cases, attn_battery_count(ATTN_TIER_QUICK));
 }
 
 /* The case that kills it by its numbers is diagnosed at once. */
@@ -80,6 +80,32 @@ TEST_EACH(planted_bug_is_killed, mutants() - n_equivalent)
                   m->id);
     named->asked[is_of_kernels(m)] += fate.n > 0;
     named->right[is_of_kernels(m)] += fate.n > 0 && family_is_named(family, fate.text[0]);
+}
+
+/* Cases of one type are enough, but where mutants.def says that it lives: of bf16 or f16 by turns,
+ * and when everything is asked of each of three. */
+static int turns(void)
+{
+    return getenv("ATTN_FULL") != NULL ? 3 : 1;
+}
+
+TEST_EACH(one_type_kills_it, turns() * mutants())
+{
+    static const enum attn_dtype type[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
+    const struct mutant *m = &list[_i / turns()];
+    enum attn_dtype asked = type[turns() == 1 ? _i % 2 : _i % 3];
+    int lives = mutant_lives_in(m, asked);
+    struct fate fate;
+    char folder[512];
+    if (lives && turns() == 1)
+        return; /* it would be asked every case */
+    snprintf(folder, sizeof folder, "%s/mutants", test_build());
+    mutants_run_in(asked, m, 1, folder, &fate);
+    ck_assert_msg(fate.error[0] == '\0', "%s: %s", m->id, fate.error);
+    ck_assert_msg(lives ? fate.killer == NULL && fate.other == NULL : fate.killer != NULL,
+                  "%s in %s (%s), asked in %s alone, should %s: %s", m->id, m->where, m->spec,
+                  attn_dtype_name(asked), lives ? "live" : "die",
+                  fate.killer != NULL ? fate.killer->name : "no case kills it");
 }
 
 /* What changes nothing survives every case. */

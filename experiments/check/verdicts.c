@@ -8,7 +8,6 @@
 
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
-#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- the common cause ------------------------------------------------------------------------ */
@@ -37,8 +36,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Whether two texts differ by their numbers alone. */
-static int says_the_same(const char *a, const char *b)
+int attn_verdicts_alike(const char *a, const char *b)
 {
     while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
         int number = is_digit(*a);
@@ -51,31 +49,49 @@ static int says_the_same(const char *a, const char *b)
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *r)
 {
     const char *said = strstr(r->text, mark);
-    int n = 0;
+    int n = 0, kind = r->fault == ATTN_FAULT_PRECISION ? ATTN_FAULTS + (int)r->dtype : r->fault;
+    if (r->output[ATTN_O].n > 0) {
+        causes->passes[r->dtype] += r->verdict == ATTN_PASS;
+        causes->fails[r->dtype] += r->verdict == ATTN_FAILED;
+    }
     if (said == NULL || r->fault <= ATTN_FAULT_NONE || r->fault >= ATTN_FAULTS)
         return;
     said += strlen(mark);
     causes->diagnosed++;
-    causes->n[r->fault]++;
-    while (n < ATTN_CAUSES && causes->of[n].n > 0 && !says_the_same(causes->of[n].text, said))
+    causes->n[kind]++;
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
+           !(causes->of[n].kind == kind && attn_verdicts_alike(causes->of[n].text, said)))
         n++;
     if (n == ATTN_CAUSES)
         return;
     if (causes->of[n].n++ == 0)
         snprintf(causes->of[n].text, sizeof causes->of[n].text, "%s", said);
-    causes->of[n].fault = r->fault;
+    causes->of[n].kind = kind;
 }
 
 const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree)
 {
-    int fault = 0, best = -1;
-    for (int n = 1; n < ATTN_FAULTS; n++)
-        fault = causes->n[n] > causes->n[fault] ? n : fault;
+    int kind = 0, best = -1;
+    for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++)
+        kind = causes->n[n] > causes->n[kind] ? n : kind;
     for (int n = 0; n < ATTN_CAUSES; n++)
-        if (causes->of[n].fault == fault && (best < 0 || causes->of[n].n > causes->of[best].n))
+        if (causes->of[n].kind == kind && (best < 0 || causes->of[n].n > causes->of[best].n))
             best = n;
-    *agree = causes->n[fault];
+    *agree = causes->n[kind];
     return *agree > 1 && best >= 0 ? causes->of[best].text : NULL;
+}
+
+void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])
+{
+    char fails[32] = "", passes[32] = "";
+    for (int t = 0; t < ATTN_DTYPES; t++) {
+        char *to = causes->fails[t] > 0 ? fails : passes;
+        if (causes->fails[t] + causes->passes[t] > 0)
+            attn_append(to, sizeof fails, "%s%s", to[0] != '\0' ? " and " : "",
+                        attn_dtype_name((enum attn_dtype)t));
+    }
+    int is_apart = fails[0] != '\0' && passes[0] != '\0';
+    snprintf(text, 80, is_apart ? " (in %s, not in %s)" : "", fails, passes);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
@@ -122,8 +138,9 @@ static void free_list(struct attn_verdict_list *list)
     free(list);
 }
 
-void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject *s,
-                       const struct attn_result *result, double seconds)
+struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
+                                             const struct attn_subject *s,
+                                             const struct attn_result *result, double seconds)
 {
     if (list->n == list->room) {
         list->room = list->room > 0 ? 2 * list->room : 64;
@@ -140,12 +157,13 @@ void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject
                                     .result = *result,
                                     .seconds = seconds};
     attn_common_cause_count(&list->causes, result);
+    return &list->entry[list->n - 1];
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
 {
-    return r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED &&
-           (r->verdict != ATTN_WEAK || v->strict);
+    int is_doubtful = r->verdict == ATTN_WEAK || (r->verdict == ATTN_REFUSED && r->by_it);
+    return is_doubtful ? v->strict : r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED;
 }
 
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
@@ -222,7 +240,7 @@ int attn_verdict_facts(const struct attn_result *r, struct attn_fact fact[ATTN_F
 {
     int n = 0;
     int64_t either = 0, unbounded = 0;
-    char words[200];
+    char words[256];
     if (r->grade.letter != 0)
         n = add_fact(fact, n, "grade", "%c, error/T2 %.3g", r->grade.letter, r->grade.rho);
     if (r->grade.rows > 0)
@@ -300,7 +318,7 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
 {
     int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
     return stopped && severity(&x->result) == severity(&y->result) &&
-           says_the_same(x->result.text, y->result.text);
+           attn_verdicts_alike(x->result.text, y->result.text);
 }
 
 /* The failures, the worst first, each with how many there are like it beside; what is like
@@ -362,6 +380,8 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
         t.n++;
         t.count[r->verdict]++;
         t.failures += bad;
+        t.by_it += r->verdict == ATTN_REFUSED && r->by_it;
+        t.skipped += r->verdict == ATTN_REFUSED && !bad;
         t.errors += bad && r->verdict == ATTN_ERROR;
         t.lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
         t.seconds += x->seconds;
@@ -400,6 +420,8 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
         if (rare && t->count[order[o]] == 0)
             continue;
         fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);
+        if (order[o] == ATTN_REFUSED && t->by_it > 0)
+            fprintf(out, " (%d by it)", t->by_it);
         first = 0;
     }
 }
@@ -407,36 +429,34 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
     /* What checks declare differently is a range: "4", "1.1e-16 to 6e-08". */
-    enum { NUMBERS = 5 };
-    static const char *const name[NUMBERS] = {"u ", "storage ", "P ", "partial results ", "exp "};
-    static const char *const unit[NUMBERS] = {"", "", "", "", " u"};
+    enum { NUMBERS = ATTN_PRECISION_TERMS };
     double low[NUMBERS], high[NUMBERS];
     int64_t rescales = 0, merges = 0;
     int n = 0;
     for (int e = 0; e < list->n; e++) {
         const struct attn_precision *a = &list->entry[e].result.precision;
-        const double value[NUMBERS] = {a->u, a->u_storage, a->u_p, a->u_partial, a->exp_ulps};
         if (!(a->u > 0))
             continue;
         for (int k = 0; k < NUMBERS; k++) {
-            low[k] = n > 0 ? fmin(low[k], value[k]) : value[k];
-            high[k] = n > 0 ? fmax(high[k], value[k]) : value[k];
+            double value = attn_precision_get(a, k);
+            low[k] = n > 0 ? fmin(low[k], value) : value;
+            high[k] = n > 0 ? fmax(high[k], value) : value;
         }
         rescales = a->rescales > rescales ? a->rescales : rescales;
         merges = a->merges > merges ? a->merges : merges;
         n++;
     }
-    size_t used = 0;
+    text[0] = '\0';
     for (int k = 0; k < NUMBERS && n > 0; k++) {
-        if (k == 3 && !(high[k] > 0)) /* partial results are as wide as sums */
+        if (!attn_precision_term[k].always && !(high[k] > 0))
             continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%.3g", name[k], low[k]);
+        attn_append(text, size, "%s %.3g", attn_precision_term[k].name, low[k]);
         if (low[k] < high[k])
-            used += (size_t)snprintf(text + used, size - used, " to %.3g", high[k]);
-        used += (size_t)snprintf(text + used, size - used, "%s, ", unit[k]);
+            attn_append(text, size, " to %.3g", high[k]);
+        attn_append(text, size, "%s, ", k == NUMBERS - 1 ? " u" : "");
     }
-    snprintf(text + used, size - used, "at most %lld rescales and %lld merges a row",
-             (long long)rescales, (long long)merges);
+    attn_append(text, size, "at most %lld rescales and %lld merges a row", (long long)rescales,
+                (long long)merges);
     return n;
 }
 
@@ -444,67 +464,15 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
 static void print_cause(FILE *out, const struct attn_verdict_list *list)
 {
     int agree;
+    char types[80];
     const char *cause = attn_common_cause_name(&list->causes, &agree);
+    attn_common_cause_types(&list->causes, types);
     if (cause != NULL)
-        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s\n", agree,
-                list->causes.diagnosed, cause);
+        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s%s\n", agree,
+                list->causes.diagnosed, cause, types);
 }
 
-/* ---- what was refused ------------------------------------------------------------------------ */
-
-/* A count of refusals says nothing to whoever must do something about them: cases are refused for
- * want of a claim or several, or for what is declined, and each word is counted. */
-static int is_refused(const struct attn_verdict_entry *x, const char *kind)
-{
-    return x->result.verdict == ATTN_REFUSED && strcmp(x->kind, kind) == 0;
-}
-
-/* Whether the list "backward, empty" has this word. */
-static int lists(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = text; at != NULL; at = strstr(at, ", "), at = at != NULL ? at + 2 : at)
-        if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
-            return 1;
-    return 0;
-}
-
-/* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
-static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
-                                const char *title, int n_words, const char *const name[])
-{
-    int found = 0;
-    for (int w = 0; w < n_words; w++) {
-        int n = 0, alone = 0;
-        for (int e = 0; e < list->n && name[w] != NULL; e++) {
-            const struct attn_verdict_entry *x = &list->entry[e];
-            if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
-                continue;
-            n += lists(x->result.text + strlen(why), name[w]);
-            alone += strcmp(x->result.text + strlen(why), name[w]) == 0;
-        }
-        if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[w], n, alone);
-    }
-    fputs(found > 0 ? "\n" : "", out);
-}
-
-/* Relations of one reason are named together. */
-static void print_refused_relations(FILE *out, const struct attn_verdict_list *list)
-{
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_verdict_entry *x = &list->entry[e], *y = list->entry;
-        while (y < x && !(is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0))
-            y++;
-        if (!is_refused(x, "relation") || y < x)
-            continue;
-        fputs("  refused relations", out);
-        for (; y < list->entry + list->n; y++)
-            if (is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0)
-                fprintf(out, " %s", y->name);
-        fprintf(out, ": %.300s\n", x->result.text);
-    }
-}
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
@@ -545,13 +513,7 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         fputc('\n', v->out);
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
-    print_refused_cases(
-        v->out, list, "not claimed: ", "  refused cases, by the claim that they want:", ATTN_CLAIMS,
-        attn_claim_name);
-    print_refused_cases(v->out, list,
-                        "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
-                        attn_decline_name);
-    print_refused_relations(v->out, list);
+    attn_refusals_text(v->out, list);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

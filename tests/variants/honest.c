@@ -23,14 +23,42 @@ static const struct attn_option options[] = {
     {"store", HALF_NEAREST, 0, 3, "nearest truncate flush saturate", "how results are stored"},
     {"sum", HALF_SUM_FLOAT, 0, 2, "float storage bf16", "what partial results are kept in"},
     {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
+    {"arithmetic", HONEST_PLAIN, 0, HONEST_ARITHMETICS - 1,
+     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut flushed f16-sums",
+     "what is rounded on the way"},
     {0}};
+
+/* What is multiplied by the scale: the product, q, or q and k by its root. */
+enum scaled { PRODUCT, ONE, BOTH };
+/* What is rounded on the way, to 16-bit storage or to tf32. */
+static const struct arithmetic {
+    const char *word; /* of arithmetic.def */
+    enum { NOWHERE, STORAGE, FLUSHED, NEAREST_TF32, CUT_TF32 } to;
+    enum scaled scaled;
+    int steps; /* scores, dP and gradients are stored between the steps            */
+    int after; /* P is rounded after its division by l                             */
+    enum { PLAIN, CUT, IN_F16 } sums; /* how sums of products are rounded          */
+} arithmetics[HONEST_ARITHMETICS] = {
+    [HONEST_PLAIN] = {"f32", NOWHERE, PRODUCT, 0, 0, PLAIN},
+    [HONEST_FUSED] = {"fused-16", STORAGE, PRODUCT, 0, 0, CUT},
+    [HONEST_FUSED_AFTER] = {"fused-16", STORAGE, PRODUCT, 0, 1, PLAIN},
+    [HONEST_UNFUSED] = {"unfused-16", STORAGE, PRODUCT, 1, 1, PLAIN},
+    [HONEST_UNFUSED_ONE] = {"unfused-16", STORAGE, ONE, 1, 1, CUT},
+    [HONEST_UNFUSED_BOTH] = {"unfused-16", STORAGE, BOTH, 1, 1, PLAIN},
+    [HONEST_F16_SUMS] = {"f32", NOWHERE, PRODUCT, 0, 0, IN_F16},
+    [HONEST_FLUSHED] = {"fused-16", FLUSHED, PRODUCT, 0, 0, PLAIN},
+    [HONEST_TF32] = {"tf32", NEAREST_TF32, PRODUCT, 0, 0, CUT},
+    [HONEST_TF32_CUT] = {"tf32", CUT_TF32, PRODUCT, 0, 0, CUT},
+};
 
 /* One call.  Rows of one kv head: K, V; of the query heads that share it: q, o, dO, P and dS. */
 struct work {
     const struct attn_problem *p;
     const int64_t *style;
-    int is_f64, half; /* arithmetic; storage in 16 bits */
-    int64_t group;    /* query heads of a kv head       */
+    const struct arithmetic *own;
+    int is_f64, half;           /* arithmetic; storage in 16 bits                              */
+    double of_q, of_k, of_both; /* factors of q and k as they are read, and of their product   */
+    int64_t group;              /* query heads of a kv head       */
     double *k, *v, *q, *o, *d_o, *probs, *dscores, *s, *w, *term, *slope, *other;
     int64_t *key;
 };
@@ -87,9 +115,26 @@ static double stored(const struct work *x, enum half_store how, double a)
     return (double)(how == HALF_SATURATE && isinf(f) ? copysignf(largest, f) : f);
 }
 
-/* Rows [0,rows) of a head, as the arithmetic reads them. */
-static void load(const struct work *x, const struct attn_cview *from, int64_t b, int64_t h,
-                 int64_t rows, int64_t width, double *to)
+/* a of the arithmetic, rounded on the way. */
+static double inner(const struct work *x, double a)
+{
+    return x->own->to == STORAGE        ? stored(x, HALF_NEAREST, a)
+           : x->own->to == FLUSHED      ? stored(x, HALF_FLUSH, a)
+           : x->own->to == NEAREST_TF32 ? honest_round(a, 11, -126)
+           : x->own->to == CUT_TF32
+               ? (double)attn_float_of_bits(attn_float_bits((float)a) & 0xffffe000u)
+               : a;
+}
+
+/* The result of a step of a, stored where each step is. */
+static double step(const struct work *x, double a)
+{
+    return x->own->steps ? inner(x, real(x, a)) : real(x, a);
+}
+
+/* Rows [0,rows) of a head, as they are given. */
+static void read_rows(const struct work *x, const struct attn_cview *from, int64_t b, int64_t h,
+                      int64_t rows, int64_t width, double *to)
 {
     int drops = x->half && x->style[HALF_READ] == HALF_READ_NORMAL;
     double least = drops ? least_normal(from->dtype) : 0;
@@ -97,6 +142,15 @@ static void load(const struct work *x, const struct attn_cview *from, int64_t b,
         double a = attn_cview_get(from, b, h, n / width, n % width);
         to[n] = fabs(a) < least ? 0 : a;
     }
+}
+
+/* The same as products take them, times a factor. */
+static void load(const struct work *x, const struct attn_cview *from, int64_t b, int64_t h,
+                 int64_t rows, int64_t width, double factor, double *to)
+{
+    read_rows(x, from, b, h, rows, width, to);
+    for (int64_t n = 0; n < rows * width && x->own->to != NOWHERE; n++)
+        to[n] = inner(x, real(x, to[n] * factor));
 }
 
 static void store(const struct work *x, const struct attn_view *to, int64_t b, int64_t h, int64_t i,
@@ -107,11 +161,43 @@ static void store(const struct work *x, const struct attn_view *to, int64_t b, i
                   is_wide ? a : stored(x, (enum half_store)x->style[HALF_STORE], a));
 }
 
+/* acc + term[0] + ... rounded to f16; or as tensor cores sum: addends are aligned to the largest and
+ * cut there, and so is what they come to. */
+static double sum_group(const struct work *x, double acc, const double *term, int64_t n)
+{
+    double largest = fabs(acc), sum = acc;
+    int e;
+    for (int64_t t = 0; t < n; t++)
+        largest = fabs(term[t]) > largest ? fabs(term[t]) : largest;
+    if (x->own->sums == IN_F16 || !(largest > 0) || !isfinite(largest)) {
+        for (int64_t t = 0; t < n; t++)
+            sum = real(x, sum + term[t]);
+        return x->own->sums == IN_F16 ? (double)attn_f16_to_float(attn_f16_from_float((float)sum))
+                                      : sum;
+    }
+    frexp(largest, &e);
+    double unit = ldexp(1, e - 24 > -149 ? e - 24 : -149);
+    sum = trunc(acc / unit);
+    for (int64_t t = 0; t < n; t++)
+        sum += trunc(term[t] / unit);
+    frexp(sum, &e);
+    double coarse = e > 24 ? ldexp(1, e - 24) : 1;
+    return trunc(sum / coarse) * coarse * unit;
+}
+
+enum { GROUP = 8 }; /* products that tensor cores sum at once */
+
 static double dot(const struct work *x, const double *a, const double *b, int64_t n)
 {
-    double sum = 0;
-    for (int64_t c = 0; c < n; c++)
+    double sum = 0, term[GROUP];
+    for (int64_t c = 0; c < n && x->own->sums == PLAIN; c++)
         sum = real(x, sum + a[c] * b[c]);
+    for (int64_t c = 0; c < n && x->own->sums != PLAIN; c += GROUP) {
+        int64_t m = n - c < GROUP ? n - c : GROUP;
+        for (int64_t t = 0; t < m; t++)
+            term[t] = a[c + t] * b[c + t];
+        sum = sum_group(x, sum, term, m);
+    }
     return sum;
 }
 
@@ -120,6 +206,10 @@ static double total(const struct work *x, const double *a, int64_t n)
 {
     double sum = 0;
     float narrow = 0; /* the same sum in f32, which has no conversions between its steps */
+    for (int64_t t = 0; t < n && x->own->sums != PLAIN; t += GROUP)
+        sum = sum_group(x, sum, a + t, n - t < GROUP ? n - t : GROUP);
+    if (x->own->sums != PLAIN)
+        return sum;
     if (x->style[HONEST_ORDER] == HONEST_PAIRWISE && n > 1)
         return real(x, total(x, a, n / 2) + total(x, a + n / 2, n - n / 2));
     int64_t step = x->style[HONEST_ORDER] == HONEST_REVERSE ? -1 : 1, at = step < 0 ? n - 1 : 0;
@@ -142,16 +232,17 @@ static double score(const struct work *x, int64_t b, int64_t h, int64_t i, int64
                     double *slope)
 {
     const struct attn_problem *p = x->p;
-    double unit = is_base_2(x) ? log2_e : 1, s = real(x, real(x, p->scale * unit) * qk);
+    double unit = is_base_2(x) ? log2_e : 1;
+    double s = step(x, real(x, x->of_both * unit) * step(x, qk));
     *slope = 1;
     if (p->softcap > 0) {
-        double raw = real(x, real(x, p->scale) * qk);
-        double t = real(x, tanh(real(x, raw / real(x, p->softcap))));
-        s = real(x, real(x, p->softcap * unit) * t);
+        double raw = step(x, real(x, x->of_both) * step(x, qk));
+        double t = step(x, tanh(step(x, raw / real(x, p->softcap))));
+        s = step(x, real(x, p->softcap * unit) * t);
         *slope = real(x, 1 - real(x, t * t));
     }
     if (p->bias.kind != ATTN_BIAS_NONE)
-        s = real(x, s + real(x, attn_problem_bias(p, b, h, i, j) * unit));
+        s = step(x, s + step(x, attn_problem_bias(p, b, h, i, j) * unit));
     return s;
 }
 
@@ -191,15 +282,18 @@ static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_
     for (int64_t e = 0; e < n; e++)
         x->w[e] = exponential(x, real(x, x->s[e] - m));
     double l = total(x, x->w, n);
-    for (int64_t e = 0; e < n; e++)
-        x->s[e] = round_p(x, x->w[e]); /* the scores have done their work */
+    for (int64_t e = 0; e < n; e++) { /* the scores have done their work */
+        x->s[e] = round_p(x, x->own->after ? real(x, x->w[e] / l) : x->w[e]);
+        if (x->own->to != NOWHERE)
+            x->s[e] = inner(x, x->s[e]);
+    }
     for (int64_t c = 0; c < p->d_value; c++) {
         for (int64_t e = 0; e < n; e++) {
             x->term[e] = x->w[e] != 0 ? real(x, x->s[e] * x->v[key[e] * p->d_value + c]) : 0;
             if (x->style[HONEST_P] == HONEST_PRODUCTS)
                 x->term[e] = cut(x->term[e]);
         }
-        o[c] = real(x, total(x, x->term, n) / l);
+        o[c] = real(x, total(x, x->term, n) / (x->own->after ? 1 : l));
     }
     if (is_base_2(x))
         return real(x, real(x, m + real(x, log2(l))) * real(x, ln_2));
@@ -252,6 +346,18 @@ static void forward_row(const struct work *x, const struct attn_forward *t, int6
 
 /* ---- backward ------------------------------------------------------------------------------- */
 
+/* dS with respect to the product, from that to the score: each step stored, or all at once. */
+static double through(const struct work *x, double ds, double slope)
+{
+    double c = x->p->softcap;
+    if (!x->own->steps)
+        return real(x, ds * slope); /* no probability: in f16 it would need a loss scale */
+    ds = inner(x, ds);
+    if (c > 0)
+        ds = step(x, step(x, step(x, ds * real(x, c)) * slope) / real(x, c));
+    return step(x, ds * real(x, x->of_both));
+}
+
 /* P and dS of one row, at the columns of the visible keys; 0 elsewhere. */
 static void row_backward(const struct work *x, const struct attn_backward *t, int64_t b, int64_t h,
                          int64_t i, int64_t r)
@@ -269,22 +375,24 @@ static void row_backward(const struct work *x, const struct attn_backward *t, in
     for (int64_t e = 0; e < n; e++) {
         int64_t j = x->key[e];
         double s = score(x, b, h, i, j, dot(x, q, x->k + j * d, d), &x->slope[e]);
-        P[j] = s == minus_inf ? 0 : exponential(x, real(x, s - lse));
-        dP[e] = dot(x, d_o, x->v + j * dv, dv);
+        P[j] = s == minus_inf ? 0 : step(x, exponential(x, real(x, s - lse)));
+        dP[e] = step(x, dot(x, d_o, x->v + j * dv, dv));
         x->term[e] = real(x, P[j] * dP[e]);
     }
+    for (int64_t c = 0; c < dv; c++) /* as it is given */
+        x->other[c] = attn_cview_get(&t->d_o, b, h, i, c);
     double D = x->style[HONEST_DELTA] == HONEST_SUM ? total(x, x->term, n)
-                                                    : dot(x, d_o, x->o + r * dv, dv);
+                                                    : dot(x, x->other, x->o + r * dv, dv);
     if (t->d_lse.data != NULL)
         D = real(x, D - attn_cview_get(&t->d_lse, b, h, i, 0));
     for (int64_t e = 0; e < n; e++) {
         int64_t j = x->key[e];
         double ds = real(x, P[j] * real(x, dP[e] - D));
         if (t->dbias.data != NULL)
-            attn_view_add(&t->dbias, b, h, i, j, ds);
-        ds = real(x, ds * x->slope[e]); /* no probability: in f16 it would need a loss scale */
-        dS[j] = x->style[HONEST_P] == HONEST_BF16 ? round_p(x, ds) : ds;
-        P[j] = round_p(x, P[j]);
+            attn_view_add(&t->dbias, b, h, i, j, x->own->steps ? inner(x, ds) : ds);
+        ds = through(x, ds, x->slope[e]);
+        dS[j] = inner(x, x->style[HONEST_P] == HONEST_BF16 ? round_p(x, ds) : ds);
+        P[j] = inner(x, round_p(x, P[j]));
     }
 }
 
@@ -297,27 +405,30 @@ static void query_backward(const struct work *x, const struct attn_backward *t, 
     for (int64_t c = 0; c < p->d_key; c++) {
         for (int64_t j = 0; j < p->n_key; j++)
             x->term[j] = dS[j] != 0 ? real(x, dS[j] * x->k[j * p->d_key + c]) : 0;
-        double sum = total(x, x->term, p->n_key);
-        store(x, &t->dq, b, h, i, c, real(x, real(x, p->scale) * sum));
+        double sum = step(x, total(x, x->term, p->n_key));
+        double factor = x->of_q * (x->own->steps ? 1 : x->of_both);
+        store(x, &t->dq, b, h, i, c, real(x, real(x, factor) * sum));
     }
 }
 
 /* A gradient of one key: sums over the rows of its group of weight times row; in storage, after
- * each head. */
+ * each head, where partial sums are, or those of each head. */
 static void key_backward(const struct work *x, const struct attn_view *to, int64_t b, int64_t g,
                          int64_t j, const double *weight, const double *rows, int64_t width,
                          double scale)
 {
     int in_storage = x->half && x->style[HALF_SUM] == HALF_SUM_STORAGE;
-    int64_t n_rows = x->group * x->p->n_query, step = in_storage ? x->p->n_query : n_rows;
+    int by_head = in_storage || x->own->steps;
+    int64_t n_rows = x->group * x->p->n_query, piece = by_head ? x->p->n_query : n_rows;
     for (int64_t c = 0; c < width; c++) {
         double sum = 0;
-        for (int64_t first = 0; first < n_rows; first += step) {
-            for (int64_t r = first; r < first + step; r++) {
+        for (int64_t first = 0; first < n_rows; first += piece) {
+            for (int64_t r = first; r < first + piece; r++) {
                 double w = weight[r * x->p->n_key + j];
                 x->term[r - first] = w != 0 ? real(x, w * rows[r * width + c]) : 0;
             }
-            sum = real(x, sum + real(x, real(x, scale) * total(x, x->term, step)));
+            double part = step(x, total(x, x->term, piece));
+            sum = real(x, sum + step(x, real(x, scale) * part));
             sum = in_storage ? stored(x, HALF_NEAREST, sum) : sum;
         }
         store(x, to, b, g, j, c, sum);
@@ -359,6 +470,15 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              : status;
 }
 
+static void set_factors(struct work *x)
+{
+    double scale = x->p->scale, root = sqrt(fabs(scale));
+    enum scaled scaled = x->own->scaled;
+    x->of_q = scaled == ONE ? scale : scaled == BOTH ? copysign(root, scale) : 1;
+    x->of_k = scaled == BOTH ? root : 1;
+    x->of_both = scaled == PRODUCT ? scale : 1;
+}
+
 /* f or g: the pass. */
 static enum attn_status run(struct attn_ctx *ctx, const struct attn_problem *p,
                             const struct attn_forward *f, const struct attn_backward *g)
@@ -367,22 +487,24 @@ static enum attn_status run(struct attn_ctx *ctx, const struct attn_problem *p,
     const struct attn_cview *v = f != NULL ? &f->v : &g->v;
     enum attn_pass pass = f != NULL ? ATTN_FORWARD : ATTN_BACKWARD;
     struct work x = {.p = p, .style = ctx->options->value, .is_f64 = p->dtype == ATTN_F64};
+    x.own = &arithmetics[x.style[HONEST_ARITHMETIC]];
     int64_t n = lay_out(p, pass, &x, NULL), d = p->d_key, dv = p->d_value, Lq = p->n_query;
     double *rows = attn_ledger_take(ctx->ledger, "rows", n, (int64_t)sizeof(double), ctx->error);
     x.key = attn_ledger_take(ctx->ledger, "keys", p->n_key, (int64_t)sizeof *x.key, ctx->error);
     x.half = p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
     x.group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
+    set_factors(&x);
     lay_out(p, pass, &x, rows);
     int ok = rows != NULL && x.key != NULL;
     for (int64_t bg = 0; bg < p->batch * p->kv_heads && ok; bg++) {
         int64_t b = bg / p->kv_heads, kv = bg % p->kv_heads, h0 = kv * x.group;
-        load(&x, k, b, kv, p->n_key, d, x.k);
-        load(&x, v, b, kv, p->n_key, dv, x.v);
+        load(&x, k, b, kv, p->n_key, d, x.of_k, x.k);
+        load(&x, v, b, kv, p->n_key, dv, 1, x.v);
         for (int64_t r = 0; r<x.group * Lq; r += Lq> 0 ? Lq : 1) {
-            load(&x, q, b, h0 + r / Lq, Lq, d, x.q + r * d);
+            load(&x, q, b, h0 + r / Lq, Lq, d, x.of_q, x.q + r * d);
             if (g != NULL) {
-                load(&x, &g->o, b, h0 + r / Lq, Lq, dv, x.o + r * dv);
-                load(&x, &g->d_o, b, h0 + r / Lq, Lq, dv, x.d_o + r * dv);
+                read_rows(&x, &g->o, b, h0 + r / Lq, Lq, dv, x.o + r * dv);
+                load(&x, &g->d_o, b, h0 + r / Lq, Lq, dv, 1, x.d_o + r * dv);
             }
         }
         for (int64_t r = 0; r < x.group * Lq; r++) {
@@ -394,7 +516,8 @@ static enum attn_status run(struct attn_ctx *ctx, const struct attn_problem *p,
             query_backward(&x, g, b, h0 + r / Lq, r % Lq, r);
         }
         for (int64_t j = 0; j < p->n_key && g != NULL; j++) {
-            key_backward(&x, &g->dk, b, kv, j, x.dscores, x.q, d, p->scale);
+            key_backward(&x, &g->dk, b, kv, j, x.dscores, x.q, d,
+                         x.of_k * (x.own->steps ? 1 : x.of_both));
             key_backward(&x, &g->dv, b, kv, j, x.probs, x.d_o, dv, 1);
         }
     }
@@ -426,13 +549,23 @@ static int64_t merges(const struct attn_problem *p, const struct attn_options *o
 static void precision(const struct attn_problem *p, const struct attn_options *opt,
                       struct attn_precision *x)
 {
-    (void)p;
+    int set = attn_arithmetic_find(arithmetics[opt->value[HONEST_ARITHMETIC]].word);
+    attn_arithmetic_declare(set, p, x);
+    if (opt->value[HONEST_ARITHMETIC] == HONEST_F16_SUMS)
+        x->u_sum = 0x1p-11;
+    if (opt->value[HONEST_ARITHMETIC] == HONEST_FLUSHED) {
+        attn_precision_complete(p, x);
+        attn_precision_flush(p, x);
+        attn_precision_flush_16(p, x);
+    }
+    if (set > 0) /* which is all that is declared, whatever else is done */
+        return;
     if (opt->value[HONEST_P] == HONEST_BF16 || opt->value[HALF_SUM] == HALF_SUM_BF16)
         x->u_p = 0x1p-8;
     else if (opt->value[HONEST_P] == HONEST_CUT || opt->value[HONEST_P] == HONEST_PRODUCTS)
         x->u_p = 0x1p-7; /* cutting loses twice as much */
     else if (opt->value[HONEST_P] == HONEST_F16)
-        x->u_p = 0x1p-11;
+        x->u_p = 0x1p-11, x->u_ds = x->u;
 }
 
 #define VARIANT(text, lacks)                                                                      \
@@ -443,3 +576,17 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
     }
 const struct attn_impl variant_honest = VARIANT("honest", ATTN_CAP_BF16 | ATTN_CAP_F16);
 const struct attn_impl variant_half = VARIANT("half", ATTN_CAP_F64 | ATTN_CAP_F32);
+
+struct attn_spec honest_spec(enum honest_arithmetic n)
+{
+    int is_tf32 = n == HONEST_TF32 || n == HONEST_TF32_CUT;
+    struct attn_spec spec = {.impl = is_tf32 ? &variant_honest : &variant_half};
+    attn_options_preset(spec.impl, &spec.options);
+    spec.options.value[HONEST_ARITHMETIC] = n;
+    if (n == HONEST_FLUSHED) {
+        spec.options.value[HALF_STORE] = HALF_FLUSH;
+        spec.options.value[HALF_READ] = HALF_READ_NORMAL;
+    }
+    spec.options.value[HONEST_DELTA] = arithmetics[n].after ? HONEST_SUM : HONEST_DOT;
+    return spec;
+}

@@ -9,6 +9,15 @@
  *            feed it to 16-bit matrix units (the sum of P is not rounded); bf16 rounds dS as well
  *   delta    dot: D = dO . O - dLSE;  sum: D = sum_j P dP - dLSE
  *
+ *   arithmetic  what is rounded on the way, as a set of arithmetic.def allows it and declares it:
+ *            plain: nothing.  fused: sums are cut as tensor cores cut them, P and dS rounded to
+ *            storage, P before its division by l; fused-after: after it, sums to nearest.  unfused:
+ *            scores, P, dP, dS and the gradients of each head are stored, each step by itself;
+ *            unfused-one, unfused-both: with q, or q and k, multiplied by the scale first.  tf32:
+ *            operands of products have 11 bits, sums are cut; tf32-cut: operands are cut as well.
+ *            Two are declared by more than a word: flushed (fused, and subnormals of 16 bits are 0),
+ *            f16-sums
+ *
  * Inputs in 16 bits are widened, results are rounded to the storage type once.  Three more options
  * make that wrong in ways that shipped:
  *
@@ -26,7 +35,7 @@
 #ifndef TESTS_VARIANTS_HONEST_H
 #define TESTS_VARIANTS_HONEST_H
 
-#include "ref/attn.h"
+#include "optimized/registry.h"
 
 enum honest_order { HONEST_FORWARD, HONEST_REVERSE, HONEST_PAIRWISE };
 enum honest_exp { HONEST_E, HONEST_TWO };
@@ -35,6 +44,19 @@ enum honest_delta { HONEST_DOT, HONEST_SUM };
 enum half_store { HALF_NEAREST, HALF_TRUNCATE, HALF_FLUSH, HALF_SATURATE };
 enum half_sum { HALF_SUM_FLOAT, HALF_SUM_STORAGE, HALF_SUM_BF16 };
 enum half_read { HALF_READ_ALL, HALF_READ_NORMAL };
+enum honest_arithmetic {
+    HONEST_PLAIN,
+    HONEST_FUSED,
+    HONEST_FUSED_AFTER,
+    HONEST_UNFUSED,
+    HONEST_UNFUSED_ONE,
+    HONEST_UNFUSED_BOTH,
+    HONEST_TF32,
+    HONEST_TF32_CUT,
+    HONEST_FLUSHED,
+    HONEST_F16_SUMS,
+    HONEST_ARITHMETICS
+};
 
 /* Places in attn_options.value. */
 enum {
@@ -45,7 +67,8 @@ enum {
     HONEST_DELTA,
     HALF_STORE,
     HALF_SUM,
-    HALF_READ
+    HALF_READ,
+    HONEST_ARITHMETIC
 };
 
 /* x rounded to so many significant bits, with subnormals below 2^least: by the C library, not by
@@ -54,5 +77,8 @@ double honest_round(double x, int bits, int least);
 
 extern const struct attn_impl variant_honest; /* storage in f64 and f32   */
 extern const struct attn_impl variant_half;   /* the same in bf16 and f16 */
+
+/* One of the two, in a set of arithmetic: tf32 is of f32, the others are of bf16 and f16. */
+struct attn_spec honest_spec(enum honest_arithmetic arithmetic);
 
 #endif

@@ -34,8 +34,9 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
 double attn_dtype_round(double x, enum attn_dtype dtype);
 
 /* The same at zero tolerance: want must be met as rounded to the storage type, bit for bit but
- * for the sign of zero. */
+ * for the sign of zero.  Asked of numbers up to 1/u, so far as arithmetic of this unit roundoff has
+ * all integers, and of which the bound can say something; others count as met. */
 void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_tensor *truth,
-                        struct attn_agreement *agreement);
+                        double u, struct attn_agreement *agreement);
 
 #endif

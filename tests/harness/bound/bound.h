@@ -9,7 +9,7 @@
 #define TESTS_HARNESS_BOUND_BOUND_H
 
 #include "ref/attn.h"
-#include "ref/precision.h"
+#include "tests/harness/bound/precision.h"
 
 enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
 const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
@@ -18,17 +18,6 @@ const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... 
  * makes an infinity. */
 double attn_dtype_tiny(enum attn_dtype dtype);
 double attn_dtype_overflow(enum attn_dtype dtype);
-
-/* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
- * as operands and as results: what flush-to-zero and denormals-are-zero do. */
-void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
-
-/* What an implementation declares for a problem. */
-void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
-                       const struct attn_problem *problem, struct attn_precision *precision);
-
-/* "u 5.96e-08, storage ..., at most 4 rescales and 3 merges a row". */
-void attn_precision_print(const struct attn_precision *precision, char *text, size_t size);
 
 /* The truth and its bounds for one output tensor: dense arrays [B, heads, rows, width] in
  * whole-tensor order.  When a sample was asked for, rows are the sampled ones.

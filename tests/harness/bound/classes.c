@@ -82,7 +82,7 @@ static double domain_of(enum attn_dtype dtype)
 static double least_weight(const struct attn_precision *x)
 {
     double least = x->u < 0x1p-40 ? 0x1p-1016 : 0x1p-120;
-    return 4 * x->tiny_p > least ? 4 * x->tiny_p : least;
+    return 4 * x->tiny_inner > least ? 4 * x->tiny_inner : least;
 }
 
 /* ---- room ------------------------------------------------------------------------------------ */
@@ -153,7 +153,7 @@ static unsigned raw_of(const struct attn_problem *p, const struct attn_cview *k,
                        const struct attn_row_kinds *x)
 {
     int64_t j = row->key[n];
-    if (reach(p, bound, j) > domain_of(p->dtype))
+    if (reach(p, bound, j) > domain_of(p->dtype) || bound->over[n] & ATTN_OVER_SCORE)
         return ATTN_KINDS_ANY;
     if (!q_odd && !bound->k_odd[j])
         return ATTN_KINDS_FINITE;
@@ -184,8 +184,8 @@ static unsigned biased(unsigned raw, double bias, int odd, double domain)
 }
 
 /* The weights of a row, and its LSE, from the kinds of its scores. */
-static void weigh(const struct attn_precision *a, const struct attn_oracle_row *row, double domain,
-                  struct attn_row_kinds *x)
+static void weigh(const struct attn_precision *a, const struct attn_oracle_row *row,
+                  const struct attn_row_bound *bound, double domain, struct attn_row_kinds *x)
 {
     unsigned any = 0, no_number = 0, by_arithmetic = 0, finite = 0;
     for (int64_t n = 0; n < row->n; n++) {
@@ -204,7 +204,9 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     double least = least_weight(a);
     for (int64_t n = 0; n < row->n; n++) {
         unsigned own = x->s[n] & ATTN_KINDS_FINITE ? ATTN_KIND_POSITIVE : 0;
-        if (x->s[n] & ATTN_KIND_MINUS_INF || (own && !(row->p[n] >= least)))
+        double moved = bound->tau[n] + bound->e_lse; /* in either pass */
+        double lowest = isfinite(moved) ? row->p[n] * exp(-moved) : row->p[n];
+        if (x->s[n] & ATTN_KIND_MINUS_INF || (own && !(lowest >= least)))
             own |= ATTN_KIND_ZERO;
         if (no_number) /* -inf may count as hidden, and what is beside +inf weighs nothing */
             own &= x->s[n] & ATTN_KIND_MINUS_INF ? ATTN_KIND_ZERO : 0u;
@@ -225,7 +227,8 @@ static int is_special(const struct attn_problem *p, const struct attn_oracle_row
         int64_t j = row->key[n];
         special |= bound->k_odd[j] || bound->v_odd[j] || isnan(row->bias[n]) ||
                    row->bias[n] > domain || reach(p, bound, j) > domain ||
-                   (backward && row->dp_magnitude[n] > domain);
+                   (backward && row->dp_magnitude[n] > domain) ||
+                   bound->over[n] & (backward ? 7 : ATTN_OVER_SCORE);
     }
     for (int64_t c = 0; c < p->d_value; c++)
         special |= bound->size_o[c] > domain;
@@ -249,7 +252,7 @@ static void forward(const struct attn_problem *p, const struct attn_inputs *in,
         x->s[n] =
             (unsigned char)biased(s, row->bias[n], q_odd || bound->k_odd[row->key[n]], domain);
     }
-    weigh(a, row, domain, x);
+    weigh(a, row, bound, domain, x);
     for (int64_t c = 0; c < p->d_value; c++) {
         unsigned o = bound->size_o[c] > domain ? ATTN_KINDS_ANY : ATTN_KIND_ZERO;
         for (int64_t n = 0; n < row->n; n++) {
@@ -283,7 +286,7 @@ static void backward(const struct attn_problem *p, const struct attn_inputs *in,
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t n = 0; n < row->n; n++) {
         x->dp[n] = ATTN_KINDS_FINITE;
-        if (row->dp_magnitude[n] > domain)
+        if (row->dp_magnitude[n] > domain || bound->over[n] & ATTN_OVER_DP)
             x->dp[n] = ATTN_KINDS_ANY;
         else if (odd || bound->v_odd[row->key[n]])
             x->dp[n] = (unsigned char)dot(x->d_o, &in->v, b, g, row->key[n], p->d_value);
@@ -291,6 +294,8 @@ static void backward(const struct attn_problem *p, const struct attn_inputs *in,
     unsigned less = minus(delta_of(p, row, d_lse, x));
     for (int64_t n = 0; n < row->n; n++) {
         x->ds[n] = (unsigned char)attn_kinds_weigh(x->p[n], attn_kinds_plus(x->dp[n], less));
+        if (bound->over[n] & ATTN_OVER_DS)
+            x->ds[n] = ATTN_KINDS_ANY;
         x->dsr[n] = (unsigned char)attn_kinds_weigh(x->ds[n], x->slope[n]);
     }
     for (int64_t c = 0; c < p->d_key; c++) {

@@ -6,6 +6,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/runner.h"
 
 void attn_result_fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
@@ -27,8 +28,21 @@ void attn_result_error(struct attn_result *r, enum attn_status status, const cha
     snprintf(r->text, sizeof r->text, "%s", text);
 }
 
+void attn_result_refuse(struct attn_result *r, const char *words)
+{
+    size_t signs = strspn(words, " \t\r\n?.-");
+    *r = (struct attn_result){.verdict = ATTN_REFUSED, .by_it = 1};
+    snprintf(r->text, sizeof r->text, "%s", words);
+    attn_clean(r->text);
+    if (words[signs] != '\0')
+        return;
+    *r = (struct attn_result){.verdict = ATTN_PASS};
+    attn_result_fail(r, ATTN_F_STATUS, "it refuses, and does not say why: a refusal has a reason");
+}
+
 /* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the
- * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V. */
+ * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V, where the
+ * declared arithmetic has its numbers. */
 static void judge_exactly(const struct attn_setup *s, const struct attn_truth *truth,
                           struct attn_result *r)
 {
@@ -36,7 +50,8 @@ static void judge_exactly(const struct attn_setup *s, const struct attn_truth *t
     struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O]);
     if (s->given.fill == ATTN_FILL_SELECT) {
         struct attn_agreement x;
-        attn_agree_exactly(&got, o, &x);
+        const struct attn_precision *a = &r->precision;
+        attn_agree_exactly(&got, o, fmax(fmax(a->u, a->u_sum), a->u_v), &x);
         if (x.n_bad > 0)
             attn_result_fail(r, ATTN_F_EXACT,
                              "o[%lld,%lld,%lld,%lld] = %.9g: the selected key has v = %.9g",
@@ -58,7 +73,7 @@ static void judge_exactly(const struct attn_setup *s, const struct attn_truth *t
                 "should be 0",
                 (long long)(bh / o->extent[1]), (long long)(bh % o->extent[1]), (long long)i, value,
                 (long long)(n % width));
-        double off = 0.25 + attn_dtype_roundoff(o->stored) * count;
+        double off = 0.25 + o->bound[n] * visible; /* 16 bits: 1/n, and the result, are rounded */
         int ok = o->want[n] == 0 ? value == 0 : fabs(value * visible - count) < off;
         if (!ok)
             attn_result_fail(
@@ -134,7 +149,8 @@ static void judge_together(const struct attn_setup *s, const struct attn_inputs 
         attn_result_error(r, status, err.text);
         return;
     }
-    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT;
+    int leans = r->precision.leans > (s->given.fill == ATTN_FILL_TIES ? 0 : 1);
+    int ok = fabs(r->grade.bias) <= ATTN_BIAS_LIMIT || leans;
     if (!ok)
         attn_result_fail(
             r, ATTN_F_BIAS,
@@ -188,6 +204,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
     struct attn_inputs in = attn_setup_inputs(s, pass);
     struct attn_kept own;
     r->precision = *precision;
+    r->dtype = s->problem.dtype;
     if (in.kept != NULL && sample == NULL) {
         judge_by(s, &in, NULL, r);
         return;

@@ -18,14 +18,39 @@ double attn_sum_error(double n, double u, double lambda)
     return lambda > 0 && likely < worst ? likely : worst;
 }
 
-/* 4.4 */
-double attn_partials_error(const struct attn_precision *a, double size, double count)
+double attn_sum_roundoff(const struct attn_precision *a)
 {
-    enum attn_dtype type = a->u_partial == attn_dtype_roundoff(ATTN_F16) ? ATTN_F16 : ATTN_BF16;
+    return a->u_sum > a->u ? a->u_sum : a->u;
+}
+
+int attn_may_overflow(const struct attn_precision *a, double size)
+{
+    return a->overflow > 0 && size >= a->overflow;
+}
+
+int attn_sum_may_overflow(const struct attn_precision *a, double size)
+{
+    return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
+}
+
+/* 5.5 */
+double attn_operand_tiny(const struct attn_precision *a, double u, double scale)
+{
+    double shrinks = scale != 0 && fabs(scale) < 1 ? 1 / fabs(scale) : 1;
+    return u > 0 ? a->tiny_inner * shrinks : 0;
+}
+
+/* 4.4 */
+double attn_partials_error(const struct attn_precision *a, double size, double count, double scale)
+{
+    enum attn_dtype type = a->u_partial < 0x1p-10 ? ATTN_F16 : ATTN_BF16;
+    double more = fabs(scale) > 1 ? fabs(scale) : 1,
+           less = scale != 0 && fabs(scale) < 1 ? fabs(scale) : 1;
     if (!(a->u_partial > 0))
         return 0;
-    return size < attn_dtype_overflow(type) ? a->u_partial * size + count * attn_dtype_tiny(type)
-                                            : (double)INFINITY;
+    return size / less < attn_dtype_overflow(type)
+               ? a->u_partial * size + count * more * fmax(attn_dtype_tiny(type), a->tiny_inner)
+               : (double)INFINITY;
 }
 
 /* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
@@ -43,7 +68,7 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_
     size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
     memset(x, 0, sizeof *x);
     size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
-    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 2 * n);
+    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 3 * n);
     x->cached_batch = x->cached_head = -1;
     if ((x->block = at) == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
@@ -60,6 +85,7 @@ enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_
     x->v = at, at += n * dv;
     x->k_odd = (unsigned char *)at;
     x->v_odd = x->k_odd + n;
+    x->over = x->v_odd + n;
     return ATTN_OK;
 }
 
@@ -71,16 +97,32 @@ void attn_row_bound_free(struct attn_row_bound *x)
 
 /* Row j of k or v as double, its finite numbers only; returns the sum of their sizes. */
 static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t j, int64_t width,
-                   double *to, unsigned char *odd)
+                   double *to, unsigned char *odd, double *norm)
 {
-    double size = 0;
+    double size = 0, squares = 0;
     *odd = 0;
     for (int64_t c = 0; c < width; c++) {
         double x = attn_cview_get(from, b, g, j, c);
         *odd = *odd || !isfinite(x);
         to[c] = isfinite(x) ? x : 0;
         size += fabs(to[c]);
+        squares += to[c] * to[c];
     }
+    *norm = fmax(*norm, sqrt(squares));
+    return size;
+}
+
+/* The sum of sizes of a row of q or dO, of what is finite. */
+static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64_t i, int64_t width,
+                      double *norm)
+{
+    double size = 0, squares = 0;
+    for (int64_t c = 0; c < width; c++) {
+        double x = finite_part(fabs(attn_cview_get(from, b, h, i, c)));
+        size += x;
+        squares += x * x;
+    }
+    *norm = sqrt(squares);
     return size;
 }
 
@@ -89,14 +131,14 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
                          int64_t h, int64_t i, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    x->q_size = 0;
-    for (int64_t c = 0; c < p->d_key; c++)
-        x->q_size += finite_part(fabs(attn_cview_get(q, b, h, i, c)));
+    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm);
     if (x->cached_batch == b && x->cached_head == g)
         return;
+    x->k_norm = x->v_norm = 0;
     for (int64_t j = 0; j < p->n_key; j++) {
-        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j]);
-        x->v_size[j] = load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j]);
+        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
+        x->v_size[j] =
+            load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
     }
     x->cached_batch = b, x->cached_head = g;
 }
@@ -130,24 +172,63 @@ static double at_most(double bound, double cap)
 
 /* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e); its
  * last term for those who scale q or k first, or read subnormals as 0. */
+static double bound_product(const struct attn_problem *p, const struct attn_precision *a,
+                            const struct attn_oracle_row *row, int64_t n,
+                            const struct attn_row_bound *x)
+{
+    double grow = (1 + a->u_q) * (1 + a->u_q), scale = fabs(p->scale), d = (double)p->d_key;
+    double both = x->k_size[row->key[n]] + x->q_size;
+    double eps = (x->of_score * grow + (grow - 1)) * row->magnitude[n] + scale * (d + 1) * a->tiny +
+                 a->tiny + a->tiny * (1 + scale) * both;
+    if (a->u_q > 0) /* rounded as they are, or scaled */
+        eps += a->tiny_inner * (1 + scale) * grow * (both + d * a->tiny_inner);
+    if (a->u_s > 0) { /* 2.3: stored, and once more where it is scaled after that */
+        double often = a->u_q >= a->u_s ? a->u_s : a->u_s * (2 + a->u_s);
+        eps += often * (fabs(row->raw[n]) + eps) + a->tiny_inner * (1 + scale) * (1 + a->u_s);
+    }
+    return eps;
+}
+
+/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  Sizes are those of
+ * Euclid, whose product no sum of |x_c y_c| exceeds. */
+static int overflows(const struct attn_precision *a, double x, double y)
+{
+    return (a->u_s > 0 && attn_may_overflow(a, x * y * (1 + 8 * a->u_s))) ||
+           attn_sum_may_overflow(a, x * y);
+}
+
+static int scores_overflow(const struct attn_problem *p, const struct attn_precision *a,
+                           const struct attn_row_bound *x)
+{
+    double scale = fabs(p->scale), c = p->softcap, more = scale > 1 ? scale : 1;
+    double largest = x->q_norm > x->k_norm ? x->q_norm : x->k_norm;
+    return overflows(a, more * x->q_norm, c > 0 && c < 1 ? x->k_norm / c : x->k_norm) ||
+           (a->u_q > 0 && attn_may_overflow(a, more * largest));
+}
+
 static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
                         const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {
-    double raw = row->raw[n], s = row->s[n], u = a->u;
-    double eps = x->of_score * row->magnitude[n] +
-                 fabs(p->scale) * (double)(p->d_key + 1) * a->tiny + a->tiny +
-                 a->tiny * (1 + fabs(p->scale)) * (x->k_size[row->key[n]] + x->q_size);
+    double raw = row->raw[n], s = row->s[n], u = a->u, c = p->softcap, u_s = a->u_s;
+    double eps = bound_product(p, a, row, n, x), tiny_s = u_s > 0 ? a->tiny_inner : 0;
     x->eps_raw[n] = eps;
-    if (p->softcap > 0) {                                       /* 2.1: c tanh(raw / c) */
+    if (c > 0) {                                                /* 2.1: c tanh(raw / c) */
         double into = isinf(raw) ? 0 : eps + 2 * u * fabs(raw); /* tanh of an infinity is exact */
-        double slope = row->slope[n] * exp(2 * into / p->softcap);
-        double capped = s - row->bias[n];
-        eps = into * (slope <= 1 ? slope : 1) + (a->exp_ulps + 3) * u * fabs(capped) + a->tiny;
+        into += isinf(raw) ? 0 : u_s * (fabs(raw) + into) + tiny_s * c;
+        double slope = row->slope[n] * exp(2 * into / c);
+        double capped = fabs(s - row->bias[n]), moved = into * (slope <= 1 ? slope : 1);
+        eps = moved + (a->exp_ulps + 3) * u * capped + a->tiny;
+        eps += u_s * (2 + u_s) * (capped + eps) + tiny_s * (1 + c);
         x->eps_raw[n] = into;
     }
-    if (p->bias.kind != ATTN_BIAS_NONE) /* 2.2: the bias as read, and one sum */
-        eps += 3 * u * fabs(row->bias[n]) + u * (fabs(s) + eps);
+    if (p->bias.kind != ATTN_BIAS_NONE) { /* 2.2: the bias as read, and one sum */
+        int is_exact = p->bias.kind == ATTN_BIAS_TENSOR && p->dtype >= ATTN_BF16; /* made so */
+        eps += 3 * (is_exact ? u : u + u_s) * fabs(row->bias[n]) + u * (fabs(s) + eps);
+        eps += u_s * (fabs(s) + eps) + 2 * tiny_s;
+    }
     x->eps[n] = eps;
+    if (u_s > 0 && attn_may_overflow(a, fmax(fabs(s) + eps, fabs(row->bias[n]))))
+        x->over[n] = ATTN_OVER_SCORE;
 }
 
 /* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
@@ -191,6 +272,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
                     struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
+    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
     double *shift = x->sum, *size = shift + dv, *total = size + dv;
     double *swollen = total + dv, *far = swollen + dv, *large = far + dv;
     for (int64_t c = 0; c < 6 * dv; c++)
@@ -199,19 +281,25 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         if (row->s[n] != -(double)INFINITY)
             add_to_o(dv, row->p[n], x->swollen[n], x->v + row->key[n] * dv, row->o, shift, size,
                      total, swollen, far, large);
-    double r = attn_sum_error(steps + 3, a->u, a->lambda), n_visible = (double)row->n;
+    double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
+           n_visible = (double)row->n;
     for (int64_t c = 0; c < dv; c++) {
         double o = fabs(row->o[c]);
         double e = at_most(shift[c] / kept, far[c]);
         e += at_most(r * (size[c] + o) * exp(2 * x->e_lse) / kept,
                      r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
-        e += at_most((a->u_p * swollen[c] + a->tiny_p * total[c]) / kept,
-                     a->u_p * large[c] + a->tiny_p * total[c]);
-        e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1);
+        e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
+                     a->u_p * large[c] + tiny_p * total[c]);
+        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large[c]) +
+             attn_operand_tiny(a, a->u_v, 1);
+        if (a->merges > 0) /* else there is one part, which is O */
+            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
         x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
         x->size_o[c] = 16 * total[c]; /* rescaled late, a weight may be as large as that */
+        if (attn_sum_may_overflow(a, x->size_o[c]))
+            x->size_o[c] = (double)INFINITY;
     }
 }
 
@@ -224,9 +312,11 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
-    x->of_score = attn_sum_error((double)p->d_key + 3, u, a->lambda);
+    double u_sum = attn_sum_roundoff(a);
+    x->of_score = attn_sum_error((double)p->d_key + 3, u_sum, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
+    memset(x->over, scores_overflow(p, a, x) ? ATTN_OVER_SCORE : 0, (size_t)row->n);
     if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
         for (int64_t n = 0; n < row->n; n++)
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
@@ -247,7 +337,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
         x->score_size = size > x->score_size ? size : x->score_size;
     }
     /* 4.2 */
-    double l = row->lse - row->max, by_sum = attn_sum_error(steps, u, a->lambda);
+    double l = row->lse - row->max, by_sum = attn_sum_error(steps, u_sum, a->lambda);
     x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse +=
@@ -255,12 +345,15 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     bound_o(p, a, row, steps, kept, x);
 }
 
-/* 5.2: dP = dO . v. */
+/* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3). */
 static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
                        const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
 {
-    return x->of_dp * row->dp_magnitude[n] +
-           a->tiny * ((double)p->d_value + 1 + x->v_size[row->key[n]] + x->do_size);
+    double grow = (1 + a->u_v) * (1 + a->u_v), both = x->v_size[row->key[n]] + x->do_size;
+    double dv = (double)p->d_value, tiny_v = attn_operand_tiny(a, a->u_v, 1);
+    double e = (x->of_dp * grow + (grow - 1)) * row->dp_magnitude[n] + a->tiny * (dv + 1 + both) +
+               tiny_v * grow * (both + dv * tiny_v);
+    return e + (a->u_s > 0 ? a->u_s * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
 }
 
 /* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
@@ -268,13 +361,14 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
                           int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
                           const struct attn_oracle_row *row, const struct attn_row_bound *x)
 {
-    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), u = a->u;
+    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
+    double u_sum = attn_sum_roundoff(a);
     for (int64_t c = 0; c < p->d_value; c++) {
         double g = finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
         by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
-    by_o += attn_sum_error((double)p->d_value + 2, u, a->lambda) * size;
+    by_o += attn_sum_error((double)p->d_value + 2, u_sum, a->lambda) * size;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
@@ -282,8 +376,19 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
         by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
         sum_p += row->p[n] * fabs(row->dp[n]);
     }
-    by_p += attn_sum_error((double)row->n + 2, u, a->lambda) * (sum_p + by_p);
+    by_p += attn_sum_error((double)row->n + 2, u_sum, a->lambda) * (sum_p + by_p);
     return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
+}
+
+/* 5.5: dS is stored by some between the steps that follow: the three of a softcap, the scale. */
+static double rounded_on(const struct attn_problem *p, const struct attn_precision *a, double dsr)
+{
+    double scale = fabs(p->scale), c = p->softcap, e = 0;
+    int steps = a->u_s > 0 ? (c > 0 ? 3 : 0) + (a->u_q < a->u_s) : 0;
+    for (int n = 0; n < steps; n++)
+        e += a->u_ds * (dsr + e);
+    return e + a->tiny_inner * (1 + steps) * (1 + (scale > 0 ? 1 / scale : 0)) *
+                   (1 + (c > 0 && steps > 0 ? 1 / c : 0));
 }
 
 /* 5.3: dS = P (dP - D), and through the softcap. */
@@ -292,20 +397,27 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                      struct attn_row_bound *x)
 {
     double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = bound_dp(p, a, row, n, x);
+    double e_dp = bound_dp(p, a, row, n, x), tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
     double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
                a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
-    x->e_ds[n] = e + (u + a->u_p) * (ds + e) + a->tiny_p;
+    x->e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
     if (p->softcap > 0) /* slope = 1 - t^2 */
         e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +
-                  (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope;
+                  (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope +
+                  a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
     x->dsr[n] = row->ds[n] * slope;
     x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
     if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
         x->e_dsr[n] += a->tiny / fabs(p->scale);
-    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny + a->tiny_p : 0;
+    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
+    if (a->u_ds > a->u)
+        x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
+    double scale = fabs(p->scale), large = scale > 1 ? scale : 1;
+    large *= a->u_s > 0 && p->softcap > 1 ? p->softcap : 1;
+    if (a->u_ds > a->u && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
+        x->over[n] |= ATTN_OVER_DS;
 }
 
 /* 5.4: what one key adds to each column of dq: three rows of sums. */
@@ -327,23 +439,28 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
                      const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
     double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
+    double tiny_q = attn_operand_tiny(a, a->u_q, p->scale);
     for (int64_t c = 0; c < p->d_key; c++)
         e[c] = size[c] = gauge[c] = 0;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], a->tiny * (1 + fabs(x->dsr[n])),
+        double flushed = a->tiny + (a->tiny + tiny_q) * fabs(x->dsr[n]);
+        add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], flushed,
                   x->k + row->key[n] * p->d_key, x->sum);
     }
-    double more = attn_sum_error((double)(row->n + a->sums) + 4, a->u, a->lambda);
+    double more = attn_sum_error((double)(row->n + a->sums) + 4, attn_sum_roundoff(a), a->lambda);
     double parts = (double)(1 + a->sums);
+    more += a->u_q * (1 + more);
     for (int64_t c = 0; c < p->d_key; c++) {
         double all = fabs(p->scale) * (e[c] + more * size[c]) + parts * a->tiny;
-        all += (1 + more) * attn_partials_error(a, fabs(p->scale) * size[c] + all, parts);
+        all += (1 + more) * attn_partials_error(a, fabs(p->scale) * size[c] + all, parts, p->scale);
         double dq = fabs(row->dq[c]);
         x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
         x->gauge_dq[c] = fabs(p->scale) * gauge[c];
         x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
+        if (attn_sum_may_overflow(a, fmax(1, fabs(p->scale)) * size[c]))
+            x->size_dq[c] = (double)INFINITY;
     }
 }
 
@@ -355,9 +472,11 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
 {
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
-    double u = a->u, mean = fabs(d_lse);
-    x->do_size = 0;
-    x->of_dp = attn_sum_error((double)p->d_value + 1, u, a->lambda);
+    double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
+    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm);
+    for (int64_t n = 0; n < row->n && overflows(a, x->do_norm, x->v_norm); n++)
+        x->over[n] |= ATTN_OVER_DP;
+    x->of_dp = attn_sum_error((double)p->d_value + 1, attn_sum_roundoff(a), a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
     if (row->max == -(double)INFINITY) {
@@ -365,8 +484,6 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
-    for (int64_t c = 0; c < p->d_value; c++)
-        x->do_size += finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
         x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)
@@ -374,7 +491,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         x->tau_back[n] =
             x->eps[n] + u * (fabs(row->s[n]) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
         double moved = swell(row, n, x->tau_back[n]);
-        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + a->tiny_p;
+        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + tiny_p;
         mean += row->p[n] * row->dp_magnitude[n];
     }
     double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);

@@ -24,15 +24,31 @@ struct attn_row_bound {
      * sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
     unsigned char *k_odd,
-        *v_odd;               /* [n_key]: not all of k or v is finite; what is not counts as 0 */
-    double q_size, do_size;   /* sum_c |q_c| and |dO_c| of the row */
+        *v_odd;             /* [n_key]: not all of k or v is finite; what is not counts as 0 */
+    double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
+    double q_norm, do_norm, k_norm, v_norm; /* Euclid's, of the row; the largest of the head */
     double *size_o, *size_dq; /* [dv] [d] how large the sums may be on their way to o and dq */
     double *swollen;          /* [n] p (e^tau - 1), of the forward */
+    unsigned char *over;      /* [n] which of ATTN_OVER_ may overflow on the way */
     double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
     int without_dq;           /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
     int64_t cached_batch, cached_head;
     void *block;
 };
+
+/* What of a pair may be too large for the type that it is stored or summed in between (2.3). */
+enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };
+
+/* Unit roundoff of sums of products. */
+double attn_sum_roundoff(const struct attn_precision *precision);
+
+/* May a number of this size be an infinity of the type that inner results, or sums, have? */
+int attn_may_overflow(const struct attn_precision *precision, double size);
+int attn_sum_may_overflow(const struct attn_precision *precision, double size);
+
+/* What is added for operands of a scaled gradient that are rounded (u_q): subnormals, scaled before
+ * or after, in units of the sum before scale. */
+double attn_operand_tiny(const struct attn_precision *precision, double u, double scale);
 
 /* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
 double attn_gamma(double n, double u);
@@ -41,8 +57,10 @@ double attn_gamma(double n, double u);
 double attn_sum_error(double n, double u, double lambda);
 
 /* The error of partial results that are stored narrower than their sum (u_partial), so many whose
- * sizes sum to this: 0 where none are; infinite where one of them may overflow. */
-double attn_partials_error(const struct attn_precision *precision, double size, double count);
+ * sizes sum to this, scaled before or after: 0 where none are; infinite where one of them may
+ * overflow. */
+double attn_partials_error(const struct attn_precision *precision, double size, double count,
+                           double scale);
 
 enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
                                       struct attn_row_bound *bound, struct attn_error *err);

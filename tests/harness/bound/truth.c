@@ -7,7 +7,6 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,19 +20,6 @@ const char *attn_output_name(enum attn_output output)
 {
     static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
-}
-
-double attn_dtype_tiny(enum attn_dtype dtype)
-{
-    static const double tiny[ATTN_DTYPES] = {0x1p-1074, 0x1p-150, 0x1p-134, 0x1p-25};
-    return (unsigned)dtype < ATTN_DTYPES ? tiny[dtype] : 0;
-}
-
-/* Half a unit above the largest number. */
-double attn_dtype_overflow(enum attn_dtype dtype)
-{
-    static const double limit[ATTN_DTYPES] = {0, 0x1.ffffffp127, 0x1.ffp127, 65520};
-    return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
 }
 
 /* Whether `wide` has every number of `narrow`. */
@@ -63,54 +49,6 @@ unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
     if (t->right != NULL && t->right[n] != 0)
         return t->right[n];
     return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
-}
-
-void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
-{
-    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
-    if (attn_result_dtype(p) != ATTN_F16)
-        x->tiny_storage = x->tiny;
-}
-
-/* No row can be rescaled or merged more often than it has keys, whatever is declared. */
-static int64_t within(int64_t declared, int64_t n_key)
-{
-    return declared < 0 ? 0 : declared > n_key ? n_key : declared;
-}
-
-void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
-                       const struct attn_problem *p, struct attn_precision *x)
-{
-    int wide = p->dtype == ATTN_F64;
-    x->u = attn_dtype_roundoff(wide ? ATTN_F64 : ATTN_F32);
-    x->u_storage = attn_dtype_roundoff(attn_result_dtype(p));
-    x->u_lse = x->u;
-    x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
-    x->u_p = x->tiny_p = x->u_partial = 0;
-    x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
-    x->tiny_storage = attn_dtype_tiny(attn_result_dtype(p));
-    x->lambda = 0;
-    x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
-    x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
-    x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
-    x->sums = x->merges;
-    if (impl->precision != NULL)
-        impl->precision(p, options, x);
-    x->sums = within(x->sums, p->n_key);
-    if (x->u_p > 0 && x->tiny_p == 0) /* f16 has few exponents; bf16 has those of f32 */
-        x->tiny_p = x->u_p == 0x1p-11 ? 0x1p-25 : 0x1p-134;
-}
-
-void attn_precision_print(const struct attn_precision *a, char *text, size_t size)
-{
-    char partial[60] = "";
-    if (a->u_partial > 0)
-        snprintf(partial, sizeof partial, "partial results %.3g, ", a->u_partial);
-    snprintf(
-        text, size,
-        "u %.3g, storage %.3g, P %.3g, %sexp %g u, at most %lld rescales and %lld merges a row",
-        a->u, a->u_storage, a->u_p, partial, a->exp_ulps, (long long)a->rescales,
-        (long long)a->merges);
 }
 
 /* ---- sums over rows ----------------------------------------------------------------------- */
@@ -232,21 +170,22 @@ static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
     }
 }
 
-/* 5.4: the sum is multiplied by `scale` and stored, as `a` says; its parts (a->sums more than one)
+/* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says; its parts (a->sums more than one)
  * may each underflow by themselves, and be stored narrower. */
-static void sum_finish(struct sum *x, double scale, const struct attn_precision *a)
+static void sum_finish(struct sum *x, double scale, double operand, const struct attn_precision *a)
 {
     const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
     for (int64_t at = 0; at < rows * width; at++) {
         double n = (double)x->terms[at / width], size = x->size[at];
-        double relative = attn_sum_error(n + 4, a->u, a->lambda);
+        double relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
+        relative += operand * (1 + relative);
         double sum = x->out->want[at], lost = x->lost[at];
         double want =
             x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
         double e = size_of_scale * (x->error[at] + n * a->tiny + relative * size + 0x1p-51 * size);
-        double partial = attn_partials_error(a, size_of_scale * size + e, parts);
+        double partial = attn_partials_error(a, size_of_scale * size + e, parts, scale);
         e += (1 + relative) * partial;
         double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
         x->out->want[at] = want;
@@ -255,7 +194,7 @@ static void sum_finish(struct sum *x, double scale, const struct attn_precision 
             x->known != NULL ? x->known->gauge[at] : size_of_scale * x->out->gauge[at];
         if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
             set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
-        if (isinf(partial))
+        if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
             set_right(x->out, at, ATTN_KINDS_ANY);
     }
 }
@@ -346,8 +285,10 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
     const struct attn_row_bound *x = &w->bound;
     struct addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
     struct addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
-    sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk, w->a->tiny);
-    sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv, w->a->tiny);
+    sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk,
+            w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale));
+    sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv,
+            w->a->tiny + attn_operand_tiny(w->a, w->a->u_v, 1));
 }
 
 /* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
@@ -521,18 +462,18 @@ static void finish_sums(struct work *w)
 {
     struct attn_precision own = *w->a;
     if (w->in->d_o.data != NULL) {
-        sum_finish(&w->dv, 1, &own);
-        sum_finish(&w->dk, w->p->scale, &own);
+        sum_finish(&w->dv, 1, own.u_v, &own);
+        sum_finish(&w->dk, w->p->scale, own.u_q, &own);
     }
     if (w->dbias.out == NULL)
         return;
-    own.u_partial = 0;
+    own.u_partial = own.u_s > 0 ? own.u_partial : 0; /* frameworks store it as they store dS */
     own.u = fmax(own.u, own.u_bias);
     own.u_storage = own.u_bias;
     if (own.u_bias > 0x1p-53)
         own.tiny = fmax(own.tiny, 0x1p-150);
     own.tiny_storage = own.tiny;
-    sum_finish(&w->dbias, 1, &own);
+    sum_finish(&w->dbias, 1, 0, &own);
 }
 
 /* Does the row add to the gradients that are asked for?  To those of a sample of keys only a row

@@ -33,7 +33,7 @@ int attn_run_row_is_right(const struct attn_failed_run *run, enum attn_output o,
     return 1;
 }
 
-static void close_run(struct attn_failed_run *run)
+void attn_run_close(struct attn_failed_run *run)
 {
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         free(run->x[slot]);
@@ -41,14 +41,12 @@ static void close_run(struct attn_failed_run *run)
     attn_run_close_parts(run);
 }
 
-/* The truth, and all tensors as packed numbers. */
-static int open_run(struct attn_failed_run *run, const struct attn_setup *s,
-                    const struct attn_result *r)
+int attn_run_open(struct attn_failed_run *run, const struct attn_setup *s,
+                  const struct attn_precision *precision)
 {
     struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
     struct attn_error err = {0};
-    int ok =
-        attn_truth_compute(&s->problem, &in, &r->precision, NULL, &run->truth, &err) == ATTN_OK;
+    int ok = attn_truth_compute(&s->problem, &in, precision, NULL, &run->truth, &err) == ATTN_OK;
     run->setup = s;
     run->loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5;
     for (int slot = 0; slot < ATTN_SLOTS && ok; slot++) {
@@ -62,15 +60,20 @@ static int open_run(struct attn_failed_run *run, const struct attn_setup *s,
         run->x[slot] = attn_packed_numbers(&view, n);
         ok = run->x[slot] != NULL;
     }
+    attn_run_open_parts(run);
+    if (!ok)
+        attn_run_close(run);
+    return ok;
+}
+
+/* What failed. */
+static void take_result(struct attn_failed_run *run, const struct attn_result *r)
+{
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         run->compared[o] = r->output[o].n > 0;
         run->failing[o] = r->output[o].n_bad > 0 || (o == ATTN_O && r->failure == ATTN_F_EXACT);
     }
-    attn_run_open_parts(run);
     run->backward = !run->failing[ATTN_O] && !run->failing[ATTN_LSE];
-    if (!ok)
-        close_run(run);
-    return ok;
 }
 
 /* ---- what explains it ----------------------------------------------------------------------- */
@@ -157,8 +160,9 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) || work_of(s) > max_work ||
-        !open_run(&run, s, r))
+        !attn_run_open(&run, s, &r->precision))
         return 0;
+    take_result(&run, r);
     d->fault = explain(&run, 0);
     if (d->fault == ATTN_FAULT_NONE)
         d->fault = explain_one(&run);
@@ -166,7 +170,7 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     if (found == ATTN_WHERE)
         d->text[0] = '\0';
     attn_describe(&run, d);
-    close_run(&run);
+    attn_run_close(&run);
     return d->text[0] != '\0' ? found : 0;
 }
 
@@ -204,8 +208,8 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     struct attn_case own = *c;
     int found = 0;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-    if (claims != NULL && claims->layout == ATTN_PLUGIN_BLHD && c->layout == ATTN_LAYOUT_BHLD)
-        own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: hypotheses read what it has read */
+    if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
+        own.layout = attn_claims_layout(claims); /* so that nobody copies: hypotheses read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
     if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)

@@ -18,6 +18,16 @@ static void change(struct attn_evaluation *x, enum attn_place place, struct attn
         change_by_row(x, at);
 }
 
+/* A number of this kind, as the model rounds it. */
+static double number(struct attn_evaluation *x, unsigned of_number, double y)
+{
+    if (x->f->place != ATTN_AT_NUMBER)
+        return y;
+    struct attn_fault_at at = {.y = y, .of_number = of_number};
+    change_by_row(x, &at);
+    return at.y;
+}
+
 static int64_t group_of(const struct attn_problem *p)
 {
     return p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
@@ -27,6 +37,37 @@ static int64_t group_of(const struct attn_problem *p)
 static double narrow(const struct attn_problem *p, double a)
 {
     return p->dtype == ATTN_F64 ? a : (double)(float)a;
+}
+
+/* As a storage type has it. */
+static double stored(enum attn_dtype dtype, double y)
+{
+    double cell;
+    const struct attn_view view = {.data = &cell, .dtype = dtype};
+    attn_view_set(&view, 0, 0, 0, 0, y);
+    return attn_view_get(&view, 0, 0, 0, 0);
+}
+
+/* Of q and k that are scaled before they are multiplied. */
+static double stored_times(const struct attn_problem *p, double y, double factor)
+{
+    return stored(p->dtype, y * factor) / factor;
+}
+
+/* Of an input or a result, in its own type; of what is between, in that of the arithmetic. */
+static double flushed(const struct attn_problem *p, unsigned of, double y)
+{
+    int is_stored = (of & (ATTN_OF_INPUTS | ATTN_OF_RESULT)) != 0;
+    enum attn_dtype dtype = is_stored || p->dtype == ATTN_F64 ? p->dtype : ATTN_F32;
+    return fabs(y) < attn_least_normal(dtype) ? 0 : y;
+}
+
+/* To 11 significant bits, or cut to them. */
+static double as_tf32(double y, int is_cut)
+{
+    int e;
+    double fraction = ldexp(frexp(y, &e), 11);
+    return y == 0 || !isfinite(y) ? y : ldexp(is_cut ? trunc(fraction) : rint(fraction), e - 11);
 }
 
 /* ---- memory: every tensor by its own strides, or by wrong ones ------------------------------ */
@@ -122,21 +163,27 @@ double *attn_packed_numbers(const struct attn_cview *view, const int64_t n[4])
 /* 0 when the model leaves a tensor's memory: it cannot be evaluated. */
 static int take_tensors(struct attn_evaluation *x)
 {
+    const int end = x->f->place == ATTN_AT_VIEW     ? ATTN_SLOTS
+                    : x->f->place == ATTN_AT_NUMBER ? ATTN_T_O
+                                                    : 0;
     memcpy(x->x, x->run->x, sizeof x->x);
-    for (int slot = 0; slot < ATTN_SLOTS && x->f->place == ATTN_AT_VIEW; slot++) {
+    for (int slot = 0; slot < end; slot++) {
         const struct attn_tensor *t = &x->run->setup->tensor[slot];
         const struct attn_cview right = attn_tensor_cview(t);
+        const int64_t *n = x->run->extent[slot];
         struct attn_cview view = right;
         struct attn_fault_at at = {.slot = (enum attn_slot)slot, .tensor = t, .view = &view};
         if (x->x[slot] == NULL)
             continue;
         change(x, ATTN_AT_VIEW, &at);
-        if (memcmp(&view, &right, sizeof view) == 0)
+        if (end == ATTN_SLOTS && memcmp(&view, &right, sizeof view) == 0)
             continue;
         if (is_inside(&view, t))
-            x->moved[slot] = attn_packed_numbers(&view, x->run->extent[slot]);
+            x->moved[slot] = attn_packed_numbers(&view, n);
         if (x->moved[slot] == NULL)
             return 0;
+        for (int64_t e = 0; end == ATTN_T_O && e < n[0] * n[1] * n[2] * n[3]; e++)
+            x->moved[slot][e] = number(x, ATTN_OF_Q << slot, x->moved[slot][e]);
         x->x[slot] = x->moved[slot];
         x->has_moved_outputs |= slot >= ATTN_T_O;
     }
@@ -281,8 +328,8 @@ static double score(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i, 
     for (int64_t e = 0; e < x->features; e++)
         at.y += q[e] * k[e];
     change(x, ATTN_AT_DOT, &at);
-    at.s = x->raw[j] = x->p->scale * at.y;
-    at.y = cap(at.s, x->p->softcap) + at.more;
+    at.s = x->raw[j] = number(x, ATTN_OF_SCORE, x->p->scale * number(x, ATTN_OF_DOT, at.y));
+    at.y = number(x, ATTN_OF_SCORE, cap(at.s, x->p->softcap) + at.more);
     change(x, ATTN_AT_SCORE, &at);
     return at.y;
 }
@@ -502,8 +549,11 @@ static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t 
     memset(x->o, 0, (size_t)x->p->d_value * sizeof *x->o);
     for (int64_t j = 0; j < x->p->n_key; j++) {
         const double *v = x->w[j] != 0 ? key_row(x, ATTN_OF_V, b, h, i, j) : NULL;
+        double w = number(x, ATTN_OF_WEIGHT, x->w[j]);
+        if (x->f->place == ATTN_AT_NUMBER)
+            w = number(x, ATTN_OF_P, w / x->norm) * x->norm;
         for (int64_t c = 0; c < x->p->d_value && v != NULL; c++)
-            x->o[c] += x->w[j] * v[c];
+            x->o[c] += number(x, ATTN_OF_PRODUCT, w * v[c]);
     }
     for (int64_t c = 0; c < x->p->d_value; c++)
         x->o[c] /= x->norm;
@@ -517,20 +567,34 @@ static int is_as(double got, double want, double bound)
 }
 
 /* One element more of a row that fits.  Where outputs are looked for in other places, what is wrong
- * in its own place is right there. */
+ * in its own place must be right there. */
 static void count(struct attn_evaluation *x, double got, double own, double told, double want,
                   double bound)
 {
     struct attn_evidence *e = &x->evidence;
     double error = got == told ? 0 : fabs(got - told);
-    if (isinf(bound) || is_as(own, want, bound)) /* nothing can be said of it, or it is right */
+    int is_apart = x->has_moved_outputs || !is_as(told, want, bound);
+    if (isinf(bound)) /* nothing can be said of it */
         return;
+    if (is_as(own, want, bound)) {
+        e->against += is_apart && error > bound;
+        return;
+    }
     e->wrong++;
     if (isnan(got))
         e->nan_apart += !isnan(want);
     else
-        e->apart +=
-            x->has_moved_outputs || (!is_as(told, want, bound) && error < fabs(own - want) / 2);
+        e->apart += is_apart && !(error >= fabs(own - want) / 2);
+}
+
+/* What is told, as the result's type has it, if what was computed is a number of that type. */
+static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double told)
+{
+    enum attn_dtype dtype = attn_result_dtype(x->p);
+    if (o == ATTN_LSE || o == ATTN_DBIAS) /* never in 16 bits */
+        return told;
+    told = number(x, ATTN_OF_RESULT, told);
+    return got == stored(dtype, got) ? stored(dtype, told) : told;
 }
 
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
@@ -539,18 +603,21 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
     int64_t width = t->extent[3], at = row * width;
     const double *got = x->x[ATTN_T_O + o] + at, *own = x->run->x[ATTN_T_O + o] + at;
-    double size = 0;
+    double size = 0, loose = x->run->loose;
+    if (x->f->place == ATTN_AT_NUMBER) /* near the middle of two, either may be the nearest */
+        loose = fmax(loose, 4 * attn_dtype_roundoff(is_half(x->p) ? x->p->dtype : ATTN_F16));
     if (!x->run->compared[o])
         return 1;
     for (int64_t c = 0; c < width; c++)
         size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
     for (int64_t c = 0; c < width; c++) {
-        double room = x->run->loose * size + 4 * t->bound[at + c] + 1e-30;
+        double room = loose * size + 4 * t->bound[at + c] + 1e-30;
         if (!isinf(t->bound[at + c]) && !is_as(got[c], told[c], room))
             return 0;
     }
     for (int64_t c = 0; c < width; c++) {
-        count(x, got[c], own[c], told[c], t->want[at + c], t->bound[at + c]);
+        count(x, got[c], own[c], as_result(x, o, got[c], told[c]), t->want[at + c],
+              t->bound[at + c]);
         x->evidence.finite += x->run->failing[o] && isfinite(got[c]);
     }
     return 1;
@@ -560,7 +627,8 @@ int attn_evaluation_explains(const struct attn_evaluation *x)
 {
     const struct attn_evidence *e = &x->evidence;
     enum attn_place place = x->f->place;
-    if (e->apart + e->nan_apart == 0 || 2 * (e->apart + e->nan_apart) < e->wrong)
+    const int64_t apart = e->apart + e->nan_apart;
+    if (apart == 0 || 2 * apart < e->wrong || 4 * e->against > apart)
         return 0;
     /* NaN alone fits every model that ends in NaN; where numbers stand beside it, its places speak,
      * unless the model reads what it should not, and whatever it reads is NaN. */
@@ -602,7 +670,8 @@ static double delta_of(struct attn_evaluation *x, int64_t row)
     const double *d_lse = x->x[ATTN_T_DLSE];
     struct attn_fault_at at = {.i = row % x->p->n_query, .row = row, .dot = 1, .dlse = -1};
     change(x, ATTN_AT_DELTA, &at);
-    const double *d_o = x->x[ATTN_T_DO] + at.row * dv;
+    const int is_rounded = x->f->place == ATTN_AT_NUMBER; /* where it is multiplied alone */
+    const double *d_o = (is_rounded ? x->run->x[ATTN_T_DO] : x->x[ATTN_T_DO]) + at.row * dv;
     const double *o = x->run->truth.tensor[ATTN_O].want + at.row * dv;
     double delta = 0;
     for (int64_t c = 0; c < dv && at.dot != 0; c++)
@@ -618,7 +687,7 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
     int64_t row = (b * p->heads + h) * p->n_query + i;
     double lse = x->run->truth.tensor[ATTN_LSE].want[row];
     const double *d_o = attn_evaluation_row(x, ATTN_T_DO, b, h, i);
-    score_row(x, b, h, i);
+    x->m = score_row(x, b, h, i);
     for (int64_t j = 0; j < p->n_key; j++) {
         struct attn_fault_at at = {.i = i, .j = j, .lse = lse, .delta = delta, .seen = 1};
         x->w[j] = x->probs[j] = 0;
@@ -630,9 +699,10 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
         const double *v = key_row(x, ATTN_OF_V, b, h, i, j);
         double dp = 0;
         for (int64_t c = 0; c < p->d_value; c++)
-            dp += d_o[c] * v[c];
+            dp += number(x, ATTN_OF_PRODUCT, d_o[c] * v[c]);
         x->probs[j] = exp(x->s[j] - at.lse);
         x->w[j] = x->probs[j] * (dp - at.delta);
+        x->probs[j] = number(x, ATTN_OF_P, x->probs[j]);
     }
 }
 
@@ -642,11 +712,11 @@ static double cap_slope(const struct attn_problem *p, double raw)
     return 1 - y * y;
 }
 
-/* y += a x */
-static void add(double *y, double a, const double *x, int64_t n)
+/* y += a z */
+static void add(struct attn_evaluation *x, double *y, double a, const double *z, int64_t n)
 {
     for (int64_t c = 0; c < n; c++)
-        y[c] += a * x[c];
+        y[c] += number(x, ATTN_OF_PRODUCT, a * z[c]);
 }
 
 /* A row's share of dQ, dK and dV. */
@@ -670,12 +740,12 @@ static void add_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
         at.dk = at.dv = 1;
         at.slope = cap_slope(p, x->raw[j]);
         change(x, ATTN_AT_STORE, &at);
-        double ds = x->w[j] * at.slope * p->scale;
-        add(x->dq, ds, key_row(x, ATTN_OF_K, b, h, i, j), p->d_key);
+        double ds = number(x, ATTN_OF_DS, x->w[j] * at.slope) * p->scale;
+        add(x, x->dq, ds, key_row(x, ATTN_OF_K, b, h, i, j), p->d_key);
         if (at.dk != 0)
-            add(x->dk + (base + at.j_dk) * p->d_key, at.dk * ds, q, p->d_key);
+            add(x, x->dk + (base + at.j_dk) * p->d_key, at.dk * ds, q, p->d_key);
         if (at.dv != 0)
-            add(x->dv + (base + at.j_dv) * p->d_value, at.dv * x->probs[j], d_o, p->d_value);
+            add(x, x->dv + (base + at.j_dv) * p->d_value, at.dv * x->probs[j], d_o, p->d_value);
     }
 }
 
@@ -823,4 +893,14 @@ int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_m
                (f->place == ATTN_AT_NONE || attn_evaluation_explains(&x));
     attn_evaluation_close(&x);
     return fits;
+}
+
+int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f)
+{
+    struct attn_evaluation x;
+    int exceeds =
+        attn_evaluation_open(&x, run, f) &&
+        (!(run->backward ? backward_fits(&x) : forward_fits(&x)) || x.evidence.against > 0);
+    attn_evaluation_close(&x);
+    return exceeds;
 }

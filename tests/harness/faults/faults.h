@@ -50,6 +50,12 @@ struct attn_failed_run {
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */
 double *attn_packed_numbers(const struct attn_cview *view, const int64_t extent[4]);
 
+/* The truth under these precisions, and all tensors of a setup as numbers; 0 without memory.  What
+ * is compared, what fails and in which pass is the caller's to say. */
+int attn_run_open(struct attn_failed_run *run, const struct attn_setup *setup,
+                  const struct attn_precision *precision);
+void attn_run_close(struct attn_failed_run *run);
+
 /* Rows of an output are counted over batches, heads and rows. */
 int64_t attn_run_rows(const struct attn_failed_run *run, enum attn_output o);
 int attn_run_row_is_right(const struct attn_failed_run *run, enum attn_output o, int64_t row);
@@ -84,7 +90,23 @@ enum attn_place {
     ATTN_AT_DELTA,    /* row, dot, dlse: of which row delta is, and its two factors             */
     ATTN_AT_PROB,     /* lse, delta, seen: P and dS of a pair in the backward                 */
     ATTN_AT_STORE,    /* j_dk, j_dv, dk, dv, slope: where a pair's gradients go, their factors */
-    ATTN_AT_DBIAS     /* y, sum: what is added to which sum                                   */
+    ATTN_AT_DBIAS,    /* y, sum: what is added to which sum                                   */
+    ATTN_AT_NUMBER    /* y: a number of this kind (of_number), as it is rounded on its way     */
+};
+
+/* Bits, so that a row can speak of several. */
+enum {
+    ATTN_OF_Q = 1, /* inputs, in the order of the slots */
+    ATTN_OF_QK = 3,
+    ATTN_OF_FACTORS = 0x17, /* q, k, v, dO */
+    ATTN_OF_INPUTS = 0x3f,
+    ATTN_OF_DOT = 0x40,
+    ATTN_OF_SCORE = 0x80,
+    ATTN_OF_WEIGHT = 0x100, /* exp(s - m), as it meets V                     */
+    ATTN_OF_P = 0x200,      /* its quotient by l; exp(s - LSE) as it meets dO */
+    ATTN_OF_PRODUCT = 0x400,
+    ATTN_OF_DS = 0x800,
+    ATTN_OF_RESULT = 0x1000
 };
 
 enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };
@@ -125,8 +147,9 @@ struct attn_fault_at {
             int64_t j_dk, j_dv, position, before;
             double dk, dv, slope;
         };
-        double delta; /* PROB  */
-        double sum;   /* DBIAS */
+        double delta;       /* PROB   */
+        double sum;         /* DBIAS  */
+        unsigned of_number; /* NUMBER */
     };
 };
 
@@ -138,9 +161,10 @@ struct attn_fault_model {
 };
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the model has them
- * and not as the truth has them, numbers and NaNs; and the finite ones of outputs that fail. */
+ * and not as the truth has them, numbers and NaNs; those that are right, and the model has another
+ * number there; and the finite ones of outputs that fail. */
 struct attn_evidence {
-    int64_t wrong, apart, nan_apart, finite;
+    int64_t wrong, apart, nan_apart, against, finite;
 };
 
 struct attn_evaluation {
@@ -161,6 +185,16 @@ struct attn_evaluation {
 static inline double attn_root(int64_t d) /* 1 / sqrt(d), the usual scale */
 {
     return 1 / sqrt((double)(d > 0 ? d : 1));
+}
+
+static inline double attn_least_normal(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F64 ? 0x1p-1022 : dtype == ATTN_F16 ? 0x1p-14 : 0x1p-126;
+}
+
+static inline int is_half(const struct attn_problem *p)
+{
+    return p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
 }
 
 /* Offsets of ALiBi's distance that one may take. */
@@ -190,16 +224,37 @@ void attn_evaluate_dq(struct attn_evaluation *x, int64_t row, double delta);
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
                          const double *told);
 
-/* Is the model one that these numbers speak for?  It must say something else than the truth, and
- * most elements that are wrong must be as it says: a model of empty rows is none where no row
- * is empty. */
+/* Is the model one that these numbers speak for?  It must say something else than the truth, most
+ * elements that are wrong must be as it says, and few others may be right where it says another
+ * number: a model of empty rows is none where no row is empty, nor is a layout of one head, nor an
+ * error of every element where few are wrong. */
 int attn_evaluation_explains(const struct attn_evaluation *x);
 
 /* 1 when everything that the failed run is about was computed as the model has it, and the model
  * explains what is wrong; of the truth, as far as the run's tolerance goes.  Without memory: 0. */
 int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_model *f);
 
+/* Of a run that is the truth, of infinite tolerance: 1 when the model moves an element beyond its
+ * bound. */
+int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f);
+
 /* ---- who is asked, in this order: 1 and run->text when the fault is found -------------------- */
+
+/* A row of faults.def, the r-th, with its n: the model and its words. */
+struct attn_hypothesis {
+    int r;
+    enum attn_fault kind;
+    struct attn_fault_range {
+        int64_t first, last; /* values of n, which may double */
+        int doubles;
+    } range;
+    struct attn_fault_model model;
+    char words[300];
+};
+
+/* The next that the case can show, or 0; the first follows one of zeros.  skip: its row is done. */
+int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x);
+void attn_hypothesis_skip(struct attn_hypothesis *x);
 
 /* The models of faults.def; the kind of the first that fits, or ATTN_FAULT_NONE.  Kinds in `but`
  * (bits) are left out. */

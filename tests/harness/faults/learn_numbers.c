@@ -81,11 +81,12 @@ static struct line line_of(const struct attn_truth_tensor *t, const double *got,
 }
 
 /* Is every element on the line, and do several of those that are wrong speak for it?  A single one
- * is on some line always. */
+ * is on some line always, and 0 in place of a subnormal says nothing of a factor. */
 static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t n,
                  const struct line *line)
 {
     const struct attn_truth_tensor *t = &run->truth.tensor[o];
+    const double least = attn_least_normal(run->setup->problem.dtype);
     int64_t wrong = 0, apart = 0;
     for (int64_t e = 0; e < n; e++) {
         double want = t->want[e], got = run->x[ATTN_T_O + o][e];
@@ -96,6 +97,8 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
             continue;
         if (!(fabs(got - told) <= room || got == told))
             return 0;
+        if (want != 0 && fabs(want) < least)
+            continue;
         wrong += !is_right;
         apart += !is_right && fabs(got - told) < fabs(got - want) / 4;
     }

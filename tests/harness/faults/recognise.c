@@ -10,6 +10,8 @@
 /* ---- helpers of the rows -------------------------------------------------------------------- */
 
 static const char *const for_kv[] = {"", " for K", " for V"};
+static const char *const flushed_numbers[] = {"results", "inputs", "all that is computed"};
+static const char *const p_or_ds[] = {"P and dS", "dS", "P"};
 static const char *const causal[] = {"causal(tl)", "causal(br)"};
 
 static int has(const struct attn_failed_run *run, int64_t slot)
@@ -125,15 +127,10 @@ void attn_run_close_parts(struct attn_failed_run *run)
 
 /* ---- the rows of faults.def ----------------------------------------------------------------- */
 
-/* Values of n: the first and the last, and whether they double. */
-struct range {
-    int64_t first, last;
-    int doubles;
-};
 #define ONCE          FROM(0, 0)
 #define COUNT(k)      FROM(0, (k)-1)
-#define FROM(a, b)    ((struct range){a, b, 0})
-#define DOUBLED(a, b) ((struct range){a, b, 1})
+#define FROM(a, b)    ((struct attn_fault_range){a, b, 0})
+#define DOUBLED(a, b) ((struct attn_fault_range){a, b, 1})
 
 /* A row is known by its line. */
 static const int rows[] = {
@@ -141,16 +138,8 @@ static const int rows[] = {
 #include "tests/harness/faults/faults.def"
 };
 
-/* A row with its n: the model and its words. */
-struct hypothesis {
-    enum attn_fault kind;
-    struct range range;
-    struct attn_fault_model model;
-    char words[300];
-};
-
 /* 0 when the case cannot show it. */
-static int set_up(const struct attn_failed_run *run, struct hypothesis *x)
+static int set_up(const struct attn_failed_run *run, struct attn_hypothesis *x)
 {
     const struct attn_problem *p = &run->setup->problem;
     const struct attn_case *c = &run->setup->given;
@@ -174,16 +163,36 @@ static int set_up(const struct attn_failed_run *run, struct hypothesis *x)
     return 0;
 }
 
+void attn_hypothesis_skip(struct attn_hypothesis *x)
+{
+    x->r++;
+    x->model.row = 0;
+}
+
+int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x)
+{
+    for (; x->r < (int)(sizeof rows / sizeof *rows); attn_hypothesis_skip(x)) {
+        int64_t *n = &x->model.n;
+        if (x->model.row == 0) {
+            x->model.row = rows[x->r], *n = -1;
+            set_up(run, x); /* its range */
+        }
+        do
+            *n = *n < 0 ? x->range.first : x->range.doubles ? 2 * *n : *n + 1;
+        while (*n <= x->range.last && !set_up(run, x));
+        if (*n <= x->range.last)
+            return 1;
+    }
+    return 0;
+}
+
 enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
 {
-    for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
-        struct hypothesis x = {.model = {.row = rows[at], .n = -1}};
-        set_up(run, &x);
-        for (int64_t n = x.range.first; n <= x.range.last && !(but >> x.kind & 1);
-             n = x.range.doubles ? 2 * n : n + 1) {
-            x.model.n = n;
-            if (!set_up(run, &x) || !attn_fault_fits(run, &x.model))
-                continue;
+    struct attn_hypothesis x = {0};
+    while (attn_hypothesis_next(run, &x)) {
+        if (but >> x.kind & 1)
+            attn_hypothesis_skip(&x);
+        else if (attn_fault_fits(run, &x.model)) {
             int is_sentence = strncmp(x.words, "if ", 3) == 0;
             snprintf(run->text, run->size, "%s%s%s", is_sentence ? "" : "fits ",
                      x.words + (is_sentence ? 3 : 0), run->backward ? " (in the backward)" : "");

@@ -85,6 +85,11 @@ const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160
 enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
                                         int n_tensors, const struct attn_file_pair *metadata,
                                         int n_metadata, struct attn_error *err);
+/* The same for one of many, which a list names that is written last. */
+enum attn_status attn_safetensors_write_part(const char *path,
+                                             const struct attn_file_tensor *tensor, int n_tensors,
+                                             const struct attn_file_pair *metadata, int n_metadata,
+                                             struct attn_error *err);
 enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 

@@ -305,9 +305,9 @@ static void write_header(FILE *file, const char *text)
     fwrite(blank, 1, length - used, file);
 }
 
-enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
-                                        int n_tensors, const struct attn_file_pair *metadata,
-                                        int n_metadata, struct attn_error *err)
+static enum attn_status write_file(const char *path, const struct attn_file_tensor *tensor,
+                                   int n_tensors, const struct attn_file_pair *metadata,
+                                   int n_metadata, int is_part, struct attn_error *err)
 {
     struct attn_file_tensor *list = calloc((size_t)n_tensors + 1, sizeof *list);
     if (list == NULL)
@@ -323,6 +323,7 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
     else if (root != NULL)
         status = attn_save_open(path, &save, err);
     if (status == ATTN_OK) {
+        save.is_part = is_part;
         write_header(save.stream, text);
         for (int t = 0; t < n_tensors; t++)
             fwrite(list[t].data, 1, (size_t)list[t].bytes, save.stream);
@@ -332,4 +333,19 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
     json_decref(root);
     free(list);
     return status;
+}
+
+enum attn_status attn_safetensors_write(const char *path, const struct attn_file_tensor *tensor,
+                                        int n_tensors, const struct attn_file_pair *metadata,
+                                        int n_metadata, struct attn_error *err)
+{
+    return write_file(path, tensor, n_tensors, metadata, n_metadata, 0, err);
+}
+
+enum attn_status attn_safetensors_write_part(const char *path,
+                                             const struct attn_file_tensor *tensor, int n_tensors,
+                                             const struct attn_file_pair *metadata, int n_metadata,
+                                             struct attn_error *err)
+{
+    return write_file(path, tensor, n_tensors, metadata, n_metadata, 1, err);
 }

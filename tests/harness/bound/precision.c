@@ -1,0 +1,191 @@
+/* See precision.h. */
+#include "tests/harness/bound/precision.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ref/impl.h"
+#include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
+
+double attn_dtype_tiny(enum attn_dtype dtype)
+{
+    static const double tiny[ATTN_DTYPES] = {0x1p-1074, 0x1p-150, 0x1p-134, 0x1p-25};
+    return (unsigned)dtype < ATTN_DTYPES ? tiny[dtype] : 0;
+}
+
+/* Half a unit above the largest number. */
+double attn_dtype_overflow(enum attn_dtype dtype)
+{
+    static const double limit[ATTN_DTYPES] = {0, 0x1.ffffffp127, 0x1.ffp127, 65520};
+    return (unsigned)dtype < ATTN_DTYPES && dtype != ATTN_F64 ? limit[dtype] : (double)INFINITY;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+#define TERM(member, name, always)                                     \
+    {                                                                  \
+#member, name, offsetof(struct attn_precision, member), always \
+    }
+const struct attn_precision_term attn_precision_term[ATTN_PRECISION_TERMS] = {
+    TERM(u, "u", 1),         TERM(u_storage, "storage", 1), TERM(u_sum, "sums", 0),
+    TERM(u_q, "q and k", 0), TERM(u_v, "v and dO", 0),      TERM(u_s, "scores", 0),
+    TERM(u_p, "P", 1),       TERM(u_ds, "dS", 0),           TERM(u_partial, "partial results", 0),
+    TERM(exp_ulps, "exp", 1)};
+
+double attn_precision_get(const struct attn_precision *precision, int term)
+{
+    double x;
+    memcpy(&x, (const char *)precision + attn_precision_term[term].at, sizeof x);
+    return x;
+}
+
+void attn_precision_print(const struct attn_precision *a, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int n = 0; n < ATTN_PRECISION_TERMS; n++) {
+        const struct attn_precision_term *x = &attn_precision_term[n];
+        double value = attn_precision_get(a, n);
+        if (x->always || value > 0)
+            attn_append(text, size, "%s %.3g%s, ", x->name, value,
+                        n == ATTN_PRECISION_TERMS - 1 ? " u" : "");
+    }
+    attn_append(text, size, "at most %lld rescales and %lld merges a row", (long long)a->rescales,
+                (long long)a->merges);
+}
+
+/* ---- sets ------------------------------------------------------------------------------------ */
+
+enum types { NARROW, SIXTEEN };
+#define STORED -1.0
+
+#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
+    {word, stands_for},
+const struct attn_arithmetic attn_arithmetic[] = {
+#include "tests/harness/bound/arithmetic.def"
+};
+#undef ATTN_ARITHMETIC
+const int attn_arithmetic_count = sizeof attn_arithmetic / sizeof *attn_arithmetic;
+
+static const struct set {
+    enum types types;
+    double sum, q, v, s, p, ds, partial, exp_ulps;
+    int64_t keys, leans;
+} sets[] = {
+#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
+    {types, sum, q, v, s, p, ds, partial, exp, keys, leans},
+#include "tests/harness/bound/arithmetic.def"
+#undef ATTN_ARITHMETIC
+};
+
+int attn_arithmetic_find(const char *word)
+{
+    for (int n = 0; n < attn_arithmetic_count; n++)
+        if (strcmp(word, attn_arithmetic[n].word) == 0)
+            return n;
+    return -1;
+}
+
+void attn_arithmetic_declare(int n, const struct attn_problem *p, struct attn_precision *x)
+{
+    const struct set *set = &sets[n];
+    int is_16 = p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
+    double stored = attn_dtype_roundoff(p->dtype);
+    if (p->dtype == ATTN_F64 || (set->types == SIXTEEN && !is_16))
+        return;
+#define OF(given) ((given) == STORED ? stored : (given))
+    x->u_sum = set->sum;
+    x->u_q = OF(set->q);
+    x->u_v = OF(set->v);
+    x->u_s = OF(set->s);
+    x->u_p = OF(set->p);
+    x->u_ds = OF(set->ds);
+    x->u_partial = OF(set->partial);
+#undef OF
+    x->leans = set->leans;
+    if (set->p != STORED && set->p > 0) /* eleven bits, as f16, with the exponents of float */
+        x->tiny_inner = 0x1p-136;
+    if (set->exp_ulps > 0)
+        x->exp_ulps = set->exp_ulps;
+    if (set->keys > 0)
+        x->rescales = (p->n_key + set->keys - 1) / set->keys;
+    if (x->u_partial > 0 && p->kv_heads > 0 && x->sums < p->heads / p->kv_heads)
+        x->sums = p->heads / p->kv_heads; /* each query head's gradients are one part */
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
+
+void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x)
+{
+    x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
+    if (attn_result_dtype(p) != ATTN_F16)
+        x->tiny_storage = x->tiny;
+}
+
+void attn_precision_flush_16(const struct attn_problem *p, struct attn_precision *x)
+{
+    if (p->dtype != ATTN_F16)
+        return;
+    x->tiny_inner = 0x1p-14;
+    if (attn_result_dtype(p) == ATTN_F16)
+        x->tiny_storage = 0x1p-14;
+    x->u_q = fmax(x->u_q, x->u); /* an operand that counts as 0 is one that is rounded */
+    x->u_v = fmax(x->u_v, x->u);
+}
+
+/* No row can be rescaled or merged more often than it has keys, whatever is declared. */
+static int64_t within(int64_t declared, int64_t most)
+{
+    return declared < 0 ? 0 : declared > most ? most : declared;
+}
+
+/* Is it the roundoff of f16, whose exponents are few? */
+static int is_f16(double u)
+{
+    return u > 0x1p-12 && u < 0x1p-10;
+}
+
+void attn_precision_complete(const struct attn_problem *p, struct attn_precision *x)
+{
+    const double inner[] = {x->u_q, x->u_v, x->u_s, x->u_p, x->u_ds};
+    int rounds = 0, narrow = 0;
+    for (int n = 0; n < 5; n++) {
+        rounds |= inner[n] > 0;
+        narrow |= is_f16(inner[n]);
+    }
+    if (x->u_ds == 0)
+        x->u_ds = x->u_p;
+    if (rounds && x->tiny_inner == 0) {
+        x->tiny_inner = attn_dtype_tiny(narrow ? ATTN_F16 : ATTN_BF16);
+        x->overflow = narrow ? attn_dtype_overflow(ATTN_F16) : 0;
+    }
+    if (is_f16(x->u_sum)) {
+        x->tiny = fmax(x->tiny, attn_dtype_tiny(ATTN_F16));
+        x->overflow = attn_dtype_overflow(ATTN_F16);
+    }
+    x->rescales = within(x->rescales, p->n_key);
+    x->merges = within(x->merges, p->n_key);
+    x->sums = within(x->sums, p->n_key > p->heads ? p->n_key : p->heads);
+}
+
+void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
+                       const struct attn_problem *p, struct attn_precision *x)
+{
+    int wide = p->dtype == ATTN_F64;
+    *x = (struct attn_precision){0};
+    x->u = attn_dtype_roundoff(wide ? ATTN_F64 : ATTN_F32);
+    x->u_storage = attn_dtype_roundoff(attn_result_dtype(p));
+    x->u_lse = x->u;
+    x->u_bias = p->bias.kind == ATTN_BIAS_TENSOR ? attn_dtype_roundoff(p->bias.tensor.dtype) : x->u;
+    x->tiny = attn_dtype_tiny(wide ? ATTN_F64 : ATTN_F32);
+    x->tiny_storage = attn_dtype_tiny(attn_result_dtype(p));
+    x->exp_ulps = 4; /* glibc states 1 for exp, log, 2 for tanh; other libms up to 4 */
+    x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
+    x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
+    x->sums = x->merges;
+    if (impl->precision != NULL)
+        impl->precision(p, options, x);
+    attn_precision_complete(p, x);
+}

@@ -1,0 +1,53 @@
+/* What is declared of an arithmetic: by numbers, or by a word for the usual sets. */
+#ifndef TESTS_HARNESS_BOUND_PRECISION_H
+#define TESTS_HARNESS_BOUND_PRECISION_H
+
+#include "ref/attn.h"
+#include "ref/precision.h"
+
+/* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest
+ * makes an infinity. */
+double attn_dtype_tiny(enum attn_dtype dtype);
+double attn_dtype_overflow(enum attn_dtype dtype);
+
+/* The numbers of a declaration that are printed and kept, in this order. */
+struct attn_precision_term {
+    const char *key, *name;
+    size_t at;  /* the double in struct attn_precision */
+    int always; /* printed though it is 0 */
+};
+enum { ATTN_PRECISION_TERMS = 10 };
+extern const struct attn_precision_term attn_precision_term[ATTN_PRECISION_TERMS];
+double attn_precision_get(const struct attn_precision *precision, int term);
+
+/* The sets of arithmetic.def; 0 is "f32": what attn_precision_of gives. */
+struct attn_arithmetic {
+    const char *word, *stands_for;
+};
+extern const struct attn_arithmetic attn_arithmetic[];
+extern const int attn_arithmetic_count;
+int attn_arithmetic_find(const char *word); /* -1: no such word */
+
+/* Declare a set for a problem; nothing changes where it does not apply (f64; a set of 16-bit
+ * kernels in f32). */
+void attn_arithmetic_declare(int set, const struct attn_problem *problem,
+                             struct attn_precision *precision);
+
+/* After all numbers: those that follow from others.  attn_precision_of calls it. */
+void attn_precision_complete(const struct attn_problem *problem, struct attn_precision *precision);
+
+/* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
+ * as operands and as results: what flush-to-zero and denormals-are-zero do. */
+void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
+
+/* The same of f16, after all else. */
+void attn_precision_flush_16(const struct attn_problem *problem, struct attn_precision *precision);
+
+/* What an implementation declares for a problem. */
+void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
+                       const struct attn_problem *problem, struct attn_precision *precision);
+
+/* "u 5.96e-08, storage ..., at most 4 rescales and 3 merges a row". */
+void attn_precision_print(const struct attn_precision *precision, char *text, size_t size);
+
+#endif
