@@ -103,7 +103,9 @@ def spelled_out(backend, scale, q, k, v, mask, causal):
 def compiled_flex(device):
     if device == "cpu":
         return flex_attention  # runs as it is written there
-    torch._dynamo.config.cache_size_limit = torch._dynamo.config.accumulated_cache_size_limit = 4096
+    import torch._dynamo.config as config
+
+    config.cache_size_limit = config.accumulated_cache_size_limit = 4096  # beyond it, not compiled
     return torch.compile(flex_attention, dynamic=True)
 
 
@@ -197,9 +199,9 @@ def save(path, result):
 
 def reason(backend, error, heard):
     """One line: what PyTorch says of this back end, where it says more than the error."""
-    said = [str(warning.message).split(" (Triggered")[0] for warning in heard]
+    said = [str(warning.message).split(" (Triggered")[0] for warning in heard] + [str(error)]
     for title, why in zip(said, said[1:]):
-        if title.lower().startswith(BACKENDS[backend][1]) and "not used because" in title:
+        if title.lower().startswith(BACKENDS[backend][1]) and "because:" in title:
             return " ".join(why.split())
     return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
 
