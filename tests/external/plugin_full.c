@@ -4,9 +4,9 @@
  * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as it is
  * told (told.h); where they differ the checker must notice and name the difference.
  *
- * It may be honest in some shapes only: beyond D_TO features or L_TO queries or keys, and where D,
- * HEADS and GROUP have the numbers that it is told of, results are TIMES per cent of what they
- * should be: all of them, or those of one tensor, TIMES_DQ and so on. */
+ * It may be wrong in some shapes, those of D features, HEADS heads and GROUP heads to a kv head, or
+ * those beyond D_TO features or L_TO tokens: results are TIMES per cent of what they should be, all
+ * or one of them (TIMES_DQ). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,25 +27,21 @@ static int refused;         /* a storage type, or -1 for every gradient */
 
 /* ---- shapes in which it is wrong ------------------------------------------------------------- */
 
-static int is_told_of(const struct attn_plugin_call *t)
+static int is_wrong_for(const struct attn_plugin_call *t)
 {
-    const char *const word[] = {"D", "HEADS", "GROUP"};
-    const int64_t has[] = {t->d_key, t->heads, t->kv_heads > 0 ? t->heads / t->kv_heads : 1};
+    int64_t group = t->kv_heads > 0 ? t->heads / t->kv_heads : 1;
     int64_t most = t->n_query > t->n_key ? t->n_query : t->n_key;
-    int n = 0, met = 0;
-    for (int w = 0; w < 3; w++) {
-        n += told_number(word[w], -1) >= 0;
-        met += told_number(word[w], -1) == has[w];
-    }
-    return (n > 0 && met == n) || t->d_key > told_number("D_TO", 1 << 30) ||
-           most > told_number("L_TO", 1 << 30);
+    return told_number("D", (int)t->d_key) == t->d_key &&
+           told_number("HEADS", (int)t->heads) == t->heads &&
+           told_number("GROUP", (int)group) == group &&
+           (t->d_key > told_number("D_TO", -1) || most > told_number("L_TO", -1));
 }
 
 static void multiply(const struct attn_plugin_call *t, const struct attn_plugin_out *x,
                      const char *word)
 {
     double times = told_number(word, told_number("TIMES", 100)) / 100.0;
-    if (x->data == NULL || times == 1 || !is_told_of(t))
+    if (x->data == NULL || times == 1 || !is_wrong_for(t))
         return;
     struct attn_view view = {x->data, (enum attn_dtype)t->dtype, {0}};
     memcpy(view.stride, x->stride, sizeof view.stride);
@@ -53,8 +49,6 @@ static void multiply(const struct attn_plugin_call *t, const struct attn_plugin_
         attn_view_set(&view, at[0], at[1], at[2], at[3],
                       times * attn_view_get(&view, at[0], at[1], at[2], at[3]));
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])

@@ -122,7 +122,7 @@ int family_is_named(const struct family *family, const char *diagnosis)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-enum { CASE_SECONDS = 20, DEATHS = 3, AS_WRITTEN = -1 };
+enum { CASE_SECONDS = 20, DEATHS = 3 };
 
 /* Twice through the battery: first the cases that name the bug, then the others.  In memory that
  * is shared with the child, which goes on where the one before it died. */
@@ -131,7 +131,7 @@ struct run {
     int n, now;
     const char *folder;
     int at, most;
-    int type; /* every case is asked in it; AS_WRITTEN: in its own */
+    int type; /* as mutants_run has it */
     struct fate fate[MUTANTS_AT_ONCE];
 };
 
@@ -152,7 +152,7 @@ static void note(struct run *x, const char *how, int numeric)
     struct fate *fate = &x->fate[x->now];
     const struct mutant *mutant = &x->mutant[x->now];
     const struct attn_battery_case *battery = case_of_turn(x);
-    int by_number = mutant->kind[0] == '\0' || x->type != AS_WRITTEN;
+    int by_number = mutant->kind[0] == '\0' || x->type != MUTANTS_AS_WRITTEN;
     int kills = (by_number && numeric) || strcmp(how, mutant->kind) == 0;
     if (kills && fate->killer == NULL) {
         fate->killer = battery;
@@ -201,12 +201,12 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     attn_run_setup(spec, setup, NULL, &r);
     alarm(0);
     fate->cases++;
-    if (r.verdict == ATTN_PASS && x->type != AS_WRITTEN)
+    if (r.verdict == ATTN_PASS && x->type != MUTANTS_AS_WRITTEN)
         measure(x, setup, &r);
     if (r.verdict != ATTN_FAILED)
         return;
-    int numeric = r.failure == ATTN_F_FINITE || r.failure == ATTN_F_EXACT ||
-                  r.failure == ATTN_F_BOUND || (r.failure == ATTN_F_BIAS && x->type != AS_WRITTEN);
+    int last = x->type == MUTANTS_AS_WRITTEN ? ATTN_F_BOUND : ATTN_F_BIAS;
+    int numeric = (int)r.failure >= ATTN_F_FINITE && (int)r.failure <= last;
     note(x, attn_failure_name(r.failure), numeric);
     if (!numeric || fate->n >= x->most)
         return;
@@ -227,19 +227,18 @@ static void declare_fused_16(const struct attn_problem *p, struct attn_precision
 /* A case of the battery; 0 when it cannot be asked in the type. */
 static int open_case(const struct run *x, const char *text, struct attn_setup *setup)
 {
+    int alone = x->type != MUTANTS_AS_WRITTEN;
     struct attn_case c;
-    if (attn_case_parse(text, &c, NULL) != ATTN_OK)
-        return 0;
-    if (x->type != AS_WRITTEN && c.wide && (int)c.dtype != x->type)
-        return 0; /* its point is its own type */
-    if (x->type != AS_WRITTEN)
+    if (attn_case_parse(text, &c, NULL) != ATTN_OK || (alone && c.wide && (int)c.dtype != x->type))
+        return 0; /* wide: its point is its own type */
+    if (alone)
         c.dtype = (enum attn_dtype)x->type;
     if (attn_setup_open(&c, setup, NULL) != ATTN_OK) /* in its own type: test_cases.c says so */
         return 0;
     if (x->type == ATTN_BF16 || x->type == ATTN_F16)
         setup->declare = declare_fused_16;
     setup->unweighed = 1;
-    if (x->n > 1 || x->type != AS_WRITTEN)
+    if (x->n > 1 || alone)
         attn_setup_keep(setup);
     return 1;
 }
@@ -286,8 +285,8 @@ static void run_child(void *arg)
         try_case(x, spec);
 }
 
-static void run_all(int type, const struct mutant *mutant, int n, const char *folder, int most,
-                    struct fate *fate)
+void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
+                 struct fate *fate)
 {
     struct run *x =
         mmap(NULL, sizeof *x, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -317,16 +316,4 @@ static void run_all(int type, const struct mutant *mutant, int n, const char *fo
         fate[m] = x->fate[m];
     }
     munmap(x, sizeof *x);
-}
-
-void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
-                 struct fate *fate)
-{
-    run_all(AS_WRITTEN, mutant, n, folder, most, fate);
-}
-
-void mutants_run_in(enum attn_dtype type, const struct mutant *mutant, int n, const char *folder,
-                    struct fate *fate)
-{
-    run_all((int)type, mutant, n, folder, 0, fate);
 }

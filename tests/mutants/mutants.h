@@ -61,14 +61,12 @@ struct fate {
 
 /* Run the battery until a case kills FOLDER/ID.so, and the first `most` (to FATE_CASES) of those
  * that fail by their numbers are diagnosed.  After three deaths of the child it is let be.  Several
- * run side by side until none is left: those that must survive. */
-void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
+ * run side by side until none is left: those that must survive.
+ *
+ * type: every case is asked in this enum attn_dtype, as whoever claims that type alone is asked; in
+ * bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills then. */
+enum { MUTANTS_AS_WRITTEN = -1 }; /* each case in its own type */
+void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
                  struct fate *fate);
-
-/* The same with every case asked in one type, as whoever claims that type alone is asked.  In bf16
- * and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills then, and a
- * mutant is of no case's own. */
-void mutants_run_in(enum attn_dtype type, const struct mutant *mutant, int n, const char *folder,
-                    struct fate *fate);
 
 #endif
