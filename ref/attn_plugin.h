@@ -63,13 +63,19 @@ enum attn_plugin_claim {
 enum attn_plugin_decline {
     ATTN_PLUGIN_NAN_BIAS = 1 << 0, /* NaN in a bias                      (BIAS and HARD)     */
     ATTN_PLUGIN_NAN_Q = 1 << 1,    /* NaN in q of rows that see no key   (EMPTY and HARD)    */
-    ATTN_PLUGIN_NAN_DO = 1 << 2    /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
+    ATTN_PLUGIN_NAN_DO = 1 << 2,   /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
+    ATTN_PLUGIN_SCALE_0 = 1 << 3   /* a scale of 0 or below              (SCALE)             */
 };
 
 /* Conventions; 0 is attnlab's own. */
 enum attn_plugin_lse { ATTN_PLUGIN_LSE_E, ATTN_PLUGIN_LSE_2, ATTN_PLUGIN_LSE_ABSENT };
 enum attn_plugin_empty_lse { ATTN_PLUGIN_EMPTY_MINUS_INF, ATTN_PLUGIN_EMPTY_PLUS_INF };
-enum attn_plugin_causal { ATTN_PLUGIN_CAUSAL_ANY, ATTN_PLUGIN_CAUSAL_TL, ATTN_PLUGIN_CAUSAL_BR };
+enum attn_plugin_causal {
+    ATTN_PLUGIN_CAUSAL_ANY,
+    ATTN_PLUGIN_CAUSAL_TL,
+    ATTN_PLUGIN_CAUSAL_BR,
+    ATTN_PLUGIN_CAUSAL_SQUARE /* only where Lq = Lk, so that both ends are one */
+};
 enum attn_plugin_window { ATTN_PLUGIN_WINDOW_BESIDE, ATTN_PLUGIN_WINDOW_WITH_SELF };
 enum attn_plugin_layout { ATTN_PLUGIN_BHLD, ATTN_PLUGIN_BLHD, ATTN_PLUGIN_SBHD /* [L,B,H,d] */ };
 enum attn_plugin_byte { ATTN_PLUGIN_ONE_IS_VISIBLE, ATTN_PLUGIN_ONE_IS_HIDDEN };

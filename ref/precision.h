@@ -29,6 +29,8 @@ struct attn_precision {
                          smallest normal number where subnormals are declared to be flushed */
     double u_partial;    /* of partial results, if they are stored narrower than sums: of bf16 or
                             f16                                                            */
+    double u_head;       /* of dK and dV of each query head, where they are stored before those of
+                            a group are summed                                             */
     double exp_ulps;     /* error of exp, in u                                             */
     int64_t leans;       /* where errors lean to one side though nothing is wrong: 1: where weights
                             tie, for P is rounded after its division; 2: everywhere, for operands

@@ -248,7 +248,7 @@ TEST_EACH(bounds_have_a_cost, COUNT(costs))
              costs[_i].claims, attn_dtype_name(costs[_i].dtype));
     ck_assert_msg(attn_claims_parse("claims", text, &claims, &err) == ATTN_OK, "%s", err.text);
     ck_assert_int_eq(attn_bound_cost(&claims, costs[_i].dtype, text, sizeof text, &err), ATTN_OK);
-    sscanf(text, "what the declared bound costs: %d of %d", &exceed, &models);
+    sscanf(text, "What the declared bound costs: %d of %d", &exceed, &models);
     ck_assert_msg(models >= costs[_i].models && 100 * exceed >= costs[_i].least * models &&
                       100 * exceed <= costs[_i].most * models &&
                       strstr(text, costs[_i].says) != NULL,

@@ -191,7 +191,7 @@ def save(path, result):
         header[name] = {"dtype": WORDS[x.dtype], "shape": list(x.shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    flat = [x.detach().reshape(-1).view(torch.uint8) for x in result.values()]
+    flat = [x.detach().reshape(-1).contiguous().view(torch.uint8) for x in result.values()]
     numbers = torch.cat(flat).cpu().numpy().tobytes()
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + numbers)

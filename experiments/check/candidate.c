@@ -7,6 +7,7 @@
 #include "experiments/check/check.h"
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
+#include "tests/harness/faults/cost.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- in words ----------------------------------------------------------------------------- */
@@ -103,7 +104,8 @@ static void report_about(const struct attn_candidate *s)
     const struct attn_report_about about = {
         kind[s->from],  s->from == ATTN_SOURCE_SPEC ? s->label : s->source,
         s->claims_path, s->list == NULL ? "not known" : claims,
-        scope,          command};
+        scope,          command,
+        s->question.tier};
     attn_report_begin(s->verdicts->report, &about);
 }
 
@@ -243,6 +245,39 @@ static void file_unjudged_claims(struct attn_candidate *s)
             file_unjudged(s, attn_claim_name[bit], has_claim, bit);
 }
 
+/* Every declared extent of which a case was made. */
+static void file_unjudged_values(struct attn_candidate *s)
+{
+    const struct attn_factors *t = &s->question.tier->table;
+    struct attn_coverage *met = attn_cli_need(calloc(1, sizeof *met));
+    attn_coverage_count(s->question.tier, s->list, -1, met);
+    for (int f = 0; f < ATTN_EXTENTS; f++)
+        for (int v = 0; v < t->of[f].n && s->claims.shapes.of[f].n > 0; v++)
+            if (met->value[attn_value_id(f, v)] == ATTN_MET_REFUSED)
+                file_error(s, "claim", t->of[f].name,
+                           "%s = %s is declared, but it refused every case with it: it is not "
+                           "verified",
+                           t->of[f].name, t->of[f].value[v]);
+    free(met);
+}
+
+/* Where more is declared than plain arithmetic: what that costs, for each type. */
+static void say_cost(const struct attn_candidate *s)
+{
+    const struct attn_claims *c = &s->claims;
+    char text[600];
+    int declared = c->arithmetic != 0;
+    for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
+        double given;
+        memcpy(&given, (const char *)c + attn_claims_number[n].at, sizeof given);
+        declared |= given > 0;
+    }
+    for (int type = 0; type < ATTN_DTYPES && declared; type++)
+        if (c->bits & 1u << type &&
+            attn_bound_cost(c, (enum attn_dtype)type, text, sizeof text, NULL) == ATTN_OK)
+            fprintf(stderr, "note: %s\n", text);
+}
+
 int attn_candidate_end(struct attn_candidate *s)
 {
     const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
@@ -252,10 +287,15 @@ int attn_candidate_end(struct attn_candidate *s)
     if (nothing)
         file_error(s, "judged", "", "not one case could be judged: all were refused, %d by it%s",
                    asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
-    else if (s->question.whole_tier && !s->not_reached && s->from != ATTN_SOURCE_SPEC)
+    else if (s->question.whole_tier && !s->not_reached && s->from != ATTN_SOURCE_SPEC) {
         file_unjudged_claims(s);
+        if (s->question.tier != NULL)
+            file_unjudged_values(s);
+    }
     if (s->from == ATTN_SOURCE_SPEC)
         report_about(s);
+    else if (s->question.whole_tier)
+        say_cost(s);
     /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
     int impossible = s->from == ATTN_SOURCE_SPEC && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);

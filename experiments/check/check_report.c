@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
+#include "tests/harness/faults/cost.h"
 #include "experiments/report/document.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
@@ -29,6 +30,7 @@ struct attn_report {
     } * all;
     int n_all;
     char *about; /* who is judged next; NULL: nothing was said of it */
+    const struct attn_tier_list *tier; /* what is asked of it, or NULL */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -166,6 +168,7 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
     size_t size;
     struct attn_document d = {.out = attn_cli_memory(&r->about, &size),
                               .is_html = r->document.is_html};
+    r->tier = about->tier;
     struct utsname machine;
     time_t now = time(NULL);
     struct tm utc;
@@ -416,6 +419,63 @@ static void put_factors(struct attn_document *d, const struct attn_verdict_list 
     free(all);
 }
 
+/* ---- what of the table was met, for each type ------------------------------------------------ */
+
+/* The values of a factor that were met so: "8, 16, 88 (any)". */
+static void list_values(const struct attn_factors *t, const struct attn_coverage *x, int factor,
+                        int how, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int v = 0; v < t->of[factor].n; v++) {
+        int met = x->value[attn_value_id(factor, v)];
+        int is = how == ATTN_MET_JUDGED ? met & how : met == how;
+        int is_any = factor < ATTN_EXTENTS && t->first_any[factor] > 0 &&
+                     v >= t->first_any[factor];
+        if (is)
+            attn_append(text, size, "%s%s%s", text[0] != '\0' ? ", " : "", t->of[factor].value[v],
+                        is_any ? " (any)" : "");
+    }
+}
+
+static void put_coverage(struct attn_document *d, const struct attn_tier_list *tier,
+                         const struct attn_verdict_list *list)
+{
+    static const char *const head[] = {"factor", "judged", "only refused by it", "never met", NULL};
+    const struct attn_factors *t = &tier->table;
+    struct attn_coverage *x = attn_cli_need(calloc(1, sizeof *x));
+    for (int type = 0; type < t->of[ATTN_FACTOR_DTYPE].n; type++) {
+        int judged, refused;
+        char title[40];
+        attn_coverage_count(tier, list, type, x);
+        attn_coverage_pairs(x, &judged, &refused);
+        snprintf(title, sizeof title, "What was met in %s", t->of[ATTN_FACTOR_DTYPE].value[type]);
+        attn_document_heading(d, 3, title);
+        attn_document_text(d,
+                           "In %s, of the values on which kernels branch, by cases made for them: "
+                           "%d pairs of values were judged where both show, %d stand only in cases "
+                           "that it refused.",
+                           t->of[ATTN_FACTOR_DTYPE].value[type], judged, refused);
+        char cost[600];
+        int dtype = 0;
+        while (strcmp(attn_dtype_name((enum attn_dtype)dtype),
+                      t->of[ATTN_FACTOR_DTYPE].value[type]) != 0)
+            dtype++;
+        if (attn_bound_cost(&tier->claims, (enum attn_dtype)dtype, cost, sizeof cost, NULL) ==
+            ATTN_OK)
+            attn_document_text(d, "%s.", cost);
+        attn_document_table(d, head);
+        for (int f = 0; f < ATTN_FACTOR_DTYPE; f++) {
+            char met[3][400];
+            static const int how[3] = {ATTN_MET_JUDGED, ATTN_MET_REFUSED, 0};
+            for (int n = 0; n < 3; n++)
+                list_values(t, x, f, how[n], met[n], sizeof met[n]);
+            attn_document_row(d, "wwww", t->of[f].name, met[0], met[1], met[2]);
+        }
+        attn_document_table_end(d);
+    }
+    free(x);
+}
+
 /* ---- the page -------------------------------------------------------------------------------- */
 
 void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
@@ -450,5 +510,7 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;
     put_outputs(d, list);
+    if (r->tier != NULL)
+        put_coverage(d, r->tier, list);
     put_factors(d, list);
 }

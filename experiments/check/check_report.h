@@ -6,7 +6,7 @@
 #ifndef EXPERIMENTS_CHECK_CHECK_REPORT_H
 #define EXPERIMENTS_CHECK_CHECK_REPORT_H
 
-#include "experiments/check/verdicts.h"
+#include "experiments/check/coverage.h"
 
 struct attn_report; /* opaque */
 
@@ -23,6 +23,7 @@ struct attn_report_about {
     const char *claims; /* in words                                                              */
     const char *scope;  /* what was asked: "the quick tier and all relations"                    */
     const char *command; /* arguments of attnlab that repeat all of it                            */
+    const struct attn_tier_list *tier; /* what it is asked, until its verdicts are added; or NULL */
 };
 void attn_report_begin(struct attn_report *report, const struct attn_report_about *about);
 

@@ -401,7 +401,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
     double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
-               a->tiny * (fabs(row->dp[n] - row->delta) + off + 1);
+               a->tiny * (2 * (fabs(row->dp[n] - row->delta) + off) + 1);
     x->e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
     if (p->softcap > 0) /* slope = 1 - t^2 */
         e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +

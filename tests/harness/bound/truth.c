@@ -283,6 +283,11 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
             w->dk.terms[at]++, w->dv.terms[at]++;
     }
     const struct attn_row_bound *x = &w->bound;
+    int overflows = w->a->u_s > 0 && w->row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
+    for (int64_t slot = 0; slot < w->n_keys * overflows; slot++) /* 0 times a dP of infinity too */
+        for (int64_t c = 0; c < p->d_key; c++)
+            set_right(w->dk.out, ((b * p->kv_heads + g) * w->n_keys + slot) * p->d_key + c,
+                      ATTN_KINDS_ANY);
     struct addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
     struct addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
     sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk,
@@ -460,10 +465,15 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
 /* dBias has its own storage, and no parts that are stored narrower. */
 static void finish_sums(struct work *w)
 {
-    struct attn_precision own = *w->a;
+    const int64_t group = w->p->kv_heads > 0 ? w->p->heads / w->p->kv_heads : 1;
+    struct attn_precision own = *w->a, shared = own;
+    if (group > 1 && own.u_head > own.u_partial) { /* each head's is a partial result */
+        shared.u_partial = own.u_head;
+        shared.sums = own.sums > group ? own.sums : group;
+    }
     if (w->in->d_o.data != NULL) {
-        sum_finish(&w->dv, 1, own.u_v, &own);
-        sum_finish(&w->dk, w->p->scale, own.u_q, &own);
+        sum_finish(&w->dv, 1, own.u_v, &shared);
+        sum_finish(&w->dk, w->p->scale, own.u_q, &shared);
     }
     if (w->dbias.out == NULL)
         return;

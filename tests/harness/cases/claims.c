@@ -23,7 +23,7 @@ const char *const attn_claim_name[32] = {
     "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
     NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
     "scale", "empty", "band",    "dense", "repeats",  "causal"};
-const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do"};
+const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do", "scale-0"};
 
 void attn_claims_all(struct attn_claims *claims)
 {
@@ -48,6 +48,8 @@ static int aligned(const struct attn_claims *claims, const struct attn_problem *
 {
     return claims->causal == ATTN_PLUGIN_CAUSAL_TL   ? band->offset == 0
            : claims->causal == ATTN_PLUGIN_CAUSAL_BR ? band->offset == p->n_key - p->n_query
+           : claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE
+               ? band->offset == 0 && p->n_key == p->n_query
                                                      : 1;
 }
 
@@ -144,11 +146,12 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
 }
 
 /* What may be declined, and is in this case. */
-static unsigned nan_inputs(const struct attn_setup *s)
+static unsigned declinable(const struct attn_setup *s)
 {
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
     unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
+    found |= p->scale <= 0 ? ATTN_PLUGIN_SCALE_0 : 0u;
     int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
     int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
     int in_do = poisoned || special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
@@ -199,7 +202,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
     list_words(*needs & ~claims->bits, attn_claim_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
-    list_words(nan_inputs(s) & claims->declines, attn_decline_name, names, sizeof names);
+    list_words(declinable(s) & claims->declines, attn_decline_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
     const char *ours = s->given.threads > 1                          ? "a number of threads"
@@ -229,7 +232,8 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
 const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS] = {
     NUMBER(u, 0.5),    NUMBER(u_sum, 0.5),     NUMBER(u_q, 0.5),
     NUMBER(u_v, 0.5),  NUMBER(u_s, 0.5),       NUMBER(u_p, 0.5),
-    NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5), NUMBER(exp_ulps, 1e6)};
+    NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5), NUMBER(u_head, 0.5),
+    NUMBER(exp_ulps, 1e6)};
 
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *p,
                            struct attn_precision *x)

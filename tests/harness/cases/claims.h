@@ -19,7 +19,7 @@ struct attn_claims {
     int subnormals;                                   /* enum attn_plugin_subnormals    */
     int arithmetic;                                   /* a set of arithmetic.def        */
     /* 0: as the set has it */
-    double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, exp_ulps;
+    double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, u_head, exp_ulps;
     int64_t block;
     struct attn_shapes shapes;
 };
@@ -30,7 +30,7 @@ struct attn_claims_number {
     double limit;  /* below which it must be */
     size_t at, to; /* the double in struct attn_claims, in struct attn_precision */
 };
-enum { ATTN_CLAIMS_NUMBERS = 9 };
+enum { ATTN_CLAIMS_NUMBERS = 10 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
 /* The last layout, of files alone: packed batches (vector_files.h). */
@@ -38,7 +38,7 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_CLAIMS = 22,
-    ATTN_DECLINES = 3,
+    ATTN_DECLINES = 4,
     ATTN_CLAIMS_SHARED =
         2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
 };

@@ -25,7 +25,7 @@ static const struct convention {
     size_t of_plugin, at;
 } conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
                    CONVENTION("empty_lse", empty_lse, 2, "-inf", "+inf"),
-                   CONVENTION("causal", causal, 3, "any", "tl", "br"),
+                   CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
                    CONVENTION("window", window, 2, "beside", "with-self"),
                    CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd"),
                    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
@@ -261,7 +261,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         err, ATTN_EINVAL, path,
         "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
         "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s "
-        "u_p u_ds u_partial exp_ulps block",
+        "u_p u_ds u_partial u_head exp_ulps block",
         key);
 }
 

@@ -28,7 +28,8 @@ static int is_aligned(const struct attn_claims *claims, const char *value)
 {
     int tl = strcmp(value, "tl") == 0;
     int only_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL;
-    if (!has(claims, ATTN_PLUGIN_CROSS))
+    if (!has(claims, ATTN_PLUGIN_CROSS) || (claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE &&
+                                            !has(claims, ATTN_PLUGIN_DENSE)))
         return tl == only_tl;
     return has(claims, ATTN_PLUGIN_DENSE) || claims->causal == ATTN_PLUGIN_CAUSAL_ANY ||
            tl == only_tl;
@@ -56,7 +57,8 @@ static int is_claimed(const struct attn_claims *claims, int factor, const char *
         return has(claims, bytes) || (claims->layout == ATTN_CLAIMS_THD && *value == 'd' &&
                                       strcmp(value, "documents") == 0);
     case ATTN_FACTOR_SCALE:
-        return has(claims, ATTN_PLUGIN_SCALE);
+        return has(claims, ATTN_PLUGIN_SCALE) &&
+               (strtod(value, NULL) > 0 || !(claims->declines & ATTN_PLUGIN_SCALE_0));
     case ATTN_FACTOR_SOFTCAP:
         return has(claims, ATTN_PLUGIN_SOFTCAP);
     case ATTN_FACTOR_BIAS:
@@ -306,7 +308,10 @@ static int shows_something(const struct attn_factors *t, const struct attn_choic
     int by_place = is(t, choice, ATTN_FACTOR_MASK, "prefix") ||
                    is(t, choice, ATTN_FACTOR_MASK, "lengths") ||
                    is(t, choice, ATTN_FACTOR_MASK, "documents");
-    if (!(t->claims->bits & ATTN_PLUGIN_EMPTY) && may_be_empty(t, choice))
+    int only_square = t->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE &&
+                      !(t->claims->bits & ATTN_PLUGIN_DENSE);
+    if ((!(t->claims->bits & ATTN_PLUGIN_EMPTY) && may_be_empty(t, choice)) ||
+        (only_square && x.is_band && x.queries != x.keys))
         return 0;
     if (choice->value[ATTN_FACTOR_MASK] == 0)
         return x.reach < 0 || !is(t, choice, ATTN_FACTOR_CAUSAL, "+3") || x.keys >= 15;

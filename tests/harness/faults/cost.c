@@ -146,7 +146,7 @@ enum attn_status attn_bound_cost(const struct attn_claims *claims, enum attn_dty
     for (int r = 0; r < MOST_ROWS; r++)
         for (int bound = 0; bound < BOUNDS; bound++)
             n[bound] += x.moves[AT_ALL][r] & x.moves[bound][r];
-    snprintf(text, size, "what the declared bound costs: %d of %d fault models exceed it in %s",
+    snprintf(text, size, "What the declared bound costs: %d of %d fault models exceed it in %s",
              n[DECLARED], n[AT_ALL], attn_dtype_name(dtype));
     if (n[PLAIN] != n[DECLARED])
         attn_append(text, size, " (%d in plain %s arithmetic)", n[PLAIN],

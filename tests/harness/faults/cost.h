@@ -9,7 +9,7 @@
 
 #include "tests/harness/cases/claims.h"
 
-/* Of problems stored in this type that the claims allow, into text: "what the declared bound costs:
+/* Of problems stored in this type that the claims allow, into text: "What the declared bound costs:
  * 52 of 58 fault models exceed it in bf16 (54 in plain f32 arithmetic); within it: softcap without
  * its derivative".  The same for the same claims; less than a second.  ENOMEM. */
 enum attn_status attn_bound_cost(const struct attn_claims *claims, enum attn_dtype dtype,
