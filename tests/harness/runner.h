@@ -114,8 +114,8 @@ const char *attn_failure_name(enum attn_failure failure);
 struct attn_result {
     enum attn_verdict verdict;
     enum attn_failure failure;
-    char text[512]; /* why, in one line; empty on a plain pass */
-    int fault;      /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
+    char text[512];        /* why, in one line; empty on a plain pass */
+    int fault;             /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
     enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
