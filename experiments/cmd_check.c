@@ -15,7 +15,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(RELATION, PLACE(relation)),
     ATTN_TAKES(GROWTH, PLACE(growth)),
     ATTN_TAKES(SOAK, PLACE(soak)),
-    ATTN_TAKES(SEED, PLACE(seed), "1", .help = "of the random cases"),
+    ATTN_TAKES(SEED, PLACE(seed), "1", .help = "of the random cases, and of the values that a tier draws"),
     ATTN_TAKES(REPEAT, PLACE(repeat),
                .help = "run every case N times in a row (1; in a soak 4, of a plug-in 16)"),
     ATTN_TAKES(FORMAT, PLACE(format), "text", .value = "text|tap|junit|json",

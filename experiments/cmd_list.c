@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
@@ -12,8 +13,7 @@
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
 #include "tests/harness/bugs.h"
-#include "tests/harness/cases/cases.h"
-#include "tests/harness/cases/factors.h"
+#include "tests/harness/cases/tiers.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/relations/relations.h"
 
@@ -22,7 +22,8 @@ enum format { TEXT, MD, JSON };
 struct request {
     int format, tier;
     const char *picture, *out;
-    int64_t length, keys;
+    const char *claims;
+    int64_t length, keys, seed;
     json_t *all;             /* what the json format prints */
     int columns;             /* of the table that is printed; 0: it is no table */
     const char *const *head; /* their names */
@@ -30,6 +31,9 @@ struct request {
 
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
+    ATTN_TAKES(CLAIMS, offsetof(struct request, claims), .kind = ATTN_KIND_TEXT,
+               .help = "cases and factors within these claims, JSON (docs/external.md)"),
+    ATTN_TAKES(SEED, offsetof(struct request, seed), "1", .help = "of the values that a tier draws"),
     ATTN_TAKES(FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"),
     ATTN_TAKES(PICTURE, offsetof(struct request, picture)),
     ATTN_TAKES(LENGTH, offsetof(struct request, length), .kind = ATTN_KIND_COUNT, .value = "L",
@@ -148,12 +152,36 @@ static void print_row(const struct request *want, const char *const cell[])
     json_decref(row);
 }
 
+/* What is claimed, or all that can be. */
+static void take_claims(const struct request *want, struct attn_claims *claims)
+{
+    struct attn_error err;
+    attn_claims_all(claims);
+    if (want->claims != NULL)
+        attn_cli_must(attn_claims_read(want->claims, claims, &err), &err);
+}
+
+static enum attn_route route_of(const struct request *want)
+{
+    return want->claims != NULL ? ATTN_ROUTE_FILES : ATTN_ROUTE_OWN;
+}
+
 static void list_cases(const struct request *want)
 {
-    for (int i = 0; i < attn_tier_count((enum attn_tier)want->tier); i++) {
-        const struct attn_battery_case *c = attn_tier_at((enum attn_tier)want->tier, i);
+    struct attn_error err;
+    struct attn_claims claims;
+    struct attn_tier_list *list = attn_cli_need(calloc(1, sizeof *list));
+    take_claims(want, &claims);
+    attn_cli_must(attn_tier_open((enum attn_tier)want->tier, &claims,
+                                 route_of(want),
+                                 (uint64_t)want->seed, list, &err),
+                  &err);
+    for (int i = 0; i < list->n; i++) {
+        const struct attn_battery_case *c = &list->at[i].battery;
         print_row(want, (const char *const[]){c->name, c->text, c->ids, c->why});
     }
+    attn_tier_close(list);
+    free(list);
 }
 
 static void list_relations(const struct request *want)
@@ -171,15 +199,23 @@ static void list_fills(const struct request *want)
                                               attn_fill_aim((enum attn_fill)f)});
 }
 
+/* The whole table, or what claims leave of it, with what is drawn for the full tier. */
 static void list_factors(const struct request *want)
 {
+    struct attn_claims claims;
+    struct attn_factors *table = attn_cli_need(calloc(1, sizeof *table));
+    take_claims(want, &claims);
+    attn_factors_open(&claims, route_of(want), (uint64_t)want->seed, 2, table);
     for (int f = 0; f < ATTN_FACTORS; f++) {
-        const struct attn_factor *factor = &attn_factor[f];
+        const struct attn_factor *factor = &table->of[f];
+        int first_any = f < ATTN_EXTENTS ? table->first_any[f] : 0;
         char values[512] = "";
-        for (int v = 0; v < attn_factor[f].n; v++)
-            attn_append(values, sizeof values, "%s%s", v > 0 ? " " : "", factor->value[v]);
-        print_row(want, (const char *const[]){factor->name, factor->says, values});
+        for (int v = 0; v < factor->n; v++)
+            attn_append(values, sizeof values, "%s%s%s", v > 0 ? " " : "", factor->value[v],
+                        first_any > 0 && v >= first_any ? "(any)" : "");
+        print_row(want, (const char *const[]){factor->name, factor->says, values, factor->shows});
     }
+    free(table);
 }
 
 /* For the page: the first reference, its repository without the owner, and a long text up to the
@@ -304,7 +340,7 @@ static const struct {
     {"implementations", list_implementations, {NULL}},
     {"layers", list_layers, {"name", "what it is"}},
     {"cases", list_cases, {"name", "case", "stands for", "why"}},
-    {"factors", list_factors, {"factor", "what kernels branch on", "values"}},
+    {"factors", list_factors, {"factor", "what kernels branch on", "values", "an error shows when"}},
     {"relations", list_relations, {"relation", "can show", "says"}},
     {"fills", list_fills, {"fill", "aims at"}},
     {"bugs", list_bugs, {"bug", "reference", "what went wrong", "evidence", "covered by"}},

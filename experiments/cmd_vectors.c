@@ -10,6 +10,7 @@ static struct request {
     struct attn_cli_list cases;
     const char *claims;
     int tier;
+    int64_t seed;
 } asked;
 
 static const struct attn_flag_use flags[] = {
@@ -19,6 +20,7 @@ static const struct attn_flag_use flags[] = {
             "what the implementation claims; without it: f32, lengths that differ, dv, gqa, any "
             "mask, any scale, backward"),
     ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
+    ATTN_TAKES(SEED, offsetof(struct request, seed), "1", .help = "of the values that it draws"),
     ATTN_TAKES(CASE, offsetof(struct request, cases)),
     {.flag = ATTN_FLAG_END}};
 
@@ -57,8 +59,9 @@ static int vectors(int n, char **operand)
     attn_cli_must(asked.claims != NULL ? attn_claims_read(asked.claims, &claims, &err)
                                        : attn_claims_parse("preset", preset, &claims, &err),
                   &err);
-    attn_cli_must(attn_question_make(&asked.cases, (enum attn_tier)asked.tier, &question, &err),
-                  &err);
+    const struct attn_asking asking = {&asked.cases, (enum attn_tier)asked.tier, &claims,
+                                       ATTN_ROUTE_FILES, (uint64_t)asked.seed};
+    attn_cli_must(attn_question_make(&asking, &question, &err), &err);
     attn_cli_must(attn_question_write(&question, operand[0], &claims, &written, &err), &err);
     attn_question_free(&question);
     printf("%d cases in %s\n", written, operand[0]);

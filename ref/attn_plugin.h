@@ -71,9 +71,9 @@ enum attn_plugin_lse { ATTN_PLUGIN_LSE_E, ATTN_PLUGIN_LSE_2, ATTN_PLUGIN_LSE_ABS
 enum attn_plugin_empty_lse { ATTN_PLUGIN_EMPTY_MINUS_INF, ATTN_PLUGIN_EMPTY_PLUS_INF };
 enum attn_plugin_causal { ATTN_PLUGIN_CAUSAL_ANY, ATTN_PLUGIN_CAUSAL_TL, ATTN_PLUGIN_CAUSAL_BR };
 enum attn_plugin_window { ATTN_PLUGIN_WINDOW_BESIDE, ATTN_PLUGIN_WINDOW_WITH_SELF };
-enum attn_plugin_layout { ATTN_PLUGIN_BHLD, ATTN_PLUGIN_BLHD };
+enum attn_plugin_layout { ATTN_PLUGIN_BHLD, ATTN_PLUGIN_BLHD, ATTN_PLUGIN_SBHD /* [L,B,H,d] */ };
 enum attn_plugin_byte { ATTN_PLUGIN_ONE_IS_VISIBLE, ATTN_PLUGIN_ONE_IS_HIDDEN };
-enum attn_plugin_subnormals { ATTN_PLUGIN_KEPT, ATTN_PLUGIN_FLUSHED };
+enum attn_plugin_subnormals { ATTN_PLUGIN_KEPT, ATTN_PLUGIN_FLUSHED, ATTN_PLUGIN_FLUSHED_16 };
 
 /* A tensor.  extent and stride run over batch, head, token, feature, whatever the layout; strides
  * count elements.  data == NULL: there is no such tensor in this call. */
@@ -125,8 +125,13 @@ struct attn_plugin_call {
     size_t message_size;
 };
 
-/* What forward and backward return. */
-enum { ATTN_PLUGIN_OK = 0, ATTN_PLUGIN_FAILED = 1 /* a verdict: FAIL(status) */ };
+/* What forward and backward return.  REFUSED, with a message: this case is claimed, but there is no
+ * code for it, and why.  It is counted and listed by its reason, and is never a pass. */
+enum {
+    ATTN_PLUGIN_OK = 0,
+    ATTN_PLUGIN_FAILED = 1, /* a verdict: FAIL(status) */
+    ATTN_PLUGIN_REFUSED = 2
+};
 
 struct attn_plugin {
     uint32_t abi;         /* ATTN_PLUGIN_ABI                                              */
@@ -146,12 +151,14 @@ struct attn_plugin {
     int (*forward)(const struct attn_plugin_call *call);
     int (*backward)(const struct attn_plugin_call *call); /* NULL without BACKWARD */
 
-    int32_t subnormals; /* FLUSHED: they may count as 0, read or written (-ffast-math)    */
+    int32_t subnormals; /* FLUSHED: they may count as 0, read or written (-ffast-math);
+                           FLUSHED_16: those of f16 too                                   */
     uint32_t declines;  /* enum attn_plugin_decline, or-ed                                */
 
-    const char *shapes; /* conditions on shapes, "d: 8..256 step 8; group: 1 2 4 8"; NULL: none  */
-    const char
-        *arithmetic; /* "f32", "fused-16", "unfused-16", "tf32"; NULL: by the numbers above   */
+    /* Conditions on shapes, by extent: d, dv, heads, group, batch, queries, keys and window, such
+     * as "d: 8..256 step 8; group: 1 2 4 8".  NULL: none. */
+    const char *shapes;
+    const char *arithmetic; /* "f32", "fused-16", "unfused-16", "tf32"; NULL: the numbers above  */
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

@@ -327,8 +327,8 @@ TEST_EACH(all_are_told_apart, SLICES)
 {
     struct contender list[MOST];
     int n = contenders(list);
-    ck_assert_int_le(attn_battery_count(), MOST_CASES);
-    for (int i = _i; i < attn_battery_count(); i += SLICES)
+    ck_assert_int_le(attn_battery_count(ATTN_TIER_QUICK), MOST_CASES);
+    for (int i = _i; i < attn_battery_count(ATTN_TIER_QUICK); i += SLICES)
         for (int dtype = 0; dtype < ATTN_DTYPES; dtype++)
             run_battery_case(i, (enum attn_dtype)dtype, list, n);
 }
@@ -379,8 +379,8 @@ static void read_families(struct families *f)
         }
     }
     fclose(file);
-    ck_assert(n > 0 && n <= attn_battery_count() && attn_battery_count() <= 1024);
-    while (n < attn_battery_count()) /* made by a macro under the last heading */
+    ck_assert(n > 0 && n <= attn_battery_count(ATTN_TIER_QUICK) && attn_battery_count(ATTN_TIER_QUICK) <= 1024);
+    while (n < attn_battery_count(ATTN_TIER_QUICK)) /* made by a macro under the last heading */
         f->of_case[n++] = f->n - 1;
 }
 
@@ -389,11 +389,11 @@ TEST_EACH(nonsense_fails_in_every_family, NULL_MODELS)
     struct families families;
     int failed[FAMILIES] = {0}, all = 0;
     read_families(&families);
-    for (int i = 0; i < attn_battery_count(); i++) {
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++) {
         failed[families.of_case[i]] += count->null_fails[_i][i];
         all += count->null_fails[_i][i];
     }
-    printf("null model '%s' fails %d of %d cases:", null_model_name[_i], all, attn_battery_count());
+    printf("null model '%s' fails %d of %d cases:", null_model_name[_i], all, attn_battery_count(ATTN_TIER_QUICK));
     for (int f = 0; f < families.n; f++)
         printf(" %s %d", families.name[f], failed[f]);
     printf("\n");

@@ -6,13 +6,7 @@
 #include "tests/harness/cases/cases.h"
 #include "tests/suites.h"
 
-/* Made once, not in the process of each test. */
-static void make_full_tier(void)
-{
-    attn_tier_count(ATTN_TIER_FULL);
-}
-
-SUITE(bugs, .seconds = 60, .prepare = make_full_tier);
+SUITE(bugs, .seconds = 60);
 
 TEST_EACH(each_bug_is_accounted_for, attn_bug_count)
 {
@@ -28,12 +22,12 @@ TEST_EACH(each_bug_is_accounted_for, attn_bug_count)
 
 TEST(each_id_is_known)
 {
-    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_FULL); i++) {
         char ids[256], *rest = ids;
-        snprintf(ids, sizeof ids, "%s", attn_tier_at(ATTN_TIER_FULL, i)->ids);
+        snprintf(ids, sizeof ids, "%s", attn_battery_at(i)->ids);
         for (char *id = strtok_r(rest, ", ", &rest); id != NULL; id = strtok_r(NULL, ", ", &rest))
             ck_assert_msg(attn_bug_find(id) != NULL,
                           "case %s names '%s', which bugs.def does not know",
-                          attn_tier_at(ATTN_TIER_FULL, i)->name, id);
+                          attn_battery_at(i)->name, id);
     }
 }

@@ -62,7 +62,7 @@ TEST_EACH(strings_have_one_canonical_form, COUNT(spellings))
 /* A random legal case, extents and numbers of every size. */
 static void random_case(uint64_t seed, struct attn_case *c)
 {
-    attn_soak_case(seed, 0, c);
+    soak_of(seed, 0, c);
     int64_t *const extent[] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
                                &c->n_key, &c->d_key, &c->d_value};
     for (uint64_t e = 0; e < 7; e++)
@@ -235,7 +235,7 @@ static int divides(int64_t n, int64_t ranks)
 TEST(battery_covers_the_language)
 {
     static struct attn_case all[1000];
-    int cases = attn_battery_count(), found, k = -1;
+    int cases = attn_battery_count(ATTN_TIER_QUICK), found, k = -1;
     ck_assert(cases >= 80 && cases <= COUNT(all));
     for (int n = 0; n < cases; n++)
         all[n] = case_of(attn_battery_at(n)->text);
@@ -279,7 +279,7 @@ TEST(battery_covers_the_masks)
         int used = 0;
         snprintf(part, sizeof part, "%.*s", line < COUNT(also) ? 39 : (int)strcspn(text, " ("),
                  text);
-        for (int n = 0; n < attn_battery_count(); n++)
+        for (int n = 0; n < attn_battery_count(ATTN_TIER_QUICK); n++)
             used += strstr(attn_battery_at(n)->text, part) != NULL;
         ck_assert_msg(used > 0, "no case has '%s' in its mask", part);
     }
@@ -380,7 +380,7 @@ static void count_pairs(const struct attn_case *c, int met[FEATURES][FEATURES])
 TEST(every_two_features_meet)
 {
     int met[FEATURES][FEATURES] = {{0}};
-    for (int n = 0; n < attn_battery_count(); n++) {
+    for (int n = 0; n < attn_battery_count(ATTN_TIER_QUICK); n++) {
         struct attn_case c = case_of(attn_battery_at(n)->text);
         if (is_telling(&c))
             count_pairs(&c, met);

@@ -43,6 +43,7 @@ static const struct {
     {"SAYS_EMPTY=1 SAYS_LSE=1", 0, 20},
     {"SAYS_WINDOW=1 SAYS_BYTE=1 SAYS_CAUSAL=1 DOES_CAUSAL=1", 0, 20},
     {"SAYS_LAYOUT=1 NO_STRIDES SAYS_CAUSAL=2 DOES_CAUSAL=2", 0, 20},
+    {"SAYS_LAYOUT=2 NO_STRIDES", 0, 20},
 };
 
 TEST_EACH(declared_conventions_pass, COUNT(honest))
@@ -92,6 +93,7 @@ static const struct {
     {"SAYS_EMPTY=1 DOES_EMPTY=0", "LSE is +inf for an empty row"},
     {"SAYS_BYTE=1 DOES_BYTE=0", "fits mask inverted"},
     {"SAYS_LAYOUT=1 DOES_LAYOUT=0 NO_STRIDES", "fits layout B"},
+
     {"DOES_EMPTY=1", "LSE is +inf for an empty row"},
     {"DOES_LAYOUT=1 NO_STRIDES", "fits layout BLHD"},
     {"DOES_BYTE=1", "fits mask inverted"},
@@ -240,12 +242,13 @@ TEST(soak_passes)
     scratch_expect(0, "PASS: ", "check --plugin '%s' --soak 1", path);
 }
 
-/* A claim so small that no case of the first 600 is left. */
+/* A claim so small that no case of the first 600 is left: no verdict. */
 TEST(soak_that_judges_nothing)
 {
     static const char claims[] = "{\"name\": \"shy\", \"claims\": [\"f64\"]}";
     const char *path = scratch_put("claims.json", claims, sizeof claims - 1);
-    scratch_expect(1, "nothing was judged", "check --exec true --claims '%s' --soak 0.01", path);
+    scratch_expect(2, "not one case could be judged", "check --exec true --claims '%s' --soak 0.01",
+                   path);
     scratch_has("FAIL: 600 random cases of seed 1: 0 pass, 0 fail");
 }
 
@@ -300,6 +303,46 @@ TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
     scratch_has(misbehaviour[_i].and_says);
     if (status == 2) /* one line, and nothing else */
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
+}
+
+/* ---- plug-ins that refuse while they run ------------------------------------------------------- */
+
+/* A refusal is no pass and no failure, but with --strict; a claim that was refused in every case is
+ * not verified, and with nothing judged there is no verdict.  What was damaged before counts for
+ * more, and so does a result that was given once. */
+#define SMALL "b2h2q9k9d8:none:f32:normal:s1"
+static const struct {
+    const char *kind, *words, *args; /* args NULL: some cases */
+    int status;
+    const char *says, *and_says;
+} refusals[] = {
+    {"bad", "REFUSE", NULL, 0, " refused (2 by it), ",
+     "\n    2: no kernel for 97 keys?; h2q10k97d8:none:f32:"},
+    {"bad", "REFUSE", "--strict --case " SMALL " --case h2q10k97d8:none:f32:spike:s5", 1,
+     "REFUSED  bad  h2q10k97d8:none:f32:spike:s5\n  no kernel for 97 keys?\n", "FAIL: 1 pass, "},
+    {"bad", "REFUSE FROM=1", "--case " SMALL, 2,
+     "not one case could be judged: all were refused, 1", "(1 by it)"},
+    {"bad", "REFUSE FROM=1", "--soak 0.1", 2, "not one case could be judged: all were refused,",
+     "random cases of seed 1: 0 pass, 0 fail"},
+    {"bad", "REFUSE MUTE", NULL, 1, "it refuses, and does not say why", " 2 fail, "},
+    {"bad", "REFUSE WRITE_NEAR", NULL, 1, "o: 1 elements of the red zone overwritten", " 2 fail, "},
+    {"bad", "TIRED", "--case " SMALL " --repeat 60", 1, "fwd: claimed, and then refused: no kernel",
+     "failed in 20 of 60"},
+    {"full", "REFUSES=0 CLAIMS=3", "", 1, "f64 is claimed, but it refused every case with it, ",
+     " 1 error"},
+    {"full", "REFUSES=-1 CLAIMS=18", "", 1,
+     "backward is claimed, but it refused every case with it, ", " 1 error"},
+    {"full", "REFUSES=1 CLAIMS=2", "--relation all", 2, "all were refused,", "no such kernel; "},
+};
+#undef SMALL
+
+TEST_EACH(refusals_are_no_passes, COUNT(refusals))
+{
+    const char *args = refusals[_i].args;
+    scratch_expect(refusals[_i].status, refusals[_i].says, "check --plugin '%s' %s",
+                   fixture_plugin("plugin.so", refusals[_i].kind, "%s", refusals[_i].words),
+                   args != NULL ? args : fixture_some_cases());
+    scratch_has(refusals[_i].and_says);
 }
 
 /* Flush-to-zero at load, upward rounding after a call: the same verdicts and figures as without,

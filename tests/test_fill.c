@@ -1,6 +1,7 @@
 /* The data: golden bits, and what each fill promises about its scores. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ref/problem.h"
@@ -63,10 +64,16 @@ static const struct {
     {"stairs-down", 0x4020c00000000000u, 0xc02fc235805d6ba1u, 0x77f65629706d8c58u},
     {"cliffs", 0x4020c00000000000u, 0x3fbee53fd14a2f7fu, 0xd7dadde264cd7d48u},
     {"spike", 0x4020c00000000000u, 0x40490f729fe8a518u, 0xffd7e726e237b05cu},
+    {"sink", 0x4020c00000000000u, 0x3fbee53fd14a2f7fu, 0xb64f85b5fe3dd235u},
+    {"outliers", 0x4040c00000000000u, 0x403007b94ff4528cu, 0xf4be32da3bfe562fu},
     {"ties", 0x4020c00000000000u, 0x3f9ee53fd14a2f7fu, 0x44c7927f3cfde3edu},
     {"flat", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa60160ad0dba04acu},
     {"ones", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x3ae301b0b172417eu},
     {"hetero", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xba1e5ad3044fa727u},
+    {"growing", 0xbfffe20189e11ba2u, 0x3ffee53fd14a2f7fu, 0xda6ccba0de80a55fu},
+    {"rows", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x8fcd1e4a20a72d28u},
+    {"loud", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x087ecfbd1e7362b9u},
+    {"scales", 0xbfffe20189e11ba2u, 0x3ffee53fd14a2f7fu, 0xed7dbaf07b4e9743u},
     {"integer", 0xc008000000000000u, 0xc008000000000000u, 0x2b404bb2d2060d6eu},
     {"lowrank", 0xbfefe20189e11ba2u, 0xbff1c3001ffca33cu, 0xfc943a53ec45a500u},
     {"tiny", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xb481ac51e06cd95du},
@@ -196,6 +203,120 @@ TEST_EACH(ties_are_exact_and_maximal, SHAPES - 1)
     }
     for (int64_t j = 0; j < s.problem.n_key; j++)
         ck_assert(get_v(&s, 0, 1, j, 0) >= 0.5 && get_v(&s, 0, 1, j, 0) <= 1.5);
+    attn_setup_close(&s);
+}
+
+/* ---- data as models have it ------------------------------------------------------------------ */
+
+static const enum attn_fill model[] = {ATTN_FILL_SINK, ATTN_FILL_OUTLIERS, ATTN_FILL_GROWING,
+                                       ATTN_FILL_ROWS, ATTN_FILL_LOUD,     ATTN_FILL_SCALES};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many times larger than the middle one, and than the smallest one, is the largest of the
+ * places along an axis?  By sums of squares. */
+static void spread(const struct attn_tensor *t, int axis, double times[2])
+{
+    double size[128] = {0};
+    int64_t at[4] = ATTN_START, n = t->extent[axis];
+    while (attn_each(at, t->extent))
+        size[at[axis]] += pow(attn_tensor_get(t, at[0], at[1], at[2], at[3]), 2);
+    qsort(size, (size_t)n, sizeof *size, ascending);
+    times[0] = sqrt(size[n - 1] / size[(n - 1) / 2]);
+    times[1] = sqrt(size[n - 1] / size[0]);
+}
+
+/* Rows of a head whose largest weight, of all keys, is in a range. */
+static int rows_between(const struct attn_setup *s, int64_t b, int64_t h, const double range[2])
+{
+    int n = 0;
+    for (int64_t i = 0; i < s->problem.n_query; i++) {
+        double l = 0, m = -INFINITY;
+        for (int64_t j = 0; j < s->problem.n_key; j++)
+            m = fmax(m, score(s, b, h, i, j));
+        for (int64_t j = 0; j < s->problem.n_key; j++)
+            l += exp(score(s, b, h, i, j) - m);
+        n += 1 / l > range[0] && 1 / l < range[1];
+        ck_assert(fabs(m) < 1000 && (s->given.fill != ATTN_FILL_SINK || score(s, b, h, i, 0) == m));
+    }
+    return n;
+}
+
+/* What storage in 16 bits leaves of them still is what they are for. */
+TEST_EACH(models_keep_their_promise, 3 * COUNT(model))
+{
+    static const struct {
+        enum attn_fill fill;
+        int slot, axis; /* of 2 batches, 2 heads, 40 queries or 70 keys, 64 channels */
+        double middle[2], least[2];
+    } size[] = {{ATTN_FILL_SINK, ATTN_T_V, 2, {0.9, 2}, {25, 45}},
+                {ATTN_FILL_OUTLIERS, ATTN_T_Q, 3, {50, 80}, {50, 80}},
+                {ATTN_FILL_OUTLIERS, ATTN_T_K, 3, {80, 120}, {80, 120}},
+                {ATTN_FILL_OUTLIERS, ATTN_T_V, 3, {25, 45}, {25, 45}},
+                {ATTN_FILL_GROWING, ATTN_T_Q, 2, {1.7, 2.4}, {10, 18}},
+                {ATTN_FILL_LOUD, ATTN_T_DO, 2, {50, 2e4}, {2e3, 2e6}},
+                {ATTN_FILL_SCALES, ATTN_T_K, 0, {60, 68}, {60, 68}}};
+    static const struct {
+        enum attn_fill fill;
+        double range[2]; /* of largest weights */
+        int rows;
+    } peak[] = {{ATTN_FILL_SINK, {0.5, 0.98}, 40},  {ATTN_FILL_OUTLIERS, {0, 0.5}, 35},
+                {ATTN_FILL_ROWS, {0.8, 1.01}, 5},   {ATTN_FILL_ROWS, {0.03, 0.8}, 5},
+                {ATTN_FILL_ROWS, {0, 1.5 / 70}, 5}, {ATTN_FILL_GROWING, {0.3, 1}, 5},
+                {ATTN_FILL_GROWING, {0, 0.06}, 5}};
+    static const char *const type[] = {"f32", "bf16", "f16"};
+    enum attn_fill fill = model[_i / 3];
+    struct attn_setup s;
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, "b2h2q40k70d64:none:%s:%s:s5:pass=bwd", type[_i % 3],
+             attn_fill_name(fill));
+    setup_of(text, &s);
+    for (int n = 0; n < COUNT(size); n++) {
+        double times[2];
+        spread(&s.tensor[size[n].slot], size[n].axis, times);
+        ck_assert_msg(
+            fill != size[n].fill || (times[0] > size[n].middle[0] && times[0] < size[n].middle[1] &&
+                                     times[1] > size[n].least[0] && times[1] < size[n].least[1]),
+            "%s: row %d: %g times the middle, %g times the least", text, n, times[0], times[1]);
+    }
+    for (int n = 0; n < 4 * COUNT(peak); n++)
+        ck_assert_msg(fill != peak[n / 4].fill ||
+                          rows_between(&s, n & 1, n >> 1 & 1, peak[n / 4].range) >=
+                              peak[n / 4].rows,
+                      "%s: too few rows have a peak of %g to %g", text, peak[n / 4].range[0],
+                      peak[n / 4].range[1]);
+    attn_setup_close(&s);
+}
+
+/* In every head gradients of bf16 are far more than what rounding may do to them, also where P and
+ * dS are rounded: a fault in them shows. */
+TEST_EACH(gradients_of_models_can_be_judged, 4 * COUNT(model))
+{
+    const struct attn_spec spec = spec_of("tiled-textbook");
+    struct attn_setup s;
+    struct attn_truth truth;
+    struct attn_precision precision;
+    char text[ATTN_CASE_TEXT];
+    snprintf(text, sizeof text, "b2h2q21k26d256v64:%s:bf16:%s:s5:pass=bwd",
+             _i % 2 == 0 ? "none" : "causal(br)", attn_fill_name(model[_i / 4]));
+    setup_of(text, &s);
+    const struct attn_inputs in = attn_setup_inputs(&s, ATTN_BACKWARD);
+    attn_precision_of(spec.impl, &spec.options, &s.problem, &precision);
+    precision.u_p = _i % 4 < 2 ? 0 : 0x1p-8;
+    ck_assert_int_eq(attn_truth_compute(&s.problem, &in, &precision, NULL, &truth, NULL), ATTN_OK);
+    for (int head = 0; head < 12; head++) {
+        const struct attn_truth_tensor *t = &truth.tensor[ATTN_DQ + head / 4];
+        int64_t n = t->extent[2] * t->extent[3];
+        double most = 0;
+        for (int64_t e = head % 4 * n; e < (head % 4 + 1) * n; e++)
+            most = fmax(most, fabs(t->want[e]) / t->bound[e]);
+        ck_assert_msg(most > 10, "%s: %s is only %g bounds", text, t->name, most);
+    }
+    attn_truth_free(&truth);
     attn_setup_close(&s);
 }
 

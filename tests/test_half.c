@@ -1,16 +1,20 @@
-/* 16-bit storage: the conversions, and variants that are wrong in one thing (test_battery.c has the
- * right ones). */
+/* 16-bit storage: the conversions, variants that are wrong in one thing (test_battery.c has the
+ * right ones), and plug-ins of 16 bits that are wrong in some shapes alone. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "ref/attn_plugin.h"
 #include "ref/half.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-SUITE(half, .seconds = 240);
+SUITE(half, .seconds = 240, .open = scratch_open, .close = scratch_close);
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
@@ -88,4 +92,32 @@ TEST_EACH(wrong_siblings_are_killed, COUNT(wrong))
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND, "%s: %s %s", battery->name,
                   attn_verdict_name(r.verdict), r.text);
+}
+
+/* ---- wrong in some shapes -------------------------------------------------------------------- */
+
+/* Its LSE is right everywhere.  A tier must ask it in the shapes in which it is not, and in the one
+ * type that it claims. */
+static const struct {
+    const char *words, *tier, *shape;
+} in_part[] = {
+    {"TIMES=0 D_TO=16 L_TO=63", "quick", "q9d17"},
+    {"TIMES=0 D_TO=16 L_TO=63", NULL, "q64d8"},
+    {"TIMES_DQ=150 D=192 GROUP=4", "full", "h8g2q9d192"},
+    {"TIMES_DQ=150 D=96 HEADS=7", "full", "h7q9d96"},
+};
+
+TEST_EACH(wrong_in_some_shapes_is_killed, COUNT(in_part))
+{
+    enum { TIER_KILLS = 0 }; /* 1 where cases of a tier are made for the claims */
+    const char *path = fixture_plugin("plugin.so", "full", "%s CLAIMS=%d", in_part[_i].words,
+                                      ATTN_PLUGIN_BF16 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA |
+                                          ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_SCALE);
+    scratch_expect(0, "1 pass", "check --plugin '%s' --case q9d8:none:bf16:normal:s1:pass=bwd",
+                   path);
+    scratch_expect(1, "1 fail", "check --plugin '%s' --case %s:none:bf16:normal:s1:pass=bwd", path,
+                   in_part[_i].shape);
+    const char *tier = in_part[_i].tier;
+    if (tier != NULL && (strcmp(tier, "quick") == 0 || getenv("ATTN_FULL") != NULL))
+        scratch_expect(TIER_KILLS, "", "check --plugin '%s' --tier %s", path, tier);
 }

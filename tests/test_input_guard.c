@@ -149,7 +149,7 @@ TEST(flushing_is_a_declaration)
     flusher.forward = flushed_forward;
     flusher.backward = flushed_backward;
     attn_options_preset(&flusher, &spec.options);
-    for (int i = 0; i < attn_battery_count(); i++) {
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++) {
         struct attn_result r;
         struct attn_setup s;
         setup_of(attn_battery_at(i)->text, &s);

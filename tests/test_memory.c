@@ -88,7 +88,7 @@ TEST_EACH(nothing_outside_the_ledger, SLICES)
     char name[128], what[512], line[ATTN_CASE_TEXT];
     int specs = memory_specs(list);
     ck_assert_int_le(specs, MEMORY_SPECS);
-    for (int i = _i; i < attn_battery_count(); i += SLICES) {
+    for (int i = _i; i < attn_battery_count(ATTN_TIER_QUICK); i += SLICES) {
         struct attn_setup s;
         setup_of(attn_battery_at(i)->text, &s);
         attn_case_print(&s.given, line);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/fixtures/scratch.h"
 #include "tests/harness/bugs.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
@@ -63,7 +64,7 @@ static void expect_survival(const struct mutant *m, const struct fate *fate)
     ck_assert_msg(fate->killer == NULL && fate->other == NULL,
                   "%s in %s (%s) is called equivalent, but %s tells it: %s", m->id, m->where,
                   m->spec, fate->killer != NULL ? fate->killer->name : fate->other->name, m->proof);
-    ck_assert_int_eq(fate->cases, attn_battery_count());
+    ck_assert_int_eq(fate->cases, attn_battery_count(ATTN_TIER_QUICK));
 }
 
 /* The case that kills it by its numbers is diagnosed at once. */
@@ -74,12 +75,53 @@ TEST_EACH(planted_bug_is_killed, mutants() - n_equivalent)
     struct fate fate;
     char folder[512];
     snprintf(folder, sizeof folder, "%s/mutants", test_build());
-    mutants_run(m, 1, folder, mutant_is_numeric(m), &fate);
+    mutants_run(MUTANTS_AS_WRITTEN, m, 1, folder, mutant_is_numeric(m), &fate);
     expect_death(m, &fate);
     ck_assert_msg(family != NULL || !mutant_is_numeric(m), "families.def has no family for %s",
                   m->id);
     named->asked[is_of_kernels(m)] += fate.n > 0;
     named->right[is_of_kernels(m)] += fate.n > 0 && family_is_named(family, fate.text[0]);
+}
+
+/* Cases of one type are enough, but where mutants.def says that it lives: of bf16 or f16 by turns,
+ * and when everything is asked of each of three. */
+static int turns(void)
+{
+    return getenv("ATTN_FULL") != NULL ? 3 : 1;
+}
+
+TEST_EACH(one_type_kills_it, turns() * mutants())
+{
+    static const enum attn_dtype type[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
+    const struct mutant *m = &list[_i / turns()];
+    enum attn_dtype asked = type[turns() == 1 ? _i % 2 : _i % 3];
+    int lives = mutant_lives_in(m, asked);
+    struct fate fate;
+    char folder[512];
+    if (lives && turns() == 1)
+        return; /* it would be asked every case */
+    snprintf(folder, sizeof folder, "%s/mutants", test_build());
+    mutants_run((int)asked, m, 1, folder, 0, &fate);
+    ck_assert_msg(fate.error[0] == '\0', "%s: %s", m->id, fate.error);
+    ck_assert_msg(lives ? fate.killer == NULL && fate.other == NULL : fate.killer != NULL,
+                  "%s in %s (%s), asked in %s alone, should %s: %s", m->id, m->where, m->spec,
+                  attn_dtype_name(asked), lives ? "live" : "die",
+                  fate.killer != NULL ? fate.killer->name : "no case kills it");
+}
+
+/* The page counts those that die as mutants.def does; `make docs` makes it again. */
+TEST(page_is_of_this_list)
+{
+    char row[64], *page = scratch_read("docs/mutants.md");
+    for (int type = ATTN_F32; type <= ATTN_F16; type++) {
+        int planted = n_mutants - n_equivalent, dead = planted;
+        for (int m = 0; m < planted; m++)
+            dead -= mutant_lives_in(&list[m], (enum attn_dtype)type);
+        snprintf(row, sizeof row, "| %s | %d of %d |", attn_dtype_name((enum attn_dtype)type), dead,
+                 planted);
+        ck_assert_msg(strstr(page, row) != NULL, "docs/mutants.md lacks %s: make docs", row);
+    }
+    free(page);
 }
 
 /* What changes nothing survives every case. */
@@ -90,7 +132,7 @@ TEST(equivalent_mutants_survive)
     char folder[512];
     snprintf(folder, sizeof folder, "%s/mutants", test_build());
     ck_assert_int_gt(n_equivalent, 0);
-    mutants_run(first, n_equivalent, folder, 0, fate);
+    mutants_run(MUTANTS_AS_WRITTEN, first, n_equivalent, folder, 0, fate);
     for (int m = 0; m < n_equivalent; m++)
         expect_survival(&first[m], &fate[m]);
     for (int m = 0; m < n_mutants - n_equivalent; m++)
@@ -162,7 +204,7 @@ TEST_EACH(each_names_a_catalogued_bug, mutants())
 TEST(a_missing_library_is_an_error)
 {
     struct fate fate;
-    mutants_run(&list[0], 1, "build/no-such-folder", 0, &fate);
+    mutants_run(MUTANTS_AS_WRITTEN, &list[0], 1, "build/no-such-folder", 0, &fate);
     ck_assert_int_gt((int)strlen(fate.error), 0);
     ck_assert_ptr_null(fate.killer);
 }

@@ -217,7 +217,7 @@ static const struct {
     {"--layout THD", "ends at 2147483647, and", 3, {0, 3, 0x7fffffff}},
     {"--layout THD --mask 'prefix(2)'", "causal and window masks are", 3, {0, 3, 7}},
     {"--layout THD --mask 'dense(no)'", "dense(no) names a tensor", 3, {0, 3, 7}},
-    {"--layout THDX", "BHLD, BLHD, BLE and THD exist", 3, {0, 3, 7}},
+    {"--layout THDX", "BHLD, BLHD, SBHD, BLE and THD exist", 3, {0, 3, 7}},
 };
 
 TEST_EACH(refused, COUNT(bad))

@@ -31,7 +31,7 @@ static const struct {
     {"dense --input $folder/absent --compare", "No such file"},
     {"dense --input $folder --compare", "is a directory"},
     {"dense --input $tensors --compare --format png", "safetensors or npy would work"},
-    {"dense --input $tensors --compare --layout HBLD", "BHLD, BLHD, BLE and THD exist"},
+    {"dense --input $tensors --compare --layout HBLD", "BHLD, BLHD, SBHD, BLE and THD exist"},
     {"dense --input $tensors --compare --pass back", "fwd, bwd or both would work"},
     {"dense --input $tensors --compare --scale one", "finite number"},
     {"dense --input $tensors --compare --scale inf", "finite number"},

@@ -23,15 +23,16 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",
                                  c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_CLAIMS_THD ? "layout thd"
-                                 : c->layout                  ? "layout blhd"
-                                                              : "",
+                                 c->layout == ATTN_CLAIMS_THD    ? "layout thd"
+                                 : c->layout == ATTN_PLUGIN_SBHD ? "layout sbhd"
+                                 : c->layout                     ? "layout blhd"
+                                                                 : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     snprintf(text, size, "claims");
     for (int bit = 0; bit < ATTN_CAPS && s->from == ATTN_SOURCE_SPEC; bit++)
         if (s->spec.impl->caps & 1u << bit)
             attn_append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+    for (int bit = 0; bit < ATTN_CLAIMS && s->from != ATTN_SOURCE_SPEC; bit++)
         if (c->bits & 1u << bit)
             attn_append(text, size, " %s", attn_claim_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
@@ -40,6 +41,9 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     for (size_t o = 0; o < sizeof other / sizeof *other; o++)
         if (other[o][0] != '\0')
             attn_append(text, size, "; %s", other[o]);
+    if (c->arithmetic > 0)
+        attn_append(text, size, "; arithmetic %s: %s", attn_arithmetic[c->arithmetic].word,
+                    attn_arithmetic[c->arithmetic].stands_for);
 }
 
 /* What is asked: in words, and as the flags that ask it. */
@@ -64,10 +68,10 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
         int n = s->from == ATTN_SOURCE_FILES ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
     } else {
-        attn_append(scope, scope_size, "the %s tier, %d cases%s", tier,
-                    attn_tier_count((enum attn_tier)q->tier),
+        attn_append(scope, scope_size, "the %s tier of seed %lld, %d cases%s", tier,
+                    (long long)q->seed, s->question.n,
                     s->from != ATTN_SOURCE_EXEC ? ", and the relations" : "");
-        attn_append(flags, size, " --tier %s", tier);
+        attn_append(flags, size, " --tier %s --seed %lld", tier, (long long)q->seed);
     }
     if (q->repeat > 1) {
         attn_append(scope, scope_size, ", each %d times in a row", (int)q->repeat);
@@ -142,11 +146,8 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
                         const struct attn_result *r, unsigned needs, double seconds)
 {
-    attn_verdicts_add(s->list, subject, r, seconds);
-    if (r->verdict == ATTN_REFUSED || r->verdict == ATTN_ERROR)
-        return;
-    s->judged++;
-    s->exercised |= needs;
+    attn_verdicts_add(s->list, subject, r, seconds)->needs = needs;
+    s->judged += r->verdict != ATTN_REFUSED && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
@@ -189,23 +190,70 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
                       : strcmp(id, "all") == 0 || strcmp(id, relation->id) == 0;
 }
 
-static void file_claim(struct attn_candidate *s, const char *name)
+/* An ERROR about the whole. */
+static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+                       const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+                       const char *format, ...)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {"claim", name, "", "", "", "", NULL};
-    snprintf(r.text, sizeof r.text,
-             "%s is claimed, but no case of this tier exercises it here: it is not verified; do "
-             "not claim it",
-             name);
+    const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(r.text, sizeof r.text, format, args);
+    va_end(args);
     attn_verdicts_add(s->list, &subject, &r, 0);
+}
+
+/* Something was declared (a claim, the value of a factor), and no check that has it was judged: an
+ * ERROR, or it would look verified.  has: whether a check has what is declared. */
+static void file_unjudged(struct attn_candidate *s, const char *name,
+                          int (*has)(const struct attn_verdict_entry *x, int what), int what)
+{
+    int refused = 0;
+    for (int e = 0; e < s->list->n; e++) {
+        const struct attn_verdict_entry *x = &s->list->entry[e];
+        if (!has(x, what) || x->result.verdict == ATTN_ERROR)
+            continue;
+        if (x->result.verdict != ATTN_REFUSED)
+            return;
+        refused += x->result.by_it;
+    }
+    if (refused > 0)
+        file_error(s, "claim", name,
+                   "%s is claimed, but it refused every case with it, %d: it is not verified", name,
+                   refused);
+    else
+        file_error(s, "claim", name,
+                   "%s is claimed, but no case of this tier exercises it here: it is not "
+                   "verified; do not claim it",
+                   name);
+}
+
+static int has_claim(const struct attn_verdict_entry *x, int bit)
+{
+    return (x->needs >> bit & 1u) != 0;
+}
+
+/* Every claim, the storage types among them. */
+static void file_unjudged_claims(struct attn_candidate *s)
+{
+    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+        if (s->claims.bits & 1u << bit)
+            file_unjudged(s, attn_claim_name[bit], has_claim, bit);
 }
 
 int attn_candidate_end(struct attn_candidate *s)
 {
-    unsigned idle = s->claims.bits & ~s->exercised;
-    for (int bit = 0; bit < ATTN_CLAIMS && s->question.whole_tier && !s->not_reached; bit++)
-        if (idle & 1u << bit)
-            file_claim(s, attn_claim_name[bit]);
+    const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
+    int is_whole = s->question.whole_tier || s->request->soak > 0;
+    int nothing =
+        s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n && (is_whole || asked.by_it > 0);
+    if (nothing)
+        file_error(s, "judged", "", "not one case could be judged: all were refused, %d by it%s",
+                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
+    else if (s->question.whole_tier && !s->not_reached && s->from != ATTN_SOURCE_SPEC)
+        file_unjudged_claims(s);
     if (s->from == ATTN_SOURCE_SPEC)
         report_about(s);
     /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
@@ -214,11 +262,9 @@ int attn_candidate_end(struct attn_candidate *s)
     impossible = impossible && t.errors == 1;
     int failures = attn_verdicts_end(s->verdicts, s->list);
     s->list = NULL;
-    if (failures == 0 && s->judged == 0 && s->question.whole_tier)
-        return attn_cli_fail(ATTN_EXIT_DISAGREE, "%s: not one case could be judged", s->label);
     return failures == 0           ? ATTN_EXIT_GOOD
            : t.lacking == failures ? ATTN_EXIT_LACKS
-           : impossible            ? ATTN_EXIT_USAGE
+           : nothing || impossible ? ATTN_EXIT_USAGE
                                    : ATTN_EXIT_DISAGREE;
 }
 
@@ -279,14 +325,17 @@ static void check_externals(const struct attn_check_request *q, const struct att
         attn_cli_stop(ATTN_EINVAL, NULL, "--soak needs something to run: --plugin or --exec");
 }
 
-/* Cases, where it is cases that are asked. */
-static enum attn_status make_question(const struct attn_check_request *q,
-                                      struct attn_question *question, struct attn_error *err)
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
-    if (q->relation == NULL && q->soak <= 0 && !q->growth)
-        return attn_question_make(&q->cases, (enum attn_tier)q->tier, question, err);
-    *question = (struct attn_question){NULL, 0, 0};
-    return ATTN_OK;
+    const struct attn_check_request *q = s->request;
+    const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->claims,
+                                       s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
+                                       : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
+                                                                       : ATTN_ROUTE_FILES,
+                                       (uint64_t)q->seed};
+    return q->relation == NULL && q->soak <= 0 && !q->growth
+               ? attn_question_make(&asking, &s->question, err)
+               : ATTN_OK;
 }
 
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
@@ -294,16 +343,17 @@ static int prepare(struct attn_candidate *s)
 {
     const struct attn_check_request *q = s->request;
     struct attn_error err = {0};
-    enum attn_status status;
+    enum attn_status status = ATTN_OK;
     if (s->from == ATTN_SOURCE_FILES) {
         const char *manifest = q->vectors != NULL ? q->vectors : s->source;
         attn_candidate_route(s, "--results", s->source);
         attn_candidate_route(s, "--vectors", manifest);
         status = attn_question_read(manifest, &q->cases, &s->question, &s->claims, &err);
-    } else
-        status = make_question(q, &s->question, &err);
+    }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->claims, &err);
+    if (status == ATTN_OK && s->from == ATTN_SOURCE_EXEC)
+        status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     return 0;
@@ -376,16 +426,24 @@ static int judge_externals(struct attn_candidate *s, int n)
     return worst;
 }
 
-/* Who is to be judged. */
-static void take_specs(struct attn_candidate *s, char **specs, int n,
-                       struct attn_question *question)
+/* Who is to be judged, and what is asked of each that claims as much as one before. */
+static void take_specs(struct attn_candidate *s, char **specs, int n)
 {
     struct attn_error err;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        int like = 0;
         attn_cli_must(
             attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err),
             &err);
-    attn_cli_must(make_question(s->request, question, &err), &err);
+        while (s[like].spec.impl->caps != s[i].spec.impl->caps)
+            like++;
+        attn_claims_of_impl(s[i].spec.impl, &s[i].claims);
+        if (like < i)
+            s[i].question = s[like].question;
+        else
+            attn_cli_must(attn_candidate_ask(&s[i], &err), &err);
+        s[i].is_first = like == i;
+    }
 }
 
 int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
@@ -393,7 +451,6 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     int externals = q->externals.n > 0, n = externals     ? q->externals.n
                                             : n_specs > 0 ? n_specs
                                                           : attn_impl_count();
-    struct attn_question question = {NULL, 0, 0};
     struct attn_verdicts v;
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
     attn_verdicts_open(&v, stdout);
@@ -413,16 +470,18 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     if (externals)
         check_externals(q, s, n);
     else
-        take_specs(s, n_specs > 0 ? specs : NULL, n, &question);
+        take_specs(s, n_specs > 0 ? specs : NULL, n);
     if (q->report != NULL)
         v.report = attn_report_open(q->report);
-    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n, &question);
+    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
     attn_verdicts_close(&v);
     int flushed = attn_cli_flush();
     status = flushed > status ? flushed : status;
     if (v.report != NULL)
         status = attn_report_close(v.report, status);
-    attn_question_free(&question);
+    for (int i = 0; i < n && !externals; i++)
+        if (s[i].is_first)
+            attn_question_free(&s[i].question);
     free(s);
     return status;
 }

@@ -11,7 +11,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/flags.h"
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/cases/tiers.h"
 #include "tests/harness/relations/relations.h"
 
 /* ---- what is asked (check_files.c) -------------------------------------------------------- */
@@ -22,7 +22,7 @@ struct attn_asked {
     const struct attn_battery_case *battery; /* NULL: it is none of it                    */
     struct attn_case c;
     /* files only: */
-    int written;               /* it was among the cases of the last start            */
+    int written;               /* it was among the cases of the first start           */
     int settled;               /* it has its results, or broke the command            */
     int not_reached;           /* the command died before it came to this one         */
     enum attn_verdict without; /* what a case without results is ...                  */
@@ -32,11 +32,20 @@ struct attn_question {
     struct attn_asked *asked;
     int n;
     int whole_tier; /* so a claim that is never exercised is an error */
+    struct attn_tier_list *tier; /* what battery above points into; NULL: by hand */
 };
 
-/* The names and case strings of a list; an empty one: the whole tier.  EINVAL: one cannot be
- * read. */
-enum attn_status attn_question_make(const struct attn_cli_list *cases, enum attn_tier tier,
+/* What is asked of whom, and where it comes from. */
+struct attn_asking {
+    const struct attn_cli_list *cases; /* names and case strings; empty: the whole tier */
+    enum attn_tier tier;
+    const struct attn_claims *claims;
+    enum attn_route route;
+    uint64_t seed; /* of what a tier draws */
+};
+
+/* EINVAL: a case cannot be read.  To be freed in any case. */
+enum attn_status attn_question_make(const struct attn_asking *asking,
                                     struct attn_question *question, struct attn_error *err);
 void attn_question_free(struct attn_question *question);
 
@@ -45,7 +54,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
                                     struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err);
 
-/* Write the cases that are claimed, and not settled, to a folder; *written: how many. */
+/* Write the cases that are claimed to a folder; *written: how many. */
 enum attn_status attn_question_write(struct attn_question *question, const char *folder,
                                      const struct attn_claims *claims, int *written,
                                      struct attn_error *err);
@@ -67,7 +76,8 @@ struct attn_candidate {
     const struct attn_check_request *request;
     struct attn_verdicts *verdicts;
     struct attn_verdict_list *list; /* its own, once its books are open */
-    struct attn_question question;  /* of an external; the specs have one together */
+    struct attn_question question;
+    int is_first; /* of the specs that claim the same, and are asked one question together */
     enum attn_source from;
     const char *source;    /* the value of --plugin, --exec or --results      */
     struct attn_spec spec; /* or the spec                                     */
@@ -78,12 +88,14 @@ struct attn_candidate {
     struct attn_claims claims;
     const char *claims_path; /* of --claims, or NULL */
     double timeout_s;
-    unsigned exercised; /* claims that a judged case asked for                   */
     double diagnosed_s; /* time spent on diagnoses                               */
     int diagnose;       /* a failure of the next case is to be diagnosed         */
     int judged;         /* cases with a verdict about the implementation         */
     int not_reached;    /* cases that nobody came to: claims may be idle         */
 };
+
+/* What it is asked, now that its claims are known; for an external it is freed with it. */
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err);
 
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
@@ -144,7 +156,7 @@ struct attn_soak {
 int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);
 
 /* Where results come from; exit statuses. */
-int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question);
+int attn_check_specs(struct attn_candidate *s, int n);
 int attn_check_plugin(struct attn_candidate *s);
 int attn_check_exec(struct attn_candidate *s, const char *work);
 int attn_check_files(struct attn_candidate *s);

@@ -1,8 +1,10 @@
 /* attnlab check --exec: a command that reads a folder of cases and writes a folder of results.
  *
- * It is started once.  When it dies, the first case without results is the one that broke it; it is
- * started again on those that remain, so that one bad case does not hide the others.  That ends
- * after STARTS, or when three starts in turn come to nothing; what is left then was not reached.
+ * It is started once.  When it dies, the first case without results is the one that broke it, unless
+ * the case before has the command's own words: it knew that it could not go on (a CUDA error ends
+ * all later calls of a process).  It is started again on those that remain, so that one bad case
+ * does not hide the others.  That ends with --timeout, which all starts have together, or when
+ * three starts in turn come to nothing; what is left then was not reached.
  * A command that dies without one result is tried on an empty list of cases: if it dies of that
  * too, it does not start, and no case is to blame.
  */
@@ -23,7 +25,7 @@
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
 
-enum { STARTS = 10, IDLE = 3 };
+enum { IDLE = 3 };
 
 /* ---- one start ------------------------------------------------------------------------------- */
 
@@ -31,9 +33,9 @@ struct exec {
     struct attn_candidate *s;
     struct attn_question *question;
     const char *command, *folder;
-    char out[PATH_MAX + 16];
+    char out[PATH_MAX + 16], cases[PATH_MAX + 64]; /* cases: of the first start */
     int starts, idle;
-    int rounds, named; /* of a soak: starts and cases so far, each with a folder of its own */
+    int all_starts, named; /* of a soak: starts and cases so far, each with a folder of its own */
     double left_s;
     struct attn_process ran;
 };
@@ -64,18 +66,24 @@ static int ended_well(const struct attn_process *ran)
     return !ran->timed_out && ran->signal == 0 && ran->exit_status == 0;
 }
 
-/* Take what is done off the list; returns how many that were.  *first: of those that are not. */
-static int settle(struct exec *x, struct attn_asked **first)
+/* Take what is done off the list; returns how many that were.  *first: of those that are not;
+ * *spoke: the one before it is done, and has words in place of results. */
+static int settle(struct exec *x, struct attn_asked **first, int *spoke)
 {
+    char words[300];
     int done = 0;
     *first = NULL;
+    *spoke = 0;
     for (int i = 0; i < x->question->n; i++) {
         struct attn_asked *asked = &x->question->asked[i];
         if (!asked->written || asked->settled)
             continue;
         asked->settled = attn_vector_files_done(x->out, asked->name, &x->s->claims, &asked->c);
         done += asked->settled;
-        if (!asked->settled && *first == NULL)
+        if (*first == NULL && asked->settled)
+            *spoke = attn_vector_files_words(x->out, asked->name, words, sizeof words) !=
+                     ATTN_WORDS_NONE;
+        else if (*first == NULL)
             *first = asked;
     }
     return done;
@@ -125,20 +133,34 @@ static int does_it_start(struct exec *x)
     return status;
 }
 
-/* Write what is left and start the command on it.  0, or an exit status. */
+static int is_left(void *question, const char *name)
+{
+    const struct attn_question *q = question;
+    for (int i = 0; i < q->n; i++)
+        if (strcmp(q->asked[i].name, name) == 0)
+            return !q->asked[i].settled;
+    return 0;
+}
+
+/* Start the command on its cases, or on those that are left.  0, or an exit status. */
 static int start(struct exec *x)
 {
-    char cases[PATH_MAX + 64];
+    char rest[PATH_MAX + 64];
     struct attn_error err = {0};
-    int written, n = x->rounds + x->starts;
-    snprintf(cases, sizeof cases, n > 0 ? "%s/cases-%d" : "%s/cases", x->folder, n + 1);
-    if (attn_question_write(x->question, cases, &x->s->claims, &written, &err) != ATTN_OK)
+    int written = 0, is_first = x->starts == 0, n = ++x->all_starts;
+    snprintf(rest, sizeof rest, "%s/rest-%d", x->folder, n);
+    if (is_first)
+        snprintf(x->cases, sizeof x->cases, n > 1 ? "%s/cases-%d" : "%s/cases", x->folder, n);
+    enum attn_status wrote =
+        is_first ? attn_question_write(x->question, x->cases, &x->s->claims, &written, &err)
+                 : attn_vector_files_rest(rest, x->cases, is_left, x->question, &err);
+    if (wrote != ATTN_OK)
         return attn_candidate_fail(x->s, ATTN_EXIT_LACKS, "%s", err.text);
-    int status = run_on(x, cases);
+    int status = run_on(x, is_first ? x->cases : rest);
     x->starts++;
-    if (status == 0 && x->starts == 1 && x->rounds == 0 && !ended_well(&x->ran))
+    if (status == 0 && n == 1 && !ended_well(&x->ran))
         status = does_it_start(x);
-    if (status == 0 && x->s->request->soak == 0)
+    if (status == 0 && x->s->request->soak == 0 && is_first)
         fprintf(stderr, "note: %d cases written; the command took %.2f s\n", written,
                 x->ran.wall_s);
     return status;
@@ -148,19 +170,22 @@ static int start(struct exec *x)
 static int blame(struct exec *x)
 {
     struct attn_asked *broken;
-    int done = settle(x, &broken);
+    int spoke, done = settle(x, &broken, &spoke);
     char text[sizeof broken->said];
     enum attn_verdict verdict = describe(x, text, sizeof text);
     if (broken == NULL) {
         fprintf(stderr, "note: every case has results, but %s\n", strstr(text, "the command"));
         return 0;
     }
-    broken->without = verdict;
-    memcpy(broken->said, text, sizeof text);
-    broken->settled = 1;
-    fprintf(stderr, "note: at case %s %s\n", broken->name, strstr(text, "the command"));
+    if (!spoke || x->ran.timed_out) {
+        broken->without = verdict;
+        memcpy(broken->said, text, sizeof text);
+        broken->settled = 1;
+    }
+    fprintf(stderr, "note: %s case %s %s\n", spoke ? "before" : "at", broken->name,
+            strstr(text, "the command"));
     x->idle = done > 0 ? 0 : x->idle + 1;
-    if (x->ran.timed_out || x->idle == IDLE || x->starts == STARTS || !(x->left_s > 0))
+    if (x->ran.timed_out || x->idle == IDLE || !(x->left_s > 0))
         return 0;
     for (int i = 0; i < x->question->n; i++)
         if (x->question->asked[i].written && !x->question->asked[i].settled)
@@ -173,14 +198,14 @@ static int blame(struct exec *x)
 static int run(struct exec *x)
 {
     struct attn_asked *missing;
-    int status = 0, go_on = 1;
+    int status = 0, go_on = 1, spoke;
     x->starts = x->idle = 0;
     x->left_s = x->s->timeout_s;
     while (go_on && (status = start(x)) == 0 && !ended_well(&x->ran))
         go_on = blame(x);
     if (status != 0)
         return status;
-    settle(x, &missing);
+    settle(x, &missing, &spoke);
     for (int i = 0; i < x->question->n; i++) {
         struct attn_asked *asked = &x->question->asked[i];
         if (!asked->written || asked->settled)
@@ -208,11 +233,13 @@ static void say_not_reached(struct exec *x)
     }
     if (s->not_reached == 0)
         return;
-    snprintf(r.text, sizeof r.text,
-             "%d case%s not reached: the command %s at case %.80s (start %d); an error in one case "
-             "need not end it (docs/external.md)",
-             s->not_reached, s->not_reached > 1 ? "s" : "",
-             x->ran.timed_out ? "ran out of time" : "died", at, x->starts);
+    snprintf(
+        r.text, sizeof r.text,
+        "%d case%s not reached: the command %s%s%.80s (start %d); an error in one case need not "
+        "end it (docs/external.md)",
+        s->not_reached, s->not_reached > 1 ? "s" : "",
+        x->ran.timed_out || !(x->left_s > 0) ? "ran out of time" : "died",
+        at[0] != '\0' ? " at case " : "", at, x->starts);
     const struct attn_subject subject = {"case", "", "cases not reached", "", "", "", NULL};
     attn_candidate_say(s, &subject, &r, 0, 0);
 }
@@ -229,7 +256,7 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 {
     struct exec *x = arg;
     struct attn_candidate *s = x->s;
-    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0};
+    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0, NULL};
     unsigned needs;
     (void)how;
     (void)flags;
@@ -239,7 +266,6 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
     }
     x->question = &round;
     int status = run(x);
-    x->rounds += STARTS;
     if (status == 0 && s->list == NULL)
         attn_candidate_begin(s);
     for (int i = 0; i < n && status == 0; i++) {

@@ -22,10 +22,13 @@ static enum attn_status take(const struct attn_battery_case *battery, const char
 }
 
 /* A name, or a case string; what is no string at all is taken for a name that does not exist. */
-static enum attn_status read_case(const char *text, int number, struct attn_asked *asked,
-                                  struct attn_error *err)
+static enum attn_status read_case(const char *text, int number, const struct attn_question *question,
+                                  struct attn_asked *asked, struct attn_error *err)
 {
-    const struct attn_battery_case *named = attn_battery_find(text);
+    const struct attn_tier_case *made =
+        question->tier != NULL ? attn_tier_find(question->tier, text) : NULL;
+    const struct attn_battery_case *named =
+        made != NULL ? &made->battery : attn_battery_find(text);
     char name[32];
     snprintf(name, sizeof name, "case-%d", number + 1);
     if (named != NULL)
@@ -38,19 +41,39 @@ static enum attn_status read_case(const char *text, int number, struct attn_aske
     return take(NULL, name, text, asked, err);
 }
 
-enum attn_status attn_question_make(const struct attn_cli_list *cases, enum attn_tier tier,
-                                    struct attn_question *question, struct attn_error *err)
+/* Whether a case of the command line may be one that is made of factors. */
+static int names_made(const struct attn_cli_list *cases)
+{
+    for (int i = 0; i < cases->n; i++)
+        if (strncmp(cases->at[i].value, "factors-", 8) == 0 ||
+            strncmp(cases->at[i].value, "pairs-", 6) == 0)
+            return 1;
+    return 0;
+}
+
+enum attn_status attn_question_make(const struct attn_asking *a, struct attn_question *question,
+                                    struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    int whole = cases->n == 0, n = whole ? attn_tier_count(tier) : cases->n;
-    struct attn_asked *asked = calloc((size_t)n + 1, sizeof *asked);
-    *question = (struct attn_question){asked, n, whole};
-    if (asked == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
+    int whole = a->cases->n == 0, n = a->cases->n, by_name = names_made(a->cases);
+    *question = (struct attn_question){.whole_tier = whole};
+    if (whole || by_name) {
+        question->tier = calloc(1, sizeof *question->tier);
+        if (question->tier == NULL)
+            return attn_fail(err, ATTN_ENOMEM, "no memory for a list of cases");
+        status = attn_tier_open(by_name ? ATTN_TIER_FULL : a->tier, a->claims, a->route, a->seed,
+                                question->tier, err);
+        n = whole ? question->tier->n : n;
+    }
+    question->asked = calloc((size_t)n + 1, sizeof *question->asked);
+    if (question->asked == NULL && status == ATTN_OK)
+        status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
-        const struct attn_battery_case *battery = whole ? attn_tier_at(tier, i) : NULL;
-        status = whole ? take(battery, battery->name, battery->text, &asked[i], err)
-                       : read_case(cases->at[i].value, i, &asked[i], err);
+        const struct attn_battery_case *battery =
+            whole ? &question->tier->at[i].battery : NULL;
+        struct attn_asked *asked = &question->asked[question->n++];
+        status = whole ? take(battery, battery->name, battery->text, asked, err)
+                       : read_case(a->cases->at[i].value, i, question, asked, err);
     }
     if (status != ATTN_OK)
         attn_question_free(question);
@@ -93,6 +116,9 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
 
 void attn_question_free(struct attn_question *question)
 {
+    if (question->tier != NULL)
+        attn_tier_close(question->tier);
+    free(question->tier);
     free(question->asked);
     memset(question, 0, sizeof *question);
 }
@@ -127,24 +153,30 @@ enum attn_status attn_question_write(struct attn_question *question, const char 
     struct attn_vector_files_writer writer;
     *written = 0;
     enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
-    for (int i = 0; i < question->n && status == ATTN_OK; i++)
-        if (!question->asked[i].settled) {
-            status = write_case(&question->asked[i], &writer, claims, err);
-            *written += question->asked[i].written;
-        }
+    for (int i = 0; i < question->n && status == ATTN_OK; i++) {
+        status = write_case(&question->asked[i], &writer, claims, err);
+        *written += question->asked[i].written;
+    }
     return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
 }
 
 /* ---- results in ------------------------------------------------------------------------------ */
 
-/* Results that are there, or what to say of a case that has none. */
+/* Results that are there, or what to say of a case that has none: a refusal, a failure. */
 static enum attn_status take_results(struct attn_candidate *s, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
     struct attn_error err = {0};
-    if (attn_vector_files_sorry(results, asked->name, r->text, sizeof r->text)) {
+    char words[sizeof r->text];
+    int says = attn_vector_files_words(results, asked->name, words, sizeof words);
+    if (says == ATTN_WORDS_REFUSED) {
+        attn_result_refuse(r, words);
+        return ATTN_ENOTSUP;
+    }
+    if (says == ATTN_WORDS_ERROR) {
         r->verdict = ATTN_FAILED;
+        snprintf(r->text, sizeof r->text, "%s", words);
     } else if (asked->said[0] != '\0' &&
                !attn_vector_files_done(results, asked->name, &s->claims, &asked->c)) {
         r->verdict = asked->without;

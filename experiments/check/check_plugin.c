@@ -195,6 +195,11 @@ int attn_check_plugin(struct attn_candidate *s)
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     s->claims = worker.claims;
+    status = attn_candidate_ask(s, &err);
+    if (status != ATTN_OK) {
+        attn_worker_close(&worker);
+        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
+    }
     attn_candidate_route(s, "--plugin", s->source);
     attn_candidate_begin(s);
     const struct attn_soak soak = {

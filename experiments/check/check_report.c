@@ -212,7 +212,8 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
     attn_document_text(d,
                        "A case meets an oracle in a wider type, every element of every output; a "
                        "relation compares two runs with each other. Refused is what asks for "
-                       "something that is not claimed: nothing is known of it, good or bad. Weak "
+                       "something that is not claimed, or, by it, what it refused while it ran: "
+                       "nothing is known of it, good or bad. Weak "
                        "is what passed, and would have passed with an output of zeros.");
 }
 

@@ -3,6 +3,7 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "tests/harness/cases/factors.h"
 #include "tests/harness/cases/soak.h"
 
 #include <inttypes.h>
@@ -75,6 +76,7 @@ struct soak {
     uint64_t cases;
     double seconds;
     int verdict[ATTN_ERROR + 1]; /* ERROR: cases that cannot be set up */
+    int by_it;                   /* of the refused ones                */
 };
 
 /* A failing case; found: the larger case that it was made from. */
@@ -125,16 +127,19 @@ static void file_sum(const struct soak *soak)
     int failed = n[ATTN_FAILED] + n[ATTN_CRASH] + n[ATTN_TIMEOUT];
     struct attn_result r = {.verdict = failed + n[ATTN_INTERMITTENT] > 0 ? ATTN_FAILED
                                        : n[ATTN_PASS] > 0                ? ATTN_PASS
-                                                                         : ATTN_ERROR};
-    char text[280], again[1400];
+                                       : n[ATTN_WEAK] > 0                ? ATTN_ERROR
+                                                                         : ATTN_REFUSED};
+    char text[280], again[1400], by_it[40] = "";
     if (r.verdict == ATTN_ERROR)
         snprintf(r.text, sizeof r.text,
                  "no random case passed: nothing was judged (a longer soak meets more cases)");
+    if (soak->by_it > 0)
+        snprintf(by_it, sizeof by_it, " (%d by it)", soak->by_it);
     snprintf(text, sizeof text,
              "%" PRIu64 " random cases of seed %" PRId64
-             ": %d pass, %d fail, %d intermittent, %d refused, %d weak, %d that cannot be set up",
+             ": %d pass, %d fail, %d intermittent, %d refused%s, %d weak, %d that cannot be set up",
              soak->cases, q->seed, n[ATTN_PASS], failed, n[ATTN_INTERMITTENT], n[ATTN_REFUSED],
-             n[ATTN_WEAK], n[ATTN_ERROR]);
+             by_it, n[ATTN_WEAK], n[ATTN_ERROR]);
     snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
              q->seed);
     const struct attn_subject subject = {"soak", "soak", text, "", "what failed once has failed",
@@ -295,13 +300,9 @@ struct drawn {
 /* The smallest cases first. */
 static int by_size(const void *a, const void *b)
 {
-    double size[2];
-    for (int n = 0; n < 2; n++) {
-        const struct attn_case *c = ((const struct drawn *)(n == 0 ? a : b))->c;
-        size[n] = (double)(c->batch * c->heads) * (double)(c->n_query * c->n_key + 1) *
-                  (double)(c->d_key + c->d_value + 1);
-    }
-    return (size[0] > size[1]) - (size[0] < size[1]);
+    const double x = attn_case_work(((const struct drawn *)a)->c);
+    const double y = attn_case_work(((const struct drawn *)b)->c);
+    return (x > y) - (x < y);
 }
 
 /* Count the cases of a round, and file what is wrong with the smallest; *found: failures so far. */
@@ -318,6 +319,9 @@ static void settle_round(struct soak *soak, struct drawn *round, int n, int *fou
         } else if (error && *found < ATTN_SOAK_ENOUGH) {
             file_case(soak, round[i].c, round[i].c, "a random case", r);
             *found = ATTN_SOAK_ENOUGH;
+        } else if (r->verdict == ATTN_REFUSED && r->by_it) {
+            file_case(soak, round[i].c, round[i].c, "a random case", r);
+            soak->by_it++;
         }
         soak->verdict[r->verdict] += r->verdict != ATTN_ERROR || r->text[0] != '\0';
     }
@@ -332,11 +336,15 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
+    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->claims,
+                                            s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
+                                            : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
+                                                                            : ATTN_ROUTE_FILES};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {
         for (int i = 0; i < n; i++) {
-            attn_soak_case((uint64_t)s->request->seed, soak.cases + (uint64_t)i, &c[i]);
+            attn_soak_case(&source, soak.cases + (uint64_t)i, &c[i]);
             round[i] = (struct drawn){&c[i], &r[i]};
         }
         status = how->judge(how->arg, c, n, &often, 0, r);
@@ -346,7 +354,7 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     soak.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == 0)
         file_sum(&soak);
-    s->judged++;
+    s->judged += soak.verdict[ATTN_PASS] + soak.verdict[ATTN_WEAK] + found;
     free(round);
     free(r);
     free(c);

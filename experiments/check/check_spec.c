@@ -20,32 +20,47 @@ enum {
 
 /* ---- in the other process ----------------------------------------------------------------- */
 
-/* A case for these candidates. */
+/* Some cases for these candidates: each case for all of them, then the next. */
 struct round {
-    struct attn_candidate *who;
+    struct attn_candidate **who;
     int n;
-    const struct attn_case *c;
+    const struct attn_case *const *c;
     struct attn_repetition how;
-    struct attn_setup setup; /* once it is open */
-    int is_open;
+    struct attn_setup setup;
+    const struct attn_case *open; /* the case that is set up, or NULL */
 };
+
+static enum attn_status open_case(struct round *x, const struct attn_case *c, struct attn_error *err)
+{
+    if (x->open == c)
+        return ATTN_OK;
+    if (x->open != NULL)
+        attn_setup_close(&x->setup);
+    x->open = NULL;
+    enum attn_status status = attn_setup_open(c, &x->setup, err);
+    if (status != ATTN_OK)
+        return status;
+    if (x->n > 1)
+        attn_setup_keep(&x->setup);
+    x->open = c;
+    return ATTN_OK;
+}
 
 static void judge_case(void *arg, int i, struct attn_result *r)
 {
     struct round *x = arg;
+    struct attn_candidate *s = x->who[i % x->n];
+    const struct attn_case *c = x->c[i / x->n];
     struct attn_diagnosis diagnosis;
     struct attn_error err = {0};
-    enum attn_status status = x->is_open ? ATTN_OK : attn_setup_open(x->c, &x->setup, &err);
+    enum attn_status status = open_case(x, c, &err);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         return;
     }
-    if (x->n > 1 && !x->is_open)
-        attn_setup_keep(&x->setup);
-    x->is_open = 1;
-    attn_run_setup(&x->who[i].spec, &x->setup, &x->how, r);
-    if (x->who[i].diagnose && r->verdict == ATTN_FAILED &&
-        attn_diagnose_case(&x->who[i].spec, NULL, x->c, r, &diagnosis))
+    attn_run_setup(&s->spec, &x->setup, &x->how, r);
+    if (s->diagnose && r->verdict == ATTN_FAILED &&
+        attn_diagnose_case(&s->spec, NULL, c, r, &diagnosis))
         attn_common_cause_append(r, &diagnosis);
 }
 
@@ -71,7 +86,7 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
     struct attn_candidate *s = arg;
     static struct round round;
     (void)n;
-    round = (struct round){.who = s, .n = 1, .c = c, .how = *how};
+    round = (struct round){.who = &s, .n = 1, .c = &c, .how = *how};
     round.how.same_bits = 1;
     s->diagnose = flags & ATTN_SOAK_SAY;
     attn_isolated(judge_case, &round, 1, PATIENCE, r, NULL);
@@ -87,22 +102,28 @@ static void report_progress(int at, int n)
         fprintf(stderr, at < n ? "\r%d of %d cases" : "\r\033[K", at + 1, n);
 }
 
-static void run_cases(struct attn_candidate *s, int n, const struct attn_question *question)
+/* Candidates that are asked the same, so many cases in one process: a start costs as much as a
+ * small case. */
+static void run_cases(struct attn_candidate **s, int n, const struct attn_question *question)
 {
+    enum { TOGETHER = 16 };
     static struct round round;
-    struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
-    double *took = attn_cli_need(calloc((size_t)n, sizeof *took));
-    int calls = s->request->repeat > 1 ? (int)s->request->repeat : 1;
-    for (int c = 0; c < question->n; c++) {
-        const struct attn_asked *asked = &question->asked[c];
-        round = (struct round){.who = s, .n = n, .c = &asked->c, .how = {calls, 0, 1}};
+    const struct attn_case *c[TOGETHER];
+    struct attn_result *r = attn_cli_need(calloc((size_t)n * TOGETHER, sizeof *r));
+    double *took = attn_cli_need(calloc((size_t)n * TOGETHER, sizeof *took));
+    int calls = s[0]->request->repeat > 1 ? (int)s[0]->request->repeat : 1;
+    int named = question->n > 0 && question->asked[0].battery != NULL;
+    double patience = named ? PATIENCE * (double)calls : 0;
+    for (int first = 0, some; first < question->n; first += some) {
+        for (some = 0; some < TOGETHER && first + some < question->n; some++)
+            c[some] = &question->asked[first + some].c;
+        round = (struct round){.who = s, .n = n, .c = c, .how = {calls, 0, 1}};
         for (int i = 0; i < n; i++)
-            s[i].diagnose = s[i].list->causes.diagnosed < ENOUGH;
-        report_progress(c, question->n);
-        attn_isolated(judge_case, &round, n, asked->battery != NULL ? PATIENCE * (double)calls : 0,
-                      r, took);
-        for (int i = 0; i < n; i++)
-            attn_candidate_case(&s[i], asked, &r[i], 0, took[i]);
+            s[i]->diagnose = s[i]->list->causes.diagnosed < ENOUGH;
+        report_progress(first, question->n);
+        attn_isolated(judge_case, &round, n * some, patience, r, took);
+        for (int i = 0; i < n * some; i++)
+            attn_candidate_case(s[i % n], &question->asked[first + i / n], &r[i], 0, took[i]);
     }
     report_progress(question->n, question->n);
     free(took);
@@ -155,9 +176,10 @@ static void run_others(struct attn_candidate *s, int whole_tier)
         run_growth(s);
 }
 
-int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question *question)
+int attn_check_specs(struct attn_candidate *s, int n)
 {
     int worst = ATTN_EXIT_GOOD;
+    struct attn_candidate **like = attn_cli_need(calloc((size_t)n, sizeof *like));
     for (int i = 0; i < n; i++) {
         char name[sizeof s->label];
         attn_spec_print(&s[i].spec, name, sizeof name);
@@ -165,9 +187,17 @@ int attn_check_specs(struct attn_candidate *s, int n, const struct attn_question
         snprintf(s[i].route, sizeof s[i].route, "'%s'", name);
         attn_candidate_begin(&s[i]);
     }
-    run_cases(s, n, question);
+    for (int first = 0; first < n; first++) {
+        int together = 0;
+        for (int i = first; i < n && s[first].is_first; i++)
+            if (s[i].spec.impl->caps == s[first].spec.impl->caps)
+                like[together++] = &s[i];
+        if (together > 0)
+            run_cases(like, together, &s[first].question);
+    }
+    free(like);
     for (int i = 0; i < n; i++) {
-        run_others(&s[i], question->whole_tier);
+        run_others(&s[i], s[i].question.whole_tier);
         int status = attn_candidate_end(&s[i]);
         worst = status > worst ? status : worst;
     }

@@ -8,7 +8,6 @@
 
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
-#include "tests/harness/cases/claims.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- the common cause ------------------------------------------------------------------------ */
@@ -37,8 +36,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Whether two texts differ by their numbers alone. */
-static int says_the_same(const char *a, const char *b)
+int attn_verdicts_alike(const char *a, const char *b)
 {
     while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
         int number = is_digit(*a);
@@ -62,7 +60,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
     causes->diagnosed++;
     causes->n[kind]++;
     while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
-           !(causes->of[n].kind == kind && says_the_same(causes->of[n].text, said)))
+           !(causes->of[n].kind == kind && attn_verdicts_alike(causes->of[n].text, said)))
         n++;
     if (n == ATTN_CAUSES)
         return;
@@ -141,8 +139,9 @@ static void free_list(struct attn_verdict_list *list)
     free(list);
 }
 
-void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject *s,
-                       const struct attn_result *result, double seconds)
+struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
+                                             const struct attn_subject *s,
+                                             const struct attn_result *result, double seconds)
 {
     if (list->n == list->room) {
         list->room = list->room > 0 ? 2 * list->room : 64;
@@ -159,12 +158,13 @@ void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject
                                     .result = *result,
                                     .seconds = seconds};
     attn_common_cause_count(&list->causes, result);
+    return &list->entry[list->n - 1];
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
 {
-    return r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED &&
-           (r->verdict != ATTN_WEAK || v->strict);
+    int is_doubtful = r->verdict == ATTN_WEAK || (r->verdict == ATTN_REFUSED && r->by_it);
+    return is_doubtful ? v->strict : r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED;
 }
 
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
@@ -319,7 +319,7 @@ static int is_alike(const struct attn_verdict_entry *x, const struct attn_verdic
 {
     int stopped = x->result.verdict != ATTN_FAILED || x->result.failure == ATTN_F_STATUS;
     return stopped && severity(&x->result) == severity(&y->result) &&
-           says_the_same(x->result.text, y->result.text);
+           attn_verdicts_alike(x->result.text, y->result.text);
 }
 
 /* The failures, the worst first, each with how many there are like it beside; what is like
@@ -381,6 +381,8 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
         t.n++;
         t.count[r->verdict]++;
         t.failures += bad;
+        t.by_it += r->verdict == ATTN_REFUSED && r->by_it;
+        t.skipped += r->verdict == ATTN_REFUSED && !bad;
         t.errors += bad && r->verdict == ATTN_ERROR;
         t.lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
         t.seconds += x->seconds;
@@ -419,6 +421,8 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
         if (rare && t->count[order[o]] == 0)
             continue;
         fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);
+        if (order[o] == ATTN_REFUSED && t->by_it > 0)
+            fprintf(out, " (%d by it)", t->by_it);
         first = 0;
     }
 }
@@ -469,61 +473,7 @@ static void print_cause(FILE *out, const struct attn_verdict_list *list)
                 list->causes.diagnosed, cause, types);
 }
 
-/* ---- what was refused ------------------------------------------------------------------------ */
-
-/* A count of refusals says nothing to whoever must do something about them: cases are refused for
- * want of a claim or several, or for what is declined, and each word is counted. */
-static int is_refused(const struct attn_verdict_entry *x, const char *kind)
-{
-    return x->result.verdict == ATTN_REFUSED && strcmp(x->kind, kind) == 0;
-}
-
-/* Whether the list "backward, empty" has this word. */
-static int lists(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = text; at != NULL; at = strstr(at, ", "), at = at != NULL ? at + 2 : at)
-        if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
-            return 1;
-    return 0;
-}
-
-/* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
-static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
-                                const char *title, int n_words, const char *const name[])
-{
-    int found = 0;
-    for (int w = 0; w < n_words; w++) {
-        int n = 0, alone = 0;
-        for (int e = 0; e < list->n && name[w] != NULL; e++) {
-            const struct attn_verdict_entry *x = &list->entry[e];
-            if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
-                continue;
-            n += lists(x->result.text + strlen(why), name[w]);
-            alone += strcmp(x->result.text + strlen(why), name[w]) == 0;
-        }
-        if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[w], n, alone);
-    }
-    fputs(found > 0 ? "\n" : "", out);
-}
-
-/* Relations of one reason are named together. */
-static void print_refused_relations(FILE *out, const struct attn_verdict_list *list)
-{
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_verdict_entry *x = &list->entry[e], *y = list->entry;
-        while (y < x && !(is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0))
-            y++;
-        if (!is_refused(x, "relation") || y < x)
-            continue;
-        fputs("  refused relations", out);
-        for (; y < list->entry + list->n; y++)
-            if (is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0)
-                fprintf(out, " %s", y->name);
-        fprintf(out, ": %.300s\n", x->result.text);
-    }
-}
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
@@ -564,13 +514,7 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         fputc('\n', v->out);
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
-    print_refused_cases(
-        v->out, list, "not claimed: ", "  refused cases, by the claim that they want:", ATTN_CLAIMS,
-        attn_claim_name);
-    print_refused_cases(v->out, list,
-                        "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
-                        attn_decline_name);
-    print_refused_relations(v->out, list);
+    attn_refusals_text(v->out, list);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

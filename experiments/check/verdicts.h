@@ -58,6 +58,7 @@ void attn_common_cause_types(const struct attn_common_cause *causes, char text[8
 /* A check, and all of one spec. */
 struct attn_verdict_entry {
     char *kind, *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
+    unsigned needs; /* the claims that it asks for (claims.h); 0 until it is said */
     struct attn_result result;
     double seconds;
 };
@@ -72,7 +73,7 @@ struct attn_verdict_list {
 struct attn_verdicts {
     FILE *out;
     enum attn_format format;
-    int strict;           /* WEAK is a failure                         */
+    int strict;           /* WEAK is a failure, and REFUSED by it      */
     int verbose;          /* text: a line for every check              */
     int details;          /* text: full details also of what passes    */
     int detailed, listed; /* text: failures with full details, and then with a line each */
@@ -86,11 +87,13 @@ void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
 /* A list for this spec, several of which may be filled at a time. */
 struct attn_verdict_list *attn_verdicts_begin(const char *spec) __attribute__((returns_nonnull));
 
-void attn_verdicts_add(struct attn_verdict_list *list, const struct attn_subject *subject,
-                       const struct attn_result *result, double seconds);
+/* The new entry is good until the next is added. */
+struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
+                                             const struct attn_subject *subject,
+                                             const struct attn_result *result, double seconds);
 
 /* Print a spec's checks, and free them; returns how many of them are failures (ERROR and, if
- * strict, WEAK included). */
+ * strict, WEAK and REFUSED by it included). */
 int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list);
 
 /* Print what a format needs at its end. */
@@ -104,6 +107,7 @@ int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_res
 enum attn_kinds { ATTN_ALL_KINDS, ATTN_NO_RELATIONS, ATTN_RELATIONS };
 struct attn_tally {
     int n, count[ATTN_ERROR + 1], failures;
+    int by_it, skipped;  /* of the refused ones; of those no failures */
     int errors, lacking; /* failures that are an ERROR; for want of memory              */
     int graded, slow;    /* passes with a grade; grade B                                */
     int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */
@@ -132,6 +136,13 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
 
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+/* What was refused, as text: by the claims, in the words of the claims; by it, in its own words
+ * (refusals.c). */
+void attn_refusals_text(FILE *out, const struct attn_verdict_list *list);
+
+/* Whether two texts differ by their numbers alone. */
+int attn_verdicts_alike(const char *a, const char *b);
 
 /* What all the bounds took at its word, over all checks: "u 5.96e-08, ..."; how many checks say
  * something. */

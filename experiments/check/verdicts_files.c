@@ -79,8 +79,8 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
         put_description(out, list->spec);
         fputc(' ', out);
         put_description(out, x->name[0] != '\0' ? x->name : x->text);
-        if (x->result.verdict == ATTN_REFUSED) {
-            fputs(" # SKIP ", out);
+        if (x->result.verdict == ATTN_REFUSED && !bad) {
+            fputs(x->result.by_it ? " # SKIP refused by it: " : " # SKIP ", out);
             put_description(out, x->result.text);
         }
         fputc('\n', out);
@@ -151,10 +151,10 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
     fprintf(out, " time=\"%.6f\">\n", x->seconds);
-    if (x->result.verdict == ATTN_REFUSED) {
-        fputs("      <skipped", out);
-        put_attribute(out, "message", x->result.text);
-        fputs("/>\n", out);
+    if (x->result.verdict == ATTN_REFUSED && !attn_verdict_is_failure(v, &x->result)) {
+        fprintf(out, "      <skipped message=\"%s", x->result.by_it ? "refused by it: " : "");
+        put_xml(out, x->result.text);
+        fputs("\"/>\n", out);
     } else if (facts > 0) {
         fputs("      <properties>\n", out);
         for (int n = 0; n < facts; n++)
@@ -195,7 +195,7 @@ void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list
     fputs("  <testsuite", out);
     put_attribute(out, "name", list->spec);
     fprintf(out, " tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" time=\"%.3f\">\n", t.n,
-            t.failures - t.errors, t.errors, t.count[ATTN_REFUSED], t.seconds);
+            t.failures - t.errors, t.errors, t.skipped, t.seconds);
     put_cause(out, &list->causes);
     for (int e = 0; e < list->n; e++)
         put_testcase(v, list->spec, &list->entry[e]);
@@ -264,8 +264,13 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         return NULL;
     if (r->failure != ATTN_F_NONE)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
+    json_t *message = json_string(r->text); /* anybody's words: NULL where they are not UTF-8 */
     if (r->text[0] != '\0')
-        json_object_set_new(e, "message", json_string(r->text));
+        json_object_set_new(e, "message",
+                            message != NULL ? json_incref(message) : json_string("not UTF-8"));
+    json_decref(message);
+    if (r->verdict == ATTN_REFUSED)
+        json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)
         json_object_set_new(e, "found_as", json_string(x->found_as));
     if (r->runs > 0)

@@ -65,8 +65,10 @@ enum attn_status attn_exec_write_tiny(const char *folder, const struct attn_clai
 enum attn_status attn_exec_read(const char *folder, const struct attn_claims *claims,
                                 struct attn_setup *setup, struct attn_error *err)
 {
-    char out[4096];
+    char out[4096], words[300];
     out_of(folder, out);
+    if (attn_vector_files_words(out, case_name, words, sizeof words) == ATTN_WORDS_REFUSED)
+        return attn_fail(err, ATTN_ENOTSUP, "%s", words);
     return attn_vector_files_read(out, case_name, claims, setup, err);
 }
 

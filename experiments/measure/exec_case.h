@@ -29,7 +29,7 @@ int attn_exec_run(const char *command, const char *folder, double timeout_s,
 enum attn_status attn_exec_ended_well(const struct attn_process *ran, const char *folder,
                                       struct attn_error *err);
 
-/* Its results, to the outputs of a set-up. */
+/* Its results, to the outputs of a set-up.  ENOTSUP: it has refused the case. */
 enum attn_status attn_exec_read(const char *folder, const struct attn_claims *claims,
                                 struct attn_setup *setup, struct attn_error *err);
 

@@ -83,8 +83,8 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
     struct attn_case c = p->c;
     struct attn_given_mask given;
     unsigned needs;
-    if (work->plugin != NULL && claims->layout == ATTN_PLUGIN_BLHD)
-        c.layout = ATTN_LAYOUT_BLHD; /* the same numbers, where they need no copy */
+    if (work->plugin != NULL)
+        c.layout = attn_claims_layout(claims); /* the same numbers, where they need no copy */
     enum attn_status status = attn_setup_open(&c, &work->setup, err);
     if (status != ATTN_OK || claims == NULL)
         return status;

@@ -189,7 +189,7 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
         attn_point_verify(work, flags);
     } else {
         attn_point_fail(&work->point, &err);
-        if (err.status != ATTN_ENOMEM) { /* which is no fault of the command */
+        if (err.status != ATTN_ENOMEM && err.status != ATTN_ENOTSUP) { /* no faults of a command */
             work->point.status = ATTN_POINT_WRONG;
             strcpy(work->point.verdict, attn_verdict_name(ATTN_FAILED));
         }

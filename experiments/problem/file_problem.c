@@ -123,9 +123,10 @@ static void find_inputs(struct attn_files *files)
 /* ---- settings -------------------------------------------------------------------------------- */
 
 /* As a flag has it, as attention people write it, as `attnlab vectors` does. */
-enum { BHLD, BLHD, THD, BLE, LAYOUTS };
+enum { BHLD, BLHD, SBHD, THD, BLE, LAYOUTS };
 static const char *const layouts[LAYOUTS][3] = {{"BHLD", "B,H,L,d", "bhld"},
                                                 {"BLHD", "B,L,H,d", "blhd"},
+                                                {"SBHD", "L,B,H,d", "sbhd"},
                                                 {"THD", "T,H,d", "thd"},
                                                 {"BLE", "B,L,H*d", "ble"}};
 
@@ -238,16 +239,18 @@ static void set_layout(struct attn_files *files)
 {
     const char *flag = files->request->layout;
     if (flag != NULL && find_layout(flag) < 0)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--layout '%.40s': BHLD, BLHD, BLE and THD exist", flag);
+        attn_cli_stop(ATTN_EINVAL, NULL, "--layout '%.40s': BHLD, BLHD, SBHD, BLE and THD exist",
+                      flag);
     const char *said = setting(files, "layout", flag);
     int layout = said != NULL ? find_layout(said) : BHLD;
     if (layout < 0)
         attn_cli_stop(ATTN_EINVAL, NULL,
-                      "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d', 'B,L,H*d' and 'T,H,d' are "
-                      "understood (or say --layout)",
+                      "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d', 'L,B,H,d', 'B,L,H*d' and "
+                      "'T,H,d' are understood (or say --layout)",
                       said);
     files->layout_row = layout;
     files->layout.by_token = layout != BHLD;
+    files->layout.by_sequence = layout == SBHD;
     files->layout.is_packed = layout == THD;
 }
 

@@ -42,7 +42,7 @@ static void battery(const char *text, const struct attn_isa *isa, enum attn_dtyp
         say(isa->name, name, 0, err.text);
         return;
     }
-    for (int n = 0; n < attn_battery_count(); n++) {
+    for (int n = 0; n < attn_battery_count(ATTN_TIER_QUICK); n++) {
         struct attn_case c;
         struct attn_result r;
         if (attn_case_parse(attn_battery_at(n)->text, &c, &err) != ATTN_OK)

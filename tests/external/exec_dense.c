@@ -1,7 +1,8 @@
-/* A command that computes attention, for tests of the curves of commands: the library's dense on
- * the one case of CASES, in about as much C as it takes.  What it does beside is told by a word in
- * the environment's DOES, and begins at 64 keys.
+/* A command that computes attention, for tests of commands and of their curves: the library's dense
+ * on the cases of CASES, f32 without a mask, in about as much C as it takes.  What it does beside is
+ * told by a word in the environment's DOES, and begins at 64 keys.
  */
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +30,33 @@ const char *__asan_default_options(void)
     return "detect_leaks=0";
 }
 
-static struct attn_cview in(const struct attn_file *file, const char *name)
+/* Extents and strides of batch, head, token and feature where a file of layout bhld, blhd or sbhd
+ * has these; TURNED reads and writes bhld whatever is said. */
+static void place(const struct attn_file *file, const int64_t extent[4], int64_t n[4],
+                  int64_t stride[4])
+{
+    static const char axes[] = "bhld";
+    const char *said = attn_file_metadata(file, "layout");
+    int64_t whole = 1;
+    for (int a = 0; a < 4; a++)
+        n[said[a] == 's' ? 2 : strchr(axes, said[a]) - axes] = extent[a];
+    for (int a = 3; a >= 0; a--) {
+        const char letter = does("TURNED") ? axes[a] : said[a];
+        const int64_t axis = letter == 's' ? 2 : strchr(axes, letter) - axes;
+        stride[axis] = whole;
+        whole *= n[axis];
+    }
+}
+
+static struct attn_cview in(const struct attn_file *file, const char *name, int64_t n[4])
 {
     struct attn_file_tensor *t = attn_file_find(file, name);
+    struct attn_cview view = {.dtype = ATTN_F32};
     if (t == NULL || attn_file_load(file, t, NULL) != ATTN_OK)
         exit(4);
-    return (struct attn_cview){
-        t->data,
-        ATTN_F32,
-        {t->extent[1] * t->extent[2] * t->extent[3], t->extent[2] * t->extent[3], t->extent[3], 1}};
+    view.data = t->data;
+    place(file, t->extent, n, view.stride);
+    return view;
 }
 
 /* For ever; its process id is in $PID_FILE. */
@@ -87,26 +106,30 @@ static void report(const char *folder, double seconds)
     fclose(file);
 }
 
-int main(int argc, char **argv)
+/* One case; its results go to a folder.  0, or the exit status. */
+static int compute(const char *inputs, const char *folder)
 {
     static struct attn_ledger ledger;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_file file;
     struct attn_spec spec;
     char path[4096];
-    snprintf(path, sizeof path, "%s/point/inputs.safetensors", argc == 3 ? argv[1] : "");
-    if (attn_file_open(path, &file, &err) != ATTN_OK || attn_spec_parse("dense", &spec, &err) != 0)
+    int64_t q[4], k[4], v[4], e[4], unused[4];
+    if (attn_file_open(inputs, &file, &err) != ATTN_OK ||
+        attn_spec_parse("dense", &spec, &err) != 0)
         return fprintf(stderr, "%s\n", err.text), 4;
-    struct attn_forward t = {.q = in(&file, "q"), .k = in(&file, "k"), .v = in(&file, "v")};
-    const int64_t *e = attn_file_find(&file, "q")->extent, *x = attn_file_find(&file, "v")->extent;
-    struct attn_problem p = {e[0], e[1], x[1], e[2], x[2], e[3], x[3]};
+    struct attn_forward t = {in(&file, "q", q), in(&file, "k", k), in(&file, "v", v), {0}, {0}};
+    struct attn_problem p = {q[0], q[1], v[1], q[2], v[2], q[3], v[3]};
     p.scale = atof(attn_file_metadata(&file, "scale"));
     p.dtype = ATTN_F32;
-    int64_t rows = e[0] * e[1] * e[2];
-    float *o = calloc((size_t)(rows * x[3]), 4), *lse = calloc((size_t)rows, 4);
-    t.o = (struct attn_view){o, ATTN_F32, {e[1] * e[2] * x[3], e[2] * x[3], x[3], 1}};
-    t.lse = (struct attn_view){lse, ATTN_F32, {e[1] * e[2], e[2], 1, 0}};
-    int large = x[2] >= 64;
+    memcpy(e, attn_file_find(&file, "q")->extent, sizeof e);
+    e[3] = v[3];
+    int64_t rows = q[0] * q[1] * q[2];
+    float *o = calloc((size_t)(rows * v[3]), 4), *lse = calloc((size_t)rows, 4);
+    t.o = (struct attn_view){.data = o, .dtype = ATTN_F32};
+    place(&file, e, unused, t.o.stride);
+    t.lse = (struct attn_view){lse, ATTN_F32, {q[1] * q[2], q[2], 1, 0}};
+    int large = v[2] >= 64;
     volatile char *extra = large && does("EXTRA") ? malloc(64 << 20) : NULL; /* while it computes */
     for (int at = 0; extra != NULL && at < 64 << 20; at += 1024)
         extra[at] = 1; /* each page; a memset may be optimised away */
@@ -121,17 +144,32 @@ int main(int argc, char **argv)
     const struct attn_file_tensor out[2] = {{.name = "o",
                                              .dtype = ATTN_FILE_F32,
                                              .n_axes = 4,
-                                             .extent = {e[0], e[1], e[2], x[3]},
+                                             .extent = {e[0], e[1], e[2], e[3]},
                                              .data = o},
                                             {.name = "lse",
                                              .dtype = ATTN_FILE_F32,
                                              .n_axes = 3,
-                                             .extent = {e[0], e[1], e[2]},
+                                             .extent = {q[0], q[1], q[2]},
                                              .data = lse}};
-    snprintf(path, sizeof path, "%s/point", argv[2]);
-    mkdir(path, 0777);
-    report(path, seconds);
-    strcat(path, "/result.safetensors");
+    mkdir(folder, 0777);
+    report(folder, seconds);
+    snprintf(path, sizeof path, "%s/result.safetensors", folder);
     int n = large && does("MISSING") ? 1 : 2; /* no LSE */
     return attn_safetensors_write(path, out, n, NULL, 0, &err) == ATTN_OK ? 0 : 4;
+}
+
+int main(int argc, char **argv)
+{
+    char path[4096];
+    glob_t all;
+    int status = 0;
+    snprintf(path, sizeof path, "%s/*/inputs.safetensors", argc == 3 ? argv[1] : "");
+    if (glob(path, 0, NULL, &all) != 0)
+        return 4;
+    for (size_t n = 0; n < all.gl_pathc && status == 0; n++) {
+        const char *name = all.gl_pathv[n] + strlen(argv[1]) + 1;
+        snprintf(path, sizeof path, "%s/%.*s", argv[2], (int)strcspn(name, "/"), name);
+        status = compute(all.gl_pathv[n], path);
+    }
+    return status;
 }

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Attention by a running softmax over tiles of keys, in numpy: numpy_flash.py TILE BASE ORDER CASES OUT.
+"""Attention by a running softmax over tiles of keys, in numpy: numpy_flash.py TILE BASE ORDER ARITHMETIC CASES OUT.
 
 BASE is e or 2 (exp2 of scores times log2 e, as kernels do it), ORDER up or down (tiles from the last key to the
-first).  Honest in all of them: tests/test_vector_files.c runs it where nothing may be called wrong.
+first), ARITHMETIC f32 or fused-16: as kernels for 16 bits have it, P and dS are rounded to the type of the case before
+their products, sums are float32, delta is that of the stored o, and results are returned in 16 bits.
+Honest in all of them: tests/test_vector_files.c runs it where nothing may be called wrong.
 """
 import json
 import os
@@ -15,6 +17,34 @@ sys.path.insert(0, "docs/examples")
 from numpy_attention import load, save  # noqa: E402
 
 LOG2E = 1.4426950408889634
+
+
+def to_bf16(x):
+    """The upper half of float32, to nearest even: uint16.  NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    near = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(x), bits >> 16 | 0x40, near).astype("<u2")
+
+
+def rounded(x, dtype):
+    """To the numbers that this type has; float32 still."""
+    if dtype == "bf16":
+        return (to_bf16(x).astype(np.uint32) << 16).view(np.float32)
+    return x.astype(np.float16).astype(np.float32) if dtype == "f16" else x
+
+
+def save_16(folder, case, result):
+    """result.safetensors, in the type of the case; lse and dbias are float32."""
+    header, data = {}, b""
+    for name in case["outputs"]:
+        x, word = result[name].astype("<f4"), "F32"
+        if name not in ("lse", "dbias"):
+            x, word = (to_bf16(x), "BF16") if case["dtype"] == "bf16" else (x.astype("<f2"), "F16")
+        header[name] = {"dtype": word, "shape": x.shape, "data_offsets": [len(data), len(data) + x.nbytes]}
+        data += x.tobytes()
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "result.safetensors"), "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
 
 
 def visible(case, t):
@@ -33,8 +63,9 @@ def visible(case, t):
 
 
 class Problem:
-    def __init__(self, case, t):
+    def __init__(self, case, t, fused):
         self.case, self.t = case, t
+        self.stored = case["dtype"] if fused else None  # what P, dS and o are rounded to
         self.real = t["q"].dtype.type
         self.group = case["heads"] // max(case["kv_heads"], 1)
         shape = (case["batch"], case["heads"], case["n_query"], case["n_key"])
@@ -83,7 +114,7 @@ def forward(p, tile, base, order):
         safe = np.where(top == -np.inf, 0, top)  # nothing seen yet
         w, old = exp(s - safe), exp(m - safe)
         l = l * old + w.sum(axis=-1, keepdims=True)
-        o = o * old + w @ p.v[:, :, j0:j1]
+        o = o * old + rounded(w, p.stored) @ p.v[:, :, j0:j1]
         m = top
     dead = l == 0
     o = np.where(dead, 0, o / np.where(dead, 1, l))
@@ -94,7 +125,7 @@ def forward(p, tile, base, order):
 
 def backward(p, o, lse, tile, order):
     case, n = p.case, p.case["n_key"]
-    delta = (p.d_o * o).sum(axis=-1, keepdims=True)
+    delta = (p.d_o * rounded(o, p.stored)).sum(axis=-1, keepdims=True)
     if "dlse" in p.t:
         delta = delta - np.where(p.alive, p.t["dlse"][..., None], 0)
     safe = np.where(lse == -np.inf, 0, lse)
@@ -106,9 +137,10 @@ def backward(p, o, lse, tile, order):
         w = np.where(see, np.exp(s - safe), 0)
         ds = np.where(see, w * (p.d_o @ p.v[:, :, j0:j1].swapaxes(-1, -2) - delta), 0)
         db[..., j0:j1] = ds
-        ds = ds * slope * p.real(case["scale"])
-        dq += ds @ p.k[:, :, j0:j1]
-        dk[:, :, j0:j1] = ds.swapaxes(-1, -2) @ p.q
+        scale = p.real(case["scale"])
+        w, ds = rounded(w, p.stored), rounded(ds * slope, p.stored)
+        dq += scale * (ds @ p.k[:, :, j0:j1])
+        dk[:, :, j0:j1] = scale * (ds.swapaxes(-1, -2) @ p.q)
         dv[:, :, j0:j1] = w.swapaxes(-1, -2) @ p.d_o
     grouped = (case["batch"], case["kv_heads"], p.group, n)
     result = {"dq": dq, "dk": dk.reshape(grouped + dk.shape[3:]).sum(axis=2),
@@ -119,19 +151,20 @@ def backward(p, o, lse, tile, order):
     return result
 
 
-def main(tile, base, order, cases, out):
+def main(tile, base, order, arithmetic, cases, out):
+    fused = arithmetic == "fused-16"
     np.seterr(all="ignore")
     with open(os.path.join(cases, "manifest.json")) as file:
         manifest = json.load(file)
     for case in manifest["cases"]:
-        p = Problem(case, load(os.path.join(cases, case["name"], "inputs.safetensors")))
+        p = Problem(case, load(os.path.join(cases, case["name"], "inputs.safetensors")), fused)
         o, lse = forward(p, int(tile), base, order)
         result = {"o": o, "lse": lse[..., 0]}
         if case["pass"] == "bwd":
             result.update(backward(p, o, lse, int(tile), order))
         folder = os.path.join(out, case["name"])
         os.makedirs(folder, exist_ok=True)
-        save(folder, case, result)
+        (save_16 if fused else save)(folder, case, result)
 
 
 if __name__ == "__main__":

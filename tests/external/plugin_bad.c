@@ -115,6 +115,17 @@ static void spoil(const struct attn_plugin_call *t)
         o[n + 1024] = 1;
 }
 
+/* From the fortieth call on, or where it is chosen; with a reason or without one. */
+static int refuses(const struct attn_plugin_call *t)
+{
+    static int calls;
+    if (!(told("TIRED") && ++calls > 40) && !(told("REFUSE") && is_chosen(t)))
+        return 0;
+    if (!told("MUTE"))
+        snprintf(t->message, t->message_size, "no kernel for %d keys\x1b", (int)t->n_key);
+    return 1;
+}
+
 static int misbehave(const struct attn_plugin_call *t)
 {
     struct attn_plugin_call less = *t;
@@ -128,6 +139,8 @@ static int misbehave(const struct attn_plugin_call *t)
     int status = forward(&less);
     free((void *)(uintptr_t)extra);
     spoil(t);
+    if (refuses(t))
+        return ATTN_PLUGIN_REFUSED;
     if (told("LEAK") && malloc(1000) == NULL)
         return 1;
     if (told("FLUSH"))

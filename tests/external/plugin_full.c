@@ -2,7 +2,11 @@
  * put together again from the numbers of the call, so every field of the interface is exercised.
  *
  * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as it is
- * told (told.h); where they differ the checker must notice and name the difference. */
+ * told (told.h); where they differ the checker must notice and name the difference.
+ *
+ * It may be wrong in some shapes, those of D features, HEADS heads and GROUP heads to a kv head, or
+ * those beyond D_TO features or L_TO tokens: results are TIMES per cent of what they should be, all
+ * or one of them (TIMES_DQ). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +16,39 @@
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
 #include "tests/external/told.h"
+#include "tests/harness/tensor.h"
 
 static struct convention {
     int lse, empty, causal, window, layout, byte;
 } says, does;
 
 static int strides, scales; /* any strides are followed; the scale is */
+static int refused;         /* a storage type, or -1 for every gradient */
+
+/* ---- shapes in which it is wrong ------------------------------------------------------------- */
+
+static int is_wrong_for(const struct attn_plugin_call *t)
+{
+    int64_t group = t->kv_heads > 0 ? t->heads / t->kv_heads : 1;
+    int64_t most = t->n_query > t->n_key ? t->n_query : t->n_key;
+    return told_number("D", (int)t->d_key) == t->d_key &&
+           told_number("HEADS", (int)t->heads) == t->heads &&
+           told_number("GROUP", (int)group) == group &&
+           (t->d_key > told_number("D_TO", -1) || most > told_number("L_TO", -1));
+}
+
+static void multiply(const struct attn_plugin_call *t, const struct attn_plugin_out *x,
+                     const char *word)
+{
+    double times = told_number(word, told_number("TIMES", 100)) / 100.0;
+    if (x->data == NULL || times == 1 || !is_wrong_for(t))
+        return;
+    struct attn_view view = {x->data, (enum attn_dtype)t->dtype, {0}};
+    memcpy(view.stride, x->stride, sizeof view.stride);
+    for (int64_t at[4] = ATTN_START; attn_each(at, x->extent);)
+        attn_view_set(&view, at[0], at[1], at[2], at[3],
+                      times * attn_view_get(&view, at[0], at[1], at[2], at[3]));
+}
 
 /* A tensor as the library wants it.  Without STRIDES only the declared layout counts. */
 static void strides_of(const int64_t extent[4], const int64_t given[4], int is_row, int64_t to[4])
@@ -25,10 +56,12 @@ static void strides_of(const int64_t extent[4], const int64_t given[4], int is_r
     memcpy(to, given, 4 * sizeof *to);
     if (strides || is_row)
         return;
-    to[3] = 1;
-    to[0] = extent[1] * extent[2] * extent[3];
-    to[1] = does.layout ? extent[3] : extent[2] * extent[3];
-    to[2] = does.layout ? extent[1] * extent[3] : extent[3];
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {2, 0, 1, 3}}; /* slowest first */
+    int64_t whole = 1;
+    for (int o = 3; o >= 0; o--) {
+        to[order[does.layout][o]] = whole;
+        whole *= extent[order[does.layout][o]];
+    }
 }
 
 static struct attn_cview in(const struct attn_plugin_in *t, int dtype, int is_row)
@@ -189,15 +222,25 @@ static enum attn_status compute(const struct attn_plugin_call *t, struct job *j,
     return attn_run_forward(dense, &j->ctx, &j->problem, &f);
 }
 
+static int refuse(const struct attn_plugin_call *t)
+{
+    snprintf(t->message, t->message_size, "no such kernel");
+    return ATTN_PLUGIN_REFUSED;
+}
+
 static int forward(const struct attn_plugin_call *t)
 {
     struct job j;
     struct attn_view o = out(&t->o, t->dtype, 0);
+    if (t->dtype == refused)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     enum attn_status status = compute(t, &j, &o);
     if (status == ATTN_OK && t->lse.data != NULL)
-        convert(j.lse, j.lse_stride, t->lse.data, t->lse.stride, t, to_theirs);
+        convert(j.lse, j.lse_stride, t->lse.data, strides ? t->lse.stride : j.lse_stride, t,
+                to_theirs);
+    multiply(t, &t->o, "TIMES_O");
     return close_job(t, &j, status);
 }
 
@@ -206,10 +249,13 @@ static int backward(const struct attn_plugin_call *t)
     struct job j;
     int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
     enum attn_status status = ATTN_OK;
+    if (refused == -1)
+        return refuse(t);
     if (open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     if (t->lse_in.data != NULL)
-        convert(t->lse_in.data, t->lse_in.stride, j.lse, j.lse_stride, t, to_ours);
+        convert(t->lse_in.data, strides ? t->lse_in.stride : j.lse_stride, j.lse, j.lse_stride, t,
+                to_ours);
     else { /* no LSE was given away: compute it again, with an O that nobody needs */
         size_t n = (size_t)(t->batch * t->heads * t->n_query * t->d_value);
         struct attn_view o = {
@@ -236,6 +282,9 @@ static int backward(const struct attn_plugin_call *t)
     attn_options_preset(dense, &j.options);
     if (status == ATTN_OK)
         status = attn_run_backward(dense, &j.ctx, &j.problem, &g);
+    multiply(t, &t->dq, "TIMES_DQ");
+    multiply(t, &t->dk, "TIMES_DK");
+    multiply(t, &t->dv, "TIMES_DV");
     return close_job(t, &j, status);
 }
 
@@ -258,6 +307,7 @@ const struct attn_plugin *attn_plugin_get(void)
         told_number("DOES_LAYOUT", says.layout), told_number("DOES_BYTE", says.byte)};
     strides = !told("NO_STRIDES");
     scales = !told("NO_SCALE");
+    refused = told_number("REFUSES", 99);
     full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof full,

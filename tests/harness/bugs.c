@@ -38,11 +38,11 @@ int attn_bug_cases(const struct attn_bug *bug, char *text, size_t size)
     enum { SHOWN = 4 }; /* of the full tier's cases, where the quick tier has none */
     int quick = 0, full = 0, shown = 0;
     text[0] = '\0';
-    for (int i = 0; i < attn_tier_count(ATTN_TIER_FULL); i++) {
-        const struct attn_battery_case *c = attn_tier_at(ATTN_TIER_FULL, i);
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_FULL); i++) {
+        const struct attn_battery_case *c = attn_battery_at(i);
         if (!attn_bug_is_named(c->ids, bug->id))
             continue;
-        int is_quick = i < attn_tier_count(ATTN_TIER_QUICK);
+        int is_quick = i < attn_battery_count(ATTN_TIER_QUICK);
         quick += is_quick;
         full += !is_quick;
         if (!is_quick && (quick > 0 || full > SHOWN))

@@ -98,7 +98,9 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-void attn_setup_check(const struct attn_setup *s, enum attn_pass pass, struct attn_result *r)
+/* is_done: the outputs of the pass must be written. */
+static void check_tensors(const struct attn_setup *s, enum attn_pass pass, int is_done,
+                          struct attn_result *r)
 {
     const int first = pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O,
               last = pass == ATTN_BACKWARD ? ATTN_T_DBIAS : ATTN_T_LSE;
@@ -110,11 +112,16 @@ void attn_setup_check(const struct attn_setup *s, enum attn_pass pass, struct at
         const char *complaint = attn_tensor_intact(t, text, sizeof text);
         if (complaint == NULL && slot < first)
             complaint = attn_tensor_unchanged(t, text, sizeof text);
-        else if (complaint == NULL && slot <= last)
+        else if (complaint == NULL && slot <= last && is_done)
             complaint = attn_tensor_written(t, text, sizeof text);
         if (complaint != NULL)
             attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
     }
+}
+
+void attn_setup_check(const struct attn_setup *s, enum attn_pass pass, struct attn_result *r)
+{
+    check_tensors(s, pass, 1, r);
 }
 
 /* One pass: call, integrity, memory.  A complaint about memory waits in memory[] until the
@@ -143,10 +150,14 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     r->peak_bytes[pass] = ledger->peak;
     if (status == ATTN_ENOMEM)
         attn_result_error(r, status, err.text);
-    else if (status == ATTN_ENOTSUP)
+    else if (status == ATTN_ENOTSUP) { /* what was damaged on the way counts for more */
+        if (complaint != NULL)
+            attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
+        check_tensors(s, pass, 0, r);
+        r->by_it = r->verdict == ATTN_PASS;
         attn_result_fail(r, ATTN_F_STATUS, "%s: claimed, and then refused: %.400s",
                          attn_pass_name(pass), err.text);
-    else if (status != ATTN_OK)
+    } else if (status != ATTN_OK)
         attn_result_fail(r, ATTN_F_STATUS, "%s: %s: %.400s", attn_pass_name(pass),
                          attn_status_name(status), err.text);
     else {
@@ -291,7 +302,7 @@ static void add_run(struct repeats *x, const struct attn_setup *s, const struct 
         return;
     x->runs++;
     x->others += other_bits;
-    if (bad && x->failed++ == 0)
+    if (bad && (x->failed++ == 0 || (x->bad.by_it && !r->by_it))) /* more than a refusal */
         x->bad = *r;
     int is_other = bad != attn_result_is_bad(&x->first) || (other_bits && x->how->same_bits);
     if (is_other && r->digest != 0)
@@ -340,6 +351,8 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
             *r = *known;
         } else {
             attn_precision_of(x->spec->impl, &x->spec->options, &x->setup->problem, &r->precision);
+            if (x->setup->declare != NULL)
+                x->setup->declare(&x->setup->problem, &r->precision);
             attn_judge(x->setup, &r->precision, NULL, pass, r);
         }
         r->digest = digest;

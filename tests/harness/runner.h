@@ -47,6 +47,8 @@ struct attn_setup {
     struct attn_tensor tensor[ATTN_SLOTS];
     struct attn_kept *kept; /* NULL: nothing is */
     int unweighed;          /* nobody asks what a pass proves about the mask */
+    /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
+    void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);
 };
 
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
@@ -55,6 +57,10 @@ struct attn_setup {
 enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
                                  struct attn_error *err);
 void attn_setup_close(struct attn_setup *setup);
+
+/* The same without tensors: mask and problem, to ask what the case needs.  Close it too. */
+enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *setup,
+                                     struct attn_error *err);
 
 /* From now on the inputs stay as they are, and what the oracle says of them is kept until the
  * setup is closed: for several specs on one case (attn_run_setup). */
@@ -89,7 +95,8 @@ struct attn_seal attn_setup_seal(struct attn_setup *setup);
 enum attn_verdict {
     ATTN_PASS,
     ATTN_FAILED,
-    ATTN_REFUSED, /* a capability that is not claimed, or a shape the spec cannot split */
+    ATTN_REFUSED, /* a capability that is not claimed, or a shape the spec cannot split; or, by
+                     it, what an external implementation has no code for                */
     ATTN_WEAK,    /* passed, but so would zeros and the mean of V: proves nothing       */
     ATTN_CRASH,
     ATTN_TIMEOUT,
@@ -114,8 +121,9 @@ const char *attn_failure_name(enum attn_failure failure);
 struct attn_result {
     enum attn_verdict verdict;
     enum attn_failure failure;
-    char text[512];        /* why, in one line; empty on a plain pass */
-    int fault;             /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
+    int by_it;      /* while it ran, and it says why: REFUSED, or FAIL(status) of a spec of ours */
+    char text[512]; /* why, in one line; empty on a plain pass */
+    int fault;      /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
     enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
@@ -142,6 +150,10 @@ void attn_result_fail(struct attn_result *result, enum attn_failure failure, con
 
 /* ERROR: the suite could not do its part, and why. */
 void attn_result_error(struct attn_result *result, enum attn_status status, const char *text);
+
+/* The one way in which an external implementation refuses a case, or a relation, while it runs:
+ * REFUSED by it, in its own words, whatever else was found; without words FAIL(status). */
+void attn_result_refuse(struct attn_result *result, const char *words);
 
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,

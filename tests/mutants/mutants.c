@@ -30,6 +30,8 @@ static void take_line(struct mutant *m, const char *line)
         snprintf(m->kind, sizeof m->kind, "%.15s", line + 4);
     else if (strncmp(line, "  = ", 4) == 0)
         snprintf(m->proof, sizeof m->proof, "%.250s", line + 4);
+    else if (strncmp(line, "  ~ ", 4) == 0)
+        snprintf(m->lives, sizeof m->lives, "%.15s", line + 4);
     if (!begins_mutant(line))
         return;
     if (sscanf(line, "%15s %63s %63s %63s", m->id, m->spec, m->unit, m->where) < 4)
@@ -88,6 +90,12 @@ static int lists(const char *ids, const char *word, size_t n)
     return 0;
 }
 
+int mutant_lives_in(const struct mutant *m, enum attn_dtype type)
+{
+    const char *name = attn_dtype_name(type);
+    return m->proof[0] != '\0' || lists(m->lives, name, strlen(name));
+}
+
 const struct family *family_of(const struct family *list, int n, const struct mutant *m)
 {
     const char *const as[] = {m->id, m->bug, m->id};
@@ -123,6 +131,7 @@ struct run {
     int n, now;
     const char *folder;
     int at, most;
+    int type; /* as mutants_run has it */
     struct fate fate[MUTANTS_AT_ONCE];
 };
 
@@ -134,7 +143,7 @@ static int is_own(const struct mutant *mutant, const struct attn_battery_case *c
 
 static const struct attn_battery_case *case_of_turn(const struct run *x)
 {
-    return attn_battery_at(x->at % attn_battery_count());
+    return attn_battery_at(x->at % attn_battery_count(ATTN_TIER_QUICK));
 }
 
 /* A failure: of its kind it kills. */
@@ -143,7 +152,8 @@ static void note(struct run *x, const char *how, int numeric)
     struct fate *fate = &x->fate[x->now];
     const struct mutant *mutant = &x->mutant[x->now];
     const struct attn_battery_case *battery = case_of_turn(x);
-    int kills = mutant->kind[0] == '\0' ? numeric : strcmp(how, mutant->kind) == 0;
+    int by_number = mutant->kind[0] == '\0' || x->type != MUTANTS_AS_WRITTEN;
+    int kills = (by_number && numeric) || strcmp(how, mutant->kind) == 0;
     if (kills && fate->killer == NULL) {
         fate->killer = battery;
         fate->own = is_own(mutant, battery);
@@ -157,11 +167,28 @@ static void note(struct run *x, const char *how, int numeric)
 /* Whether one of them is to be run on. */
 static int goes_on(const struct run *x)
 {
-    int cases = attn_battery_count(), least = x->at < cases ? x->most : x->most > 0;
+    int cases = attn_battery_count(ATTN_TIER_QUICK), least = x->at < cases ? x->most : x->most > 0;
     int wanted = 0;
     for (int m = 0; m < x->n; m++)
         wanted |= x->fate[m].killer == NULL || x->fate[m].n < least;
     return x->at < 2 * cases && wanted;
+}
+
+/* How near a case that it passed came to killing it; not where its results are those of the library
+ * itself. */
+static void measure(struct run *x, struct attn_setup *setup, const struct attn_result *r)
+{
+    struct fate *fate = &x->fate[x->now];
+    struct attn_result honest;
+    struct attn_spec spec;
+    if (attn_spec_parse(x->mutant[x->now].spec, &spec, NULL) != ATTN_OK)
+        return;
+    attn_run_setup(&spec, setup, NULL, &honest);
+    if (honest.digest == r->digest)
+        return;
+    fate->strikes++;
+    if (r->worst > fate->worst)
+        fate->worst = r->worst, fate->nearest = case_of_turn(x);
 }
 
 static void run_case(struct run *x, const struct attn_spec *spec, struct attn_setup *setup)
@@ -174,10 +201,12 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     attn_run_setup(spec, setup, NULL, &r);
     alarm(0);
     fate->cases++;
+    if (r.verdict == ATTN_PASS && x->type != MUTANTS_AS_WRITTEN)
+        measure(x, setup, &r);
     if (r.verdict != ATTN_FAILED)
         return;
-    int numeric =
-        r.failure == ATTN_F_FINITE || r.failure == ATTN_F_EXACT || r.failure == ATTN_F_BOUND;
+    int last = x->type == MUTANTS_AS_WRITTEN ? ATTN_F_BOUND : ATTN_F_BIAS;
+    int numeric = (int)r.failure >= ATTN_F_FINITE && (int)r.failure <= last;
     note(x, attn_failure_name(r.failure), numeric);
     if (!numeric || fate->n >= x->most)
         return;
@@ -188,18 +217,39 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     memcpy(fate->text[fate->n++], diagnosis.text, sizeof fate->text[0]);
 }
 
+/* What a kernel of 16 bits declares. */
+static void declare_fused_16(const struct attn_problem *p, struct attn_precision *x)
+{
+    attn_arithmetic_declare(attn_arithmetic_find("fused-16"), p, x);
+    attn_precision_complete(p, x);
+}
+
+/* A case of the battery; 0 when it cannot be asked in the type. */
+static int open_case(const struct run *x, const char *text, struct attn_setup *setup)
+{
+    int alone = x->type != MUTANTS_AS_WRITTEN;
+    struct attn_case c;
+    if (attn_case_parse(text, &c, NULL) != ATTN_OK || (alone && c.wide && (int)c.dtype != x->type))
+        return 0; /* wide: its point is its own type */
+    if (alone)
+        c.dtype = (enum attn_dtype)x->type;
+    if (attn_setup_open(&c, setup, NULL) != ATTN_OK) /* in its own type: test_cases.c says so */
+        return 0;
+    if (x->type == ATTN_BF16 || x->type == ATTN_F16)
+        setup->declare = declare_fused_16;
+    setup->unweighed = 1;
+    if (x->n > 1 || alone)
+        attn_setup_keep(setup);
+    return 1;
+}
+
 static void try_case(struct run *x, const struct attn_spec *spec)
 {
     const struct attn_battery_case *battery = case_of_turn(x);
-    struct attn_case c;
     struct attn_setup setup;
-    if (is_own(x->mutant, battery) != (x->at < attn_battery_count()) ||
-        attn_case_parse(battery->text, &c, NULL) != ATTN_OK ||
-        attn_setup_open(&c, &setup, NULL) != ATTN_OK) /* test_cases.c says so */
+    if (is_own(x->mutant, battery) != (x->at < attn_battery_count(ATTN_TIER_QUICK)) ||
+        !open_case(x, battery->text, &setup))
         return;
-    setup.unweighed = 1;
-    if (x->n > 1)
-        attn_setup_keep(&setup);
     for (x->now = 0; x->now < x->n; x->now++)
         run_case(x, &spec[x->now], &setup);
     attn_setup_close(&setup);
@@ -235,7 +285,7 @@ static void run_child(void *arg)
         try_case(x, spec);
 }
 
-void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
+void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
                  struct fate *fate)
 {
     struct run *x =
@@ -244,8 +294,11 @@ void mutants_run(const struct mutant *mutant, int n, const char *folder, int mos
         fate[m] = (struct fate){.error = "no memory to share with a child"};
     if (x == MAP_FAILED || n > MUTANTS_AT_ONCE)
         return;
-    *x = (struct run){
-        .mutant = mutant, .n = n, .folder = folder, .most = most < FATE_CASES ? most : FATE_CASES};
+    *x = (struct run){.mutant = mutant,
+                      .n = n,
+                      .folder = folder,
+                      .type = type,
+                      .most = most < FATE_CASES ? most : FATE_CASES};
     for (int deaths = 0; deaths <= DEATHS && goes_on(x); x->at++) {
         struct attn_process p = {0};
         if (attn_process_fork(run_child, x, (double)INFINITY, &p) != 0) {
@@ -258,7 +311,7 @@ void mutants_run(const struct mutant *mutant, int n, const char *folder, int mos
         deaths++;
     }
     for (int m = 0; m < n; m++) {
-        for (int i = 0; i < attn_battery_count(); i++)
+        for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++)
             x->fate[m].own_cases += is_own(&mutant[m], attn_battery_at(i));
         fate[m] = x->fate[m];
     }

@@ -11,6 +11,7 @@ struct mutant {
     char spec[64], unit[64], where[64], why[256];
     char kind[16];   /* how it is caught: "" by numbers; "memory", "integrity", "status", "crash" */
     char proof[256]; /* not empty: an equivalent mutant, which nobody can tell */
+    char lives[16];  /* "f32 bf16": asked in one of these types alone it lives */
 };
 
 /* Read tests/mutants/mutants.def.  *list is malloc'ed.  Returns how many, -1 when unreadable.
@@ -19,6 +20,9 @@ int mutants_read(struct mutant **list, int *equivalent);
 
 /* Whether numbers must kill it. */
 int mutant_is_numeric(const struct mutant *mutant);
+
+/* Whether it lives where every case is asked in this type. */
+int mutant_lives_in(const struct mutant *mutant, enum attn_dtype type);
 
 /* What a mutant is, and which words in a diagnosis name that (families.def). */
 struct family {
@@ -46,6 +50,9 @@ struct fate {
     const struct attn_battery_case *other;  /* first case that failed in another way than the
                                                mutant's kind: that is no kill         */
     char other_how[32];
+    int strikes;  /* in one type: cases that it passed with other results than the library's */
+    double worst; /* largest error/bound of these */
+    const struct attn_battery_case *nearest; /* the case of that */
     int n; /* failing cases that were diagnosed: not one that ended the child */
     const struct attn_battery_case *battery[FATE_CASES];
     char text[FATE_CASES][256]; /* what each was taken for; "": no diagnosis */
@@ -54,8 +61,12 @@ struct fate {
 
 /* Run the battery until a case kills FOLDER/ID.so, and the first `most` (to FATE_CASES) of those
  * that fail by their numbers are diagnosed.  After three deaths of the child it is let be.  Several
- * run side by side until none is left: those that must survive. */
-void mutants_run(const struct mutant *mutant, int n, const char *folder, int most,
+ * run side by side until none is left: those that must survive.
+ *
+ * type: every case is asked in this enum attn_dtype, as whoever claims that type alone is asked; in
+ * bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills then. */
+enum { MUTANTS_AS_WRITTEN = -1 }; /* each case in its own type */
+void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
                  struct fate *fate);
 
 #endif

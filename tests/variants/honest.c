@@ -24,7 +24,7 @@ static const struct attn_option options[] = {
     {"sum", HALF_SUM_FLOAT, 0, 2, "float storage bf16", "what partial results are kept in"},
     {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
     {"arithmetic", HONEST_PLAIN, 0, HONEST_ARITHMETICS - 1,
-     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut",
+     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut flushed f16-sums",
      "what is rounded on the way"},
     {0}};
 
@@ -33,20 +33,22 @@ enum scaled { PRODUCT, ONE, BOTH };
 /* What is rounded on the way, to 16-bit storage or to tf32. */
 static const struct arithmetic {
     const char *word; /* of arithmetic.def */
-    enum { NOWHERE, STORAGE, NEAREST_TF32, CUT_TF32 } to;
+    enum { NOWHERE, STORAGE, FLUSHED, NEAREST_TF32, CUT_TF32 } to;
     enum scaled scaled;
     int steps; /* scores, dP and gradients are stored between the steps            */
     int after; /* P is rounded after its division by l                             */
-    int cuts;  /* sums of products are cut                                         */
+    enum { PLAIN, CUT, IN_F16 } sums; /* how sums of products are rounded          */
 } arithmetics[HONEST_ARITHMETICS] = {
-    [HONEST_PLAIN] = {"f32", NOWHERE, PRODUCT, 0, 0, 0},
-    [HONEST_FUSED] = {"fused-16", STORAGE, PRODUCT, 0, 0, 1},
-    [HONEST_FUSED_AFTER] = {"fused-16", STORAGE, PRODUCT, 0, 1, 0},
-    [HONEST_UNFUSED] = {"unfused-16", STORAGE, PRODUCT, 1, 1, 0},
-    [HONEST_UNFUSED_ONE] = {"unfused-16", STORAGE, ONE, 1, 1, 1},
-    [HONEST_UNFUSED_BOTH] = {"unfused-16", STORAGE, BOTH, 1, 1, 0},
-    [HONEST_TF32] = {"tf32", NEAREST_TF32, PRODUCT, 0, 0, 1},
-    [HONEST_TF32_CUT] = {"tf32", CUT_TF32, PRODUCT, 0, 0, 1},
+    [HONEST_PLAIN] = {"f32", NOWHERE, PRODUCT, 0, 0, PLAIN},
+    [HONEST_FUSED] = {"fused-16", STORAGE, PRODUCT, 0, 0, CUT},
+    [HONEST_FUSED_AFTER] = {"fused-16", STORAGE, PRODUCT, 0, 1, PLAIN},
+    [HONEST_UNFUSED] = {"unfused-16", STORAGE, PRODUCT, 1, 1, PLAIN},
+    [HONEST_UNFUSED_ONE] = {"unfused-16", STORAGE, ONE, 1, 1, CUT},
+    [HONEST_UNFUSED_BOTH] = {"unfused-16", STORAGE, BOTH, 1, 1, PLAIN},
+    [HONEST_F16_SUMS] = {"f32", NOWHERE, PRODUCT, 0, 0, IN_F16},
+    [HONEST_FLUSHED] = {"fused-16", FLUSHED, PRODUCT, 0, 0, PLAIN},
+    [HONEST_TF32] = {"tf32", NEAREST_TF32, PRODUCT, 0, 0, CUT},
+    [HONEST_TF32_CUT] = {"tf32", CUT_TF32, PRODUCT, 0, 0, CUT},
 };
 
 /* One call.  Rows of one kv head: K, V; of the query heads that share it: q, o, dO, P and dS. */
@@ -117,6 +119,7 @@ static double stored(const struct work *x, enum half_store how, double a)
 static double inner(const struct work *x, double a)
 {
     return x->own->to == STORAGE        ? stored(x, HALF_NEAREST, a)
+           : x->own->to == FLUSHED      ? stored(x, HALF_FLUSH, a)
            : x->own->to == NEAREST_TF32 ? honest_round(a, 11, -126)
            : x->own->to == CUT_TF32
                ? (double)attn_float_of_bits(attn_float_bits((float)a) & 0xffffe000u)
@@ -158,18 +161,19 @@ static void store(const struct work *x, const struct attn_view *to, int64_t b, i
                   is_wide ? a : stored(x, (enum half_store)x->style[HALF_STORE], a));
 }
 
-/* acc + term[0] + ... as tensor cores sum: addends are aligned to the largest and cut there, and so
- * is what they come to. */
-static double cut_group(double acc, const double *term, int64_t n)
+/* acc + term[0] + ... rounded to f16; or as tensor cores sum: addends are aligned to the largest
+ * and cut there, and so is what they come to. */
+static double sum_group(const struct work *x, double acc, const double *term, int64_t n)
 {
     double largest = fabs(acc), sum = acc;
     int e;
     for (int64_t t = 0; t < n; t++)
         largest = fabs(term[t]) > largest ? fabs(term[t]) : largest;
-    if (!(largest > 0) || !isfinite(largest)) {
+    if (x->own->sums == IN_F16 || !(largest > 0) || !isfinite(largest)) {
         for (int64_t t = 0; t < n; t++)
-            sum += term[t];
-        return sum;
+            sum = real(x, sum + term[t]);
+        return x->own->sums == IN_F16 ? (double)attn_f16_to_float(attn_f16_from_float((float)sum))
+                                      : sum;
     }
     frexp(largest, &e);
     double unit = ldexp(1, e - 24 > -149 ? e - 24 : -149);
@@ -186,13 +190,13 @@ enum { GROUP = 8 }; /* products that tensor cores sum at once */
 static double dot(const struct work *x, const double *a, const double *b, int64_t n)
 {
     double sum = 0, term[GROUP];
-    for (int64_t c = 0; c < n && !x->own->cuts; c++)
+    for (int64_t c = 0; c < n && x->own->sums == PLAIN; c++)
         sum = real(x, sum + a[c] * b[c]);
-    for (int64_t c = 0; c < n && x->own->cuts; c += GROUP) {
+    for (int64_t c = 0; c < n && x->own->sums != PLAIN; c += GROUP) {
         int64_t m = n - c < GROUP ? n - c : GROUP;
         for (int64_t t = 0; t < m; t++)
             term[t] = a[c + t] * b[c + t];
-        sum = cut_group(sum, term, m);
+        sum = sum_group(x, sum, term, m);
     }
     return sum;
 }
@@ -202,9 +206,9 @@ static double total(const struct work *x, const double *a, int64_t n)
 {
     double sum = 0;
     float narrow = 0; /* the same sum in f32, which has no conversions between its steps */
-    for (int64_t t = 0; t < n && x->own->cuts; t += GROUP)
-        sum = cut_group(sum, a + t, n - t < GROUP ? n - t : GROUP);
-    if (x->own->cuts)
+    for (int64_t t = 0; t < n && x->own->sums != PLAIN; t += GROUP)
+        sum = sum_group(x, sum, a + t, n - t < GROUP ? n - t : GROUP);
+    if (x->own->sums != PLAIN)
         return sum;
     if (x->style[HONEST_ORDER] == HONEST_PAIRWISE && n > 1)
         return real(x, total(x, a, n / 2) + total(x, a + n / 2, n - n / 2));
@@ -547,6 +551,13 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
 {
     int set = attn_arithmetic_find(arithmetics[opt->value[HONEST_ARITHMETIC]].word);
     attn_arithmetic_declare(set, p, x);
+    if (opt->value[HONEST_ARITHMETIC] == HONEST_F16_SUMS)
+        x->u_sum = 0x1p-11;
+    if (opt->value[HONEST_ARITHMETIC] == HONEST_FLUSHED) {
+        attn_precision_complete(p, x);
+        attn_precision_flush(p, x);
+        attn_precision_flush_16(p, x);
+    }
     if (set > 0) /* which is all that is declared, whatever else is done */
         return;
     if (opt->value[HONEST_P] == HONEST_BF16 || opt->value[HALF_SUM] == HALF_SUM_BF16)
@@ -568,9 +579,14 @@ const struct attn_impl variant_half = VARIANT("half", ATTN_CAP_F64 | ATTN_CAP_F3
 
 struct attn_spec honest_spec(enum honest_arithmetic n)
 {
-    struct attn_spec spec = {.impl = n >= HONEST_TF32 ? &variant_honest : &variant_half};
+    int is_tf32 = n == HONEST_TF32 || n == HONEST_TF32_CUT;
+    struct attn_spec spec = {.impl = is_tf32 ? &variant_honest : &variant_half};
     attn_options_preset(spec.impl, &spec.options);
     spec.options.value[HONEST_ARITHMETIC] = n;
+    if (n == HONEST_FLUSHED) {
+        spec.options.value[HALF_STORE] = HALF_FLUSH;
+        spec.options.value[HALF_READ] = HALF_READ_NORMAL;
+    }
     spec.options.value[HONEST_DELTA] = arithmetics[n].after ? HONEST_SUM : HONEST_DOT;
     return spec;
 }

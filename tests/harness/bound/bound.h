@@ -9,7 +9,7 @@
 #define TESTS_HARNESS_BOUND_BOUND_H
 
 #include "ref/attn.h"
-#include "tests/harness/bound/precision.h"
+#include "tests/harness/bound/arithmetic.h"
 
 enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
 const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */

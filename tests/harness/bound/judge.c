@@ -6,6 +6,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/runner.h"
 
 void attn_result_fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
@@ -25,6 +26,18 @@ void attn_result_error(struct attn_result *r, enum attn_status status, const cha
     r->verdict = ATTN_ERROR;
     r->lacks_memory = status == ATTN_ENOMEM;
     snprintf(r->text, sizeof r->text, "%s", text);
+}
+
+void attn_result_refuse(struct attn_result *r, const char *words)
+{
+    size_t signs = strspn(words, " \t\r\n?.-");
+    *r = (struct attn_result){.verdict = ATTN_REFUSED, .by_it = 1};
+    snprintf(r->text, sizeof r->text, "%s", words);
+    attn_clean(r->text);
+    if (words[signs] != '\0')
+        return;
+    *r = (struct attn_result){.verdict = ATTN_PASS};
+    attn_result_fail(r, ATTN_F_STATUS, "it refuses, and does not say why: a refusal has a reason");
 }
 
 /* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the

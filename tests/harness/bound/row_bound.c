@@ -49,7 +49,7 @@ double attn_partials_error(const struct attn_precision *a, double size, double c
     if (!(a->u_partial > 0))
         return 0;
     return size / less < attn_dtype_overflow(type)
-               ? a->u_partial * size + count * more * attn_dtype_tiny(type)
+               ? a->u_partial * size + count * more * fmax(attn_dtype_tiny(type), a->tiny_inner)
                : (double)INFINITY;
 }
 
@@ -189,8 +189,8 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
     return eps;
 }
 
-/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  Sizes are those of
- * Euclid, whose product no sum of |x_c y_c| exceeds. */
+/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  The sizes are
+ * Euclid's, whose product no sum of |x_c y_c| exceeds. */
 static int overflows(const struct attn_precision *a, double x, double y)
 {
     return (a->u_s > 0 && attn_may_overflow(a, x * y * (1 + 8 * a->u_s))) ||
@@ -290,7 +290,8 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
                      r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
         e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
                      a->u_p * large[c] + tiny_p * total[c]);
-        e += a->u_v * at_most(swollen[c] / kept, large[c]) + attn_operand_tiny(a, a->u_v, 1);
+        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large[c]) +
+             attn_operand_tiny(a, a->u_v, 1);
         if (a->merges > 0) /* else there is one part, which is O */
             e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
@@ -413,12 +414,8 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
     x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
     if (a->u_ds > a->u)
         x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
-    if (a->overflow == 0)
-        return;
     double scale = fabs(p->scale), large = scale > 1 ? scale : 1;
     large *= a->u_s > 0 && p->softcap > 1 ? p->softcap : 1;
-    if (overflows(a, x->do_norm, x->v_norm))
-        x->over[n] |= ATTN_OVER_DP;
     if (a->u_ds > a->u && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
         x->over[n] |= ATTN_OVER_DS;
 }
@@ -476,7 +473,9 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
     double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
-    x->do_size = 0;
+    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm);
+    for (int64_t n = 0; n < row->n && overflows(a, x->do_norm, x->v_norm); n++)
+        x->over[n] |= ATTN_OVER_DP;
     x->of_dp = attn_sum_error((double)p->d_value + 1, attn_sum_roundoff(a), a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
@@ -485,7 +484,6 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
         return;
     }
-    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm);
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
         x->tau_back[n] = x->e_p[n] = 0;
         if (row->s[n] == -(double)INFINITY)

@@ -170,8 +170,8 @@ static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
     }
 }
 
-/* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says; its parts (a->sums more than one)
- * may each underflow by themselves, and be stored narrower. */
+/* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says;
+ * its parts (a->sums more than one) may each underflow by themselves, and be stored narrower. */
 static void sum_finish(struct sum *x, double scale, double operand, const struct attn_precision *a)
 {
     const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);

@@ -15,7 +15,7 @@ const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row
 static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
 static const char *const slopes_name[] = {"halves", "press", NULL};
 const char *const attn_case_layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
-                                             "broadcast", "neg",  "flip",   NULL};
+                                             "broadcast", "neg",  "flip",   "sbhd",   NULL};
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
 static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan",  "do-nan", "q-inf",
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};

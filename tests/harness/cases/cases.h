@@ -18,8 +18,8 @@
  *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
- *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip
- *                      memory order; padded: rows with a gap; packed: q, k, v in one buffer;
+ *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip|sbhd
+ *                      memory order (sbhd: [L,B,H,d]); padded: rows with a gap; packed: q, k, v in one buffer;
  *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches;
  *                      neg: batches, heads and tokens from high to low addresses (negative
  *                      strides); flip: features as well
@@ -64,7 +64,8 @@ enum attn_case_layout {
     ATTN_LAYOUT_MIXED,
     ATTN_LAYOUT_BROADCAST,
     ATTN_LAYOUT_NEG,
-    ATTN_LAYOUT_FLIP
+    ATTN_LAYOUT_FLIP,
+    ATTN_LAYOUT_SBHD /* behind those that random cases have */
 };
 enum attn_case_poison { ATTN_POISON_NONE, ATTN_POISON_NAN, ATTN_POISON_BIG };
 enum attn_case_special {
@@ -121,9 +122,8 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
 
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
- * It is small, adversarial and ordered by family (cases.def).  The quick tier is the battery and a
- * case for each value on which kernels branch (factors.h); the full tier is the quick one followed
- * by cases_full.def, grids over the same families, and a case for each pair of such values. */
+ * It is small, adversarial and ordered by family (cases.def); the full tier adds cases_full.def.
+ * What is asked of whom is made of it for each claim: tiers.h. */
 enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
 enum { ATTN_TIERS = 2 };
 extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
@@ -131,11 +131,10 @@ extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
 struct attn_battery_case {
     const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */
 };
-int attn_tier_count(enum attn_tier tier);
-const struct attn_battery_case *attn_tier_at(enum attn_tier tier, int index); /* NULL beyond */
 
-/* The battery alone; find looks through both tiers. */
-int attn_battery_count(void);
+/* Written by hand: the quick tier's first, then those of the full one; NULL beyond, or where there
+ * is no such name. */
+int attn_battery_count(enum attn_tier tier);
 const struct attn_battery_case *attn_battery_at(int index);
 const struct attn_battery_case *attn_battery_find(const char *name);
 

@@ -25,6 +25,22 @@ const char *const attn_claim_name[32] = {
     "scale", "empty", "band",    "dense", "repeats",  "causal"};
 const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do"};
 
+void attn_claims_all(struct attn_claims *claims)
+{
+    *claims = (struct attn_claims){.name = "everything"};
+    for (int bit = 0; bit < 32; bit++)
+        claims->bits |= attn_claim_name[bit] != NULL ? 1u << bit : 0;
+}
+
+void attn_claims_of_impl(const struct attn_impl *impl, struct attn_claims *claims)
+{
+    *claims = (struct attn_claims){.bits = (impl->caps & ATTN_CLAIMS_SHARED & ~ATTN_CAP_MASK)};
+    claims->bits |= ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_REPEATS;
+    if (impl->caps & ATTN_CAP_MASK)
+        claims->bits |= ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE;
+    snprintf(claims->name, sizeof claims->name, "%.60s", impl->name);
+}
+
 /* ---- which cases ----------------------------------------------------------------------------- */
 
 static int aligned(const struct attn_claims *claims, const struct attn_problem *p,
@@ -80,6 +96,17 @@ static int has_empty(const struct attn_setup *s)
            attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
 }
 
+enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
+{
+    static const enum attn_case_layout layout[] = {
+        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,
+        [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,
+        [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
+    };
+    return layout[claims->layout];
+}
+
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *s,
                             enum attn_route route)
 {
@@ -100,8 +127,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
         needs |= ATTN_PLUGIN_DBIAS;
     if (c->d_lse)
         needs |= ATTN_PLUGIN_DLSE;
-    int is_own = c->layout == ATTN_LAYOUT_BHLD || (c->layout == ATTN_LAYOUT_BLHD && c->only == 0 &&
-                                                   claims->layout == ATTN_PLUGIN_BLHD);
+    int is_own =
+        c->layout == ATTN_LAYOUT_BHLD || (c->layout == attn_claims_layout(claims) && c->only == 0);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_PLUGIN_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;
@@ -131,6 +158,30 @@ static unsigned nan_inputs(const struct attn_setup *s)
            (in_do && c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
 }
 
+/* An extent of the case that is not one of those declared, and what would be; 1: there is one.
+ * Windows count where they come as numbers, without the query's own key. */
+static int has_other_shape(const struct attn_claims *claims, const struct attn_problem *p,
+                           char *text, size_t size)
+{
+    struct attn_given_mask given;
+    char declared[200];
+    int is_band = attn_claims_mask(claims, p, &given) == ATTN_CLAIMS_BAND && given.band.left >= 0;
+    int with_self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
+    int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
+    const int64_t extent[ATTN_EXTENTS] = {p->d_key,   p->d_value, p->heads, group,
+                                          p->batch,   p->n_query, p->n_key, given.band.left - with_self};
+    for (int x = 0; x < ATTN_EXTENTS; x++) {
+        if ((x == ATTN_FACTOR_WINDOW && !is_band) ||
+            attn_shapes_have(&claims->shapes, x, extent[x]))
+            continue;
+        attn_shapes_print(&claims->shapes, x, declared, sizeof declared);
+        snprintf(text, size, "%s = %lld, but %s", attn_factor[x].name, (long long)extent[x],
+                 declared);
+        return 1;
+    }
+    return 0;
+}
+
 static void list_words(unsigned bits, const char *const name[32], char *text, size_t size)
 {
     text[0] = '\0';
@@ -155,7 +206,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
                        : s->given.bias_type != ATTN_BIAS_TYPE_AS_LSE ? "a bias of another type"
                        : s->given.wide                               ? "a result of another type"
                                                                      : NULL;
-    if (ours != NULL)
+    if (ours != NULL && route != ATTN_ROUTE_OWN)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s is not something that an external implementation can be asked for",
                          ours);
@@ -163,6 +214,8 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
         attn_claims_mask(claims, &s->problem, &given) != ATTN_CLAIMS_BAND)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));
+    if (has_other_shape(claims, &s->problem, names, sizeof names))
+        return attn_fail(err, ATTN_ENOTSUP, "not declared: %s", names);
     return ATTN_OK;
 }
 
@@ -196,12 +249,14 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         x->leans = 1;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
-    if (claims->subnormals == ATTN_PLUGIN_FLUSHED)
+    if (claims->subnormals != ATTN_PLUGIN_KEPT)
         attn_precision_flush(p, x);
     /* Two more roundings each way: to base 2, and stored. */
     if (claims->lse == ATTN_PLUGIN_LSE_2)
         x->u_lse *= 5;
     attn_precision_complete(p, x);
+    if (claims->subnormals == ATTN_PLUGIN_FLUSHED_16)
+        attn_precision_flush_16(p, x);
 }
 
 static double convert_lse(const struct attn_claims *claims, double x, double factor)

@@ -8,6 +8,7 @@
 
 #include "ref/attn_plugin.h"
 #include "tests/harness/cases/band.h"
+#include "tests/harness/cases/shapes.h"
 #include "tests/harness/runner.h"
 
 struct attn_claims {
@@ -20,6 +21,7 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, exp_ulps;
     int64_t block;
+    struct attn_shapes shapes;
 };
 
 /* Where a declaration's numbers are kept, under the names of struct attn_precision. */
@@ -31,11 +33,8 @@ struct attn_claims_number {
 enum { ATTN_CLAIMS_NUMBERS = 9 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
-/* The third layout, of files alone: packed batches (packed.h). */
-enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_BLHD + 1 };
-
-/* By which road its tensors come: files have no strides. */
-enum attn_route { ATTN_ROUTE_PLUGIN, ATTN_ROUTE_FILES };
+/* The last layout, of files alone: packed batches (vector_files.h). */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_CLAIMS = 22,
@@ -46,6 +45,10 @@ enum {
 /* By bit; NULL: there is no such bit. */
 extern const char *const attn_claim_name[32];   /* "f64", ... "dense", "repeats" */
 extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do" */
+
+/* Everything that can be claimed; what one of our own does: its capabilities, and every mask. */
+void attn_claims_all(struct attn_claims *claims);
+void attn_claims_of_impl(const struct attn_impl *impl, struct attn_claims *claims);
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,
@@ -62,6 +65,10 @@ void attn_claims_conventions(const struct attn_claims *claims, void *json_object
 
 /* The same as JSON text, malloc'ed; NULL without memory.  Parses back to the same claims. */
 char *attn_claims_print(const struct attn_claims *claims);
+
+/* The layout of a case whose tensors lie as declared (packed batches: of the case before it is
+ * packed). */
+enum attn_case_layout attn_claims_layout(const struct attn_claims *claims);
 
 /* The claims that this case asks for.  A mask is a band where the claims can take it as one. */
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,

@@ -20,21 +20,52 @@ enum { MAX_FILE = 1 << 16 };
             offsetof(struct attn_claims, member)                              \
     }
 static const struct convention {
-    const char *key, *name, *word[3];
+    const char *key, *name, *word[4];
     int n_plugin;
     size_t of_plugin, at;
 } conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
                    CONVENTION("empty_lse", empty_lse, 2, "-inf", "+inf"),
                    CONVENTION("causal", causal, 3, "any", "tl", "br"),
                    CONVENTION("window", window, 2, "beside", "with-self"),
-                   CONVENTION("layout", layout, 2, "bhld", "blhd", "thd"),
+                   CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd"),
                    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
-                   CONVENTION("subnormals", subnormals, 2, "kept", "flushed")};
+                   CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
 static int *value_of(struct attn_claims *claims, const struct convention *x)
 {
     return (int *)((char *)claims + x->at);
+}
+
+/* Words that contradict: an extent is declared that nothing claims, or groups that divide no number
+ * of heads. */
+static enum attn_status check_shapes(const struct attn_claims *c, struct attn_error *err)
+{
+    static const struct {
+        int extent;
+        unsigned claim;
+        const char *else_it;
+    } needs[] = {{ATTN_FACTOR_DV, ATTN_PLUGIN_DV, "dv is d"},
+                 {ATTN_FACTOR_GROUP, ATTN_PLUGIN_GQA, "a group is 1"},
+                 {ATTN_FACTOR_KEYS, ATTN_PLUGIN_CROSS, "there are as many keys as queries"},
+                 {ATTN_FACTOR_WINDOW, ATTN_PLUGIN_BAND, "no window comes as numbers"}};
+    for (int n = 0; n < 4; n++)
+        for (int bit = 0; bit < 32; bit++)
+            if (needs[n].claim == 1u << bit && c->shapes.of[needs[n].extent].n > 0 &&
+                !(c->bits & needs[n].claim))
+                return attn_fail(err, ATTN_EINVAL,
+                                 "shape \"%s\" is declared, but \"%s\" is not claimed: without "
+                                 "it %s",
+                                 attn_factor[needs[n].extent].name, attn_claim_name[bit],
+                                 needs[n].else_it);
+    for (int64_t heads = 1; heads <= 4096; heads++)
+        for (int64_t group = 1; group <= heads && group <= 256; group++)
+            if (heads % group == 0 && attn_shapes_have(&c->shapes, ATTN_FACTOR_HEADS, heads) &&
+                attn_shapes_have(&c->shapes, ATTN_FACTOR_GROUP, group))
+                return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL,
+                     "shapes \"heads\" and \"group\" contradict: no group divides any number of "
+                     "heads");
 }
 
 /* ---- a plug-in's declaration ----------------------------------------------------------------- */
@@ -99,7 +130,9 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     claims->u_p = p->u_p;
     claims->exp_ulps = p->exp_ulps;
     claims->block = p->block;
-    return ATTN_OK;
+    enum attn_status status =
+        p->shapes != NULL ? attn_shapes_parse(p->shapes, &claims->shapes, err) : ATTN_OK;
+    return status == ATTN_OK ? check_shapes(claims, err) : status;
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -152,15 +185,15 @@ static enum attn_status read_word(const char *path, const struct convention *x, 
                                   int *to, struct attn_error *err)
 {
     const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
-    for (int n = 0; n < 3 && x->word[n] != NULL; n++)
+    char known[80] = "";
+    for (int n = 0; n < 4 && x->word[n] != NULL; n++) {
         if (strcmp(word, x->word[n]) == 0) {
             *to = n;
             return ATTN_OK;
         }
-    int three = x->word[2] != NULL;
-    return attn_fault(err, ATTN_EINVAL, path, "\"%s\" is \"%.40s\": \"%s\", \"%s\"%s%s%s exist",
-                      x->key, word, x->word[0], x->word[1], three ? ", \"" : "",
-                      three ? x->word[2] : "", three ? "\"" : "");
+        attn_append(known, sizeof known, "%s\"%s\"", n > 0 ? ", " : "", x->word[n]);
+    }
+    return attn_fault(err, ATTN_EINVAL, path, "\"%s\" is \"%.40s\": %s exist", x->key, word, known);
 }
 
 static enum attn_status read_number(const char *path, const char *key, const json_t *value,
@@ -170,6 +203,25 @@ static enum attn_status read_number(const char *path, const char *key, const jso
     if (*x >= 0 && *x < max)
         return ATTN_OK;
     return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be a number from 0, below %g", key, max);
+}
+
+static enum attn_status read_shapes(const char *path, const json_t *object,
+                                    struct attn_shapes *shapes, struct attn_error *err)
+{
+    const char *key;
+    json_t *value;
+    struct attn_error why = {0};
+    enum attn_status status = ATTN_OK;
+    if (!json_is_object(object))
+        return attn_fault(err, ATTN_EINVAL, path,
+                          "\"shapes\" must be an object of texts: {\"d\": \"8..256 step 8\"}");
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const char *text = json_is_string(value) ? json_string_value(value) : "(not a text)";
+        if (status == ATTN_OK)
+            status = attn_shapes_declare(shapes, key, text, &why);
+    }
+    return status == ATTN_OK ? ATTN_OK : attn_fault(err, status, path, "%.300s", why.text);
 }
 
 static enum attn_status read_entry(const char *path, const char *key, const json_t *value,
@@ -189,6 +241,8 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         return read_bits(path, &claims_list, value, &c->bits, err);
     if (strcmp(key, "declines") == 0)
         return read_bits(path, &declines_list, value, &c->declines, err);
+    if (strcmp(key, "shapes") == 0)
+        return read_shapes(path, value, &c->shapes, err);
     for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++)
         if (strcmp(key, attn_claims_number[n].key) == 0)
             return read_number(path, key, value, attn_claims_number[n].limit,
@@ -203,11 +257,12 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         c->block = status == ATTN_OK ? (int64_t)block : 0;
         return status;
     }
-    return attn_fault(err, ATTN_EINVAL, path,
-                      "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
-                      "causal window layout mask_one subnormals arithmetic u u_sum u_q u_v u_s u_p "
-                      "u_ds u_partial exp_ulps block",
-                      key);
+    return attn_fault(
+        err, ATTN_EINVAL, path,
+        "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
+        "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s "
+        "u_p u_ds u_partial exp_ulps block",
+        key);
 }
 
 enum attn_status attn_claims_parse(const char *path, const char *text, struct attn_claims *claims,
@@ -241,6 +296,9 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
         claims->bits & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"thd\" has no bias tensor: do not claim bias and dbias");
+    struct attn_error clash = {0};
+    if (status == ATTN_OK && check_shapes(claims, &clash) != ATTN_OK)
+        status = attn_fault(err, ATTN_EINVAL, path, "%.300s", clash.text);
     return status;
 }
 
@@ -277,6 +335,14 @@ char *attn_claims_print(const struct attn_claims *claims)
         json_object_set_new(numbers, attn_claims_number[n].key, json_real(x));
     }
     attn_claims_conventions(claims, root);
+    json_t *shapes = json_object();
+    for (int x = 0; x < ATTN_EXTENTS; x++) {
+        char text[400];
+        attn_shapes_print(&claims->shapes, x, text, sizeof text);
+        if (claims->shapes.of[x].n > 0)
+            json_object_set_new(shapes, attn_factor[x].name, json_string(text));
+    }
+    json_object_set_new(root, "shapes", shapes);
     json_object_update(root, numbers);
     json_decref(numbers);
     char *text = json_dumps(root, 0);

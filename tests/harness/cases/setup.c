@@ -105,9 +105,10 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
         dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
     int token_major = c->layout == ATTN_LAYOUT_BLHD || c->layout == ATTN_LAYOUT_PACKED;
-    const char *order = c->layout == ATTN_LAYOUT_MIXED ? slots[slot].mixed
-                        : token_major                  ? "bihc"
-                                                       : "bhic";
+    const char *order = c->layout == ATTN_LAYOUT_MIXED  ? slots[slot].mixed
+                        : c->layout == ATTN_LAYOUT_SBHD ? "ibhc"
+                        : token_major                   ? "bihc"
+                                                        : "bhic";
     enum { GAP = 5 }; /* odd: rows start at every alignment */
     int padded = c->layout == ATTN_LAYOUT_PADDED;
     enum attn_status status =
@@ -261,9 +262,11 @@ static void poison_queries(struct attn_setup *s, double x)
     }
 }
 
-/* A hidden cell's bias must not matter as long as it is finite: in 16 bits, a number of the type. */
-static void poison_bias(struct attn_setup *s, double big)
+/* A hidden cell's bias must not matter as long as it is finite: in 16 bits a number of the type,
+ * with room for a score beside it. */
+static void poison_bias(struct attn_setup *s)
 {
+    static const double big[ATTN_DTYPES] = {1e30, 1e30, 0x1p100, 0x1p15};
     const struct attn_problem *p = &s->problem;
     if (s->given.bias != ATTN_CASE_BIAS_FULL && s->given.bias != ATTN_CASE_BIAS_INF &&
         s->given.bias != ATTN_CASE_BIAS_NAN)
@@ -272,7 +275,7 @@ static void poison_bias(struct attn_setup *s, double big)
     int64_t at[4] = ATTN_START;
     while (attn_each(at, bias->extent))
         if (!attn_problem_allows(p, at[0], at[1], at[2], at[3]))
-            attn_tensor_set(bias, at[0], at[1], at[2], at[3], big);
+            attn_tensor_set(bias, at[0], at[1], at[2], at[3], big[s->given.dtype]);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -317,10 +320,8 @@ static double slope_of(const struct attn_case *c, int64_t h)
 static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
 {
     struct attn_problem *p = &s->problem;
-    if (wants(&s->given, ATTN_T_BIAS)) {
+    if (wants(&s->given, ATTN_T_BIAS))
         p->bias.kind = ATTN_BIAS_TENSOR;
-        p->bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
-    }
     if (s->given.bias != ATTN_CASE_BIAS_ALIBI)
         return ATTN_OK;
     s->slope = calloc((size_t)p->heads + 1, sizeof *s->slope);
@@ -342,11 +343,11 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
     if (s->given.special != ATTN_SPECIAL_NONE)
         fill_special(s);
     if (s->given.poison != ATTN_POISON_NONE) {
-        double big = attn_dtype_round(s->given.dtype == ATTN_F16 ? 65504 : 1e30, s->given.dtype);
+        double big = s->given.dtype == ATTN_F16 ? 65504 : 1e30; /* finite in its type */
         double x = s->given.poison == ATTN_POISON_NAN ? (double)NAN : big;
         poison_keys(s, x);
         poison_queries(s, x);
-        poison_bias(s, big / 2); /* a score may be added */
+        poison_bias(s);
     }
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         if (is_output(slot))
@@ -355,8 +356,8 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
             attn_tensor_remember(&s->tensor[slot]);
 }
 
-enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
-                                 struct attn_error *err)
+enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *s,
+                                     struct attn_error *err)
 {
     memset(s, 0, sizeof *s);
     s->given = *c;
@@ -368,13 +369,27 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
     if (status == ATTN_OK)
         status = open_mask(s, err);
     if (status == ATTN_OK)
-        status = open_tensors(s, err);
-    if (status == ATTN_OK)
-        set_scattered(s);
-    if (status == ATTN_OK)
         status = open_bias(s, err);
+    if (status != ATTN_OK)
+        attn_setup_close(s);
+    return status;
+}
+
+enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
+                                 struct attn_error *err)
+{
+    struct attn_recipe recipe;
+    enum attn_status status = attn_setup_describe(c, s, err);
     if (status == ATTN_OK)
+        status = open_tensors(s, err);
+    if (status == ATTN_OK) {
+        set_scattered(s);
+        if (s->problem.bias.kind == ATTN_BIAS_TENSOR)
+            s->problem.bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
         status = attn_problem_check(&s->problem, err);
+    }
+    if (status == ATTN_OK)
+        status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
     if (status == ATTN_OK)
         load(s, &recipe);
     else

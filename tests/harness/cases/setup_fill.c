@@ -10,11 +10,18 @@
  *   stairs-down   "                 "       -8 j            0, -8, -16, ...       normal
  *   cliffs        "                 "       0 100 200 300   a level a quarter     normal
  *   spike         "                 "       200 at one key  first, last, 63 or 64 normal
+ *   sink          "                 "       first key       e times all      first: / 32
+ *                                                           others together
+ *   outliers      32 in 3 channels  16, -32, 48 in these    offset, +-1      these: 32 x
  *   ties          "                 "       8 at j % 3 = 0  these equal, the rest [0.5, 1.5)
  *                                   (one vector for those)  8 lower
  *   flat          0                 normal                  0                     0.1
  *   ones          normal            normal                  order 1               1
  *   hetero        normal            normal                  order 1               1, 64, 4096 x
+ *   growing       normal x 1/8 .. 2 the same                order 0.02 .. 4  the same
+ *   rows          1/16, 1, 16 x     normal                  these x 1        normal
+ *   loud          normal            normal                  order 1          normal
+ *   scales        1/32 or 2 x       the same                order 1e-3 or 4  the same
  *   integer       -3 .. 3           -3 .. 3                 scale x integer       -7 .. 7
  *   lowrank       normal            base + normal / 64      nearly one a row      normal
  *   tiny          normal            normal                  order 1               subnormal
@@ -24,11 +31,24 @@
  *                                                                                 bits: modulo)
  *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
- * huge (f16: 2^13, f64: 2^500), and integer for integer and select.  Where feature 0 carries the
- * score, q_0 is 8, 8.125, 8.25 or 8.375 from row to row and the other features are small; in f16 it
- * is a power of two larger where k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20,
- * nothing can be carried and plain normals remain; likewise with d = 0.  16-bit storage rounds all
- * of this: what is left of the noise on k_0 then is little. */
+ * huge (f16: 2^13, f64: 2^500), integer for integer and select, and for loud times 2^-10 .. 2^10,
+ * another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or 8.375
+ * from row to row and the other features are small; in f16 it is a power of two larger where k_0
+ * would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
+ * normals remain in q and k; likewise with d = 0.  16-bit storage rounds all of this: what is left
+ * of the noise on k_0 then is little.
+ *
+ * Six are data as models have it:
+ *   sink      Xiao et al. 2024, StreamingLLM: the first token draws most of the attention; its
+ *             value is small (Guo et al. 2024, Active-dormant attention heads)
+ *   outliers  Dettmers et al. 2022, LLM.int8(): few features 20 times the rest, in later models
+ *             more; in K nearly the same number for every token (Liu et al. 2024, KIVI)
+ *   growing   tests/data/gpt-causal: numbers of q are near 0.6 at the first token, up to 2.6
+ *             later; here more, so that early rows are flat and late ones peaked
+ *   rows      the same: the largest weight of a row is between 0.03 and 0.84
+ *   loud      the same, and video-padded: from token to token |dO| differs 200 times and more
+ *   scales    TransformerEngine #3216: right for random numbers, wrong for real activations, two
+ *             sequences or more.  By batch; where there is one, by half of the sequence */
 #include "tests/harness/cases/setup_fill.h"
 
 #include <math.h>
@@ -48,6 +68,7 @@ enum stream {
     STREAM_BASE,
     STREAM_TARGET,
     STREAM_CODE,
+    STREAM_SIZE,
     STREAMS
 };
 _Static_assert((int)STREAMS == ATTN_STREAMS, "each has its place in a recipe");
@@ -88,6 +109,15 @@ static int carries(enum attn_fill fill)
     return fill >= ATTN_FILL_OFFSET_M120 && fill <= ATTN_FILL_TIES;
 }
 
+/* Bits that tell n keys apart. */
+static int bits_of(int64_t n)
+{
+    int bits = 0;
+    while (bits < 62 && (int64_t)1 << bits < n)
+        bits++;
+    return bits;
+}
+
 /* The score that feature 0 gives key j. */
 static double level(const struct attn_recipe *r, int64_t j)
 {
@@ -114,6 +144,8 @@ static double level(const struct attn_recipe *r, int64_t j)
         return 100 * (double)(r->seed % 2 == 0 ? quarter : 3 - quarter);
     case ATTN_FILL_SPIKE:
         return j == peak ? 200 : 0;
+    case ATTN_FILL_SINK:
+        return j == 0 ? 1 + 0.75 * bits_of(n) : 0; /* e^0.75 > 2: as much as n keys, and more */
     case ATTN_FILL_TIES:
         return j % 3 == 0 ? 8 : 0;
     default:
@@ -126,6 +158,31 @@ static double uneven(int64_t b, int64_t head)
 {
     static const double scale[3] = {1, 64, 4096};
     return scale[(b + head) % 3];
+}
+
+/* By how much channel c of `width` stands out under outliers, in a k of 0.5 normal; else 0. */
+static double outlier(const struct attn_recipe *r, int64_t c, int64_t width)
+{
+    static const double size[3] = {16, -32, 48};
+    int64_t step = width / 3 + 1; /* three of them, from 7 channels on */
+    return r->fill == ATTN_FILL_OUTLIERS && c % step == 0 ? size[c / step] : 0;
+}
+
+/* The size of token i of n, in q, k and v alike. */
+static double token_size(const struct attn_recipe *r, int64_t b, int64_t i, int64_t n)
+{
+    if (r->fill == ATTN_FILL_GROWING)
+        return (1 + (double)(15 * (i + 1)) / (double)n) * 0.125;
+    if (r->fill == ATTN_FILL_SCALES)
+        return (r->problem->batch > 1 ? b % 2 : 2 * i >= n) ? 2 : 0x1p-5;
+    return 1;
+}
+
+/* A power of two for a row of queries: its score under rows, its dO under loud. */
+static double row_size(const struct attn_recipe *r, int64_t row)
+{
+    uint64_t hash = attn_hash(r->seed, STREAM_SIZE, (uint64_t)row);
+    return ldexp(1, r->fill == ATTN_FILL_ROWS ? 4 * (int)(hash % 3) - 4 : (int)(hash % 21) - 10);
 }
 
 /* ---- select ---------------------------------------------------------------------------------- */
@@ -148,8 +205,7 @@ static enum attn_status open_select(const struct attn_case *c, struct attn_recip
         return attn_fail(err, ATTN_EINVAL,
                          "fill select with scale=%g: no gap of 200 fits; 2^-20 to 2^20 would work",
                          p->scale);
-    while (r->code_bits < 62 && (int64_t)1 << r->code_bits < p->n_key)
-        r->code_bits++;
+    r->code_bits = bits_of(p->n_key);
     if (p->d_key < r->code_bits)
         return attn_fail(err, ATTN_EINVAL,
                          "fill select: %lld keys need code words of %d features, d is %lld; d=%d, "
@@ -203,6 +259,7 @@ int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, in
 static void lift_scores(struct attn_recipe *r, double scale)
 {
     double largest = 64;
+    r->lift = r->fill == ATTN_FILL_OUTLIERS ? 4 : 1;
     for (int64_t j = 0; j < r->problem->n_key; j++)
         largest = fmax(largest, fabs(level(r, j)));
     while (r->problem->dtype == ATTN_F16 && r->lift < 1024 &&
@@ -228,7 +285,6 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
     for (int stream = STREAM_Q; stream < STREAMS; stream++)
         r->stream[stream] = attn_hash_stream(r->seed, (uint64_t)stream);
     double size = fabs(problem->scale);
-    r->lift = 1;
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
         lift_scores(r, problem->scale);
     if (c->fill == ATTN_FILL_REVEAL && c->bias != ATTN_CASE_BIAS_NONE)
@@ -268,9 +324,11 @@ static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64
         double word = code_feature(r, b, h / (p->heads / p->kv_heads), target, c);
         return p->scale < 0 ? -word : word;
     }
+    if (r->fill == ATTN_FILL_ROWS)
+        return normal(r, STREAM_Q, index) * row_size(r, (b * p->heads + h) * p->n_query + i);
     if (r->divisor == 0)
-        return normal(r, STREAM_Q, index);
-    if (c == 0)
+        return normal(r, STREAM_Q, index) * token_size(r, b, i, p->n_query);
+    if (c == 0 || outlier(r, c, p->d_key) != 0)
         return r->lift * (8 + (double)(attn_hash(r->seed, STREAM_Q, index) % 4) * 0.125);
     return normal(r, STREAM_Q, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
 }
@@ -290,12 +348,13 @@ static double k_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j,
         return base + normal(r, STREAM_K, index) * 0x1p-6;
     }
     if (r->divisor == 0)
-        return normal(r, STREAM_K, index);
+        return normal(r, STREAM_K, index) * token_size(r, b, j, p->n_key);
     double noise = normal(r, STREAM_K, index) * (r->fill == ATTN_FILL_TIES ? 0.125 : 0.5);
-    if (c > 0)
+    double far = outlier(r, c, p->d_key);
+    if (c > 0 && far == 0)
         return noise;
     double score = level(r, j) + noise;
-    return score / r->divisor;
+    return far + score / r->divisor;
 }
 
 /* Whole numbers that a type holds, or nearly: primes, so that no extent divides them. */
@@ -326,8 +385,12 @@ static double v_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j,
     case ATTN_FILL_TINY:
     case ATTN_FILL_HUGE:
         return normal(r, STREAM_V, index) * extreme(r);
+    case ATTN_FILL_SINK:
+        return normal(r, STREAM_V, index) * (j == 0 ? 0x1p-5 : 1);
+    case ATTN_FILL_OUTLIERS:
+        return normal(r, STREAM_V, index) * (outlier(r, c, p->d_value) != 0 ? 32 : 1);
     default:
-        return normal(r, STREAM_V, index);
+        return normal(r, STREAM_V, index) * token_size(r, b, j, p->n_key);
     }
 }
 
@@ -349,6 +412,8 @@ static double d_o_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t 
         int64_t loud = (int64_t)(attn_hash(r->seed, STREAM_TARGET, 0) % (uint64_t)p->n_query);
         return normal(r, STREAM_D_O, index) * (i == loud ? 1024 : 1);
     }
+    case ATTN_FILL_LOUD: /* a token is loud in all of its heads */
+        return normal(r, STREAM_D_O, index) * row_size(r, b * p->n_query + i);
     default:
         return normal(r, STREAM_D_O, index);
     }
@@ -360,8 +425,8 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     if (r->bias == ATTN_CASE_BIAS_INF &&
         ((b + h + i) % 7 == 3 || attn_hash(r->seed, STREAM_BIAS_HIDE, index) % 4 == 0))
         return (double)-INFINITY;
-    /* In 16 bits a number of the type, so that to take it in that type is exact. */
-    return attn_dtype_round(normal(r, STREAM_BIAS, index), r->problem->dtype);
+    double x = normal(r, STREAM_BIAS, index); /* in 16 bits a number of the type: exact in either */
+    return r->problem->dtype >= ATTN_BF16 ? attn_dtype_round(x, r->problem->dtype) : x;
 }
 
 double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])

@@ -9,7 +9,7 @@
 
 #include "tests/harness/runner.h"
 
-enum { ATTN_STREAMS = 11 }; /* of the hash: setup_fill.c names them */
+enum { ATTN_STREAMS = 12 }; /* of the hash: setup_fill.c names them */
 
 struct attn_recipe {
     const struct attn_problem *problem; /* borrowed */
@@ -17,7 +17,7 @@ struct attn_recipe {
     uint64_t seed;
     enum attn_case_bias bias;
     double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot      */
-    double lift;    /* q_0 is so many times 8: above 1 where f16 could not hold k_0          */
+    double lift;    /* q_0 is so many times 8: 4 for outliers, more where f16 cannot hold k_0 */
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
     int64_t row, target; /* select: the row whose target was asked for last, and that          */

@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "tests/harness/cases/factors.h"
+#include "tests/harness/fill.h"
 #include "tests/harness/files/fileio.h"
 
-/* A stream of random numbers. */
+/* A stream of random numbers, and what they may choose from. */
 struct dice {
     uint64_t seed, number, rolls;
+    const struct attn_claims *claims;
+    enum attn_route route;
 };
 
 static uint64_t roll(struct dice *d, uint64_t n)
@@ -23,6 +26,11 @@ static uint64_t roll(struct dice *d, uint64_t n)
 static int rarely(struct dice *d, uint64_t n)
 {
     return roll(d, n) == 0;
+}
+
+static int claims(const struct dice *d, unsigned all_of)
+{
+    return (d->claims->bits & all_of) == all_of;
 }
 
 /* A value of a factor that is a number. */
@@ -41,7 +49,7 @@ static double value_of(struct dice *d, int factor)
 /* An extent: small, a value of the table, or anything; once in a while 0. */
 static int64_t extent(struct dice *d, int factor)
 {
-    if (rarely(d, 40))
+    if (rarely(d, 40) && claims(d, ATTN_PLUGIN_EMPTY))
         return 0;
     switch (roll(d, 3)) {
     case 0:
@@ -58,6 +66,11 @@ static int64_t extent(struct dice *d, int factor)
 static const char *alignment(struct dice *d, char text[16])
 {
     uint64_t kind = roll(d, 4);
+    int only = claims(d, ATTN_PLUGIN_DENSE) ? ATTN_PLUGIN_CAUSAL_ANY : d->claims->causal;
+    if (only != ATTN_PLUGIN_CAUSAL_ANY)
+        return only == ATTN_PLUGIN_CAUSAL_TL ? "tl" : "br";
+    if (kind < 2 || !(d->claims->bits & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE)))
+        kind %= 2;
     if (kind < 2)
         return kind == 0 ? "br" : "tl";
     snprintf(text, 16, "%c%d", kind == 2 ? '+' : '-', (int)roll(d, 20));
@@ -183,11 +196,30 @@ static void one_call(struct dice *d, const struct attn_case *c, char *mask)
     }
 }
 
+/* Where masks come as numbers alone: causal, a window, both under one alignment. */
+static void random_band(struct dice *d, char *mask)
+{
+    char a[16];
+    const char *at = alignment(d, a);
+    int causal = !claims(d, ATTN_PLUGIN_BAND) || rarely(d, 2);
+    if (causal)
+        attn_append(mask, ATTN_CASE_MASK, "causal(%s)", at);
+    if (claims(d, ATTN_PLUGIN_BAND) && (!causal || rarely(d, 2))) {
+        int left = reach(d), right = reach(d);
+        attn_append(mask, ATTN_CASE_MASK, "%swindow(%d,%d,%s)", causal ? "&" : "", left, right, at);
+    }
+}
+
 static void random_mask(struct dice *d, struct attn_case *c)
 {
+    int bytes = claims(d, ATTN_PLUGIN_DENSE);
     c->mask[0] = '\0';
-    if (rarely(d, 6)) {
+    if (rarely(d, 6) || (!bytes && !claims(d, ATTN_PLUGIN_CAUSAL))) {
         attn_append(c->mask, ATTN_CASE_MASK, "none");
+        return;
+    }
+    if (!bytes) {
+        random_band(d, c->mask);
         return;
     }
     int calls = 1 + (rarely(d, 2) ? (int)roll(d, 3) : 0), open = 0;
@@ -210,7 +242,8 @@ static void random_mask(struct dice *d, struct attn_case *c)
 
 static void draw_shape(struct dice *d, struct attn_case *c)
 {
-    c->batch = rarely(d, 40) ? 0 : (int64_t)value_of(d, ATTN_FACTOR_BATCH);
+    int empty = claims(d, ATTN_PLUGIN_EMPTY);
+    c->batch = rarely(d, 40) && empty ? 0 : (int64_t)value_of(d, ATTN_FACTOR_BATCH);
     int64_t group = rarely(d, 2) ? 1 : (int64_t)value_of(d, ATTN_FACTOR_GROUP);
     c->heads = (int64_t)value_of(d, ATTN_FACTOR_HEADS);
     c->kv_heads = c->heads % group == 0 ? c->heads / group : c->heads;
@@ -225,56 +258,130 @@ static void draw_shape(struct dice *d, struct attn_case *c)
     }
 }
 
+/* Numbers in turn, so that a soak of some thousand cases leaves none out: a width, heads or their
+ * group, twice a length. */
+static void take_turn(const struct dice *d, struct attn_case *c)
+{
+    const uint64_t turn = d->number / 4;
+    const int cross = claims(d, ATTN_PLUGIN_CROSS);
+    int64_t length = 1 + (int64_t)(turn * 389 % (cross ? 1100 : 256)), few = 1 + (int64_t)(turn % 7);
+    switch (d->number % 4) {
+    case 0:
+        c->d_key = c->d_value = 8 * (1 + (int64_t)(turn % 32));
+        break;
+    case 1:
+        c->heads = turn % 2 == 0 ? 1 + (int64_t)(turn / 2 % 64) : few * (1 + (int64_t)(turn / 2 % 16));
+        c->kv_heads = turn % 2 == 0 ? c->heads : few;
+        break;
+    default:
+        c->n_query = !cross || d->number % 4 == 2 ? length : few;
+        c->n_key = !cross || d->number % 4 == 3 ? length : 2 + few;
+    }
+}
+
+/* Extents that the claims allow. */
+static void keep_shapes(const struct dice *d, struct attn_case *c)
+{
+    const struct attn_shapes *shapes = &d->claims->shapes;
+    int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
+    group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, claims(d, ATTN_PLUGIN_GQA) ? group : 1);
+    c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, c->batch);
+    c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, c->heads);
+    if (group > 0 && c->heads % group != 0)
+        c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, group * (1 + c->heads / group));
+    c->kv_heads = group > 0 && c->heads % group == 0 ? c->heads / group : c->heads;
+    c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
+    c->d_value = claims(d, ATTN_PLUGIN_DV)
+                     ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
+                     : c->d_key;
+    c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
+    c->n_key = claims(d, ATTN_PLUGIN_CROSS)
+                   ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
+                   : c->n_query;
+}
+
 /* Most cases are small, so that there are many. */
 static void random_shape(struct dice *d, struct attn_case *c)
 {
-    double most = rarely(d, 12) ? 3e6 : 1.5e5;
-    do
+    double most = rarely(d, 12) || d->number % 4 > 1 ? 3e6 : 1.5e5;
+    for (int n = 0; n == 0 || (n < 100 && attn_case_work(c) > most); n++) {
         draw_shape(d, c);
-    while (attn_case_work(c) > most);
+        take_turn(d, c);
+        keep_shapes(d, c);
+    }
 }
 
-static void random_fields(struct dice *d, struct attn_case *c)
+static enum attn_case_bias random_bias(struct dice *d)
 {
-    c->pass = rarely(d, 3) ? ATTN_FORWARD : ATTN_BACKWARD;
-    c->scale = rarely(d, 5) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
-    c->softcap = rarely(d, 4) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
-    if (rarely(d, 3))
-        c->bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
+    enum attn_case_bias bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
+    return bias == ATTN_CASE_BIAS_NONE ||
+                   !claims(d, bias == ATTN_CASE_BIAS_ALIBI ? ATTN_PLUGIN_ALIBI : ATTN_PLUGIN_BIAS)
+               ? ATTN_CASE_BIAS_NONE
+               : bias;
+}
+
+/* Fields that only our own are asked. */
+static void own_fields(struct dice *d, struct attn_case *c)
+{
     if (c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 4) && c->dtype == ATTN_F32)
         c->bias_type = ATTN_BIAS_TYPE_F64;
-    if (c->bias == ATTN_CASE_BIAS_ALIBI) {
-        c->slopes = (enum attn_case_slopes)roll(d, 2);
-        c->has_alibi_offset = (int)roll(d, 2);
-        c->alibi_offset = c->has_alibi_offset ? (int64_t)roll(d, 40) - 20 : 0;
-    }
-    if (rarely(d, 3))
-        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_FLIP + 1);
-    if (rarely(d, 4))
-        c->offset = (int)roll(d, 16);
-    if (rarely(d, 3))
-        c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
-    if (rarely(d, 8))
-        c->special = (enum attn_case_special)roll(d, ATTN_SPECIAL_K_HUGE + 1);
-    if (c->pass == ATTN_FORWARD && attn_case_special_is_backward(c->special))
-        c->special = ATTN_SPECIAL_NONE;
-    if (c->pass == ATTN_BACKWARD) {
-        c->d_lse = rarely(d, 4);
-        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2);
-    }
     if (rarely(d, 6))
         c->threads = 2 + (int)roll(d, 3);
     if (c->dtype == ATTN_BF16 || c->dtype == ATTN_F16)
         c->wide = rarely(d, 2);
 }
 
-void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
+static void random_fields(struct dice *d, struct attn_case *c)
 {
-    struct dice dice = {seed, number, 0}, *d = &dice;
+    int strides = claims(d, ATTN_PLUGIN_STRIDES) && d->route != ATTN_ROUTE_FILES;
+    c->pass = rarely(d, 3) || !claims(d, ATTN_PLUGIN_BACKWARD) ? ATTN_FORWARD : ATTN_BACKWARD;
+    c->scale = rarely(d, 5) && claims(d, ATTN_PLUGIN_SCALE) ? value_of(d, ATTN_FACTOR_SCALE)
+                                                            : (double)NAN;
+    c->softcap =
+        rarely(d, 4) && claims(d, ATTN_PLUGIN_SOFTCAP) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
+    if (rarely(d, 3))
+        c->bias = random_bias(d);
+    if (c->bias == ATTN_CASE_BIAS_ALIBI) {
+        c->slopes = (enum attn_case_slopes)roll(d, 2);
+        c->has_alibi_offset = (int)roll(d, 2);
+        c->alibi_offset = c->has_alibi_offset ? (int64_t)roll(d, 40) - 20 : 0;
+    }
+    if (rarely(d, 3) && strides)
+        c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_FLIP + 1);
+    if (rarely(d, 4) && strides)
+        c->offset = (int)roll(d, 16);
+    if (rarely(d, 3) && claims(d, ATTN_PLUGIN_HARD))
+        c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
+    if (rarely(d, 8))
+        c->special = (enum attn_case_special)roll(d, ATTN_SPECIAL_K_HUGE + 1);
+    if (c->pass == ATTN_FORWARD && attn_case_special_is_backward(c->special))
+        c->special = ATTN_SPECIAL_NONE;
+    if (c->pass == ATTN_BACKWARD) {
+        c->d_lse = rarely(d, 4) && claims(d, ATTN_PLUGIN_DLSE);
+        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2) && claims(d, ATTN_PLUGIN_DBIAS);
+    }
+    if (d->route == ATTN_ROUTE_OWN)
+        own_fields(d, c);
+}
+
+/* f32 in three of four where it is claimed. */
+static enum attn_dtype random_type(struct dice *d)
+{
+    enum attn_dtype type = ATTN_F32;
+    if (!rarely(d, 4) && claims(d, ATTN_PLUGIN_F32))
+        return type;
+    do
+        type = (enum attn_dtype)roll(d, ATTN_DTYPES);
+    while (!claims(d, 1u << type));
+    return type;
+}
+
+static void draw(struct dice *d, struct attn_case *c)
+{
     *c = (struct attn_case){.scale = (double)NAN};
     random_shape(d, c);
     random_mask(d, c);
-    c->dtype = (enum attn_dtype)(rarely(d, 4) ? roll(d, ATTN_DTYPES) : ATTN_F32);
+    c->dtype = random_type(d);
     c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILLS) : ATTN_FILL_NORMAL);
     c->seed = roll(d, 1000000);
     random_fields(d, c);
@@ -289,4 +396,23 @@ void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c)
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;
     }
+}
+
+static int is_allowed(const struct dice *d, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    unsigned needs;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    int allowed = attn_claims_allow(d->claims, &setup, d->route, &needs, NULL) == ATTN_OK;
+    attn_setup_close(&setup);
+    return allowed;
+}
+
+void attn_soak_case(const struct attn_soak_source *source, uint64_t number, struct attn_case *c)
+{
+    enum { DRAWS = 40 };
+    struct dice dice = {source->seed, number, 0, source->claims, source->route};
+    for (int n = 0; n == 0 || (n < DRAWS && !is_allowed(&dice, c)); n++)
+        draw(&dice, c);
 }

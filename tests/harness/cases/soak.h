@@ -1,16 +1,24 @@
-/* Soak: random cases over the whole grammar, and a failure made small.
+/* Soak: random cases over all that is claimed, and a failure made small.
  *
- * Case number n of a seed is a function of both, so a soak is repeated by its seed, and one case of
- * it by its string. */
+ * Case number n of a soak is a function of its seed and the claims, so a soak is repeated by its
+ * seed, and one case of it by its string. */
 #ifndef TESTS_HARNESS_CASES_SOAK_H
 #define TESTS_HARNESS_CASES_SOAK_H
 
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/claims.h"
 
-/* A random case, its extents small or from the table of factors, most of them of little work: any
- * mask, type, fill, layout, bias and field.  Always parses; now and then its fill cannot keep its
- * promise and the case cannot be set up, which is nobody's failure. */
-void attn_soak_case(uint64_t seed, uint64_t number, struct attn_case *c);
+struct attn_soak_source {
+    uint64_t seed;
+    const struct attn_claims *claims; /* borrowed */
+    enum attn_route route;
+};
+
+/* A random case within the claims: any mask, type, fill, layout, bias and field that they allow.
+ * Most are of little work.  Numbers of cases go through the extents in turn: every multiple of 8 as
+ * d, heads up to 64, groups up to 16, lengths up to 1,100 (256 where there are as many keys as
+ * queries), or what is declared nearest to these.  Nearly always one that can be set up and is
+ * allowed; where many draws are not, the last one, which is refused. */
+void attn_soak_case(const struct attn_soak_source *source, uint64_t number, struct attn_case *c);
 
 /* Does a case still show what is looked for?  arg is the caller's. */
 struct attn_soak_judge {

@@ -14,7 +14,7 @@
 #include "tests/harness/environment.h"
 #include "tests/harness/files/fileio.h"
 
-enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO, dq dk dv */
+enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO dLSE, dq dk dv */
 
 /* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
  * tensors of their own, with red zones and inaccessible pages like the originals. */
@@ -35,8 +35,8 @@ struct work {
 /* Which tensor it is as far as its extents go. */
 enum shape { OF_Q, OF_K, OF_V, OF_O, OF_ROWS, OF_PAIRS };
 
-/* How it is handed on: read or written in the layout that the plug-in wants, an LSE in its terms,
- * or whatever it is. */
+/* How it is handed on: read or written in the layout that the plug-in wants (rows: [B,H,L]), an LSE
+ * in its terms too, or whatever it is. */
 enum manner { READ, WRITTEN, READ_LSE, AS_IS };
 
 static void extents(const struct attn_problem *p, enum shape shape, int64_t n[4])
@@ -58,12 +58,16 @@ static size_t shape_count(const int64_t extent[4])
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-static int is_token_major(const int64_t extent[4], const int64_t stride[4])
+/* The axes b h i c from slow to fast, as attn_tensor_alloc has them. */
+static const char *const order_of[] = {
+    [ATTN_PLUGIN_BHLD] = "bhic", [ATTN_PLUGIN_BLHD] = "bihc", [ATTN_PLUGIN_SBHD] = "ibhc"};
+
+static int lies_as(const char *order, const int64_t extent[4], const int64_t stride[4])
 {
-    static const int order[4] = {3, 1, 2, 0}; /* fastest first */
+    static const char axes[] = "bhic";
     int64_t room = 1;
-    for (int n = 0; n < 4; n++) {
-        int axis = order[n];
+    for (int n = 3; n >= 0; n--) {
+        int axis = (int)(strchr(axes, order[n]) - axes);
         if (extent[axis] > 1 && stride[axis] != room)
             return 0;
         room *= extent[axis];
@@ -77,16 +81,13 @@ static int has_own_lse(const struct attn_plugin_impl *plugin)
            plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
 }
 
-static int wants_copy(const struct work *w, enum manner manner, const int64_t extent[4],
-                      const int64_t stride[4])
+static int wants_copy(const struct work *w, enum manner manner, const char *order,
+                      const int64_t extent[4], const int64_t stride[4])
 {
-    const struct attn_claims *claims = &w->plugin->claims;
     if (shape_count(extent) == 0 || manner == AS_IS)
         return 0;
-    return manner == READ_LSE
-               ? has_own_lse(w->plugin)
-               : claims->layout == ATTN_PLUGIN_BLHD && !(claims->bits & ATTN_PLUGIN_STRIDES) &&
-                     !is_token_major(extent, stride);
+    return (manner == READ_LSE && has_own_lse(w->plugin)) ||
+           (!(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && !lies_as(order, extent, stride));
 }
 
 static void copy_elements(const struct attn_cview *from, const struct attn_view *to,
@@ -124,10 +125,11 @@ static void give(struct work *w, const char *name, struct attn_view view, enum s
     struct attn_plugin_out x = {.data = view.data};
     extents(w->p, shape, x.extent);
     memcpy(x.stride, view.stride, sizeof x.stride);
-    if (w->status == ATTN_OK && view.data != NULL && wants_copy(w, manner, x.extent, x.stride)) {
+    const char *order = order_of[shape == OF_ROWS ? ATTN_PLUGIN_BHLD : w->plugin->claims.layout];
+    if (w->status == ATTN_OK && view.data != NULL &&
+        wants_copy(w, manner, order, x.extent, x.stride)) {
         struct attn_tensor *copy = &w->copy[w->n_copies];
-        w->status = attn_tensor_alloc(copy, name, view.dtype, x.extent,
-                                      manner == READ_LSE ? "bhic" : "bihc", 0, 0, 0, w->err);
+        w->status = attn_tensor_alloc(copy, name, view.dtype, x.extent, order, 0, 0, 0, w->err);
         if (w->status != ATTN_OK)
             return;
         struct attn_view own = attn_tensor_view(copy);
@@ -283,6 +285,10 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
     take_back(w);
     if (status == ATTN_PLUGIN_OK)
         return ATTN_OK;
+    if (status == ATTN_PLUGIN_REFUSED) {
+        snprintf(g->message, sizeof g->message, "%s", w->message);
+        return attn_fail(w->err, ATTN_ENOTSUP, "%s", g->message);
+    }
     snprintf(g->message, sizeof g->message, "%s returned %d%s%.150s",
              phase == ATTN_PHASE_FORWARD ? "forward()" : "backward()", status,
              w->message[0] != '\0' ? ": " : "", w->message);
@@ -311,7 +317,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     start(&w, plugin, p, ctx->error);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give(&w, "o", t->o, OF_O, WRITTEN, &w.call.o);
-    give(&w, "lse", t->lse, OF_ROWS, AS_IS, &w.call.lse);
+    give(&w, "lse", t->lse, OF_ROWS, WRITTEN, &w.call.lse);
     if (absent)
         w.call.lse.data = NULL;
     enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_FORWARD) : w.status;
@@ -338,7 +344,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     give(&w, "dq", t->dq, OF_Q, WRITTEN, &w.call.dq);
     give(&w, "dk", t->dk, OF_K, WRITTEN, &w.call.dk);
     give(&w, "dv", t->dv, OF_V, WRITTEN, &w.call.dv);
-    give_in(&w, "dlse", &t->d_lse, OF_ROWS, AS_IS, &w.call.d_lse);
+    give_in(&w, "dlse", &t->d_lse, OF_ROWS, READ, &w.call.d_lse);
     give(&w, "dbias", t->dbias, OF_PAIRS, AS_IS, &w.call.dbias);
     give_in(&w, "lse", &lse, OF_ROWS, READ_LSE, &w.call.lse_in);
     enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_BACKWARD) : w.status;

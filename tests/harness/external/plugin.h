@@ -26,7 +26,7 @@ struct attn_plugin_impl {
     /* of the last case: */
     char environment[96]; /* what a call changed                                        */
     char integrity[256];  /* what is wrong with tensors that were made for the call     */
-    char message[256];    /* the plug-in's own words                                    */
+    char message[256];    /* the plug-in's own words; of a refusal nothing else         */
     const struct attn_plugin_call *volatile call; /* that is running, for a signal handler  */
     void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */
     void *tell_arg;

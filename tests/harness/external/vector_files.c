@@ -31,6 +31,7 @@ static struct place place_of(const struct attn_claims *claims, const struct attn
 {
     const struct attn_file_layout layout = {.n_axes = 4,
                                             .by_token = claims->layout != ATTN_PLUGIN_BHLD,
+                                            .by_sequence = claims->layout == ATTN_PLUGIN_SBHD,
                                             .is_packed = claims->layout == ATTN_CLAIMS_THD};
     struct place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
     enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_AXES_PAIRS
@@ -306,31 +307,36 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *w, con
     return status;
 }
 
+static enum attn_status save_manifest(const char *folder, const json_t *root,
+                                      struct attn_error *err)
+{
+    char path[4096], *text = json_dumps(root, JSON_INDENT(1));
+    struct attn_save save;
+    if (text == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the manifest");
+    snprintf(path, sizeof path, "%.4000s/manifest.json", folder);
+    enum attn_status status = attn_save_open(path, &save, err);
+    if (status == ATTN_OK) {
+        fputs(text, save.stream);
+        status = attn_save_close(&save, ATTN_OK, err);
+    }
+    free(text);
+    return status;
+}
+
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, enum attn_status status,
                                        struct attn_error *err)
 {
-    int keep = status == ATTN_OK;
-    char path[4096];
-    struct attn_save save;
     json_error_t why;
-    char *claims = keep ? attn_claims_print(w->claims) : NULL;
+    char *claims = status == ATTN_OK ? attn_claims_print(w->claims) : NULL;
     json_t *root = json_object();
     json_object_set_new(root, "attnlab_vectors", json_integer(FORMAT));
     if (claims != NULL)
         json_object_set_new(root, "claims", json_loads(claims, 0, &why));
     json_object_set_new(root, "cases", w->cases);
-    char *text = keep ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (keep && (text == NULL || claims == NULL))
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for the manifest");
-    else if (keep) {
-        snprintf(path, sizeof path, "%.4000s/manifest.json", w->folder);
-        status = attn_save_open(path, &save, err);
-        if (status == ATTN_OK) {
-            fputs(text, save.stream);
-            status = attn_save_close(&save, ATTN_OK, err);
-        }
-    }
-    free(text);
+    if (status == ATTN_OK)
+        status = claims != NULL ? save_manifest(w->folder, root, err)
+                                : attn_fail(err, ATTN_ENOMEM, "no memory for the manifest");
     free(claims);
     json_decref(root);
     w->cases = NULL;
@@ -412,6 +418,36 @@ void attn_vector_files_close(struct attn_vector_files *x)
     memset(x, 0, sizeof *x);
 }
 
+/* ---- a part of one --------------------------------------------------------------------------- */
+
+enum attn_status attn_vector_files_rest(const char *folder, const char *of,
+                                        int (*wants)(void *arg, const char *name), void *arg,
+                                        struct attn_error *err)
+{
+    struct attn_vector_files all;
+    char from[4096], to[4096];
+    const char *last = strrchr(of, '/');
+    enum attn_status status = attn_vector_files_open(of, &all, err);
+    if (status != ATTN_OK)
+        return status;
+    json_t *cases = json_object_get(all.json, "cases");
+    status = attn_folder_make(folder, err);
+    for (int n = all.n - 1; n >= 0 && status == ATTN_OK; n--) {
+        const char *name = all.entry[n].name;
+        snprintf(from, sizeof from, "..%.300s/%.200s", last != NULL ? last : "", name);
+        snprintf(to, sizeof to, "%.3800s/%.200s", folder, name);
+        unlink(to); /* of an earlier check */
+        if (!wants(arg, name))
+            json_array_remove(cases, (size_t)n);
+        else if (symlink(from, to) != 0)
+            status = attn_fault(err, ATTN_ENOMEM, to, "%s", strerror(errno));
+    }
+    if (status == ATTN_OK)
+        status = save_manifest(folder, all.json, err);
+    attn_vector_files_close(&all);
+    return status;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* OUT/NAME/FILE, cut where no system takes so much. */
@@ -438,9 +474,10 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
 {
     const int has_lse = claims->lse != ATTN_PLUGIN_LSE_ABSENT, backward = c->pass == ATTN_BACKWARD;
     const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
-    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt"};
+    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt",
+                                        "refused.txt"};
     char file[40];
-    for (int n = 0; n < 3; n++)
+    for (int n = 0; n < 4; n++)
         if (is_there(folder, name, whole[n]))
             return 1;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
@@ -451,25 +488,45 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
     return 1;
 }
 
-int attn_vector_files_sorry(const char *folder, const char *name, char *text, size_t size)
+/* A file of results that is there, or NULL. */
+static const char *find_result(const char *folder, const char *name)
+{
+    static const char *const file[] = {
+        "result.safetensors", "result.npz", "o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy",
+        "dbias.npy"};
+    for (size_t n = 0; n < sizeof file / sizeof *file; n++)
+        if (is_there(folder, name, file[n]))
+            return file[n];
+    return NULL;
+}
+
+enum attn_vector_files_words attn_vector_files_words(const char *folder, const char *name,
+                                                     char *text, size_t size)
 {
     char path[4096], line[300] = "";
     struct attn_error err = {0};
-    if (!is_there(folder, name, "error.txt"))
-        return 0;
-    FILE *file =
-        attn_read_stream(result_path(folder, name, "error.txt", path), ATTN_READ_THEIRS, &err);
-    if (file == NULL) {
+    int failed = is_there(folder, name, "error.txt");
+    if (!failed && !is_there(folder, name, "refused.txt"))
+        return ATTN_WORDS_NONE;
+    const char *file = failed ? "error.txt" : "refused.txt", *result = find_result(folder, name);
+    FILE *stream = attn_read_stream(result_path(folder, name, file, path), ATTN_READ_THEIRS, &err);
+    if (stream == NULL) {
         snprintf(text, size, "%s", err.text);
-        return 1;
+        return ATTN_WORDS_ERROR;
     }
-    if (fgets(line, sizeof line, file) == NULL)
+    if (fgets(line, sizeof line, stream) == NULL)
         line[0] = '\0';
-    fclose(file);
+    fclose(stream);
     line[strcspn(line, "\n")] = '\0';
     attn_clean(line);
-    snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
-    return 1;
+    if (failed)
+        snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
+    else if (result != NULL)
+        snprintf(text, size, "refused.txt lies beside %s: a case has results, or is refused",
+                 result);
+    else
+        snprintf(text, size, "%s", line);
+    return failed || result != NULL ? ATTN_WORDS_ERROR : ATTN_WORDS_REFUSED;
 }
 
 static enum attn_status check_shape(const struct attn_file *file, const char *name,

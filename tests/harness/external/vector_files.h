@@ -3,7 +3,7 @@
  *      CASES/manifest.json                  what the cases are, with every number of each
  *      CASES/NAME/inputs.safetensors        q k v [do] [dlse] [bias] [mask]
  *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
- *                                           NAME/o.npy, ... each, or error.txt
+ *                                           NAME/o.npy, ... each, or error.txt, or refused.txt
  *
  * docs/external.md is the manual of these files.  Nothing of the inputs is read back: a case
  * string gives the same bits every time, so results are judged on what the case says.
@@ -49,13 +49,22 @@ void attn_vector_files_close(struct attn_vector_files *files);
 /* Whether there is a folder of results for this case at all. */
 int attn_vector_files_has(const char *folder, const char *name);
 
-/* Whether everything that the case wants is there, or the program's word why not. */
+/* Whether everything that the case wants is there, or the program's own words why not. */
 int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
                            const struct attn_case *c);
 
-/* OUT/NAME/error.txt: a program may say there, in a line, why it has no result.  Returns 1 and the
- * line, or 0. */
-int attn_vector_files_sorry(const char *folder, const char *name, char *text, size_t size);
+/* What a program says, in the first line of OUT/NAME/error.txt or refused.txt, in place of results.
+ * ERROR, with what is to be said of it: also words that cannot be read, both files, and a refusal
+ * beside results.  REFUSED: its line as it stands, "" is none. */
+enum attn_vector_files_words { ATTN_WORDS_NONE, ATTN_WORDS_ERROR, ATTN_WORDS_REFUSED };
+enum attn_vector_files_words attn_vector_files_words(const char *folder, const char *name,
+                                                     char *text, size_t size);
+
+/* The cases of another manifest for which wants(arg, name) is true, as a folder beside that of the
+ * manifest: a manifest of these, and links to the inputs that are there. */
+enum attn_status attn_vector_files_rest(const char *folder, const char *of,
+                                        int (*wants)(void *arg, const char *name), void *arg,
+                                        struct attn_error *err);
 
 /* Fill the outputs of an open setup from OUT/NAME.  EINVAL with one line: something is missing, has
  * another shape or type, or cannot be read. */

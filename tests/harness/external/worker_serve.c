@@ -162,12 +162,15 @@ static void add_notes(struct attn_worker_reply *reply)
 {
     struct attn_result *r = &reply->result;
     memcpy(reply->environment, plugin.environment, sizeof reply->environment);
-    if (r->failure == ATTN_F_STATUS && plugin.message[0] != '\0')
+    if (r->by_it && r->verdict == ATTN_FAILED) /* in every run: plug-ins may */
+        attn_result_refuse(r, plugin.message);
+    else if (r->failure == ATTN_F_STATUS && !r->by_it && plugin.message[0] != '\0')
         snprintf(r->text, sizeof r->text, "%s", plugin.message);
     if (plugin.integrity[0] == '\0')
         return;
     r->verdict = ATTN_FAILED;
     r->failure = ATTN_F_INTEGRITY;
+    r->by_it = 0;
     snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
 }
 

@@ -208,8 +208,9 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     struct attn_case own = *c;
     int found = 0;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-    if (claims != NULL && claims->layout == ATTN_PLUGIN_BLHD && c->layout == ATTN_LAYOUT_BHLD)
-        own.layout = ATTN_LAYOUT_BLHD; /* so that nobody copies: hypotheses read what it has read */
+    if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
+        own.layout = attn_claims_layout(
+            claims); /* so that nobody copies: hypotheses read what it has read */
     if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
     if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)

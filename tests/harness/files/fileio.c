@@ -244,7 +244,8 @@ enum attn_status attn_save_close(struct attn_save *save, enum attn_status status
     }
     /* fsync and close: some file systems find out only here that the disk is full. */
     FILE *stream = save->stream;
-    if (ferror(stream) || fflush(stream) != 0 || (fsync(fileno(stream)) != 0 && errno != EINVAL))
+    if (ferror(stream) || fflush(stream) != 0 ||
+        (!save->is_soon && fsync(fileno(stream)) != 0 && errno != EINVAL))
         return give_up(save, errno, err);
     save->stream = NULL;
     if (fclose(stream) != 0 ||

@@ -53,6 +53,7 @@ enum attn_status attn_read_at(int fd, const char *path, int64_t offset, void *to
 struct attn_save {
     const char *path; /* borrowed */
     FILE *stream;
+    int is_soon; /* set after open: close does not wait until the bytes are on the disk */
     char *target, *temporary; /* private */
 };
 enum attn_status attn_save_open(const char *path, struct attn_save *save, struct attn_error *err);

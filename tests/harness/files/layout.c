@@ -9,11 +9,11 @@ static int list_axes(const struct attn_file_layout *layout, enum attn_file_axes 
                      int axis[4][2], const int **order)
 {
     static const int by_head[4] = {B, H, ROW, FEATURE}, by_token[4] = {B, ROW, H, FEATURE},
-                     packed_rows[4] = {H, B, ROW, FEATURE};
+                     by_sequence[4] = {ROW, B, H, FEATURE}, packed_rows[4] = {H, B, ROW, FEATURE};
     int is_tokens = kind == ATTN_AXES_QUERIES || kind == ATTN_AXES_KEYS, n = 0;
     *order = by_head;
     if (is_tokens && layout->by_token)
-        *order = by_token;
+        *order = layout->by_sequence ? by_sequence : by_token;
     else if (kind == ATTN_AXES_ROWS && layout->is_packed)
         *order = packed_rows;
     for (int o = 0; o < 4; o++) {

@@ -1,4 +1,5 @@
-/* How the tensors of attention lie in files: [B,H,L,d] or [B,L,H,d], without B, or without B and H;
+/* How the tensors of attention lie in files: [B,H,L,d], [B,L,H,d] or [L,B,H,d]; the first two also
+ * without B, or without B and H;
  * [B,L,H d], heads folded into features; or packed, [T,H,d], where documents of one length are
  * batch entries, [B L,H,d].  Everywhere else there is only b, h, row, feature. */
 #ifndef TESTS_HARNESS_FILES_LAYOUT_H
@@ -12,7 +13,8 @@ enum attn_file_axes { ATTN_AXES_QUERIES, ATTN_AXES_KEYS, ATTN_AXES_ROWS, ATTN_AX
 
 struct attn_file_layout {
     int n_axes;        /* 4, 3 (no batch) or 2 (no heads either); packed or folded ones count too */
-    int by_token;      /* tokens before heads: [B,L,H,d]; of the next two also */
+    int by_token;      /* tokens before heads: [B,L,H,d]; of the next three also */
+    int by_sequence;   /* and before the batch: [L,B,H,d] */
     int is_packed;     /* the tokens of all batch entries are one axis */
     int64_t folded[2]; /* heads of queries and of keys that are one axis with the features; or 0 */
 };

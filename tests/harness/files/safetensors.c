@@ -323,6 +323,7 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
     else if (root != NULL)
         status = attn_save_open(path, &save, err);
     if (status == ATTN_OK) {
+        save.is_soon = 1; /* thousands may follow each other, and all can be made again */
         write_header(save.stream, text);
         for (int t = 0; t < n_tensors; t++)
             fwrite(list[t].data, 1, (size_t)list[t].bytes, save.stream);

@@ -188,7 +188,9 @@ int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct
             attn_setup_check(&t->setup, (enum attn_pass)pass, f->result);
     }
     attn_ledger_clear(ledger);
-    if (status == ATTN_ENOTSUP)
+    if (status == ATTN_ENOTSUP && f->claims != NULL && f->result->verdict == ATTN_PASS)
+        attn_result_refuse(f->result, err.text); /* all of the relation: half of one is no pass */
+    else if (status == ATTN_ENOTSUP)
         snprintf(f->refusal, sizeof f->refusal, "%s", err.text);
     else if (status == ATTN_ENOMEM && f->result->verdict == ATTN_PASS)
         attn_result_error(f->result, status, err.text);

@@ -84,7 +84,7 @@ unsigned attn_relation_run(const struct attn_relation *relation, const struct at
         f.spec = &own;
     }
     run_on_shapes(relation, &f);
-    if (result->verdict == ATTN_REFUSED || f.needs == 0)
+    if ((result->verdict == ATTN_REFUSED && !result->by_it) || f.needs == 0)
         return 0;
     return f.needs | (claims->bits & ATTN_PLUGIN_REPEATS);
 }

@@ -1,6 +1,6 @@
 /* What is declared of an arithmetic: by numbers, or by a word for the usual sets. */
-#ifndef TESTS_HARNESS_BOUND_PRECISION_H
-#define TESTS_HARNESS_BOUND_PRECISION_H
+#ifndef TESTS_HARNESS_BOUND_ARITHMETIC_H
+#define TESTS_HARNESS_BOUND_ARITHMETIC_H
 
 #include "ref/attn.h"
 #include "ref/precision.h"
@@ -23,6 +23,9 @@ double attn_precision_get(const struct attn_precision *precision, int term);
 /* The sets of arithmetic.def; 0 is "f32": what attn_precision_of gives. */
 struct attn_arithmetic {
     const char *word, *stands_for;
+    int sixteen;                 /* of 16-bit storage alone */
+    int64_t keys;                /* between two rescales; 0: none */
+    struct attn_precision given; /* 0: as without; below 0: of the storage type */
 };
 extern const struct attn_arithmetic attn_arithmetic[];
 extern const int attn_arithmetic_count;
@@ -39,6 +42,9 @@ void attn_precision_complete(const struct attn_problem *problem, struct attn_pre
 /* Subnormal numbers of the arithmetic, and of storage types of its exponent range, may count as 0,
  * as operands and as results: what flush-to-zero and denormals-are-zero do. */
 void attn_precision_flush(const struct attn_problem *problem, struct attn_precision *precision);
+
+/* The same of f16, after all else. */
+void attn_precision_flush_16(const struct attn_problem *problem, struct attn_precision *precision);
 
 /* What an implementation declares for a problem. */
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,

@@ -1,5 +1,5 @@
-/* See precision.h. */
-#include "tests/harness/bound/precision.h"
+/* See arithmetic.h. */
+#include "tests/harness/bound/arithmetic.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -58,27 +58,15 @@ void attn_precision_print(const struct attn_precision *a, char *text, size_t siz
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-enum types { NARROW, SIXTEEN };
+enum { NARROW, SIXTEEN };
 #define STORED -1.0
-
-#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
-    {word, stands_for},
+#define ATTN_ARITHMETIC(word, sixteen, keys, stands_for, ...) \
+    {word, stands_for, sixteen, keys, {__VA_ARGS__}},
 const struct attn_arithmetic attn_arithmetic[] = {
 #include "tests/harness/bound/arithmetic.def"
 };
 #undef ATTN_ARITHMETIC
 const int attn_arithmetic_count = sizeof attn_arithmetic / sizeof *attn_arithmetic;
-
-static const struct set {
-    enum types types;
-    double sum, q, v, s, p, ds, partial, exp_ulps;
-    int64_t keys, leans;
-} sets[] = {
-#define ATTN_ARITHMETIC(word, types, sum, q, v, s, p, ds, partial, exp, keys, leans, stands_for) \
-    {types, sum, q, v, s, p, ds, partial, exp, keys, leans},
-#include "tests/harness/bound/arithmetic.def"
-#undef ATTN_ARITHMETIC
-};
 
 int attn_arithmetic_find(const char *word)
 {
@@ -90,25 +78,18 @@ int attn_arithmetic_find(const char *word)
 
 void attn_arithmetic_declare(int n, const struct attn_problem *p, struct attn_precision *x)
 {
-    const struct set *set = &sets[n];
-    int is_16 = p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
-    double stored = attn_dtype_roundoff(p->dtype);
-    if (p->dtype == ATTN_F64 || (set->types == SIXTEEN && !is_16))
+    const struct attn_arithmetic *set = &attn_arithmetic[n];
+    if (p->dtype == ATTN_F64 || (set->sixteen && p->dtype == ATTN_F32))
         return;
-#define OF(given) ((given) == STORED ? stored : (given))
-    x->u_sum = set->sum;
-    x->u_q = OF(set->q);
-    x->u_v = OF(set->v);
-    x->u_s = OF(set->s);
-    x->u_p = OF(set->p);
-    x->u_ds = OF(set->ds);
-    x->u_partial = OF(set->partial);
-#undef OF
-    x->leans = set->leans;
-    if (set->p != STORED && set->p > 0) /* eleven bits, as f16, with the exponents of float */
+    for (int term = 0; term < ATTN_PRECISION_TERMS; term++) {
+        double given = attn_precision_get(&set->given, term);
+        given = given == STORED ? attn_dtype_roundoff(p->dtype) : given;
+        if (given > 0)
+            memcpy((char *)x + attn_precision_term[term].at, &given, sizeof given);
+    }
+    x->leans = set->given.leans;
+    if (set->given.u_p > 0) /* eleven bits, as f16, with the exponents of float */
         x->tiny_inner = 0x1p-136;
-    if (set->exp_ulps > 0)
-        x->exp_ulps = set->exp_ulps;
     if (set->keys > 0)
         x->rescales = (p->n_key + set->keys - 1) / set->keys;
     if (x->u_partial > 0 && p->kv_heads > 0 && x->sums < p->heads / p->kv_heads)
@@ -122,6 +103,17 @@ void attn_precision_flush(const struct attn_problem *p, struct attn_precision *x
     x->tiny = p->dtype == ATTN_F64 ? 0x1p-1022 : 0x1p-126;
     if (attn_result_dtype(p) != ATTN_F16)
         x->tiny_storage = x->tiny;
+}
+
+void attn_precision_flush_16(const struct attn_problem *p, struct attn_precision *x)
+{
+    if (p->dtype != ATTN_F16)
+        return;
+    x->tiny_inner = 0x1p-14;
+    if (attn_result_dtype(p) == ATTN_F16)
+        x->tiny_storage = 0x1p-14;
+    x->u_q = fmax(x->u_q, x->u); /* an operand that counts as 0 is one that is rounded */
+    x->u_v = fmax(x->u_v, x->u);
 }
 
 /* No row can be rescaled or merged more often than it has keys, whatever is declared. */

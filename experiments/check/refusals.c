@@ -1,0 +1,129 @@
+/* What was refused, in the summary.  A count of refusals says nothing to whoever must do something
+ * about them: cases are refused for want of a claim or several, or for what is declined, and each
+ * word is counted; or by the implementation itself, and its reasons are. */
+#include <math.h>
+#include <string.h>
+
+#include "experiments/check/verdicts.h"
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/cases/factors.h"
+
+/* ---- by the claims --------------------------------------------------------------------------- */
+
+static int is_refused(const struct attn_verdict_entry *x, const char *kind)
+{
+    return x->result.verdict == ATTN_REFUSED && !x->result.by_it && strcmp(x->kind, kind) == 0;
+}
+
+/* Whether the list "backward, empty" has this word. */
+static int lists(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; at != NULL; at = strstr(at, ", "), at = at != NULL ? at + 2 : at)
+        if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
+            return 1;
+    return 0;
+}
+
+/* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
+static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
+                                const char *title, int n_words, const char *const name[])
+{
+    int found = 0;
+    for (int w = 0; w < n_words; w++) {
+        int n = 0, alone = 0;
+        for (int e = 0; e < list->n && name[w] != NULL; e++) {
+            const struct attn_verdict_entry *x = &list->entry[e];
+            if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
+                continue;
+            n += lists(x->result.text + strlen(why), name[w]);
+            alone += strcmp(x->result.text + strlen(why), name[w]) == 0;
+        }
+        if (n > 0)
+            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[w], n, alone);
+    }
+    fputs(found > 0 ? "\n" : "", out);
+}
+
+/* Relations of one reason are named together. */
+static void print_refused_relations(FILE *out, const struct attn_verdict_list *list)
+{
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e], *y = list->entry;
+        while (y < x && !(is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0))
+            y++;
+        if (!is_refused(x, "relation") || y < x)
+            continue;
+        fputs("  refused relations", out);
+        for (; y < list->entry + list->n; y++)
+            if (is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0)
+                fprintf(out, " %s", y->name);
+        fprintf(out, ": %.300s\n", x->result.text);
+    }
+}
+
+/* ---- by it ----------------------------------------------------------------------------------- */
+
+/* Those of one reason; reasons that differ by their numbers alone are one. */
+struct reason {
+    int n;
+    double work; /* of the smallest */
+    const struct attn_verdict_entry *smallest;
+};
+
+/* A relation has no size: it is shown where no case has the reason. */
+static double work_of(const struct attn_verdict_entry *x)
+{
+    struct attn_case c;
+    return strcmp(x->kind, "relation") != 0 && attn_case_parse(x->text, &c, NULL) == ATTN_OK
+               ? attn_case_work(&c)
+               : HUGE_VAL;
+}
+
+static void add_refusal(struct reason *r, const struct attn_verdict_entry *x)
+{
+    double work = work_of(x);
+    if (r->n++ > 0 && work >= r->work)
+        return;
+    r->work = work;
+    r->smallest = x;
+}
+
+static void print_by_it(FILE *out, const struct attn_verdict_list *list)
+{
+    enum { MOST = 32 };
+    struct reason reason[MOST] = {{0}};
+    int n = 0, found = 0, others = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        int k = 0;
+        if (x->result.verdict != ATTN_REFUSED || !x->result.by_it)
+            continue;
+        while (k < n && !attn_verdicts_alike(reason[k].smallest->result.text, x->result.text))
+            k++;
+        n += k == n && n < MOST;
+        if (k < n)
+            add_refusal(&reason[k], x);
+        others += k == n;
+        found++;
+    }
+    if (found > 0)
+        fprintf(out, "  refused by it, %d in all, by its reason; the smallest case of each:\n",
+                found);
+    for (int k = 0; k < n; k++)
+        fprintf(out, "    %d: %.300s; %s\n", reason[k].n, reason[k].smallest->result.text,
+                reason[k].smallest->text);
+    if (others > 0)
+        fprintf(out, "    %d: for other reasons\n", others);
+}
+
+void attn_refusals_text(FILE *out, const struct attn_verdict_list *list)
+{
+    print_by_it(out, list);
+    print_refused_cases(out, list, "not claimed: ", "  refused cases, by the claim that they want:",
+                        ATTN_CLAIMS, attn_claim_name);
+    print_refused_cases(out, list,
+                        "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
+                        attn_decline_name);
+    print_refused_relations(out, list);
+}

@@ -1,0 +1,291 @@
+/* See tiers.h. */
+#include "tests/harness/cases/tiers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- written by hand ------------------------------------------------------------------------- */
+
+/* One table, the quick tier's first. */
+static const struct attn_battery_case battery[] = {
+#define ATTN_CASE(name, text, ids, why) {name, text, ids, why},
+#include "tests/harness/cases/cases.def"
+#include "tests/harness/cases/cases_full.def"
+#undef ATTN_CASE
+};
+
+enum {
+    QUICK = 0
+#define ATTN_CASE(name, text, ids, why) +1
+#include "tests/harness/cases/cases.def"
+#undef ATTN_CASE
+    ,
+    BY_HAND = sizeof battery / sizeof *battery
+};
+
+const char *const attn_tier_name[ATTN_TIERS] = {"quick", "full"};
+
+int attn_battery_count(enum attn_tier tier)
+{
+    return tier == ATTN_TIER_QUICK ? QUICK : BY_HAND;
+}
+
+const struct attn_battery_case *attn_battery_at(int index)
+{
+    return index >= 0 && index < BY_HAND ? &battery[index] : NULL;
+}
+
+const struct attn_battery_case *attn_battery_find(const char *name)
+{
+    for (int n = 0; n < BY_HAND; n++)
+        if (strcmp(battery[n].name, name) == 0)
+            return &battery[n];
+    return NULL;
+}
+
+/* ---- within claims --------------------------------------------------------------------------- */
+
+/* Families whose point is their extents, or what one storage type does to them; cases of the
+ * others are about masks, data and layouts, and are asked at whatever extents are declared. */
+static int keeps_extents(const char *name)
+{
+    static const char *const family[] = {"length-", "width-", "empty-", "zero-",  "tile-",
+                                         "uneven-", "ranks-", "only-",  "alone-", NULL};
+    int f = 0;
+    while (family[f] != NULL && strncmp(name, family[f], strlen(family[f])) != 0)
+        f++;
+    return family[f] != NULL;
+}
+
+/* A claimed type in which a case written in this one has its point: 64 bits have only their own,
+ * 16 bits either, and what is written in f32 has it in all. */
+static int take_type(const struct attn_battery_case *hand, const struct attn_claims *claims,
+                     struct attn_case *c)
+{
+    static const enum attn_dtype order[] = {ATTN_F32, ATTN_F64, ATTN_BF16, ATTN_F16};
+    int alone = strncmp(hand->name, "alone-", 6) == 0; /* each type has its own */
+    if (claims->bits & 1u << c->dtype || c->dtype == ATTN_F64 || alone)
+        return (claims->bits & 1u << c->dtype) != 0;
+    for (int n = c->dtype == ATTN_F32 ? 0 : 2; n < 4; n++)
+        if (claims->bits & 1u << order[n]) {
+            c->dtype = order[n];
+            return 1;
+        }
+    return 0;
+}
+
+/* Calls that speak of how many tokens there are. */
+static int has_lengths(const struct attn_case *c)
+{
+    static const char *const call[] = {"documents(", "spatial(", "temporal(", "axial2d(", "dilated(",
+                                       "local2d(",   "local3d(", "swin(",     "ends,",    "keys(",
+                                       NULL};
+    int n = 0;
+    while (call[n] != NULL && strstr(c->mask, call[n]) == NULL)
+        n++;
+    return call[n] != NULL;
+}
+
+static void take_extents(const struct attn_claims *claims, struct attn_case *c)
+{
+    const struct attn_shapes *shapes = &claims->shapes;
+    int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
+    int is_exact = c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT;
+    group = claims->bits & ATTN_PLUGIN_GQA
+                ? attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, group > 0 ? group : 1)
+                : 1;
+    c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, c->batch);
+    c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, c->heads);
+    for (int more = 1; group > 0 && c->heads % group != 0 && more <= 64; more++)
+        c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, more * group);
+    c->kv_heads = group > 0 ? c->heads / group : c->heads;
+    if (!(claims->bits & ATTN_PLUGIN_DV)) /* exact probes want a column for each key */
+        c->d_key = c->d_value = is_exact && c->d_value > c->d_key ? c->d_value : c->d_key;
+    c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
+    c->d_value = claims->bits & ATTN_PLUGIN_DV
+                     ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
+                     : c->d_key;
+    if (has_lengths(c))
+        return;
+    if (!(claims->bits & ATTN_PLUGIN_CROSS))
+        c->n_query = c->n_key = c->n_query > c->n_key ? c->n_query : c->n_key;
+    c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
+    c->n_key = claims->bits & ATTN_PLUGIN_CROSS
+                   ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
+                   : c->n_query;
+}
+
+static enum attn_status is_allowed(const struct attn_case *c, const struct attn_claims *claims,
+                                   enum attn_route route, struct attn_error *err)
+{
+    struct attn_setup setup;
+    unsigned needs;
+    enum attn_status status = attn_setup_describe(c, &setup, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_claims_allow(claims, &setup, route, &needs, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
+enum attn_status attn_case_within(const struct attn_battery_case *hand,
+                                  const struct attn_claims *claims, enum attn_route route,
+                                  struct attn_case *c, struct attn_error *err)
+{
+    struct attn_case written, own;
+    enum attn_status status = attn_case_parse(hand->text, &written, err);
+    if (status != ATTN_OK)
+        return status;
+    *c = written;
+    if (!take_type(hand, claims, c)) {
+        *c = written;
+        return is_allowed(c, claims, route, err);
+    }
+    own = *c;
+    if (is_allowed(c, claims, route, NULL) == ATTN_OK)
+        return ATTN_OK;
+    if (!keeps_extents(hand->name))
+        take_extents(claims, c);
+    status = is_allowed(c, claims, route, err);
+    if (status == ATTN_OK || status == ATTN_ENOMEM)
+        return status;
+    *c = written;
+    return is_allowed(&own, claims, route, err);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* A case more; *lacks_memory where there is no room. */
+static void add(struct attn_tier_list *list, const char *name, const struct attn_case *c,
+                const char *ids, const char *why, const struct attn_choice *choice)
+{
+    char text[ATTN_CASE_TEXT];
+    if (list->n == list->room) {
+        int room = list->room > 0 ? 2 * list->room : 1024;
+        void *more = realloc(list->at, (size_t)room * sizeof *list->at);
+        list->lacks_memory |= more == NULL;
+        if (more == NULL)
+            return;
+        list->at = more;
+        list->room = room;
+    }
+    attn_case_print(c, text);
+    struct attn_tier_case *to = &list->at[list->n++];
+    *to = (struct attn_tier_case){.battery = {strdup(name), strdup(text), strdup(ids), strdup(why)},
+                                  .is_made = choice != NULL};
+    if (choice != NULL)
+        to->choice = *choice;
+    list->lacks_memory |= to->battery.name == NULL || to->battery.text == NULL ||
+                          to->battery.ids == NULL || to->battery.why == NULL;
+}
+
+static void drop(struct attn_tier_case *c)
+{
+    free((void *)c->battery.name);
+    free((void *)c->battery.text);
+    free((void *)c->battery.ids);
+    free((void *)c->battery.why);
+}
+
+void attn_tier_close(struct attn_tier_list *list)
+{
+    for (int i = 0; i < list->n; i++)
+        drop(&list->at[i]);
+    free(list->at);
+    list->at = NULL;
+    list->n = list->room = 0;
+}
+
+/* A choice of the table as a case; one that is not allowed after all (rows that see no key by
+ * chance) is none. */
+struct making {
+    struct attn_tier_list *list;
+    enum attn_route route;
+};
+
+static void take_choice(void *arg, const char *name, const struct attn_choice *choice,
+                        uint64_t seed)
+{
+    const struct making *x = arg;
+    const struct attn_factors *table = &x->list->table;
+    char values[300], why[400];
+    struct attn_case c;
+    attn_choice_case(table, choice, seed, &c);
+    attn_choice_print(table, choice, values, sizeof values);
+    snprintf(why, sizeof why, "what kernels branch on: %s",
+             values[0] != '\0' ? values : "nothing unusual");
+    if (is_allowed(&c, table->claims, x->route, NULL) == ATTN_OK)
+        add(x->list, name, &c, "", why, choice);
+}
+
+static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
+{
+    for (int n = from; n < to; n++) {
+        struct attn_case c;
+        attn_case_within(&battery[n], &list->claims, route, &c, NULL);
+        add(list, battery[n].name, &c, battery[n].ids, battery[n].why, NULL);
+    }
+}
+
+/* By text, then by place. */
+static int by_text(const void *a, const void *b)
+{
+    const struct attn_tier_case *x = *(struct attn_tier_case *const *)a;
+    const struct attn_tier_case *y = *(struct attn_tier_case *const *)b;
+    int order = strcmp(x->battery.text, y->battery.text);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+/* Of equal cases the first stays. */
+static void drop_equal(struct attn_tier_list *list)
+{
+    struct attn_tier_case **at = calloc((size_t)list->n + 1, sizeof(void *));
+    int kept = 0;
+    list->lacks_memory |= at == NULL;
+    if (list->lacks_memory) {
+        free(at);
+        return;
+    }
+    for (int i = 0; i < list->n; i++)
+        at[i] = &list->at[i];
+    qsort(at, (size_t)list->n, sizeof(void *), by_text);
+    for (int i = list->n - 1; i > 0; i--)
+        if (strcmp(at[i]->battery.text, at[i - 1]->battery.text) == 0) {
+            drop(at[i]);
+            at[i]->battery.name = NULL;
+        }
+    free(at);
+    for (int i = 0; i < list->n; i++)
+        if (list->at[i].battery.name != NULL)
+            list->at[kept++] = list->at[i];
+    list->n = kept;
+}
+
+enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *claims,
+                                enum attn_route route, uint64_t seed, struct attn_tier_list *list,
+                                struct attn_error *err)
+{
+    *list = (struct attn_tier_list){.claims = *claims};
+    struct making making = {list, route};
+    const struct attn_choice_taker taker = {take_choice, &making};
+    attn_factors_open(&list->claims, route, seed, tier == ATTN_TIER_FULL ? 2 : 1, &list->table);
+    add_by_hand(list, route, 0, QUICK);
+    list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
+    if (tier == ATTN_TIER_FULL)
+        add_by_hand(list, route, QUICK, BY_HAND);
+    if (!list->lacks_memory)
+        drop_equal(list);
+    if (!list->lacks_memory)
+        return ATTN_OK;
+    attn_tier_close(list);
+    return attn_fail(err, ATTN_ENOMEM, "no memory for the cases of a tier");
+}
+
+const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name)
+{
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->at[i].battery.name, name) == 0)
+            return &list->at[i];
+    return NULL;
+}

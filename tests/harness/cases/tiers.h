@@ -1,0 +1,47 @@
+/* The cases that an implementation is asked: made for what it claims.
+ *
+ * The quick tier is the battery (cases.def) and a case for each value on which kernels branch
+ * (factors.h); the full tier is the quick one followed by cases_full.def, grids over the same
+ * families, and a case for each pair of such values.
+ *
+ * A case written by hand is asked within the claims: in a claimed storage type, at the nearest
+ * declared extents, and with as many keys as queries or dv = d where nothing else is claimed.  Its
+ * point stays what it was: one that is about f64 or 16 bits keeps to these, and one that is about
+ * its extents keeps them.  What cannot be asked stays in the list as it was written, to be
+ * REFUSED and counted; what has become equal to another case is left out. */
+#ifndef TESTS_HARNESS_CASES_TIERS_H
+#define TESTS_HARNESS_CASES_TIERS_H
+
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/cases/factors.h"
+
+struct attn_tier_case {
+    struct attn_battery_case battery; /* owned by the list */
+    int is_made;                      /* from this choice */
+    struct attn_choice choice;
+};
+struct attn_tier_list {
+    int n, room;
+    struct attn_tier_case *at;
+    struct attn_claims claims;
+    struct attn_factors table; /* of these claims */
+    int lacks_memory;          /* while it is made */
+};
+
+/* The cases of a tier within the claims, those that need no claim alike for every seed: it draws
+ * the values `any`.  The list stays where it is, and is closed in any case.  ENOMEM. */
+enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *claims,
+                                enum attn_route route, uint64_t seed, struct attn_tier_list *list,
+                                struct attn_error *err);
+void attn_tier_close(struct attn_tier_list *list);
+
+/* By its name; NULL. */
+const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name);
+
+/* A case written by hand, within the claims if it can be; ENOTSUP, with the reason, if not, and *c
+ * is then as it was written. */
+enum attn_status attn_case_within(const struct attn_battery_case *hand,
+                                  const struct attn_claims *claims, enum attn_route route,
+                                  struct attn_case *c, struct attn_error *err);
+
+#endif
