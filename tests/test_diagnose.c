@@ -127,8 +127,8 @@ TEST(votes_are_of_types)
 
 /* ---- how numbers are rounded ----------------------------------------------------------------- */
 
-/* In place of an option of tests/variants/honest.h: 1e-4 is added to the sum of a row, where q is 0;
- * flush-to-zero and denormals-are-zero are on, as -ffast-math has them. */
+/* In place of an option of tests/variants/honest.h: 1e-4 is added to the sum of a row, where q is
+ * 0; flush-to-zero and denormals-are-zero are on, as -ffast-math has them. */
 enum { EPSILON = 90, FAST };
 
 /* before: the passes that are right. */

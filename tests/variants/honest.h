@@ -15,8 +15,7 @@
  *            scores, P, dP, dS and the gradients of each head are stored, each step by itself;
  *            unfused-one, unfused-both: with q, or q and k, multiplied by the scale first.  tf32:
  *            operands of products have 11 bits, sums are cut; tf32-cut: operands are cut as well.
- *            Two are declared by more than a word: flushed (fused, and subnormals of 16 bits are 0),
- *            f16-sums
+ *            Two are declared by more than a word: flushed (fused, subnormals count as 0), f16-sums
  *
  * Inputs in 16 bits are widened, results are rounded to the storage type once.  Three more options
  * make that wrong in ways that shipped:

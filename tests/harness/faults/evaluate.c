@@ -183,7 +183,7 @@ static int take_tensors(struct attn_evaluation *x)
         if (x->moved[slot] == NULL)
             return 0;
         for (int64_t e = 0; end == ATTN_T_O && e < n[0] * n[1] * n[2] * n[3]; e++)
-            x->moved[slot][e] = number(x, ATTN_OF_Q << slot, x->moved[slot][e]);
+            x->moved[slot][e] = number(x, (unsigned)ATTN_OF_Q << slot, x->moved[slot][e]);
         x->x[slot] = x->moved[slot];
         x->has_moved_outputs |= slot >= ATTN_T_O;
     }
