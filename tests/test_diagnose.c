@@ -244,8 +244,9 @@ TEST_EACH(bounds_have_a_cost, COUNT(costs))
     struct attn_error err = {0};
     char text[400];
     int exceed = 0, models = 0;
-    snprintf(text, sizeof text, "{\"name\": \"x\", \"u\": %s, \"claims\": [%s\"%s\"]}", costs[_i].u,
-             costs[_i].claims, attn_dtype_name(costs[_i].dtype));
+    snprintf(text, sizeof text,
+             "{\"name\": \"x\", \"u\": %s, \"shapes\": {\"d\": \"64\"}, \"claims\": [%s\"%s\"]}",
+             costs[_i].u, costs[_i].claims, attn_dtype_name(costs[_i].dtype));
     ck_assert_msg(attn_claims_parse("claims", text, &claims, &err) == ATTN_OK, "%s", err.text);
     ck_assert_int_eq(attn_bound_cost(&claims, costs[_i].dtype, text, sizeof text, &err), ATTN_OK);
     sscanf(text, "What the declared bound costs: %d of %d", &exceed, &models);

@@ -140,7 +140,9 @@ static void put_within(const struct cost *x, char *text, size_t size)
 enum attn_status attn_bound_cost(const struct attn_claims *claims, enum attn_dtype dtype,
                                  char *text, size_t size, struct attn_error *err)
 {
-    struct cost x = {.claims = claims};
+    struct attn_claims any = *claims;
+    struct cost x = {.claims = &any};
+    memset(&any.shapes, 0, sizeof any.shapes); /* the problems are small, whatever is declared */
     int n[BOUNDS] = {0};
     enum attn_status status = ask_about_all(&x, dtype, err);
     for (int r = 0; r < MOST_ROWS; r++)
