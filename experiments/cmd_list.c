@@ -205,7 +205,7 @@ static void list_factors(const struct request *want)
     struct attn_claims claims;
     struct attn_factors *table = attn_cli_need(calloc(1, sizeof *table));
     take_claims(want, &claims);
-    attn_factors_open(&claims, route_of(want), (uint64_t)want->seed, 2, table);
+    attn_factors_open(&claims, route_of(want), (uint64_t)want->seed, ATTN_TIER_FULL, table);
     for (int f = 0; f < ATTN_FACTORS; f++) {
         const struct attn_factor *factor = &table->of[f];
         int first_any = f < ATTN_EXTENTS ? table->first_any[f] : 0;

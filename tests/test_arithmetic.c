@@ -209,7 +209,7 @@ TEST(words_and_numbers)
     static const char *const text[] = {
         "{\"claims\": [\"f16\"], \"arithmetic\": \"fused-16\"}",
         ("{\"claims\": [\"f16\"], \"u_sum\": 2.384185791015625e-07, \"u_p\": 0.00048828125, "
-         "\"u_ds\": 0.00048828125, \"exp_ulps\": 8, \"block\": 16}"),
+         "\"u_ds\": 0.00048828125, \"u_head\": 0.00048828125, \"exp_ulps\": 8, \"block\": 16}"),
         "{\"claims\": [\"f16\"], \"arithmetic\": \"tf32\", \"u_q\": 0.0004, \"block\": 64}"};
     for (int dtype = 0; dtype < ATTN_DTYPES; dtype++) {
         struct attn_precision x[COUNT(text)], plain;

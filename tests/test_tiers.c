@@ -27,7 +27,8 @@ TEST(tiers_nest)
     ck_assert_msg(full->n >= 1000 && full->n <= 5000, "%d cases", full->n);
     for (int n = 0; n < quick->n; n++) {
         const struct attn_tier_case *also = attn_tier_find(full, quick->at[n].battery.name);
-        ck_assert_msg(also != NULL, "%s", quick->at[n].battery.name);
+        ck_assert_msg(also != NULL && strcmp(also->battery.text, quick->at[n].battery.text) == 0,
+                      "%s", quick->at[n].battery.name);
     }
     for (int n = 0; n < attn_battery_count(ATTN_TIER_QUICK); n++)
         ck_assert_str_eq(quick->at[n].battery.name, attn_battery_at(n)->name);
@@ -110,6 +111,75 @@ TEST(families_are_there)
     }
 }
 
+/* ---- within claims --------------------------------------------------------------------------- */
+
+/* A case by hand, as it is asked within claims; "": it is refused. */
+static const struct {
+    const char *name, *claims, *text;
+} within[] = {
+    {"mask-lengths", "\"f32\", \"cross\", \"dense\", \"empty\", \"hard\", \"backward\"",
+     "b3h2q14k33d8:keys(33,0,5):f32:normal:s12:pass=bwd:poison=nan"},
+    {"reveal-all", "\"bf16\"", "b2h3q7d7:none:bf16:reveal:s1"},
+    {"reveal-causal-tl", "\"f16\", \"causal\"", "q8d8:causal(tl):f16:reveal:s1"},
+    {"hetero", "\"f16\", \"backward\"], \"shapes\": {\"d\": \"16..64 step 16\"}, \"declines\": [",
+     "b2h3q26d16:none:f16:hetero:s15:pass=bwd"},
+    {"length-1-1", "\"bf16\", \"backward\"], \"shapes\": {\"d\": \"64\"}, \"declines\": [", ""},
+    {"normal-f64", "\"f32\", \"gqa\", \"backward\", \"cross\", \"dv\", \"causal\"", ""},
+    {"tile-bf16", "\"f32\", \"gqa\", \"backward\", \"cross\", \"dv\", \"causal\"", ""},
+    {"select-negative-scale", "\"f32\"", ""},
+};
+
+TEST_EACH(cases_are_asked_within_claims, COUNT(within))
+{
+    struct attn_claims claims;
+    struct attn_case c;
+    struct attn_error err = {0};
+    char json[300], text[ATTN_CASE_TEXT];
+    snprintf(json, sizeof json, "{\"claims\": [%s]}", within[_i].claims);
+    ck_assert_msg(attn_claims_parse("claims", json, &claims, &err) == ATTN_OK, "%s", err.text);
+    enum attn_status status = attn_case_within(attn_battery_find(within[_i].name), &claims,
+                                               ATTN_ROUTE_PLUGIN, &c, &err);
+    attn_case_print(&c, text);
+    ck_assert_str_eq(status == ATTN_OK ? text : "", within[_i].text);
+    ck_assert(status == ATTN_OK || (status == ATTN_ENOTSUP && err.text[0] != '\0'));
+}
+
+/* Conditions on shapes: what a text means, or the line that says what is wrong. */
+static const struct {
+    const char *text, *extent, *error;
+    int64_t asked, nearest;
+} shapes[] = {
+    {"d: 8..256 step 8", "d", NULL, 20, 16},
+    {"d: 8..256 step 8", "d", NULL, 300, 256},
+    {"d: 8..20 step 8; heads: 1 2 4", "d", NULL, 19, 16},
+    {"d: 8..20 step 8; heads: 1 2 4", "heads", NULL, 100, 4},
+    {"queries: 5..", "queries", NULL, 2, 5},
+    {"queries: 5..", "batch", NULL, 7, 7},
+    {"width: 8", NULL, "shape \"width\" does not exist; there are: d dv heads group batch", 0, 0},
+    {"d: 8..4", NULL, "at most 16 whole numbers and ranges", 0, 0},
+    {"d: eight", NULL, "at most 16 whole numbers and ranges", 0, 0},
+    {"d: 8..16 step 0", NULL, "at most 16 whole numbers and ranges", 0, 0},
+    {"d: ", NULL, "shape \"d\" is empty", 0, 0},
+    {"d: 8; d: 16", NULL, "declared twice", 0, 0},
+    {"d 8", NULL, "such as \"d: 8..256 step 8; group: 1 2 4 8\"", 0, 0},
+};
+
+TEST_EACH(shapes_are_declared, COUNT(shapes))
+{
+    struct attn_shapes x;
+    struct attn_error err = {0};
+    int extent = 0;
+    enum attn_status status = attn_shapes_parse(shapes[_i].text, &x, &err);
+    if (shapes[_i].error != NULL) {
+        ck_assert_msg(status == ATTN_EINVAL && strstr(err.text, shapes[_i].error) != NULL, "%s",
+                      err.text);
+        return;
+    }
+    while (strcmp(attn_factor[extent].name, shapes[_i].extent) != 0)
+        extent++;
+    ck_assert_int_eq(attn_shapes_nearest(&x, extent, shapes[_i].asked), shapes[_i].nearest);
+}
+
 /* ---- only= ----------------------------------------------------------------------------------- */
 
 TEST(only_one_tensor_is_laid_out)
@@ -132,7 +202,7 @@ TEST(only_one_tensor_is_laid_out)
 
 /* ---- running the full tier ------------------------------------------------------------------- */
 
-/* Two here, with one case in four of what is made of pairs; make test-full runs them all, and then
+/* Two here, with one case in eight of what is made of pairs; make test-full runs them all, and then
  * every implementation at its presets. */
 static const char *const variants[] = {"tiled-textbook",
                                        "ring:ranks=2",
@@ -176,14 +246,14 @@ TEST(variants_pass_the_full_tier)
         const struct attn_battery_case *k = &tier_of(ATTN_TIER_FULL)->at[i].battery;
         struct attn_setup setup;
         int some = !everything() && strncmp(k->name, "pairs-", 6) == 0;
-        if (some && (4 - i % 4) % 4 >= n)
+        if (some && (8 - i % 8) % 8 >= n)
             continue; /* full_cases_are_sound has set it up */
         setup_of(k->text, &setup);
         attn_setup_keep(&setup);
         setup.unweighed = 1;
         for (int v = 0; v < n; v++) {
             struct attn_result r;
-            if (some && (i + v) % 4 != 0)
+            if (some && (i + v) % 8 != 0)
                 continue;
             attn_run_setup(&spec[v], &setup, NULL, &r);
             ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s: %s (%s): %s",
@@ -241,6 +311,47 @@ TEST(soak_draws_the_whole_grammar)
                           met[w][v]);
     ck_assert(backward > CASES / 3 && zero > 100 && composed > 300 && other == CASES);
     ck_assert_msg(unfit < CASES / 8 / 20, "%d of %d cases cannot be set up", unfit, CASES / 8);
+}
+
+/* Within the least of claims too: what is drawn is allowed, and goes through the extents. */
+TEST_EACH(soak_draws_what_is_claimed, 3)
+{
+    enum { CASES = 6000 };
+    static const char *const claims_text[] = {
+        "{\"claims\": [\"bf16\", \"backward\", \"gqa\", \"scale\", \"causal\"]}",
+        "{\"claims\": [\"f16\", \"gqa\", \"cross\", \"dv\", \"band\"], \"causal\": \"br\"}",
+        "{\"claims\": [\"bf16\", \"gqa\", \"causal\"], \"shapes\": {\"d\": \"8..256 step 8\", "
+        "\"group\": \"1 2 4 8 16\", \"heads\": \"1..64\"}}"};
+    struct attn_claims claims;
+    ck_assert(attn_claims_parse("claims", claims_text[_i], &claims, NULL) == ATTN_OK);
+    const struct attn_soak_source source = {1, &claims, ATTN_ROUTE_PLUGIN};
+    int refused = 0, d[257] = {0}, heads[65] = {0}, group[17] = {0}, length[1101] = {0};
+    for (uint64_t n = 0; n < CASES; n++) {
+        struct attn_case c;
+        struct attn_setup s;
+        unsigned needs;
+        attn_soak_case(&source, n, &c);
+        ck_assert(attn_setup_describe(&c, &s, NULL) == ATTN_OK);
+        int is_allowed =
+            attn_claims_allow(&claims, &s, ATTN_ROUTE_PLUGIN, &needs, NULL) == ATTN_OK;
+        attn_setup_close(&s);
+        refused += !is_allowed;
+        if (!is_allowed)
+            continue;
+        d[c.d_key <= 256 ? c.d_key : 0] = heads[c.heads <= 64 ? c.heads : 0] = 1;
+        group[c.heads / c.kv_heads <= 16 ? c.heads / c.kv_heads : 0] = 1;
+        length[c.n_key <= 1100 ? c.n_key : 0] = 1;
+    }
+    ck_assert_int_lt(refused, CASES / 20);
+    for (int n = 1; n <= 32; n++)
+        ck_assert_msg(d[8 * n], "no case has d = %d", 8 * n);
+    for (int n = 1; n <= 64; n++)
+        ck_assert_msg(heads[n], "no case has %d heads", n);
+    for (int n = 1; n <= 16; n++)
+        ck_assert_msg(group[n] || !attn_shapes_have(&claims.shapes, ATTN_FACTOR_GROUP, n),
+                      "no case has a group of %d", n);
+    for (int n = 1; n <= (claims.bits & ATTN_PLUGIN_CROSS ? 1100 : 256); n++)
+        ck_assert_msg(length[n], "no case has %d keys", n);
 }
 
 /* What a planted fault leaves of a large case. */
@@ -338,7 +449,7 @@ TEST_EACH(soak_spares_the_honest, 5)
 {
     static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",
                                        "ring:ranks=4", "ulysses:ranks=2"};
-    int cases = everything() ? 20000 : 600, passed = 0;
+    int cases = everything() ? 20000 : 400, passed = 0;
     struct attn_spec spec = spec_of(name[_i]);
     for (int n = 0; n < cases; n++) {
         struct attn_case c;

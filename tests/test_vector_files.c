@@ -25,6 +25,11 @@ static const struct {
     {"{\"claims\": [\"f32\"], \"declines\": [\"nan\"]}",
      "declined word \"nan\" does not exist; there are: nan-bias nan-q nan-do"},
     {"{\"claims\": [\"f32\"], \"declines\": 1}", "\"declines\" must be an array"},
+    {"{\"claims\": [\"f32\"], \"shapes\": 1}", "\"shapes\" must be an object of texts"},
+    {"{\"claims\": [\"f32\"], \"shapes\": {\"dv\": \"64\"}}",
+     "shape \"dv\" is declared, but \"dv\" is not claimed: without it dv is d"},
+    {"{\"claims\": [\"f32\", \"gqa\"], \"shapes\": {\"heads\": \"2 4\", \"group\": \"3\"}}",
+     "\"heads\" and \"group\" contradict"},
     {"{\"claims\": [\"bf16\"], \"arithmetic\": \"unfused-16\", \"u_ds\": 0.001, \"subnormals\": "
      "\"flushed-16\"}",
      NULL},

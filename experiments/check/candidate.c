@@ -388,11 +388,13 @@ static int prepare(struct attn_candidate *s)
         const char *manifest = q->vectors != NULL ? q->vectors : s->source;
         attn_candidate_route(s, "--results", s->source);
         attn_candidate_route(s, "--vectors", manifest);
-        status = attn_question_read(manifest, &q->cases, &s->question, &s->claims, &err);
+        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question, &s->claims, &err);
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->claims, &err);
-    if (status == ATTN_OK && s->from == ATTN_SOURCE_EXEC)
+    if (status == ATTN_OK &&
+        (s->from == ATTN_SOURCE_EXEC ||
+         (s->from == ATTN_SOURCE_PLUGIN && !attn_question_needs_claims(&q->cases))))
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);

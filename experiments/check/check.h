@@ -44,6 +44,9 @@ struct attn_asking {
     uint64_t seed; /* of what a tier draws */
 };
 
+/* Whether that depends on what is claimed: the whole tier, or cases made of factors by name. */
+int attn_question_needs_claims(const struct attn_cli_list *cases);
+
 /* EINVAL: a case cannot be read.  To be freed in any case. */
 enum attn_status attn_question_make(const struct attn_asking *asking,
                                     struct attn_question *question, struct attn_error *err);
@@ -51,7 +54,7 @@ void attn_question_free(struct attn_question *question);
 
 /* The question that a manifest asks; cases limits it to those of these names. */
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
-                                    struct attn_question *question, struct attn_claims *claims,
+                                    uint64_t seed, struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err);
 
 /* Write the cases that are claimed to a folder; *written: how many. */

@@ -41,7 +41,6 @@ static enum attn_status read_case(const char *text, int number, const struct att
     return take(NULL, name, text, asked, err);
 }
 
-/* Whether a case of the command line may be one that is made of factors. */
 static int names_made(const struct attn_cli_list *cases)
 {
     for (int i = 0; i < cases->n; i++)
@@ -49,6 +48,11 @@ static int names_made(const struct attn_cli_list *cases)
             strncmp(cases->at[i].value, "pairs-", 6) == 0)
             return 1;
     return 0;
+}
+
+int attn_question_needs_claims(const struct attn_cli_list *cases)
+{
+    return cases->n == 0 || names_made(cases);
 }
 
 enum attn_status attn_question_make(const struct attn_asking *a, struct attn_question *question,
@@ -89,8 +93,19 @@ static int is_wanted(const struct attn_vector_files_entry *entry, const struct a
     return cases->n == 0;
 }
 
+/* The case of the battery or of the tier that has this name, and still this string. */
+static const struct attn_battery_case *case_called(const struct attn_question *question,
+                                                   const struct attn_vector_files_entry *entry)
+{
+    const struct attn_tier_case *made =
+        question->tier != NULL ? attn_tier_find(question->tier, entry->name) : NULL;
+    return made != NULL && strcmp(made->battery.text, entry->text) == 0
+               ? &made->battery
+               : attn_battery_find(entry->name);
+}
+
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
-                                    struct attn_question *question, struct attn_claims *claims,
+                                    uint64_t seed, struct attn_question *question, struct attn_claims *claims,
                                     struct attn_error *err)
 {
     struct attn_vector_files files;
@@ -102,9 +117,16 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
     question->whole_tier = cases->n == 0 && files.n > 1;
     if (question->asked == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", files.n);
+    if (status == ATTN_OK && question->whole_tier) { /* their reasons, and what they meet */
+        question->tier = calloc(1, sizeof *question->tier);
+        status = question->tier == NULL
+                     ? attn_fail(err, ATTN_ENOMEM, "no memory for a list of cases")
+                     : attn_tier_open(ATTN_TIER_FULL, claims, ATTN_ROUTE_FILES, seed,
+                                      question->tier, err);
+    }
     for (int i = 0; i < files.n && status == ATTN_OK; i++)
         if (is_wanted(&files.entry[i], cases))
-            status = take(attn_battery_find(files.entry[i].name), files.entry[i].name,
+            status = take(case_called(question, &files.entry[i]), files.entry[i].name,
                           files.entry[i].text, &question->asked[question->n++], err);
     if (status == ATTN_OK && question->n == 0)
         status = attn_fail(err, ATTN_EINVAL, "%.300s/manifest.json has no such case", folder);

@@ -195,7 +195,8 @@ int attn_check_plugin(struct attn_candidate *s)
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
     s->claims = worker.claims;
-    status = attn_candidate_ask(s, &err);
+    if (s->question.asked == NULL)
+        status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK) {
         attn_worker_close(&worker);
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);

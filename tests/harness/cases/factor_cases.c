@@ -24,7 +24,8 @@ struct maker {
     const struct attn_factors *t;
     const struct attn_choice_taker *taker;
     const char *name;
-    int named; /* choices that begin with `name` */
+    int named;    /* choices that begin with `name` */
+    int is_quick; /* the values of the quick tier alone, so that it is the beginning of both */
     uint64_t rolls;
     unsigned char typed[IDS][ATTN_DTYPES], modelled[IDS]; /* alone: met this type, such data */
     unsigned char met[2][IDS][IDS]; /* pairs of values, forward alone and with backward */
@@ -40,7 +41,7 @@ static int roll(struct maker *m, int n)
 
 static int values(const struct maker *m, int factor)
 {
-    return m->t->of[factor].n;
+    return m->is_quick && factor < ATTN_EXTENTS ? m->t->n_quick[factor] : m->t->of[factor].n;
 }
 
 static void add_choice(struct maker *m, const struct attn_choice *choice)
@@ -509,12 +510,14 @@ int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
     m->t = table;
     m->taker = taker;
     m->name = "factors";
+    m->is_quick = 1;
     int passes = values(m, ATTN_FACTOR_PASS), causal = values(m, ATTN_FACTOR_CAUSAL) > 1, ok = 1;
     for (int backward = 0; backward < passes; backward++)
         for (int c = 0; c <= causal; c++)
             meet_alone(m, backward, c);
     meet_rest(m, passes - 1);
     m->name = "pairs";
+    m->is_quick = 0;
     m->named = 0;
     if (tier == ATTN_TIER_FULL) /* a case with backward judges the forward pass too */
         ok = meet_pairs(m, passes - 1, ALL) &&

@@ -142,17 +142,27 @@ static void add_declared(struct attn_factors *t, int factor)
     }
 }
 
-static void open_extent(struct attn_factors *t, int factor, uint64_t seed, int any)
+/* So many numbers more, drawn by the seed. */
+static void draw_some(struct attn_factors *t, int factor, uint64_t seed, int more)
 {
-    int declared = t->claims->shapes.of[factor].n > 0, drawn = declared ? any + 3 : any;
+    enum { DRAWS = 60 };
+    int goal = t->of[factor].n + more;
+    for (int n = 0; n < DRAWS && t->of[factor].n < goal; n++)
+        add_number(t, factor, draw(t, factor, seed, (uint64_t)n));
+}
+
+static void open_extent(struct attn_factors *t, int factor, uint64_t seed, enum attn_tier tier)
+{
+    int declared = t->claims->shapes.of[factor].n > 0;
     int is_free = t->of[factor].n > 1 || is_claimed(t->claims, factor, "");
-    if (!is_free)
-        return;
-    if (declared)
+    if (declared && is_free)
         add_declared(t, factor);
     t->first_any[factor] = t->of[factor].n;
-    for (int n = 0, before = t->of[factor].n; n < 40 && t->of[factor].n < before + drawn; n++)
-        add_number(t, factor, draw(t, factor, seed, (uint64_t)n));
+    if (is_free)
+        draw_some(t, factor, seed, declared ? 4 : 1);
+    t->n_quick[factor] = t->of[factor].n;
+    if (is_free && tier == ATTN_TIER_FULL)
+        draw_some(t, factor, seed, 1);
 }
 
 static void make_first(struct attn_factors *t, int factor, int value)
@@ -192,7 +202,7 @@ static void match_neutrals(struct attn_factors *t)
 }
 
 void attn_factors_open(const struct attn_claims *claims, enum attn_route route, uint64_t seed,
-                       int any, struct attn_factors *t)
+                       enum attn_tier tier, struct attn_factors *t)
 {
     memset(t, 0, sizeof *t);
     t->claims = claims;
@@ -206,7 +216,7 @@ void attn_factors_open(const struct attn_claims *claims, enum attn_route route, 
     }
     for (int f = 0; f < ATTN_EXTENTS; f++) {
         choose_neutral(t, f);
-        open_extent(t, f, seed, any);
+        open_extent(t, f, seed, tier);
     }
     match_neutrals(t);
 }

@@ -29,8 +29,8 @@ struct attn_factor {
 extern const struct attn_factor attn_factor[ATTN_FACTORS];
 
 /* The table as claims leave it.  Neutral is what is claimed and nearest to the table's own neutral
- * value; of declared extents the ends, first steps and some others are values too, and so are `any`
- * numbers between, drawn by the seed.  It points into itself: it stays where it is. */
+ * value; of declared extents the ends, first steps and some others are values too, and of each
+ * extent a number that the seed draws.  It points into itself: it stays where it is. */
 struct attn_claims; /* claims.h */
 
 /* By which road its tensors come: files have no strides; our own take masks as they are. */
@@ -41,10 +41,11 @@ struct attn_factors {
     int takes_numbers;                /* bands come as numbers, other masks as bytes */
     struct attn_factor of[ATTN_FACTORS];
     int first_any[ATTN_EXTENTS]; /* values from here on were drawn */
+    int n_quick[ATTN_EXTENTS];   /* values of the quick tier: the full one draws one more */
     char text[ATTN_EXTENTS][ATTN_FACTOR_VALUES][8];
 };
 void attn_factors_open(const struct attn_claims *claims, enum attn_route route, uint64_t seed,
-                       int any, struct attn_factors *table);
+                       enum attn_tier tier, struct attn_factors *table);
 
 static inline int attn_value_id(int factor, int value)
 {

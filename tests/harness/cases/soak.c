@@ -368,7 +368,7 @@ static void random_fields(struct dice *d, struct attn_case *c)
 static enum attn_dtype random_type(struct dice *d)
 {
     enum attn_dtype type = ATTN_F32;
-    if (!rarely(d, 4) && claims(d, ATTN_PLUGIN_F32))
+    if ((d->claims->bits & 15u) == 0 || (!rarely(d, 4) && claims(d, ATTN_PLUGIN_F32)))
         return type;
     do
         type = (enum attn_dtype)roll(d, ATTN_DTYPES);

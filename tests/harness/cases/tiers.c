@@ -269,7 +269,7 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     *list = (struct attn_tier_list){.claims = *claims};
     struct making making = {list, route};
     const struct attn_choice_taker taker = {take_choice, &making};
-    attn_factors_open(&list->claims, route, seed, tier == ATTN_TIER_FULL ? 2 : 1, &list->table);
+    attn_factors_open(&list->claims, route, seed, tier, &list->table);
     add_by_hand(list, route, 0, QUICK);
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
     if (tier == ATTN_TIER_FULL)
