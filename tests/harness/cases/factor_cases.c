@@ -237,7 +237,7 @@ static void meet_rest(struct maker *m, int backward)
 
 /* Work of the case of a pair that has nothing else; of a row beyond that of the pair it starts
  * from. */
-enum { PAIR_WORK = 8000000, LITTLE_WORK = 300000, ROOM = 600000, CANDIDATES = 4 };
+enum { PAIR_WORK = 6000000, LITTLE_WORK = 300000, ROOM = 500000, CANDIDATES = 4 };
 
 struct pairs {
     int backward;
@@ -447,8 +447,12 @@ static int make_row(struct maker *m, struct pairs *p)
     if (!take_seed(m, p) || !complete_for(m, p, PAIR_WORK, &full))
         return 0;
     p->most = attn_choice_work(m->t, &full) + ROOM;
+    const struct attn_choice cheap = complete(m, p, 1);
+    int is_fitted = memcmp(&full, &cheap, sizeof full) != 0;
     for (int f = 0; f < ATTN_FACTOR_PASS; f++) { /* what makes it show stays */
-        if (full.value[f] != 0 && p->choice.value[f] == UNSET)
+        unsigned fitted = BIT(BATCH) | BIT(FILL) | BIT(QUERIES) | BIT(KEYS);
+        if ((full.value[f] != 0 || (is_fitted && 1u << f & fitted)) &&
+            p->choice.value[f] == UNSET)
             p->choice.value[f] = full.value[f];
         int at = roll(m, f + 1);
         order[f] = order[at];
@@ -467,6 +471,19 @@ static int make_row(struct maker *m, struct pairs *p)
         full = rich;
     p->choice = full;
     return count_met(m, p, &full, 0);
+}
+
+/* The pair of the last row cannot be met: off the list with it.  0: there was none. */
+static int give_up(struct pairs *p)
+{
+    int x = attn_value_id(p->seed[0], p->choice.value[p->seed[0]]);
+    int y = attn_value_id(p->seed[1], p->choice.value[p->seed[1]]);
+    if (p->choice.value[p->seed[0]] == UNSET || !p->todo[x][y])
+        return 0;
+    p->left[x]--;
+    p->left[y]--;
+    p->todo[x][y] = p->todo[y][x] = 0;
+    return 1;
 }
 
 static int meet_pairs(struct maker *m, int backward, unsigned factors)
@@ -490,10 +507,11 @@ static int meet_pairs(struct maker *m, int backward, unsigned factors)
                 best = p->choice;
             }
         }
-        if (gain == 0)
-            break;
-        count_met(m, p, &best, 1);
-        add_choice(m, &best);
+        if (gain > 0) {
+            count_met(m, p, &best, 1);
+            add_choice(m, &best);
+        } else
+            gain = give_up(p); /* the next ones may do better */
     }
     free(p);
     return 1;

@@ -370,7 +370,7 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
 struct veil {
     unsigned scope, by;
 };
-enum { VEILS = 16, ALL = (1 << ATTN_FACTORS) - 1 };
+enum { VEILS = 20, ALL = (1 << ATTN_FACTORS) - 1 };
 
 static void add_veil(struct veil veil[VEILS], int *n, int holds, unsigned scope, unsigned by)
 {
@@ -421,7 +421,14 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     add_veil(veil, &n, is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
                            (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
              ALL, 0);
-    add_veil(veil, &n, large && d < 8, ALL, 0);
+    /* data of models: with another scale or one feature one key has all the weight, and so it may
+     * be for one query of several kinds */
+    int usual = is(t, choice, ATTN_FACTOR_FILL, "normal") || is(t, choice, ATTN_FACTOR_FILL, "loud");
+    add_veil(veil, &n, !usual && !is(t, choice, ATTN_FACTOR_SCALE, "default"), ALL,
+             BIT(FILL) | BIT(SCALE));
+    add_veil(veil, &n, !usual && d < 8, ALL, BIT(FILL) | BIT(D));
+    add_veil(veil, &n, is(t, choice, ATTN_FACTOR_FILL, "rows") && x.queries < 5, ALL,
+             BIT(FILL) | BIT(QUERIES));
     add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_FILL, "scales"), BIT(FILL), 0);
     return n;
 }
