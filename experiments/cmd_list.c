@@ -33,7 +33,8 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
     ATTN_TAKES(CLAIMS, offsetof(struct request, claims), .kind = ATTN_KIND_TEXT,
                .help = "cases and factors within these claims, JSON (docs/external.md)"),
-    ATTN_TAKES(SEED, offsetof(struct request, seed), "1", .help = "of the values that a tier draws"),
+    ATTN_TAKES(SEED, offsetof(struct request, seed), "1",
+               .help = "of the values that a tier draws"),
     ATTN_TAKES(FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"),
     ATTN_TAKES(PICTURE, offsetof(struct request, picture)),
     ATTN_TAKES(LENGTH, offsetof(struct request, length), .kind = ATTN_KIND_COUNT, .value = "L",
@@ -172,8 +173,7 @@ static void list_cases(const struct request *want)
     struct attn_claims claims;
     struct attn_tier_list *list = attn_cli_need(calloc(1, sizeof *list));
     take_claims(want, &claims);
-    attn_cli_must(attn_tier_open((enum attn_tier)want->tier, &claims,
-                                 route_of(want),
+    attn_cli_must(attn_tier_open((enum attn_tier)want->tier, &claims, route_of(want),
                                  (uint64_t)want->seed, list, &err),
                   &err);
     for (int i = 0; i < list->n; i++) {
@@ -340,7 +340,9 @@ static const struct {
     {"implementations", list_implementations, {NULL}},
     {"layers", list_layers, {"name", "what it is"}},
     {"cases", list_cases, {"name", "case", "stands for", "why"}},
-    {"factors", list_factors, {"factor", "what kernels branch on", "values", "an error shows when"}},
+    {"factors",
+     list_factors,
+     {"factor", "what kernels branch on", "values", "an error shows when"}},
     {"relations", list_relations, {"relation", "can show", "says"}},
     {"fills", list_fills, {"fill", "aims at"}},
     {"bugs", list_bugs, {"bug", "reference", "what went wrong", "evidence", "covered by"}},

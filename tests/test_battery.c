@@ -379,7 +379,8 @@ static void read_families(struct families *f)
         }
     }
     fclose(file);
-    ck_assert(n > 0 && n <= attn_battery_count(ATTN_TIER_QUICK) && attn_battery_count(ATTN_TIER_QUICK) <= 1024);
+    ck_assert(n > 0 && n <= attn_battery_count(ATTN_TIER_QUICK) &&
+              attn_battery_count(ATTN_TIER_QUICK) <= 1024);
     while (n < attn_battery_count(ATTN_TIER_QUICK)) /* made by a macro under the last heading */
         f->of_case[n++] = f->n - 1;
 }
@@ -393,7 +394,8 @@ TEST_EACH(nonsense_fails_in_every_family, NULL_MODELS)
         failed[families.of_case[i]] += count->null_fails[_i][i];
         all += count->null_fails[_i][i];
     }
-    printf("null model '%s' fails %d of %d cases:", null_model_name[_i], all, attn_battery_count(ATTN_TIER_QUICK));
+    printf("null model '%s' fails %d of %d cases:", null_model_name[_i], all,
+           attn_battery_count(ATTN_TIER_QUICK));
     for (int f = 0; f < families.n; f++)
         printf(" %s %d", families.name[f], failed[f]);
     printf("\n");

@@ -20,7 +20,7 @@ static int factor_of(int id)
 /* ---- what is claimed ------------------------------------------------------------------------- */
 
 #define KERNEL (ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_CAUSAL)
-#define MORE (ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_DENSE)
+#define MORE   (ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_DENSE)
 
 /* quick, full: the least that a tier has within the claims; 0: no bar. */
 static const struct {
@@ -112,7 +112,8 @@ static int is_gradient(int factor)
 static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, double most)
 {
     const struct attn_factors *t = &m->list.table;
-    const int f = factor_of(x), g = factor_of(y), batch = attn_value_called(t, ATTN_FACTOR_BATCH, "2");
+    const int f = factor_of(x), g = factor_of(y),
+              batch = attn_value_called(t, ATTN_FACTOR_BATCH, "2");
     const int own = 1 << f | 1 << g;
     if (!is_value(m, x) || !is_value(m, y) || f == g || f >= ATTN_FACTOR_FILL ||
         g >= ATTN_FACTOR_FILL || (pass == ATTN_FORWARD && (is_gradient(f) || is_gradient(g))))

@@ -137,8 +137,8 @@ TEST_EACH(cases_are_asked_within_claims, COUNT(within))
     char json[300], text[ATTN_CASE_TEXT];
     snprintf(json, sizeof json, "{\"claims\": [%s]}", within[_i].claims);
     ck_assert_msg(attn_claims_parse("claims", json, &claims, &err) == ATTN_OK, "%s", err.text);
-    enum attn_status status = attn_case_within(attn_battery_find(within[_i].name), &claims,
-                                               ATTN_ROUTE_PLUGIN, &c, &err);
+    enum attn_status status =
+        attn_case_within(attn_battery_find(within[_i].name), &claims, ATTN_ROUTE_PLUGIN, &c, &err);
     attn_case_print(&c, text);
     ck_assert_str_eq(status == ATTN_OK ? text : "", within[_i].text);
     ck_assert(status == ATTN_OK || (status == ATTN_ENOTSUP && err.text[0] != '\0'));
@@ -332,8 +332,7 @@ TEST_EACH(soak_draws_what_is_claimed, 3)
         unsigned needs;
         attn_soak_case(&source, n, &c);
         ck_assert(attn_setup_describe(&c, &s, NULL) == ATTN_OK);
-        int is_allowed =
-            attn_claims_allow(&claims, &s, ATTN_ROUTE_PLUGIN, &needs, NULL) == ATTN_OK;
+        int is_allowed = attn_claims_allow(&claims, &s, ATTN_ROUTE_PLUGIN, &needs, NULL) == ATTN_OK;
         attn_setup_close(&s);
         refused += !is_allowed;
         if (!is_allowed)

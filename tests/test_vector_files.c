@@ -101,8 +101,7 @@ TEST(every_claim_alone_is_tested)
     enum { PAIRS = sizeof alone / sizeof *alone };
     for (int type = 0; type < 4; type++)
         for (int n = 0; n < PAIRS; n++) {
-            const struct attn_claims claims = {.bits = 1u << type | alone[n].claim |
-                                                       alone[n].with};
+            const struct attn_claims claims = {.bits = 1u << type | alone[n].claim | alone[n].with};
             struct attn_tier_list list;
             int found = 0;
             ck_assert(attn_tier_open(ATTN_TIER_QUICK, &claims, ATTN_ROUTE_PLUGIN, 1, &list, NULL) ==

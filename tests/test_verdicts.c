@@ -463,7 +463,8 @@ TEST_EACH(page_is_safe, 2)
     const char *path = scratch_path(name[_i]), *hostile = "x`y``|<script>\x1b[31m\xff\xe2\x80\xae";
     struct attn_report *report = attn_report_open(path);
     int failures, columns = 0;
-    const struct attn_report_about about = {"plug-in", hostile, NULL, hostile, hostile, hostile, NULL};
+    const struct attn_report_about about = {"plug-in", hostile, NULL, hostile,
+                                            hostile,   hostile, NULL};
     attn_report_begin(report, &about);
     free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));
     ck_assert_int_eq(attn_report_close(report, failures > 0), 1);

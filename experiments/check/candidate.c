@@ -102,9 +102,9 @@ static void report_about(const struct attn_candidate *s)
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
     snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
     const struct attn_report_about about = {
-        kind[s->from],  s->from == ATTN_SOURCE_SPEC ? s->label : s->source,
-        s->claims_path, s->list == NULL ? "not known" : claims,
-        scope,          command,
+        kind[s->from],   s->from == ATTN_SOURCE_SPEC ? s->label : s->source,
+        s->claims_path,  s->list == NULL ? "not known" : claims,
+        scope,           command,
         s->question.tier};
     attn_report_begin(s->verdicts->report, &about);
 }
@@ -388,7 +388,8 @@ static int prepare(struct attn_candidate *s)
         const char *manifest = q->vectors != NULL ? q->vectors : s->source;
         attn_candidate_route(s, "--results", s->source);
         attn_candidate_route(s, "--vectors", manifest);
-        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question, &s->claims, &err);
+        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question,
+                                    &s->claims, &err);
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->claims, &err);

@@ -31,7 +31,7 @@ struct attn_asked {
 struct attn_question {
     struct attn_asked *asked;
     int n;
-    int whole_tier; /* so a claim that is never exercised is an error */
+    int whole_tier;              /* so a claim that is never exercised is an error */
     struct attn_tier_list *tier; /* what battery above points into; NULL: by hand */
 };
 
@@ -54,8 +54,8 @@ void attn_question_free(struct attn_question *question);
 
 /* The question that a manifest asks; cases limits it to those of these names. */
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
-                                    uint64_t seed, struct attn_question *question, struct attn_claims *claims,
-                                    struct attn_error *err);
+                                    uint64_t seed, struct attn_question *question,
+                                    struct attn_claims *claims, struct attn_error *err);
 
 /* Write the cases that are claimed to a folder; *written: how many. */
 enum attn_status attn_question_write(struct attn_question *question, const char *folder,

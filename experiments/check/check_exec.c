@@ -1,10 +1,10 @@
 /* attnlab check --exec: a command that reads a folder of cases and writes a folder of results.
  *
- * It is started once.  When it dies, the first case without results is the one that broke it, unless
- * the case before has the command's own words: it knew that it could not go on (a CUDA error ends
- * all later calls of a process).  It is started again on those that remain, so that one bad case
- * does not hide the others.  That ends with --timeout, which all starts have together, or when
- * three starts in turn come to nothing; what is left then was not reached.
+ * It is started once.  When it dies, the first case without results is the one that broke it,
+ * unless the case before has the command's own words: it knew that it could not go on (a CUDA
+ * error ends all later calls of a process).  It is started again on those that remain, so that one
+ * bad case does not hide the others.  That ends with --timeout, which all starts have together, or
+ * when three starts in turn come to nothing; what is left then was not reached.
  * A command that dies without one result is tried on an empty list of cases: if it dies of that
  * too, it does not start, and no case is to blame.
  */
@@ -256,7 +256,8 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 {
     struct exec *x = arg;
     struct attn_candidate *s = x->s;
-    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0, NULL};
+    struct attn_question round = {attn_cli_need(calloc((size_t)n, sizeof *round.asked)), n, 0,
+                                  NULL};
     unsigned needs;
     (void)how;
     (void)flags;

@@ -22,13 +22,13 @@ static enum attn_status take(const struct attn_battery_case *battery, const char
 }
 
 /* A name, or a case string; what is no string at all is taken for a name that does not exist. */
-static enum attn_status read_case(const char *text, int number, const struct attn_question *question,
-                                  struct attn_asked *asked, struct attn_error *err)
+static enum attn_status read_case(const char *text, int number,
+                                  const struct attn_question *question, struct attn_asked *asked,
+                                  struct attn_error *err)
 {
     const struct attn_tier_case *made =
         question->tier != NULL ? attn_tier_find(question->tier, text) : NULL;
-    const struct attn_battery_case *named =
-        made != NULL ? &made->battery : attn_battery_find(text);
+    const struct attn_battery_case *named = made != NULL ? &made->battery : attn_battery_find(text);
     char name[32];
     snprintf(name, sizeof name, "case-%d", number + 1);
     if (named != NULL)
@@ -73,8 +73,7 @@ enum attn_status attn_question_make(const struct attn_asking *a, struct attn_que
     if (question->asked == NULL && status == ATTN_OK)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
-        const struct attn_battery_case *battery =
-            whole ? &question->tier->at[i].battery : NULL;
+        const struct attn_battery_case *battery = whole ? &question->tier->at[i].battery : NULL;
         struct attn_asked *asked = &question->asked[question->n++];
         status = whole ? take(battery, battery->name, battery->text, asked, err)
                        : read_case(a->cases->at[i].value, i, question, asked, err);
@@ -105,8 +104,8 @@ static const struct attn_battery_case *case_called(const struct attn_question *q
 }
 
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
-                                    uint64_t seed, struct attn_question *question, struct attn_claims *claims,
-                                    struct attn_error *err)
+                                    uint64_t seed, struct attn_question *question,
+                                    struct attn_claims *claims, struct attn_error *err)
 {
     struct attn_vector_files files;
     enum attn_status status = attn_vector_files_open(folder, &files, err);

@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/faults/cost.h"
 #include "experiments/report/document.h"
+#include "tests/harness/faults/cost.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 #include "version.h"
@@ -29,7 +29,7 @@ struct attn_report {
         int is_setup; /* it could not even be started */
     } * all;
     int n_all;
-    char *about; /* who is judged next; NULL: nothing was said of it */
+    char *about;                       /* who is judged next; NULL: nothing was said of it */
     const struct attn_tier_list *tier; /* what is asked of it, or NULL */
 };
 
@@ -429,8 +429,7 @@ static void list_values(const struct attn_factors *t, const struct attn_coverage
     for (int v = 0; v < t->of[factor].n; v++) {
         int met = x->value[attn_value_id(factor, v)];
         int is = how == ATTN_MET_JUDGED ? met & how : met == how;
-        int is_any = factor < ATTN_EXTENTS && t->first_any[factor] > 0 &&
-                     v >= t->first_any[factor];
+        int is_any = factor < ATTN_EXTENTS && t->first_any[factor] > 0 && v >= t->first_any[factor];
         if (is)
             attn_append(text, size, "%s%s%s", text[0] != '\0' ? ", " : "", t->of[factor].value[v],
                         is_any ? " (any)" : "");

@@ -30,7 +30,8 @@ struct round {
     const struct attn_case *open; /* the case that is set up, or NULL */
 };
 
-static enum attn_status open_case(struct round *x, const struct attn_case *c, struct attn_error *err)
+static enum attn_status open_case(struct round *x, const struct attn_case *c,
+                                  struct attn_error *err)
 {
     if (x->open == c)
         return ATTN_OK;

@@ -32,8 +32,7 @@ void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_ve
         int has_verdict = entry->result.verdict != ATTN_ERROR && tier->at[i].is_made;
         if (has_verdict && (type < 0 || choice->value[ATTN_FACTOR_DTYPE] == type))
             count_choice(&tier->table, choice,
-                         entry->result.verdict == ATTN_REFUSED ? ATTN_MET_REFUSED
-                                                               : ATTN_MET_JUDGED,
+                         entry->result.verdict == ATTN_REFUSED ? ATTN_MET_REFUSED : ATTN_MET_JUDGED,
                          x);
     }
 }

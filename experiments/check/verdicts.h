@@ -43,7 +43,8 @@ struct attn_common_cause {
 /* Put a diagnosis (NULL or "": none) behind the text of a failure. */
 void attn_common_cause_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
 
-/* Count what was put there, and passes.  Where failing elements are, without a cause, is no vote. */
+/* Count what was put there, and passes.  Where failing elements are, without a cause, is no
+ * vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
 /* What most of those of the commonest kind of fault say, when at least two are of it, and how many

@@ -30,10 +30,17 @@ double attn_dtype_overflow(enum attn_dtype dtype)
 #member, name, offsetof(struct attn_precision, member), always \
     }
 const struct attn_precision_term attn_precision_term[ATTN_PRECISION_TERMS] = {
-    TERM(u, "u", 1),         TERM(u_storage, "storage", 1), TERM(u_sum, "sums", 0),
-    TERM(u_q, "q and k", 0), TERM(u_v, "v and dO", 0),      TERM(u_s, "scores", 0),
-    TERM(u_p, "P", 1),       TERM(u_ds, "dS", 0),           TERM(u_partial, "partial results", 0),
-    TERM(u_head, "each head's dK and dV", 0), TERM(exp_ulps, "exp", 1)};
+    TERM(u, "u", 1),
+    TERM(u_storage, "storage", 1),
+    TERM(u_sum, "sums", 0),
+    TERM(u_q, "q and k", 0),
+    TERM(u_v, "v and dO", 0),
+    TERM(u_s, "scores", 0),
+    TERM(u_p, "P", 1),
+    TERM(u_ds, "dS", 0),
+    TERM(u_partial, "partial results", 0),
+    TERM(u_head, "each head's dK and dV", 0),
+    TERM(exp_ulps, "exp", 1)};
 
 double attn_precision_get(const struct attn_precision *precision, int term)
 {

@@ -50,7 +50,7 @@ static int aligned(const struct attn_claims *claims, const struct attn_problem *
            : claims->causal == ATTN_PLUGIN_CAUSAL_BR ? band->offset == p->n_key - p->n_query
            : claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE
                ? band->offset == 0 && p->n_key == p->n_query
-                                                     : 1;
+               : 1;
 }
 
 /* Which claim a band wants: causal code knows no window, and no offset but the two usual ones. */
@@ -171,8 +171,9 @@ static int has_other_shape(const struct attn_claims *claims, const struct attn_p
     int is_band = attn_claims_mask(claims, p, &given) == ATTN_CLAIMS_BAND && given.band.left >= 0;
     int with_self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
-    const int64_t extent[ATTN_EXTENTS] = {p->d_key,   p->d_value, p->heads, group,
-                                          p->batch,   p->n_query, p->n_key, given.band.left - with_self};
+    const int64_t extent[ATTN_EXTENTS] = {
+        p->d_key, p->d_value, p->heads, group,
+        p->batch, p->n_query, p->n_key, given.band.left - with_self};
     for (int x = 0; x < ATTN_EXTENTS; x++) {
         if ((x == ATTN_FACTOR_WINDOW && !is_band) ||
             attn_shapes_have(&claims->shapes, x, extent[x]))
@@ -230,10 +231,9 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
             offsetof(struct attn_precision, member)           \
     }
 const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS] = {
-    NUMBER(u, 0.5),    NUMBER(u_sum, 0.5),     NUMBER(u_q, 0.5),
-    NUMBER(u_v, 0.5),  NUMBER(u_s, 0.5),       NUMBER(u_p, 0.5),
-    NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5), NUMBER(u_head, 0.5),
-    NUMBER(exp_ulps, 1e6)};
+    NUMBER(u, 0.5),      NUMBER(u_sum, 0.5),   NUMBER(u_q, 0.5),  NUMBER(u_v, 0.5),
+    NUMBER(u_s, 0.5),    NUMBER(u_p, 0.5),     NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5),
+    NUMBER(u_head, 0.5), NUMBER(exp_ulps, 1e6)};
 
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *p,
                            struct attn_precision *x)

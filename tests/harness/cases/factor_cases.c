@@ -82,8 +82,7 @@ static void take_least_used(const struct maker *m, struct alone *a, int factor, 
     for (int v = 0; v < values(m, of); v++) {
         struct attn_choice c = a->choice;
         c.value[of] = v;
-        if ((best == UNSET ||
-             a->used[attn_value_id(of, v)] < a->used[attn_value_id(of, best)]) &&
+        if ((best == UNSET || a->used[attn_value_id(of, v)] < a->used[attn_value_id(of, best)]) &&
             attn_choice_work(m->t, &c) <= ROW_WORK && is_good(m, &c, factor))
             best = v;
     }
@@ -451,8 +450,7 @@ static int make_row(struct maker *m, struct pairs *p)
     int is_fitted = memcmp(&full, &cheap, sizeof full) != 0;
     for (int f = 0; f < ATTN_FACTOR_PASS; f++) { /* what makes it show stays */
         unsigned fitted = BIT(BATCH) | BIT(FILL) | BIT(QUERIES) | BIT(KEYS);
-        if ((full.value[f] != 0 || (is_fitted && 1u << f & fitted)) &&
-            p->choice.value[f] == UNSET)
+        if ((full.value[f] != 0 || (is_fitted && 1u << f & fitted)) && p->choice.value[f] == UNSET)
             p->choice.value[f] = full.value[f];
         int at = roll(m, f + 1);
         order[f] = order[at];
@@ -465,8 +463,7 @@ static int make_row(struct maker *m, struct pairs *p)
     while (take_another(m, p));
     full = complete(m, p, 1);
     rich = complete(m, p, 0);
-    if (attn_choice_work(m->t, &rich) <= p->most &&
-        is_met_by(m, &rich, p->seed[0], p->seed[1]) &&
+    if (attn_choice_work(m->t, &rich) <= p->most && is_met_by(m, &rich, p->seed[0], p->seed[1]) &&
         count_met(m, p, &rich, 0) >= count_met(m, p, &full, 0))
         full = rich;
     p->choice = full;

@@ -17,7 +17,8 @@ enum attn_factor_id {
 };
 enum {
     ATTN_FACTOR_VALUES = 28,
-    ATTN_EXTENTS = ATTN_FACTOR_WINDOW + 1, /* the first factors: an implementation may declare them */
+    ATTN_EXTENTS =
+        ATTN_FACTOR_WINDOW + 1, /* the first factors: an implementation may declare them */
     ATTN_FACTOR_IDS = ATTN_FACTORS * ATTN_FACTOR_VALUES /* of a value of a factor */
 };
 
@@ -94,6 +95,6 @@ struct attn_choice_taker {
     void *arg;
 };
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
-                         const struct attn_choice_taker *taker);
+                        const struct attn_choice_taker *taker);
 
 #endif

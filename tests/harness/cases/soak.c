@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/fill.h"
 #include "tests/harness/files/fileio.h"
+#include "tests/harness/fill.h"
 
 /* A stream of random numbers, and what they may choose from. */
 struct dice {
@@ -264,13 +264,15 @@ static void take_turn(const struct dice *d, struct attn_case *c)
 {
     const uint64_t turn = d->number / 4;
     const int cross = claims(d, ATTN_PLUGIN_CROSS);
-    int64_t length = 1 + (int64_t)(turn * 389 % (cross ? 1100 : 256)), few = 1 + (int64_t)(turn % 7);
+    int64_t length = 1 + (int64_t)(turn * 389 % (cross ? 1100 : 256)),
+            few = 1 + (int64_t)(turn % 7);
     switch (d->number % 4) {
     case 0:
         c->d_key = c->d_value = 8 * (1 + (int64_t)(turn % 32));
         break;
     case 1:
-        c->heads = turn % 2 == 0 ? 1 + (int64_t)(turn / 2 % 64) : few * (1 + (int64_t)(turn / 2 % 16));
+        c->heads =
+            turn % 2 == 0 ? 1 + (int64_t)(turn / 2 % 64) : few * (1 + (int64_t)(turn / 2 % 16));
         c->kv_heads = turn % 2 == 0 ? c->heads : few;
         break;
     default:
@@ -291,9 +293,8 @@ static void keep_shapes(const struct dice *d, struct attn_case *c)
         c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, group * (1 + c->heads / group));
     c->kv_heads = group > 0 && c->heads % group == 0 ? c->heads / group : c->heads;
     c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
-    c->d_value = claims(d, ATTN_PLUGIN_DV)
-                     ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
-                     : c->d_key;
+    c->d_value = claims(d, ATTN_PLUGIN_DV) ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
+                                           : c->d_key;
     c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
     c->n_key = claims(d, ATTN_PLUGIN_CROSS)
                    ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
@@ -335,8 +336,8 @@ static void random_fields(struct dice *d, struct attn_case *c)
 {
     int strides = claims(d, ATTN_PLUGIN_STRIDES) && d->route != ATTN_ROUTE_FILES;
     c->pass = rarely(d, 3) || !claims(d, ATTN_PLUGIN_BACKWARD) ? ATTN_FORWARD : ATTN_BACKWARD;
-    c->scale = rarely(d, 5) && claims(d, ATTN_PLUGIN_SCALE) ? value_of(d, ATTN_FACTOR_SCALE)
-                                                            : (double)NAN;
+    c->scale =
+        rarely(d, 5) && claims(d, ATTN_PLUGIN_SCALE) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
     c->softcap =
         rarely(d, 4) && claims(d, ATTN_PLUGIN_SOFTCAP) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
     if (rarely(d, 3))

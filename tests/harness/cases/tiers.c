@@ -78,9 +78,9 @@ static int take_type(const struct attn_battery_case *hand, const struct attn_cla
 /* Calls that speak of how many tokens there are. */
 static int has_lengths(const struct attn_case *c)
 {
-    static const char *const call[] = {"documents(", "spatial(", "temporal(", "axial2d(", "dilated(",
-                                       "local2d(",   "local3d(", "swin(",     "ends,",    "keys(",
-                                       NULL};
+    static const char *const call[] = {"documents(", "spatial(", "temporal(", "axial2d(",
+                                       "dilated(",   "local2d(", "local3d(",  "swin(",
+                                       "ends,",      "keys(",    NULL};
     int n = 0;
     while (call[n] != NULL && strstr(c->mask, call[n]) == NULL)
         n++;
