@@ -177,6 +177,11 @@ static int flat_veils(const struct attn_factors *t, const struct attn_choice *ch
     add_veil(veil, &n, x->is_causal && x->queries == 1 && x->offset == 0 && x->keys > 1, ALL,
              BIT(QUERIES) | BIT(CAUSAL));
     add_veil(veil, &n, is(t, choice, ATTN_FACTOR_SCALE, "0"), ALL, BIT(SCALE));
+    /* three keys in a row, off the diagonal of a pattern of nine: at most one is left */
+    add_veil(veil, &n,
+             x->reach >= 0 && x->reach <= 1 && x->offset != 0 &&
+                 is(t, choice, ATTN_FACTOR_MASK, "skiparse(group,3)"),
+             ALL, 0);
     return n;
 }
 
@@ -204,8 +209,9 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     /* too small a change; scores so large that all are at the cap, or one key has all the weight */
     int large = is(t, choice, ATTN_FACTOR_FILL, "outliers");
     int64_t d = attn_choice_number(t, choice, ATTN_FACTOR_D);
-    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_SOFTCAP, "30") && !large, BIT(SOFTCAP),
-             0);
+    int cap30 = is(t, choice, ATTN_FACTOR_SOFTCAP, "30");
+    add_veil(veil, &n, narrow && cap30 && !large, BIT(SOFTCAP), 0);
+    add_veil(veil, &n, cap30 && large, ALL, BIT(SOFTCAP));
     add_veil(veil, &n,
              is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
                  (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
