@@ -182,6 +182,11 @@ static int flat_veils(const struct attn_factors *t, const struct attn_choice *ch
              x->reach >= 0 && x->reach <= 1 && x->offset != 0 &&
                  is(t, choice, ATTN_FACTOR_MASK, "skiparse(group,3)"),
              ALL, 0);
+    /* of two or three keys one has all the weight */
+    add_veil(veil, &n,
+             x->reach >= 0 && x->reach <= 1 && !is(t, choice, ATTN_FACTOR_SCALE, "default") &&
+                 attn_choice_number(t, choice, ATTN_FACTOR_D) > 16,
+             ALL, 0);
     return n;
 }
 
