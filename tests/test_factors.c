@@ -77,6 +77,7 @@ static void meet(int set, enum attn_tier tier, struct meeting *m)
     if (set == 1)
         attn_claims_all(&claims);
     ck_assert(attn_tier_open(tier, &claims, route, 1, &m->list, NULL) == ATTN_OK);
+    ck_assert_int_eq(m->list.refused, 0);
     m->has = calloc((size_t)m->list.n, sizeof *m->has);
     ck_assert_ptr_nonnull(m->has);
     memset(m->has, -1, (size_t)m->list.n * sizeof *m->has);
