@@ -99,7 +99,7 @@ static int may_be_empty(const struct attn_factors *t, const struct attn_choice *
                      is(t, choice, ATTN_FACTOR_MASK, "lengths") ||
                      is(t, choice, ATTN_FACTOR_MASK, "global(3)") ||
                      (is(t, choice, ATTN_FACTOR_MASK, "documents") && x.queries == x.keys);
-    if (x.keys < 15 && may_miss_rows(t, choice))
+    if (x.keys < (x.queries < 1000 ? 15 : 63) && may_miss_rows(t, choice))
         return 1;
     if (choice->value[ATTN_FACTOR_MASK] == 0 || !x.is_band)
         return x.is_band && (first || last);
@@ -166,7 +166,7 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
 struct veil {
     unsigned scope, by;
 };
-enum { VEILS = 20, ALL = (1 << ATTN_FACTORS) - 1 };
+enum { VEILS = 24, ALL = (1 << ATTN_FACTORS) - 1 };
 
 static void add_veil(struct veil veil[VEILS], int *n, int holds, unsigned scope, unsigned by)
 {
@@ -231,6 +231,11 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
              is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
                  (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
              ALL, 0);
+    /* 16 bits hide what a row gives to other keys than the one with all the weight; of many rows
+     * some have two */
+    int sharp = narrow && d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
+    add_veil(veil, &n, sharp, ALL, BIT(SCALE));
+    add_veil(veil, &n, sharp && x.queries * x.keys < 1000, ALL, 0);
     /* data of models: with another scale or one feature one key has all the weight, and so it may
      * be for one query of several kinds */
     int usual =
