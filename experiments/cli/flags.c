@@ -56,8 +56,8 @@ int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value
         return 0;
     for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
         if (strcmp(end, unit[u].name) == 0) {
-            *value = x * (llabs(x) <= INT64_MAX / unit[u].times ? unit[u].times : 0);
-            return (x == 0 || *value != 0) && *value >= least && (most == 0 || *value <= most);
+            int is_too_large = __builtin_mul_overflow(x, unit[u].times, value);
+            return !is_too_large && *value >= least && (most == 0 || *value <= most);
         }
     return 0;
 }
