@@ -139,7 +139,8 @@ static void leave(const struct attn_bench *bench, const struct done *done, const
     attn_cli_must(attn_folder_make(folder, &err), &err);
     attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
-    int drawn = attn_bench_roofline(bench, done->entry, done->n, folder);
+    int drawn;
+    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, &err), &err);
     for (int at = 0; at < done->n && !drawn; at++)
         if (done->entry[at].state == ATTN_BENCH_TIMED) {
             fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
