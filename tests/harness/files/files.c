@@ -69,10 +69,11 @@ const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* The first has no mark: what begins with none of the others' is read as one.  As the length of its
- * header each of these would be larger than any that is read. */
-static const struct attn_file_format *const formats[] = {&attn_format_safetensors, &attn_format_npy,
-                                                         &attn_format_npz};
+static const struct attn_file_format *const formats[] = {
+#define ATTN_FILE_FORMAT(name) &attn_format_##name,
+#include "tests/harness/files/formats.def"
+#undef ATTN_FILE_FORMAT
+};
 enum { FORMATS = sizeof formats / sizeof *formats, MARK = 6 };
 
 int attn_file_is_named(const char *name)
@@ -97,6 +98,7 @@ const char *attn_file_suffixes(char text[64])
     return text;
 }
 
+/* As the length of a safetensors header each mark would be larger than any that is read. */
 static const struct attn_file_format *format_of(const char first[MARK])
 {
     for (int f = 0; f < FORMATS; f++)
