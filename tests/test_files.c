@@ -1,5 +1,5 @@
-/* Files of tensors: what is written is read back, whole or not at all, and other writers' variants are
- * understood.  Files that lie: test_hostile_files.c. */
+/* Files of tensors: what is written is read back, whole or not at all, and other writers' variants
+ * are understood.  Files that lie: test_hostile_files.c. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -21,8 +21,8 @@ struct attn_tensors {
     struct attn_tensors_entry *entry; /* sorted by name */
 };
 
-/* Reads headers only.  EINVAL for what is no set of tensors: no such path, a folder without tensors,
- * one name twice, a file that is not what it should be; ENOMEM.  Close it after a failure too. */
+/* Reads headers only.  EINVAL for what is no set of tensors: no such path, a folder without
+ * tensors, one name twice, a file that is not what it should be; ENOMEM.  Close it after a failure too. */
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err);
 
@@ -42,8 +42,8 @@ int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements *
 /* Its data into memory; attn_file_load. */
 enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struct attn_error *err);
 
-/* Load, and give the numbers as double, malloc'ed: exact for all types but I64.  *values is untouched
- * after a failure. */
+/* Load, and give the numbers as double, malloc'ed: exact for all types but I64.  *values is
+ * untouched after a failure. */
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
                                      struct attn_error *err);
 

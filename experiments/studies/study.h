@@ -200,7 +200,7 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
 
 /* ---- attnlab's own implementations in a study ------------------------------------------------ */
 
-/* Of these a study knows that they are not refused: one that is, is a quantity that did not come out.
+/* Of these a study knows that they are not refused: one that is, did not come out.
  *
  * Priced: priced_bytes, total_bytes, bytes_sent, flops ... of a point. */
 struct attn_point attn_study_price(struct attn_study_run *run, const char *spec, const char *text);
