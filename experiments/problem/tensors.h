@@ -22,7 +22,8 @@ struct attn_tensors {
 };
 
 /* Reads headers only.  EINVAL for what is no set of tensors: no such path, a folder without
- * tensors, one name twice, a file that is not what it should be; ENOMEM.  Close it after a failure too. */
+ * tensors, one name twice, a file that is not what it should be; ENOMEM.  Close it after a failure
+ * too. */
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err);
 
