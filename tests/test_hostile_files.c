@@ -1,6 +1,6 @@
 /* Files may lie: whatever one claims, opening it ends with one line that names it; it never
- * crashes, never takes memory that the file does not have, and is never believed.  Of a member of an
- * archive no more is inflated than the header of its .npy asks for. */
+ * crashes, never takes memory that the file does not have, and is never believed.  Of a member of
+ * an archive no more is inflated than the header of its .npy asks for. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
  *
  * file_problem.c goes from files to a problem, step by step, and reads headers only (and the
  * tensors that a mask names); its steps are in file_settings.c (words and numbers of flags and
- * metadata), file_shape.c (layouts, packed batches) and file_mask.c.  file_run.c prices, computes and writes;
- * file_compare.c judges.  What fails has one line in err.  What a caller should know although it is
- * no failure goes to stderr as a note.
+ * metadata), file_shape.c (layouts, packed batches) and file_mask.c.  file_run.c prices, computes
+ * and writes; file_compare.c judges.  What fails has one line in err.  What a caller should know
+ * although it is no failure goes to stderr as a note.
  */
 #ifndef EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
 #define EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
