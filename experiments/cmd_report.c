@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
+#include "experiments/report/curves.h"
 #include "experiments/report/external_records.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
@@ -177,6 +178,7 @@ static void read_records(const struct flags *flags, struct report *r)
         json_array_extend(all->figures, r->plan.figures) != 0)
         attn_cli_stop(ATTN_ENOMEM, NULL, "no memory");
     attn_groups_make(&r->summary, all->figures, &r->groups);
+    attn_curves_study(&r->groups);
 }
 
 static void write_csv(const struct flags *flags, const struct report *r)
@@ -185,6 +187,8 @@ static void write_csv(const struct flags *flags, const struct report *r)
     struct attn_error err;
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     attn_cli_must(attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err), &err);
+    (void)snprintf(path, sizeof path, "%s/summary.csv", flags->out);
+    attn_cli_must(attn_summary_csv_save(path, &r->groups, &err), &err);
 }
 
 /* Every figure carries the machine and the version that it was made on; of several files the legend

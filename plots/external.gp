@@ -1,6 +1,8 @@
 # Memory or time that others recorded, against L.
+what = kind eq 'external-memory' ? 'recorded_bytes' : 'recorded_s'
+draws(p) = what
+lines(p) = word(panels, p)
 load 'style.gp'
-what = word(numbers, 1)
 eval axis
 if (what eq 'recorded_bytes') { eval bytes } else { set format y '%.0s %cs' }
 set ylabel (what eq 'recorded_bytes' ? 'memory, as recorded' : 'time, as recorded')

@@ -1,4 +1,8 @@
 # Peak extra memory against the time of a call: a point for each option, with its name.
+draws(p) = 'warm_bytes first_bytes'
+lines(p) = word(panels, p)
+across_low = 'fastest_s'
+across_high = 'slowest_s'
 load 'style.gp'
 eval axis
 eval bytes
@@ -38,7 +42,7 @@ put(i)    = (at_x[i] = part(column(across)), at_y[i] = (log(height(i)) - y_low) 
 front(p)  = here(p) && strcol("frontier_bytes") ne '' ? column(across) : NaN
 # The corner of a name at place k of point i: above and below to the right, above, below, right, left.
 left_of(i, k) = at_x[i] + (k < 3 ? 0.5 * letter_x : k < 5 ? -0.5 * strlen(called[i]) * letter_x : k == 5 ? 1.2 * letter_x : -(strlen(called[i]) + 1.2) * letter_x)
-low_of(i, k)  = at_y[i] + (k == 1 || k == 3 ? 0.3 * letter_y : k == 2 || k == 4 ? -1.3 * letter_y : -0.5 * letter_y)
+bottom_of(i, k)  = at_y[i] + (k == 1 || k == 3 ? 0.3 * letter_y : k == 2 || k == 4 ? -1.3 * letter_y : -0.5 * letter_y)
 end_of(i, k)  = left_of(i, k) + strlen(called[i]) * letter_x
 meets(a, b, c, d, i) = a < real(word(box[i], 2)) && b > real(word(box[i], 1)) && c < real(word(box[i], 4)) && d > real(word(box[i], 3))
 crosses(a, b, c, d, i) = from_x[i] < b && to_x[i] > a && at_y[i] > c && at_y[i] < d
@@ -58,7 +62,7 @@ do for [t in formats] {
                 do for [k = 1:6] {
                     a = left_of(i, k)
                     b = end_of(i, k)
-                    c = low_of(i, k)
+                    c = bottom_of(i, k)
                     d = c + letter_y
                     taken = a < 0 || b > 1.02 || c < 0 || d > 1
                     do for [j = 1:n] { taken = taken || meets(a, b, c, d, j) || crosses(a, b, c, d, j) }

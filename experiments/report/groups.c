@@ -350,6 +350,34 @@ void attn_groups_free(struct attn_figure_groups *groups)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
+const char *attn_group_wish(const struct attn_figure_group *group, const char *what,
+                            const char *key)
+{
+    const json_t *of = json_object_get(group != NULL ? group->wishes : NULL, what);
+    const char *text = json_string_value(json_object_get(of, key));
+    char spec[ATTN_LABEL_TEXT];
+    (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
+    return text != NULL ? text : json_string_value(json_object_get(of, spec));
+}
+
+void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
+                       char text[ATTN_LABEL_TEXT])
+{
+    const char *wish = attn_group_wish(group, "label", row->label), *origin = row->point->origin;
+    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", wish != NULL ? wish : row->label);
+    if (origin != NULL && strstr(text, origin) == NULL)
+        attn_append(text, ATTN_LABEL_TEXT, " (%s)", origin);
+}
+
+int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s)
+{
+    const struct attn_row *row = group->row[s];
+    while (++s < group->n && group->row[s]->first == row->first &&
+           group->row[s]->point->c.pass == row->point->c.pass)
+        ;
+    return s;
+}
+
 int attn_group_is_first(const struct attn_figure_group *group, int64_t s)
 {
     return s == 0 || group->row[s - 1]->first != group->row[s]->first;

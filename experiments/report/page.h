@@ -15,7 +15,6 @@ struct attn_page {
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_external_specs
         *externals;        /* and beside it; NULL: not known                 */
-    const char *page_html; /* private: the text of page.html */
     const struct attn_summary *summary;
     const struct attn_figure_groups *groups;
     const struct attn_figures *figures;
