@@ -3,7 +3,8 @@
 #   draws(p)   the columns of the CSV on its y axis: ranges and the legend go by them
 #   lines(p)   which lines of the CSV it has: those of this panel there, or '*'
 # and, where it likes, exponent = 'NAME', for columns NAME and NAME_error that stand in the legend;
-# must = Y, within the range of y; across_low and across_high, the columns of a bar along x.
+# single_remark, for the remark where column `single` has something; must = Y, within the range of y;
+# across_low and across_high, columns of the ends of a bar along x.
 # Texts come from records, so nothing in them is markup: noenhanced.
 
 set encoding utf8
@@ -85,6 +86,13 @@ has(c, p, what) = strstrt(there, sprintf('<%s|%d|%s>', field(c, 1), p, what)) > 
 hidden(c, p)    = given(c, p) && field(c, 6 + p) eq '-'
 shown(c, p)     = has(c, p, '') && !hidden(c, p) # what has no point within the ranges is not in the legend
 mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
+
+# What the remark says where a curve has numbers in the column `single`.
+if (exists("single_remark")) {
+    has_single = 0
+    do for [c = 1:curves] { do for [p = 1:words(panels)] { has_single = has_single || has(c, p, single) } }
+    if (has_single) { remark = remark.single_remark }
+}
 
 # The exponent of a curve in the legend: the columns say it in each of its lines.
 array slopes[curves * words(panels) + 1]

@@ -5,10 +5,10 @@ single = ranks.'single_s'
 draws(p) = median.' '.single.' fastest_s slowest_s'
 lines(p) = word(panels, p)
 exponent = 'time_exponent'
+single_remark = ' Open, dotted: first calls.'
 load 'style.gp'
 eval axis
 set format y '%.0s %cs'
-do for [c = 1:curves] { do for [p = 1:words(panels)] { if (has(c, p, single) && strstrt(remark, 'Open') == 0) { remark = remark.' Open, dotted: first calls.' } } }
 set ylabel ranks eq '' ? 'time of a call' : 'CPU time of the slowest rank'
 do for [t in formats] {
     eval start(t)

@@ -1,6 +1,8 @@
 # Peak extra memory against the time of a call: a point for each option, with its name.
 draws(p) = 'warm_bytes first_bytes'
 lines(p) = word(panels, p)
+single = 'first_bytes'
+single_remark = ' Open: first calls.'
 across_low = 'fastest_s'
 across_high = 'slowest_s'
 load 'style.gp'
@@ -86,7 +88,7 @@ do for [t in formats] {
             set arrow from graph at_x[last], graph at_y[last] to graph 1, graph at_y[last] nohead back lc rgb '#999999' lw 1.6
         }
         plot csv using (front(p)):(column("frontier_bytes")) smooth unique with steps lc rgb '#999999' lw 1.6 notitle, \
-             for [c = 1:curves] csv using (x(c,p,"warm_bytes")):(y(c,p,"warm_bytes")):(y(c,p,"fastest_s")):(y(c,p,"slowest_s")) with xerrorbars lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] csv using (x(c,p,"warm_bytes")):(y(c,p,"warm_bytes")):(column("fastest_s")):(column("slowest_s")) with xerrorbars lc rgb colour(c) pt filled(c) ps size(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"first_bytes")):(y(c,p,"first_bytes")) with points lc rgb colour(c) pt open(c) ps 1.2 notitle, \
              for [c = 1:curves] keyentry with points lc rgb colour(c) pt (has(c,p,'warm_bytes') ? filled(c) : open(c)) ps size(c) title key(c,p)
     }

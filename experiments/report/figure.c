@@ -160,7 +160,18 @@ void attn_figure_free(struct attn_figure *figure)
     figure->n = figure->n_curves = 0;
 }
 
-/* ---- widths ---------------------------------------------------------------------------------- */
+/* ---- ranges and widths ----------------------------------------------------------------------- */
+
+/* A range that the plan wants for this figure, or for all of its group. */
+static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
+{
+    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
+    const json_t *of = json_object_get(wishes, axis);
+    const char *range = json_string_value(json_object_get(of, figure->kind));
+    range = range != NULL ? range : json_string_value(json_object_get(of, ""));
+    if (is_of(range, "0123456789.eE+-:*"))
+        (void)snprintf(text, 64, "[%.60s]", range);
+}
 
 /* Do two curves of a panel look like one, at two places and half of those that they share? */
 static int coincide(const struct attn_figure *figure, int panel, int column, int a, int b)
@@ -182,6 +193,8 @@ static int coincide(const struct attn_figure *figure, int panel, int column, int
 void attn_figure_finish(struct attn_figure *figure)
 {
     static const double STEP = 2, MOST = 5.6;
+    take_range(figure, "x-range", figure->x_range);
+    take_range(figure, "y-range", figure->y_range);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int k = 0; k < figure->n_panels * figure->n_about; k++)
@@ -250,21 +263,6 @@ static void write_curve(FILE *file, const struct attn_figure_curve *curve)
     fprintf(file, "%s %d %d %.1f\n", curve->colour, curve->mark, curve->dash, curve->width);
 }
 
-/* A range that the plan wants for this figure, or for all of its group. */
-static void write_range(FILE *file, const struct attn_figure *figure, const char *axis,
-                        const char *own)
-{
-    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
-    const char name[] = {axis[0], '_', 'r', 'a', 'n', 'g', 'e', '\0'};
-    const json_t *of = json_object_get(wishes, axis);
-    const char *range = json_string_value(json_object_get(of, figure->kind));
-    range = range != NULL ? range : json_string_value(json_object_get(of, ""));
-    char text[80];
-    int is_taken = is_of(range, "0123456789.eE+-:*");
-    (void)snprintf(text, sizeof text, "[%.60s]", is_taken ? range : own[0] != '\0' ? own : "*:*");
-    write_text(file, name, text);
-}
-
 static char *head_of(const struct attn_figure *figure)
 {
     char *text;
@@ -290,8 +288,8 @@ static char *head_of(const struct attn_figure *figure)
         write_text(file, "x_label", figure->x_label);
         fprintf(file, "x_base   = %d\n", figure->x_base);
     }
-    write_range(file, figure, "x-range", figure->x_range);
-    write_range(file, figure, "y-range", figure->y_range);
+    write_text(file, "x_range", figure->x_range[0] != '\0' ? figure->x_range : "[*:*]");
+    write_text(file, "y_range", figure->y_range[0] != '\0' ? figure->y_range : "[*:*]");
     if (figure->memory_bytes > 0)
         fprintf(file, "memory   = %lld # of the machine: a line where it is near\n",
                 (long long)figure->memory_bytes);

@@ -85,7 +85,7 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char
 struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
                                             const char *name, int bar, double from, double to);
 
-/* When all points are there: how wide curves are. */
+/* When all points are there: the plan's ranges, and how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
 
 /* The text of a file of the folder plots: ./plots, or plots beside or above the running program, or
