@@ -1,6 +1,7 @@
 # Largest error over its bound against L, one panel for each output.
-# A panel is a column; where the outputs are not told apart, all of them in one.
-panels = 'O LSE dQ dK dV dBias all_outputs'
+# A panel is a column: those that `panels` names above, else all that have something.
+outputs = 'O LSE dQ dK dV dBias all_outputs' # the last where records do not tell them apart
+if (strstrt(outputs, word(panels, 1)) == 0) { panels = outputs }
 draws(p) = word(panels, p).' '.word(panels, p).'_sample'
 lines(p) = '*'
 must = 1 # the bound

@@ -1,5 +1,6 @@
 /* Which figures a group has and what stands where in them: every word of the table of groups, the
  * frontier of a trade-off, records of several files, and records of others. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,25 @@ TEST(curves_are_of_one_thing)
     for (int64_t i = 1; i < figure->n; i++)
         ck_assert(figure->point[i].curve != figure->point[i - 1].curve ||
                   figure->point[i].x > figure->point[i - 1].x);
+}
+
+/* docs/adding.md says "one script and one row".  The Makefile builds the program with exactly them;
+ * it draws the figure, and nothing of C knew it. */
+TEST(a_figure_is_a_script_and_a_row)
+{
+    char program[PATH_MAX];
+    ck_assert_ptr_nonnull(realpath(test_build(), program));
+    fixture_add_curves();
+    for (int i = 0; i < fixture_n_points; i++)
+        fixture_points[i].flops = 1e6;
+    fixture_write_records("r.jsonl");
+    scratch_shell(0, "", "cd '%s' && '%s/figure/attnlab' report --from r.jsonl --out out",
+                  scratch_path(""), program);
+    ck_assert(fixture_is_there("out/figures/rate-causal.svg"));
+    fixture_expect_words_of("out/figures/rate-causal.gp",
+                            WORDS("Flops a second, causal mask", "\"dense\" \"dense\" #D55E00"));
+    fixture_expect_words_of("out/index.html", WORDS("Flops by the price over the median time"));
+    fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
 }
 
 /* ---- memory against time --------------------------------------------------------------------- */
