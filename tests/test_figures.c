@@ -124,7 +124,8 @@ TEST(a_figure_is_a_script_and_a_row)
     ck_assert(fixture_is_there("out/figures/rate-causal.svg"));
     fixture_expect_words_of("out/figures/rate-causal.gp",
                             WORDS("Flops a second, causal mask", "\"dense\" \"dense\" #D55E00"));
-    fixture_expect_words_of("out/index.html", WORDS("Flops by the price over the median time"));
+    fixture_expect_words_of("out/index.html",
+                            WORDS("Flops by the price over the median time of a call."));
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
 }
 

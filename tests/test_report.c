@@ -312,8 +312,8 @@ TEST(prices_go_on)
         {0, 0, 1, 0, 1}, {1, 1, 1, 1, 0}, {0, 1, 0, 1, 0}, {0, 1, 0, 1, 0}};
     for (int i = 0; i < 4; i++)
         for (int c = 0; c < 5; c++)
-            ck_assert_msg(isnan(fixture_number(figure, i, column[c])) != there[i][c],
-                          "row %d, %s", i, column[c]);
+            ck_assert_msg(isnan(fixture_number(figure, i, column[c])) != there[i][c], "row %d, %s",
+                          i, column[c]);
     ck_assert_str_eq(figure->omitted, "");
     figure = fixture_draw("bytes-sent", 0);
     ck_assert_int_eq(figure->n, 3); /* one rank sends nothing */
@@ -381,8 +381,7 @@ TEST(work_is_drawn)
     ck_assert_str_eq(figure->omitted, "");
     ck_assert_int_eq(figure->n, 8);
     for (int rank = 0; rank < 4; rank++) {
-        ck_assert_double_eq_tol(drawn(figure, spec[0], rank, "of_mean"), pairs[rank] / 520,
-                                1e-12);
+        ck_assert_double_eq_tol(drawn(figure, spec[0], rank, "of_mean"), pairs[rank] / 520, 1e-12);
         ck_assert_double_eq_tol(drawn(figure, spec[1], rank, "of_mean"), 1, 1e-12);
     }
 }

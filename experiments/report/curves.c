@@ -59,12 +59,12 @@ void attn_row_panel(const struct attn_figure_group *group, const struct attn_row
 static double peak_of(const struct attn_row *row)
 {
     int is_known = attn_row_is_ours(row) || row->peak >= ATTN_RESIDENT_FROM;
-    return is_known && row->peak > 0 ? (double)row->peak : none;
+    return row->status == ATTN_POINT_OK && is_known && row->peak > 0 ? (double)row->peak : none;
 }
 
 static double seconds_of(const struct attn_row *row)
 {
-    return row->time.n > 0 ? row->time.median : none;
+    return row->status == ATTN_POINT_OK && row->time.n > 0 ? row->time.median : none;
 }
 
 static double price_of(const struct attn_row *row)
@@ -72,17 +72,23 @@ static double price_of(const struct attn_row *row)
     return row->priced > 0 ? (double)row->priced : none;
 }
 
-/* The numbers of the rows that have one; x[] and y[] have room for n.  Their number. */
-static int take(struct attn_row *const *row, int64_t n, double (*of)(const struct attn_row *row),
-                double *x, double *y)
+/* The numbers of the rows that have one, in x and y with room for n, which are to be freed by x. */
+static struct attn_curve take(struct attn_row *const *row, int64_t n,
+                              double (*of)(const struct attn_row *row))
 {
+    double *x = attn_cli_need(malloc(2 * (size_t)n * sizeof *x)), *y = x + n;
     int taken = 0;
     for (int64_t s = 0; s < n; s++) {
         y[taken] = of(row[s]);
         x[taken] = row[s]->x;
         taken += !isnan(y[taken]);
     }
-    return taken;
+    return (struct attn_curve){x, y, taken};
+}
+
+static void drop(struct attn_curve *curve)
+{
+    free((double *)(uintptr_t)curve->x);
 }
 
 /* The exponent, fitted to the upper part.  n = 0: none, as the points are too few or no power of x,
@@ -92,18 +98,12 @@ static struct attn_power fit(struct attn_row *const *row, int64_t n,
 {
     static const double WIDEST = 0.5, LEAST_POWER = 0.2;
     struct attn_power power = {.n = 0};
-    struct attn_row **good = attn_cli_need(malloc((size_t)n * sizeof *good));
-    double *x = attn_cli_need(malloc(2 * (size_t)n * sizeof *x)), *y = x + n;
-    int64_t n_good = 0;
-    for (int64_t s = 0; s < n; s++)
-        if (row[s]->status == ATTN_POINT_OK)
-            good[n_good++] = row[s];
-    int taken = take(good, n_good, of, x, y), first = attn_stats_upper(x, taken);
-    if (attn_stats_power(x + first, y + first, taken - first, &power) != 0 ||
+    struct attn_curve c = take(row, n, of);
+    int first = attn_stats_upper(c.x, c.n);
+    if (attn_stats_power(c.x + first, c.y + first, c.n - first, &power) != 0 ||
         power.interval.high - power.interval.low > WIDEST || power.worst > LEAST_POWER)
         power.n = 0;
-    free(x);
-    free(good);
+    drop(&c);
     return power;
 }
 
@@ -277,15 +277,13 @@ static int measured_crossing(const struct pair *pair, int of_memory, struct attn
 /* By the price: 1 and where, 0, or -1 where there is none. */
 static int priced_crossing(const struct pair *pair, double *at, double *height, int *is_below)
 {
-    size_t n = (size_t)(pair->n_csr + pair->n_dense);
-    double *x = attn_cli_need(malloc(2 * n * sizeof *x)), *flat_x = x + 2 * pair->n_csr;
-    struct attn_curve sparse = {x, x + pair->n_csr, 0}, flat = {flat_x, flat_x + pair->n_dense, 0};
-    sparse.n = take(pair->csr, pair->n_csr, price_of, x, x + pair->n_csr);
-    flat.n = take(pair->dense, pair->n_dense, price_of, flat_x, flat_x + pair->n_dense);
+    struct attn_curve sparse = take(pair->csr, pair->n_csr, price_of),
+                      flat = take(pair->dense, pair->n_dense, price_of);
     int known = sparse.n > 0 && flat.n > 0;
     int found = known ? attn_stats_crossing(&sparse, &flat, at, height) : -1;
     *is_below = known && sparse.y[0] < flat.y[0];
-    free(x);
+    drop(&flat);
+    drop(&sparse);
     return found;
 }
 
@@ -337,7 +335,7 @@ static void find_crossing(struct attn_figure_group *group, const struct pair *pa
     }
 }
 
-/* The first curve of a dense implementation, of this pass and file; end - 1 its last row; -1: none. */
+/* The first curve of a dense implementation, of this pass and file; -1: none.  *end: behind it. */
 static int64_t find_dense(const struct attn_figure_group *group, const struct attn_point *of,
                           int64_t *end)
 {
@@ -384,7 +382,8 @@ static void judge_once(struct attn_figure_group *group)
         row->is_sample = strstr(row->point->verified, "rows") != NULL;
         memcpy(row->judged_output, row->output, sizeof row->output);
         for (int64_t t = s - 1; t >= 0 && group->row[t]->first == row->first; t--)
-            if (group->row[t]->point->c.n_query == row->point->c.n_query && group->row[t]->x == row->x)
+            if (group->row[t]->point->c.n_query == row->point->c.n_query &&
+                group->row[t]->x == row->x)
                 first = group->row[t];
         if (first == row)
             continue;

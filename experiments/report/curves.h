@@ -1,5 +1,5 @@
-/* Statistics of the curves of a figure group: exponents, guides, the frontier, crossings.  They stand
- * in its rows (summary.h) and are columns of summary.csv. */
+/* Statistics of the curves of a figure group: exponents, guides, the frontier, crossings.  They
+ * stand in its rows (summary.h) and are columns of summary.csv. */
 #ifndef EXPERIMENTS_REPORT_CURVES_H
 #define EXPERIMENTS_REPORT_CURVES_H
 

@@ -294,10 +294,11 @@ static char *head_of(const struct attn_figure *figure)
         fprintf(file, "memory   = %lld # of the machine: a line where it is near\n",
                 (long long)figure->memory_bytes);
     fputs(figure->variables, file);
-    fputs("# curve of the CSV, its name in the legend, colour, mark, dash, width; then, if you like, "
-          "for each\n# panel the exponent in the legend (\"\": none) or - where it is not shown; a "
-          "line less is a\n# curve less\n$curves << END\n",
-          file);
+    fputs(
+        "# curve of the CSV, its name in the legend, colour, mark, dash, width; then, if you like, "
+        "for each\n# panel the exponent in the legend (\"\": none) or - where it is not shown; a "
+        "line less is a\n# curve less\n$curves << END\n",
+        file);
     for (int c = 0; c < figure->n_curves; c++)
         write_curve(file, &figure->curve[c]);
     fputs("END\n\n", file);

@@ -138,7 +138,7 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, p->origin);
     struct attn_figure_point *point = attn_figure_add(figure, panel, curve, x);
     point->status = attn_point_status_name(row->status);
-    point->note = is_trade                        ? wish != NULL ? wish : row->option
+    point->note = is_trade                       ? wish != NULL ? wish : row->option
                   : row->status == ATTN_POINT_OK ? p->verified
                                                  : p->message;
     if (!is_trade && p->origin != NULL)
@@ -232,8 +232,8 @@ static void add_bar(struct attn_figure *figure, const struct attn_row *row, int 
             other += piece;
             continue;
         }
-        struct attn_figure_point *point =
-            attn_figure_piece(figure, attn_pass_word(p->c.pass), name, bar, at / all, (at + piece) / all);
+        struct attn_figure_point *point = attn_figure_piece(figure, attn_pass_word(p->c.pass), name,
+                                                            bar, at / all, (at + piece) / all);
         point->status = attn_point_status_name(row->status);
         point->note = p->spec;
         point->y[OF_BYTES] = all;

@@ -13,7 +13,12 @@
 #include "experiments/report/groups.h"
 #include "ref/mask/mask.h"
 
-enum { ATTN_FIGURE_PANELS = 8, ATTN_FIGURE_COLUMNS = 56, ATTN_FIGURE_ABOUT = 16, ATTN_FIGURE_NAME = 64 };
+enum {
+    ATTN_FIGURE_PANELS = 8,
+    ATTN_FIGURE_COLUMNS = 56,
+    ATTN_FIGURE_ABOUT = 16,
+    ATTN_FIGURE_NAME = 64
+};
 
 struct attn_figure_curve {
     char key[ATTN_LABEL_TEXT];   /* in the CSV: the label, with ; for commas */
@@ -45,9 +50,11 @@ struct attn_figure {
     const char *x_label; /* on the axis; NULL: the script's own */
     int x_base;          /* of its logarithm; 0: the script's own */
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
-    char x_range[64], y_range[64]; /* "": what the data give                                       */
+    char x_range[64],
+        y_range[64]; /* "": what the data give                                       */
     int n_columns;
-    int n_about, about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
+    int n_about,
+        about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
     int n_panels, n_curves;
     char panel[ATTN_FIGURE_PANELS][64];
     struct attn_figure_curve *curve; /* grown by attn_figure_curve_of */

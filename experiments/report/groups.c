@@ -470,9 +470,10 @@ static int is_told(const struct attn_figure_group *group, int64_t s)
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size)
 {
     static const int reasons[] = {
-        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,       ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
-        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY, ATTN_POINT_ERROR,
-        NO_TIME}; /* what is only priced is drawn, dashed */
+        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,
+        ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY,
+        ATTN_POINT_ERROR,   NO_TIME}; /* what is only priced is drawn, dashed */
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
