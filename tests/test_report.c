@@ -571,6 +571,28 @@ TEST(requests_that_cannot_be_met)
     ck_assert(!fixture_is_there("out/index.html"));
 }
 
+/* What cannot be drawn leaves no folder; a plan of stored records may name what they name, and its
+ * session belongs to measuring. */
+TEST(a_report_that_fails_leaves_nothing)
+{
+    static const char plan[] = "group length-causal\n spec = dense mine ; length = 256\n"
+                               " label mine = My own\n";
+    char from[1024], path[1024];
+    (void)snprintf(path, sizeof path, "%s", scratch_put("mine.plan", plan, sizeof plan - 1));
+    fixture_report(2, "", "--plan '%s'", path); /* mine is not known */
+    fixture_report(2, "", "--from '%s'", scratch_put("bad.jsonl", "{\"schema\":2}\n", 13));
+    ck_assert_int_ne(access(scratch_path("out"), F_OK), 0);
+    fixture_add_curves();
+    for (int l = 0; l < 2; l++) {
+        const char *text = fixture_points[2 * l].text;
+        strcpy(fixture_add("length-causal", "mine", text, 0)->route, "plug-in");
+    }
+    (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
+    fixture_report(2, "goes with --plan, without --from", "--from '%s' --budget 3", from);
+    fixture_report(0, "", "--from '%s' --plan '%s'", from, path);
+    fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"My own\""));
+}
+
 TEST(a_full_disk_is_told)
 {
     static const char *const file[] = {"out/index.html", "out/records.csv",
