@@ -35,9 +35,11 @@ static double exponent_error(const struct attn_power *power)
     return power->n > 0 ? power->interval.high - power->slope : none;
 }
 
-static int shows_resident(const struct attn_row *row)
+/* All ranks of a simulated run are in one process, and a small one is noise. */
+static double shown_resident(const struct attn_row *row)
 {
-    return row->point->ranks == 1 && row->peak >= ATTN_RESIDENT_FROM;
+    int is_shown = row->point->ranks == 1 && row->peak >= ATTN_RESIDENT_FROM;
+    return is_shown ? bytes(row->resident) : none;
 }
 
 /* As it is drawn: an error that is exactly 0 has no logarithm. */
