@@ -29,12 +29,8 @@ set xrange [*:*] # stats looks at what is within the ranges
 set yrange [*:*]
 stats csv using (1) nooutput
 n = STATS_records
-array at_x[n]
-array at_y[n]
-array called[n]
-array is_front[n]
-array from_x[n] # of its bar
-array to_x[n]
+array at_x[n]; array at_y[n]; array called[n]; array is_front[n]
+array from_x[n]; array to_x[n] # of its bar
 array box[n]    # "left right low high" of a name
 here(p)   = strcol("panel") eq word(panels, p)
 part(s)   = (log(s) - x_low) / x_long
