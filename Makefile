@@ -256,16 +256,27 @@ $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
 	$(Q)$(LINK) -shared -Wl,-Bsymbolic -o $@ $(B)/fifth/rows.o $(B)/fifth/registry.o \
 	    $(filter-out $(B)/optimized/registry.o,$(LIB_OBJ)) -lm
 
+# A figure of its own: the program with one more script, and the row that stands in docs/adding.md.
+
+$(B)/figure/attnlab: docs/examples/rate.gp docs/adding.md Makefile $(wildcard plots/*) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
+	@rm -rf $(@D) && mkdir -p $(@D) && cp -r plots $(@D)/ && cp docs/examples/rate.gp $(@D)/plots/
+	@{ sed -n '/^    FIGURE(/,/^$$/p' docs/adding.md; cat plots/figures.def; } > $(@D)/plots/figures.def
+	$(call say,cc,docs/examples/rate.gp)
+	$(Q)$(CC) -I$(@D) $(subst -MMD -MP,,$(FLAGS)) -c -o $(@D)/group_words.o experiments/measure/group_words.c
+	$(Q)$(CC) -I$(@D) $(subst -MMD -MP,,$(FLAGS)) -c -o $(@D)/figures.o experiments/report/figures.c
+	$(Q)$(LINK) -o $@ $(@D)/group_words.o $(@D)/figures.o \
+	    $(filter-out %/group_words.o %/report/figures.o,$(filter %.o,$^)) $(filter %.a,$^) $(HARNESS_LIBS) $(GSL_LIBS) -lm
+
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
+test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 

@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
+#include "experiments/report/curves.h"
 #include "experiments/report/external_records.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
@@ -19,6 +20,7 @@ struct flags {
     const char *plan, *out;
     struct attn_cli_list from, external_records;
     int quiet;
+    struct attn_cli_list keys;  /* of the plan's session */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
 };
@@ -31,6 +33,9 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(EXTERNAL_RECORDS, offsetof(struct flags, external_records)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
+    {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
+    ATTN_TAKES(BUDGET, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
+    ATTN_TAKES(ROUNDS, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
     {.flag = ATTN_FLAG_TITLE,
      .help = "With --plan, yours beside ours; each joins every group of the plan:"},
     ATTN_TAKES(PLUGIN, offsetof(struct flags, given)),
@@ -52,12 +57,14 @@ const struct attn_cli_command attn_cmd_report = {
         "report --external-records FILE --out DIR  draw a table that others recorded\n"
         "report --out DIR                 draw DIR/records.jsonl again",
     .about =
-        "Writes DIR/index.html (one page, nothing external), DIR/records.csv, and under "
-        "DIR/figures\n"
-        "every figure: NAME.csv (its numbers), NAME.gp (a script for gnuplot whose first lines "
-        "are\n"
-        "its words, ranges and colours, to be edited), and the pictures .svg, .png and .pdf;\n"
-        "`gnuplot NAME.gp` in that folder draws it again.  With --plan the records go to\n"
+        "Writes DIR/index.html (one page, nothing external), DIR/records.csv, DIR/summary.csv "
+        "(a line\n"
+        "for each point, all rounds together), and under DIR/figures every figure: NAME.csv (its\n"
+        "numbers), NAME.gp (a script for gnuplot whose first lines are its words, ranges and "
+        "colours,\n"
+        "to be edited), and the pictures .svg, .png and .pdf; `gnuplot NAME.gp` in that folder "
+        "draws\n"
+        "it again.  With --plan the records go to\n"
         "DIR/records.jsonl; an interrupted measurement is continued by the same command.  Figures\n"
         "pick their points by the first word of a group's name (docs/measuring.md), one of\n"
         " "
@@ -97,6 +104,10 @@ static void check_flags(const struct flags *flags)
     if (flags->plan == NULL && flags->given.n > 0)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "a plug-in or a command belongs to a plan: --plan FILE is missing");
+    if (flags->keys.n > 0 && (flags->plan == NULL || flags->from.n > 0))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--%s is of measuring: it goes with --plan, without --from",
+                      flags->keys.at[0].flag);
     if (flags->external_records.n > EXTERNAL_FILES)
         attn_cli_stop(ATTN_EINVAL, NULL, "--external-records: at most %d files", EXTERNAL_FILES);
 }
@@ -116,11 +127,10 @@ static enum attn_status make_folders(const char *path, struct attn_error *err)
     return status;
 }
 
-/* What must be there before minutes are spent on measuring. */
+/* What must be there before anything is read or measured. */
 static void prepare(const struct flags *flags, struct report *r)
 {
     const char *out = flags->out;
-    struct attn_error err = {ATTN_OK, ""};
     char *style;
     if (!attn_draw_possible())
         attn_cli_stop(ATTN_ENOMEM, NULL,
@@ -134,6 +144,13 @@ static void prepare(const struct flags *flags, struct report *r)
     if (snprintf(r->records, sizeof r->records, "%s/records.jsonl", out) >= PATH_MAX ||
         snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out is too long");
+}
+
+/* When all that was given is good: what fails before leaves no folder. */
+static void make_out(const struct flags *flags, const struct report *r)
+{
+    const char *out = flags->out;
+    struct attn_error err = {ATTN_OK, ""};
     if (make_folders(r->figures_folder, &err) != ATTN_OK)
         attn_cli_stop(ATTN_ENOMEM, NULL, "cannot make folder %.200s: %s", r->figures_folder,
                       err.text);
@@ -144,25 +161,46 @@ static void prepare(const struct flags *flags, struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* Before anything is measured: a bad file is said at once. */
-static void read_given(struct flags *flags, struct report *r)
+/* Implementations that are not ours and that stored records name are words of a plan, too. */
+static void know_externals(struct attn_external_specs *externals, const struct attn_records *all)
+{
+    for (int64_t i = 0; i < all->n && externals->n < ATTN_EXTERNAL_SPECS; i++) {
+        const struct attn_point *p = &all->point[i];
+        if (p->route[0] != '\0' && attn_external_specs_find(externals, p->spec) == NULL)
+            (void)snprintf(externals->one[externals->n++].name, sizeof externals->one[0].name,
+                           "%.31s", p->spec);
+    }
+}
+
+static void read_others(const struct flags *flags, struct report *r)
 {
     struct attn_error err;
     for (; r->n_external < flags->external_records.n; r->n_external++)
         attn_cli_must(attn_external_records_read(flags->external_records.at[r->n_external].value,
                                                  &r->external[r->n_external], &err),
                       &err);
+}
+
+/* Before anything is measured: a bad file is said at once. */
+static void read_plan(struct flags *flags, struct report *r)
+{
+    struct attn_error err;
     if (flags->plan == NULL)
         return;
     attn_external_specs_open(&flags->externals, &flags->given);
+    if (flags->from.n > 0)
+        know_externals(&flags->externals, &r->sources.all);
     attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
+    for (int k = 0; k < flags->keys.n; k++)
+        if (!attn_plan_override(&r->plan, flags->keys.at[k].flag, flags->keys.at[k].value))
+            attn_cli_stop(ATTN_EINVAL, NULL, "cannot use --%s '%.60s'", flags->keys.at[k].flag,
+                          flags->keys.at[k].value);
 }
 
 static void read_records(const struct flags *flags, struct report *r)
 {
     struct attn_error err;
     const char *path[sizeof flags->from.at / sizeof *flags->from.at] = {r->records};
-    struct attn_records *all = &r->sources.all;
     int n = flags->from.n > 0 ? flags->from.n : 1;
     for (int f = 0; f < flags->from.n; f++)
         path[f] = flags->from.at[f].value;
@@ -170,12 +208,18 @@ static void read_records(const struct flags *flags, struct report *r)
         access(r->records, F_OK) != 0)
         n = 0; /* of others alone */
     attn_cli_must(attn_sources_read(path, n, &r->sources, &err), &err);
+}
+
+static void fold(struct report *r)
+{
+    struct attn_records *all = &r->sources.all;
     attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
     if (r->plan.figures != NULL && all->figures != NULL &&
         json_array_extend(all->figures, r->plan.figures) != 0)
         attn_cli_stop(ATTN_ENOMEM, NULL, "no memory");
     attn_groups_make(&r->summary, all->figures, &r->groups);
+    attn_curves_study(&r->groups);
 }
 
 static void write_csv(const struct flags *flags, const struct report *r)
@@ -184,6 +228,8 @@ static void write_csv(const struct flags *flags, const struct report *r)
     struct attn_error err;
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
     attn_cli_must(attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err), &err);
+    (void)snprintf(path, sizeof path, "%s/summary.csv", flags->out);
+    attn_cli_must(attn_summary_csv_save(path, &r->groups, &err), &err);
 }
 
 /* Every figure carries the machine and the version that it was made on; of several files the legend
@@ -290,8 +336,13 @@ static int report(void *values, int n, char **operand)
     (void)operand;
     check_flags(asked);
     prepare(asked, &r);
-    read_given(asked, &r);
-    if (asked->plan != NULL && asked->from.n == 0) {
+    int is_measured = asked->plan != NULL && asked->from.n == 0;
+    read_others(asked, &r);
+    if (!is_measured)
+        read_records(asked, &r);
+    read_plan(asked, &r);
+    make_out(asked, &r);
+    if (is_measured) {
         int status = attn_sweep_run(&r.plan, r.records, 0, asked->quiet, &r.n_errors);
         if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
             return attn_cli_fail(status,
@@ -299,7 +350,9 @@ static int report(void *values, int n, char **operand)
                                  "attnlab report --out %s draws what there is",
                                  asked->out);
     }
-    read_records(asked, &r);
+    if (is_measured)
+        read_records(asked, &r);
+    fold(&r);
     write_csv(asked, &r);
     draw(asked, &r);
     say_no_figure(&r);

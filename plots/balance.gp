@@ -1,11 +1,13 @@
 # Work of each rank, as bars: one cluster for each scheme.
+draws(p) = 'of_mean'
+lines(p) = word(panels, p)
 load 'style.gp'
 unset logscale
 unset key
 set yrange [*:*]
 stats csv using "rank" nooutput # of what is within the ranges
 cluster = STATS_max + 3 # bars of a scheme, and the gap behind them
-eval 'set yrange '.y_range
+eval 'set yrange '.(own_y ? y_range : sprintf('[0:%g]', 1.1 * y_high))
 set xrange [-1.5:curves * cluster - 0.5]
 set bmargin 5
 set xtics () scale 0 rotate by 20 right

@@ -1,4 +1,6 @@
 # Where the bytes go: a bar for each implementation, of its buffers at the peak, by name.
+draws(p) = 'from to'
+lines(p) = word(panels, p)
 load 'style.gp'
 unset logscale
 unset key

@@ -1,4 +1,8 @@
 # Peak extra memory of a process, or of the fullest rank, against what the group varies.
+draws(p) = 'priced_bytes beyond_bytes ledger_bytes resident_bytes only_resident_bytes'
+lines(p) = word(panels, p)
+exponent = across eq 'layers' ? '' : 'bytes_exponent' # all tensors of a stack are no power
+if (across eq 'layers') { remark = remark.' Of layers all tensors count.' }
 load 'style.gp'
 eval axis
 eval bytes
@@ -7,7 +11,7 @@ do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
         eval panel(p)
-        if (memory > 0) {
+        if (exists("memory") && inside(y_range, memory)) {
             set arrow 1 from graph 0, first memory to graph 1, first memory nohead dt 3
             set label 9 'memory of this machine' at graph 0.01, first memory offset 0,0.5
         }

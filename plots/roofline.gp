@@ -1,5 +1,7 @@
 # Rate against flops a byte, under the measured roofs: roof_fma (GFLOP/s), roof_read and roof_l2
 # (GB/s) have a word for each panel.
+draws(p) = 'gflops slowest fastest roof_gflops'
+lines(p) = word(panels, p)
 load 'style.gp'
 low(a, b) = a < b ? a : b
 set samples 400

@@ -1,5 +1,7 @@
 # Live sets of a study: a bar for each peak, from the left a piece for each object, with its name
 # where there is room.
+draws(p) = 'from to'
+lines(p) = word(panels, p)
 load 'style.gp'
 unset logscale
 unset key

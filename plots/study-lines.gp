@@ -1,5 +1,7 @@
 # Curves of a study: lines are computed, marks were published.  linear 1: no logarithms, and marks at
 # all points; y_label '': bytes.
+draws(p) = got.' '.published
+lines(p) = word(panels, p)
 load 'style.gp'
 x_base = 2
 eval axis

@@ -1,5 +1,11 @@
-# What all figures share: how they read their CSV, looks, layout, terminals.  Loaded by NAME.gp,
-# after its own lines.  Texts come from records, so nothing in them is markup: noenhanced.
+# What all figures share: how they read their CSV, looks, layout, terminals.  Loaded by NAME.gp, which
+# before says of each panel p
+#   draws(p)   the columns of the CSV on its y axis: ranges and the legend go by them
+#   lines(p)   which lines of the CSV it has: those of this panel there, or '*'
+# and, where it likes, exponent = 'NAME', for columns NAME and NAME_error that stand in the legend;
+# single_remark, for the remark where column `single` has something; must = Y, within the range of y;
+# across_low and across_high, columns of the ends of a bar along x.
+# Texts come from records, so nothing in them is markup: noenhanced.
 
 set encoding utf8
 set datafile separator comma
@@ -21,21 +27,94 @@ open(c)   = filled(c) > 4 ? filled(c) - 1 : filled(c)  # the same, not filled
 dash(c)   = int(field(c, 5))
 width(c)  = real(field(c, 6))
 size(c)   = (filled(c) > 3 ? 0.7 : 1.2) + 0.08 * (width(c) - 1.6) # larger under another curve
-slope(c, p) = field(c, 6 + p)
-shown(c, p) = slope(c, p) ne '-'
-key(c, p) = !shown(c, p) ? '' : field(c, 2).(slope(c, p) eq '' ? '' : '  '.slope(c, p))
+given(c, p) = words($curves[at_line[c]]) >= 6 + p     # its words in the legend are, by hand
 
-# Where curve c has which numbers; of a column without any gnuplot would complain.
-there = ''
-do for [what in numbers] {
-    stats csv using (strcol(what) eq '' ? 0 : (there = there.sprintf('<%s|%s|%s>', strcol("curve"), strcol("panel"), what), 1)) nooutput
+# ---- what the CSV has: ranges, panels with something in them, which curve has which numbers -------
+
+if (!exists("exponent")) exponent = ''
+if (!exists("x_base")) x_base = 0 # of the logarithm; 0: its own, which may begin at 0
+if (!exists("across_low")) across_low = across
+if (!exists("across_high")) across_high = across
+is_of(p)    = lines(p) eq '*' || strcol("panel") eq lines(p)
+# Room beyond the outermost values, and never less than a factor `least`: one tick is no axis.
+room(low, high, margin, least) = low <= 0 || low > high ? '[*:*]' : \
+    high * margin**2 / low < least ? sprintf('[%.6g:%.6g]', sqrt(low * high / least), sqrt(low * high * least)) : \
+    sprintf('[%.6g:%.6g]', low / margin, high * margin)
+smaller(a, b) = a < b ? a : b
+larger(a, b)  = a > b ? a : b
+x_low = 1e300
+x_high = 0
+y_low = exists("must") ? must : 1e300
+y_high = exists("must") ? must : 0
+array panel_low[words(panels)]
+array panel_high[words(panels)]
+found = ''
+see(p, v, a, b) = (panel_low[p] = smaller(panel_low[p], v), panel_high[p] = larger(panel_high[p], v), \
+    a > 0 || x_base == 0 ? (x_low = smaller(x_low, a), x_high = larger(x_high, b)) : 0, 1)
+do for [p = 1:words(panels)] {
+    panel_low[p] = 1e300
+    panel_high[p] = 0
+    do for [what in draws(p)] {
+        stats csv using (is_of(p) && strcol(what) ne '' && column(what) > 0 ? see(p, column(what), column(across_low), column(across_high)) : 0) nooutput
+    }
+    if (panel_high[p] > 0) { found = found.' '.word(panels, p) }
+    y_low = smaller(y_low, panel_low[p])
+    y_high = larger(y_high, panel_high[p])
 }
-has(c, p, what)  = shown(c, p) && strstrt(there, sprintf('<%s|%s|%s>', field(c, 1), word(panels, p), what)) > 0
-mine(c, p)       = strcol("curve") eq field(c, 1) && strcol("panel") eq word(panels, p)
+if (found ne '' && words(found) < words(panels)) {
+    k = 0
+    do for [p = 1:words(panels)] { if (panel_high[p] > 0) { k = k + 1; panel_low[k] = panel_low[p]; panel_high[k] = panel_high[p] } }
+    panels = found[2:]
+}
+is_bytes = strstrt(draws(1), '_bytes') > 0
+own_y = y_range ne '[*:*]'
+if (x_range eq '[*:*]') { x_range = room(x_low, x_high, 1.15, across eq 'density' ? 100.0 : 8.0) }
+if (!own_y) { y_range = room(y_low, y_high, 1.4, is_bytes ? 8.0 : 100.0) }
+colon(r)  = strstrt(r, ':')
+low_of(r)  = r[2:2] eq '*' ? -1e300 : real(r[2:colon(r) - 1])
+high_of(r) = r[colon(r) + 1:colon(r) + 1] eq '*' ? 1e300 : real(r[colon(r) + 1:strlen(r) - 1])
+inside(r, v) = v >= low_of(r) && v <= high_of(r)
+there = ''
+note(p, what) = (there = there.sprintf('<%s|%d|%s>', strcol("curve"), p, what). \
+    (column(what) > 0 && inside(x_range, column(across)) && inside(y_range, column(what)) ? sprintf('<%s|%d|>', strcol("curve"), p) : ''), 1)
+do for [p = 1:words(panels)] {
+    do for [what in draws(p)] {
+        stats csv using (is_of(p) && strcol(what) ne '' ? note(p, what) : 0) nooutput
+    }
+}
+has(c, p, what) = strstrt(there, sprintf('<%s|%d|%s>', field(c, 1), p, what)) > 0
+hidden(c, p)    = given(c, p) && field(c, 6 + p) eq '-'
+shown(c, p)     = has(c, p, '') && !hidden(c, p) # what has no point within the ranges is not in the legend
+mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
+
+# What the remark says where a curve has numbers in the column `single`.
+if (exists("single_remark")) {
+    has_single = 0
+    do for [c = 1:curves] { do for [p = 1:words(panels)] { has_single = has_single || has(c, p, single) } }
+    if (has_single) { remark = remark.single_remark }
+}
+
+# The exponent of a curve in the legend: the columns say it in each of its lines.
+array slopes[curves * words(panels) + 1]
+numbered = 0
+do for [c = 1:curves] {
+    do for [p = 1:words(panels)] {
+        k = (c - 1) * words(panels) + p
+        slopes[k] = given(c, p) ? field(c, 6 + p) : ''
+        if (exponent ne '' && !given(c, p) && shown(c, p)) {
+            stats csv using (mine(c, p) && strcol(exponent) ne '' ? (slopes[k] = sprintf('%.2f ± %.2f', abs(column(exponent)) < 0.005 ? 0 : column(exponent), column(exponent.'_error')), 1) : 0) nooutput
+        }
+        if (slopes[k] ne '' && slopes[k] ne '-') { numbered = 1 }
+    }
+}
+if (numbered && remark ne '') { remark = remark.' Numbers: exponent of '.across.'.' }
+slope(c, p) = slopes[(c - 1) * words(panels) + p]
+key(c, p)   = !shown(c, p) ? '' : field(c, 2).(slope(c, p) eq '' ? '' : '  '.slope(c, p))
 
 # How it looks in the legend: as in the plot.
-only_priced(c, p) = has(c, p, 'beyond_bytes') && !has(c, p, 'priced_bytes')
-only_open(c, p)   = (has(c, p, 'single_s') && !has(c, p, 'median_s')) || (has(c, p, 'sample_ratio') && !has(c, p, 'all_ratio'))
+only(c, p, some, others) = has(c, p, some) && !has(c, p, others)
+only_priced(c, p) = only(c, p, 'beyond_bytes', 'priced_bytes') || only(c, p, 'total_beyond_bytes', 'total_priced_bytes') || only(c, p, 'sent_beyond_bytes', 'sent_priced_bytes')
+only_open(c, p)   = only(c, p, 'single_s', 'median_s') || only(c, p, 'rank_single_s', 'rank_median_s') || only(c, p, word(panels, p).'_sample', word(panels, p))
 key_mark(c, p)    = only_open(c, p) || only_priced(c, p) ? open(c) : filled(c)
 priced_size       = 0                                  # of marks where nothing was measured
 key_size(c, p)    = only_priced(c, p) ? priced_size : size(c)
@@ -44,8 +123,8 @@ key_dash(c, p)    = only_priced(c, p) ? 2 : only_open(c, p) ? 3 : dash(c)
 
 # A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
 # none at all.
-x(c, p, what) = !has(c, p, what) ? 1e-99 : mine(c, p) ? column(across) : NaN
-y(c, p, what) = !has(c, p, what) ? 1e-99 : strcol(what) eq '' ? NaN : column(what)
+x(c, p, what) = !shown(c, p) || !has(c, p, what) ? 1e-99 : mine(c, p) ? column(across) : NaN
+y(c, p, what) = !shown(c, p) || !has(c, p, what) ? 1e-99 : strcol(what) eq '' ? NaN : column(what)
 
 # ---- axes ----------------------------------------------------------------------------------------
 
@@ -57,8 +136,7 @@ set logscale xy
 eval 'set xrange '.x_range
 eval 'set yrange '.y_range
 # From end to end in doublings, 35 where an end is left to gnuplot.
-between = "colon = strstrt(range, ':'); high = 2.0**35; low = 1; \
-    if (strstrt(range, '*') == 0) { eval 'low = '.range[2:colon - 1]; eval 'high = '.range[colon + 1:strlen(range) - 1] }; \
+between = "high = 2.0**35; low = 1; if (strstrt(range, '*') == 0) { low = low_of(range); high = high_of(range) }; \
     if (low <= 0) { low = high / 2 }; \
     doublings = log(1.0 * high / low) / log(2)"
 range = x_range

@@ -76,7 +76,7 @@ TEST(first_calls_stand_apart)
         fixture_points[i].n_warm = 0;
     fixture_points[2].first_s = (double)NAN; /* no time at all */
     fixture_fold(NULL);
-    int warm = 0, single = 0, drawn[2] = {0};
+    int warm = 0, single = 0, n_warm = 0, n_single = 0;
     for (int64_t r = 0; r < 8; r++) {
         const struct attn_row *row = &fixture_summary.row[r];
         double square = (double)row->point->c.n_query * (double)row->point->c.n_query;
@@ -88,12 +88,16 @@ TEST(first_calls_stand_apart)
     ck_assert_int_eq(warm, 5);
     ck_assert_int_eq(single, 2);
     const struct attn_figure *figure = fixture_draw("time", 0);
-    for (int64_t s = 0; s < figure->n; s++) /* median_s, single_s */
-        for (int c = 0; c < 2; c++)
-            drawn[c] += !isnan(figure->point[s].y[c]);
-    ck_assert_int_eq(drawn[0], warm);
-    ck_assert_int_eq(drawn[1], single);
-    ck_assert_ptr_nonnull(strstr(figure->remark, "Open, dotted: first calls. 1 good points have"));
+    for (int64_t s = 0; s < figure->n; s++) {
+        n_warm += !isnan(fixture_number(figure, s, "median_s"));
+        n_single += !isnan(fixture_number(figure, s, "single_s"));
+    }
+    ck_assert_int_eq(n_warm, warm);
+    ck_assert_int_eq(n_single, single);
+    ck_assert_int_eq(figure->n, warm + single);
+    char text[200];
+    attn_group_not_run(&fixture_groups.group[0], text, sizeof text);
+    ck_assert_str_eq(text, "Measured, without a time: dense from 512 (forward)");
 }
 
 /* Two rounds of five that were short enough for a warm call do not speak for the row; three do. */
@@ -172,8 +176,8 @@ TEST(break_even_is_found)
         const struct attn_figure *figure = fixture_draw("csr-density", 0);
         int marks = 0;
         for (int64_t i = 0; i < figure->n; i++)
-            if (strcmp(figure->point[i].status, "break-even") == 0) {
-                ck_assert_double_eq_tol(figure->point[i].x, 0.45, 1e-6);
+            if (!isnan(fixture_number(figure, i, "crossing_density"))) {
+                ck_assert_double_eq_tol(fixture_number(figure, i, "crossing_density"), 0.45, 1e-6);
                 marks++;
             }
         ck_assert_int_eq(marks, 1);
@@ -302,29 +306,30 @@ TEST(prices_go_on)
     const struct attn_figure *figure = fixture_draw("rank-memory", 0);
     ck_assert_int_eq(figure->n_curves, 1);
     ck_assert_int_eq(figure->n, 4);
-    /* priced_bytes, beyond_bytes, ledger_bytes, ideal_bytes, one_rank_bytes */
+    static const char *const column[] = {"priced_bytes", "beyond_bytes", "ledger_bytes",
+                                         "ideal_bytes", "one_rank_bytes"};
     static const int there[4][5] = {
         {0, 0, 1, 0, 1}, {1, 1, 1, 1, 0}, {0, 1, 0, 1, 0}, {0, 1, 0, 1, 0}};
     for (int i = 0; i < 4; i++)
         for (int c = 0; c < 5; c++)
-            ck_assert_msg((isnan(figure->point[i].y[c]) == 0) == there[i][c], "row %d, column %d",
-                          i, c);
+            ck_assert_msg(isnan(fixture_number(figure, i, column[c])) != there[i][c], "row %d, %s",
+                          i, column[c]);
     ck_assert_str_eq(figure->omitted, "");
     figure = fixture_draw("bytes-sent", 0);
     ck_assert_int_eq(figure->n, 3); /* one rank sends nothing */
-    ck_assert_double_gt(figure->point[2].y[1], 0);
-    ck_assert_double_eq(figure->point[0].y[2], 4096);
+    ck_assert_double_gt(fixture_number(figure, 2, "sent_beyond_bytes"), 0);
+    ck_assert_double_eq(fixture_number(figure, 0, "sent_bytes"), 4096);
 }
 
-/* y[column] of the point (panel, curve label, x); NaN: there is none. */
-static double drawn(const struct attn_figure *figure, const char *panel, const char *label,
-                    double x, int column)
+/* The number of a forward pass at x in the curve of that label; NaN: there is none. */
+static double drawn(const struct attn_figure *figure, const char *label, double x,
+                    const char *column)
 {
     for (int64_t s = 0; s < figure->n; s++) {
         const struct attn_figure_point *p = &figure->point[s];
-        if (strcmp(figure->panel[p->panel], panel) == 0 && p->x == x &&
+        if (strcmp(figure->panel[p->panel], "forward") == 0 && p->x == x &&
             strcmp(figure->curve[p->curve].label, label) == 0)
-            return p->y[column];
+            return fixture_number(figure, s, column);
     }
     return (double)NAN;
 }
@@ -334,8 +339,6 @@ static double drawn(const struct attn_figure *figure, const char *panel, const c
 TEST(shares_are_drawn)
 {
     static const char *const spec[] = {"tiled", "ring:ranks=2", "ring:ranks=8"};
-    static const char *const with = "forward_with_its_inputs_and_outputs",
-                             *const without = "forward_without_them";
     fixture_n_points = 0;
     for (int n = 0; n < 6; n++) {
         struct attn_point *p =
@@ -347,25 +350,22 @@ TEST(shares_are_drawn)
     }
     fixture_fold(NULL);
     const struct attn_figure *figure = fixture_draw("rank-memory", 0);
-    enum { PRICE, LEDGER = 2, GUIDE, ALONE };
-    ck_assert_int_eq(figure->n_panels, 2);
-    ck_assert_str_eq(figure->panel[0], with);
-    ck_assert(drawn(figure, with, "tiled", 1, PRICE) == 9000);
-    ck_assert(drawn(figure, with, "tiled", 8, PRICE) == 9000);
-    ck_assert(drawn(figure, with, "tiled", 8, GUIDE) == 9000.0 / 8);
-    ck_assert(drawn(figure, with, "ring", 2, PRICE) == 5000);
-    ck_assert(drawn(figure, with, "ring", 2, LEDGER) == 5000);
-    ck_assert(isnan(drawn(figure, with, "ring", 2, GUIDE)));
-    ck_assert(drawn(figure, with, "ring", 8, PRICE) == 2000);
-    ck_assert(drawn(figure, without, "tiled", 8, PRICE) == 1000);
-    ck_assert(drawn(figure, without, "ring", 8, PRICE) == 1000);
-    ck_assert(isnan(drawn(figure, without, "ring", 8, GUIDE)));
+    ck_assert(drawn(figure, "tiled", 1, "total_priced_bytes") == 9000);
+    ck_assert(drawn(figure, "tiled", 8, "total_priced_bytes") == 9000);
+    ck_assert(drawn(figure, "tiled", 8, "total_ideal_bytes") == 9000.0 / 8);
+    ck_assert(drawn(figure, "ring", 2, "total_priced_bytes") == 5000);
+    ck_assert(drawn(figure, "ring", 2, "total_ledger_bytes") == 5000);
+    ck_assert(isnan(drawn(figure, "ring", 2, "total_ideal_bytes")));
+    ck_assert(drawn(figure, "ring", 8, "total_priced_bytes") == 2000);
+    ck_assert(drawn(figure, "tiled", 8, "priced_bytes") == 1000);
+    ck_assert(drawn(figure, "ring", 8, "priced_bytes") == 1000);
+    ck_assert(isnan(drawn(figure, "ring", 8, "ideal_bytes")));
     figure = fixture_draw("share-memory", 1);
     ck_assert_str_eq(figure->name, "share-memory");
-    ck_assert(drawn(figure, with, "tiled", 256, PRICE) == 9000);
-    ck_assert(drawn(figure, with, "ring:ranks=8", 256, PRICE) == 2000);
-    ck_assert(drawn(figure, without, "ring:ranks=8", 256, PRICE) == 1000);
-    ck_assert(isnan(drawn(figure, with, "ring:ranks=8", 256, GUIDE)));
+    ck_assert(drawn(figure, "tiled", 256, "total_priced_bytes") == 9000);
+    ck_assert(drawn(figure, "ring:ranks=8", 256, "total_priced_bytes") == 2000);
+    ck_assert(drawn(figure, "ring:ranks=8", 256, "priced_bytes") == 1000);
+    ck_assert(isnan(drawn(figure, "ring:ranks=8", 256, "total_ideal_bytes")));
 }
 
 /* Visible pairs of 64 tokens on 4 ranks (by hand: 136 392 648 904, and 520 each), of 520. */
@@ -381,9 +381,8 @@ TEST(work_is_drawn)
     ck_assert_str_eq(figure->omitted, "");
     ck_assert_int_eq(figure->n, 8);
     for (int rank = 0; rank < 4; rank++) {
-        ck_assert_double_eq_tol(drawn(figure, "forward", spec[0], rank, 0), pairs[rank] / 520,
-                                1e-12);
-        ck_assert_double_eq_tol(drawn(figure, "forward", spec[1], rank, 0), 1, 1e-12);
+        ck_assert_double_eq_tol(drawn(figure, spec[0], rank, "of_mean"), pairs[rank] / 520, 1e-12);
+        ck_assert_double_eq_tol(drawn(figure, spec[1], rank, "of_mean"), 1, 1e-12);
     }
 }
 
@@ -421,6 +420,7 @@ TEST(numbers_read_well)
 TEST(a_report_is_whole)
 {
     static const char *const files[] = {"records.csv",
+                                        "summary.csv",
                                         "figures/memory-causal.csv",
                                         "figures/memory-causal.svg",
                                         "figures/memory-causal.png",
@@ -569,6 +569,28 @@ TEST(requests_that_cannot_be_met)
     ck_assert_int_eq(setenv("PATH", "/nonexistent", 1), 0); /* no gnuplot */
     fixture_report(3, "gnuplot", "--from '%s'", scratch_path("r.jsonl"));
     ck_assert(!fixture_is_there("out/index.html"));
+}
+
+/* What cannot be drawn leaves no folder; a plan of stored records may name what they name, and its
+ * session belongs to measuring. */
+TEST(a_report_that_fails_leaves_nothing)
+{
+    static const char plan[] = "group length-causal\n spec = dense mine ; length = 256\n"
+                               " label mine = My own\n";
+    char from[1024], path[1024];
+    (void)snprintf(path, sizeof path, "%s", scratch_put("mine.plan", plan, sizeof plan - 1));
+    fixture_report(2, "", "--plan '%s'", path); /* mine is not known */
+    fixture_report(2, "", "--from '%s'", scratch_put("bad.jsonl", "{\"schema\":2}\n", 13));
+    ck_assert_int_ne(access(scratch_path("out"), F_OK), 0);
+    fixture_add_curves();
+    for (int l = 0; l < 2; l++) {
+        const char *text = fixture_points[2 * l].text;
+        strcpy(fixture_add("length-causal", "mine", text, 0)->route, "plug-in");
+    }
+    (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
+    fixture_report(2, "goes with --plan, without --from", "--from '%s' --budget 3", from);
+    fixture_report(0, "", "--from '%s' --plan '%s'", from, path);
+    fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"My own\""));
 }
 
 TEST(a_full_disk_is_told)

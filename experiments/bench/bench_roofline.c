@@ -78,6 +78,7 @@ static void set_words(struct attn_figure *figure)
     const char *name = json_string_value(json_object_get(facts, "cpu"));
     *figure = (struct attn_figure){
         .name = "roofline",
+        .kind = "roofline",
         .script = "roofline",
         .title = "What was reached, under what this machine can do",
         .remark = "Bytes are modelled: inputs and outputs once, and twice the buffers at the peak "
@@ -85,7 +86,8 @@ static void set_words(struct attn_figure *figure)
         .x_name = "flops_per_byte",
         .column = {"gflops", "slowest", "fastest", "roof_gflops"},
         .n_columns = 4,
-        .n_drawn = 4};
+        .n_about = 2,
+        .about = {0, 1}};
     snprintf(figure->subtitle, sizeof figure->subtitle,
              "Medians, and the fastest and slowest sample. Machine: %s",
              name != NULL ? name : "unknown");

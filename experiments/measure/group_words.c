@@ -5,8 +5,7 @@
 #include "experiments/cli/cli.h"
 
 const struct attn_group_word attn_group_words[ATTN_GROUP_OTHER] = {
-#define GROUP(id, word, x_name, x_label, base, apart, x, figures) \
-    {word, x_name, x_label, base, apart, figures},
+#define GROUP(id, word, x_name, x_label, base, apart, x) {word, x_name, x_label, base, apart},
 #include "experiments/measure/group_words.def"
 #undef GROUP
 };
@@ -29,19 +28,21 @@ enum attn_group_kind attn_group_kind_of(const char *group)
     return (enum attn_group_kind)kind;
 }
 
-enum attn_group_kind attn_group_of_figure(const char *figure)
+const char *attn_figure_groups(const char *figure)
 {
-    int kind = 0;
-    while (kind < ATTN_GROUP_OTHER && !attn_cli_listed(attn_group_words[kind].figures, " ", figure))
-        kind++;
-    return (enum attn_group_kind)kind;
+#define FIGURE(name, script, lines, column, groups, ...) \
+    if (strcmp(figure, name) == 0)                       \
+        return groups;
+#include "plots/figures.def"
+#undef FIGURE
+    return "";
 }
 
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *p)
 {
     switch (kind) {
-#define GROUP(id, word, x_name, x_label, base, apart, x, figures) \
-    case ATTN_GROUP_##id:                                         \
+#define GROUP(id, word, x_name, x_label, base, apart, x) \
+    case ATTN_GROUP_##id:                                \
         return x;
 #include "experiments/measure/group_words.def"
 #undef GROUP

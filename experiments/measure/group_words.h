@@ -1,5 +1,5 @@
-/* What a group of a plan varies, by the first word of its name, and which figures it has: one table
- * (group_words.def) for plans, records and figures. */
+/* What a group of a plan varies, by the first word of its name: one table (group_words.def) for
+ * plans, records and figures. */
 #ifndef EXPERIMENTS_MEASURE_GROUP_WORDS_H
 #define EXPERIMENTS_MEASURE_GROUP_WORDS_H
 
@@ -15,7 +15,7 @@ enum attn_group_kind {
 struct attn_group_word {
     const char *word, *x_name, *x_label;
     int base;
-    const char *apart, *figures;
+    const char *apart;
 };
 extern const struct attn_group_word attn_group_words[ATTN_GROUP_OTHER];
 
@@ -28,7 +28,7 @@ enum attn_group_kind attn_group_kind_of(const char *group);
 /* Where a point stands on the axis; 0 where that is not of its problem. */
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 
-/* The first kind of group that has a figure of this name; OTHER: none has. */
-enum attn_group_kind attn_group_of_figure(const char *figure);
+/* The words of the groups that have a figure of this name (plots/figures.def); "": none has. */
+const char *attn_figure_groups(const char *figure);
 
 #endif

@@ -275,7 +275,7 @@ static const char *what_is_wrong(const struct wish *wish, const char *subject, c
         return "has a word too many before =";
     if (wish->subject != NOBODY && wish->subject != A_CURVE &&
         !(wish->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
-        attn_group_of_figure(subject) == ATTN_GROUP_OTHER)
+        attn_figure_groups(subject)[0] == '\0')
         return "does not say of which figure: y-range memory = LOW:HIGH";
     if (is_colour)
         return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")

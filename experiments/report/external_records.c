@@ -295,17 +295,16 @@ static void draw_rows(const struct attn_external_records *r, const struct attn_e
     const char *quantity = is_time ? "time" : "memory";
     char shared[100] = "";
     int without = 0;
-    *figure = (struct attn_figure){.kind = is_time ? "external-time" : "external-memory",
-                                   .script = "external",
-                                   .x_name = "L",
+    *figure = (struct attn_figure){.x_name = "L",
                                    .x_label = attn_group_words[ATTN_GROUP_LENGTH].x_label,
                                    .x_base = 2,
                                    .column = {is_time ? "recorded_s" : "recorded_bytes"},
                                    .n_columns = 1,
-                                   .n_drawn = 1};
+                                   .n_about = 1};
+    (void)attn_figure_of_kind(is_time ? "external-time" : "external-memory", figure);
     name_figure(r, row->mask, figures, figure);
-    (void)snprintf(figure->title, sizeof figure->title, "External records: %s, mask %s", quantity,
-                   row->mask[0] != '\0' ? row->mask : "not said");
+    attn_append(figure->title, sizeof figure->title, ", mask %s",
+                row->mask[0] != '\0' ? row->mask : "not said");
     for (int k = 1; sizes[k] != NULL; k++)
         if (is_same(row, n, sizes[k]))
             put_size(row->object, sizes[k], shared, sizeof shared);
@@ -314,10 +313,6 @@ static void draw_rows(const struct attn_external_records *r, const struct attn_e
         add_point(figure, &row[i], is_time);
         without += isnan(figure->point[i].y[0]);
     }
-    (void)snprintf(
-        figure->remark, sizeof figure->remark,
-        "Recorded elsewhere, by other means: not measured or checked here, without price "
-        "and ledger.");
     if (without > 0)
         attn_append(figure->remark, sizeof figure->remark, " %d of %lld rows have no %s.", without,
                     (long long)n, quantity);

@@ -56,16 +56,6 @@ static void choose_look(const struct attn_figure *figure, struct attn_figure_cur
     curve->dash = dashes[variant % 4];
 }
 
-const char *attn_figure_wish(const struct attn_figure *figure, const char *what, const char *key)
-{
-    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
-    const json_t *of = json_object_get(wishes, what);
-    const char *text = json_string_value(json_object_get(of, key));
-    char spec[ATTN_LABEL_TEXT];
-    (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
-    return text != NULL ? text : json_string_value(json_object_get(of, spec));
-}
-
 /* Is it a text of these characters alone? */
 static int is_of(const char *text, const char *characters)
 {
@@ -111,8 +101,8 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     memset(curve, 0, sizeof *curve);
     (void)snprintf(curve->key, sizeof curve->key, "%s", key);
     flatten(curve->key);
-    const char *label = attn_figure_wish(figure, "label", key),
-               *colour = attn_figure_wish(figure, "colour", key);
+    const char *label = attn_group_wish(figure->group, "label", key),
+               *colour = attn_group_wish(figure->group, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
     curve->origin = origin;
@@ -172,19 +162,6 @@ void attn_figure_free(struct attn_figure *figure)
 
 /* ---- ranges and widths ----------------------------------------------------------------------- */
 
-/* Room beyond the outermost values, and never less than a factor `least`: one tick is no axis. */
-static void write_range(char text[64], double low, double high, double margin, double least)
-{
-    if (!(low > 0) || !(high >= low)) {
-        (void)snprintf(text, 64, "[*:*]");
-        return;
-    }
-    low /= margin;
-    high *= margin;
-    double widen = high / low < least ? sqrt(least * low / high) : 1;
-    (void)snprintf(text, 64, "[%.6g:%.6g]", low / widen, high * widen);
-}
-
 /* A range that the plan wants for this figure, or for all of its group. */
 static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
 {
@@ -196,64 +173,8 @@ static void take_range(const struct attn_figure *figure, const char *axis, char 
         (void)snprintf(text, 64, "[%.60s]", range);
 }
 
-static void find_ranges(struct attn_figure *figure)
-{
-    double x_low = (double)INFINITY, x_high = 0, y_low = (double)INFINITY, y_high = 0;
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        int is_drawn = 0;
-        for (int c = 0; c < figure->n_drawn; c++) {
-            if (!(p->y[c] > 0))
-                continue;
-            y_low = fmin(y_low, p->y[c]);
-            y_high = fmax(y_high, p->y[c]);
-            is_drawn = 1;
-        }
-        is_drawn &= p->x > 0 || figure->x_base == 0; /* no layers have no logarithm */
-        int bar = figure->x_columns;
-        x_low = is_drawn ? fmin(x_low, bar > 0 ? p->y[bar] : p->x) : x_low;
-        x_high = is_drawn ? fmax(x_high, bar > 0 ? p->y[bar + 1] : p->x) : x_high;
-    }
-    if (figure->y_must > 0) {
-        y_low = fmin(y_low, figure->y_must);
-        y_high = fmax(y_high, figure->y_must);
-    }
-    /* Ticks are at doublings of tokens, ranks and bytes, at powers of 10 of others. */
-    double doublings = 8, powers = 100;
-    int is_bytes = strstr(figure->column[0], "_bytes") != NULL;
-    int is_density = strcmp(figure->x_name, "density") == 0;
-    write_range(figure->x_range, x_low, x_high, 1.15, is_density ? powers : doublings);
-    write_range(figure->y_range, y_low, y_high, 1.4, is_bytes ? doublings : powers);
-    if (strcmp(figure->x_name, "rank") == 0) /* bars begin at 0 */
-        (void)snprintf(figure->y_range, 64, "[0:%.6g]", 1.1 * y_high);
-    if (strcmp(figure->script, "rank-memory") == 0) /* each panel has its own */
-        (void)snprintf(figure->y_range, sizeof figure->y_range, "[*:*]");
-    take_range(figure, "x-range", figure->x_range);
-    take_range(figure, "y-range", figure->y_range);
-}
-
-/* Is x within a range, "[1:9]" or "[*:9]"? */
-static int is_within(const char *range, double x)
-{
-    const char *colon = strchr(range, ':');
-    return colon == NULL || ((range[1] == '*' || x >= strtod(range + 1, NULL)) &&
-                             (colon[1] == '*' || x <= strtod(colon + 1, NULL)));
-}
-
-/* What has no point within the ranges is not in the legend. */
-static void find_shown(struct attn_figure *figure)
-{
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        for (int c = 0; c < figure->n_drawn; c++)
-            figure->curve[p->curve].shown[p->panel] |= p->y[c] > 0 &&
-                                                       is_within(figure->x_range, p->x) &&
-                                                       is_within(figure->y_range, p->y[c]);
-    }
-}
-
 /* Do two curves of a panel look like one, at two places and half of those that they share? */
-static int coincide(const struct attn_figure *figure, int panel, int a, int b)
+static int coincide(const struct attn_figure *figure, int panel, int column, int a, int b)
 {
     static const double SAME = 0.04;
     int shared = 0, near = 0;
@@ -263,9 +184,8 @@ static int coincide(const struct attn_figure *figure, int panel, int a, int b)
             if (p->panel != panel || q->panel != panel || p->curve != a || q->curve != b ||
                 p->x != q->x)
                 continue;
-            int c = isnan(p->y[0]) || isnan(q->y[0]); /* what is measured, else the second column */
-            shared += !isnan(p->y[c]) && !isnan(q->y[c]);
-            near += fabs(p->y[c] / q->y[c] - 1) < SAME;
+            shared += !isnan(p->y[column]) && !isnan(q->y[column]);
+            near += fabs(p->y[column] / q->y[column] - 1) < SAME;
         }
     return near >= 2 && 2 * near >= shared;
 }
@@ -273,24 +193,22 @@ static int coincide(const struct attn_figure *figure, int panel, int a, int b)
 void attn_figure_finish(struct attn_figure *figure)
 {
     static const double STEP = 2, MOST = 5.6;
-    int has_slope = 0;
-    find_ranges(figure);
-    find_shown(figure);
-    for (int c = 0; c < figure->n_curves; c++)
-        for (int p = 0; p < figure->n_panels; p++)
-            has_slope |= figure->curve[c].slope[p].n > 0;
-    if (has_slope)
-        attn_append(figure->remark, sizeof figure->remark, " Numbers: exponent of %s.",
-                    figure->x_name);
+    take_range(figure, "x-range", figure->x_range);
+    take_range(figure, "y-range", figure->y_range);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
-            for (int p = 0; p < figure->n_panels; p++)
-                if (coincide(figure, p, a, b))
+            for (int k = 0; k < figure->n_panels * figure->n_about; k++)
+                if (coincide(figure, k / figure->n_about, figure->about[k % figure->n_about], a, b))
                     figure->curve[a].width =
                         fmin(fmax(figure->curve[a].width, figure->curve[b].width + STEP), MOST);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
+
+void attn_csv_number(FILE *file, double x)
+{
+    isnan(x) ? fputc(',', file) : fprintf(file, ",%.10g", x);
+}
 
 char *attn_figure_csv(const struct attn_figure *figure)
 {
@@ -306,7 +224,7 @@ char *attn_figure_csv(const struct attn_figure *figure)
         attn_csv_text(file, figure->curve[p->curve].key);
         fprintf(file, ",%s,%.10g,%s", figure->panel[p->panel], p->x, p->status);
         for (int c = 0; c < figure->n_columns; c++)
-            isnan(p->y[c]) ? fputc(',', file) : fprintf(file, ",%.10g", p->y[c]);
+            attn_csv_number(file, p->y[c]);
         (void)snprintf(note, sizeof note, "%s", p->note);
         flatten(note);
         fputc(',', file);
@@ -338,23 +256,11 @@ static void write_word(FILE *file, const char *text)
     fputs("\" ", file);
 }
 
-static void write_curve(FILE *file, const struct attn_figure *figure,
-                        const struct attn_figure_curve *curve)
+static void write_curve(FILE *file, const struct attn_figure_curve *curve)
 {
     write_word(file, curve->key);
     write_word(file, curve->label);
-    fprintf(file, "%s %d %d %.1f", curve->colour, curve->mark, curve->dash, curve->width);
-    for (int p = 0; p < figure->n_panels; p++) {
-        const struct attn_power *power = &curve->slope[p];
-        if (!curve->shown[p])
-            fputs(" -", file);
-        else if (power->n == 0)
-            fputs(" \"\"", file);
-        else
-            fprintf(file, " \"%.2f ± %.2f\"", fabs(power->slope) < 0.005 ? 0 : power->slope,
-                    power->interval.high - power->slope);
-    }
-    fputc('\n', file);
+    fprintf(file, "%s %d %d %.1f\n", curve->colour, curve->mark, curve->dash, curve->width);
 }
 
 static char *head_of(const struct attn_figure *figure)
@@ -367,6 +273,7 @@ static char *head_of(const struct attn_figure *figure)
             "# What all figures share is in style.gp; the numbers are in %s.csv.\n",
             figure->name, figure->name, figure->name);
     write_text(file, "name", figure->name);
+    write_text(file, "kind", figure->kind);
     write_text(file, "formats", "svg png pdf");
     write_text(file, "title", figure->title);
     write_text(file, "subtitle", figure->subtitle);
@@ -381,19 +288,19 @@ static char *head_of(const struct attn_figure *figure)
         write_text(file, "x_label", figure->x_label);
         fprintf(file, "x_base   = %d\n", figure->x_base);
     }
-    fputs("numbers  = '", file);
-    for (int c = 0; c < figure->n_columns; c++)
-        fprintf(file, "%s%s", c > 0 ? " " : "", figure->column[c]);
-    fputs("'\n", file);
-    write_text(file, "x_range", figure->x_range);
-    write_text(file, "y_range", figure->y_range);
+    write_text(file, "x_range", figure->x_range[0] != '\0' ? figure->x_range : "[*:*]");
+    write_text(file, "y_range", figure->y_range[0] != '\0' ? figure->y_range : "[*:*]");
+    if (figure->memory_bytes > 0)
+        fprintf(file, "memory   = %lld # of the machine: a line where it is near\n",
+                (long long)figure->memory_bytes);
     fputs(figure->variables, file);
-    fputs("# curve of the CSV, its name in the legend, colour, mark, dash, width, and for each "
-          "panel\n# the slope (\"\": none) or - where it is not shown; a line less is a curve "
-          "less\n$curves << END\n",
-          file);
+    fputs(
+        "# curve of the CSV, its name in the legend, colour, mark, dash, width; then, if you like, "
+        "for each\n# panel the exponent in the legend (\"\": none) or - where it is not shown; a "
+        "line less is a\n# curve less\n$curves << END\n",
+        file);
     for (int c = 0; c < figure->n_curves; c++)
-        write_curve(file, figure, &figure->curve[c]);
+        write_curve(file, &figure->curve[c]);
     fputs("END\n\n", file);
     fclose(file);
     return attn_cli_need(text);

@@ -1,4 +1,4 @@
-/* Which numbers each kind of figure draws, and under which words. */
+/* The figures of groups: each is a row of plots/figures.def, and its lines are the group's. */
 #include "experiments/report/figures.h"
 
 #include <math.h>
@@ -7,349 +7,178 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
+#include "experiments/report/curves.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 
-/* Below this, pages of stack and libraries outweigh buffers, and VmHWM says nothing about them. */
-enum { RESIDENT_FROM = 1 << 20 };
-
-typedef void filler(struct attn_figure *figure);
-
-struct attn_figure_kind {
-    const char *name, *script, *title, *remark;
-    filler *fill;
-    const char *column[ATTN_FIGURE_COLUMNS];
-    int n_drawn; /* of the columns */
-};
-
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- the columns ----------------------------------------------------------------------------- */
 
 static double bytes(int64_t n)
 {
     return n > 0 ? (double)n : none;
 }
 
-/* A point of the group's row s in the curve of that key, with its status and what there is to say
- * of it. */
-static struct attn_figure_point *add_as(struct attn_figure *figure, int64_t s, const char *panel,
-                                        const char *key)
+static double median(const struct attn_spread *spread)
 {
-    const struct attn_row *row = figure->group->row[s];
-    int is_ours = row->impl < attn_impl_count() && row->point->route[0] == '\0';
-    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, row->point->origin);
-    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, row->x);
-    point->status = attn_point_status_name(row->status);
-    point->note = row->status == ATTN_POINT_OK ? row->point->verified : row->point->message;
-    return point;
+    return spread->n > 0 ? spread->median : none;
 }
 
-/* The legend says what a curve is of, where that is not what the axis says. */
-static void say_of(struct attn_figure *figure, const struct attn_figure_point *point,
-                   const char *what)
+static double exponent(const struct attn_power *power)
 {
-    char *label = figure->curve[point->curve].label;
+    return power->n > 0 ? power->slope : none;
+}
+
+static double exponent_error(const struct attn_power *power)
+{
+    return power->n > 0 ? power->interval.high - power->slope : none;
+}
+
+/* All ranks of a simulated run are in one process, and a small one is noise. */
+static double shown_resident(const struct attn_row *row)
+{
+    int is_shown = row->point->ranks == 1 && row->peak >= ATTN_RESIDENT_FROM;
+    return is_shown ? bytes(row->resident) : none;
+}
+
+/* As it is drawn: an error that is exactly 0 has no logarithm. */
+static double ratio(const struct attn_row *row, double value, int of_sample)
+{
+    static const double LEAST = 1e-4, MOST = 1e6;
+    return row->is_sample == of_sample && !isnan(value) ? fmin(fmax(value, LEAST), MOST) : none;
+}
+
+static const char *const row_columns[] = {
+#define COLUMN(name, value) #name,
+#include "experiments/report/columns.def"
+#undef COLUMN
+};
+enum { ROW_COLUMNS = sizeof row_columns / sizeof *row_columns };
+_Static_assert(sizeof row_columns / sizeof *row_columns <= (size_t)ATTN_FIGURE_COLUMNS,
+               "more columns than a point has room for");
+
+static void fill_columns(const struct attn_row *r, double y[ROW_COLUMNS])
+{
+    const struct attn_point *p = r->point;
+    int is_ok = r->status == ATTN_POINT_OK, c = 0;
+#define COLUMN(name, value) y[c++] = value;
+#include "experiments/report/columns.def"
+#undef COLUMN
+}
+
+enum attn_status attn_summary_csv_save(const char *path, const struct attn_figure_groups *groups,
+                                       struct attn_error *err)
+{
+    char *text;
+    size_t size;
+    double y[ROW_COLUMNS];
+    FILE *file = attn_cli_memory(&text, &size);
+    fputs("group,curve,spec,case,pass,status,x", file);
+    for (int c = 0; c < ROW_COLUMNS; c++)
+        fprintf(file, ",%s", row_columns[c]);
+    fputc('\n', file);
+    for (int g = 0; g < groups->n; g++)
+        for (int64_t s = 0; s < groups->group[g].n; s++) {
+            const struct attn_row *row = groups->group[g].row[s];
+            const char *const words[] = {groups->group[g].name, row->label, row->point->spec,
+                                         row->point->text};
+            for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+                attn_csv_text(file, words[w]);
+                fputc(',', file);
+            }
+            fprintf(file, "%s,%s", attn_pass_word(row->point->c.pass),
+                    attn_point_status_name(row->status));
+            fill_columns(row, y);
+            attn_csv_number(file, row->x);
+            for (int c = 0; c < ROW_COLUMNS; c++)
+                attn_csv_number(file, y[c]);
+            fputc('\n', file);
+        }
+    fclose(file);
+    enum attn_status status = attn_cli_save(path, attn_cli_need(text), err);
+    free(text);
+    return status;
+}
+
+/* ---- a line for each row --------------------------------------------------------------------- */
+
+/* The legend says what a curve is of, where that is not what the axis says. */
+static void say_of(struct attn_figure *figure, int curve, const char *what)
+{
+    char *label = figure->curve[curve].label;
     if (what[0] != '\0' && strstr(label, what) == NULL)
         attn_append(label, sizeof figure->curve[0].label, " (%s)", what);
 }
 
-/* A point in the curve of its row's label; of several files the legend says which, whatever the
- * plan calls it. */
-static struct attn_figure_point *add_row(struct attn_figure *figure, int64_t s, const char *panel)
+/* How an external implementation came to the number of this column, in the legend. */
+static const char *means_of(const struct attn_row *row, const char *column)
 {
-    const char *origin = figure->group->row[s]->point->origin;
-    struct attn_figure_point *point = add_as(figure, s, panel, figure->group->row[s]->label);
-    say_of(figure, point, origin != NULL ? origin : "");
+    const char *clock = row->point->time_source;
+    if (strcmp(column, "only_resident_bytes") == 0)
+        return "resident";
+    if (strcmp(column + strlen(column) - 2, "_s") != 0)
+        return "";
+    return strcmp(clock, "reported") == 0  ? "as it reports"
+           : strcmp(clock, "command") == 0 ? "whole command - tiny case"
+                                           : "";
+}
+
+/* A row at x, in the curve of its label; where memory stands against time a curve is an
+ * implementation, and its points have their options beside them. */
+static struct attn_figure_point *add_row(struct attn_figure *figure, const struct attn_row *row,
+                                         double x)
+{
+    const struct attn_figure_group *group = figure->group;
+    const struct attn_point *p = row->point;
+    int is_trade = group->kind == ATTN_GROUP_TRADE;
+    int is_ours = row->impl < attn_impl_count() && attn_row_is_ours(row);
+    const char *key = is_trade ? p->impl : row->label,
+               *wish = attn_group_wish(group, "label", row->label);
+    char panel[64];
+    attn_row_panel(group, row, panel);
+    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, p->origin);
+    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, x);
+    point->status = attn_point_status_name(row->status);
+    point->note = is_trade                       ? wish != NULL ? wish : row->option
+                  : row->status == ATTN_POINT_OK ? p->verified
+                                                 : p->message;
+    if (!is_trade && p->origin != NULL)
+        say_of(figure, curve, p->origin);
     return point;
 }
 
-static const char *pass_of(const struct attn_row *row)
-{
-    return attn_pass_word(row->point->c.pass);
-}
-
-/* Columns of memory, in the order of the kinds below. */
-enum { PRICED, BEYOND, LEDGER, RESIDENT, ALONE, PROCESS, FLOOR };
-
-static void set_memory(const struct attn_row *row, struct attn_figure_point *point)
-{
-    const struct attn_point *p = row->point;
-    int ok = row->status == ATTN_POINT_OK;
-    point->y[ok ? PRICED : BEYOND] = bytes(row->priced);
-    point->y[FLOOR] = bytes(p->floor_bytes);
-    if (!ok)
-        return;
-    point->y[LEDGER] = bytes(row->ledger);
-    point->y[PROCESS] = bytes(row->process);
-    if (p->ranks == 1 && row->peak >= RESIDENT_FROM)
-        point->y[p->route[0] != '\0' ? ALONE : RESIDENT] = bytes(row->resident);
-}
-
-/* What is only priced begins where the last measured point is. */
-static void join_beyond(struct attn_figure *figure)
-{
-    for (int64_t s = 1; s < figure->n; s++) {
-        struct attn_figure_point *p = &figure->point[s], *before = p - 1;
-        if (p->panel == before->panel && p->curve == before->curve && !isnan(p->y[BEYOND]) &&
-            isnan(before->y[BEYOND]))
-            before->y[BEYOND] = before->y[PRICED];
-    }
-}
-
-/* The points of (panel, curve) that have a value in one column, or else in another, by increasing
- * x; *v borrows from what is returned, which is to be freed and has room for one more. */
-static double *values(const struct attn_figure *figure, int panel, int curve, int column,
-                      int otherwise, struct attn_curve *v)
-{
-    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 2) * sizeof *x));
-    double *y = x + figure->n + 2;
-    int n = 0;
-    for (int64_t s = 0; s < figure->n; s++) {
-        const struct attn_figure_point *p = &figure->point[s];
-        double value = isnan(p->y[column]) ? p->y[otherwise] : p->y[column];
-        if (p->panel != panel || p->curve != curve || isnan(value))
-            continue;
-        x[n] = p->x;
-        y[n++] = value;
-    }
-    *v = (struct attn_curve){x, y, n};
-    return x;
-}
-
-int attn_slope(const double *x, const double *y, int n, struct attn_power *power)
-{
-    static const double WIDEST = 0.5, LEAST_POWER = 0.2;
-    int first = attn_stats_upper(x, n);
-    return attn_stats_power(x + first, y + first, n - first, power) == 0 &&
-                   power->interval.high - power->interval.low <= WIDEST &&
-                   power->worst <= LEAST_POWER
-               ? 0
-               : -1;
-}
-
-/* Fit every curve of a column that was not fitted by another. */
-static void fit(struct attn_figure *figure, int column)
-{
-    for (int p = 0; p < figure->n_panels; p++)
-        for (int c = 0; c < figure->n_curves; c++) {
-            struct attn_power power;
-            struct attn_curve v;
-            double *owner = values(figure, p, c, column, column, &v);
-            if (figure->curve[c].slope[p].n == 0 && attn_slope(v.x, v.y, v.n, &power) == 0)
-                figure->curve[c].slope[p] = power;
-            free(owner);
-        }
-}
-
-/* ---- against L ------------------------------------------------------------------------------- */
-
-static void fill_memory(struct attn_figure *figure)
-{
-    double largest = 0, memory = (double)figure->memory_bytes;
-    int has_layers = 0;
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
-        set_memory(row, point);
-        say_of(figure, point, row->point->route[0] != '\0' ? "resident" : "");
-        largest = fmax(largest, fmax(point->y[PRICED], point->y[BEYOND]));
-        has_layers |= row->point->stack.n > 0;
-    }
-    if (has_layers)
-        attn_append(figure->remark, sizeof figure->remark, " Of layers all tensors count.");
-    join_beyond(figure);
-    (void)snprintf(figure->variables, sizeof figure->variables, "memory   = %.10g\n",
-                   memory < 8 * largest ? memory : 0.0);
-    if (has_layers) /* what is kept grows in proportion, beside what one layer takes: no power */
-        return;
-    fit(figure, LEDGER);
-    fit(figure, ALONE); /* what has no ledger, by what it has */
-}
-
-enum { MEDIAN, SINGLE, FASTEST, SLOWEST, LOW, HIGH, ROUNDS };
-
-/* Of whole calls, or of simulated ranks: they have figures of their own. */
-static const char RANK_TIME[] = "rank-time";
-
-static void fill_times(struct attn_figure *figure)
-{
-    int n_single = 0, lacking = 0, simulated = strcmp(figure->kind, RANK_TIME) == 0;
-    if (simulated)
-        attn_append(figure->variables, sizeof figure->variables,
-                    "y_name   = 'CPU time of the slowest rank'\n");
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        int is_single = row->time.n == 0;
-        const struct attn_spread *time = is_single ? &row->single : &row->time;
-        if ((row->point->ranks > 1) != simulated)
-            continue;
-        if (time->n == 0) {
-            lacking += row->status == ATTN_POINT_OK;
-            continue;
-        }
-        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
-        point->y[is_single ? SINGLE : MEDIAN] = time->median;
-        point->y[FASTEST] = time->min;
-        point->y[SLOWEST] = time->max;
-        point->y[LOW] = row->time_interval.low;
-        point->y[HIGH] = row->time_interval.high;
-        point->y[ROUNDS] = time->n;
-        point->note = is_single ? "first calls" : "warm calls";
-        const char *clock = row->point->time_source;
-        say_of(figure, point,
-               strcmp(clock, "reported") == 0  ? "as it reports"
-               : strcmp(clock, "command") == 0 ? "whole command - tiny case"
-                                               : "");
-        n_single += is_single;
-    }
-    attn_append(figure->remark, sizeof figure->remark,
-                "Filled: median of warm calls; bars: fastest and slowest round.%s",
-                n_single > 0 ? " Open, dotted: first calls." : "");
-    if (lacking > 0)
-        attn_append(figure->remark, sizeof figure->remark, " %d good points have no time.",
-                    lacking);
-    fit(figure, MEDIAN);
-}
-
-/* The line breaks where full comparison becomes a sample. */
-enum { ALL, SAMPLE };
-
-/* Both passes judge O and LSE: keep the larger ratio of a length.  An error that is exactly 0 has
- * no logarithm: it is drawn at a floor. */
-static void add_ratio(struct attn_figure *figure, int64_t row, const char *panel, double ratio)
-{
-    static const double LEAST = 1e-4, MOST = 1e6;
-    const struct attn_point *of = figure->group->row[row]->point;
-    int column = strstr(of->verified, "rows") != NULL ? SAMPLE : ALL;
-    int curve = attn_figure_find(figure, figure->group->row[row]->label);
-    struct attn_figure_point *p = figure->point, *end = p + figure->n;
-    if (isnan(ratio))
-        return;
-    while (p < end && (strcmp(figure->panel[p->panel], panel) != 0 || p->curve != curve ||
-                       p->x != (double)of->c.n_query))
-        p++;
-    if (p == end)
-        p = add_row(figure, row, panel);
-    p->y[column] = fmax(p->y[column], fmin(fmax(ratio, LEAST), MOST));
-}
-
-static void fill_error(struct attn_figure *figure)
-{
-    static const char *const panel[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias"};
-    const struct attn_figure_group *group = figure->group;
-    figure->y_must = 1; /* the bound */
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        for (int64_t s = 0; s < group->n; s++)
-            add_ratio(figure, s, panel[o], group->row[s]->output[o]);
-    int together = figure->n == 0; /* records do not tell them apart */
-    for (int64_t s = 0; s < group->n && together; s++)
-        add_ratio(figure, s, "all-outputs", group->row[s]->worst);
-}
-
-/* ---- of ranks: against P, and against L ----------------------------------------------------- */
-
-enum { RANK_LEDGER = 2, IDEAL, SINGLE_RANK };
-
-/* The value at the fewest ranks of the curve, which stands first, falling as 1/P. */
-static double ideal(const struct attn_figure *figure, const struct attn_figure_point *point,
-                    double price)
-{
-    for (const struct attn_figure_point *p = figure->point; p < point; p++)
-        if (p->panel == point->panel && p->curve == point->curve && !isnan(p->y[IDEAL]))
-            return p->y[IDEAL] * p->x / point->x;
-    return price;
-}
-
-static void set_price(const struct attn_row *row, struct attn_figure_point *point, double price,
-                      double counted)
-{
-    int ok = row->status == ATTN_POINT_OK;
-    point->y[ok ? PRICED : BEYOND] = price;
-    point->y[RANK_LEDGER] = ok ? counted : none;
-}
-
-/* What has no ranks is there for comparison. */
-static int is_single(const struct attn_row *row)
-{
-    const struct attn_impl *impl = attn_impl_find(row->point->impl);
-    return impl == NULL || impl->ranks == NULL;
-}
-
-/* What a row has beside its share of inputs and outputs, or with it.  ranks: where it stands as
- * something that has none, whose guide falls as 1/P; 0: where its group says. */
-static void add_rank(struct attn_figure *figure, int64_t s, int with_share, int ranks,
-                     int has_single)
-{
-    const struct attn_row *row = figure->group->row[s];
-    double price = bytes(with_share ? row->point->total_bytes : row->priced);
-    char panel[64];
-    (void)snprintf(panel, sizeof panel, "%s_%s", pass_of(row),
-                   with_share ? "with_its_inputs_and_outputs" : "without_them");
-    struct attn_figure_point *point = add_row(figure, s, panel);
-    set_price(row, point, price, price + (double)(row->ledger - row->priced));
-    if (figure->group->kind == ATTN_GROUP_SHARE)
-        return;
-    if (ranks > 0) {
-        point->x = ranks;
-        point->y[IDEAL] = with_share ? price / ranks : none;
-    } else if (row->point->ranks == 1 && !with_share) {
-        /* A rank alone has no neighbours: what it has beside its share is not of the curve. */
-        point->y[SINGLE_RANK] = price;
-        point->y[PRICED] = point->y[BEYOND] = none;
-    } else if (!has_single) {
-        point->y[IDEAL] = ideal(figure, point, price);
-    }
-}
-
-/* Against P, with guides; in a group `share` the same against L, without.  What has no ranks is the
+/* Rows that have a number in one of the columns that the figure is about.  What has no ranks is the
  * same at every P: two points make its line. */
-static void fill_rank_memory(struct attn_figure *figure)
+static void add_rows(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
-    int has_single = 0, most = 1;
+    int most = group->kind == ATTN_GROUP_RANKS ? attn_group_most_ranks(group) : 1;
     for (int64_t s = 0; s < group->n; s++) {
-        has_single |= is_single(group->row[s]);
-        most = group->row[s]->point->ranks > most ? group->row[s]->point->ranks : most;
-    }
-    for (int with_share = 1; with_share >= 0; with_share--)
-        for (int64_t s = 0; s < group->n; s++) {
-            int is_flat = group->kind != ATTN_GROUP_SHARE && is_single(group->row[s]);
-            if (with_share && group->row[s]->point->total_bytes < 0)
-                continue; /* of an older program, which did not know the shares */
-            add_rank(figure, s, with_share, is_flat, has_single);
-            if (is_flat && most > 1)
-                add_rank(figure, s, with_share, most, has_single);
-        }
-    join_beyond(figure);
-}
-
-/* Bytes sent by the busiest rank, by the formula; NaN when the case has no price. */
-static double priced_sent(const struct attn_point *of)
-{
-    struct attn_spec spec;
-    struct attn_point point;
-    int64_t need;
-    attn_point_init(&point);
-    point.c = of->c;
-    point.bytes_sent = 0;
-    if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
-        attn_preflight_case(&spec, &of->c, &point, &need, NULL) != ATTN_OK)
-        return none;
-    return bytes(point.bytes_sent);
-}
-
-static void fill_bytes_sent(struct attn_figure *figure)
-{
-    for (int64_t s = 0; s < figure->group->n; s++) {
-        const struct attn_row *row = figure->group->row[s];
-        if (row->point->ranks < 2) /* sends nothing, which has no logarithm */
+        const struct attn_row *row = group->row[s];
+        double y[ROW_COLUMNS], x = row->x;
+        int about = 0;
+        fill_columns(row, y);
+        while (about < figure->n_about && isnan(y[figure->about[about]]))
+            about++;
+        if (about == figure->n_about)
             continue;
-        set_price(row, add_row(figure, s, pass_of(row)), priced_sent(row->point),
-                  bytes(row->point->bytes_sent));
+        if (group->kind == ATTN_GROUP_TRADE)
+            x = attn_row_calls(row)->median;
+        struct attn_figure_point *point = add_row(figure, row, x);
+        memcpy(point->y, y, sizeof y);
+        say_of(figure, point->curve, means_of(row, row_columns[figure->about[about]]));
+        if (most > 1 && attn_row_is_level(row)) {
+            point = add_row(figure, row, most);
+            memcpy(point->y, y, sizeof y);
+            for (int c = 0; c < ROW_COLUMNS; c++)
+                if (strcmp(row_columns[c], "total_ideal_bytes") == 0)
+                    point->y[c] /= most;
+        }
     }
-    join_beyond(figure);
 }
+
+/* ---- a line for each rank -------------------------------------------------------------------- */
 
 /* The work of each rank, as a multiple of the mean of all; nothing where it has no price. */
 static void add_balance(struct attn_figure *figure, int64_t s, const struct attn_spec *spec,
@@ -363,16 +192,14 @@ static void add_balance(struct attn_figure *figure, int64_t s, const struct attn
         if (attn_price(spec->impl, &spec->options, problem, row->point->c.pass, rank, &cost,
                        NULL) != ATTN_OK)
             return;
-        struct attn_figure_point *point = add_row(figure, s, pass_of(row));
-        point->x = rank;
-        point->y[PRICED] = cost.flops;
+        add_row(figure, row, rank)->y[0] = cost.flops;
         sum += cost.flops;
     }
     for (int64_t n = first; n < figure->n && sum > 0; n++)
-        figure->point[n].y[PRICED] *= row->point->ranks / sum;
+        figure->point[n].y[0] *= row->point->ranks / sum;
 }
 
-static void fill_balance(struct attn_figure *figure)
+static void add_ranks(struct attn_figure *figure)
 {
     for (int64_t s = 0; s < figure->group->n; s++) {
         const struct attn_point *of = figure->group->row[s]->point;
@@ -389,99 +216,7 @@ static void fill_balance(struct attn_figure *figure)
     }
 }
 
-/* ---- memory against time --------------------------------------------------------------------- */
-
-enum { TRADE_WARM, TRADE_FIRST, TRADE_FRONTIER, TRADE_FASTEST, TRADE_SLOWEST };
-
-/* Is point i in this panel, and of an implementation of ours? */
-static int is_ours_in(const struct attn_figure *figure, int64_t i, int panel)
-{
-    const struct attn_figure_point *p = &figure->point[i];
-    return p->panel == panel && figure->curve[p->curve].is_ours;
-}
-
-/* The frontier of a panel: of our points alone, as others have no ledger, and of one kind of
- * call. */
-static void find_frontier(struct attn_figure *figure, int panel)
-{
-    double *x = attn_cli_need(malloc(2 * ((size_t)figure->n + 1) * sizeof *x)), *y = x + figure->n;
-    int *is_best = attn_cli_need(malloc(((size_t)figure->n + 1) * sizeof *is_best));
-    int column = TRADE_FIRST, n = (int)figure->n, n_panel = 0, n_best = 0;
-    for (int i = 0; i < n; i++)
-        if (is_ours_in(figure, i, panel) && !isnan(figure->point[i].y[TRADE_WARM]))
-            column = TRADE_WARM;
-    for (int i = 0; i < n; i++) {
-        const struct attn_figure_point *p = &figure->point[i];
-        x[i] = p->x;
-        y[i] = is_ours_in(figure, i, panel) ? p->y[column] : none;
-        n_panel += p->panel == panel;
-    }
-    attn_stats_frontier(x, y, n, is_best);
-    for (int i = 0; i < n; i++) {
-        figure->point[i].y[TRADE_FRONTIER] = is_best[i] ? y[i] : figure->point[i].y[TRADE_FRONTIER];
-        n_best += is_best[i];
-    }
-    attn_append(figure->finding, sizeof figure->finding, "%s%d of %d points",
-                figure->finding[0] != '\0' ? ", " : "On the frontier: ", n_best, n_panel);
-    if (figure->n_panels > 1)
-        attn_append(figure->finding, sizeof figure->finding, " %s", figure->panel[panel]);
-    for (char *c = figure->finding; (c = strchr(c, '_')) != NULL;)
-        *c = ' '; /* a panel is one word for gnuplot */
-    free(is_best);
-    free(x);
-}
-
-/* "forward", or of one of several files "forward_on_AMD_EPYC": one word of plain characters. */
-static void name_panel(const struct attn_row *row, char panel[64])
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-/_";
-    const char *origin = row->point->origin;
-    (void)snprintf(panel, 64, "%s%s%s", pass_of(row), origin != NULL ? "_on_" : "",
-                   origin != NULL ? origin : "");
-    for (char *c = panel; *(c += strspn(c, plain)) != '\0';)
-        *c = '_';
-}
-
-/* A curve is an implementation: its points have their options beside them.  Records of several
- * files have panels of their own, and frontiers. */
-static void fill_trade(struct attn_figure *figure)
-{
-    const struct attn_figure_group *group = figure->group;
-    int n_single = 0, n_others = 0, lacking = 0;
-    figure->x_columns = TRADE_FASTEST;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        const struct attn_point *p = row->point;
-        char panel[sizeof figure->panel[0]];
-        int is_single = row->time.n == 0;
-        const struct attn_spread *time = is_single ? &row->single : &row->time;
-        if (p->ranks > 1 || time->n == 0 || row->peak <= 0) {
-            lacking += row->status == ATTN_POINT_OK;
-            continue;
-        }
-        name_panel(row, panel);
-        const char *wish = attn_figure_wish(figure, "label", group->row[s]->label);
-        n_others += p->route[0] != '\0';
-        struct attn_figure_point *point = add_as(figure, s, panel, p->impl);
-        point->x = time->median;
-        point->y[is_single ? TRADE_FIRST : TRADE_WARM] = (double)row->peak;
-        point->y[TRADE_FASTEST] = time->min;
-        point->y[TRADE_SLOWEST] = time->max;
-        point->note = wish != NULL ? wish : group->row[s]->option;
-        n_single += is_single;
-    }
-    for (int panel = 0; panel < figure->n_panels; panel++)
-        find_frontier(figure, panel);
-    attn_append(figure->remark, sizeof figure->remark,
-                "%s Steps: no point is below and left of them%s.",
-                n_single > 0 ? " Open: first calls." : "", n_others > 0 ? "; of ours" : "");
-    if (lacking > 0)
-        attn_append(figure->remark, sizeof figure->remark,
-                    " %d good points have no time of a call, or no bytes.", lacking);
-}
-
-/* ---- where the bytes go ---------------------------------------------------------------------- */
+/* ---- a line for each buffer ------------------------------------------------------------------ */
 
 enum { FROM, TO, OF_BYTES };
 
@@ -499,8 +234,8 @@ static void add_bar(struct attn_figure *figure, const struct attn_row *row, int 
             other += piece;
             continue;
         }
-        struct attn_figure_point *point =
-            attn_figure_piece(figure, pass_of(row), name, bar, at / all, (at + piece) / all);
+        struct attn_figure_point *point = attn_figure_piece(figure, attn_pass_word(p->c.pass), name,
+                                                            bar, at / all, (at + piece) / all);
         point->status = attn_point_status_name(row->status);
         point->note = p->spec;
         point->y[OF_BYTES] = all;
@@ -509,7 +244,7 @@ static void add_bar(struct attn_figure *figure, const struct attn_row *row, int 
 }
 
 /* One bar for each implementation, in both passes at the same place. */
-static void fill_live(struct attn_figure *figure)
+static void add_buffers(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
     char number[32], *names = figure->variables;
@@ -545,169 +280,62 @@ static void fill_live(struct attn_figure *figure)
     attn_append(figure->remark, sizeof figure->remark, ".");
 }
 
-/* ---- against density ------------------------------------------------------------------------- */
-
-enum { BREAK_EVEN = FLOOR + 1 };
-
-static const struct attn_point *point_of_curve(const struct attn_figure *figure, int curve)
-{
-    int64_t s = 0;
-    while (attn_figure_find(figure, figure->group->row[s]->label) != curve)
-        s++; /* every curve has a row */
-    return figure->group->row[s]->point;
-}
-
-/* The samples of a curve's good rows in a panel, by increasing x; they are in *owner, to be
- * freed.  Of a resident set only those that a figure shows. */
-static struct attn_sampled_curve samples_of(const struct attn_figure *figure, int panel, int curve,
-                                            int of_memory, void **owner)
-{
-    const struct attn_figure_group *group = figure->group;
-    struct attn_samples *sample =
-        attn_cli_need(malloc((size_t)group->n * (sizeof *sample + sizeof(double))));
-    double *x = (double *)(sample + group->n);
-    int n = 0;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        const struct attn_samples *of = of_memory ? &row->residents : &row->times;
-        if (attn_figure_find(figure, group->row[s]->label) != curve || of->n == 0 ||
-            row->status != ATTN_POINT_OK || strcmp(pass_of(row), figure->panel[panel]) != 0 ||
-            (of_memory && row->peak < RESIDENT_FROM))
-            continue;
-        x[n] = row->x;
-        sample[n++] = *of;
-    }
-    *owner = sample;
-    return (struct attn_sampled_curve){x, sample, n};
-}
-
-/* "0.450 (95 %: 0.446 to 0.453)" */
-static void say_interval(const struct attn_crossing *crossing, char *text, size_t size)
-{
-    const struct attn_interval *of = &crossing->interval;
-    attn_append(text, size, "%.3f", crossing->x);
-    if (isnan(of->low))
-        attn_append(text, size, " (of one round: interval unknown)");
-    else
-        attn_append(text, size, " (95 %%: %s%.3f to %s%.3f)", crossing->open_low ? "under " : "",
-                    of->low, crossing->open_high ? "over " : "", of->high);
-}
-
-/* Where the samples cross.  1: they do; 0; -1: there are none. */
-static int measured_crossing(const struct attn_figure *figure, int panel, int csr, int dense,
-                             int of_memory, struct attn_crossing *crossing, int *is_below)
-{
-    void *owner[2];
-    struct attn_sampled_curve a = samples_of(figure, panel, csr, of_memory, &owner[0]),
-                              b = samples_of(figure, panel, dense, of_memory, &owner[1]);
-    int known = a.n > 0 && b.n > 0;
-    int found =
-        known ? attn_stats_bootstrap_crossing(&a, &b, ATTN_SUMMARY_DRAWS, 1, 0.95, crossing) : -1;
-    *is_below = known && a.sample[0].value[0] < b.sample[0].value[0];
-    free(owner[0]);
-    free(owner[1]);
-    return found;
-}
-
-/* By the price: 1 and where, 0, or -1 where there is none. */
-static int priced_crossing(const struct attn_figure *figure, int panel, int csr, int dense,
-                           double *at, double *height, int *is_below)
-{
-    struct attn_curve sparse, flat;
-    double *x = values(figure, panel, csr, PRICED, BEYOND, &sparse);
-    double *of_flat = values(figure, panel, dense, PRICED, BEYOND, &flat);
-    int known = sparse.n > 0 && flat.n > 0;
-    int found = known ? attn_stats_crossing(&sparse, &flat, at, height) : -1;
-    *is_below = known && sparse.y[0] < flat.y[0];
-    free(of_flat);
-    free(x);
-    return found;
-}
-
-/* Where a csr curve meets a dense one, in words: of memory by the price, which is a point of its
- * own, and by the resident set; of time by what was measured. */
-static void find_crossing(struct attn_figure *figure, int panel, int csr, int dense, int of_memory)
-{
-    double at = none, height = none;
-    char number[32], *text = figure->finding;
-    size_t size = sizeof figure->finding;
-    const char *sparse = figure->curve[csr].label, *flat = figure->curve[dense].label;
-    struct attn_crossing measured;
-    int is_below, is_priced_below = 0;
-    int is_measured = measured_crossing(figure, panel, csr, dense, of_memory, &measured, &is_below);
-    int found = !of_memory
-                    ? is_measured
-                    : priced_crossing(figure, panel, csr, dense, &at, &height, &is_priced_below);
-    if (found < 0)
-        return;
-    attn_append(text, size, "%s%.40s", text[0] != '\0' ? "; " : "", sparse);
-    if (found == 0) {
-        attn_append(text, size, " never crosses %.40s and takes %s", flat,
-                    (of_memory ? is_priced_below : is_below) ? "less" : "more");
-    } else if (!of_memory) {
-        attn_append(text, size, " takes as long as %.40s at density ", flat);
-        say_interval(&measured, text, size);
-    } else {
-        attn_append(text, size, " takes as much as %.40s at density %.3f (%s, %s: circle)", flat,
-                    at, attn_cli_bytes((int64_t)height, number), figure->panel[panel]);
-        struct attn_figure_point *point = attn_figure_add(figure, figure->panel[panel], csr, at);
-        point->y[BREAK_EVEN] = height;
-        point->status = "break-even";
-        if (is_measured == 1) {
-            attn_append(text, size, ", resident at ");
-            say_interval(&measured, text, size);
-        }
-    }
-}
-
-/* Each csr curve against the first dense one of the same file. */
-static void find_crossings(struct attn_figure *figure, int of_memory)
-{
-    for (int p = 0; p < figure->n_panels; p++)
-        for (int c = 0; c < figure->n_curves; c++) {
-            const struct attn_point *csr = point_of_curve(figure, c), *other = NULL;
-            int dense = -1;
-            while (++dense < figure->n_curves) {
-                other = point_of_curve(figure, dense);
-                if (strcmp(other->family, "dense") == 0 && other->origin == csr->origin)
-                    break;
-            }
-            if (strcmp(csr->family, "csr") == 0 && dense < figure->n_curves)
-                find_crossing(figure, p, c, dense, of_memory);
-        }
-}
-
-static void fill_density(struct attn_figure *figure)
-{
-    for (int64_t s = 0; s < figure->group->n; s++)
-        if (figure->group->row[s]->point->density > 0)
-            set_memory(figure->group->row[s], add_row(figure, s, pass_of(figure->group->row[s])));
-    join_beyond(figure);
-    find_crossings(figure, 1);
-}
-
-static void fill_density_time(struct attn_figure *figure)
-{
-    fill_times(figure);
-    find_crossings(figure, 0);
-}
-
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
-#define MEMORY_COLUMNS                                                                       \
-    "priced_bytes", "beyond_bytes", "ledger_bytes", "resident_bytes", "only_resident_bytes", \
-        "all_ranks_bytes", "inputs_outputs_bytes"
-#define RANK_COLUMNS "priced_bytes", "beyond_bytes", "ledger_bytes", "ideal_bytes", "one_rank_bytes"
-#define TIME_COLUMNS \
-    "median_s", "single_s", "fastest_s", "slowest_s", "median_low_s", "median_high_s", "rounds"
-
-static const struct attn_figure_kind kinds[] = {
-#define FIGURE(name, script, fill, title, remark, n_drawn, ...) \
-    {name, script, title, remark, fill, {__VA_ARGS__}, n_drawn},
-#include "experiments/report/figures.def"
+static const struct kind {
+    const char *name, *script;
+    enum { ROWS, BUFFERS, RANKS } lines;
+    const char *about, *groups, *title, *remark, *caption;
+} kinds[] = {
+#define FIGURE(...) {__VA_ARGS__},
+#include "plots/figures.def"
 #undef FIGURE
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const struct lines {
+    void (*add)(struct attn_figure *figure);
+    int n_columns;
+    const char *const *column;
+} lines[] = {
+    [ROWS] = {add_rows, ROW_COLUMNS, row_columns},
+    [BUFFERS] = {add_buffers, 3, (const char *const[]){"from", "to", "of_bytes"}},
+    [RANKS] = {add_ranks, 1, (const char *const[]){"of_mean"}},
+};
+
+int attn_figure_of_kind(const char *name, struct attn_figure *figure)
+{
+    for (int k = 0; k < KINDS; k++)
+        if (strcmp(kinds[k].name, name) == 0) {
+            figure->kind = kinds[k].name;
+            figure->script = kinds[k].script;
+            figure->caption = kinds[k].caption;
+            (void)snprintf(figure->title, sizeof figure->title, "%s", kinds[k].title);
+            (void)snprintf(figure->remark, sizeof figure->remark, "%s", kinds[k].remark);
+            return k;
+        }
+    return -1;
+}
+
+/* The columns of its lines, and which of them it is about. */
+static void choose_columns(const struct kind *kind, struct attn_figure *figure)
+{
+    const struct lines *of = &lines[kind->lines];
+    figure->n_columns = of->n_columns;
+    memcpy(figure->column, of->column, (size_t)of->n_columns * sizeof *of->column);
+    for (const char *word = kind->about; *word != '\0'; word += strspn(word, " ")) {
+        size_t n = strcspn(word, " ");
+        int c = 0;
+        while (c < of->n_columns &&
+               (strncmp(of->column[c], word, n) != 0 || of->column[c][n] != '\0'))
+            c++;
+        if (c == of->n_columns || figure->n_about == ATTN_FIGURE_ABOUT)
+            attn_cli_stop(ATTN_EINTERNAL, NULL, "plots/figures.def: %s: there is no column %s",
+                          kind->name, word);
+        figure->about[figure->n_about++] = c;
+        word += n;
+    }
+}
 
 /* Does a curve of the figure have two different x that are measured, or only priced on purpose?  In
  * a trade-off each point is a choice: two are enough, of whatever implementation. */
@@ -727,23 +355,14 @@ static int has_curve(const struct attn_figure *figure)
     return 0;
 }
 
-static void fill(const struct attn_figure_kind *kind, const struct attn_figure_group *group,
-                 const struct attn_figure_machine *machine, struct attn_figure *figure)
+/* The words above it: of the group that first has this kind, of another one with what varies. */
+static void write_words(const struct kind *kind, const struct attn_figure_group *group,
+                        const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
     const char *title = json_string_value(json_object_get(group->wishes, "title"));
     const struct attn_group_word *word = &attn_group_words[group->kind];
-    int is_plain = attn_group_of_figure(kind->name) == group->kind;
-    *figure = (struct attn_figure){.kind = kind->name,
-                                   .script = kind->script,
-                                   .x_name = word->x_name,
-                                   .x_label = word->x_label,
-                                   .x_base = word->base,
-                                   .group = group,
-                                   .n_drawn = kind->n_drawn,
-                                   .memory_bytes = machine->memory_bytes};
-    memcpy(figure->column, kind->column, sizeof figure->column);
-    while (figure->n_columns < ATTN_FIGURE_COLUMNS && kind->column[figure->n_columns] != NULL)
-        figure->n_columns++;
+    size_t n = strcspn(kind->groups, " ");
+    int is_plain = strlen(word->word) == n && strncmp(kind->groups, word->word, n) == 0;
     (void)snprintf(figure->name, sizeof figure->name, "%s%s%s%s%s", kind->name, is_plain ? "" : "-",
                    is_plain ? "" : word->word, group->tag[0] != '\0' ? "-" : "", group->tag);
     (void)snprintf(figure->title, sizeof figure->title, "%s%s%s, %s", kind->title,
@@ -751,19 +370,30 @@ static void fill(const struct attn_figure_kind *kind, const struct attn_figure_g
                    title != NULL ? title : group->special);
     (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%.200s%s%s", group->problem,
                    machine->text[0] != '\0' ? "; " : "", machine->text);
-    (void)snprintf(figure->remark, sizeof figure->remark, "%s", kind->remark);
-    kind->fill(figure);
+}
+
+static void make(const struct kind *kind, const struct attn_figure_group *group,
+                 const struct attn_figure_machine *machine, struct attn_figure *figure)
+{
+    const struct attn_group_word *word = &attn_group_words[group->kind];
+    *figure = (struct attn_figure){.x_name = word->x_name,
+                                   .x_label = word->x_label,
+                                   .x_base = word->base,
+                                   .group = group,
+                                   .memory_bytes = machine->memory_bytes};
+    (void)attn_figure_of_kind(kind->name, figure);
+    write_words(kind, group, machine, figure);
+    choose_columns(kind, figure);
+    lines[kind->lines].add(figure);
+    const char *column = figure->column[figure->about[0]];
+    (void)snprintf(figure->finding, sizeof figure->finding, "%s",
+                   strcmp(column + strlen(column) - 2, "_s") == 0 ? group->finding_of_time
+                                                                  : group->finding_of_bytes);
     attn_figure_finish(figure);
     if (!has_curve(figure))
         (void)snprintf(figure->omitted, sizeof figure->omitted,
                        "group %s has no curve for it: no implementation has two good points",
                        group->name);
-}
-
-/* Has a group of this kind such a figure? */
-static int has_figure(enum attn_group_kind kind, const char *name)
-{
-    return kind != ATTN_GROUP_OTHER && attn_cli_listed(attn_group_words[kind].figures, " ", name);
 }
 
 void attn_figures_make(const struct attn_figure_groups *groups,
@@ -774,12 +404,14 @@ void attn_figures_make(const struct attn_figure_groups *groups,
     /* All memory figures first, then all time figures, and so on. */
     for (int k = 0; k < KINDS; k++)
         for (int g = 0; g < groups->n; g++) {
+            const struct attn_figure_group *group = &groups->group[g];
             struct attn_figure *figure = &figures->figure[figures->n];
-            if (!has_figure(groups->group[g].kind, kinds[k].name))
+            if (group->kind == ATTN_GROUP_OTHER ||
+                !attn_cli_listed(kinds[k].groups, " ", attn_group_words[group->kind].word))
                 continue;
-            fill(&kinds[k], &groups->group[g], machine, figure);
-            if (strcmp(figure->kind, RANK_TIME) == 0 && figure->n == 0)
-                attn_figure_free(figure); /* no simulated ranks: nothing is missing */
+            make(&kinds[k], group, machine, figure);
+            if (figure->n == 0)
+                attn_figure_free(figure); /* no row has its column: nothing is missing */
             else
                 figures->n++;
         }

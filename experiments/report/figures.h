@@ -13,7 +13,12 @@
 #include "experiments/report/groups.h"
 #include "ref/mask/mask.h"
 
-enum { ATTN_FIGURE_PANELS = 8, ATTN_FIGURE_COLUMNS = 10, ATTN_FIGURE_NAME = 64 };
+enum {
+    ATTN_FIGURE_PANELS = 8,
+    ATTN_FIGURE_COLUMNS = 56,
+    ATTN_FIGURE_ABOUT = 16,
+    ATTN_FIGURE_NAME = 64
+};
 
 struct attn_figure_curve {
     char key[ATTN_LABEL_TEXT];   /* in the CSV: the label, with ; for commas */
@@ -24,8 +29,6 @@ struct attn_figure_curve {
     int impl;       /* place in the registry; what is not in it comes after                       */
     int is_ours;    /* it has the look of its place there                                         */
     const char *origin; /* which of several files it is of (borrowed); NULL                       */
-    int shown[ATTN_FIGURE_PANELS];               /* has a point there                             */
-    struct attn_power slope[ATTN_FIGURE_PANELS]; /* n = 0: none                                   */
 };
 
 struct attn_figure_point {
@@ -35,23 +38,23 @@ struct attn_figure_point {
     const char *note;                 /* why, or how it was compared (borrowed)                   */
 };
 
-struct attn_figure_kind;
-
 struct attn_figure {
     char name[ATTN_FIGURE_NAME]; /* of the files: letters, digits, '-'                            */
     const char *kind, *script;   /* "memory", ...; of plots/                                   */
     char title[200], subtitle[700];
     char remark[300];  /* what lines and marks mean: under the subtitle                           */
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
+    const char *caption; /* HTML */
     char omitted[256]; /* why it is not drawn; "" when it is                                      */
     const char *x_name, *column[ATTN_FIGURE_COLUMNS];
     const char *x_label; /* on the axis; NULL: the script's own */
     int x_base;          /* of its logarithm; 0: the script's own */
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
-    double y_must;       /* within the range of y; 0: nothing */
-    int x_columns;       /* the first of two columns that are ends of a bar along x; 0: none */
-    char x_range[64], y_range[64];
-    int n_columns, n_drawn; /* columns; of which the first n_drawn are drawn on the y axis        */
+    char x_range[64],
+        y_range[64]; /* "": what the data give                                       */
+    int n_columns;
+    int n_about,
+        about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
     int n_panels, n_curves;
     char panel[ATTN_FIGURE_PANELS][64];
     struct attn_figure_curve *curve; /* grown by attn_figure_curve_of */
@@ -89,12 +92,15 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char
 struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
                                             const char *name, int bar, double from, double to);
 
-/* When all points are there: ranges, which curves are shown where, and how wide they are. */
+/* When all points are there: the plan's ranges, and how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
 
 /* The text of a file of the folder plots: ./plots, or plots beside or above the running program, or
  * where that was installed; to be freed.  EINTERNAL: there is none. */
 enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err);
+
+/* A comma and a number; of NaN a comma. */
+void attn_csv_number(FILE *file, double x);
 
 /* The lines of NAME.csv, to be freed. */
 char *attn_figure_csv(const struct attn_figure *figure);
@@ -113,14 +119,6 @@ enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
 
 void attn_figure_free(struct attn_figure *figure);
 
-/* What the plan wants for a curve, by its whole key or by the spec that it begins with:
- * {"label": {SPEC: TEXT}}; NULL: nothing. */
-const char *attn_figure_wish(const struct attn_figure *figure, const char *what, const char *key);
-
-/* The exponent of a curve, as figures and tables give it, fitted to its upper part.  -1: none, as
- * the points are too few or no power of x, or its interval is wide. */
-int attn_slope(const double *x, const double *y, int n, struct attn_power *power);
-
 /* ---- a mask to look at: which key each query of batch 0, head 0 sees ------------------------- */
 
 /* Queries and keys that a picture may have. */
@@ -137,7 +135,15 @@ void attn_picture_draw(const struct attn_mask *mask, const char *path);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
-/* All figures of all groups.  One without a curve is there as well, with its reason. */
+/* The words of a row of plots/figures.def; its place there, -1: there is none of this name. */
+int attn_figure_of_kind(const char *kind, struct attn_figure *figure);
+
+/* What summary.csv has: a line for each row of the groups, with the columns of columns.def. */
+enum attn_status attn_summary_csv_save(const char *path, const struct attn_figure_groups *groups,
+                                       struct attn_error *err);
+
+/* All figures of all groups, studied (curves.h).  One without a curve is there as well, with its
+ * reason. */
 void attn_figures_make(const struct attn_figure_groups *groups,
                        const struct attn_figure_machine *machine, struct attn_figures *figures);
 void attn_figures_free(struct attn_figures *figures);

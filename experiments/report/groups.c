@@ -350,6 +350,34 @@ void attn_groups_free(struct attn_figure_groups *groups)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
+const char *attn_group_wish(const struct attn_figure_group *group, const char *what,
+                            const char *key)
+{
+    const json_t *of = json_object_get(group != NULL ? group->wishes : NULL, what);
+    const char *text = json_string_value(json_object_get(of, key));
+    char spec[ATTN_LABEL_TEXT];
+    (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
+    return text != NULL ? text : json_string_value(json_object_get(of, spec));
+}
+
+void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
+                       char text[ATTN_LABEL_TEXT])
+{
+    const char *wish = attn_group_wish(group, "label", row->label), *origin = row->point->origin;
+    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", wish != NULL ? wish : row->label);
+    if (origin != NULL && strstr(text, origin) == NULL)
+        attn_append(text, ATTN_LABEL_TEXT, " (%s)", origin);
+}
+
+int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s)
+{
+    const struct attn_row *row = group->row[s];
+    while (++s < group->n && group->row[s]->first == row->first &&
+           group->row[s]->point->c.pass == row->point->c.pass)
+        ;
+    return s;
+}
+
 int attn_group_is_first(const struct attn_figure_group *group, int64_t s)
 {
     return s == 0 || group->row[s - 1]->first != group->row[s]->first;
@@ -418,12 +446,22 @@ static void append_where(const struct attn_figure_group *group, const struct att
     attn_append(text, size, ")");
 }
 
+/* Why a row is not where it might be: its status, or that it was measured and has no time (a
+ * command's is unknown where the tiny case took as long). */
+enum { NO_TIME = ATTN_POINT_ERROR + 1 };
+
+static int reason_of(const struct attn_row *row)
+{
+    int has_time = row->time.n > 0 || row->single.n > 0;
+    return row->status == ATTN_POINT_OK && !has_time ? (int)NO_TIME : (int)row->status;
+}
+
 /* Rows of one label and pass that ended alike: only the first is told, where the curve ends. */
 static int is_told(const struct attn_figure_group *group, int64_t s)
 {
     const struct attn_row *row = group->row[s];
     while (--s >= 0 && group->row[s]->first == row->first)
-        if (group->row[s]->status == row->status &&
+        if (reason_of(group->row[s]) == reason_of(row) &&
             group->row[s]->point->c.pass == row->point->c.pass)
             return 1;
     return 0;
@@ -431,22 +469,26 @@ static int is_told(const struct attn_figure_group *group, int64_t s)
 
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size)
 {
-    static const enum attn_point_status
-        reasons[] = {ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED, ATTN_POINT_REFUSED,
-                     ATTN_POINT_TIMEOUT, ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY,
-                     ATTN_POINT_ERROR}; /* what is only priced is drawn, dashed */
+    static const int reasons[] = {
+        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,
+        ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY,
+        ATTN_POINT_ERROR,   NO_TIME}; /* what is only priced is drawn, dashed */
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
         const char *between = "", *last = "";
         for (int64_t s = 0; s < group->n; s++) {
             const char *label = group->row[s]->label;
-            if (group->row[s]->status != reasons[r] || is_told(group, s))
+            if (reason_of(group->row[s]) != reasons[r] || is_told(group, s))
                 continue;
             size_t begin = strlen(text);
             if (between[0] == '\0')
-                attn_append(text, size, "%sNot measured, %s: ", begin > 0 ? "; " : "",
-                            attn_status_phrase(reasons[r]));
+                attn_append(text, size, "%s%s%s: ", begin > 0 ? "; " : "",
+                            reasons[r] == NO_TIME ? "Measured, without a time" : "Not measured, ",
+                            reasons[r] == NO_TIME
+                                ? ""
+                                : attn_status_phrase((enum attn_point_status)reasons[r]));
             attn_append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
             append_where(group, group->row[s], text, size);
             last = label;

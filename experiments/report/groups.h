@@ -23,6 +23,7 @@ struct attn_figure_group {
     json_t *wishes;                   /* what the plan says of this figure                       */
     struct attn_row **row;            /* [n] by label, pass and x (borrowed)                     */
     int64_t n;
+    char finding_of_bytes[400], finding_of_time[400]; /* in words (curves.h); "" */
 };
 
 struct attn_figure_groups {
@@ -35,6 +36,18 @@ struct attn_figure_groups {
 void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
+
+/* What the plan wants for a curve, by its whole key or by the spec that it begins with:
+ * {"label": {SPEC: TEXT}}; NULL: nothing. */
+const char *attn_group_wish(const struct attn_figure_group *group, const char *what,
+                            const char *key);
+
+/* The name of a row's curve in the legend: what the plan calls it, and of several files which. */
+void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
+                       char text[ATTN_LABEL_TEXT]);
+
+/* Behind the last row of the label and pass of row s, by x. */
+int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s);
 
 /* Is this row the first of its label? */
 int attn_group_is_first(const struct attn_figure_group *group, int64_t s);

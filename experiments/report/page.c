@@ -36,29 +36,20 @@ static void real_cell(struct attn_document *d, enum attn_style style, double x)
 
 /* ---- summary ------------------------------------------------------------------------------- */
 
-/* The exponent of peak or time in L, fitted as the figures fit it, as a cell. */
+/* The exponent of peak or time in L of a curve, as figures have it. */
 static void exponent_cell(struct attn_document *d, const struct attn_figure_group *group,
                           const char *label, enum attn_pass pass, int of_time)
 {
-    struct attn_power power = {.n = 0};
-    double *x = attn_cli_need(malloc(2 * (size_t)(group->n + 1) * sizeof *x));
-    int n = 0;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        double y = of_time ? row->time.median : (double)row->peak;
-        if (row->point->c.pass != pass || strcmp(group->row[s]->label, label) != 0 ||
-            row->status != ATTN_POINT_OK || !(y > 0))
-            continue;
-        x[n] = (double)row->point->c.n_query; /* rows of a label come by increasing L */
-        x[group->n + 1 + n++] = y;
-    }
-    if (attn_slope(x, x + group->n + 1, n, &power) != 0)
+    const struct attn_power *power = NULL;
+    for (int64_t s = 0; s < group->n && power == NULL; s++)
+        if (group->row[s]->point->c.pass == pass && strcmp(group->row[s]->label, label) == 0)
+            power = of_time ? &group->row[s]->time_power : &group->row[s]->bytes_power;
+    if (power == NULL || power->n == 0)
         attn_document_cells(d, "w", attn_document_dash);
     else
         attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
-                           fabs(power.slope) < 0.005 ? 0 : power.slope,
-                           power.interval.high - power.slope);
-    free(x);
+                           fabs(power->slope) < 0.005 ? 0 : power->slope,
+                           power->interval.high - power->slope);
 }
 
 /* The largest ratio of a label, and its verdict over all points that ran and were compared. */
@@ -407,18 +398,6 @@ static void put_numbers(struct attn_document *d, const struct attn_figure *figur
     free(text);
 }
 
-/* {{=KIND}} ... {{/}} in the template. */
-static void put_caption(struct attn_document *d, const struct attn_page *page, const char *kind)
-{
-    char mark[64];
-    (void)snprintf(mark, sizeof mark, "{{=%s}}", kind);
-    const char *text = strstr(page->page_html, mark);
-    const char *end = text != NULL ? strstr(text, "{{/}}") : NULL;
-    if (end == NULL)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "page.html lacks the caption of %s", kind);
-    fwrite(text + strlen(mark), 1, (size_t)(end - text) - strlen(mark), d->out);
-}
-
 /* What was not measured, below the figure: at most two lines of the page. */
 static void put_figure(struct attn_document *d, const struct attn_page *page,
                        const struct attn_figure *figure)
@@ -443,7 +422,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
         fputs("</div>\n<figcaption>", d->out);
         if (figure->finding[0] != '\0')
             attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
-        put_caption(d, page, figure->kind);
+        fputs(figure->caption, d->out);
         fputs("</figcaption></figure>\n", d->out);
     }
     attn_document_text(d, "%s", note);
@@ -621,11 +600,11 @@ static void fill_hole(struct attn_document *d, const struct attn_page *page, con
 }
 
 /* The template's text, with what belongs into its holes. */
-static void fill_template(FILE *file, const struct attn_page *page)
+static void fill_template(FILE *file, const char *text, const struct attn_page *page)
 {
     struct attn_document d = {.out = file, .is_html = 1};
     int is_shown = 1;
-    for (const char *text = page->page_html, *open;; text = strstr(open, "}}") + 2) {
+    for (const char *open;; text = strstr(open, "}}") + 2) {
         char hole[64];
         open = strstr(text, "{{");
         if (is_shown)
@@ -636,8 +615,8 @@ static void fill_template(FILE *file, const struct attn_page *page)
             attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: no hole at %.20s", open);
         if (*hole == '?')
             is_shown = holds(page, hole + 1);
-        else if (*hole == '=' || *hole == '/') /* a caption stands under its figure */
-            is_shown = *hole == '/';
+        else if (*hole == '/')
+            is_shown = 1;
         else if (is_shown)
             fill_hole(&d, page, hole);
         if (is_shown < 0)
@@ -647,15 +626,13 @@ static void fill_template(FILE *file, const struct attn_page *page)
 
 void attn_page_write(const struct attn_page *page)
 {
-    struct attn_page filled = *page;
     struct attn_error err;
     char path[PATH_MAX], *template, *whole;
     size_t size;
     if (attn_plots_read("page.html", &template, &err) != ATTN_OK)
         attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text);
-    filled.page_html = template;
     FILE *out = attn_cli_memory(&whole, &size);
-    fill_template(out, &filled);
+    fill_template(out, template, page);
     fclose(out);
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
     attn_cli_must(attn_cli_save(path, attn_cli_need(whole), &err), &err);

@@ -14,8 +14,7 @@ struct attn_page {
     const struct attn_sources *sources; /* its records                                   */
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_external_specs
-        *externals;        /* and beside it; NULL: not known                 */
-    const char *page_html; /* private: the text of page.html */
+        *externals; /* and beside it; NULL: not known                 */
     const struct attn_summary *summary;
     const struct attn_figure_groups *groups;
     const struct attn_figures *figures;

@@ -37,6 +37,13 @@ struct attn_row {
                                      implementation share                                */
     int64_t first;                /* row of the group that had this label first          */
     double x;
+
+    /* What it is to its curve there (curves.h); unknown: NaN, of a power n = 0. */
+    int is_beyond, is_alone, is_frontier, is_sample; /* sample: not every element was compared    */
+    struct attn_power bytes_power, time_power;       /* the exponents of the curve                */
+    double ideal, total_ideal, sent;                 /* bytes: guides that fall as 1/P; a price   */
+    double crossing, crossing_bytes;                 /* where a csr curve meets a dense one       */
+    double judged_output[ATTN_OUTPUTS], judged;      /* output of both passes, or worst           */
 };
 
 /* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */

@@ -25,7 +25,8 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
                                    .panel = {PANEL},
                                    .n_panels = 1,
                                    .n_columns = bars ? 3 : 2,
-                                   .n_drawn = 2};
+                                   .n_about = 2,
+                                   .about = {0, 1}};
     memcpy(figure->column, column[bars ? 0 : is->y == NULL ? 1 : 2], sizeof column[0]);
     (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
     (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
