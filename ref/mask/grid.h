@@ -21,8 +21,6 @@ struct mask_grid {
     int64_t radius; /* ... radius, in that norm; 0 = no such rule                     */
 };
 
-extern const struct mask_kind attn_mask_grid;
-
 /* Make the node a grid. */
 void attn_mask_set_grid(struct mask_parser *p, struct mask_node *node,
                         const struct mask_grid *grid);

@@ -1,12 +1,13 @@
-/* What a kind of mask is, and how a call of the language is read: all that a new mask needs.
+/* What a kind of mask is, and how its call is read: all that a new mask needs.
  *
- * A kind is a set of functions about one (batch, head) and one query or block.  Only allows() is
- * needed: it is the definition, and what is NULL is derived from it, slower.  Two functions make
- * all the rest fast where they can be given: band(), if j - i alone decides, and cell(), if the
- * queries around i see one stretch of keys.
+ * A kind is a name, the words about it, a function that reads the arguments of its call into a
+ * node, and functions about one (batch, head) and one query or block.  Of these only allows() is
+ * needed: it is the definition, and what is NULL is derived from it, slower.  Two make all the rest
+ * fast where they can be given: band(), if j - i alone decides, and cell(), if the queries around i
+ * see one stretch of keys.
  *
- * A call is a name, the words about it, and a function that reads its arguments into a node.  Its
- * file ends in `const struct mask_call attn_mask_call_NAME`, and NAME stands in calls.def.
+ * A kind is `const struct mask_kind attn_mask_kind_NAME`, at the end of its file, and a line in
+ * kinds.def.
  */
 #ifndef REF_MASK_KIND_H
 #define REF_MASK_KIND_H
@@ -34,9 +35,18 @@ static inline int64_t mask_max(int64_t a, int64_t b)
 
 /* ---- a kind ------------------------------------------------------------------------------- */
 
+/* MASK_none, MASK_causal, ...: a mask may be read by another copy of this library (a plug-in's) than
+ * the one that made it, so kinds are told apart by their numbers. */
+enum mask_number {
+#define ATTN_MASK(name) MASK_##name,
+#include "ref/mask/kinds.def"
+#undef ATTN_MASK
+    MASK_KINDS
+};
+
 /* One call of a text, or an & or | of several. */
 struct mask_node {
-    const struct mask_kind *kind;
+    int kind;
     const void *own;       /* what the kind keeps of the arguments (attn_mask_keep)             */
     int by_batch, by_head; /* it differs between batches, between heads                         */
     int64_t alike;         /* queries n alike, n alike + 1, ... (n + 1) alike - 1 see the same
@@ -71,8 +81,16 @@ struct mask_cell {
 /* Told of runs [lo, hi) of visible keys. */
 typedef void mask_see(void *arg, int64_t lo, int64_t hi);
 
+struct mask_parser;
 struct mask_kind {
-    /* THE definition: query i sees key j. */
+    const char *name; /* of the call; NULL: there is none */
+    /* Reads the arguments into a node, or into p->parts of them (at most MASK_PARTS, joined by |),
+     * all zero but for the kind of the first.  NULL: the call has no arguments. */
+    void (*read)(struct mask_parser *p, struct mask_node *node);
+    const char *needs; /* the end of "NAME needs ..." */
+    const char *help;  /* one line: the call, and what it means from column 26 on */
+
+    /* THE definition: query i sees key j.  NULL: the nodes of this call are of other kinds. */
     int (*allows)(const struct mask_view *v, int64_t i, int64_t j);
 
     /* Closed forms, each of which may decline (0).  Visible just where *least <= j - i <= *most. */
@@ -104,20 +122,11 @@ struct mask_kind {
 
 enum { MASK_RUN_CUT = 64 };
 
-/* ---- a call ------------------------------------------------------------------------------- */
+extern const struct mask_kind *const attn_mask_kinds[];
+
+/* ---- how a call is read ------------------------------------------------------------------- */
 
 enum { MASK_PARTS = 3, MASK_NAME_ROOM = 256 };
-
-struct mask_parser;
-struct mask_call {
-    const char *name;
-    const struct mask_kind *kind; /* the kind of its node, unless read() sets another */
-    /* Reads the arguments into a node, or into p->parts of them (at most MASK_PARTS, joined by |),
-     * all zero but for the kind of the first.  NULL: the call has no arguments. */
-    void (*read)(struct mask_parser *p, struct mask_node *node);
-    const char *needs; /* the end of "NAME needs ..." */
-    const char *help;  /* one line: the call, and what it means from column 26 on */
-};
 
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
@@ -127,7 +136,7 @@ struct mask_parser {
     int more;       /* an argument is to come: behind '(' or a comma */
     int parts;      /* nodes that the call stands for */
     enum attn_status status;
-    const struct mask_call *call; /* whose arguments are read */
+    const struct mask_kind *call; /* whose arguments are read */
     char name[MASK_NAME_ROOM];    /* of the tensor that it names, and where that stands */
     const char *name_at;
     struct attn_mask *mask; /* its shape is known */

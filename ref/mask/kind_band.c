@@ -109,10 +109,11 @@ static int band_of_none(const struct mask_view *v, int64_t *least, int64_t *most
     return 1;
 }
 
-const struct mask_kind attn_mask_none = {.allows = in_none, .band = band_of_none};
-
-const struct mask_call attn_mask_call_none = {"none", &attn_mask_none, NULL, "",
-                                              "none                     every pair"};
+const struct mask_kind attn_mask_kind_none = {.name = "none",
+                                              .needs = "",
+                                              .help = "none                     every pair",
+                                              .allows = in_none,
+                                              .band = band_of_none};
 
 /* ---- causal ------------------------------------------------------------------------------- */
 
@@ -135,11 +136,14 @@ static void read_causal(struct mask_parser *p, struct mask_node *node)
     read_alignment(p, node, &x);
 }
 
-static const struct mask_kind causal = {.allows = in_causal, .band = band_of_causal};
-
-const struct mask_call attn_mask_call_causal = {
-    "causal", &causal, read_causal, "an alignment: causal(tl), causal(br) or causal(+3)",
-    "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,..."};
+const struct mask_kind attn_mask_kind_causal = {
+    .name = "causal",
+    .read = read_causal,
+    .needs = "an alignment: causal(tl), causal(br) or causal(+3)",
+    .help =
+        "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,...",
+    .allows = in_causal,
+    .band = band_of_causal};
 
 /* ---- window ------------------------------------------------------------------------------- */
 
@@ -170,9 +174,10 @@ static void read_window(struct mask_parser *p, struct mask_node *node)
     read_alignment(p, node, &x);
 }
 
-static const struct mask_kind window = {.allows = in_window, .band = band_of_window};
-
-const struct mask_call attn_mask_call_window = {
-    "window", &window, read_window,
-    "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
-    "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side"};
+const struct mask_kind attn_mask_kind_window = {
+    .name = "window",
+    .read = read_window,
+    .needs = "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
+    .help = "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side",
+    .allows = in_window,
+    .band = band_of_window};

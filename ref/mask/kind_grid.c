@@ -244,11 +244,11 @@ static int cell_of_grid(const struct mask_view *v, int64_t i, struct mask_cell *
     return 1;
 }
 
-const struct mask_kind attn_mask_grid = {.allows = in_grid,
-                                         .cell = cell_of_grid,
-                                         .span = span_of_grid,
-                                         .next = next_in_grid,
-                                         .pairs = pairs_of_grid};
+const struct mask_kind attn_mask_kind_grid = {.allows = in_grid,
+                                              .cell = cell_of_grid,
+                                              .span = span_of_grid,
+                                              .next = next_in_grid,
+                                              .pairs = pairs_of_grid};
 
 static int is_same(const struct mask_axis *axis)
 {
@@ -259,7 +259,7 @@ void attn_mask_set_grid(struct mask_parser *p, struct mask_node *node, const str
 {
     const struct mask_axis *axis = grid->axis;
     int is_one = grid->n_axes == 2 && axis_is_open(&axis[0]) && grid->radius == 0;
-    node->kind = &attn_mask_grid;
+    node->kind = MASK_grid;
     node->modulus = is_one && is_same(&axis[1]) ? axis[1].extent : 0;
     attn_mask_keep(p, node, grid, sizeof *grid);
 }
@@ -275,10 +275,10 @@ static const struct mask_grid *find_grid(const struct attn_mask *mask,
     if (mask == NULL)
         return NULL;
     const struct mask_node *root = &mask->node[mask->root];
-    if (root->kind != &attn_mask_all_of)
-        return root->kind == &attn_mask_grid && is(mask, root->own) ? root->own : NULL;
+    if (root->kind != MASK_all_of)
+        return root->kind == MASK_grid && is(mask, root->own) ? root->own : NULL;
     for (int64_t c = root->child; c >= 0; c = mask->node[c].next)
-        if (mask->node[c].kind == &attn_mask_grid && is(mask, mask->node[c].own))
+        if (mask->node[c].kind == MASK_grid && is(mask, mask->node[c].own))
             return mask->node[c].own;
     return NULL;
 }
@@ -303,7 +303,7 @@ struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
     const struct mask_grid *grid = find_grid(mask, has_scopes);
     if (grid == NULL)
         return (struct attn_scopes){0, 0, 0};
-    int same = scope_axis(grid), is_all = mask->node[mask->root].kind == &attn_mask_grid;
+    int same = scope_axis(grid), is_all = mask->node[mask->root].kind == MASK_grid;
     for (int a = 0; a < grid->n_axes; a++)
         is_all &= a == same || axis_is_open(&grid->axis[a]);
     return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};

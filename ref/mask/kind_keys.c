@@ -34,11 +34,13 @@ static int cell_of_prefix(const struct mask_view *v, int64_t i, struct mask_cell
     return 1;
 }
 
-static const struct mask_kind prefix = {.allows = in_prefix, .cell = cell_of_prefix};
-
-const struct mask_call attn_mask_call_prefix = {"prefix", &prefix, read_count,
-                                                "a number of keys: prefix(4)",
-                                                "prefix(n)                the first n keys: j < n"};
+const struct mask_kind attn_mask_kind_prefix = {
+    .name = "prefix",
+    .read = read_count,
+    .needs = "a number of keys: prefix(4)",
+    .help = "prefix(n)                the first n keys: j < n",
+    .allows = in_prefix,
+    .cell = cell_of_prefix};
 
 static int in_global(const struct mask_view *v, int64_t i, int64_t j)
 {
@@ -55,16 +57,18 @@ static int cell_of_global(const struct mask_view *v, int64_t i, struct mask_cell
     return 1;
 }
 
-const struct mask_kind attn_mask_global = {.allows = in_global, .cell = cell_of_global};
-
-const struct mask_call attn_mask_call_global = {
-    "global", &attn_mask_global, read_count, "a number of tokens: global(2)",
-    "global(n)                the first n tokens see and are seen: i < n or j < n"};
+const struct mask_kind attn_mask_kind_global = {
+    .name = "global",
+    .read = read_count,
+    .needs = "a number of tokens: global(2)",
+    .help = "global(n)                the first n tokens see and are seen: i < n or j < n",
+    .allows = in_global,
+    .cell = cell_of_global};
 
 void attn_mask_set_global(struct mask_parser *p, struct mask_node *node, int64_t n)
 {
     struct first x = {n};
-    node->kind = &attn_mask_global;
+    node->kind = MASK_global;
     attn_mask_keep(p, node, &x, sizeof x);
 }
 
@@ -93,8 +97,6 @@ static int cell_of_lengths(const struct mask_view *v, int64_t i, struct mask_cel
     return 1;
 }
 
-static const struct mask_kind lengths = {.allows = in_lengths, .cell = cell_of_lengths};
-
 static int in_pattern(const struct mask_view *v, int64_t i, int64_t j)
 {
     const struct list *x = v->node->own;
@@ -103,7 +105,7 @@ static int in_pattern(const struct mask_view *v, int64_t i, int64_t j)
     return v->mask->text[pattern[0] + j % pattern[1]] == '1';
 }
 
-static const struct mask_kind pattern = {.allows = in_pattern, .keys_alone = 1};
+const struct mask_kind attn_mask_kind_keys_pattern = {.allows = in_pattern, .keys_alone = 1};
 
 static int in_tensor(const struct mask_view *v, int64_t i, int64_t j)
 {
@@ -112,7 +114,7 @@ static int in_tensor(const struct mask_view *v, int64_t i, int64_t j)
                              (v->node->by_batch ? v->b : 0) * v->mask->shape.n_key + j) != 0;
 }
 
-static const struct mask_kind tensor = {.allows = in_tensor, .keys_alone = 1};
+const struct mask_kind attn_mask_kind_keys_tensor = {.allows = in_tensor, .keys_alone = 1};
 
 static void bind_keys(struct mask_parser *p, struct mask_node *node)
 {
@@ -126,7 +128,7 @@ static void bind_keys(struct mask_parser *p, struct mask_node *node)
         MASK_FAIL_TENSOR(p, "keys(%s): [%lld,%lld] or [%lld] was expected; it has %s", p->name,
                          (long long)s->batch, (long long)s->n_key, (long long)s->n_key,
                          attn_mask_extents(&t, has));
-    node->kind = &tensor;
+    node->kind = MASK_keys_tensor;
     node->by_batch = batch > 1;
     attn_mask_keep(p, node, &t, sizeof t);
 }
@@ -156,9 +158,9 @@ static void read_keys(struct mask_parser *p, struct mask_node *node)
         bind_keys(p, node);
         return;
     }
-    node->kind = is_pattern(arg) ? &pattern : &lengths;
+    node->kind = is_pattern(arg) ? MASK_keys_pattern : MASK_keys;
     for (;; arg = attn_mask_argument(p), n++) {
-        if (node->kind == &pattern)
+        if (node->kind == MASK_keys_pattern)
             push_pattern(p, arg);
         else
             attn_mask_push_number(p, attn_mask_length_of(p, arg));
@@ -169,7 +171,10 @@ static void read_keys(struct mask_parser *p, struct mask_node *node)
     attn_mask_keep(p, node, &x, sizeof x);
 }
 
-const struct mask_call attn_mask_call_keys = {
-    "keys", &lengths, read_keys,
-    "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
-    "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)"};
+const struct mask_kind attn_mask_kind_keys = {
+    .name = "keys",
+    .read = read_keys,
+    .needs = "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
+    .help = "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)",
+    .allows = in_lengths,
+    .cell = cell_of_lengths};

@@ -250,13 +250,6 @@ static int64_t pairs_of_draw(const struct mask_view *v, const struct attn_tokens
     return keys->n == n_key && n_key % x->size == 0 ? queries->n * x->count * x->size : -1;
 }
 
-static const struct mask_kind draw = {.allows = in_draw,
-                                      .next = next_in_draw,
-                                      .count = count_draw,
-                                      .each = each_draw,
-                                      .most = most_of_draw,
-                                      .pairs = pairs_of_draw};
-
 /* ---- calls -------------------------------------------------------------------------------- */
 
 static const struct mask_least block = {1, "blocks have 1 token or more, such as 16 or 128"};
@@ -299,7 +292,7 @@ static struct draw choose_blocks(const struct mask_parser *p, int64_t size, int6
 
 static void keep_draw(struct mask_parser *p, struct mask_node *node, const struct draw *x)
 {
-    node->kind = &draw;
+    node->kind = MASK_random;
     node->scattered = 1;
     node->alike = x->size;
     attn_mask_keep(p, node, x, sizeof *x);
@@ -351,15 +344,27 @@ static void read_bigbird(struct mask_parser *p, struct mask_node *node)
     keep_draw(p, &node[2], &x);
 }
 
-const struct mask_call attn_mask_call_random = {
-    "random", &draw, read_random, "a density and a seed: random(0.25,1)",
-    "random(p,seed[,heads])   exactly round(p * Lk) keys in every row"};
+const struct mask_kind attn_mask_kind_random = {
+    .name = "random",
+    .read = read_random,
+    .needs = "a density and a seed: random(0.25,1)",
+    .help = "random(p,seed[,heads])   exactly round(p * Lk) keys in every row",
+    .allows = in_draw,
+    .next = next_in_draw,
+    .count = count_draw,
+    .each = each_draw,
+    .most = most_of_draw,
+    .pairs = pairs_of_draw};
 
-const struct mask_call attn_mask_call_blocks = {
-    "blocks", &draw, read_blocks, "a size, a density and a seed: blocks(16,0.25,1)",
-    "blocks(size,p,seed[,heads])  random in blocks: round(p * blocks) of them in every row"};
+const struct mask_kind attn_mask_kind_blocks = {
+    .name = "blocks",
+    .read = read_blocks,
+    .needs = "a size, a density and a seed: blocks(16,0.25,1)",
+    .help =
+        "blocks(size,p,seed[,heads])  random in blocks: round(p * blocks) of them in every row"};
 
-const struct mask_call attn_mask_call_bigbird = {
-    "bigbird", &attn_mask_global, read_bigbird,
-    "the size of a block, three numbers of blocks and a seed: bigbird(16,1,3,1,0)",
-    "bigbird(size,g,w,r,seed) g global blocks, a window of w, r random ones in every row"};
+const struct mask_kind attn_mask_kind_bigbird = {
+    .name = "bigbird",
+    .read = read_bigbird,
+    .needs = "the size of a block, three numbers of blocks and a seed: bigbird(16,1,3,1,0)",
+    .help = "bigbird(size,g,w,r,seed) g global blocks, a window of w, r random ones in every row"};

@@ -110,17 +110,10 @@ static int64_t pairs_of_csr(const struct mask_view *v, const struct attn_tokens 
     return last - first;
 }
 
-static const struct mask_kind csr = {.allows = in_csr,
-                                     .next = next_in_csr,
-                                     .count = count_csr,
-                                     .each = each_csr,
-                                     .most = most_of_csr,
-                                     .pairs = pairs_of_csr};
-
 int attn_mask_stored(const struct attn_mask *mask, struct attn_mask_tensor *row_start,
                      struct attn_mask_tensor *column)
 {
-    if (mask == NULL || mask->node[mask->root].kind != &csr)
+    if (mask == NULL || mask->node[mask->root].kind != MASK_csr)
         return 0;
     const struct csr *x = mask->node[mask->root].own;
     *row_start = x->row_start;
@@ -197,9 +190,17 @@ static void read_csr(struct mask_parser *p, struct mask_node *node)
     attn_mask_keep(p, node, &x, sizeof x);
 }
 
-const struct mask_call attn_mask_call_csr = {
-    "csr", &csr, read_csr, "a name: csr(NAME)",
-    "csr(NAME)                row_start and column arrays by name"};
+const struct mask_kind attn_mask_kind_csr = {
+    .name = "csr",
+    .read = read_csr,
+    .needs = "a name: csr(NAME)",
+    .help = "csr(NAME)                row_start and column arrays by name",
+    .allows = in_csr,
+    .next = next_in_csr,
+    .count = count_csr,
+    .each = each_csr,
+    .most = most_of_csr,
+    .pairs = pairs_of_csr};
 
 /* ---- dense -------------------------------------------------------------------------------- */
 
@@ -211,8 +212,6 @@ static int in_dense(const struct mask_view *v, int64_t i, int64_t j)
     int64_t plane = (node->by_batch ? v->b : 0) * heads + (node->by_head ? v->h : 0);
     return attn_mask_element(node->own, (plane * s->n_query + i) * s->n_key + j) != 0;
 }
-
-static const struct mask_kind dense = {.allows = in_dense};
 
 static void read_dense(struct mask_parser *p, struct mask_node *node)
 {
@@ -236,6 +235,9 @@ static void read_dense(struct mask_parser *p, struct mask_node *node)
     attn_mask_keep(p, node, &t, sizeof t);
 }
 
-const struct mask_call attn_mask_call_dense = {
-    "dense", &dense, read_dense, "a name: dense(NAME)",
-    "dense(NAME)              [Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero = visible"};
+const struct mask_kind attn_mask_kind_dense = {
+    .name = "dense",
+    .read = read_dense,
+    .needs = "a name: dense(NAME)",
+    .help = "dense(NAME)              [Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero = visible",
+    .allows = in_dense};

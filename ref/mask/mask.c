@@ -25,7 +25,7 @@ int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t
 static int only_none(const struct attn_mask *mask, const struct mask_node *node)
 {
     if (node->child < 0)
-        return node->kind == &attn_mask_none;
+        return node->kind == MASK_none;
     for (int64_t c = node->child; c >= 0; c = mask->node[c].next)
         if (!only_none(mask, &mask->node[c]))
             return 0;
@@ -61,7 +61,7 @@ int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int6
 
 int attn_mask_view_span(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi)
 {
-    const struct mask_kind *kind = v->node->kind;
+    const struct mask_kind *kind = mask_kind(v);
     struct mask_cell cell;
     int64_t least, most;
     *hi = v->mask->shape.n_key;
@@ -103,8 +103,8 @@ int attn_mask_view_next(const struct mask_view *v, int64_t i, int64_t from, int6
         *lo = mask_max(*lo, from);
         return *lo < *hi && *lo < until;
     }
-    if (v->node->kind->next != NULL)
-        return v->node->kind->next(v, i, from, until, lo, hi);
+    if (mask_kind(v)->next != NULL)
+        return mask_kind(v)->next(v, i, from, until, lo, hi);
     return next_by_asking(v, i, from, until, lo, hi);
 }
 

@@ -141,7 +141,7 @@ static int absorb_terms(const struct counter *count, struct region *region)
     for (int t = 0; t < region->n;) {
         struct mask_view v = view_of(count, &region->term[t]);
         int64_t least, most;
-        if (v.node->kind == &attn_mask_all_of) {
+        if (v.node->kind == MASK_all_of) {
             take_term(region, t);
             for (int64_t c = v.node->child; c >= 0; c = all[c].next)
                 if (!add_term(region, &all[c], all[c].child))
@@ -152,7 +152,7 @@ static int absorb_terms(const struct counter *count, struct region *region)
             if (count->query.step == count->key.step)
                 narrow_band(region, least, most, count->key.first - count->query.first,
                             count->key.step);
-            else if (v.node->kind != &attn_mask_none)
+            else if (v.node->kind != MASK_none)
                 return 0;
         } else if (!cut_to_cell(count, region, &v)) {
             t++;
@@ -174,7 +174,7 @@ static enum rule rule_of(const struct counter *count, const struct region *regio
         return BY_CELLS;
     if (v.node->modulus > 0)
         return BY_REMAINDERS;
-    return v.node->kind == &attn_mask_any_of ? BY_EITHER : NO_RULE;
+    return v.node->kind == MASK_any_of ? BY_EITHER : NO_RULE;
 }
 
 /* ---- the identities ----------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ static int64_t count_columns(struct counter *count, const struct region *r)
 static int only_columns(const struct region *r)
 {
     for (int t = 0; t < r->n; t++)
-        if (!r->term[t].node->kind->keys_alone)
+        if (!attn_mask_kinds[r->term[t].node->kind]->keys_alone)
             return 0;
     return 1;
 }
@@ -290,8 +290,8 @@ static int64_t count_rows(struct counter *count, const struct region *r)
     int64_t sum = 0, j0 = count->key.first;
     count->rows = 1;
     for (int64_t i = r->i0; i < r->i1 && !count->dry; i++)
-        sum += v.node->kind->count(&v, token(&count->query, i), j0 + mask_max(r->j0, i + r->least),
-                                   j0 + mask_min(r->j1, i + r->most + 1));
+        sum += mask_kind(&v)->count(&v, token(&count->query, i), j0 + mask_max(r->j0, i + r->least),
+                                    j0 + mask_min(r->j1, i + r->most + 1));
     return sum;
 }
 
@@ -301,9 +301,9 @@ static int64_t count_alone(const struct counter *count, const struct region *r)
     struct mask_view v = view_of(count, &r->term[0]);
     struct attn_tokens queries = {token(&count->query, r->i0), count->query.step, r->i1 - r->i0};
     struct attn_tokens keys = {token(&count->key, r->j0), count->key.step, r->j1 - r->j0};
-    if (r->n != 1 || !band_is_open(r) || v.node->kind->pairs == NULL)
+    if (r->n != 1 || !band_is_open(r) || mask_kind(&v)->pairs == NULL)
         return NOT_CLOSED;
-    return v.node->kind->pairs(&v, &queries, &keys);
+    return mask_kind(&v)->pairs(&v, &queries, &keys);
 }
 
 static int64_t count_region(struct counter *count, struct region region, int depth)
@@ -328,7 +328,8 @@ static int64_t count_region(struct counter *count, struct region region, int dep
         return count_by[rule](count, &region, first, depth + 1);
     if (only_columns(&region))
         return count_columns(count, &region);
-    if (region.n == 1 && region.term[0].node->kind->count != NULL && count->key.step == 1)
+    if (region.n == 1 && attn_mask_kinds[region.term[0].node->kind]->count != NULL &&
+        count->key.step == 1)
         return count_rows(count, &region);
     return NOT_CLOSED;
 }

@@ -8,7 +8,7 @@
  *      mask_parse.c      the language: text to tree
  *      mask_argument.c   words, numbers, names: what the readers of calls are made of
  *      mask_tensor.c     the tensors that calls name
- *      calls.def         the calls; kind_*.c: their kinds and readers
+ *      kinds.def         the kinds, each in a kind_*.c
  *      mask.c            what a mask says, from its kinds
  *      mask_parts.c      the kinds & and |
  *      mask_tile.c       blocks: all hidden, all visible, or in between
@@ -19,10 +19,6 @@
 #define REF_MASK_MASK_INTERNAL_H
 
 #include "ref/mask/kind.h"
-
-/* ---- kinds that others ask after ---- */
-
-extern const struct mask_kind attn_mask_none, attn_mask_global, attn_mask_all_of, attn_mask_any_of;
 
 /* The parts of bigbird: global(n), and |i / size - j / size| <= blocks, a window of whole blocks. */
 void attn_mask_set_global(struct mask_parser *p, struct mask_node *node, int64_t n);
@@ -87,19 +83,24 @@ static inline struct mask_view mask_view_at(const struct mask_view *v, const str
     return (struct mask_view){v->mask, node, v->b, v->h};
 }
 
+static inline const struct mask_kind *mask_kind(const struct mask_view *v)
+{
+    return attn_mask_kinds[v->node->kind];
+}
+
 static inline int mask_allows(const struct mask_view *v, int64_t i, int64_t j)
 {
-    return v->node->kind->allows(v, i, j);
+    return mask_kind(v)->allows(v, i, j);
 }
 
 static inline int mask_band(const struct mask_view *v, int64_t *least, int64_t *most)
 {
-    return v->node->kind->band != NULL && v->node->kind->band(v, least, most);
+    return mask_kind(v)->band != NULL && mask_kind(v)->band(v, least, most);
 }
 
 static inline int mask_cell(const struct mask_view *v, int64_t i, struct mask_cell *cell)
 {
-    return v->node->kind->cell != NULL && v->node->kind->cell(v, i, cell);
+    return mask_kind(v)->cell != NULL && mask_kind(v)->cell(v, i, cell);
 }
 
 /* If row i is known to be one run [*lo, *hi), which, and 1. */

@@ -18,22 +18,24 @@
 
 enum { DEPTH = 64 };
 
-/* ---- the calls ---------------------------------------------------------------------------- */
+/* ---- the kinds ---------------------------------------------------------------------------- */
 
-#define ATTN_MASK_CALL(name) extern const struct mask_call attn_mask_call_##name;
-#include "ref/mask/calls.def"
-#undef ATTN_MASK_CALL
+#define ATTN_MASK(name) extern const struct mask_kind attn_mask_kind_##name;
+#include "ref/mask/kinds.def"
+#undef ATTN_MASK
 
-static const struct mask_call *const calls[] = {
-#define ATTN_MASK_CALL(name) &attn_mask_call_##name,
-#include "ref/mask/calls.def"
-#undef ATTN_MASK_CALL
+const struct mask_kind *const attn_mask_kinds[] = {
+#define ATTN_MASK(name) &attn_mask_kind_##name,
+#include "ref/mask/kinds.def"
+#undef ATTN_MASK
 };
-enum { CALLS = sizeof calls / sizeof *calls };
 
 const char *attn_mask_help(int line)
 {
-    return line >= 0 && line < CALLS ? calls[line]->help : NULL;
+    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
+        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
+            return attn_mask_kinds[k]->help;
+    return NULL;
 }
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -132,7 +134,7 @@ static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 /* Children on their way into a node, in two chains: the scattered ones stand behind the others,
  * because a row of the others is a stream of runs, and is listed as one. */
 struct family {
-    const struct mask_kind *kind;
+    int kind;
     struct {
         int64_t first, last, n;
     } chain[2]; /* [scattered] */
@@ -161,7 +163,7 @@ static void family_add(struct mask_parser *p, struct family *family, int64_t ind
 }
 
 /* A node above a chain; a chain of one needs none. */
-static int64_t join(struct mask_parser *p, const struct mask_kind *kind, int64_t first)
+static int64_t join(struct mask_parser *p, int kind, int64_t first)
 {
     struct mask_node node = {.kind = kind, .child = first, .next = -1};
     const struct mask_node *all = p->mask->node;
@@ -191,10 +193,13 @@ static void unknown_call(struct mask_parser *p, struct mask_slice word)
 {
     char names[300] = "", meant[64];
     struct attn_nearest nearest = attn_nearest_begin(word.text, (size_t)word.size);
-    for (int c = 0; c < CALLS; c++) {
+    for (int k = 0; k < MASK_KINDS; k++) {
         size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", calls[c]->name);
-        attn_nearest_offer(&nearest, calls[c]->name);
+        const char *name = attn_mask_kinds[k]->name;
+        if (name == NULL)
+            continue;
+        snprintf(names + used, sizeof names - used, " %s", name);
+        attn_nearest_offer(&nearest, name);
     }
     attn_mask_fail_at(p, word.text, "no call is named '%.*s'%s; there are:%s", MASK_SLICE(word),
                       attn_nearest_text(&nearest, meant), names);
@@ -217,16 +222,17 @@ static void arguments(struct mask_parser *p, const char *begin, struct mask_node
 static int64_t call(struct mask_parser *p)
 {
     struct mask_slice word = attn_mask_word(p);
-    struct family family = {.kind = &attn_mask_any_of};
-    p->call = NULL;
-    for (int c = 0; c < CALLS && p->call == NULL; c++)
-        if (attn_mask_slice_is(word, calls[c]->name))
-            p->call = calls[c];
-    if (p->call == NULL) {
+    struct family family = {.kind = MASK_any_of};
+    int kind = 0;
+    while (kind < MASK_KINDS && (attn_mask_kinds[kind]->name == NULL ||
+                                 !attn_mask_slice_is(word, attn_mask_kinds[kind]->name)))
+        kind++;
+    if (kind == MASK_KINDS) {
         unknown_call(p, word);
         return -1;
     }
-    struct mask_node part[MASK_PARTS] = {{.kind = p->call->kind}};
+    struct mask_node part[MASK_PARTS] = {{.kind = kind}};
+    p->call = attn_mask_kinds[kind];
     p->parts = 1;
     if (p->call->read != NULL)
         arguments(p, word.text, part);
@@ -239,7 +245,7 @@ static int64_t call(struct mask_parser *p)
 
 /* ---- grammar ------------------------------------------------------------------------------ */
 
-static int64_t chain(struct mask_parser *p, const struct mask_kind *kind);
+static int64_t chain(struct mask_parser *p, int kind);
 
 static int64_t parentheses(struct mask_parser *p)
 {
@@ -248,7 +254,7 @@ static int64_t parentheses(struct mask_parser *p)
     if (p->depth == DEPTH)
         attn_mask_fail_at(p, open, "parentheses are nested more than %d deep", DEPTH);
     p->depth++;
-    int64_t index = chain(p, &attn_mask_any_of);
+    int64_t index = chain(p, MASK_any_of);
     p->depth--;
     snprintf(what, sizeof what, "'&', '|' or the ')' of column %lld was expected",
              (long long)(open - p->mask->text) + 1);
@@ -274,12 +280,12 @@ static int64_t item(struct mask_parser *p)
 }
 
 /* Any of: `either` of the grammar; all of: `both`. */
-static int64_t chain(struct mask_parser *p, const struct mask_kind *kind)
+static int64_t chain(struct mask_parser *p, int kind)
 {
     struct family family = {.kind = kind};
-    char sign = kind == &attn_mask_any_of ? '|' : '&';
+    char sign = kind == MASK_any_of ? '|' : '&';
     for (;; p->at++) {
-        family_add(p, &family, kind == &attn_mask_any_of ? chain(p, &attn_mask_all_of) : item(p));
+        family_add(p, &family, kind == MASK_any_of ? chain(p, MASK_all_of) : item(p));
         if (*p->at != sign)
             return family_join(p, &family);
     }
@@ -310,7 +316,7 @@ static void whole(struct mask_parser *p)
             attn_mask_fail_at(p, c, "byte 0x%02x; masks are written in printable ASCII",
                               (unsigned char)*c);
     if (p->status == ATTN_OK)
-        p->mask->root = chain(p, &attn_mask_any_of);
+        p->mask->root = chain(p, MASK_any_of);
     if (*p->at != '\0')
         attn_mask_expected(p, "'&', '|' or the end of the text was expected");
 }

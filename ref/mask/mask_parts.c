@@ -84,7 +84,7 @@ static int next_in_all(const struct mask_view *v, int64_t i, int64_t from, int64
     return *lo < until && *lo < *hi;
 }
 
-const struct mask_kind attn_mask_all_of = {
+const struct mask_kind attn_mask_kind_all_of = {
     .allows = in_all, .band = band_of_all, .span = span_of_all, .next = next_in_all};
 
 /* ---- any of ------------------------------------------------------------------------------- */
@@ -108,4 +108,4 @@ static int next_in_any(const struct mask_view *v, int64_t i, int64_t from, int64
     return found;
 }
 
-const struct mask_kind attn_mask_any_of = {.allows = in_any, .next = next_in_any};
+const struct mask_kind attn_mask_kind_any_of = {.allows = in_any, .next = next_in_any};

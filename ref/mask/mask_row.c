@@ -36,7 +36,7 @@ static int passes(const struct sieve *sieve, int64_t j)
 {
     const struct row *r = sieve->row;
     const struct mask_node *all = r->v.mask->node;
-    int is_any = r->v.node->kind == &attn_mask_any_of;
+    int is_any = r->v.node->kind == MASK_any_of;
     for (int64_t c = r->v.node->child; c >= 0; c = all[c].next) {
         struct mask_view child = mask_view_at(&r->v, &all[c]);
         if (child.node == sieve->listed) {
@@ -65,18 +65,18 @@ static int64_t effort(const struct row *r)
     int64_t width = r->j1 - r->j0, lo, hi, sum = 0;
     if (attn_mask_view_span(&r->v, r->i, &lo, &hi))
         return mask_max(mask_min(hi, r->j1) - mask_max(lo, r->j0), 0);
-    if (node->kind->most != NULL)
-        return mask_min(node->kind->most(&r->v, r->i), width);
+    if (mask_kind(&r->v)->most != NULL)
+        return mask_min(mask_kind(&r->v)->most(&r->v, r->i), width);
     if (node->child < 0)
         return width;
     for (int64_t c = node->child; c >= 0 && sum < width; c = all[c].next) {
         struct row child = row_at(r, &all[c]);
-        if (node->kind == &attn_mask_any_of)
+        if (node->kind == MASK_any_of)
             sum += effort(&child);
         else
             width = mask_min(width, effort(&child));
     }
-    return node->kind == &attn_mask_any_of ? mask_min(sum, width) : width;
+    return node->kind == MASK_any_of ? mask_min(sum, width) : width;
 }
 
 static void each(const struct row *r, mask_see *see, void *arg);
@@ -121,9 +121,9 @@ static void each_any(const struct row *r, mask_see *see, void *arg)
 static void each(const struct row *r, mask_see *see, void *arg)
 {
     const struct mask_node *node = r->v.node;
-    if (node->kind->each != NULL)
-        node->kind->each(&r->v, r->i, r->j0, r->j1, see, arg);
-    else if (node->scattered && node->kind == &attn_mask_all_of)
+    if (mask_kind(&r->v)->each != NULL)
+        mask_kind(&r->v)->each(&r->v, r->i, r->j0, r->j1, see, arg);
+    else if (node->scattered && node->kind == MASK_all_of)
         each_all(r, see, arg);
     else if (node->scattered)
         each_any(r, see, arg);
@@ -171,8 +171,8 @@ int64_t attn_mask_view_count_keys(const struct mask_view *v, int64_t i,
     struct listing list = {keys, 0, NULL};
     if (row.j0 >= row.j1)
         return 0;
-    if (v->node->kind->count != NULL && keys->step == 1)
-        return v->node->kind->count(v, i, row.j0, row.j1);
+    if (mask_kind(v)->count != NULL && keys->step == 1)
+        return mask_kind(v)->count(v, i, row.j0, row.j1);
     each(&row, list_run, &list);
     return list.n;
 }

@@ -50,7 +50,7 @@ static enum attn_tile tile_of_view(const struct mask_view *v, const struct block
 static enum attn_tile tile_of_parts(const struct mask_view *v, const struct block *t)
 {
     const struct mask_node *all = v->mask->node;
-    int is_any = v->node->kind == &attn_mask_any_of;
+    int is_any = v->node->kind == MASK_any_of;
     enum attn_tile tile = is_any ? ATTN_TILE_EMPTY : ATTN_TILE_FULL;
     enum attn_tile last = is_any ? ATTN_TILE_FULL : ATTN_TILE_EMPTY;
     for (int64_t c = v->node->child; c >= 0 && tile != last; c = all[c].next) {
