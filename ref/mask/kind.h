@@ -120,6 +120,10 @@ struct mask_kind {
     int keys_alone; /* the key alone decides, whatever the query */
 };
 
+/* The words of a kind that is a call, for its initialiser. */
+#define MASK_CALL(name_, read_, needs_, help_) \
+    .name = name_, .read = read_, .needs = needs_, .help = help_
+
 enum { MASK_RUN_CUT = 64 };
 
 extern const struct mask_kind *const attn_mask_kinds[];

@@ -109,11 +109,9 @@ static int band_of_none(const struct mask_view *v, int64_t *least, int64_t *most
     return 1;
 }
 
-const struct mask_kind attn_mask_kind_none = {.name = "none",
-                                              .needs = "",
-                                              .help = "none                     every pair",
-                                              .allows = in_none,
-                                              .band = band_of_none};
+const struct mask_kind attn_mask_kind_none = {
+    MASK_CALL("none", NULL, "", "none                     every pair"), .allows = in_none,
+    .band = band_of_none};
 
 /* ---- causal ------------------------------------------------------------------------------- */
 
@@ -137,13 +135,10 @@ static void read_causal(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_causal = {
-    .name = "causal",
-    .read = read_causal,
-    .needs = "an alignment: causal(tl), causal(br) or causal(+3)",
-    .help =
-        "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,...",
-    .allows = in_causal,
-    .band = band_of_causal};
+    MASK_CALL(
+        "causal", read_causal, "an alignment: causal(tl), causal(br) or causal(+3)",
+        "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,..."),
+    .allows = in_causal, .band = band_of_causal};
 
 /* ---- window ------------------------------------------------------------------------------- */
 
@@ -175,9 +170,8 @@ static void read_window(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_window = {
-    .name = "window",
-    .read = read_window,
-    .needs = "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
-    .help = "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side",
-    .allows = in_window,
-    .band = band_of_window};
+    MASK_CALL(
+        "window", read_window,
+        "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
+        "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side"),
+    .allows = in_window, .band = band_of_window};

@@ -95,9 +95,6 @@ static void read_documents(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_documents = {
-    .name = "documents",
-    .read = read_documents,
-    .needs = "lengths: documents(3,5) or documents(3x4,5x4)",
-    .help = "documents(n1,n2,...)     same document only; documents(q1xk1,...) when Lq != Lk",
-    .allows = in_documents,
-    .cell = cell_of_documents};
+    MASK_CALL("documents", read_documents, "lengths: documents(3,5) or documents(3x4,5x4)",
+              "documents(n1,n2,...)     same document only; documents(q1xk1,...) when Lq != Lk"),
+    .allows = in_documents, .cell = cell_of_documents};

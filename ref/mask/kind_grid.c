@@ -236,10 +236,11 @@ static int64_t pairs_of_grid(const struct mask_view *v, const struct attn_tokens
 static int cell_of_grid(const struct mask_view *v, int64_t i, struct mask_cell *cell)
 {
     const struct mask_grid *grid = v->node->own;
-    if (grid->axis[0].step != 1 || !is_open(grid, 1) || grid->radius > 0)
+    struct mask_axis axis = axis_at(grid, 0, 0);
+    if (axis.step != 1 || !is_open(grid, 1) || grid->radius > 0)
         return 0;
-    int64_t stride = grid->axis[0].stride, x = i / stride, lo, hi;
-    axis_range(&grid->axis[0], x, &lo, &hi);
+    int64_t stride = axis.stride, x = i / stride, lo, hi;
+    axis_range(&axis, x, &lo, &hi);
     *cell = (struct mask_cell){x * stride, (x + 1) * stride, lo * stride, hi * stride};
     return 1;
 }

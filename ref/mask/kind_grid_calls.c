@@ -114,10 +114,8 @@ static void read_spatial(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_spatial = {
-    .name = "spatial",
-    .read = read_spatial,
-    .needs = "a grid: spatial(16,30,40)",
-    .help = "spatial(T,H,W)           tokens (t,h,w) in that order: same frame t"};
+    MASK_CALL("spatial", read_spatial, "a grid: spatial(16,30,40)",
+              "spatial(T,H,W)           tokens (t,h,w) in that order: same frame t")};
 
 static void read_temporal(struct mask_parser *p, struct mask_node *node)
 {
@@ -128,10 +126,8 @@ static void read_temporal(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_temporal = {
-    .name = "temporal",
-    .read = read_temporal,
-    .needs = "a grid: temporal(16,30,40)",
-    .help = "temporal(T,H,W)          same place (h,w) in any frame"};
+    MASK_CALL("temporal", read_temporal, "a grid: temporal(16,30,40)",
+              "temporal(T,H,W)          same place (h,w) in any frame")};
 
 /* Open-Sora-Plan v1.3 writes token i = n k^2 + m k + r: the single mode compares r, the group mode
  * m.  It pads to a multiple of k^2 and cuts the padding off again, so any length has a meaning.
@@ -157,11 +153,9 @@ static void read_skiparse(struct mask_parser *p, struct mask_node *node)
     attn_mask_set_grid(p, node, &grid);
 }
 
-const struct mask_kind attn_mask_kind_skiparse = {
-    .name = "skiparse",
-    .read = read_skiparse,
-    .needs = "a mode and a number: skiparse(single,4) or skiparse(group,4)",
-    .help = "skiparse(single|group,k) i = j (mod k); group: i/k = j/k (mod k)"};
+const struct mask_kind attn_mask_kind_skiparse = {MASK_CALL(
+    "skiparse", read_skiparse, "a mode and a number: skiparse(single,4) or skiparse(group,4)",
+    "skiparse(single|group,k) i = j (mod k); group: i/k = j/k (mod k)")};
 
 static void read_dilated(struct mask_parser *p, struct mask_node *node)
 {
@@ -173,10 +167,8 @@ static void read_dilated(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_dilated = {
-    .name = "dilated",
-    .read = read_dilated,
-    .needs = "a grid and a number: dilated(30,40,2)",
-    .help = "dilated(H,W,k)           tokens (h,w): k divides both distances"};
+    MASK_CALL("dilated", read_dilated, "a grid and a number: dilated(30,40,2)",
+              "dilated(H,W,k)           tokens (h,w): k divides both distances")};
 
 /* The row of a token, or its column. */
 static void read_axial2d(struct mask_parser *p, struct mask_node *node)
@@ -191,10 +183,8 @@ static void read_axial2d(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_axial2d = {
-    .name = "axial2d",
-    .read = read_axial2d,
-    .needs = "a grid: axial2d(30,40)",
-    .help = "axial2d(H,W)             same row h or same column w"};
+    MASK_CALL("axial2d", read_axial2d, "a grid: axial2d(30,40)",
+              "axial2d(H,W)             same row h or same column w")};
 
 /* d and its norm, when the last argument is a word. */
 static void set_distance(struct mask_parser *p, struct mask_grid *grid, int64_t d,
@@ -226,11 +216,9 @@ static void read_local2d(struct mask_parser *p, struct mask_node *node)
     attn_mask_set_grid(p, node, &grid);
 }
 
-const struct mask_kind attn_mask_kind_local2d = {
-    .name = "local2d",
-    .read = read_local2d,
-    .needs = "a grid and what is near: local2d(30,40,2,2) or local2d(30,40,3,l2)",
-    .help = "local2d(H,W,rh,rw)       |h| <= rh and |w| <= rw apart; (H,W,d,l1|l2): nearer than d"};
+const struct mask_kind attn_mask_kind_local2d = {MASK_CALL(
+    "local2d", read_local2d, "a grid and what is near: local2d(30,40,2,2) or local2d(30,40,3,l2)",
+    "local2d(H,W,rh,rw)       |h| <= rh and |w| <= rw apart; (H,W,d,l1|l2): nearer than d")};
 
 static void read_local3d(struct mask_parser *p, struct mask_node *node)
 {
@@ -244,10 +232,8 @@ static void read_local3d(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_local3d = {
-    .name = "local3d",
-    .read = read_local3d,
-    .needs = "a grid and its reaches: local3d(16,30,40,1,2,2)",
-    .help = "local3d(T,H,W,rt,rh,rw)  the same in three directions; -1 = unbounded"};
+    MASK_CALL("local3d", read_local3d, "a grid and its reaches: local3d(16,30,40,1,2,2)",
+              "local3d(T,H,W,rt,rh,rw)  the same in three directions; -1 = unbounded")};
 
 static void read_swin(struct mask_parser *p, struct mask_node *node)
 {
@@ -270,10 +256,8 @@ static void read_swin(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_swin = {
-    .name = "swin",
-    .read = read_swin,
-    .needs = "a grid, a window and a shift: swin(32,32,8,4)",
-    .help = "swin(H,W,w,shift)        same w x w window of a grid cut at shift, shift + w, ..."};
+    MASK_CALL("swin", read_swin, "a grid, a window and a shift: swin(32,32,8,4)",
+              "swin(H,W,w,shift)        same w x w window of a grid cut at shift, shift + w, ...")};
 
 void attn_mask_set_window_of_blocks(struct mask_parser *p, struct mask_node *node, int64_t size,
                                     int64_t blocks)

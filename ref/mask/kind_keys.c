@@ -35,12 +35,9 @@ static int cell_of_prefix(const struct mask_view *v, int64_t i, struct mask_cell
 }
 
 const struct mask_kind attn_mask_kind_prefix = {
-    .name = "prefix",
-    .read = read_count,
-    .needs = "a number of keys: prefix(4)",
-    .help = "prefix(n)                the first n keys: j < n",
-    .allows = in_prefix,
-    .cell = cell_of_prefix};
+    MASK_CALL("prefix", read_count, "a number of keys: prefix(4)",
+              "prefix(n)                the first n keys: j < n"),
+    .allows = in_prefix, .cell = cell_of_prefix};
 
 static int in_global(const struct mask_view *v, int64_t i, int64_t j)
 {
@@ -58,12 +55,9 @@ static int cell_of_global(const struct mask_view *v, int64_t i, struct mask_cell
 }
 
 const struct mask_kind attn_mask_kind_global = {
-    .name = "global",
-    .read = read_count,
-    .needs = "a number of tokens: global(2)",
-    .help = "global(n)                the first n tokens see and are seen: i < n or j < n",
-    .allows = in_global,
-    .cell = cell_of_global};
+    MASK_CALL("global", read_count, "a number of tokens: global(2)",
+              "global(n)                the first n tokens see and are seen: i < n or j < n"),
+    .allows = in_global, .cell = cell_of_global};
 
 void attn_mask_set_global(struct mask_parser *p, struct mask_node *node, int64_t n)
 {
@@ -172,9 +166,7 @@ static void read_keys(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_keys = {
-    .name = "keys",
-    .read = read_keys,
-    .needs = "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
-    .help = "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)",
-    .allows = in_lengths,
-    .cell = cell_of_lengths};
+    MASK_CALL("keys", read_keys,
+              "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
+              "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)"),
+    .allows = in_lengths, .cell = cell_of_lengths};

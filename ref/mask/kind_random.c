@@ -345,10 +345,8 @@ static void read_bigbird(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_random = {
-    .name = "random",
-    .read = read_random,
-    .needs = "a density and a seed: random(0.25,1)",
-    .help = "random(p,seed[,heads])   exactly round(p * Lk) keys in every row",
+    MASK_CALL("random", read_random, "a density and a seed: random(0.25,1)",
+              "random(p,seed[,heads])   exactly round(p * Lk) keys in every row"),
     .allows = in_draw,
     .next = next_in_draw,
     .count = count_draw,
@@ -356,15 +354,11 @@ const struct mask_kind attn_mask_kind_random = {
     .most = most_of_draw,
     .pairs = pairs_of_draw};
 
-const struct mask_kind attn_mask_kind_blocks = {
-    .name = "blocks",
-    .read = read_blocks,
-    .needs = "a size, a density and a seed: blocks(16,0.25,1)",
-    .help =
-        "blocks(size,p,seed[,heads])  random in blocks: round(p * blocks) of them in every row"};
+const struct mask_kind attn_mask_kind_blocks = {MASK_CALL(
+    "blocks", read_blocks, "a size, a density and a seed: blocks(16,0.25,1)",
+    "blocks(size,p,seed[,heads])  random in blocks: round(p * blocks) of them in every row")};
 
-const struct mask_kind attn_mask_kind_bigbird = {
-    .name = "bigbird",
-    .read = read_bigbird,
-    .needs = "the size of a block, three numbers of blocks and a seed: bigbird(16,1,3,1,0)",
-    .help = "bigbird(size,g,w,r,seed) g global blocks, a window of w, r random ones in every row"};
+const struct mask_kind attn_mask_kind_bigbird = {MASK_CALL(
+    "bigbird", read_bigbird,
+    "the size of a block, three numbers of blocks and a seed: bigbird(16,1,3,1,0)",
+    "bigbird(size,g,w,r,seed) g global blocks, a window of w, r random ones in every row")};

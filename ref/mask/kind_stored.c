@@ -191,10 +191,8 @@ static void read_csr(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_csr = {
-    .name = "csr",
-    .read = read_csr,
-    .needs = "a name: csr(NAME)",
-    .help = "csr(NAME)                row_start and column arrays by name",
+    MASK_CALL("csr", read_csr, "a name: csr(NAME)",
+              "csr(NAME)                row_start and column arrays by name"),
     .allows = in_csr,
     .next = next_in_csr,
     .count = count_csr,
@@ -236,8 +234,6 @@ static void read_dense(struct mask_parser *p, struct mask_node *node)
 }
 
 const struct mask_kind attn_mask_kind_dense = {
-    .name = "dense",
-    .read = read_dense,
-    .needs = "a name: dense(NAME)",
-    .help = "dense(NAME)              [Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero = visible",
+    MASK_CALL("dense", read_dense, "a name: dense(NAME)",
+              "dense(NAME)              [Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero = visible"),
     .allows = in_dense};
