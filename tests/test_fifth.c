@@ -1,7 +1,7 @@
-/* docs/adding.md says "one file and one line", of an implementation and of a mask.  The Makefile builds
- * the library with exactly them; here the battery, and all that is asked of masks, runs on it.
- * (docs/examples/rows.c stands under a symbol of its own and ahead of the list, so that a `rows` in
- * the tree neither collides nor is found first.) */
+/* docs/adding.md says "one file and one line", of an implementation and of a mask.  The Makefile
+ * builds the library with exactly them; here the battery, and all that is asked of masks, runs on
+ * it.  (docs/examples/rows.c stands under a symbol of its own and ahead of the list, so that a
+ * `rows` in the tree neither collides nor is found first.) */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -35,8 +35,8 @@ static inline int64_t mask_max(int64_t a, int64_t b)
 
 /* ---- a kind ------------------------------------------------------------------------------- */
 
-/* MASK_none, MASK_causal, ...: a mask may be read by another copy of this library (a plug-in's) than
- * the one that made it, so kinds are told apart by their numbers. */
+/* MASK_none, MASK_causal, ...: a mask may be read by another copy of this library (a plug-in's)
+ * than the one that made it, so kinds are told apart by their numbers. */
 enum mask_number {
 #define ATTN_MASK(name) MASK_##name,
 #include "ref/mask/kinds.def"

@@ -1,7 +1,7 @@
 /* The calls that speak of grids, and the axes that they stand for.
  *
- * Of a grid of T frames of H by W tokens, in this order; dt, dh, dw are the distances from i to j in
- * each direction, -1 = unbounded:
+ * Of a grid of T frames of H by W tokens, in this order; dt, dh, dw are the distances from i to j
+ * in each direction, -1 = unbounded:
  *
  *      spatial(T,H,W)            dt = 0
  *      temporal(T,H,W)           dh = dw = 0

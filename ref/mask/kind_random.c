@@ -176,8 +176,8 @@ static int64_t part(const struct draw *x, uint64_t key, int64_t c, int64_t n)
     return n > 0 && rank_of(x, key, c) < x->count ? n : 0;
 }
 
-/* Keys of kept blocks in [lo,hi): in as many steps as there are kept blocks, blocks inside, or blocks
- * outside, whichever are fewest. */
+/* Keys of kept blocks in [lo,hi): in as many steps as there are kept blocks, blocks inside, or
+ * blocks outside, whichever are fewest. */
 static int64_t count_draw(const struct mask_view *v, int64_t i, int64_t lo, int64_t hi)
 {
     const struct draw *x = v->node->own;

@@ -5,8 +5,8 @@
  * and tested against it.  What wants an L x L object builds it and pays on the ledger.
  *
  * The language.  A mask is a call, or calls joined by & (both) and | (either) with parentheses;
- * & binds tighter.  attn_mask_help() has a line for each call, docs/masks.md a picture, and the head
- * of its file (kind_*.c) what it means to the letter.
+ * & binds tighter.  attn_mask_help() has a line for each call, docs/masks.md a picture, and the
+ * head of its file (kind_*.c) what it means to the letter.
  */
 #ifndef REF_MASK_MASK_H
 #define REF_MASK_MASK_H
