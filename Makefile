@@ -243,7 +243,7 @@ $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libhar
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
-# ---- the example of docs/adding.md: the library with one more file and one more line -------------
+# ---- the examples of docs/adding.md: the library with one more file and one more line ------------
 # Under a name of its own, ahead of the list: whoever follows the page may call theirs `rows` too.
 
 $(B)/fifth.so: docs/examples/rows.c optimized/impls.def Makefile $(LIB_OBJ)
@@ -267,16 +267,39 @@ $(B)/figure/attnlab: docs/examples/rate.gp docs/adding.md Makefile $(wildcard pl
 	$(Q)$(LINK) -o $@ $(@D)/group_words.o $(@D)/figures.o \
 	    $(filter-out %/group_words.o %/report/figures.o,$(filter %.o,$^)) $(filter %.a,$^) $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
+# A mask more: its file, its line in kinds.def, and two calls of it for the tests of masks.
+MASK_MORE := $(B)/docs/examples/staircase.o $(B)/mask/ref/mask/mask_parse.o
+$(B)/mask/ref/mask/kinds.def: ref/mask/kinds.def
+	@mkdir -p $(@D)
+	@{ cat $<; echo 'ATTN_MASK(staircase)'; } > $@
+$(B)/mask/tests/fixtures/mask_texts.def: tests/fixtures/mask_texts.def
+	@mkdir -p $(@D)
+	@{ cat $<; echo 'MASK_TEXT("staircase(1)")'; echo 'MASK_TEXT("staircase(3)")'; } > $@
+$(B)/mask/%.o: %.c $(B)/mask/ref/mask/kinds.def $(B)/mask/tests/fixtures/mask_texts.def $(LIB_HEADERS) | $(READY)
+	$(call say,cc,$<)
+	$(Q)$(CC) -I$(B)/mask $(subst -MMD -MP,,$(FLAGS)) -c -o $@ $<
+$(B)/attn-tests-mask: $(MASK_MORE) $(B)/mask/tests/fixtures/mask_data.o \
+                  $(filter-out $(B)/tests/fixtures/mask_data.o,$(TEST_OBJ)) $(PROGRAM_LIB) \
+                  $(B)/tests/mutants/mutants.o $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
+$(B)/attnlab-mask: $(MASK_MORE) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
+
 $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) -lm -ldl
 
 # ---- targets -----------------------------------------------------------------------------------
 
-test: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(MUTANT_SO) ## everything that proves the suite right (five to seven minutes on 2 cores)
+# What tests run, beside the test program itself.
+TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
+
+test: $(TESTED) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 
-test-full: $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(MUTANT_SO) ## the same, with the full battery on every variant and long soaks
+test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 

@@ -6,7 +6,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
-SUITE(mask, .seconds = 300);
+SUITE(mask_language, .seconds = 60);
 
 /* ---- errors ------------------------------------------------------------------------------- */
 

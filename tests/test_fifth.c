@@ -1,6 +1,7 @@
-/* docs/adding.md says "one file and one line".  The Makefile builds the library with exactly them
- * (docs/examples/rows.c and its ATTN_IMPL, under a symbol of its own and ahead of the list, so
- * that a `rows` in the tree neither collides nor is found first); here the battery runs on it. */
+/* docs/adding.md says "one file and one line", of an implementation and of a mask.  The Makefile
+ * builds the library with exactly them; here the battery, and all that is asked of masks, runs on
+ * it.  (docs/examples/rows.c stands under a symbol of its own and ahead of the list, so that a
+ * `rows` in the tree neither collides nor is found first.) */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,4 +55,22 @@ TEST(twice_is_an_error)
     scratch_shell(1, "attn_impl_stands_twice_dense",
                   "cc -std=c11 -D_GNU_SOURCE -I'%s' -I. -c -o /dev/null optimized/registry.c",
                   scratch_path("twice"));
+}
+
+/* docs/examples/staircase.c in the library, and two calls of it among the texts of the tests. */
+TEST(the_example_of_a_mask_is_right)
+{
+    const char *build = test_build();
+    scratch_shell(0, " 0 failures", "CK_RUN_SUITE=mask '%s/attn-tests-mask'", build);
+    scratch_shell(0, "staircase(size) ", "'%s/attnlab-mask' list masks", build);
+    scratch_shell(0, "###...\n###...\n###...\n######",
+                  "'%s/attnlab-mask' list masks --picture 'staircase(3)' --length 6", build);
+    scratch_shell(2, "staircase needs the size of a block: staircase(16)",
+                  "'%s/attnlab-mask' price tiled --length 8 --mask staircase", build);
+    scratch_shell(2, "'0': blocks have 1 token or more",
+                  "'%s/attnlab-mask' price tiled --length 8 --mask 'staircase(0)'", build);
+    scratch_shell(0, "",
+                  "'%s/attnlab-mask' check tiled csr dense ring:ranks=3 --case "
+                  "'b2h2q12d8:staircase(5):f32:normal:s1:pass=bwd'",
+                  build);
 }

@@ -5,53 +5,8 @@
  * and tested against it.  What wants an L x L object builds it and pays on the ledger.
  *
  * The language.  A mask is a call, or calls joined by & (both) and | (either) with parentheses;
- * & binds tighter.
- *
- *   none                       every pair
- *   causal(A)                  j <= i + off
- *   window(l,r,A)              i + off - l <= j <= i + off + r;  -1 = unbounded on that side
- *   prefix(n)                  j < n
- *   global(n)                  i < n or j < n: the first n tokens see and are seen
- *   keys(n1,n2,...)            j < n_b, one length (0 to Lk) for each batch, or one for all: right
- *                              padding
- *   keys(x01101,...)           key j is visible when digit j (cyclically) is 1; one pattern for
- *                              each batch, or one for all
- *   keys(NAME)                 a [B,Lk] (or [Lk]) tensor by name: non-zero = visible
- *   documents(n1,n2,...)       token i and j in the same document; lengths sum to Lq = Lk
- *   documents(q1xk1,...)       cross attention: query and key lengths of each document
- *   random(p,seed[,heads])     exactly round(p * Lk) keys in every row, chosen by a keyed
- *                              permutation of the columns; with `heads`, another choice in each
- *                              (batch, head)
- *   blocks(size,p,seed[,heads])  the same of blocks of size queries by size keys, in all
- *                              n = ceil(Lk / size): round(p * n) of them in every row
- *   bigbird(size,g,w,r,seed)   in such blocks: I < g or J < g, or |I - J| <= (w - 1) / 2, w odd, or
- *                              J among r that are drawn for I; I = floor(i / size), J of j
- *   skiparse(single,k)         i = j modulo k
- *   skiparse(group,k)          floor(i / k) = floor(j / k) modulo k
- *
- * of a grid of T frames of H by W tokens, in this order, with T H W = Lq = Lk and T = 1 unless it
- * is named; dt, dh, dw are the distances from i to j in each direction, -1 = unbounded:
- *
- *   spatial(T,H,W)             dt = 0
- *   temporal(T,H,W)            dh = dw = 0
- *   local3d(T,H,W,rt,rh,rw)    dt <= rt and dh <= rh and dw <= rw
- *   local2d(H,W,rh,rw)         dh <= rh and dw <= rw
- *   local2d(H,W,d,l1)          dh + dw < d;  with l2: dh^2 + dw^2 < d^2
- *   axial2d(H,W)               dh = 0 or dw = 0
- *   dilated(H,W,k)             k divides dh and dw
- *   swin(H,W,w,shift)          same window of w by w, of a grid cut at shift, shift + w, ... on
- *                              both sides; w divides H and W, shift < w
- *
- * and by name:
- *
- *   csr(NAME)                  row_start (Lq + 1 entries, or B*H*Lq + 1 for a pattern a head) and
- *                              column arrays by name; columns increase within a row
- *   dense(NAME)                [Lq,Lk], or [B|1,H|1,Lq,Lk]: non-zero = visible
- *
- * A, the alignment, is always written: tl (query 0 at key 0: off = 0), br (the last query at the
- * last key: off = Lk - Lq), a signed offset such as +3 or -2, or ends,n1,n2,... (in batch b the
- * last query at key n_b - 1, the last in use: off = n_b - Lq; one length for each batch, or one for
- * all) or ends,NAME (the same lengths, [B] or [1]).
+ * & binds tighter.  attn_mask_help() has a line for each call, docs/masks.md a picture, and the
+ * head of its file (kind_*.c) what it means to the letter.
  */
 #ifndef REF_MASK_MASK_H
 #define REF_MASK_MASK_H

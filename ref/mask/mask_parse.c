@@ -10,13 +10,33 @@
 #include "ref/mask/mask_internal.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ref/nearest.h"
 
 enum { DEPTH = 64 };
+
+/* ---- the kinds ---------------------------------------------------------------------------- */
+
+#define ATTN_MASK(name) extern const struct mask_kind attn_mask_kind_##name;
+#include "ref/mask/kinds.def"
+#undef ATTN_MASK
+
+const struct mask_kind *const attn_mask_kinds[] = {
+#define ATTN_MASK(name) &attn_mask_kind_##name,
+#include "ref/mask/kinds.def"
+#undef ATTN_MASK
+};
+
+const char *attn_mask_help(int line)
+{
+    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
+        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
+            return attn_mask_kinds[k]->help;
+    return NULL;
+}
 
 /* ---- failure ------------------------------------------------------------------------------ */
 
@@ -78,6 +98,26 @@ void attn_mask_push_number(struct mask_parser *p, int64_t number)
         mask->number[mask->n_numbers++] = number;
 }
 
+/* What nodes own, in a chain. */
+struct mask_block {
+    struct mask_block *next;
+    max_align_t data[];
+};
+
+void attn_mask_keep(struct mask_parser *p, struct mask_node *node, const void *own, size_t size)
+{
+    if (p->status != ATTN_OK)
+        return;
+    struct mask_block *block = malloc(sizeof *block + size);
+    if (block == NULL) {
+        attn_mask_stop(p, no_memory(p->err, sizeof *block + size));
+        return;
+    }
+    block->next = p->mask->kept;
+    p->mask->kept = block;
+    node->own = memcpy(block->data, own, size);
+}
+
 /* Its index. */
 static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 {
@@ -91,13 +131,13 @@ static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 
 /* ---- trees -------------------------------------------------------------------------------- */
 
-/* Children on their way into a node, in two chains: those with a random(...) stand behind the
- * others, because a row of the others is a stream of runs, and is listed as one. */
+/* Children on their way into a node, in two chains: the scattered ones stand behind the others,
+ * because a row of the others is a stream of runs, and is listed as one. */
 struct family {
-    enum mask_kind kind;
+    int kind;
     struct {
         int64_t first, last, n;
-    } chain[2]; /* [random] */
+    } chain[2]; /* [scattered] */
 };
 
 /* (a & b) & c is a & b & c. */
@@ -113,24 +153,24 @@ static void family_add(struct mask_parser *p, struct family *family, int64_t ind
         }
         return;
     }
-    int random = all[index].random;
-    if (family->chain[random].n++ == 0)
-        family->chain[random].first = index;
+    int scattered = all[index].scattered;
+    if (family->chain[scattered].n++ == 0)
+        family->chain[scattered].first = index;
     else
-        all[family->chain[random].last].next = index;
-    family->chain[random].last = index;
+        all[family->chain[scattered].last].next = index;
+    family->chain[scattered].last = index;
     all[index].next = -1;
 }
 
 /* A node above a chain; a chain of one needs none. */
-static int64_t join(struct mask_parser *p, enum mask_kind kind, int64_t first)
+static int64_t join(struct mask_parser *p, int kind, int64_t first)
 {
     struct mask_node node = {.kind = kind, .child = first, .next = -1};
     const struct mask_node *all = p->mask->node;
     if (p->status != ATTN_OK || all[first].next < 0)
         return first;
     for (int64_t c = first; c >= 0; c = all[c].next) {
-        node.random |= all[c].random;
+        node.scattered |= all[c].scattered;
         node.by_batch |= all[c].by_batch;
         node.by_head |= all[c].by_head;
     }
@@ -139,11 +179,12 @@ static int64_t join(struct mask_parser *p, enum mask_kind kind, int64_t first)
 
 static int64_t family_join(struct mask_parser *p, const struct family *family)
 {
-    int has_plain = family->chain[0].n > 0, has_random = family->chain[1].n > 0;
+    int has_plain = family->chain[0].n > 0, has_scattered = family->chain[1].n > 0;
     int64_t plain = has_plain ? join(p, family->kind, family->chain[0].first) : -1;
-    if (has_plain && has_random && p->status == ATTN_OK)
+    if (has_plain && has_scattered && p->status == ATTN_OK)
         p->mask->node[plain].next = family->chain[1].first;
-    return has_random ? join(p, family->kind, has_plain ? plain : family->chain[1].first) : plain;
+    return has_scattered ? join(p, family->kind, has_plain ? plain : family->chain[1].first)
+                         : plain;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -152,10 +193,13 @@ static void unknown_call(struct mask_parser *p, struct mask_slice word)
 {
     char names[300] = "", meant[64];
     struct attn_nearest nearest = attn_nearest_begin(word.text, (size_t)word.size);
-    for (int c = 0; c < MASK_CALLS; c++) {
+    for (int k = 0; k < MASK_KINDS; k++) {
         size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", attn_mask_call[c].name);
-        attn_nearest_offer(&nearest, attn_mask_call[c].name);
+        const char *name = attn_mask_kinds[k]->name;
+        if (name == NULL)
+            continue;
+        snprintf(names + used, sizeof names - used, " %s", name);
+        attn_nearest_offer(&nearest, name);
     }
     attn_mask_fail_at(p, word.text, "no call is named '%.*s'%s; there are:%s", MASK_SLICE(word),
                       attn_nearest_text(&nearest, meant), names);
@@ -178,16 +222,17 @@ static void arguments(struct mask_parser *p, const char *begin, struct mask_node
 static int64_t call(struct mask_parser *p)
 {
     struct mask_slice word = attn_mask_word(p);
-    struct family family = {.kind = MASK_ANY_OF};
-    p->call = NULL;
-    for (int c = 0; c < MASK_CALLS && p->call == NULL; c++)
-        if (attn_mask_slice_is(word, attn_mask_call[c].name))
-            p->call = &attn_mask_call[c];
-    if (p->call == NULL) {
+    struct family family = {.kind = MASK_any_of};
+    int kind = 0;
+    while (kind < MASK_KINDS && (attn_mask_kinds[kind]->name == NULL ||
+                                 !attn_mask_slice_is(word, attn_mask_kinds[kind]->name)))
+        kind++;
+    if (kind == MASK_KINDS) {
         unknown_call(p, word);
         return -1;
     }
-    struct mask_node part[MASK_PARTS] = {{.kind = p->call->kind}};
+    struct mask_node part[MASK_PARTS] = {{.kind = kind}};
+    p->call = attn_mask_kinds[kind];
     p->parts = 1;
     if (p->call->read != NULL)
         arguments(p, word.text, part);
@@ -200,7 +245,7 @@ static int64_t call(struct mask_parser *p)
 
 /* ---- grammar ------------------------------------------------------------------------------ */
 
-static int64_t chain(struct mask_parser *p, enum mask_kind kind);
+static int64_t chain(struct mask_parser *p, int kind);
 
 static int64_t parentheses(struct mask_parser *p)
 {
@@ -209,7 +254,7 @@ static int64_t parentheses(struct mask_parser *p)
     if (p->depth == DEPTH)
         attn_mask_fail_at(p, open, "parentheses are nested more than %d deep", DEPTH);
     p->depth++;
-    int64_t index = chain(p, MASK_ANY_OF);
+    int64_t index = chain(p, MASK_any_of);
     p->depth--;
     snprintf(what, sizeof what, "'&', '|' or the ')' of column %lld was expected",
              (long long)(open - p->mask->text) + 1);
@@ -234,13 +279,13 @@ static int64_t item(struct mask_parser *p)
     return index;
 }
 
-/* ANY_OF: `either` of the grammar; ALL_OF: `both`. */
-static int64_t chain(struct mask_parser *p, enum mask_kind kind)
+/* Any of: `either` of the grammar; all of: `both`. */
+static int64_t chain(struct mask_parser *p, int kind)
 {
     struct family family = {.kind = kind};
-    char sign = kind == MASK_ANY_OF ? '|' : '&';
+    char sign = kind == MASK_any_of ? '|' : '&';
     for (;; p->at++) {
-        family_add(p, &family, kind == MASK_ANY_OF ? chain(p, MASK_ALL_OF) : item(p));
+        family_add(p, &family, kind == MASK_any_of ? chain(p, MASK_all_of) : item(p));
         if (*p->at != sign)
             return family_join(p, &family);
     }
@@ -271,7 +316,7 @@ static void whole(struct mask_parser *p)
             attn_mask_fail_at(p, c, "byte 0x%02x; masks are written in printable ASCII",
                               (unsigned char)*c);
     if (p->status == ATTN_OK)
-        p->mask->root = chain(p, MASK_ANY_OF);
+        p->mask->root = chain(p, MASK_any_of);
     if (*p->at != '\0')
         attn_mask_expected(p, "'&', '|' or the end of the text was expected");
 }
@@ -304,6 +349,10 @@ void attn_mask_free(struct attn_mask *mask)
 {
     if (mask == NULL)
         return;
+    for (struct mask_block *block = mask->kept, *next; block != NULL; block = next) {
+        next = block->next;
+        free(block);
+    }
     free(mask->text);
     free(mask->node);
     free(mask->number);

@@ -1,4 +1,5 @@
-/* Rules on the coordinates of a grid.
+/* Rules on the coordinates of a grid: the kind of spatial, temporal, skiparse, dilated, local2d,
+ * local3d, swin, of both parts of axial2d, and of the window of bigbird.
  *
  * Tokens of a video are numbered (t H + h) W + w.  Each coordinate is a digit of the token's
  * number, token / stride % extent, and a query sees a key when every digit of the key is one that
@@ -18,7 +19,7 @@
  *                    + |x' = x, y' = y|  corner'(i', j')            corner' on the axes behind
  *
  * where |...| counts pairs of digits that see each other, in closed form for each kind of axis. */
-#include "ref/mask/mask_internal.h"
+#include "ref/mask/grid.h"
 
 /* ---- one axis ----------------------------------------------------------------------------- */
 
@@ -33,12 +34,12 @@ static int64_t root(int64_t n)
 }
 
 /* Axis a for a pair that is `apart` on the axis before: with a norm, what the radius leaves. */
-static struct mask_axis axis_at(const struct mask_node *node, int a, int64_t apart)
+static struct mask_axis axis_at(const struct mask_grid *grid, int a, int64_t apart)
 {
-    struct mask_axis axis = node->axis[a];
-    int64_t r = node->radius;
+    struct mask_axis axis = grid->axis[a];
+    int64_t r = grid->radius;
     if (r > 0 && a == 1) {
-        axis.most = node->norm == 1 ? r - 1 - (apart < 0 ? -apart : apart)
+        axis.most = grid->norm == 1 ? r - 1 - (apart < 0 ? -apart : apart)
                                     : root(r * r - 1 - apart * apart);
         axis.least = -axis.most;
     }
@@ -97,21 +98,22 @@ static int axis_is_open(const struct mask_axis *axis)
 }
 
 /* Axes from a on let everything through. */
-static int is_open(const struct mask_node *node, int a)
+static int is_open(const struct mask_grid *grid, int a)
 {
-    for (; a < node->n_axes; a++)
-        if (!axis_is_open(&node->axis[a]) || node->radius > 0)
+    for (; a < grid->n_axes; a++)
+        if (!axis_is_open(&grid->axis[a]) || grid->radius > 0)
             return 0;
     return 1;
 }
 
 /* ---- the definition ----------------------------------------------------------------------- */
 
-int attn_mask_grid_allows(const struct mask_node *node, int64_t i, int64_t j)
+static int in_grid(const struct mask_view *v, int64_t i, int64_t j)
 {
+    const struct mask_grid *grid = v->node->own;
     int64_t apart = 0;
-    for (int a = 0; a < node->n_axes; a++) {
-        struct mask_axis axis = axis_at(node, a, apart);
+    for (int a = 0; a < grid->n_axes; a++) {
+        struct mask_axis axis = axis_at(grid, a, apart);
         int64_t x = i / axis.stride % axis.extent, y = j / axis.stride % axis.extent;
         if (!axis_sees(&axis, x, y))
             return 0;
@@ -123,22 +125,22 @@ int attn_mask_grid_allows(const struct mask_node *node, int64_t i, int64_t j)
 /* ---- runs --------------------------------------------------------------------------------- */
 
 /* Of the axes from a on, with i and from counted within one step of the axis before. */
-static int next_behind(const struct mask_node *node, int a, int64_t apart, int64_t i, int64_t from,
+static int next_behind(const struct mask_grid *grid, int a, int64_t apart, int64_t i, int64_t from,
                        int64_t *lo, int64_t *hi)
 {
-    struct mask_axis axis = axis_at(node, a, apart);
+    struct mask_axis axis = axis_at(grid, a, apart);
     int64_t x = i / axis.stride, at = from / axis.stride, y, end;
     axis_range(&axis, x, &y, &end);
     if (y < at)
         y += (at - y + axis.step - 1) / axis.step * axis.step;
-    if (a + 1 >= MASK_AXES || is_open(node, a + 1)) {
+    if (a + 1 >= MASK_AXES || is_open(grid, a + 1)) {
         *lo = mask_max(y * axis.stride, from);
         *hi = (axis.step == 1 ? end : y + 1) * axis.stride;
         return y < end;
     }
     for (; y < end; y += axis.step) { /* a second step finds what the first does not */
         int64_t begin = y == at ? from % axis.stride : 0;
-        if (next_behind(node, a + 1, y - x, i % axis.stride, begin, lo, hi)) {
+        if (next_behind(grid, a + 1, y - x, i % axis.stride, begin, lo, hi)) {
             *lo += y * axis.stride;
             *hi += y * axis.stride;
             return 1;
@@ -147,23 +149,27 @@ static int next_behind(const struct mask_node *node, int a, int64_t apart, int64
     return 0;
 }
 
-int attn_mask_grid_next(const struct mask_node *node, int64_t i, int64_t from, int64_t *lo,
-                        int64_t *hi)
+static int next_in_grid(const struct mask_view *v, int64_t i, int64_t from, int64_t until,
+                        int64_t *lo, int64_t *hi)
 {
-    return next_behind(node, 0, 0, i, from, lo, hi);
+    int found = next_behind(v->node->own, 0, 0, i, from, lo, hi);
+    *hi = mask_min(*hi, v->mask->shape.n_key);
+    return found && *lo < until;
 }
 
-int attn_mask_grid_span(const struct mask_node *node, int64_t i, int64_t *lo, int64_t *hi)
+static int span_of_grid(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi)
 {
+    const struct mask_grid *grid = v->node->own;
     int64_t base = 0, apart = 0;
-    for (int a = 0; a < node->n_axes; a++) {
-        struct mask_axis axis = axis_at(node, a, apart);
+    for (int a = 0; a < grid->n_axes; a++) {
+        struct mask_axis axis = axis_at(grid, a, apart);
         int64_t x = i / axis.stride % axis.extent, first, end;
         axis_range(&axis, x, &first, &end);
         int is_single = end - first <= axis.step;
-        if (is_open(node, a + 1)) {
+        if (is_open(grid, a + 1)) {
             *lo = base + first * axis.stride;
-            *hi = base + (is_single ? first + 1 : end) * axis.stride;
+            *hi =
+                mask_min(base + (is_single ? first + 1 : end) * axis.stride, v->mask->shape.n_key);
             return is_single || axis.step == 1;
         }
         if (!is_single)
@@ -176,132 +182,146 @@ int attn_mask_grid_span(const struct mask_node *node, int64_t i, int64_t *lo, in
 
 /* ---- pairs -------------------------------------------------------------------------------- */
 
-static int64_t corner(const struct mask_node *node, int a, int64_t i, int64_t j)
+static int64_t corner(const struct mask_grid *grid, int a, int64_t i, int64_t j)
 {
-    if (a == node->n_axes)
+    if (a == grid->n_axes)
         return i * j;
-    const struct mask_axis *axis = &node->axis[a];
+    const struct mask_axis *axis = &grid->axis[a];
     int64_t stride = axis->stride, x = i / stride, y = j / stride;
     int64_t rest_i = i % stride, rest_j = j % stride;
     int64_t all = axis_pairs(axis, x, y), sum = 0;
     if (all > 0)
-        sum += all * corner(node, a + 1, stride, stride);
+        sum += all * corner(grid, a + 1, stride, stride);
     if (x > 0 && rest_j > 0)
-        sum += (axis_pairs(axis, x, y + 1) - all) * corner(node, a + 1, stride, rest_j);
+        sum += (axis_pairs(axis, x, y + 1) - all) * corner(grid, a + 1, stride, rest_j);
     if (rest_i > 0 && y > 0)
-        sum += (axis_pairs(axis, x + 1, y) - all) * corner(node, a + 1, rest_i, stride);
+        sum += (axis_pairs(axis, x + 1, y) - all) * corner(grid, a + 1, rest_i, stride);
     if (rest_i > 0 && rest_j > 0 && axis_sees(axis, x, y))
-        sum += corner(node, a + 1, rest_i, rest_j);
+        sum += corner(grid, a + 1, rest_i, rest_j);
     return sum;
 }
 
-static int64_t rectangle(const struct mask_node *node, int64_t i0, int64_t i1, int64_t j0,
+static int64_t rectangle(const struct mask_grid *grid, int64_t i0, int64_t i1, int64_t j0,
                          int64_t j1)
 {
-    return (corner(node, 0, i1, j1) - corner(node, 0, i0, j1)) -
-           (corner(node, 0, i1, j0) - corner(node, 0, i0, j0));
+    return (corner(grid, 0, i1, j1) - corner(grid, 0, i0, j1)) -
+           (corner(grid, 0, i1, j0) - corner(grid, 0, i0, j0));
 }
 
-int64_t attn_mask_grid_pairs(const struct mask_node *node, int64_t i0, int64_t i1, int64_t j0,
-                             int64_t j1)
+/* O(1); with a norm, O(radius). */
+static int64_t pairs_of_grid(const struct mask_view *v, const struct attn_tokens *queries,
+                             const struct attn_tokens *keys)
 {
-    if (node->radius == 0)
-        return rectangle(node, i0, i1, j0, j1);
+    const struct mask_grid *grid = v->node->own;
+    int64_t i0 = queries->first, i1 = i0 + queries->n, j0 = keys->first, j1 = j0 + keys->n;
+    if (queries->step != 1 || keys->step != 1)
+        return -1;
+    if (grid->radius == 0)
+        return rectangle(grid, i0, i1, j0, j1);
     /* Each distance on the first axis leaves one reach on the second: a sum of products. */
-    int64_t sum = 0, far = mask_min(node->radius, node->axis[0].extent) - 1;
-    struct mask_node one = *node;
+    int64_t sum = 0, far = mask_min(grid->radius, grid->axis[0].extent) - 1;
+    struct mask_grid one = *grid;
     one.radius = 0;
     for (int64_t apart = -far; apart <= far; apart++) {
         one.axis[0].least = one.axis[0].most = apart;
-        one.axis[1] = axis_at(node, 1, apart);
+        one.axis[1] = axis_at(grid, 1, apart);
         sum += rectangle(&one, i0, i1, j0, j1);
     }
     return sum;
 }
 
-/* ---- what the counts of compositions ask -------------------------------------------------- */
+/* ---- what else is known ------------------------------------------------------------------- */
 
-int attn_mask_grid_is_cells(const struct mask_node *node)
+/* Stretches of adjacent tokens, each of which sees one stretch: the first axis decides alone. */
+static int cell_of_grid(const struct mask_view *v, int64_t i, struct mask_cell *cell)
 {
-    return node->axis[0].step == 1 && is_open(node, 1) && node->radius == 0;
+    const struct mask_grid *grid = v->node->own;
+    struct mask_axis axis = axis_at(grid, 0, 0);
+    if (axis.step != 1 || !is_open(grid, 1) || grid->radius > 0)
+        return 0;
+    int64_t stride = axis.stride, x = i / stride, lo, hi;
+    axis_range(&axis, x, &lo, &hi);
+    *cell = (struct mask_cell){x * stride, (x + 1) * stride, lo * stride, hi * stride};
+    return 1;
 }
 
-struct mask_cell attn_mask_grid_cell(const struct mask_node *node, int64_t i)
-{
-    int64_t stride = node->axis[0].stride, x = i / stride, lo, hi;
-    axis_range(&node->axis[0], x, &lo, &hi);
-    return (struct mask_cell){x * stride, (x + 1) * stride, lo * stride, hi * stride};
-}
+const struct mask_kind attn_mask_kind_grid = {.allows = in_grid,
+                                              .cell = cell_of_grid,
+                                              .span = span_of_grid,
+                                              .next = next_in_grid,
+                                              .pairs = pairs_of_grid};
 
 static int is_same(const struct mask_axis *axis)
 {
     return axis->least == 0 && axis->most == 0 && axis->cell == 0;
 }
 
-int64_t attn_mask_grid_modulus(const struct mask_node *node)
+void attn_mask_set_grid(struct mask_parser *p, struct mask_node *node, const struct mask_grid *grid)
 {
-    const struct mask_axis *axis = node->axis;
-    int is_one = node->n_axes == 2 && axis_is_open(&axis[0]) && node->radius == 0;
-    return is_one && is_same(&axis[1]) ? axis[1].extent : 0;
+    const struct mask_axis *axis = grid->axis;
+    int is_one = grid->n_axes == 2 && axis_is_open(&axis[0]) && grid->radius == 0;
+    node->kind = MASK_grid;
+    node->modulus = is_one && is_same(&axis[1]) ? axis[1].extent : 0;
+    attn_mask_keep(p, node, grid, sizeof *grid);
 }
 
 /* ---- frames and places -------------------------------------------------------------------- */
 
 /* What is certain of all that is visible: the mask itself, if it is a grid of which `is` says yes,
  * or the first part of an & that is; NULL: there is none. */
-static const struct mask_node *find_grid(const struct attn_mask *mask,
+static const struct mask_grid *find_grid(const struct attn_mask *mask,
                                          int (*is)(const struct attn_mask *mask,
-                                                   const struct mask_node *node))
+                                                   const struct mask_grid *grid))
 {
     if (mask == NULL)
         return NULL;
     const struct mask_node *root = &mask->node[mask->root];
-    if (root->kind != MASK_ALL_OF)
-        return root->kind == MASK_GRID && is(mask, root) ? root : NULL;
+    if (root->kind != MASK_all_of)
+        return root->kind == MASK_grid && is(mask, root->own) ? root->own : NULL;
     for (int64_t c = root->child; c >= 0; c = mask->node[c].next)
-        if (mask->node[c].kind == MASK_GRID && is(mask, &mask->node[c]))
-            return &mask->node[c];
+        if (mask->node[c].kind == MASK_grid && is(mask, mask->node[c].own))
+            return mask->node[c].own;
     return NULL;
 }
 
 /* The axis that cuts the grid into scopes; -1: none does. */
-static int scope_axis(const struct mask_node *node)
+static int scope_axis(const struct mask_grid *grid)
 {
-    for (int a = 0; a < node->n_axes && node->radius == 0; a++)
-        if (is_same(&node->axis[a]))
+    for (int a = 0; a < grid->n_axes && grid->radius == 0; a++)
+        if (is_same(&grid->axis[a]))
             return a;
     return -1;
 }
 
-static int has_scopes(const struct attn_mask *mask, const struct mask_node *node)
+static int has_scopes(const struct attn_mask *mask, const struct mask_grid *grid)
 {
     (void)mask;
-    return scope_axis(node) >= 0;
+    return scope_axis(grid) >= 0;
 }
 
 struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
 {
-    const struct mask_node *grid = find_grid(mask, has_scopes);
+    const struct mask_grid *grid = find_grid(mask, has_scopes);
     if (grid == NULL)
         return (struct attn_scopes){0, 0, 0};
-    int same = scope_axis(grid), is_all = grid == &mask->node[mask->root];
+    int same = scope_axis(grid), is_all = mask->node[mask->root].kind == MASK_grid;
     for (int a = 0; a < grid->n_axes; a++)
         is_all &= a == same || axis_is_open(&grid->axis[a]);
     return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
 }
 
 /* The last group of skiparse may be shorter: that is no video. */
-static int is_video(const struct attn_mask *mask, const struct mask_node *node)
+static int is_video(const struct attn_mask *mask, const struct mask_grid *grid)
 {
-    const struct mask_axis *axis = node->axis;
-    return node->n_axes == 2 && scope_axis(node) >= 0 &&
+    const struct mask_axis *axis = grid->axis;
+    return grid->n_axes == 2 && scope_axis(grid) >= 0 &&
            axis[0].stride == axis[1].extent * axis[1].stride &&
            axis[0].extent * axis[0].stride == mask->shape.n_key;
 }
 
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
 {
-    const struct mask_node *grid = find_grid(mask, is_video);
+    const struct mask_grid *grid = find_grid(mask, is_video);
     *frames = 1;
     if (grid == NULL || mask->shape.n_query != mask->shape.n_key)
         return ATTN_NO_VIDEO;
