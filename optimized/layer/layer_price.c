@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "optimized/layer/layer_work.h"
-#include "optimized/parallel/rank.h"
+#include "optimized/parallel/local.h"
+#include "optimized/parallel/parallel.h"
 
 static enum attn_status check(const struct attn_layer_spec *spec, const struct attn_layer *layer,
                               enum attn_pass pass, struct attn_error *err)
