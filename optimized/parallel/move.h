@@ -12,7 +12,7 @@
 #ifndef OPTIMIZED_PARALLEL_MOVE_H
 #define OPTIMIZED_PARALLEL_MOVE_H
 
-#include "optimized/parallel/rank_layout.h"
+#include "optimized/parallel/rank_box.h"
 #include "optimized/parallel/transport.h"
 #include "ref/buffers.h"
 

@@ -97,39 +97,15 @@ static enum attn_status price_products(struct attn_work *w, struct attn_cost *su
 static enum attn_status price_beside(const struct attn_work *w, const struct attn_cost *local,
                                      struct attn_cost *cost, struct attn_error *err)
 {
-    struct attn_buffer largest[2] = {0}, copies[2];
+    struct attn_buffer copies[2] = {0};
     enum attn_status status = ATTN_OK;
-    int64_t most = local->peak_bytes;
-    for (int n = 0; n < 2 && w->pass == ATTN_BACKWARD; n++) {
-        struct attn_move back = attn_work_move(w, n == 0 ? ATTN_TAG_DK : ATTN_TAG_DV, 1);
-        attn_work_copies(w, back.kind, copies);
-        if (copies[0].name != NULL)
-            cost->flops += (double)attn_move_additions(&back, w->rank);
-        int64_t bytes = attn_buffer_bytes(&copies[0]) + attn_buffer_bytes(&copies[1]);
-        if (bytes > most) {
-            most = bytes;
-            memcpy(largest, copies, sizeof largest);
-        }
-    }
-    if (largest[0].name != NULL)
-        return attn_buffers_price(largest, 2, cost, err);
+    if (w->pass == ATTN_BACKWARD)
+        cost->flops += (double)attn_work_largest_copies(w, copies);
+    if (attn_buffer_bytes(&copies[0]) + attn_buffer_bytes(&copies[1]) > local->peak_bytes)
+        return attn_buffers_price(copies, 2, cost, err);
     for (int i = 0; i < local->n_live && status == ATTN_OK; i++)
         status = attn_cost_add(cost, local->live[i].name, local->live[i].bytes, 1, err);
     return status;
-}
-
-/* Bytes of the rank's inputs and outputs. */
-static double shard_bytes(const struct attn_work *w)
-{
-    struct attn_problem mine = *w->whole;
-    struct attn_box queries = attn_layout_room(&w->home, w->whole, 0, w->rank);
-    struct attn_box keys = attn_layout_room(&w->home, w->whole, 1, w->rank);
-    mine.batch = queries.batches.n;
-    mine.heads = queries.heads.n;
-    mine.kv_heads = keys.heads.n;
-    mine.n_query = queries.tokens;
-    mine.n_key = keys.tokens;
-    return attn_pass_bytes(&mine, w->pass);
 }
 
 enum attn_status attn_parallel_cost(const struct attn_problem *p,
@@ -162,6 +138,6 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
         cost->bytes_sent = sent.bytes;
         cost->messages = sent.messages;
     }
-    cost->shard_bytes = shard_bytes(&w);
+    cost->shard_bytes = attn_work_shard_bytes(&w);
     return price_beside(&w, &local, cost, err);
 }

@@ -1,5 +1,5 @@
-/* See rank_layout.h. */
-#include "optimized/parallel/rank_layout.h"
+/* See rank_layout.h and rank_box.h. */
+#include "optimized/parallel/rank_box.h"
 
 #include <string.h>
 

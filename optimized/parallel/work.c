@@ -112,6 +112,19 @@ int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int 
     return room.batches.n * room.heads.n * room.tokens * attn_tag_width(kind, w->whole);
 }
 
+double attn_work_shard_bytes(const struct attn_work *w)
+{
+    struct attn_problem mine = *w->whole;
+    struct attn_box queries = attn_layout_room(&w->home, w->whole, 0, w->rank);
+    struct attn_box keys = attn_layout_room(&w->home, w->whole, 1, w->rank);
+    mine.batch = queries.batches.n;
+    mine.heads = queries.heads.n;
+    mine.kv_heads = keys.heads.n;
+    mine.n_query = queries.tokens;
+    mine.n_key = keys.tokens;
+    return attn_pass_bytes(&mine, w->pass);
+}
+
 /* ---- types, and partial results -------------------------------------------------------------- */
 
 int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind)

@@ -9,6 +9,7 @@
 #ifndef OPTIMIZED_PARALLEL_WORK_H
 #define OPTIMIZED_PARALLEL_WORK_H
 
+#include "optimized/parallel/rank_box.h"
 #include "optimized/parallel/scheme.h"
 
 /* Heads of a rank that cut through groups make up to three local calls: what is left of a group,
@@ -61,6 +62,9 @@ struct attn_round attn_work_round(const struct attn_work *w, int n);
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);
 struct attn_box attn_work_room(const struct attn_work *w, int is_of_keys, int rank);
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
+
+/* Bytes of the rank's inputs and outputs, where they are at home. */
+double attn_work_shard_bytes(const struct attn_work *w);
 
 /* Whether a tensor of this kind changes hands between home and work; and whether several ranks then
  * have gradients of the same element, which are added up on the way home. */

@@ -147,3 +147,20 @@ void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
                                    attn_tag_width(kind, w->whole),
                                    (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
+
+int64_t attn_work_largest_copies(const struct attn_work *w, struct attn_buffer largest[2])
+{
+    struct attn_buffer of_v[2];
+    int64_t additions = 0;
+    for (enum attn_tag_kind kind = ATTN_TAG_DK; kind <= ATTN_TAG_DV; kind++) {
+        struct attn_move back = attn_work_move(w, kind, 1);
+        if (attn_work_is_summed(w, kind))
+            additions += attn_move_additions(&back, w->rank);
+    }
+    attn_work_copies(w, ATTN_TAG_DK, largest);
+    attn_work_copies(w, ATTN_TAG_DV, of_v);
+    if (attn_buffer_bytes(&of_v[0]) + attn_buffer_bytes(&of_v[1]) >
+        attn_buffer_bytes(&largest[0]) + attn_buffer_bytes(&largest[1]))
+        memcpy(largest, of_v, sizeof of_v);
+    return additions;
+}

@@ -34,4 +34,7 @@ int64_t attn_work_saved(const struct attn_work *w);
 void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
                       struct attn_buffer copies[2]);
 
+/* The larger ones of these two; how many numbers are added in both. */
+int64_t attn_work_largest_copies(const struct attn_work *w, struct attn_buffer largest[2]);
+
 #endif
