@@ -3,6 +3,7 @@
  *
  *      accepts.c  what is refused, and what bounds ask
  *      price.c    what a call costs one rank
+ *      move.c     takes tensors from home to work, and results back
  *      rank.c     deals tensors out, runs all ranks, collects the results
  *      travel.c   runs the schedule on one rank, forward and backward
  */

@@ -130,7 +130,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     if (w.merging != ATTN_RUNNING) /* N / l */
         cost->flops += elements(&w, ATTN_TAG_O);
     if (pass == ATTN_BACKWARD) /* dO . O */
-        cost->flops += 2.0 * (double)(home.batches.n * home.heads.n * home.tokens * p->d_value);
+        cost->flops += 2.0 * (double)(attn_box_rows(&home) * p->d_value);
     cost->saved_bytes = attn_work_saved(&w);
     cost->saved_name = cost->saved_bytes > 0 ? ATTN_SAVED_NAME : NULL;
     if (w.scheme->sent != NULL) {

@@ -56,11 +56,6 @@ int attn_work_is_parted(const struct attn_work *w)
     return w->work.order == ATTN_PLACES || w->work.order == ATTN_SCOPES;
 }
 
-static int64_t parts_of(const struct attn_work *w)
-{
-    return w->work.order == ATTN_PLACES ? w->queries.batches.n : w->queries.scopes.n;
-}
-
 /* Batch n of a block of places as a problem of its own: a batch for each place, a token for each
  * frame. */
 static void take_places(const struct attn_box *box, int64_t n, struct attn_problem *part)
@@ -158,7 +153,9 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     int64_t pairs = (int64_t)queries * keys, alone = attn_work_is_parted(w);
-    int64_t parts = alone ? parts_of(w) : 1;
+    int64_t parts = !alone                         ? 1
+                    : w->work.order == ATTN_PLACES ? w->queries.batches.n
+                                                   : w->queries.scopes.n;
     while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * parts) {
         int64_t n = w->next++, pair = n / parts % pairs;
         if (call_heads(w, (int)(n / parts / pairs)).n == 0)

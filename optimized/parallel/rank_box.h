@@ -1,5 +1,5 @@
 /* What a rank has of a tensor by its layout: boxes, and what all of them together are.  A box is what
- * exists, a room is what is stored: with pads, more.
+ * exists; the stored box has its pads too.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_BOX_H
 #define OPTIMIZED_PARALLEL_RANK_BOX_H
@@ -57,10 +57,10 @@ void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct a
                      const struct attn_problem *whole);
 
 /* What a rank stores: the box and its pads.  What is in the box comes first on every axis. */
-struct attn_box attn_layout_room(const struct attn_layout *layout, const struct attn_problem *whole,
-                                 int is_of_keys, int rank);
+struct attn_box attn_layout_stored_box(const struct attn_layout *layout,
+                                       const struct attn_problem *whole, int is_of_keys, int rank);
 
-/* The layout and the problem whose boxes are the rooms of this one. */
+/* The layout and the problem whose boxes are the stored boxes of this one. */
 struct attn_layout attn_layout_stored(const struct attn_layout *layout,
                                       const struct attn_problem *whole,
                                       struct attn_problem *stored);

@@ -47,12 +47,12 @@ static void place_all(struct attn_travel *x)
 static void make_delta(struct attn_travel *x)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 0, x->w.rank);
-    struct attn_box room = attn_layout_room(&x->w.home, x->w.whole, 0, x->w.rank);
+    struct attn_box stored = attn_layout_stored_box(&x->w.home, x->w.whole, 0, x->w.rank);
     struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens, x->w.whole->d_value};
     struct attn_view *d = &x->tensor[ATTN_TAG_DELTA].home.view, d_lse = *d;
     struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole),
-                          room.heads.n, room.tokens, 1);
+                          stored.heads.n, stored.tokens, 1);
     attn_rows_minus_delta(&rows, &x->tensor[ATTN_TAG_O].home.view,
                           &x->tensor[ATTN_TAG_LSE].home.view, &x->tensor[ATTN_TAG_DO].home.view,
                           &d_lse, d);
@@ -90,12 +90,12 @@ static enum attn_status move(struct attn_travel *x, enum attn_tag_kind kind, int
 static void round_home(struct attn_travel *x, enum attn_tag_kind kind, char *data)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 1, x->w.rank);
-    struct attn_box room = attn_layout_room(&x->w.home, x->w.whole, 1, x->w.rank);
+    struct attn_box stored = attn_layout_stored_box(&x->w.home, x->w.whole, 1, x->w.rank);
     int64_t width = attn_tag_width(kind, x->w.whole);
     struct attn_tokens heads = attn_work_portions(&x->w) > 1 ? x->w.kv_heads : home.heads;
     struct attn_rows rows = {home.batches.n, heads.n, home.tokens, width};
     struct attn_block sum = {
-        attn_packed_view(data, attn_lse_dtype(x->w.whole), room.heads.n, room.tokens, width),
+        attn_packed_view(data, attn_lse_dtype(x->w.whole), stored.heads.n, stored.tokens, width),
         home.heads.first};
     struct attn_view from = attn_block_from(&sum, heads.first, 0);
     struct attn_view to = attn_block_from(&x->tensor[kind].home, heads.first, 0);
@@ -123,12 +123,6 @@ static enum attn_status move_sum(struct attn_travel *x, enum attn_tag_kind kind)
     return status;
 }
 
-/* Of the forward pass, where K and V were saved. */
-static int is_there(const struct attn_travel *x, enum attn_tag_kind kind)
-{
-    return x->rank->has_brought && (kind == ATTN_TAG_K || kind == ATTN_TAG_V);
-}
-
 static enum attn_status bring(struct attn_travel *x)
 {
     const enum attn_tag_kind *kinds;
@@ -136,9 +130,13 @@ static enum attn_status bring(struct attn_travel *x)
     enum attn_status status = ATTN_OK;
     attn_work_tensors(x->w.pass, &kinds, &inputs);
     place_all(x);
-    for (int n = 0; n < inputs && status == ATTN_OK; n++)
-        if (attn_work_moves(&x->w, kinds[n]) && !is_there(x, kinds[n]))
-            status = move(x, kinds[n], 0);
+    for (int n = 0; n < inputs && status == ATTN_OK; n++) {
+        enum attn_tag_kind kind = kinds[n];
+        int is_there = /* of the forward pass, where K and V were saved */
+            x->rank->has_brought && (kind == ATTN_TAG_K || kind == ATTN_TAG_V);
+        if (attn_work_moves(&x->w, kind) && !is_there)
+            status = move(x, kind, 0);
+    }
     return status;
 }
 
@@ -184,13 +182,6 @@ static enum attn_status take_buffers(struct attn_travel *x)
     return status;
 }
 
-static void give_buffers(struct attn_travel *x)
-{
-    if (x->rank->saved != NULL)
-        attn_ledger_borrow(x->rank->ledger, ATTN_SAVED_NAME, -attn_work_saved(&x->w), NULL);
-    attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
-}
-
 static enum attn_status run_portion(struct attn_travel *x)
 {
     enum attn_status status = bring(x);
@@ -221,6 +212,8 @@ enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *
         attn_work_portion(&x.w, n);
         status = run_portion(&x);
     }
-    give_buffers(&x);
+    if (rank->saved != NULL)
+        attn_ledger_borrow(rank->ledger, ATTN_SAVED_NAME, -attn_work_saved(&x.w), NULL);
+    attn_buffers_give(x.buffer, ATTN_WORK_BUFFERS, rank->ledger);
     return status;
 }

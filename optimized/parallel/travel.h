@@ -34,8 +34,7 @@ enum { ATTN_TRAVELLERS = 4 };
 /* Messages to one rank and from another. */
 struct attn_hop {
     struct attn_post post;
-    struct attn_send send[ATTN_TRAVELLERS];
-    struct attn_receive receive[ATTN_TRAVELLERS];
+    struct attn_message send[ATTN_TRAVELLERS], receive[ATTN_TRAVELLERS];
     struct attn_piece sent[ATTN_TRAVELLERS], got[ATTN_TRAVELLERS];
 };
 

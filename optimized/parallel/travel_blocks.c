@@ -8,10 +8,10 @@ struct attn_block attn_block_at(const struct attn_work *w, enum attn_tag_kind ki
                                 enum attn_dtype dtype, int rank, void *data)
 {
     int keys = attn_tag_is_of_keys(kind);
-    struct attn_box room = attn_work_room(w, keys, rank);
-    return (struct attn_block){
-        attn_packed_view(data, dtype, room.heads.n, room.tokens, attn_tag_width(kind, w->whole)),
-        keys ? w->kv_heads.first : w->heads.first};
+    struct attn_box stored = attn_work_stored_box(w, keys, rank);
+    return (struct attn_block){attn_packed_view(data, dtype, stored.heads.n, stored.tokens,
+                                                attn_tag_width(kind, w->whole)),
+                               keys ? w->kv_heads.first : w->heads.first};
 }
 
 struct attn_rows attn_block_rows(const struct attn_work *w, enum attn_tag_kind kind, int rank)

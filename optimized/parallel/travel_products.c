@@ -41,39 +41,37 @@ static enum attn_status run_backward(struct attn_travel *x, const struct attn_pr
 
 /* ---- what a product has of its blocks -------------------------------------------------------- */
 
-static struct attn_view of_product(const struct attn_travel *x, const struct attn_block *block,
-                                   enum attn_tag_kind kind, const struct attn_product *m)
-{
-    if (x->w.work.order == ATTN_PLACES) { /* a place is a batch of the product */
-        int keys = attn_tag_is_of_keys(kind);
-        struct attn_view view =
-            attn_block_from(block, keys ? m->kv_heads.first : m->heads.first, 0);
-        int64_t batch = m->batch * view.stride[0], place = view.stride[2];
-        view.data = (char *)view.data + batch * (int64_t)attn_dtype_size(view.dtype);
-        view.stride[0] = place;
-        view.stride[2] = place * m->part.batch;
-        return view;
-    }
-    return attn_tag_is_of_keys(kind) ? attn_block_from(block, m->kv_heads.first, m->key_at)
-                                     : attn_block_from(block, m->heads.first, m->query_at);
-}
-
-/* A partial result of a product. */
-static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind kind,
-                                const struct attn_product *m, void *data)
-{
-    int keys = attn_tag_is_of_keys(kind);
-    return attn_packed_view(
-        data, attn_work_partial_dtype(&x->w, kind), keys ? m->kv_heads.n : m->heads.n,
-        keys ? m->part.n_key : m->part.n_query, attn_tag_width(kind, x->w.whole));
-}
-
 static struct attn_rows product_rows(const struct attn_product *m, enum attn_tag_kind kind,
                                      const struct attn_problem *whole)
 {
     int keys = attn_tag_is_of_keys(kind);
     return (struct attn_rows){m->part.batch, keys ? m->kv_heads.n : m->heads.n,
                               keys ? m->part.n_key : m->part.n_query, attn_tag_width(kind, whole)};
+}
+
+/* The part of a block that a product has; of places, each is a batch of the product. */
+static struct attn_view of_product(const struct attn_travel *x, const struct attn_block *block,
+                                   enum attn_tag_kind kind, const struct attn_product *m)
+{
+    int keys = attn_tag_is_of_keys(kind), places = x->w.work.order == ATTN_PLACES;
+    int64_t token = places ? 0 : keys ? m->key_at : m->query_at;
+    struct attn_view view =
+        attn_block_from(block, keys ? m->kv_heads.first : m->heads.first, token);
+    if (places) {
+        int64_t batch = m->batch * view.stride[0], place = view.stride[2];
+        view.data = (char *)view.data + batch * (int64_t)attn_dtype_size(view.dtype);
+        view.stride[0] = place;
+        view.stride[2] = place * m->part.batch;
+    }
+    return view;
+}
+
+/* A partial result of a product. */
+static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind kind,
+                                const struct attn_product *m, void *data)
+{
+    struct attn_rows n = product_rows(m, kind, x->w.whole);
+    return attn_packed_view(data, attn_work_partial_dtype(&x->w, kind), n.heads, n.tokens, n.width);
 }
 
 static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind kind,

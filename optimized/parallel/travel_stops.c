@@ -103,31 +103,30 @@ static void unpack(struct attn_travel *x, const struct bundle *b, int rank)
         x->tensor[b->kind[n]].now = block_in(x, b, n, rank);
 }
 
-/* Send to one rank, receive from another; -1: nobody. */
+/* As messages to or from this rank; -1: nobody.  How many. */
+static int list_messages(const struct bundle *b, int peer, int step, struct attn_message *message,
+                         struct attn_piece *piece)
+{
+    for (int n = 0; n < b->n; n++) {
+        piece[n] = attn_piece_whole(b->bytes[n]);
+        message[n] = (struct attn_message){.peer = peer,
+                                           .tag = attn_tag(b->kind[n], step),
+                                           .data = b->data[n],
+                                           .piece = &piece[n],
+                                           .pieces = 1,
+                                           .dtype = b->dtype[n]};
+    }
+    return peer >= 0 ? b->n : 0;
+}
+
+/* Send to one rank, receive from another. */
 static void describe(struct attn_hop *h, int step, int to, const struct bundle *out, int from,
                      const struct bundle *in)
 {
     h->post = (struct attn_post){.send = h->send,
-                                 .n_sends = to >= 0 ? out->n : 0,
+                                 .n_sends = list_messages(out, to, step, h->send, h->sent),
                                  .receive = h->receive,
-                                 .n_receives = from >= 0 ? in->n : 0};
-    for (int n = 0; n < h->post.n_sends; n++) {
-        h->sent[n] = attn_piece_whole(out->bytes[n]);
-        h->send[n] = (struct attn_send){.peer = to,
-                                        .tag = attn_tag(out->kind[n], step),
-                                        .data = out->data[n],
-                                        .piece = &h->sent[n],
-                                        .pieces = 1,
-                                        .dtype = out->dtype[n]};
-    }
-    for (int n = 0; n < h->post.n_receives; n++) {
-        h->got[n] = attn_piece_whole(in->bytes[n]);
-        h->receive[n] = (struct attn_receive){.peer = from,
-                                              .tag = attn_tag(in->kind[n], step),
-                                              .data = in->data[n],
-                                              .piece = &h->got[n],
-                                              .pieces = 1};
-    }
+                                 .n_receives = list_messages(in, from, step, h->receive, h->got)};
 }
 
 static enum attn_status post(struct attn_travel *x, struct attn_hop *h)

@@ -98,25 +98,25 @@ struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int ran
     return attn_layout_box(&w->work, w->whole, is_of_keys, rank);
 }
 
-struct attn_box attn_work_room(const struct attn_work *w, int is_of_keys, int rank)
+struct attn_box attn_work_stored_box(const struct attn_work *w, int is_of_keys, int rank)
 {
-    struct attn_box room = attn_layout_room(&w->work, w->whole, is_of_keys, rank);
+    struct attn_box stored = attn_layout_stored_box(&w->work, w->whole, is_of_keys, rank);
     if (attn_work_portions(w) > 1)
-        room.heads = is_of_keys ? w->kv_heads : w->heads;
-    return room;
+        stored.heads = is_of_keys ? w->kv_heads : w->heads;
+    return stored;
 }
 
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank)
 {
-    struct attn_box room = attn_work_room(w, attn_tag_is_of_keys(kind), rank);
-    return room.batches.n * room.heads.n * room.tokens * attn_tag_width(kind, w->whole);
+    struct attn_box stored = attn_work_stored_box(w, attn_tag_is_of_keys(kind), rank);
+    return attn_box_rows(&stored) * attn_tag_width(kind, w->whole);
 }
 
 double attn_work_shard_bytes(const struct attn_work *w)
 {
     struct attn_problem mine = *w->whole;
-    struct attn_box queries = attn_layout_room(&w->home, w->whole, 0, w->rank);
-    struct attn_box keys = attn_layout_room(&w->home, w->whole, 1, w->rank);
+    struct attn_box queries = attn_layout_stored_box(&w->home, w->whole, 0, w->rank);
+    struct attn_box keys = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
     mine.batch = queries.batches.n;
     mine.heads = queries.heads.n;
     mine.kv_heads = keys.heads.n;

@@ -60,7 +60,7 @@ struct attn_round attn_work_round(const struct attn_work *w, int n);
 /* A rank's block of queries or of keys; what is stored of it, of the heads of this portion; and how
  * many numbers that is. */
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);
-struct attn_box attn_work_room(const struct attn_work *w, int is_of_keys, int rank);
+struct attn_box attn_work_stored_box(const struct attn_work *w, int is_of_keys, int rank);
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
 
 /* Bytes of the rank's inputs and outputs, where they are at home. */

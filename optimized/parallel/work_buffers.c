@@ -37,13 +37,14 @@ static void stop_buffers(const struct attn_work *w, struct attn_buffer *buffer)
     int64_t wide = (int64_t)attn_dtype_size(attn_lse_dtype(p)), part = w->narrow ? stored : wide;
     int widens = wide > stored;
 
-    struct attn_box home = attn_layout_room(&w->home, p, 0, w->rank);
-    struct attn_box q = attn_work_room(w, 0, w->rank), k = attn_work_room(w, 1, w->rank);
+    struct attn_box home = attn_layout_stored_box(&w->home, p, 0, w->rank);
+    struct attn_box q = attn_work_stored_box(w, 0, w->rank),
+                    k = attn_work_stored_box(w, 1, w->rank);
     int64_t heads = q.batches.n * q.heads.n, token = k.batches.n * k.heads.n * (dk + dv);
     int64_t own = heads * q.tokens, visitor = heads * attn_layout_most(&w->work, p, 0);
     int64_t rows = visited ? visitor : heads * q.stretch[0].n; /* of a product's queries */
     int64_t own_kv = token * k.tokens, block = token * attn_layout_most(&w->work, p, 1);
-    int64_t stretch = token * attn_layout_room(&w->work, p, 1, 0).stretch[0].n;
+    int64_t stretch = token * attn_layout_stored_box(&w->work, p, 1, 0).stretch[0].n;
     int64_t kept = deferred ? attn_work_partials(w) : 0;
     struct attn_buffer *x = buffer;
 

@@ -58,19 +58,16 @@ static int keeps(const struct attn_work *w, enum attn_tag_kind kind)
            w->scheme->saves_keys(w->options);
 }
 
+/* A buffer's name for each kind of tensor. */
+#define NAMES(OF)                                                                                \
+    {                                                                                            \
+        "q" OF, "k" OF, "v" OF, "o" OF, "lse" OF, "do" OF, "delta" OF, "dq" OF, "dk" OF, "dv" OF \
+    }
+
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    static const char *const name[4][ATTN_TAG_KINDS] = {
-        {"q.heads", "k.heads", "v.heads", "o.heads", "lse.heads", "do.heads", "delta.heads",
-         "dq.heads", "dk.heads", "dv.heads"},
-        {"q.axis", "k.axis", "v.axis", "o.axis", "lse.axis", "do.axis", "delta.axis", "dq.axis",
-         "dk.axis", "dv.axis"},
-        {"q.scopes", "k.scopes", "v.scopes", "o.scopes", "lse.scopes", "do.scopes", "delta.scopes",
-         "dq.scopes", "dk.scopes", "dv.scopes"},
-        {[ATTN_TAG_K] = "k.all",
-         [ATTN_TAG_V] = "v.all",
-         [ATTN_TAG_DK] = "dk.all",
-         [ATTN_TAG_DV] = "dv.all"}};
+    static const char *const name[4][ATTN_TAG_KINDS] = {NAMES(".heads"), NAMES(".axis"),
+                                                        NAMES(".scopes"), NAMES(".all")};
     int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return (struct attn_buffer){0};
@@ -100,12 +97,12 @@ static struct attn_buffer chunks_of(const struct attn_work *w, enum attn_tag_kin
 /* What a rank has of a tensor half way. */
 static struct attn_buffer way_of(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    struct attn_box room = attn_layout_room(&w->via, w->whole, attn_tag_is_of_keys(kind), w->rank);
+    struct attn_box stored =
+        attn_layout_stored_box(&w->via, w->whole, attn_tag_is_of_keys(kind), w->rank);
     if (!w->has_via || !attn_work_moves(w, kind))
         return (struct attn_buffer){0};
-    return attn_buffer_of(
-        "via", 1, room.batches.n * room.heads.n * room.tokens * attn_tag_width(kind, w->whole),
-        (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
+    return attn_buffer_of("via", 1, attn_box_rows(&stored) * attn_tag_width(kind, w->whole),
+                          (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
 
 static struct attn_buffer lists_of(const struct attn_work *w)
@@ -140,12 +137,12 @@ void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,
     if (!attn_work_is_summed(w, kind))
         return;
     struct attn_move m = attn_work_move(w, kind, 1);
-    struct attn_box home = attn_layout_room(&w->home, w->whole, 1, w->rank);
+    struct attn_box home = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
     copies[0] = attn_move_copies(&m, w->rank);
     if (attn_work_dtype(w, kind) != w->whole->dtype)
-        copies[1] = attn_buffer_of("copies.sum", home.batches.n * home.heads.n * home.tokens,
-                                   attn_tag_width(kind, w->whole),
-                                   (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
+        copies[1] =
+            attn_buffer_of("copies.sum", attn_box_rows(&home), attn_tag_width(kind, w->whole),
+                           (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
 }
 
 int64_t attn_work_largest_copies(const struct attn_work *w, struct attn_buffer largest[2])
