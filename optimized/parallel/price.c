@@ -1,6 +1,6 @@
-/* What a call costs one rank: its buffers (work_buffers.c), beside them the largest of what the local
- * implementation takes for a product, the flops of all products and of all merges; and what its
- * scheme says that it sends.
+/* What a call costs one rank: its buffers (work_buffers.c), beside them the largest of what the
+ * local implementation takes for a product, the flops of all products and of all merges; and what
+ * its scheme says that it sends.
  *
  * Of many stops that are equal, the first round is looked at and taken as often (attn_work_round):
  * tests/test_rounds.c compares that with a walk of all stops. */

@@ -1,4 +1,4 @@
-/* The driver of simulated ranks: of any code, and of a call of a scheme.  See rank.h, parallel.h. */
+/* The driver of simulated ranks: any code's, and a call of a scheme.  See rank.h, parallel.h. */
 #include "optimized/parallel/rank.h"
 
 #include <string.h>

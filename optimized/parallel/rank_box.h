@@ -1,5 +1,5 @@
-/* What a rank has of a tensor by its layout: boxes, and what all of them together are.  A box is what
- * exists; the stored box has its pads too.
+/* What a rank has of a tensor by its layout: boxes, and what all of them together are.  A box is
+ * what exists; the stored box has its pads too.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_BOX_H
 #define OPTIMIZED_PARALLEL_RANK_BOX_H
