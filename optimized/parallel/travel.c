@@ -9,38 +9,29 @@
 
 /* ---- where tensors are ----------------------------------------------------------------------- */
 
-/* What is moved has a buffer of its own. */
-static void place(struct attn_travel *x, enum attn_tag_kind kind)
-{
-    struct attn_placed *t = &x->tensor[kind];
-    t->own = t->home;
-    if (attn_work_moves(&x->w, kind))
-        t->own = attn_block_at(&x->w, kind, attn_work_dtype(&x->w, kind), x->w.rank,
-                               x->buffer[kind].data);
-    t->sum = t->own;
-}
-
-/* A sum wider than what it is for. */
-static void widen(struct attn_travel *x, enum attn_tag_kind kind, char *data)
-{
-    if (data != NULL)
-        x->tensor[kind].sum =
-            attn_block_at(&x->w, kind, attn_lse_dtype(x->w.whole), x->w.rank, data);
-}
-
+/* What is moved has a buffer of its own, and so has a sum wider than what it is for. */
 static void place_all(struct attn_travel *x)
 {
     const enum attn_tag_kind *kinds;
     int inputs, tensors = attn_work_tensors(x->w.pass, &kinds, &inputs);
+    enum attn_dtype wide = attn_lse_dtype(x->w.whole);
     char *dk = x->buffer[ATTN_DKV_SUM].data;
-    int64_t bytes = attn_work_block(&x->w, ATTN_TAG_DK, x->w.rank) *
-                    (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
-    for (int n = 0; n < tensors; n++)
-        place(x, kinds[n]);
-    widen(x, ATTN_TAG_O, x->buffer[ATTN_O_SUM].data);
-    widen(x, ATTN_TAG_DQ, x->buffer[ATTN_DQ_SUM].data);
-    widen(x, ATTN_TAG_DK, dk);
-    widen(x, ATTN_TAG_DV, dk != NULL ? dk + bytes : NULL);
+    int64_t dk_bytes =
+        attn_work_block(&x->w, ATTN_TAG_DK, x->w.rank) * (int64_t)attn_dtype_size(wide);
+    char *const wider[ATTN_TAG_KINDS] = {[ATTN_TAG_O] = x->buffer[ATTN_O_SUM].data,
+                                         [ATTN_TAG_DQ] = x->buffer[ATTN_DQ_SUM].data,
+                                         [ATTN_TAG_DK] = dk,
+                                         [ATTN_TAG_DV] = dk != NULL ? dk + dk_bytes : NULL};
+    for (int n = 0; n < tensors; n++) {
+        enum attn_tag_kind kind = kinds[n];
+        struct attn_placed *t = &x->tensor[kind];
+        t->own = t->home;
+        if (attn_work_moves(&x->w, kind))
+            t->own = attn_block_at(&x->w, kind, attn_work_dtype(&x->w, kind), x->w.rank,
+                                   x->buffer[kind].data);
+        t->sum =
+            wider[kind] == NULL ? t->own : attn_block_at(&x->w, kind, wide, x->w.rank, wider[kind]);
+    }
 }
 
 /* -D of the rows that are at home. */
