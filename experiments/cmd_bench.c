@@ -43,8 +43,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(OUT, PLACE(out), .help = "bench.json and the roofline figure"),
     {.flag = ATTN_FLAG_END}};
 
-static struct request asked = {.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET};
-static int bench_command(int n, char **operand);
+static int bench_command(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_bench = {
     .name = "bench",
@@ -65,7 +64,8 @@ const struct attn_cli_command attn_cmd_bench = {
         "Exit status: 0 done, 1 a result was wrong, 2 usage, 3 something could not be measured.",
     .operands_most = -1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct request),
+    .initial = &(const struct request){.shapes = ATTN_CLI_SHAPES_OPEN, .preset = NO_PRESET},
     .run = bench_command};
 
 /* ---- what is asked ------------------------------------------------------------------------ */
@@ -139,7 +139,8 @@ static void leave(const struct attn_bench *bench, const struct done *done, const
     attn_cli_must(attn_folder_make(folder, &err), &err);
     attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
-    int drawn = attn_bench_roofline(bench, done->entry, done->n, folder);
+    int drawn;
+    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, &err), &err);
     for (int at = 0; at < done->n && !drawn; at++)
         if (done->entry[at].state == ATTN_BENCH_TIMED) {
             fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
@@ -298,10 +299,10 @@ static void open_blas(struct attn_bench *bench, const struct request *q)
         snprintf(bench->blas_why_not, sizeof bench->blas_why_not, "%s", err.text);
 }
 
-static int bench_command(int n, char **operand)
+static int bench_command(void *values, int n, char **operand)
 {
     static struct attn_bench bench; /* too large for the stack */
-    struct request *q = &asked;
+    struct request *q = values;
     q->spec = operand;
     q->n_specs = n;
     check(q);

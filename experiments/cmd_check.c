@@ -37,8 +37,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(WORK, PLACE(work)),
     {.flag = ATTN_FLAG_END}};
 
-static struct attn_check_request asked;
-static int check(int n, char **operand);
+static int check(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_check = {
     .name = "check",
@@ -60,15 +59,16 @@ const struct attn_cli_command attn_cmd_check = {
         "cannot be judged at all; 3 the environment lacks something.",
     .operands_most = -1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct attn_check_request),
     .run = check};
 
 /* Flags must not exclude each other, nor name what is not there. */
-static int check(int n, char **operand)
+static int check(void *values, int n, char **operand)
 {
-    const char *relation = asked.relation;
+    const struct attn_check_request *asked = values;
+    const char *relation = asked->relation;
     int externals = 0;
-    if ((asked.cases.n > 0) + (relation != NULL) + (asked.soak > 0) + asked.growth > 1)
+    if ((asked->cases.n > 0) + (relation != NULL) + (asked->soak > 0) + asked->growth > 1)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--case, --relation, --growth and --soak: one of them at a time");
     if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
@@ -76,18 +76,18 @@ static int check(int n, char **operand)
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
                              "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
                              relation);
-    for (int x = 0; x < asked.externals.n; x++)
-        externals += strcmp(asked.externals.at[x].flag, "claims") != 0;
-    if (externals > 0 && (n > 0 || asked.growth))
+    for (int x = 0; x < asked->externals.n; x++)
+        externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
+    if (externals > 0 && (n > 0 || asked->growth))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              n > 0 ? "a SPEC and an external implementation are not judged in "
                                      "one run"
                                    : "--growth is for implementations of attnlab: ranks and "
                                      "splits are options of a SPEC");
-    if (externals == 0 &&
-        (asked.externals.n > 0 || asked.vectors != NULL || asked.work != NULL || asked.timeout > 0))
+    if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
+                           asked->work != NULL || asked->timeout > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--claims, --vectors, --work and --timeout are for external "
                              "implementations: --plugin, --exec or --results");
-    return attn_check(&asked, operand, n);
+    return attn_check(asked, operand, n);
 }

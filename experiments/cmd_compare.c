@@ -42,8 +42,7 @@ static const struct attn_flag_use uses[] = {
                .help = "BLE: heads of k and v"),
     {.flag = ATTN_FLAG_END}};
 
-static struct task asked = {.problem.pass = ATTN_PASS_NOT_SAID};
-static int compare(int n, char **operand);
+static int compare(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_compare = {
     .name = "compare",
@@ -80,21 +79,25 @@ const struct attn_cli_command attn_cmd_compare = {
         "be compared.",
     .operands_least = 2,
     .operands_most = 2,
-    .to = &asked,
+    .size = sizeof(struct task),
+    .initial = &(const struct task){.problem.pass = ATTN_PASS_NOT_SAID},
     .run = compare};
 
-static void read_rules(struct task *t)
+static enum attn_status read_rules(struct task *t, struct attn_error *err)
 {
-    struct attn_error err;
+    enum attn_status status = ATTN_OK;
     if (t->rules.n > MOST_RULES)
-        attn_cli_stop(ATTN_EINVAL, NULL, "%d rules at most", MOST_RULES);
-    for (int r = 0; r < t->rules.n; r++) {
-        attn_cli_must(attn_rule_parse(t->rules.at[r].value, &t->rule[t->n_rules], &err), &err);
+        return attn_fail(err, ATTN_EINVAL, "%d rules at most", MOST_RULES);
+    for (int r = 0; r < t->rules.n && status == ATTN_OK; r++) {
+        status = attn_rule_parse(t->rules.at[r].value, &t->rule[t->n_rules], err);
+        if (status != ATTN_OK)
+            break;
         if (t->rule[t->n_rules].rule->needs & ATTN_RULE_BOUND)
             t->bound = 1;
         else
             t->n_rules++;
     }
+    return status;
 }
 
 /* ---- which tensors -------------------------------------------------------------------------- */
@@ -106,27 +109,32 @@ static int is_wanted(const struct task *t, const char *name)
 }
 
 /* Every name of a that must be in b is there. */
-static void check_names(const struct task *t, const struct attn_tensors *a,
-                        const struct attn_tensors *b)
+static enum attn_status check_names(const struct task *t, const struct attn_tensors *a,
+                                    const struct attn_tensors *b, struct attn_error *err)
 {
     for (int i = 0; i < a->n; i++) {
         const char *name = a->entry[i].name;
         if (is_wanted(t, name) && attn_tensors_find(b, name) == NULL &&
             !(t->problem.only == NULL && attn_file_input_named(name) >= 0))
-            attn_cli_stop(ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name, a->path);
+            return attn_fault(err, ATTN_EINVAL, b->path, "has no tensor '%.40s'; %.200s has", name,
+                              a->path);
     }
+    return ATTN_OK;
 }
 
 /* Every name of --only is somewhere. */
-static void check_only(const struct task *t)
+static enum attn_status check_only(const struct task *t, struct attn_error *err)
 {
     if (t->problem.only == NULL)
-        return;
+        return ATTN_OK;
     char *copy = attn_cli_text("%s", t->problem.only), *rest = copy, *name;
-    while ((name = strsep(&rest, ",")) != NULL)
+    enum attn_status status = ATTN_OK;
+    while (status == ATTN_OK && (name = strsep(&rest, ",")) != NULL)
         if (attn_tensors_find(&t->want, name) == NULL)
-            attn_cli_stop(ATTN_EINVAL, t->want.path, "has no tensor '%.40s' (--only)", name);
+            status =
+                attn_fault(err, ATTN_EINVAL, t->want.path, "has no tensor '%.40s' (--only)", name);
     free(copy);
+    return status;
 }
 
 /* The partner of a tensor of WANT; two files of one tensor each need no names. */
@@ -138,55 +146,70 @@ static struct attn_tensors_entry *partner(const struct attn_tensors *set,
     return attn_tensors_find(set, want->entry[index].name);
 }
 
+static int is_compared(const struct task *t, int index)
+{
+    return is_wanted(t, t->want.entry[index].name) && partner(&t->got, &t->want, index) != NULL;
+}
+
 static int is_floating(const struct attn_file_tensor *t)
 {
     enum attn_dtype storage;
     return attn_file_dtype_storage(t->dtype, &storage);
 }
 
-static void check_pair(const struct task *t, const struct attn_tensors_entry *got,
-                       const struct attn_tensors_entry *want)
+static enum attn_status check_pair(const struct task *t, const struct attn_tensors_entry *got,
+                                   const struct attn_tensors_entry *want, struct attn_error *err)
 {
     const struct attn_file_tensor *a = got->tensor, *b = want->tensor;
     char shape[2][160];
     if (!attn_file_same_shape(a, b))
-        attn_cli_stop(ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s", got->name,
-                      attn_file_shape(a, shape[0]), want->file->path, attn_file_shape(b, shape[1]));
+        return attn_fault(err, ATTN_EINVAL, got->file->path, "'%.40s' is %s; in %.160s it is %s",
+                          got->name, attn_file_shape(a, shape[0]), want->file->path,
+                          attn_file_shape(b, shape[1]));
     int are_floating = is_floating(a) && is_floating(b);
     if (a->dtype != b->dtype && !(t->any_type && are_floating))
-        attn_cli_stop(ATTN_EINVAL, got->file->path, "'%.40s' is stored as %s; in %.160s as %s%s",
-                      got->name, attn_file_dtype_name(a->dtype), want->file->path,
-                      attn_file_dtype_name(b->dtype),
-                      are_floating ? " (--any-type compares the values)" : "");
+        return attn_fault(err, ATTN_EINVAL, got->file->path,
+                          "'%.40s' is stored as %s; in %.160s as %s%s", got->name,
+                          attn_file_dtype_name(a->dtype), want->file->path,
+                          attn_file_dtype_name(b->dtype),
+                          are_floating ? " (--any-type compares the values)" : "");
+    return ATTN_OK;
+}
+
+/* A tensor of WANT against its partners, which are in GOT and, where there is one, in the naive
+ * run. */
+static enum attn_status check_one(const struct task *t, int index, struct attn_error *err)
+{
+    const struct attn_tensors_entry *want = &t->want.entry[index];
+    const struct attn_tensors_entry *naive = partner(&t->reference, &t->want, index);
+    enum attn_status status = check_pair(t, partner(&t->got, &t->want, index), want, err);
+    if (status != ATTN_OK || t->reference_path == NULL)
+        return status;
+    if (naive != NULL)
+        return check_pair(t, naive, want, err);
+    return is_floating(want->tensor) ? attn_fault(err, ATTN_EINVAL, t->reference_path,
+                                                  "has no tensor '%.40s'", want->name)
+                                     : ATTN_OK;
 }
 
 /* All questions about names, shapes and types, before any number is read. */
-static void check_all(const struct task *t)
+static enum attn_status check_all(const struct task *t, struct attn_error *err)
 {
-    int pairs = 0;
-    if (t->got.n != 1 || t->want.n != 1) {
-        check_only(t);
-        check_names(t, &t->want, &t->got);
-        check_names(t, &t->got, &t->want);
-    }
-    for (int i = 0; i < t->want.n; i++) {
-        const struct attn_tensors_entry *want = &t->want.entry[i];
-        const struct attn_tensors_entry *got = partner(&t->got, &t->want, i);
-        if (got == NULL || !is_wanted(t, want->name))
-            continue;
-        pairs++;
-        check_pair(t, got, want);
-        if (t->reference_path == NULL)
-            continue;
-        got = partner(&t->reference, &t->want, i);
-        if (got != NULL)
-            check_pair(t, got, want);
-        else if (is_floating(want->tensor))
-            attn_cli_stop(ATTN_EINVAL, t->reference_path, "has no tensor '%.40s'", want->name);
-    }
-    if (pairs == 0)
-        attn_cli_stop(ATTN_EINVAL, t->got.path, "has no tensor in common with %.200s",
-                      t->want.path);
+    int pairs = 0, are_named = t->got.n != 1 || t->want.n != 1;
+    enum attn_status status = are_named ? check_only(t, err) : ATTN_OK;
+    if (are_named && status == ATTN_OK)
+        status = check_names(t, &t->want, &t->got, err);
+    if (are_named && status == ATTN_OK)
+        status = check_names(t, &t->got, &t->want, err);
+    for (int i = 0; i < t->want.n && status == ATTN_OK; i++)
+        if (is_compared(t, i)) {
+            status = check_one(t, i, err);
+            pairs++;
+        }
+    if (status == ATTN_OK && pairs == 0)
+        return attn_fault(err, ATTN_EINVAL, t->got.path, "has no tensor in common with %.200s",
+                          t->want.path);
+    return status;
 }
 
 /* ---- judging -------------------------------------------------------------------------------- */
@@ -253,73 +276,102 @@ static int judge_values(const struct task *t, const struct attn_tensors_entry *g
     return bad;
 }
 
-/* Returns how many rules disagree. */
-static int judge_pair(const struct task *t, int index)
+static enum attn_status judge_pair(const struct task *t, int index, struct attn_found *found,
+                                   struct attn_error *err)
 {
     const struct attn_tensors_entry *want = &t->want.entry[index];
     const struct attn_tensors_entry *got = partner(&t->got, &t->want, index);
     const struct attn_tensors_entry *naive =
         t->reference_path != NULL ? partner(&t->reference, &t->want, index) : NULL;
-    double *a = attn_tensors_values(got), *b = attn_tensors_values(want);
-    double *c = naive != NULL ? attn_tensors_values(naive) : NULL;
+    double *a = NULL, *b = NULL, *c = NULL;
+    enum attn_status status = attn_tensors_values(got, &a, err);
+    if (status == ATTN_OK)
+        status = attn_tensors_values(want, &b, err);
+    if (status == ATTN_OK && naive != NULL)
+        status = attn_tensors_values(naive, &c, err);
     struct attn_rule_data data = {attn_tensors_count(want->tensor), a, b, c, NULL, ATTN_F64};
-    int bad = judge_values(t, got, want, &data);
+    if (status == ATTN_OK)
+        found->n_bad += judge_values(t, got, want, &data);
     free(a);
     free(b);
     free(c);
-    return bad;
+    return status;
 }
 
-static int compare_values(const struct task *t)
+static enum attn_status compare_values(const struct task *t, struct attn_found *found,
+                                       struct attn_error *err)
 {
-    int bad = 0;
-    check_all(t);
+    enum attn_status status = t->n_rules > 0 ? check_all(t, err) : ATTN_OK;
+    if (status != ATTN_OK || t->n_rules == 0)
+        return status;
     printf("%-8s %-32s %-8s %-11s %-11s %-20s %-16s %s\n", "tensor", "rule", "", "figure", "limit",
            "worst element", "got", "want");
-    for (int i = 0; i < t->want.n; i++)
-        if (is_wanted(t, t->want.entry[i].name) && partner(&t->got, &t->want, i) != NULL)
-            bad += judge_pair(t, i);
-    return bad;
+    for (int i = 0; i < t->want.n && status == ATTN_OK; i++)
+        if (is_compared(t, i))
+            status = judge_pair(t, i, found, err);
+    return status;
+}
+
+/* Under the rule `bound`: the inputs are WANT's, or GOT's. */
+static enum attn_status compare_bound(const struct task *t, struct attn_found *found,
+                                      struct attn_error *err)
+{
+    struct attn_found more = {0};
+    int by_want = attn_tensors_have_inputs(&t->want);
+    if (!t->bound)
+        return ATTN_OK;
+    enum attn_status status = attn_compare_bound(&t->problem, by_want ? &t->want : &t->got,
+                                                 by_want ? &t->got : &t->want, &more, err);
+    found->n_bad += more.n_bad;
+    found->n_unjudged += more.n_unjudged;
+    return status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 /* Rules against what was given with them. */
-static void check_rules(struct task *t)
+static enum attn_status check_rules(struct task *t, struct attn_error *err)
 {
     t->bound |= t->n_rules == 0;
     if (t->bound && !attn_tensors_have_inputs(&t->want) && !attn_tensors_have_inputs(&t->got))
-        attn_cli_stop(
-            ATTN_EINVAL, NULL,
+        return attn_fail(
+            err, ATTN_EINVAL,
             "no q, k and v beside the results, so no bound can be derived: name a rule that needs "
             "no inputs, such as --rule torch-f32 (attnlab compare --help)");
     for (int i = 0; i < t->n_rules; i++)
         if ((t->rule[i].rule->needs & ATTN_RULE_REFERENCE) && t->reference_path == NULL)
-            attn_cli_stop(ATTN_EINVAL, NULL,
-                          "rule %s allows a multiple of a naive run's error: give that run, in the "
-                          "precision of GOT, by --reference FILE",
-                          t->rule[i].rule->name);
+            return attn_fail(err, ATTN_EINVAL,
+                             "rule %s allows a multiple of a naive run's error: give that run, in "
+                             "the precision of GOT, by --reference FILE",
+                             t->rule[i].rule->name);
+    return ATTN_OK;
 }
 
-static int compare(int n, char **operand)
+static enum attn_status open_all(struct task *t, char **operand, struct attn_error *err)
 {
-    struct task *t = &asked;
+    enum attn_status status = read_rules(t, err);
+    if (status == ATTN_OK)
+        status = attn_tensors_open(operand[0], &t->got, err);
+    if (status == ATTN_OK)
+        status = attn_tensors_open(operand[1], &t->want, err);
+    if (status == ATTN_OK && t->reference_path != NULL)
+        status = attn_tensors_open(t->reference_path, &t->reference, err);
+    return status == ATTN_OK ? check_rules(t, err) : status;
+}
+
+static int compare(void *values, int n, char **operand)
+{
+    struct task *t = values;
     struct attn_found found = {0};
+    struct attn_error err;
     (void)n;
-    read_rules(t);
-    attn_tensors_open(operand[0], &t->got);
-    attn_tensors_open(operand[1], &t->want);
-    if (t->reference_path != NULL)
-        attn_tensors_open(t->reference_path, &t->reference);
-    check_rules(t);
-    int bad = t->n_rules > 0 ? compare_values(t) : 0;
-    int by_want = attn_tensors_have_inputs(&t->want);
-    if (t->bound)
-        attn_compare_bound(&t->problem, by_want ? &t->want : &t->got, by_want ? &t->got : &t->want,
-                           &found);
-    found.n_bad += bad;
+    enum attn_status status = open_all(t, operand, &err);
+    if (status == ATTN_OK)
+        status = compare_values(t, &found, &err);
+    if (status == ATTN_OK)
+        status = compare_bound(t, &found, &err);
     attn_tensors_close(&t->got);
     attn_tensors_close(&t->want);
     attn_tensors_close(&t->reference);
-    return attn_found_exit(&found);
+    return status == ATTN_OK ? attn_found_exit(&found) : attn_cli_error(&err);
 }

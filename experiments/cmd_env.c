@@ -7,12 +7,10 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/machine.h"
 
-static int asked; /* for JSON */
-
 static const struct attn_flag_use flags[] = {ATTN_TAKES(FORMAT, 0, "text"),
                                              {.flag = ATTN_FLAG_END}};
 
-static int env(int n, char **operand);
+static int env(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_env = {
     .name = "env",
@@ -22,7 +20,7 @@ const struct attn_cli_command attn_cmd_env = {
              "What cannot be found out reads \"not available\".",
     .flags = flags,
     .more = "",
-    .to = &asked,
+    .size = sizeof(int),
     .run = env};
 
 static void print_text(const json_t *facts, const char *indent)
@@ -45,14 +43,15 @@ static void print_text(const json_t *facts, const char *indent)
     }
 }
 
-static int env(int n, char **operand)
+static int env(void *values, int n, char **operand)
 {
+    const int *asked = values;
     (void)n;
     (void)operand;
     json_t *facts = attn_machine_facts();
     if (facts == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
-    if (asked) {
+    if (*asked) {
         json_dumpf(facts, stdout, JSON_INDENT(2));
         putchar('\n');
     } else

@@ -18,13 +18,12 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 
 enum { TEXT, MAN, BASH };
 
-static int asked; /* which of these */
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(FORMAT, 0, "text", .value = "text|man|bash",
                .help = "text; man: a page for man; bash: completion for all commands"),
     {.flag = ATTN_FLAG_END}};
 
-static int help(int n, char **operand);
+static int help(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_help = {
     .name = "help",
@@ -34,7 +33,7 @@ const struct attn_cli_command attn_cmd_help = {
     .flags = flags,
     .more = "Exit status: 0 good, 2 usage.",
     .operands_most = 1,
-    .to = &asked,
+    .size = sizeof(int),
     .run = help};
 
 const struct attn_cli_command *attn_command_find(const char *name)
@@ -195,16 +194,17 @@ static void print_bash(void)
          "complete -o default -F _attnlab attnlab");
 }
 
-static int help(int n, char **operand)
+static int help(void *values, int n, char **operand)
 {
+    const int *asked = values;
     const struct attn_cli_command *command = n > 0 ? attn_command_find(operand[0]) : NULL;
     if (n > 0 && command == NULL)
         return attn_command_unknown(operand[0]);
-    if (asked == BASH)
+    if (*asked == BASH)
         print_bash();
-    else if (asked == MAN && command != NULL)
+    else if (*asked == MAN && command != NULL)
         print_man(command);
-    else if (asked == MAN)
+    else if (*asked == MAN)
         print_man_of_all();
     else if (command != NULL)
         attn_cli_print_help(stdout, command);

@@ -39,8 +39,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
     {.flag = ATTN_FLAG_END}};
 
-static struct request asked = {.kv_heads = -1};
-static int layer(int n, char **operand);
+static int layer(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_layer = {
     .name = "layer",
@@ -70,7 +69,8 @@ const struct attn_cli_command attn_cmd_layer = {
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct request),
+    .initial = &(const struct request){.kv_heads = -1},
     .run = layer};
 
 /* ---- the data -------------------------------------------------------------------------------- */
@@ -381,23 +381,24 @@ static int heavier(int a, int b)
     return a == ATTN_EXIT_DISAGREE || b == ATTN_EXIT_DISAGREE ? ATTN_EXIT_DISAGREE : a > b ? a : b;
 }
 
-static int layer(int n, char **operand)
+static int layer(void *values, int n, char **operand)
 {
+    const struct request *asked = values;
     static struct data d;
     struct attn_error err;
-    if (asked.log != NULL && n != 1)
+    if (asked->log != NULL && n != 1)
         attn_cli_stop(ATTN_EINVAL, NULL, "--log takes the messages of one SPEC");
     struct attn_layer_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
     for (int s = 0; s < n; s++) {
         attn_cli_must(attn_layer_spec_parse(operand[s], &spec[s], &err), &err);
-        spec[s].boundary = (enum attn_boundary)asked.boundary;
+        spec[s].boundary = (enum attn_boundary)asked->boundary;
     }
-    open_data(&d, &asked);
+    open_data(&d, asked);
     run_one(&d);
     int worst = ATTN_EXIT_GOOD;
-    json_t *all = asked.json ? json_array() : NULL;
+    json_t *all = asked->json ? json_array() : NULL;
     for (int s = 0; s < n; s++)
-        worst = heavier(worst, one_spec(&d, &spec[s], &asked, all));
+        worst = heavier(worst, one_spec(&d, &spec[s], asked, all));
     if (all != NULL) {
         json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
         fputc('\n', stdout);

@@ -44,8 +44,7 @@ static const struct attn_flag_use flags[] = {
                .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"),
     {.flag = ATTN_FLAG_END}};
 
-static struct request asked = {.length = -1, .keys = -1};
-static int list(int n, char **operand);
+static int list(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
@@ -71,7 +70,8 @@ const struct attn_cli_command attn_cmd_list = {
         "\n"
         "  attnlab list masks --picture 'spatial(3,2,2)|temporal(3,2,2)' --length 12",
     .operands_most = 1,
-    .to = &asked,
+    .size = sizeof(struct request),
+    .initial = &(const struct request){.length = -1, .keys = -1},
     .run = list};
 
 static void join_caps(unsigned caps, const char *between, char *text, size_t size)
@@ -363,9 +363,9 @@ static void print_subject(struct request *want, int s)
     subject[s].print(want);
 }
 
-static int list(int n, char **operand)
+static int list(void *values, int n, char **operand)
 {
-    struct request *want = &asked;
+    struct request *want = values;
     char meant[64];
     int s = 0, status = ATTN_EXIT_GOOD;
     const char *name = n > 0 ? operand[0] : subject[0].name;

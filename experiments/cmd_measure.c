@@ -64,8 +64,7 @@ static const struct attn_flag_use uses[] = {
     KEY(SHUFFLE, "0", NULL),
     {.flag = ATTN_FLAG_END}};
 
-static struct flags asked;
-static int measure(int n, char **operand);
+static int measure(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_measure = {
     .name = "measure",
@@ -82,7 +81,7 @@ const struct attn_cli_command attn_cmd_measure = {
         "something, a point could not be measured, or the measurement was interrupted.",
     .operands_most = -1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct flags),
     .run = measure};
 
 /* The plan of a file, with flags that replace what it says; or of flags alone. */
@@ -131,23 +130,24 @@ static void check_flags(int n, char **operand, struct flags *flags)
         attn_cli_stop(ATTN_EINVAL, NULL, "--from goes with --csv and nothing else");
 }
 
-static int measure(int n, char **operand)
+static int measure(void *values, int n, char **operand)
 {
+    struct flags *asked = values;
     struct attn_plan plan;
     int64_t n_errors = 0;
-    check_flags(n, operand, &asked);
-    if (asked.from != NULL) {
-        write_csv(asked.from, asked.csv);
+    check_flags(n, operand, asked);
+    if (asked->from != NULL) {
+        write_csv(asked->from, asked->csv);
         return ATTN_EXIT_GOOD;
     }
-    make_plan(&asked, &plan);
-    if (asked.out == NULL && !asked.dry_run)
+    make_plan(asked, &plan);
+    if (asked->out == NULL && !asked->dry_run)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out FILE.jsonl is needed");
-    int status = attn_sweep_run(&plan, asked.out != NULL ? asked.out : "", asked.dry_run,
-                                asked.quiet, &n_errors);
+    int status = attn_sweep_run(&plan, asked->out != NULL ? asked->out : "", asked->dry_run,
+                                asked->quiet, &n_errors);
     attn_plan_free(&plan);
     int is_measured = status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE;
-    if (is_measured && asked.csv != NULL && !asked.dry_run)
-        write_csv(asked.out, asked.csv);
+    if (is_measured && asked->csv != NULL && !asked->dry_run)
+        write_csv(asked->out, asked->csv);
     return status == ATTN_EXIT_GOOD && n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }

@@ -34,8 +34,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(CALIBRATE_MEMORY, PLACE(calibrate)),
     {.flag = ATTN_FLAG_END}};
 
-static struct attn_point_flags asked;
-static int point(int n, char **operand);
+static int point(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_point = {
     .name = "point",
@@ -51,7 +50,7 @@ const struct attn_cli_command attn_cmd_point = {
     .more = "",
     .computes = 1,
     .internal = 1,
-    .to = &asked,
+    .size = sizeof(struct attn_point_flags),
     .run = point};
 
 /* No core files of gigabytes, no survivor of a parent that died, and the first to go when memory
@@ -108,29 +107,30 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
     return flags->plugin != NULL ? attn_point_load(work, flags, err) : STDOUT_FILENO;
 }
 
-static int point(int n, char **operand)
+static int point(void *values, int n, char **operand)
 {
+    const struct attn_point_flags *asked = values;
     static struct attn_work work; /* too large for the stack: it has room for all samples */
     struct attn_error err = {ATTN_OK, ""};
     (void)n;
     (void)operand;
-    check_flags(&asked);
+    check_flags(asked);
     be_expendable();
-    if (asked.calibrate > 0)
-        return attn_calibrate_memory_here(asked.calibrate);
+    if (asked->calibrate > 0)
+        return attn_calibrate_memory_here(asked->calibrate);
     attn_point_init(&work.point);
-    int fd = choose(&work, &asked, &err);
+    int fd = choose(&work, asked, &err);
     FILE *out = fd == STDOUT_FILENO ? stdout : fd >= 0 ? fdopen(fd, "w") : NULL;
     if (out == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "%s", fd >= 0 ? strerror(errno) : err.text);
-    if (asked.exec != NULL)
-        attn_point_exec(&work, &asked);
+    if (asked->exec != NULL)
+        attn_point_exec(&work, asked);
     else
-        attn_point_call(&work, &asked);
+        attn_point_call(&work, asked);
     if (attn_record_write_point(out, &work.point) != 0)
         return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     int status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
-    if (asked.plugin != NULL)
+    if (asked->plugin != NULL)
         _exit(status); /* what an external implementation's destructors do comes too late */
     return status;
 }

@@ -55,8 +55,7 @@ static const struct attn_flag_use flags[] = {
             "of JSON (docs/parallel.md), by source rank, then in the order of posting"),
     {.flag = ATTN_FLAG_END}};
 
-static struct request wanted = {.shapes = ATTN_CLI_SHAPES_OPEN};
-static int price(int n, char **operand);
+static int price(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_price = {
     .name = "price",
@@ -89,7 +88,8 @@ const struct attn_cli_command attn_cmd_price = {
     .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
-    .to = &wanted,
+    .size = sizeof(struct request),
+    .initial = &(const struct request){.shapes = ATTN_CLI_SHAPES_OPEN},
     .run = price};
 
 /* What prices go to. */
@@ -285,9 +285,9 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
     return spec;
 }
 
-static int price(int n, char **operand)
+static int price(void *values, int n, char **operand)
 {
-    struct request *q = &wanted;
+    struct request *q = values;
     /* both: each, and both together; of advice only these */
     q->last = q->shapes.pass;
     q->first = q->last == ATTN_NEED_BOTH && !q->advise ? ATTN_NEED_FORWARD : q->last;

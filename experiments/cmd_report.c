@@ -38,8 +38,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(CLAIMS, offsetof(struct flags, given)),
     {.flag = ATTN_FLAG_END}};
 
-static struct flags asked;
-static int report(int n, char **operand);
+static int report(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
@@ -73,7 +72,7 @@ const struct attn_cli_command attn_cmd_report = {
         "no group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written,\n"
         "a point could not be measured, or no figure has enough good points.",
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct flags),
     .run = report};
 
 enum { EXTERNAL_FILES = 16 };
@@ -282,30 +281,31 @@ static int judge(const struct report *r)
                                           : status;
 }
 
-static int report(int n, char **operand)
+static int report(void *values, int n, char **operand)
 {
+    struct flags *asked = values;
     static struct report r;
     double begin = attn_seconds(CLOCK_MONOTONIC);
     (void)n;
     (void)operand;
-    check_flags(&asked);
-    prepare(&asked, &r);
-    read_given(&asked, &r);
-    if (asked.plan != NULL && asked.from.n == 0) {
-        int status = attn_sweep_run(&r.plan, r.records, 0, asked.quiet, &r.n_errors);
+    check_flags(asked);
+    prepare(asked, &r);
+    read_given(asked, &r);
+    if (asked->plan != NULL && asked->from.n == 0) {
+        int status = attn_sweep_run(&r.plan, r.records, 0, asked->quiet, &r.n_errors);
         if (status != ATTN_EXIT_GOOD && status != ATTN_EXIT_DISAGREE)
             return attn_cli_fail(status,
                                  "nothing is drawn; the same command goes on measuring, and "
                                  "attnlab report --out %s draws what there is",
-                                 asked.out);
+                                 asked->out);
     }
-    read_records(&asked, &r);
-    write_csv(&asked, &r);
-    draw(&asked, &r);
+    read_records(asked, &r);
+    write_csv(asked, &r);
+    draw(asked, &r);
     say_no_figure(&r);
     int status = judge(&r);
     if (status == ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail(status, "some results are wrong; the page says which");
-    (void)printf("%s/index.html  (%.1f s)\n", asked.out, attn_seconds(CLOCK_MONOTONIC) - begin);
+    (void)printf("%s/index.html  (%.1f s)\n", asked->out, attn_seconds(CLOCK_MONOTONIC) - begin);
     return status;
 }

@@ -54,8 +54,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)),
     {.flag = ATTN_FLAG_END}};
 
-static struct attn_request asked = {.pass = ATTN_PASS_NOT_SAID};
-static int run(int n, char **operand);
+static int run(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_run = {
     .name = "run",
@@ -82,65 +81,79 @@ const struct attn_cli_command attn_cmd_run = {
     .operands_least = 1,
     .operands_most = 1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct attn_request),
+    .initial = &(const struct attn_request){.pass = ATTN_PASS_NOT_SAID},
     .run = run};
 
 /* Flags that contradict each other, before any file is touched. */
-static void check_request(const struct attn_request *r)
+static enum attn_status check_request(const struct attn_request *r, struct attn_error *err)
 {
     const char *each = NULL;
     for (int i = 0; i < ATTN_IN_INPUTS; i++)
         if (r->file[i] != NULL)
             each = attn_file_role[i].name;
     if (r->input != NULL && each != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--input and the file of '%s' together: tensors come from one file, or each "
-                      "from its own",
-                      each);
+        return attn_fail(err, ATTN_EINVAL,
+                         "--input and the file of '%s' together: tensors come from one file, or "
+                         "each from its own",
+                         each);
+    const char *wrong = NULL;
     if (r->input == NULL && (!r->file[ATTN_IN_Q] || !r->file[ATTN_IN_K] || !r->file[ATTN_IN_V]))
-        attn_cli_stop(ATTN_EINVAL, NULL, "tensors are missing: --input FILE, or --q, --k and --v");
-    if (r->out == NULL && !r->compare)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--out DIR says where results go (or --compare judges them)");
-    if (r->only != NULL && !r->compare)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--only says what --compare judges");
+        wrong = "tensors are missing: --input FILE, or --q, --k and --v";
+    else if (r->out == NULL && !r->compare)
+        wrong = "--out DIR says where results go (or --compare judges them)";
+    else if (r->only != NULL && !r->compare)
+        wrong = "--only says what --compare judges";
+    return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 
 /* Compute; with --log, write down the messages. */
-static void compute(struct attn_files *files)
+static enum attn_status compute(struct attn_files *files, struct attn_error *err)
 {
     struct attn_messages messages;
-    struct attn_error err;
     const char *path = files->request->log;
-    if (path == NULL) {
-        attn_files_run(files);
-        return;
-    }
-    attn_cli_must(attn_messages_open(&messages, &files->spec, &err), &err);
+    if (path == NULL)
+        return attn_files_run(files, err);
+    enum attn_status status = attn_messages_open(&messages, &files->spec, err);
+    if (status != ATTN_OK)
+        return status;
     files->log = &messages.log;
-    attn_files_run(files);
+    status = attn_files_run(files, err);
     files->log = NULL;
-    attn_cli_must(attn_messages_save(&messages, path, &err), &err);
+    if (status == ATTN_OK)
+        status = attn_messages_save(&messages, path, err);
     attn_messages_close(&messages);
+    return status;
 }
 
-static int run(int n, char **operand)
+static enum attn_status carry_out(const struct attn_request *asked, struct attn_files *files,
+                                  struct attn_found *found, struct attn_error *err)
 {
-    static struct attn_files files;
+    enum attn_status status = attn_files_open(asked, NULL, files, err);
+    if (status == ATTN_OK)
+        status = attn_files_price(files, err);
+    if (status == ATTN_OK && asked->out != NULL)
+        status = attn_folder_make(asked->out, err); /* before the work, not after */
+    if (status == ATTN_OK)
+        status = compute(files, err);
+    if (status == ATTN_OK && asked->out != NULL)
+        status = attn_files_write(files, err);
+    if (status == ATTN_OK && asked->compare)
+        status = attn_files_compare(files, found, err);
+    return status;
+}
+
+static int run(void *values, int n, char **operand)
+{
+    struct attn_request *asked = values;
+    struct attn_files files = {0};
     struct attn_error err;
     struct attn_found found = {0};
     (void)n;
-    asked.spec = operand[0];
-    check_request(&asked);
-    attn_files_open(&asked, NULL, &files);
-    attn_files_price(&files);
-    if (asked.out != NULL)
-        attn_cli_must(attn_folder_make(asked.out, &err), &err); /* before the work, not after */
-    compute(&files);
-    if (asked.out != NULL)
-        attn_files_write(&files);
-    if (asked.compare)
-        attn_files_compare(&files, &found);
+    asked->spec = operand[0];
+    enum attn_status status = check_request(asked, &err);
+    if (status == ATTN_OK)
+        status = carry_out(asked, &files, &found, &err);
     attn_files_close(&files);
-    return attn_found_exit(&found);
+    return status == ATTN_OK ? attn_found_exit(&found) : attn_cli_error(&err);
 }

@@ -19,8 +19,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
     {.flag = ATTN_FLAG_END}};
 
-static struct request asked;
-static int study(int n, char **operand);
+static int study(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_study = {
     .name = "study",
@@ -39,7 +38,7 @@ const struct attn_cli_command attn_cmd_study = {
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,
-    .to = &asked,
+    .size = sizeof(struct request),
     .run = study};
 
 static int list(void)
@@ -91,26 +90,27 @@ static int carry_out(const struct attn_study *one, const struct request *request
     return status;
 }
 
-static int study(int n, char **operand)
+static int study(void *values, int n, char **operand)
 {
+    const struct request *asked = values;
     int worst = ATTN_EXIT_GOOD, all = n == 1 && strcmp(operand[0], "all") == 0;
     if (n == 1 && strcmp(operand[0], "list") == 0)
         return list();
     for (int i = 0; i < n && !all; i++)
         if (find(operand[i]) == NULL)
             unknown(operand[i]);
-    for (int i = 0; i < n && asked.is_trap; i++)
+    for (int i = 0; i < n && asked->is_trap; i++)
         if (all || !find(operand[i])->has_trap)
             return attn_cli_fail(ATTN_EXIT_USAGE, "%s has no --trap; xformers-order has",
                                  operand[i]);
-    if (asked.is_trap && asked.figures != NULL)
+    if (asked->is_trap && asked->figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--figures is of the whole study, without --trap");
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
         const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
-        int status = carry_out(one, &asked);
+        int status = carry_out(one, asked);
         if (status == ATTN_EXIT_DISAGREE || worst == ATTN_EXIT_GOOD)
             worst = status;
-        if (!asked.as_json && i + 1 < (all ? ATTN_STUDIES : n))
+        if (!asked->as_json && i + 1 < (all ? ATTN_STUDIES : n))
             putchar('\n');
     }
     return worst;

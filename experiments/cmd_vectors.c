@@ -6,12 +6,12 @@
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
 
-static struct request {
+struct request {
     struct attn_cli_list cases;
     const char *claims;
     int tier;
     int64_t seed;
-} asked;
+};
 
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(
@@ -24,7 +24,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(CASE, offsetof(struct request, cases)),
     {.flag = ATTN_FLAG_END}};
 
-static int vectors(int n, char **operand);
+static int vectors(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_vectors = {
     .name = "vectors",
@@ -41,7 +41,7 @@ const struct attn_cli_command attn_cmd_vectors = {
     .more = "",
     .operands_least = 1,
     .operands_most = 1,
-    .to = &asked,
+    .size = sizeof(struct request),
     .run = vectors};
 
 /* What somebody who says nothing is taken to claim. */
@@ -49,18 +49,19 @@ static const char preset[] =
     "{\"name\": \"results\", \"claims\": [\"f32\", \"cross\", \"dv\", \"gqa\", \"scale\", \"band\","
     "\"dense\", \"backward\"]}";
 
-static int vectors(int n, char **operand)
+static int vectors(void *values, int n, char **operand)
 {
+    const struct request *asked = values;
     struct attn_claims claims;
     struct attn_question question;
     struct attn_error err;
     int written;
     (void)n;
-    attn_cli_must(asked.claims != NULL ? attn_claims_read(asked.claims, &claims, &err)
-                                       : attn_claims_parse("preset", preset, &claims, &err),
+    attn_cli_must(asked->claims != NULL ? attn_claims_read(asked->claims, &claims, &err)
+                                        : attn_claims_parse("preset", preset, &claims, &err),
                   &err);
-    const struct attn_asking asking = {&asked.cases, (enum attn_tier)asked.tier, &claims,
-                                       ATTN_ROUTE_FILES, (uint64_t)asked.seed};
+    const struct attn_asking asking = {&asked->cases, (enum attn_tier)asked->tier, &claims,
+                                       ATTN_ROUTE_FILES, (uint64_t)asked->seed};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);
     attn_cli_must(attn_question_write(&question, operand[0], &claims, &written, &err), &err);
     attn_question_free(&question);

@@ -12,7 +12,7 @@ static int is_pipe(int fd)
     return fstat(fd, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
-static int worker(int n, char **operand);
+static int worker(void *values, int n, char **operand);
 
 static const struct attn_flag_use flags[] = {{.flag = ATTN_FLAG_END}};
 
@@ -28,8 +28,9 @@ const struct attn_cli_command attn_cmd_worker = {
     .internal = 1,
     .run = worker};
 
-static int worker(int n, char **operand)
+static int worker(void *values, int n, char **operand)
 {
+    (void)values;
     (void)n;
     if (!is_pipe(ATTN_WORKER_REQUESTS) || !is_pipe(ATTN_WORKER_FD))
         return attn_cli_fail(ATTN_EXIT_USAGE, "is started by attnlab check --plugin, not by hand");

@@ -64,7 +64,8 @@ enum attn_plugin_decline {
     ATTN_PLUGIN_NAN_BIAS = 1 << 0, /* NaN in a bias                      (BIAS and HARD)     */
     ATTN_PLUGIN_NAN_Q = 1 << 1,    /* NaN in q of rows that see no key   (EMPTY and HARD)    */
     ATTN_PLUGIN_NAN_DO = 1 << 2,   /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
-    ATTN_PLUGIN_SCALE_0 = 1 << 3   /* a scale of 0 or below              (SCALE)             */
+    ATTN_PLUGIN_SCALE_0 = 1 << 3,  /* a scale of 0 or below              (SCALE)             */
+    ATTN_PLUGIN_NONFINITE = 1 << 4 /* NaN or infinities in q, k, v, dO that are seen         */
 };
 
 /* Conventions; 0 is attnlab's own. */

@@ -77,6 +77,7 @@ static void meet(int set, enum attn_tier tier, struct meeting *m)
     if (set == 1)
         attn_claims_all(&claims);
     ck_assert(attn_tier_open(tier, &claims, route, 1, &m->list, NULL) == ATTN_OK);
+    ck_assert_int_eq(m->list.refused, 0);
     m->has = calloc((size_t)m->list.n, sizeof *m->has);
     ck_assert_ptr_nonnull(m->has);
     memset(m->has, -1, (size_t)m->list.n * sizeof *m->has);
@@ -145,22 +146,28 @@ static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, 
 
 /* ---- planted faults -------------------------------------------------------------------------- */
 
-/* Outputs in which the fault must show: dQ and dK are 0 without scores. */
-static unsigned wanted_of(const struct planted_fault *fault)
+/* Whether a fault's conditions hold a value. */
+static int has_atom(const struct planted_fault *fault, int factor, const char *value)
 {
-    static const struct {
-        int factor;
-        const char *value;
-    } flat[] = {{ATTN_FACTOR_SCALE, "0"}, {ATTN_FACTOR_KEYS, "1"}, {ATTN_FACTOR_WINDOW, "0"}};
-    unsigned wanted = 1u << ATTN_DV | 1u << ATTN_DQ | 1u << ATTN_DK;
+    for (int a = 0; a < fault->n; a++)
+        if (fault->atom[a].factor == factor && strcmp(fault->atom[a].value, value) == 0)
+            return 1;
+    return 0;
+}
+
+/* Outputs in which the fault must show: dQ and dK are 0 without scores, and where the conditions
+ * themselves leave one key.  is_square: there are as many keys as queries in every case. */
+static unsigned wanted_of(const struct planted_fault *fault, int is_square)
+{
+    const unsigned gradients = 1u << ATTN_DV | 1u << ATTN_DQ | 1u << ATTN_DK;
+    int one_query = has_atom(fault, ATTN_FACTOR_QUERIES, "1");
+    int one_key = has_atom(fault, ATTN_FACTOR_KEYS, "1") ||
+                  has_atom(fault, ATTN_FACTOR_WINDOW, "0") ||
+                  (one_query && (is_square || has_atom(fault, ATTN_FACTOR_KEYS, "=") ||
+                                 has_atom(fault, ATTN_FACTOR_CAUSAL, "tl")));
     if (fault->pass == ATTN_FORWARD)
         return 1u << ATTN_O;
-    for (int a = 0; a < fault->n; a++)
-        for (size_t n = 0; n < COUNT(flat); n++)
-            if (fault->atom[a].factor == flat[n].factor &&
-                strcmp(fault->atom[a].value, flat[n].value) == 0)
-                wanted = 1u << ATTN_DV;
-    return wanted;
+    return one_key || has_atom(fault, ATTN_FACTOR_SCALE, "0") ? 1u << ATTN_DV : gradients;
 }
 
 /* The outputs that a case finds wrong. */
@@ -180,14 +187,10 @@ static int is_found(const struct meeting *m, int x, int y, enum attn_pass pass)
 {
     const struct planted_fault fault = {
         pass, 2, {{factor_of(x), text_of(m, x)}, {factor_of(y), text_of(m, y)}}};
-    unsigned wanted = wanted_of(&fault), found = 0;
+    const unsigned wanted = wanted_of(&fault, m->list.table.of[ATTN_FACTOR_KEYS].n == 1);
+    unsigned found = 0;
     char text[200];
     const char *met = "no case";
-    int square = (int)ATTN_FACTOR_QUERIES;
-    if (m->list.table.of[ATTN_FACTOR_KEYS].n == 1 && pass == ATTN_BACKWARD &&
-        ((factor_of(x) == square && strcmp(text_of(m, x), "1") == 0) ||
-         (factor_of(y) == square && strcmp(text_of(m, y), "1") == 0)))
-        wanted = 1u << ATTN_DV; /* one query and one key */
     for (int i = 0; i < m->list.n && (found & wanted) != wanted; i++) {
         const int *has = m->has[i][pass];
         if (has[factor_of(x)] != x % ATTN_FACTOR_VALUES ||

@@ -93,9 +93,14 @@ TEST_EACH(unwritable, COUNT(out_of))
 TEST(special_files)
 {
     static const char *const reads[] = {
-        "measure --plan $fifo --out /dev/null", "measure --from $fifo --csv -",
-        "report --plan $fifo --out /nowhere",   "report --from $fifo --out $fifo.d",
-        "run dense --input $fifo --compare",    "check --exec true --claims $fifo",
+        "measure --plan $fifo --out /dev/null",
+        "measure --from $fifo --csv -",
+        "report --plan $fifo --out /nowhere",
+        "report --from $fifo --out $fifo.d",
+        "run dense --input $fifo --compare",
+        "check --exec true --claims $fifo",
+        "check --plugin $fifo",
+        "measure --plugin x=$fifo --length 8 --out /dev/null",
     };
     static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";
     struct stat about;
@@ -111,6 +116,26 @@ TEST(special_files)
                    scratch_path("r.jsonl"), scratch_path("table-link"));
     ck_assert(lstat(scratch_path("table-link"), &about) == 0 && S_ISLNK(about.st_mode));
     ck_assert(stat(scratch_path("table"), &about) == 0 && about.st_size > 100);
+}
+
+/* Numbers at the ends of their type, with units that they cannot bear. */
+static const char *const too_large[] = {"-9223372036854775808k", "-9223372036854775808",
+                                        "9223372036854775807Ki", "-9223372036854775807G"};
+
+TEST_EACH(counts, COUNT(too_large))
+{
+    scratch_expect(2, "whole numbers such as", "price dense --length %s", too_large[_i]);
+    ck_assert_msg(strstr(scratch_output, "runtime error") == NULL, "%s", scratch_output);
+}
+
+/* A case of hours says so before it begins. */
+TEST(hours)
+{
+    scratch_shell(124, "has up to 1.8e+13 operations",
+                  "timeout 2 '%s/attnlab' check dense --case h65536q1031d64:none:f32:normal:s1",
+                  test_build());
+    scratch_expect(0, "PASS", "check dense --case h1q5d4:none:f32:normal:s1");
+    ck_assert_msg(strstr(scratch_output, "operations") == NULL, "%s", scratch_output);
 }
 
 /* Files whose metadata or shapes contradict themselves or each other. */

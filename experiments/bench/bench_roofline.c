@@ -113,19 +113,20 @@ static void set_roofs(const struct attn_bench *bench, const struct attn_bench_en
     }
 }
 
-int attn_bench_roofline(const struct attn_bench *bench, const struct attn_bench_entry *entry, int n,
-                        const char *folder)
+enum attn_status attn_bench_roofline(const struct attn_bench *bench,
+                                     const struct attn_bench_entry *entry, int n,
+                                     const char *folder, int *is_drawn, struct attn_error *err)
 {
-    static struct attn_figure figure;
+    struct attn_figure figure = {0};
     const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
-    struct attn_error err;
     char *style;
-    int is_drawn = 0;
-    attn_cli_must(attn_folder_make(folder, &err), &err);
-    enum attn_status status = attn_plots_read("style.gp", &style, &err);
-    if (status == ATTN_EINTERNAL) /* without the scripts there is no figure, which is said */
-        return 0;
-    attn_cli_must(status == ATTN_OK ? ATTN_OK : ATTN_ENOMEM, &err);
+    *is_drawn = 0;
+    enum attn_status status = attn_folder_make(folder, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_plots_read("style.gp", &style, err);
+    if (status != ATTN_OK) /* without the scripts there is no figure, which is said */
+        return status == ATTN_EINTERNAL ? ATTN_OK : ATTN_ENOMEM;
     free(style);
     set_words(&figure);
     for (int at = 0; at < n; at++)
@@ -133,11 +134,10 @@ int attn_bench_roofline(const struct attn_bench *bench, const struct attn_bench_
     if (figure.n > 0) {
         attn_figure_finish(&figure);
         set_roofs(bench, panel, &figure);
-        is_drawn = attn_draw_possible();
-        attn_cli_must(is_drawn ? attn_draw(&figure, folder, &err)
-                               : attn_figure_write(&figure, folder, &err),
-                      &err);
+        *is_drawn = attn_draw_possible();
+        status =
+            *is_drawn ? attn_draw(&figure, folder, err) : attn_figure_write(&figure, folder, err);
     }
     attn_figure_free(&figure);
-    return is_drawn;
+    return status;
 }

@@ -1,4 +1,5 @@
 /* Cases and answers as files (external/vector_files.h), and attnlab check --results. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,6 +7,7 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "ref/problem.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/faults/diagnose.h"
 
@@ -19,6 +21,21 @@ static enum attn_status take(const struct attn_battery_case *battery, const char
     asked->battery = battery;
     snprintf(asked->name, sizeof asked->name, "%s", name);
     return attn_case_parse(text, &asked->c, err);
+}
+
+/* Nobody waits for hours without a word. */
+static void note_work(const char *name, const struct attn_case *c)
+{
+    const double minutes = 1e11, hours = 1e13; /* operations of the oracle */
+    struct attn_problem p;
+    attn_case_problem(c, &p);
+    double pairs = (double)p.batch * (double)p.heads * (double)p.n_query * (double)p.n_key;
+    double n = attn_pass_flops(&p, c->pass, pairs);
+    if (n >= minutes)
+        fprintf(stderr,
+                "note: %s has up to %.2g operations for the oracle: %.0e take minutes, %.0e "
+                "hours\n",
+                name, n, minutes, hours);
 }
 
 /* A name, or a case string; what is no string at all is taken for a name that does not exist. */
@@ -38,7 +55,10 @@ static enum attn_status read_case(const char *text, int number,
                          "'%.80s' is no case of the battery (attnlab list cases has their names), "
                          "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
                          text);
-    return take(NULL, name, text, asked, err);
+    enum attn_status status = take(NULL, name, text, asked, err);
+    if (status == ATTN_OK)
+        note_work(name, &asked->c);
+    return status;
 }
 
 static int names_made(const struct attn_cli_list *cases)

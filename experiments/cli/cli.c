@@ -14,24 +14,29 @@
 
 #include "tests/harness/files/fileio.h"
 
-static char program[4096] = "attnlab"; /* as a word of a shell */
-static const char *running = "";
+/* How this process was started, which each message begins with, and whether it leaves of its own
+ * will, which a handler asks. */
+static struct {
+    char program[4096]; /* as a word of a shell */
+    const char *command;
+    int is_leaving;
+} process = {"attnlab", "", 0};
 
 void attn_cli_started(const char *argv0, const char *command)
 {
-    running = command;
+    process.command = command;
     if (argv0 != NULL && argv0[0] != '\0')
-        attn_cli_quote(argv0, program, sizeof program);
+        attn_cli_quote(argv0, process.program, sizeof process.program);
 }
 
 const char *attn_cli_program(void)
 {
-    return program;
+    return process.program;
 }
 
 const char *attn_cli_command(void)
 {
-    return running;
+    return process.command;
 }
 
 void attn_cli_quote(const char *text, char *to, size_t size)
@@ -51,7 +56,7 @@ void attn_cli_quote(const char *text, char *to, size_t size)
 int attn_cli_fail(int status, const char *format, ...)
 {
     va_list args;
-    fprintf(stderr, "attnlab %s: ", running);
+    fprintf(stderr, "attnlab %s: ", process.command);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -108,14 +113,22 @@ void attn_cli_stop(enum attn_status status, const char *path, const char *format
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static int leaving; /* of our own will */
+void attn_cli_lack(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("attnlab: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(ATTN_EXIT_LACKS);
+}
 
 void *attn_cli_need(void *data)
 {
-    if (data != NULL)
-        return data;
-    fputs("attnlab: not enough memory\n", stderr);
-    exit(ATTN_EXIT_LACKS);
+    if (data == NULL)
+        attn_cli_lack("not enough memory");
+    return data;
 }
 
 char *attn_cli_text(const char *format, ...)
@@ -178,7 +191,7 @@ static void *json_memory(size_t size)
 static void on_leaving(int status, void *unused)
 {
     (void)unused;
-    if (!leaving && status == EXIT_FAILURE)
+    if (!process.is_leaving && status == EXIT_FAILURE)
         _exit(ATTN_EXIT_LACKS);
 }
 
@@ -190,7 +203,7 @@ void attn_cli_guard(void)
 
 int attn_cli_leave(int status)
 {
-    leaving = 1;
+    process.is_leaving = 1;
     return status;
 }
 
@@ -286,8 +299,7 @@ int attn_cli_kernel_open(const char *path, int flags)
     int fd = open(path, flags | O_CLOEXEC);
     if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM))
         return fd;
-    fprintf(stderr, "attnlab: %s cannot be read: %s\n", path, strerror(errno));
-    exit(ATTN_EXIT_LACKS);
+    attn_cli_lack("%s cannot be read: %s", path, strerror(errno));
 }
 
 int attn_cli_kernel_text(const char *path, char *text, size_t size)

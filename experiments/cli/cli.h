@@ -28,9 +28,9 @@ int attn_cli_fail(int status, const char *format, ...) __attribute__((format(pri
 /* The same of a library's error: returns the exit status that it deserves. */
 int attn_cli_error(const struct attn_error *err);
 
-/* Where a command can only end when something fails: print it and end the program with the exit
- * status that it deserves.  attn_cli_must returns when the status is ATTN_OK.  path: the file that
- * is at fault, which stands before the text, or NULL. */
+/* For cmd_*.c, where a command can only end when something fails: print it and end the program with
+ * the exit status that it deserves.  attn_cli_must returns when the status is ATTN_OK.  path: the
+ * file that is at fault, which stands before the text, or NULL. */
 void attn_cli_must(enum attn_status status, struct attn_error *err);
 void attn_cli_stop(enum attn_status status, const char *path, const char *format, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
@@ -42,15 +42,18 @@ void attn_cli_quote(const char *text, char *to, size_t size);
 /* The exit status that a library status deserves. */
 int attn_cli_status(enum attn_status status);
 
-/* Memory of the program's own: returns data, or ends the program with status 3 and one line when it
- * is NULL.  For blocks without which nothing that is said is true; what the size of a problem asks
- * for has a status instead. */
+/* Where the machine refuses the program's own memory or files, without which nothing that is said
+ * is true: one line on stderr, and the end of the program with status 3. */
+void attn_cli_lack(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* Memory of the program's own: returns data, or attn_cli_lack when it is NULL.  What the size of a
+ * problem asks for has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
 /* A file of the kernel, below /proc or /sys.  Opened as it is: nobody else makes names there, so
  * that no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not have
- * it; where it refuses files or memory, the program ends with status 3 and one line, because a fact
- * that is there must not read as one that is not. */
+ * it; where it refuses files or memory, attn_cli_lack, because a fact that is there must not read
+ * as one that is not. */
 int attn_cli_kernel_open(const char *path, int flags);
 
 /* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */

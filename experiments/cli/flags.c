@@ -56,8 +56,8 @@ int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value
         return 0;
     for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
         if (strcmp(end, unit[u].name) == 0) {
-            *value = x * (llabs(x) <= INT64_MAX / unit[u].times ? unit[u].times : 0);
-            return (x == 0 || *value != 0) && *value >= least && (most == 0 || *value <= most);
+            int is_too_large = __builtin_mul_overflow(x, unit[u].times, value);
+            return !is_too_large && *value >= least && (most == 0 || *value <= most);
         }
     return 0;
 }
@@ -282,12 +282,12 @@ static int check_operands(const struct attn_cli_command *command, char **argv, i
 
 /* -1: go on, with *operands of them in argv[1] to argv[*operands]; else the exit status. */
 static int read_arguments(const struct attn_cli_command *command, int argc, char **argv,
-                          int *operands)
+                          void *values, int *operands)
 {
     const char *given[64] = {NULL}; /* longer than any list of flags */
     struct attn_error err;
     int n = 0, literal = 0;
-    preset(command, command->to);
+    preset(command, values);
     for (int a = 1, took; a < argc; a += took) {
         took = 1;
         if (literal || argv[a][0] != '-' || argv[a][1] == '\0')
@@ -300,7 +300,7 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
         } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
             printf("attnlab %s\n", ATTN_VERSION);
             return ATTN_EXIT_GOOD;
-        } else if ((took = take(command, argv, a, given, command->to)) == 0)
+        } else if ((took = take(command, argv, a, given, values)) == 0)
             return ATTN_EXIT_USAGE;
     }
     *operands = n;
@@ -311,9 +311,14 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
 
 int attn_command_run(const struct attn_cli_command *command, int argc, char **argv)
 {
-    int n, status = read_arguments(command, argc, argv, &n);
+    int n;
+    void *values = attn_cli_need(calloc(1, command->size + 1));
+    if (command->initial != NULL)
+        memcpy(values, command->initial, command->size);
+    int status = read_arguments(command, argc, argv, values, &n);
     if (status < 0)
-        status = command->run(n, argv + 1);
+        status = command->run(values, n, argv + 1);
+    free(values);
     int flushed = attn_cli_flush();
     return flushed != ATTN_EXIT_GOOD ? flushed : status;
 }

@@ -50,7 +50,7 @@ struct attn_cli_counts {
 /* A flag of a command. */
 struct attn_flag_use {
     enum attn_flag flag;
-    size_t to;          /* where in the command's struct its value goes            */
+    size_t to;          /* where in the struct of the command's values it goes     */
     const char *preset; /* its value when it is not given; NULL: zero, or nothing  */
     enum attn_flag_kind kind;
     const char *value, *help; /* where they differ from flags.def                      */
@@ -69,10 +69,11 @@ struct attn_cli_command {
     const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
     const char *more;                  /* after the flags: examples, exit status */
     int operands_least, operands_most; /* -1: any number */
-    int computes; /* asks for an instruction set: ATTN_ISA must name one that is here */
-    int internal; /* of no use to people: not in the list of commands */
-    void *to;     /* the struct of its flags' values, filled before it runs */
-    int (*run)(int n, char **operand); /* an exit status */
+    int computes;        /* asks for an instruction set: ATTN_ISA must name one that is here */
+    int internal;        /* of no use to people: not in the list of commands */
+    size_t size;         /* of the struct of its flags' values, which are there before it runs */
+    const void *initial; /* what that struct holds before any flag; NULL: zeros */
+    int (*run)(void *values, int n, char **operand); /* an exit status */
 };
 
 #define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
@@ -88,7 +89,7 @@ int attn_command_unknown(const char *name);
 /* All of them, with their summaries. */
 void attn_command_print_list(FILE *file);
 
-/* Read the arguments into the command's struct, presets first, then what is given; run the command;
+/* Read the arguments into a struct of values, presets first, then what is given; run the command;
  * write what it printed.  Returns the exit status.  Values are borrowed from argv, which is cut
  * where one holds several. */
 int attn_command_run(const struct attn_cli_command *command, int argc, char **argv);

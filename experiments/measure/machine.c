@@ -96,7 +96,7 @@ int attn_digest_file(uint64_t *digest, const char *path)
     struct attn_error err = {ATTN_OK, ""};
     FILE *file = attn_read_stream(path, ATTN_READ_GIVEN, &err);
     if (file == NULL && err.status == ATTN_ENOMEM)
-        exit(attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text));
+        attn_cli_lack("%s", err.text);
     if (file == NULL)
         return 0;
     for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;)

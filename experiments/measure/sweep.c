@@ -39,8 +39,6 @@ struct sweep {
     int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
 };
 
-static char output[1 << 16]; /* of the child that ran last */
-
 static double elapsed(const struct sweep *sweep)
 {
     return attn_seconds(CLOCK_MONOTONIC) - sweep->begin_s;
@@ -320,6 +318,7 @@ static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double
 
 static int measure(struct sweep *sweep, struct attn_sweep_state *state, int round)
 {
+    char output[1 << 16];
     struct attn_process child = {.out = output, .room = sizeof output};
     struct attn_point point = state->point;
     if (point.status == ATTN_POINT_REFUSED ||

@@ -120,27 +120,26 @@ int attn_found_exit(const struct attn_found *found)
 
 /* LSE as attnlab has it, where the file declares another: as double, so that nothing is rounded on
  * the way; its data are the tensor's own, or malloc'ed. */
-static struct attn_file_tensor undeclare(const struct attn_files *files,
-                                         const struct attn_file_tensor *lse,
-                                         const struct attn_file *from)
+static enum attn_status undeclare(const struct attn_files *files, const struct attn_file *from,
+                                  struct attn_file_tensor *lse, struct attn_error *err)
 {
     struct attn_claims said;
-    struct attn_file_tensor natural = *lse;
     enum attn_dtype stored;
     attn_files_lse(files, from, &said);
     if (said.lse == ATTN_PLUGIN_LSE_E && said.empty_lse == ATTN_PLUGIN_EMPTY_MINUS_INF)
-        return natural;
+        return ATTN_OK;
     int64_t n = lse->bytes / attn_file_dtype_size(lse->dtype);
     attn_file_dtype_storage(lse->dtype, &stored);
     const struct attn_cview raw = {lse->data, stored, {0, 0, 0, 1}};
-    double *to = natural.data = malloc(((size_t)n + 1) * sizeof *to);
+    double *to = malloc(((size_t)n + 1) * sizeof *to);
     if (to == NULL)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "no memory for %lld numbers of lse", (long long)n);
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %lld numbers of lse", (long long)n);
     for (int64_t i = 0; i < n; i++)
         to[i] = attn_claims_lse_in(&said, attn_cview_get(&raw, 0, 0, 0, i));
-    natural.dtype = ATTN_FILE_F64;
-    natural.bytes = 8 * n;
-    return natural;
+    lse->data = to;
+    lse->dtype = ATTN_FILE_F64;
+    lse->bytes = 8 * n;
+    return ATTN_OK;
 }
 
 /* A result, and who says in which conventions it is. */
@@ -153,9 +152,10 @@ struct result {
 
 /* In the type in which it is stored.  The truth is another's too: its bounds are copied before they
  * grow. */
-static void judge_one(const struct attn_files *files, const struct attn_truth_tensor *truth,
-                      enum attn_output o, const struct result *result, double u,
-                      struct attn_found *found)
+static enum attn_status judge_one(const struct attn_files *files,
+                                  const struct attn_truth_tensor *truth, enum attn_output o,
+                                  const struct result *result, double u, struct attn_found *found,
+                                  struct attn_error *err)
 {
     struct attn_truth_tensor mine = *truth;
     struct attn_file_tensor plain = *result->tensor;
@@ -163,24 +163,28 @@ static void judge_one(const struct attn_files *files, const struct attn_truth_te
     enum attn_dtype stored;
     size_t n = (size_t)(truth->extent[0] * truth->extent[1] * truth->extent[2] * truth->extent[3]);
     attn_file_dtype_storage(plain.dtype, &stored);
-    if (o == ATTN_LSE && result->given)
-        plain = undeclare(files, result->tensor, result->from);
+    if (o == ATTN_LSE && result->given && undeclare(files, result->from, &plain, err) != ATTN_OK)
+        return ATTN_ENOMEM;
     mine.bound = malloc((n + 1) * sizeof *mine.bound);
-    if (mine.bound == NULL)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "no memory for %zu bounds of %s", n, truth->name);
-    memcpy(mine.bound, truth->bound, n * sizeof *mine.bound);
-    attn_truth_store(&mine, stored);
-    struct attn_cview got = attn_files_cview(files, &plain, attn_file_axes_of(o));
-    attn_agree(&got, &mine, u, &agreement);
-    print_row(result->of, spec_width(files->request->spec), &mine, &agreement, found);
+    if (mine.bound != NULL) {
+        memcpy(mine.bound, truth->bound, n * sizeof *mine.bound);
+        attn_truth_store(&mine, stored);
+        struct attn_cview got = attn_files_cview(files, &plain, attn_file_axes_of(o));
+        attn_agree(&got, &mine, u, &agreement);
+        print_row(result->of, spec_width(files->request->spec), &mine, &agreement, found);
+    }
     if (plain.data != result->tensor->data)
         free(plain.data);
+    if (mine.bound == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu bounds of %s", n, truth->name);
     free(mine.bound);
+    return ATTN_OK;
 }
 
 /* An output, as it was computed or given and as the file holds it. */
-static void judge_output(const struct attn_files *files, const struct attn_truth_tensor *truth,
-                         enum attn_output o, double u, struct attn_found *found)
+static enum attn_status judge_output(const struct attn_files *files,
+                                     const struct attn_truth_tensor *truth, enum attn_output o,
+                                     double u, struct attn_found *found, struct attn_error *err)
 {
     const char *name = attn_output_name(o);
     const struct attn_file_tensor *ours = files->output[o].data != NULL ? &files->output[o] : NULL;
@@ -188,9 +192,10 @@ static void judge_output(const struct attn_files *files, const struct attn_truth
     const struct result result[2] = {{files->request->spec, ours, files->lse_from, files->given},
                                      {"the file", stored != NULL ? stored->tensor : NULL,
                                       stored != NULL ? stored->file : NULL, 1}};
+    enum attn_status status = ATTN_OK;
     if (files->request->only != NULL && ours == NULL && stored == NULL)
         unjudged(files, "--only", name, "it is neither given nor computed", found);
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 2 && status == ATTN_OK; r++) {
         const struct result *x = &result[r];
         const char *why = x->given ? attn_files_why_not(files, o, x->from) : NULL;
         if (why == NULL && truth->want == NULL)
@@ -202,17 +207,31 @@ static void judge_output(const struct attn_files *files, const struct attn_truth
             continue;
         }
         if (r == 1)
-            attn_tensors_load(stored);
-        judge_one(files, truth, o, x, u, found);
+            status = attn_tensors_load(stored, err);
+        if (status == ATTN_OK)
+            status = judge_one(files, truth, o, x, u, found, err);
+    }
+    return status;
+}
+
+/* Name what lies beside the inputs, may be a result, and is none that can be judged. */
+static void name_unused(const struct attn_files *files, struct attn_found *found)
+{
+    for (int e = 0; e < files->set->n; e++) {
+        const struct attn_tensors_entry *entry = &files->set->entry[e];
+        int is_result;
+        const char *why = attn_files_unused(files, entry, &is_result);
+        if (why != NULL && is_result && attn_output_named(entry->name) < 0)
+            unjudged(files, "the file", entry->name, why, found);
     }
 }
 
-void attn_files_compare(const struct attn_files *files, struct attn_found *found)
+enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
+                                    struct attn_error *err)
 {
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
     struct attn_precision precision;
     struct attn_truth truth;
-    struct attn_error err;
     const struct attn_sample sample = {.n_rows = choose(files->problem.n_query, 0, row),
                                        .n_keys = choose(files->problem.n_key, 1, key),
                                        .row = row,
@@ -227,20 +246,19 @@ void attn_files_compare(const struct attn_files *files, struct attn_found *found
     }
     *found = (struct attn_found){0};
     attn_precision_of(files->spec.impl, &files->spec.options, &files->problem, &precision);
-    attn_cli_must(attn_truth_compute(&files->problem, &inputs, &precision, &sample, &truth, &err),
-                  &err);
+    enum attn_status status =
+        attn_truth_compute(&files->problem, &inputs, &precision, &sample, &truth, err);
+    if (status != ATTN_OK)
+        return status;
     print_head(files, &precision, &sample);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (attn_files_asks(files, (enum attn_output)o))
-            judge_output(files, &truth.tensor[o], (enum attn_output)o, precision.u, found);
-    for (int e = 0; e < files->set->n; e++) {
-        const struct attn_tensors_entry *entry = &files->set->entry[e];
-        int is_result;
-        const char *why = attn_files_unused(files, entry, &is_result);
-        if (why != NULL && is_result && attn_output_named(entry->name) < 0)
-            unjudged(files, "the file", entry->name, why, found);
-    }
+            status =
+                judge_output(files, &truth.tensor[o], (enum attn_output)o, precision.u, found, err);
+    if (status == ATTN_OK)
+        name_unused(files, found);
     attn_truth_free(&truth);
+    return status;
 }
 
 /* ---- results from files: the rule `bound` of attnlab compare --------------------------------- */
@@ -254,7 +272,8 @@ static int is_judgeable(const struct attn_files *files, enum attn_output o,
 }
 
 /* All results that somebody gave and that can be judged; any of the four floating types will do. */
-static void take(struct attn_files *files, const struct attn_tensors *got)
+static enum attn_status take(struct attn_files *files, const struct attn_tensors *got,
+                             struct attn_error *err)
 {
     int n = 0;
     for (int i = 0; i < ATTN_OUTPUTS; i++) {
@@ -262,20 +281,24 @@ static void take(struct attn_files *files, const struct attn_tensors *got)
         const struct attn_tensors_entry *entry = attn_tensors_find(got, attn_output_name(o));
         int is_theirs = is_judgeable(files, o, entry);
         if (!is_theirs && is_judgeable(files, o, files->stored[o]))
-            attn_cli_stop(ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
-                          attn_output_name(o), files->set->path);
+            return attn_fault(err, ATTN_EINVAL, got->path, "has no tensor '%s'; %.200s has",
+                              attn_output_name(o), files->set->path);
         if (!is_theirs)
             continue;
-        attn_files_fits(files, entry, o);
-        attn_tensors_load(entry);
+        enum attn_status status = attn_files_fits(files, entry, o, err);
+        if (status == ATTN_OK)
+            status = attn_tensors_load(entry, err);
+        if (status != ATTN_OK)
+            return status;
         files->output[o] = *entry->tensor; /* the data stay the set's */
         files->output[o].name = attn_output_name(o);
         files->lse_from = o == ATTN_LSE ? entry->file : files->lse_from;
         n++;
     }
-    if (n == 0)
-        attn_cli_stop(ATTN_EINVAL, got->path,
-                      "holds none of o, lse, dq, dk, dv and dbias that these inputs can judge");
+    return n > 0 ? ATTN_OK
+                 : attn_fault(err, ATTN_EINVAL, got->path,
+                              "holds none of o, lse, dq, dk, dv and dbias that these inputs can "
+                              "judge");
 }
 
 /* Name what the results hold and the table has not shown: results that cannot be judged, inputs
@@ -299,19 +322,27 @@ static void name_rest(const struct attn_files *files, const struct attn_tensors 
     }
 }
 
-void attn_compare_bound(const struct attn_request *wanted, const struct attn_tensors *inputs,
-                        const struct attn_tensors *got, struct attn_found *found)
+enum attn_status attn_compare_bound(const struct attn_request *wanted,
+                                    const struct attn_tensors *inputs,
+                                    const struct attn_tensors *got, struct attn_found *found,
+                                    struct attn_error *err)
 {
     struct attn_request request = *wanted;
     struct attn_files files;
     request.compare = 1;
-    attn_files_open(&request, inputs, &files);
+    enum attn_status status = attn_files_open(&request, inputs, &files, err);
     files.given = 1;
-    attn_files_load(&files);
-    take(&files, got);
-    printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
-    request.spec = got->path; /* from here on it only names the column */
-    attn_files_compare(&files, found);
-    name_rest(&files, got, found);
+    if (status == ATTN_OK)
+        status = attn_files_load(&files, err);
+    if (status == ATTN_OK)
+        status = take(&files, got, err);
+    if (status == ATTN_OK) {
+        printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
+        request.spec = got->path; /* from here on it only names the column */
+        status = attn_files_compare(&files, found, err);
+    }
+    if (status == ATTN_OK)
+        name_rest(&files, got, found);
     attn_files_close(&files);
+    return status;
 }

@@ -1,12 +1,13 @@
 /* One attention problem whose tensors are in files: what `attnlab run` works on, and the rule
  * `bound` of `attnlab compare`.
  *
- * file_problem.c turns files, their metadata and flags into a problem, and reads headers only (and
- * the tensors that a mask names); file_shape.c knows the layouts of tensors, packed batches among
- * them; file_run.c prices, computes and writes; file_compare.c judges.  Both commands have one
- * problem and can only end when something is wrong with it: whatever fails here prints its one line
- * and ends the program (attn_cli_stop).  What a caller should know although it is no failure goes
- * to stderr as a note.
+ *      a source of tensors (tensors.h), flags  ->  struct attn_files  ->  results, verdicts
+ *
+ * file_problem.c goes from files to a problem, step by step, and reads headers only (and the
+ * tensors that a mask names); its steps are in file_settings.c (words and numbers of flags and
+ * metadata), file_shape.c (layouts, packed batches) and file_mask.c.  file_run.c prices, computes
+ * and writes; file_compare.c judges.  What fails has one line in err.  What a caller should know
+ * although it is no failure goes to stderr as a note.
  */
 #ifndef EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
 #define EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
@@ -64,6 +65,7 @@ struct attn_files {
     struct attn_spec spec;
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
     struct attn_tensors own;
+    char *path; /* of its own, where a folder stood for a file in it */
     const struct attn_tensors_entry *input[ATTN_IN_INPUTS]; /* of the set; NULL: absent */
     const struct attn_file *file[ATTN_IN_INPUTS];           /* the different files of these */
     int n_files;
@@ -88,15 +90,14 @@ struct attn_files {
 
 /* ---- file_problem.c -------------------------------------------------------------------------- */
 
-/* Open the files, unless a set of tensors is given (else NULL), and settle every question. */
-void attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
-                     struct attn_files *files);
+/* Open the files, unless a set of tensors is given (else NULL), and settle every question.  EINVAL,
+ * ENOTSUP, ENOMEM.  Close them after a failure too. */
+enum attn_status attn_files_open(const struct attn_request *request, const struct attn_tensors *set,
+                                 struct attn_files *files, struct attn_error *err);
 void attn_files_close(struct attn_files *files);
 
 /* The inputs that the pass reads, into memory; a mask's tensors are there already. */
-void attn_files_load(struct attn_files *files);
-
-const char *attn_files_layout(const struct attn_files *files); /* "B,H,L,d", ... */
+enum attn_status attn_files_load(struct attn_files *files, struct attn_error *err);
 
 /* The conventions of LSE that metadata declare: base 2, +inf for empty rows, none.  What the file
  * of a result says of itself wins over what is said beside the inputs; NULL: nothing more. */
@@ -123,24 +124,52 @@ int attn_files_computes(const struct attn_files *files, enum attn_output output)
 int attn_files_asks(const struct attn_files *files, enum attn_output output);
 int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to be judged */
 
+/* ---- file_settings.c ------------------------------------------------------------------------- */
+
+void attn_files_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+const char *attn_files_layout(const struct attn_files *files); /* "B,H,L,d", ... */
+
+/* What metadata say under a key, NULL: nothing; whether it is this word. */
+const char *attn_files_said(const struct attn_files *files, const char *key);
+int attn_files_says(const struct attn_files *files, const char *key, const char *word);
+
+/* The flag, else the metadata; a flag that overrules a file is noted. */
+const char *attn_files_setting(const struct attn_files *files, const char *key);
+
+/* A whole number that metadata must say. */
+enum attn_status attn_files_integer(const struct attn_files *files, const char *key, int64_t *value,
+                                    struct attn_error *err);
+
+/* Steps: no file contradicts another; the layout; scale and softcap; the bias. */
+enum attn_status attn_files_agree(struct attn_files *files, struct attn_error *err);
+enum attn_status attn_files_axes(struct attn_files *files, struct attn_error *err);
+enum attn_status attn_files_numbers(struct attn_files *files, struct attn_error *err);
+enum attn_status attn_files_bias(struct attn_files *files, struct attn_error *err);
+
+/* ---- file_mask.c ----------------------------------------------------------------------------- */
+
+enum attn_status attn_files_mask(struct attn_files *files, struct attn_error *err); /* a step */
+
 /* ---- file_shape.c ---------------------------------------------------------------------------- */
 
-/* The documents of a packed batch; then the extents of the problem from q, k, v; then those of
- * every other tensor against it. */
-void attn_files_shapes(struct attn_files *files);
+/* A step: the documents of a packed batch; then the extents of the problem from q, k, v; then those
+ * of every other tensor against it. */
+enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err);
 
-/* The text of a mask that speaks of each document, as one that speaks of the problem; malloc'ed.
- * The end of the program: the mask language cannot say it. */
-char *attn_files_packed_mask(const struct attn_files *files, const char *text);
+/* Turn files->mask_text, which speaks of each document, into one that speaks of the problem.
+ * EINVAL: the mask language cannot say it. */
+enum attn_status attn_files_packed_mask(struct attn_files *files, struct attn_error *err);
 
 /* name, dtype, extents and bytes of an output; logical extents b, h, row, feature. */
 void attn_files_output_shape(const struct attn_files *files, enum attn_output output,
                              struct attn_file_tensor *tensor);
 
-/* The end of the program, unless a tensor is of the shape that this output has, and of a floating
+/* EINVAL, unless a tensor (NULL: none) is of the shape that this output has, and of a floating
  * type. */
-void attn_files_fits(const struct attn_files *files, const struct attn_tensors_entry *entry,
-                     enum attn_output output);
+enum attn_status attn_files_fits(const struct attn_files *files,
+                                 const struct attn_tensors_entry *entry, enum attn_output output,
+                                 struct attn_error *err);
 
 /* In a bias and its gradient, extents of 1 are broadcast: their stride is 0. */
 enum attn_file_axes attn_file_axes_of(enum attn_output output);
@@ -154,12 +183,12 @@ struct attn_cview attn_files_input(const struct attn_files *files,
 
 /* ---- file_run.c ------------------------------------------------------------------------------ */
 
-/* Goes on when there is memory for it; else the price and the largest buffers are in the line. */
-void attn_files_price(const struct attn_files *files);
-void attn_files_run(struct attn_files *files);
+/* ENOMEM where there is no memory for it: the price and the largest buffers are in the line. */
+enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err);
+enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err);
 
 /* Write result.safetensors, or one .npy for each output, into the folder of --out. */
-void attn_files_write(const struct attn_files *files);
+enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err);
 
 /* ---- file_compare.c -------------------------------------------------------------------------- */
 
@@ -176,13 +205,16 @@ int attn_found_exit(const struct attn_found *found);
 /* Print the table of errors to stdout: every output that was computed and every one beside the
  * inputs, in the type in which it is stored, and a line for each tensor that could not be
  * judged. */
-void attn_files_compare(const struct attn_files *files, struct attn_found *found);
+enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
+                                    struct attn_error *err);
 
 /* The rule `bound` of attnlab compare: the outputs that `got` holds, and those beside the inputs
  * ("the file"), in the same way.  inputs: the set with q, k, v; what problem it is comes from
  * `request` (mask, scale, ..., and spec: whose precisions the bound assumes) and the file's
  * metadata. */
-void attn_compare_bound(const struct attn_request *request, const struct attn_tensors *inputs,
-                        const struct attn_tensors *got, struct attn_found *found);
+enum attn_status attn_compare_bound(const struct attn_request *request,
+                                    const struct attn_tensors *inputs,
+                                    const struct attn_tensors *got, struct attn_found *found,
+                                    struct attn_error *err);
 
 #endif

@@ -13,63 +13,67 @@
 
 /* ---- the price ---------------------------------------------------------------------------- */
 
-static void add(struct attn_cost *sum, const char *name, int64_t n, int64_t size)
-{
-    struct attn_error err;
-    attn_cli_must(attn_cost_add(sum, name, n, size, &err), &err);
-}
-
 /* All ranks of a pass together: they live in this one process. */
-static struct attn_cost price_pass(const struct attn_files *files, enum attn_pass pass)
+static enum attn_status price_pass(const struct attn_files *files, enum attn_pass pass,
+                                   struct attn_cost *sum, struct attn_error *err)
 {
     int ranks = attn_ranks(files->spec.impl, &files->spec.options);
-    struct attn_cost sum = {0}, one;
-    struct attn_error err;
-    for (int rank = 0; rank < ranks; rank++) {
-        attn_cli_must(attn_price(files->spec.impl, &files->spec.options, &files->problem, pass,
-                                 rank, &one, &err),
-                      &err);
-        for (int a = 0; a < one.n_live; a++)
-            add(&sum, one.live[a].name, one.live[a].bytes, 1);
+    enum attn_status status = ATTN_OK;
+    struct attn_cost one;
+    for (int rank = 0; rank < ranks && status == ATTN_OK; rank++) {
+        status = attn_price(files->spec.impl, &files->spec.options, &files->problem, pass, rank,
+                            &one, err);
+        for (int a = 0; status == ATTN_OK && a < one.n_live; a++)
+            status = attn_cost_add(sum, one.live[a].name, one.live[a].bytes, 1, err);
     }
-    return sum;
+    return status;
 }
 
 /* The truth about an output, and its bounds: want, gauge, bound twice; for a sum over rows three
  * sums more. */
-static void price_truth(const struct attn_files *files, const struct attn_file_tensor *output,
-                        enum attn_file_axes kind, struct attn_cost *sum)
+static enum attn_status price_truth(const struct attn_files *files,
+                                    const struct attn_file_tensor *output, enum attn_file_axes kind,
+                                    struct attn_cost *sum, struct attn_error *err)
 {
     int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
     int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
     int64_t n = output->bytes / attn_file_dtype_size(output->dtype);
     if (kind != ATTN_AXES_PAIRS)
         n = n / (rows > 0 ? rows : 1) * attn_files_compared(rows);
-    add(sum, "truth and bounds", n, is_sum ? 56 : 32);
+    return attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
 }
 
-/* Inputs that are still to be loaded, outputs, and what a comparison needs besides. */
-static void price_tensors(const struct attn_files *files, struct attn_cost *sum)
+/* An output, and what a comparison of it needs besides. */
+static enum attn_status price_output(const struct attn_files *files, enum attn_output o,
+                                     struct attn_cost *sum, struct attn_error *err)
 {
     struct attn_file_tensor output;
-    for (int i = 0; i < ATTN_IN_INPUTS; i++)
+    int computed = attn_files_computes(files, o);
+    int compared = o == ATTN_DBIAS ? attn_files_judges_bias(files) : computed;
+    enum attn_status status = ATTN_OK;
+    if (!computed && !compared)
+        return ATTN_OK;
+    attn_files_output_shape(files, o, &output);
+    if (computed)
+        status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
+    if (!files->request->compare || !compared)
+        return status;
+    if (status == ATTN_OK && files->stored[o] != NULL)
+        status = attn_cost_add(sum, "results in the file", files->stored[o]->tensor->bytes, 1, err);
+    return status == ATTN_OK ? price_truth(files, &output, attn_file_axes_of(o), sum, err) : status;
+}
+
+/* Inputs that are still to be loaded, and outputs. */
+static enum attn_status price_tensors(const struct attn_files *files, struct attn_cost *sum,
+                                      struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
         if (files->input[i] != NULL && files->input[i]->tensor->data == NULL)
-            add(sum, "inputs", files->input[i]->tensor->bytes, 1);
-    for (int n = 0; n < ATTN_OUTPUTS; n++) {
-        enum attn_output o = (enum attn_output)n;
-        int computed = attn_files_computes(files, o);
-        int compared = o == ATTN_DBIAS ? attn_files_judges_bias(files) : computed;
-        if (!computed && !compared)
-            continue;
-        attn_files_output_shape(files, o, &output);
-        if (computed)
-            add(sum, "outputs", output.bytes, 1);
-        if (!files->request->compare || !compared)
-            continue;
-        if (files->stored[o] != NULL)
-            add(sum, "results in the file", files->stored[o]->tensor->bytes, 1);
-        price_truth(files, &output, attn_file_axes_of(o), sum);
-    }
+            status = attn_cost_add(sum, "inputs", files->input[i]->tensor->bytes, 1, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        status = price_output(files, (enum attn_output)o, sum, err);
+    return status;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -78,34 +82,34 @@ static int by_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-void attn_files_price(const struct attn_files *files)
+enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err)
 {
-    struct attn_cost cost = price_pass(files, ATTN_FORWARD), backward;
+    struct attn_cost cost = {0}, backward = {0};
     char text[3][32], largest[192] = "";
-    if (files->pass == ATTN_BACKWARD) {
-        backward = price_pass(files, ATTN_BACKWARD);
-        if (backward.peak_bytes > cost.peak_bytes)
-            cost = backward;
-    }
-    price_tensors(files, &cost);
+    enum attn_status status = price_pass(files, ATTN_FORWARD, &cost, err);
+    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
+        status = price_pass(files, ATTN_BACKWARD, &backward, err);
+    if (backward.peak_bytes > cost.peak_bytes)
+        cost = backward;
+    if (status == ATTN_OK)
+        status = price_tensors(files, &cost, err);
     int64_t available = attn_cli_memory_available();
-    if (cost.peak_bytes <= available)
-        return;
+    if (status != ATTN_OK || cost.peak_bytes <= available)
+        return status;
     qsort(cost.live, (size_t)cost.n_live, sizeof *cost.live, by_bytes);
     for (int a = 0; a < cost.n_live && a < 3; a++)
         attn_append(largest, sizeof largest, "%s%s %s", a > 0 ? ", " : "", cost.live[a].name,
                     attn_cli_bytes(cost.live[a].bytes, text[0]));
-    attn_cli_stop(
-        ATTN_ENOMEM, NULL,
-        "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; attnlab "
-        "price shows what others need",
-        files->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
-        attn_cli_bytes(available, text[2]));
+    return attn_fail(err, ATTN_ENOMEM,
+                     "%.80s needs %s (%s) and this machine can give %s: nothing was allocated; "
+                     "attnlab price shows what others need",
+                     files->request->spec, attn_cli_bytes(cost.peak_bytes, text[1]), largest,
+                     attn_cli_bytes(available, text[2]));
 }
 
 /* ---- computing ---------------------------------------------------------------------------- */
 
-static void alloc_outputs(struct attn_files *files)
+static enum attn_status alloc_outputs(struct attn_files *files, struct attn_error *err)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         struct attn_file_tensor *t = &files->output[o];
@@ -114,9 +118,10 @@ static void alloc_outputs(struct attn_files *files)
         attn_files_output_shape(files, (enum attn_output)o, t);
         t->data = aligned_alloc(64, ((size_t)t->bytes / 64 + 1) * 64);
         if (t->data == NULL)
-            attn_cli_stop(ATTN_ENOMEM, NULL, "no memory for output %s of %lld bytes", t->name,
-                          (long long)t->bytes);
+            return attn_fail(err, ATTN_ENOMEM, "no memory for output %s of %lld bytes", t->name,
+                             (long long)t->bytes);
     }
+    return ATTN_OK;
 }
 
 static struct attn_view output_view(const struct attn_files *files, enum attn_output output)
@@ -153,40 +158,45 @@ static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *
     return attn_run_backward(files->spec.impl, ctx, &files->problem, &t);
 }
 
-void attn_files_run(struct attn_files *files)
+enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err)
 {
     struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
     struct attn_saved saved = {0};
-    struct attn_error err;
     struct attn_ctx ctx = {.ledger = ledger,
                            .options = &files->spec.options,
-                           .error = &err,
+                           .error = err,
                            .log = files->log,
                            .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
     attn_ledger_init(ledger, NULL);
-    attn_files_load(files);
-    alloc_outputs(files);
-    attn_cli_must(run_forward(files, &ctx), &err);
-    if (files->pass == ATTN_BACKWARD)
-        attn_cli_must(run_backward(files, &ctx), &err);
+    enum attn_status status = attn_files_load(files, err);
+    if (status == ATTN_OK)
+        status = alloc_outputs(files, err);
+    if (status == ATTN_OK)
+        status = run_forward(files, &ctx);
+    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
+        status = run_backward(files, &ctx);
     attn_ledger_clear(ledger);
     free(ledger);
+    return status;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static void write_npy(const struct attn_files *files, int n_outputs)
+static enum attn_status write_npy(const struct attn_files *files, int n_outputs,
+                                  struct attn_error *err)
 {
-    struct attn_error err;
-    for (int o = 0; o < n_outputs; o++) {
+    enum attn_status status = ATTN_OK;
+    for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
         char *path = attn_cli_text("%s/%s.npy", files->request->out, files->output[o].name);
-        attn_cli_must(attn_npy_write(path, &files->output[o], &err), &err);
+        status = attn_npy_write(path, &files->output[o], err);
         free(path);
     }
+    return status;
 }
 
 /* With what was computed, so that a result explains itself. */
-static void write_safetensors(const struct attn_files *files, int n_outputs)
+static enum attn_status write_safetensors(const struct attn_files *files, int n_outputs,
+                                          struct attn_error *err)
 {
     enum { MOST = 12, TEXT = 40 };
     const struct attn_bias *bias = &files->problem.bias;
@@ -213,23 +223,21 @@ static void write_safetensors(const struct attn_files *files, int n_outputs)
                    {bias->kind == ATTN_BIAS_ALIBI, {"alibi", files->alibi}},
                    {bias->kind == ATTN_BIAS_ALIBI, {"alibi-align", offset}}};
     struct attn_file_pair pair[MOST];
-    struct attn_error err;
     int n = 0;
     for (int i = 0; i < MOST; i++)
         if (all[i].is_said)
             pair[n++] = all[i].pair;
     char *path = attn_cli_text("%s/result.safetensors", files->request->out);
-    attn_cli_must(attn_safetensors_write(path, files->output, n_outputs, pair, n, &err), &err);
+    enum attn_status status = attn_safetensors_write(path, files->output, n_outputs, pair, n, err);
     free(path);
+    return status;
 }
 
-void attn_files_write(const struct attn_files *files)
+enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err)
 {
     int n_outputs = 0; /* those that are computed are the first */
     while (n_outputs < ATTN_OUTPUTS && files->output[n_outputs].data != NULL)
         n_outputs++;
-    if (files->request->format > 0)
-        write_npy(files, n_outputs);
-    else
-        write_safetensors(files, n_outputs);
+    return files->request->format > 0 ? write_npy(files, n_outputs, err)
+                                      : write_safetensors(files, n_outputs, err);
 }

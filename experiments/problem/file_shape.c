@@ -15,49 +15,57 @@
 
 /* ---- where documents begin ------------------------------------------------------------------- */
 
-/* The n + 1 places where n documents begin and the last one ends; the n. */
-static int64_t load_starts(const struct attn_tensors_entry *entry, int64_t tokens, int64_t **starts)
+/* The n + 1 places where n documents begin and the last one ends, malloc'ed; the n. */
+static enum attn_status load_starts(const struct attn_tensors_entry *entry, int64_t tokens,
+                                    int64_t *n_documents, int64_t **starts, struct attn_error *err)
 {
     const struct attn_file_tensor *t = entry->tensor;
     const char *path = entry->file->path;
     char shape[160];
     if ((t->dtype != ATTN_FILE_I32 && t->dtype != ATTN_FILE_I64) || t->n_axes != 1 ||
         t->extent[0] < 1)
-        attn_cli_stop(ATTN_EINVAL, path,
-                      "%s is %s %s: [n + 1] for n documents, I32 or I64, would fit", entry->name,
-                      attn_file_dtype_name(t->dtype), attn_file_shape(t, shape));
-    attn_tensors_load(entry);
-    int64_t n = t->extent[0] - 1, *start = *starts = calloc((size_t)n + 1, sizeof *start);
+        return attn_fault(err, ATTN_EINVAL, path,
+                          "%s is %s %s: [n + 1] for n documents, I32 or I64, would fit",
+                          entry->name, attn_file_dtype_name(t->dtype), attn_file_shape(t, shape));
+    enum attn_status status = attn_tensors_load(entry, err);
+    if (status != ATTN_OK)
+        return status;
+    int64_t n = *n_documents = t->extent[0] - 1,
+            *start = *starts = calloc((size_t)n + 1, sizeof *start);
     if (start == NULL)
-        attn_cli_stop(ATTN_ENOMEM, path, "no memory for %lld documents", (long long)n);
+        return attn_fault(err, ATTN_ENOMEM, path, "no memory for %lld documents", (long long)n);
     for (int64_t i = 0; i <= n; i++) {
         start[i] = t->dtype == ATTN_FILE_I64 ? ((const int64_t *)t->data)[i]
                                              : ((const int32_t *)t->data)[i];
         if (i == 0 ? start[0] != 0 : start[i] < start[i - 1])
-            attn_cli_stop(ATTN_EINVAL, path,
-                          "%s[%lld] is %lld: documents begin at 0 and never before the last one",
-                          entry->name, (long long)i, (long long)start[i]);
+            return attn_fault(
+                err, ATTN_EINVAL, path,
+                "%s[%lld] is %lld: documents begin at 0 and never before the last one", entry->name,
+                (long long)i, (long long)start[i]);
     }
     if (start[n] != tokens)
-        attn_cli_stop(ATTN_EINVAL, path, "%s ends at %lld, and there are %lld tokens", entry->name,
-                      (long long)start[n], (long long)tokens);
-    return n;
+        return attn_fault(err, ATTN_EINVAL, path, "%s ends at %lld, and there are %lld tokens",
+                          entry->name, (long long)start[n], (long long)tokens);
+    return ATTN_OK;
 }
 
-static void open_packed(struct attn_files *files)
+/* Where the documents of queries and of keys begin. */
+static enum attn_status read_packed(struct attn_files *files, struct attn_error *err)
 {
     struct attn_packed_batch *x = &files->packed;
     const struct attn_tensors_entry *cu_q = files->input[ATTN_IN_CU_Q];
     const struct attn_tensors_entry *cu_k = files->input[ATTN_IN_CU_K];
     int64_t queries = files->input[ATTN_IN_Q]->tensor->extent[0];
     int64_t keys = files->input[ATTN_IN_K]->tensor->extent[0];
+    enum attn_status status = ATTN_OK;
     if (!files->layout.is_packed && (cu_q != NULL || cu_k != NULL))
-        attn_cli_stop(ATTN_EINVAL, files->file[0]->path,
-                      "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
+        return attn_fault(
+            err, ATTN_EINVAL, files->file[0]->path,
+            "has cu_seqlens, which belong to packed tensors [T,H,d]: say --layout THD");
     if (!files->layout.is_packed)
-        return;
+        return ATTN_OK;
     if (cu_q == NULL && cu_k != NULL)
-        attn_cli_stop(ATTN_EINVAL, cu_k->file->path, "cu_seqlens_k without cu_seqlens_q");
+        return attn_fault(err, ATTN_EINVAL, cu_k->file->path, "cu_seqlens_k without cu_seqlens_q");
     cu_k = cu_k != NULL ? cu_k : cu_q;
     if (cu_q == NULL) { /* all tokens are one document */
         x->n = 1;
@@ -66,56 +74,73 @@ static void open_packed(struct attn_files *files)
         x->q[1] = queries;
         x->k[1] = keys;
     } else {
-        x->n = load_starts(cu_q, queries, &x->q);
-        int64_t n_key = load_starts(cu_k, keys, &x->k);
-        if (n_key != x->n)
-            attn_cli_stop(ATTN_EINVAL, cu_k->file->path,
-                          "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
-                          (long long)n_key);
+        int64_t n_key;
+        status = load_starts(cu_q, queries, &x->n, &x->q, err);
+        if (status == ATTN_OK)
+            status = load_starts(cu_k, keys, &n_key, &x->k, err);
+        if (status == ATTN_OK && n_key != x->n)
+            return attn_fault(err, ATTN_EINVAL, cu_k->file->path,
+                              "cu_seqlens_q has %lld documents, cu_seqlens_k %lld", (long long)x->n,
+                              (long long)n_key);
     }
+    return status;
+}
+
+static enum attn_status open_packed(struct attn_files *files, struct attn_error *err)
+{
+    struct attn_packed_batch *x = &files->packed;
+    enum attn_status status = read_packed(files, err);
     x->is_even = x->is_self = 1;
-    for (int64_t t = 0; t < x->n; t++) {
+    for (int64_t t = 0; t < x->n && status == ATTN_OK; t++) {
         int64_t rows = x->q[t + 1] - x->q[t], columns = x->k[t + 1] - x->k[t];
         x->is_even &= rows == x->q[1] && columns == x->k[1];
         x->is_self &= rows == columns;
     }
+    return status;
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 /* A band means the same over all tokens as inside each document, where every document has as many
  * queries as keys; nothing else does. */
-static void check_inside(const struct attn_files *files, const char *text)
+static enum attn_status check_inside(const struct attn_files *files, const char *text,
+                                     struct attn_error *err)
 {
     const struct attn_problem *p = &files->problem;
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     struct attn_mask *mask = NULL;
     struct attn_chain chain;
-    struct attn_error err;
-    attn_cli_must(attn_mask_parse(text, &shape, NULL, &mask, &err), &err);
-    if (!attn_chain_of(mask, &chain) || chain.documents != NULL || !files->packed.is_self)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "mask '%.80s' inside documents of several lengths: causal and window masks "
-                      "are understood there, where every document has as many queries as keys",
-                      text);
+    enum attn_status status = attn_mask_parse(text, &shape, NULL, &mask, err);
+    if (status == ATTN_OK &&
+        (!attn_chain_of(mask, &chain) || chain.documents != NULL || !files->packed.is_self))
+        status = attn_fail(err, ATTN_EINVAL,
+                           "mask '%.80s' inside documents of several lengths: causal and window "
+                           "masks are understood there, where every document has as many queries "
+                           "as keys",
+                           text);
     attn_mask_free(mask);
+    return status;
 }
 
-char *attn_files_packed_mask(const struct attn_files *files, const char *text)
+enum attn_status attn_files_packed_mask(struct attn_files *files, struct attn_error *err)
 {
     const struct attn_packed_batch *x = &files->packed;
+    const char *text = files->mask_text;
     int inside = strcmp(text, "none") != 0;
     char *whole;
     size_t size;
-    if (inside)
-        check_inside(files, text);
+    enum attn_status status = inside ? check_inside(files, text, err) : ATTN_OK;
+    if (status != ATTN_OK)
+        return status;
     FILE *out = attn_cli_memory(&whole, &size);
     for (int64_t t = 0; t < x->n; t++)
         fprintf(out, "%s%lldx%lld", t > 0 ? "," : "documents(", (long long)(x->q[t + 1] - x->q[t]),
                 (long long)(x->k[t + 1] - x->k[t]));
     fprintf(out, "%s)%s%s", x->n > 0 ? "" : "documents(", inside ? "&" : "", inside ? text : "");
     fclose(out);
-    return attn_cli_need(whole);
+    free(files->mask_text);
+    files->mask_text = attn_cli_need(whole);
+    return ATTN_OK;
 }
 
 /* ---- axes ------------------------------------------------------------------------------------ */
@@ -184,17 +209,19 @@ struct attn_cview attn_files_input(const struct attn_files *files, enum attn_fil
 
 /* ---- the problem's extents ------------------------------------------------------------------- */
 
-static void check_floating(const struct attn_tensors_entry *entry)
+static enum attn_status check_floating(const struct attn_tensors_entry *entry,
+                                       struct attn_error *err)
 {
     enum attn_dtype storage;
     if (!attn_file_dtype_storage(entry->tensor->dtype, &storage))
-        attn_cli_stop(ATTN_EINVAL, entry->file->path,
-                      "%s is stored as %s: F64, F32, BF16 and F16 would work", entry->name,
-                      attn_file_dtype_name(entry->tensor->dtype));
+        return attn_fault(err, ATTN_EINVAL, entry->file->path,
+                          "%s is stored as %s: F64, F32, BF16 and F16 would work", entry->name,
+                          attn_file_dtype_name(entry->tensor->dtype));
+    return ATTN_OK;
 }
 
 /* k, v and do have the type and the number of axes that q has. */
-static void check_types(const struct attn_files *files)
+static enum attn_status check_types(const struct attn_files *files, struct attn_error *err)
 {
     static const enum attn_file_input same[] = {ATTN_IN_Q, ATTN_IN_K, ATTN_IN_V, ATTN_IN_DO};
     const struct attn_file_tensor *q = files->input[ATTN_IN_Q]->tensor;
@@ -203,28 +230,31 @@ static void check_types(const struct attn_files *files)
         const struct attn_tensors_entry *entry = files->input[same[i]];
         if (entry == NULL)
             continue;
-        check_floating(entry);
+        if (check_floating(entry, err) != ATTN_OK)
+            return ATTN_EINVAL;
         const struct attn_file_tensor *t = entry->tensor;
         const char *path = entry->file->path;
         int by_key = attn_file_role[same[i]].axes == ATTN_AXES_KEYS;
         int64_t heads = files->layout.folded[by_key];
         if (t->dtype != q->dtype)
-            attn_cli_stop(ATTN_EINVAL, path,
-                          "%s is stored as %s, q as %s: q, k, v and do must be alike", entry->name,
-                          attn_file_dtype_name(t->dtype), attn_file_dtype_name(q->dtype));
+            return attn_fault(
+                err, ATTN_EINVAL, path, "%s is stored as %s, q as %s: q, k, v and do must be alike",
+                entry->name, attn_file_dtype_name(t->dtype), attn_file_dtype_name(q->dtype));
         if (t->n_axes != q->n_axes)
-            attn_cli_stop(ATTN_EINVAL, path, "%s is %s: it needs %d axes as q has", entry->name,
-                          attn_file_shape(t, shape), q->n_axes);
+            return attn_fault(err, ATTN_EINVAL, path, "%s is %s: it needs %d axes as q has",
+                              entry->name, attn_file_shape(t, shape), q->n_axes);
         if (heads > 0 && t->extent[q->n_axes - 1] % heads != 0)
-            attn_cli_stop(ATTN_EINVAL, path, "%s is %s: its last axis does not fold %lld heads%s",
-                          entry->name, attn_file_shape(t, shape), (long long)heads,
-                          by_key ? " (--kv-heads)" : " (--heads)");
+            return attn_fault(err, ATTN_EINVAL, path,
+                              "%s is %s: its last axis does not fold %lld heads%s", entry->name,
+                              attn_file_shape(t, shape), (long long)heads,
+                              by_key ? " (--kv-heads)" : " (--heads)");
     }
+    return ATTN_OK;
 }
 
 /* k and v against q, with all three in the message: which one is wrong, only the reader knows. */
-static void check_qkv(const struct attn_files *files, const int64_t q[4], const int64_t k[4],
-                      const int64_t v[4])
+static enum attn_status check_qkv(const struct attn_files *files, const int64_t q[4],
+                                  const int64_t k[4], const int64_t v[4], struct attn_error *err)
 {
     const char *wrong = NULL;
     char text[3][160];
@@ -239,53 +269,58 @@ static void check_qkv(const struct attn_files *files, const int64_t q[4], const 
     else if (q[3] != k[3])
         wrong = "q and k have different features";
     if (wrong != NULL)
-        attn_cli_stop(ATTN_EINVAL, files->input[ATTN_IN_Q]->file->path,
-                      "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)",
-                      wrong, attn_file_shape(files->input[ATTN_IN_Q]->tensor, text[0]),
-                      attn_file_shape(files->input[ATTN_IN_K]->tensor, text[1]),
-                      attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]),
-                      attn_files_layout(files));
+        return attn_fault(
+            err, ATTN_EINVAL, files->input[ATTN_IN_Q]->file->path,
+            "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)", wrong,
+            attn_file_shape(files->input[ATTN_IN_Q]->tensor, text[0]),
+            attn_file_shape(files->input[ATTN_IN_K]->tensor, text[1]),
+            attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]), attn_files_layout(files));
+    return ATTN_OK;
 }
 
 /* ---- the other tensors ----------------------------------------------------------------------- */
 
-void attn_files_fits(const struct attn_files *files, const struct attn_tensors_entry *entry,
-                     enum attn_output output)
+enum attn_status attn_files_fits(const struct attn_files *files,
+                                 const struct attn_tensors_entry *entry, enum attn_output output,
+                                 struct attn_error *err)
 {
     struct attn_file_tensor want = {0};
     char text[2][160];
     if (entry == NULL)
-        return;
+        return ATTN_OK;
     attn_files_output_shape(files, output, &want);
     if (!attn_file_same_shape(entry->tensor, &want))
-        attn_cli_stop(ATTN_EINVAL, entry->file->path, "%s is %s: %s would fit q, k and v",
-                      entry->name, attn_file_shape(entry->tensor, text[0]),
-                      attn_file_shape(&want, text[1]));
-    check_floating(entry);
+        return attn_fault(err, ATTN_EINVAL, entry->file->path, "%s is %s: %s would fit q, k and v",
+                          entry->name, attn_file_shape(entry->tensor, text[0]),
+                          attn_file_shape(&want, text[1]));
+    return check_floating(entry, err);
 }
 
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
-static void check_bias(const struct attn_files *files)
+static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
 {
     const struct attn_problem *p = &files->problem;
     const struct attn_tensors_entry *entry = files->input[ATTN_IN_BIAS];
     const int64_t want[4] = {p->batch, p->heads, p->n_query, p->n_key};
     char text[160];
     if (entry == NULL)
-        return;
+        return ATTN_OK;
     const struct attn_file_tensor *t = entry->tensor;
     int fit = t->n_axes >= 2 && t->n_axes <= 4;
     for (int a = t->n_axes - 1, to = 3; fit && a >= 0; a--, to--)
         fit = t->extent[a] == 1 || t->extent[a] == want[to];
     if (!fit)
-        attn_cli_stop(ATTN_EINVAL, entry->file->path,
-                      "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
-                      "extent whole or 1",
-                      attn_file_shape(t, text), (long long)want[0], (long long)want[1],
-                      (long long)want[2], (long long)want[3]);
+        return attn_fault(
+            err, ATTN_EINVAL, entry->file->path,
+            "bias is %s: [%lld,%lld,%lld,%lld] or less by leading axes would fit, each "
+            "extent whole or 1",
+            attn_file_shape(t, text), (long long)want[0], (long long)want[1], (long long)want[2],
+            (long long)want[3]);
     if (t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64)
-        attn_cli_stop(ATTN_EINVAL, entry->file->path, "bias is stored as %s: F32 or F64 would work",
-                      attn_file_dtype_name(t->dtype));
+        return attn_fault(err, ATTN_EINVAL, entry->file->path,
+                          "bias is stored as %s: F32 or F64 would work",
+                          attn_file_dtype_name(t->dtype));
+    return ATTN_OK;
 }
 
 static void output_extents(const struct attn_problem *p, enum attn_output output, int64_t extent[4])
@@ -319,41 +354,64 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
     tensor->name = attn_output_name(output);
 }
 
-void attn_files_shapes(struct attn_files *files)
+/* Extents of q, k and v into the problem. */
+static enum attn_status set_extents(struct attn_files *files, struct attn_error *err)
 {
-    struct attn_problem *p = &files->problem;
     const struct attn_file_tensor *in_q = files->input[ATTN_IN_Q]->tensor;
-    const char *path = files->input[ATTN_IN_Q]->file->path;
     int64_t q[4], k[4], v[4];
-    char text[160];
-    int is_folded = files->layout.folded[0] > 0, n_axes = in_q->n_axes + is_folded;
-    open_packed(files);
-    files->layout.n_axes = files->layout.is_packed ? 4 : n_axes;
-    if (files->layout.is_packed && n_axes != 3)
-        attn_cli_stop(ATTN_EINVAL, path, "q is %s: [T,H,d] would fit layout THD",
-                      attn_file_shape(in_q, text));
-    if (n_axes < 2 + is_folded || n_axes > 4)
-        attn_cli_stop(ATTN_EINVAL, path,
-                      is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
-                                : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
-                      attn_file_shape(in_q, text));
-    check_types(files);
     extents_of(files, ATTN_IN_Q, q);
     extents_of(files, ATTN_IN_K, k);
     extents_of(files, ATTN_IN_V, v);
-    check_qkv(files, q, k, v);
-    *p = (struct attn_problem){.batch = q[0],
-                               .heads = q[1],
-                               .kv_heads = k[1],
-                               .n_query = q[2],
-                               .n_key = k[2],
-                               .d_key = q[3],
-                               .d_value = v[3]};
-    attn_file_dtype_storage(in_q->dtype, &p->dtype);
-    check_bias(files);
-    attn_files_fits(files, files->input[ATTN_IN_DO], ATTN_O);
-    attn_files_fits(files, files->input[ATTN_IN_DLSE], ATTN_LSE);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
+    enum attn_status status = check_qkv(files, q, k, v, err);
+    files->problem = (struct attn_problem){.batch = q[0],
+                                           .heads = q[1],
+                                           .kv_heads = k[1],
+                                           .n_query = q[2],
+                                           .n_key = k[2],
+                                           .d_key = q[3],
+                                           .d_value = v[3]};
+    attn_file_dtype_storage(in_q->dtype, &files->problem.dtype);
+    return status;
+}
+
+/* Axes of q, which the others share. */
+static enum attn_status check_axes(struct attn_files *files, struct attn_error *err)
+{
+    const struct attn_file_tensor *in_q = files->input[ATTN_IN_Q]->tensor;
+    const char *path = files->input[ATTN_IN_Q]->file->path;
+    char text[160];
+    int is_folded = files->layout.folded[0] > 0, n_axes = in_q->n_axes + is_folded;
+    files->layout.n_axes = files->layout.is_packed ? 4 : n_axes;
+    if (files->layout.is_packed && n_axes != 3)
+        return attn_fault(err, ATTN_EINVAL, path, "q is %s: [T,H,d] would fit layout THD",
+                          attn_file_shape(in_q, text));
+    if (n_axes < 2 + is_folded || n_axes > 4)
+        return attn_fault(err, ATTN_EINVAL, path,
+                          is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
+                                    : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
+                          attn_file_shape(in_q, text));
+    return check_types(files, err);
+}
+
+static enum attn_status check_others(struct attn_files *files, struct attn_error *err)
+{
+    enum attn_status status = check_bias(files, err);
+    if (status == ATTN_OK)
+        status = attn_files_fits(files, files->input[ATTN_IN_DO], ATTN_O, err);
+    if (status == ATTN_OK)
+        status = attn_files_fits(files, files->input[ATTN_IN_DLSE], ATTN_LSE, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (o != ATTN_DBIAS || files->input[ATTN_IN_BIAS] != NULL)
-            attn_files_fits(files, files->stored[o], (enum attn_output)o);
+            status = attn_files_fits(files, files->stored[o], (enum attn_output)o, err);
+    return status;
+}
+
+enum attn_status attn_files_shapes(struct attn_files *files, struct attn_error *err)
+{
+    static enum attn_status (*const step[])(struct attn_files * files, struct attn_error * err) = {
+        open_packed, check_axes, set_extents, check_others};
+    enum attn_status status = ATTN_OK;
+    for (int s = 0; s < 4 && status == ATTN_OK; s++)
+        status = step[s](files, err);
+    return status;
 }

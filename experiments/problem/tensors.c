@@ -14,41 +14,49 @@
 
 static int holds_tensors(const struct dirent *entry)
 {
-    return attn_cli_ends_with(entry->d_name, ".safetensors") ||
-           attn_cli_ends_with(entry->d_name, ".npy") || attn_cli_ends_with(entry->d_name, ".npz");
+    return attn_file_is_named(entry->d_name);
 }
 
-static void add_file(struct attn_tensors *set, const char *path)
+static enum attn_status add_file(struct attn_tensors *set, const char *path, struct attn_error *err)
 {
-    struct attn_error err;
-    attn_cli_must(attn_file_open(path, &set->file[set->n_files], &err), &err);
-    set->n_files++;
+    enum attn_status status = attn_file_open(path, &set->file[set->n_files], err);
+    set->n_files += status == ATTN_OK;
+    return status;
 }
 
-static void add_folder(struct attn_tensors *set)
+static enum attn_status add_listed(struct attn_tensors *set, struct dirent **list, int n,
+                                   struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    char suffixes[64];
+    if (n == 0)
+        return attn_fault(err, ATTN_EINVAL, set->path, "the folder holds no %s file",
+                          attn_file_suffixes(suffixes));
+    if (n > ATTN_TENSORS_FILES)
+        return attn_fault(err, ATTN_EINVAL, set->path,
+                          "the folder holds %d files of tensors: %d at most; put them into one "
+                          "safetensors file",
+                          n, ATTN_TENSORS_FILES);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        char *path = attn_cli_text("%s/%s", set->path, list[i]->d_name);
+        status = add_file(set, path, err);
+        free(path);
+    }
+    return status;
+}
+
+static enum attn_status add_folder(struct attn_tensors *set, struct attn_error *err)
 {
     struct dirent **list;
-    char path[4096];
     int n = scandir(set->path, &list, holds_tensors, alphasort);
     if (n < 0)
-        attn_cli_stop(attn_read_errno(errno), set->path, "the folder cannot be read: %s",
-                      strerror(errno));
-    if (n == 0)
-        attn_cli_stop(ATTN_EINVAL, set->path,
-                      "the folder holds no .safetensors, .npy or .npz file");
-    if (n > ATTN_TENSORS_FILES)
-        attn_cli_stop(ATTN_EINVAL, set->path,
-                      "the folder holds %d files of tensors: %d at most; put them into one "
-                      "safetensors file",
-                      n, ATTN_TENSORS_FILES);
-    for (int i = 0; i < n; i++) {
-        int length = snprintf(path, sizeof path, "%s/%s", set->path, list[i]->d_name);
-        if (length >= (int)sizeof path)
-            attn_cli_stop(ATTN_EINVAL, set->path, "the path of a file is too long");
-        add_file(set, path);
-        free(list[i]);
-    }
+        return attn_fault(err, attn_read_errno(errno), set->path, "the folder cannot be read: %s",
+                          strerror(errno));
+    enum attn_status status = add_listed(set, list, n, err);
+    while (n > 0)
+        free(list[--n]);
     free(list);
+    return status;
 }
 
 static int by_name(const void *a, const void *b)
@@ -70,7 +78,7 @@ static void name_entry(struct attn_tensors_entry *entry)
         entry->name[strlen(entry->name) - 4] = '\0';
 }
 
-static void list_entries(struct attn_tensors *set)
+static enum attn_status list_entries(struct attn_tensors *set, struct attn_error *err)
 {
     int total = 0;
     for (int f = 0; f < set->n_files; f++)
@@ -82,16 +90,17 @@ static void list_entries(struct attn_tensors *set)
             entry->file = &set->file[f];
             entry->tensor = &set->file[f].tensor[t];
             if (strlen(entry->tensor->name) >= sizeof entry->name)
-                attn_cli_stop(ATTN_EINVAL, set->file[f].path,
-                              "tensor '%.40s...': names may have %zu characters",
-                              entry->tensor->name, sizeof entry->name - 1);
+                return attn_fault(err, ATTN_EINVAL, set->file[f].path,
+                                  "tensor '%.40s...': names may have %zu characters",
+                                  entry->tensor->name, sizeof entry->name - 1);
             name_entry(entry);
         }
     qsort(set->entry, (size_t)set->n, sizeof *set->entry, by_name);
     for (int i = 1; i < set->n; i++)
         if (strcmp(set->entry[i - 1].name, set->entry[i].name) == 0)
-            attn_cli_stop(ATTN_EINVAL, set->path, "two tensors are called '%.40s'",
-                          set->entry[i].name);
+            return attn_fault(err, ATTN_EINVAL, set->path, "two tensors are called '%.40s'",
+                              set->entry[i].name);
+    return ATTN_OK;
 }
 
 static void begin(const char *path, struct attn_tensors *set)
@@ -100,8 +109,8 @@ static void begin(const char *path, struct attn_tensors *set)
     set->file = attn_cli_need(calloc(ATTN_TENSORS_FILES, sizeof *set->file));
 }
 
-void attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                            struct attn_tensors *set)
+enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                                        struct attn_tensors *set, struct attn_error *err)
 {
     begin(path[0], set);
     set->entry = attn_cli_need(calloc((size_t)n, sizeof *set->entry));
@@ -109,26 +118,28 @@ void attn_tensors_open_each(const char *const *path, const char *const *name, in
         struct attn_file *file = &set->file[set->n_files];
         if (path[i] == NULL)
             continue;
-        add_file(set, path[i]);
-        if (file->n_tensors != 1)
-            attn_cli_stop(ATTN_EINVAL, file->path,
-                          "holds %d tensors; --%s takes a file with one (--input takes many)",
-                          file->n_tensors, name[i]);
+        enum attn_status status = add_file(set, path[i], err);
+        if (status == ATTN_OK && file->n_tensors != 1)
+            status = attn_fault(err, ATTN_EINVAL, file->path,
+                                "holds %d tensors; --%s takes a file with one (--input takes many)",
+                                file->n_tensors, name[i]);
+        if (status != ATTN_OK)
+            return status;
         struct attn_tensors_entry *entry = &set->entry[set->n++];
         *entry = (struct attn_tensors_entry){.file = file, .tensor = &file->tensor[0]};
         snprintf(entry->name, sizeof entry->name, "%s", name[i]);
     }
+    return ATTN_OK;
 }
 
-void attn_tensors_open(const char *path, struct attn_tensors *set)
+enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
+                                   struct attn_error *err)
 {
     struct stat about;
     begin(path, set);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        add_folder(set);
-    else
-        add_file(set, path);
-    list_entries(set);
+    int is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    enum attn_status status = is_folder ? add_folder(set, err) : add_file(set, path, err);
+    return status == ATTN_OK ? list_entries(set, err) : status;
 }
 
 void attn_tensors_close(struct attn_tensors *set)
@@ -182,27 +193,29 @@ static double number(const struct attn_file_tensor *t, int64_t i)
     }
 }
 
-void attn_tensors_load(const struct attn_tensors_entry *entry)
+enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struct attn_error *err)
 {
-    struct attn_error err;
-    attn_cli_must(attn_file_load(entry->file, entry->tensor, &err), &err);
+    return attn_file_load(entry->file, entry->tensor, err);
 }
 
-double *attn_tensors_values(const struct attn_tensors_entry *entry)
+enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
+                                     struct attn_error *err)
 {
     int64_t n = attn_tensors_count(entry->tensor), available = attn_cli_memory_available();
     char need[32], have[32];
     /* Both copies, before either: a deflated member may be a thousand times its file. */
     if (entry->tensor->bytes / 2 + 4 * n > available / 2)
-        attn_cli_stop(ATTN_ENOMEM, entry->file->path,
-                      "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
-                      attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
-    attn_tensors_load(entry);
-    double *values = malloc(((size_t)n + 1) * sizeof *values);
-    if (values == NULL)
-        attn_cli_stop(ATTN_ENOMEM, entry->file->path, "no memory for the %lld numbers of '%.40s'",
-                      (long long)n, entry->name);
+        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
+                          "'%.40s' takes %s, twice, and this machine can give %s", entry->name,
+                          attn_cli_bytes(8 * n, need), attn_cli_bytes(available, have));
+    enum attn_status status = attn_tensors_load(entry, err);
+    if (status != ATTN_OK)
+        return status;
+    *values = malloc(((size_t)n + 1) * sizeof **values);
+    if (*values == NULL)
+        return attn_fault(err, ATTN_ENOMEM, entry->file->path,
+                          "no memory for the %lld numbers of '%.40s'", (long long)n, entry->name);
     for (int64_t i = 0; i < n; i++)
-        values[i] = number(entry->tensor, i);
-    return values;
+        (*values)[i] = number(entry->tensor, i);
+    return ATTN_OK;
 }

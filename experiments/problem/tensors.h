@@ -1,5 +1,6 @@
-/* A set of named tensors: one file, all the .safetensors, .npy and .npz files of a folder, or files
- * of one tensor each.  What two sets hold can then be compared name by name. */
+/* A source of named tensors, which is what `attnlab run` and `attnlab compare` read: one file, all
+ * files of tensors in a folder, or files of one tensor each.  Two of them can be compared name by
+ * name. */
 #ifndef EXPERIMENTS_PROBLEM_TENSORS_H
 #define EXPERIMENTS_PROBLEM_TENSORS_H
 
@@ -20,14 +21,16 @@ struct attn_tensors {
     struct attn_tensors_entry *entry; /* sorted by name */
 };
 
-/* Reads headers only.  What is no set of tensors ends the program with one line: no such path, a
- * folder without tensors, one name twice, a file that is not what it should be. */
-void attn_tensors_open(const char *path, struct attn_tensors *set);
+/* Reads headers only.  EINVAL for what is no set of tensors: no such path, a folder without
+ * tensors, one name twice, a file that is not what it should be; ENOMEM.  Close it after a failure
+ * too. */
+enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
+                                   struct attn_error *err);
 
 /* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL:
- * there is no such tensor; path[0] names the set.  A file that holds more ends the program. */
-void attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                            struct attn_tensors *set);
+ * there is no such tensor; path[0] names the set.  EINVAL also: a file that holds more. */
+enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
+                                        struct attn_tensors *set, struct attn_error *err);
 
 void attn_tensors_close(struct attn_tensors *set);
 
@@ -37,10 +40,12 @@ int attn_tensors_have_inputs(const struct attn_tensors *set); /* q, k and v */
 
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements */
 
-/* Its data into memory, or the end of the program. */
-void attn_tensors_load(const struct attn_tensors_entry *entry);
+/* Its data into memory; attn_file_load. */
+enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struct attn_error *err);
 
-/* Load, and give the numbers as double, malloc'ed: exact for all types but I64. */
-double *attn_tensors_values(const struct attn_tensors_entry *entry);
+/* Load, and give the numbers as double, malloc'ed: exact for all types but I64.  *values is
+ * untouched after a failure. */
+enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
+                                     struct attn_error *err);
 
 #endif

@@ -48,7 +48,7 @@ static void ours(struct attn_study_run *run, int64_t length)
     for (int m = 0; m < 2; m++) {
         const char *text = attn_study_text(run, "q%lldd64:%s:f32:normal:s1:pass=bwd",
                                            (long long)length, of[m].mask);
-        double bytes = (double)attn_study_buffer("bsr", text, "bsr.");
+        double bytes = (double)attn_study_buffer(run, "bsr", text, "bsr.");
         const char *name = attn_study_text(run, "bsr's lists, both directions, %s tokens under %s",
                                            attn_cli_grouped(length, grouped), of[m].mask);
         attn_study_place(run, of[m].curve, (double)length);

@@ -39,7 +39,7 @@ static double read_by_price(struct attn_study_run *run, const struct model *m, i
     const char *text = attn_study_text(run, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1",
                                        (long long)m->heads, (long long)m->kv_heads,
                                        (long long)kept(m, length), (long long)m->dim, m->dtype);
-    return (double)(attn_study_price("tiled@portable", text).floor_bytes -
+    return (double)(attn_study_price(run, "tiled@portable", text).floor_bytes -
                     m->heads * (2 * m->dim * m->size + 4));
 }
 

@@ -60,7 +60,7 @@ static void heads_that_are_not_there(struct attn_study_run *run)
     static const struct attn_mask_shape shape = {1, 8, 200000, 200000};
     struct attn_tape tape;
     const struct attn_point point =
-        attn_study_price("gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1");
+        attn_study_price(run, "gemm:save=probs@portable", "h8q200000d64:none:f32:normal:s1");
     attn_study_say(run,
                    "Articles say 8 heads x 200,000 x 200,000 x 4 B = 1.28 TB.  The mask has no "
                    "axis of heads, so the code keeps an eighth of that.  1.28 TB are the "
@@ -83,7 +83,7 @@ static double left(struct attn_study_run *run, const char *spec, const char *mas
 {
     const char *text =
         attn_study_text(run, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
-    return (double)attn_study_price(spec, text).priced_bytes;
+    return (double)attn_study_price(run, spec, text).priced_bytes;
 }
 
 static void remedies(struct attn_study_run *run)
@@ -123,13 +123,14 @@ static void checkpointing(struct attn_study_run *run)
     attn_study_say(run, "Checkpointing changes what 28 layers keep between the passes:");
     attn_study_quantity(run, "all of it: P, q k v o and LSE of 28 layers", ATTN_DERIVED,
                         28 * (P + 4 * tensor + lse),
-                        attn_study_saved("gemm:save=probs@portable", TEXT, 28, "probs"), "B",
+                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "probs"), "B",
                         0.001 * 28 * P);
     attn_study_quantity(run, "checkpointed: q k v of 28 layers", ATTN_DERIVED, 28 * 3 * tensor,
-                        attn_study_saved("gemm:save=probs@portable", TEXT, 28, "inputs"), "B", 0);
+                        attn_study_saved(run, "gemm:save=probs@portable", TEXT, 28, "inputs"), "B",
+                        0);
     attn_study_quantity(run, "tiled without checkpointing: q k v o and LSE of 28 layers",
                         ATTN_DERIVED, 28 * (4 * tensor + lse),
-                        attn_study_saved("tiled@portable", TEXT, 28, "rows"), "B", 0);
+                        attn_study_saved(run, "tiled@portable", TEXT, 28, "rows"), "B", 0);
     attn_study_say(run, "But while it computes one layer it still holds that layer's P, 2.33 TiB.  "
                         "And none of the five touches the mask, which is what was too large.");
     attn_study_say(run, "What Open-Sora did is none of these: its next model has no mask between "

@@ -60,7 +60,8 @@ static void other_lengths(struct attn_study_run *run)
                                            (long long)(L / 2));
         attn_study_place(run, "boolean [L, L] of one sample", (double)L);
         attn_study_quantity(run, "the boolean [L, L]", ATTN_DERIVED, (double)L * (double)L,
-                            (double)attn_study_buffer("dense:mask=bool2d", text, "mask"), "B", 0);
+                            (double)attn_study_buffer(run, "dense:mask=bool2d", text, "mask"), "B",
+                            0);
     }
 }
 
@@ -87,12 +88,13 @@ void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
     attn_study_say(run, "Expanded over queries to a boolean [L, L], the same mask is quadratic:");
     attn_study_quantity(run, "the dense boolean mask of one sample, L=28,800", ATTN_DERIVED,
                         829440000,
-                        (double)attn_study_buffer("dense:mask=bool2d",
+                        (double)attn_study_buffer(run, "dense:mask=bool2d",
                                                   "q28800d64:keys(20000):f32:normal:s1", "mask"),
                         "B", 0);
     attn_study_quantity(
         run, "what tiled holds of it: its word keys(20000) and no object", ATTN_DERIVED, 0,
-        (double)attn_study_buffer("tiled", "q28800d64:keys(20000):f32:normal:s1", "mask"), "B", 0);
+        (double)attn_study_buffer(run, "tiled", "q28800d64:keys(20000):f32:normal:s1", "mask"), "B",
+        0);
     other_lengths(run);
     attn_study_measure(run, "dense:mask=bool2d", "q288d64:keys(200):f32:normal:s1", NULL);
     attn_study_measure(run, "tiled", "q288d64:keys(200):f32:normal:s1", NULL);

@@ -207,9 +207,9 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
     }
     attn_study_say(run, "A materialised mask makes the \"memory-efficient\" back end quadratic "
                         "again: two objects of heads x L x L.  tiled has the mask as a word:");
-    const struct attn_point known = attn_study_price("tiled@portable",
+    const struct attn_point known = attn_study_price(run, "tiled@portable",
                                                      "h8q8192d64:causal(br):bf16:normal:s1"),
-                            point = attn_study_price("tiled@portable",
+                            point = attn_study_price(run, "tiled@portable",
                                                      "h8q65536d64:causal(br):bf16:normal:s1");
     attn_study_quantity(run, "tiled beside o, 65,536 tokens and 8,192", ATTN_DERIVED,
                         (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);

@@ -9,7 +9,7 @@ static const char TEXT[] = "q1048576d64:causal(br):f32:normal:s1";
 
 static int64_t held(struct attn_study_run *run, const char *scheme, int ranks, const char *buffer)
 {
-    return attn_study_buffer(attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
+    return attn_study_buffer(run, attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
 }
 
 /* A ring that receives into fresh buffers and gives none back. */

@@ -397,40 +397,55 @@ static enum attn_status price(const char *spec_text, const char *text, struct at
     return status == ATTN_OK ? attn_preflight_case(&spec, &point->c, point, &need, err) : status;
 }
 
-struct attn_point attn_study_price(const char *spec, const char *text)
+/* A price that a study knows, which was refused. */
+static void refused(struct attn_study_run *run, const char *spec, const struct attn_error *err)
+{
+    if (err->status == ATTN_ENOMEM)
+        run->lacks = ATTN_ENOMEM;
+    fail(run, spec, err->text);
+}
+
+struct attn_point attn_study_price(struct attn_study_run *run, const char *spec, const char *text)
 {
     struct attn_point point;
     struct attn_error err;
-    attn_cli_must(price(spec, text, &point, &err), &err);
+    if (price(spec, text, &point, &err) != ATTN_OK)
+        refused(run, spec, &err);
     return point;
 }
 
-/* What one call costs, or a stack of layers that saves something. */
-static struct attn_cost cost_of(const char *spec_text, const char *text, int64_t layers,
-                                const char *save)
+/* What one call costs, or a stack of layers that saves something; nothing where it is refused. */
+static struct attn_cost cost_of(struct attn_study_run *run, const char *spec_text, const char *text,
+                                int64_t layers, const char *save)
 {
-    static struct attn_point point;
+    struct attn_point point;
     struct attn_error err;
     struct attn_stack stack = {.n = layers};
-    struct attn_problem problem;
+    struct attn_problem problem = {0};
     struct attn_spec spec;
-    struct attn_stack_cost cost;
+    struct attn_stack_cost cost = {0};
     int64_t need;
-    attn_cli_must(attn_spec_parse(spec_text, &spec, &err), &err);
-    attn_cli_must(attn_stack_save_find(save, &stack.save, &err), &err);
-    attn_cli_must(attn_case_parse(text, &point.c, &err), &err);
-    attn_cli_must(attn_preflight_open(&point.c, &problem, &point, &need, &err), &err);
-    attn_cli_must(layers > 0 ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err)
-                             : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0,
-                                          &cost.cost, &err),
-                  &err);
+    enum attn_status status = attn_spec_parse(spec_text, &spec, &err);
+    if (status == ATTN_OK)
+        status = attn_stack_save_find(save, &stack.save, &err);
+    if (status == ATTN_OK)
+        status = attn_case_parse(text, &point.c, &err);
+    if (status == ATTN_OK)
+        status = attn_preflight_open(&point.c, &problem, &point, &need, &err);
+    if (status == ATTN_OK)
+        status = layers > 0 ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err)
+                            : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0,
+                                         &cost.cost, &err);
+    if (status != ATTN_OK)
+        refused(run, spec_text, &err);
     attn_preflight_close(&problem);
     return cost.cost;
 }
 
-int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer)
+int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
+                          const char *buffer)
 {
-    const struct attn_cost cost = cost_of(spec, text, 0, "rows");
+    const struct attn_cost cost = cost_of(run, spec, text, 0, "rows");
     int64_t bytes = 0;
     for (int a = 0; a < cost.n_live; a++)
         if (strncmp(cost.live[a].name, buffer, strlen(buffer)) == 0)
@@ -438,9 +453,10 @@ int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer
     return bytes;
 }
 
-double attn_study_saved(const char *spec, const char *text, int64_t layers, const char *save)
+double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
+                        int64_t layers, const char *save)
 {
-    return (double)cost_of(spec, text, layers, save).saved_bytes;
+    return (double)cost_of(run, spec, text, layers, save).saved_bytes;
 }
 
 int attn_study_accepts(const char *spec, const char *text)

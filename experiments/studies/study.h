@@ -200,18 +200,20 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
 
 /* ---- attnlab's own implementations in a study ------------------------------------------------ */
 
-/* Of these a study knows that they are not refused; what is, or has a wrong text, ends the program.
+/* Of these a study knows that they are not refused: one that is, did not come out.
  *
  * Priced: priced_bytes, total_bytes, bytes_sent, flops ... of a point. */
-struct attn_point attn_study_price(const char *spec, const char *text);
+struct attn_point attn_study_price(struct attn_study_run *run, const char *spec, const char *text);
 
 /* Bytes of the buffers of rank 0 at its peak whose names begin so, by the price; 0 where there are
  * none. */
-int64_t attn_study_buffer(const char *spec, const char *text, const char *buffer);
+int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
+                          const char *buffer);
 
 /* Bytes that a stack of layers of this problem keeps between the passes, of "probs", "rows" or
  * "inputs" (measure/stack.h). */
-double attn_study_saved(const char *spec, const char *text, int64_t layers, const char *save);
+double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
+                        int64_t layers, const char *save);
 
 /* Whether the spec takes this problem: 1 or 0; nothing is said. */
 int attn_study_accepts(const char *spec, const char *text);

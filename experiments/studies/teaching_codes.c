@@ -88,10 +88,10 @@ static void llm_c(struct attn_study_run *run)
                     2.0 * 12 * 4 * 12 * 1024 * 1024 * 4, 0);
     attn_study_quantity(run, "att of one layer, as gemm:save=probs keeps it (rows are padded)",
                         ATTN_DERIVED, (double)tape.peak / 24,
-                        (double)attn_study_price("gemm:save=probs@portable", TEXT).saved_bytes, "B",
-                        0.02 * (double)tape.peak / 24);
+                        (double)attn_study_price(run, "gemm:save=probs@portable", TEXT).saved_bytes,
+                        "B", 0.02 * (double)tape.peak / 24);
     attn_study_quantity(run, "what tiled keeps in their place, beside o and lse", ATTN_DERIVED, 0,
-                        (double)attn_study_price("tiled", TEXT).saved_bytes, "B", 0);
+                        (double)attn_study_price(run, "tiled", TEXT).saved_bytes, "B", 0);
     llm_c_for_real(run);
 }
 

@@ -131,8 +131,9 @@ static void sparse_runs(struct attn_study_run *run)
                         runs[r].tolerance * MIB);
     }
     attn_study_quantity(run, "scores of csr-textbook at 10 %, 16 heads", ATTN_DERIVED, 6.4 * MIB,
-                        (double)attn_study_buffer(
-                            "csr-textbook", "h16q1024d64:random(0.1,1):f32:normal:s1", "scores"),
+                        (double)attn_study_buffer(run, "csr-textbook",
+                                                  "h16q1024d64:random(0.1,1):f32:normal:s1",
+                                                  "scores"),
                         "B", 0.05 * MIB);
 }
 
@@ -222,8 +223,8 @@ static void break_even(struct attn_study_run *run)
     }
     for (int heads = 1; heads <= 4; heads++) {
         const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);
-        double dense = (double)attn_study_price("dense", text).priced_bytes;
-        double csr = (double)attn_study_price("csr-textbook", text).priced_bytes;
+        double dense = (double)attn_study_price(run, "dense", text).priced_bytes;
+        double csr = (double)attn_study_price(run, "csr-textbook", text).priced_bytes;
         double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2, at = dense / (csr - starts) * pairs;
         const char *name =
             attn_study_text(run, "ours, csr-textbook against dense, %d head%s%s", heads,

@@ -23,7 +23,7 @@ const char *const attn_claim_name[32] = {
     "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
     NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
     "scale", "empty", "band",    "dense", "repeats",  "causal"};
-const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do", "scale-0"};
+const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do", "scale-0", "nonfinite"};
 
 void attn_claims_all(struct attn_claims *claims)
 {
@@ -152,6 +152,7 @@ static unsigned declinable(const struct attn_setup *s)
     const struct attn_problem *p = &s->problem;
     unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
     found |= p->scale <= 0 ? ATTN_PLUGIN_SCALE_0 : 0u;
+    found |= c->special != ATTN_SPECIAL_NONE ? ATTN_PLUGIN_NONFINITE : 0u;
     int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
     int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
     int in_do = poisoned || special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;

@@ -38,7 +38,7 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_CLAIMS = 22,
-    ATTN_DECLINES = 4,
+    ATTN_DECLINES = 5,
     ATTN_CLAIMS_SHARED =
         2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
 };

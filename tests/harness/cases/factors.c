@@ -81,6 +81,14 @@ static struct diagonal diagonal_of(const struct attn_factors *t, const struct at
     return x;
 }
 
+/* Masks whose rows of few keys are empty by chance, or outside of a pattern's groups. */
+static int may_miss_rows(const struct attn_factors *t, const struct attn_choice *choice)
+{
+    const char *mask = value_of(t, choice, ATTN_FACTOR_MASK);
+    return strncmp(mask, "csr(", 4) == 0 || strncmp(mask, "dense(", 6) == 0 ||
+           strncmp(mask, "skiparse(", 9) == 0;
+}
+
 /* Some query sees no key. */
 static int may_be_empty(const struct attn_factors *t, const struct attn_choice *choice)
 {
@@ -91,6 +99,8 @@ static int may_be_empty(const struct attn_factors *t, const struct attn_choice *
                      is(t, choice, ATTN_FACTOR_MASK, "lengths") ||
                      is(t, choice, ATTN_FACTOR_MASK, "global(3)") ||
                      (is(t, choice, ATTN_FACTOR_MASK, "documents") && x.queries == x.keys);
+    if (x.keys < (x.queries < 1000 ? 15 : 63) && may_miss_rows(t, choice))
+        return 1;
     if (choice->value[ATTN_FACTOR_MASK] == 0 || !x.is_band)
         return x.is_band && (first || last);
     return first || x.reach >= 0 || x.offset != 0 || !from_start;
@@ -156,7 +166,7 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
 struct veil {
     unsigned scope, by;
 };
-enum { VEILS = 20, ALL = (1 << ATTN_FACTORS) - 1 };
+enum { VEILS = 24, ALL = (1 << ATTN_FACTORS) - 1 };
 
 static void add_veil(struct veil veil[VEILS], int *n, int holds, unsigned scope, unsigned by)
 {
@@ -177,6 +187,16 @@ static int flat_veils(const struct attn_factors *t, const struct attn_choice *ch
     add_veil(veil, &n, x->is_causal && x->queries == 1 && x->offset == 0 && x->keys > 1, ALL,
              BIT(QUERIES) | BIT(CAUSAL));
     add_veil(veil, &n, is(t, choice, ATTN_FACTOR_SCALE, "0"), ALL, BIT(SCALE));
+    /* three keys in a row, off the diagonal of a pattern of nine: at most one is left */
+    add_veil(veil, &n,
+             x->reach >= 0 && x->reach <= 1 && x->offset != 0 &&
+                 is(t, choice, ATTN_FACTOR_MASK, "skiparse(group,3)"),
+             ALL, 0);
+    /* of two or three keys one has all the weight */
+    add_veil(veil, &n,
+             x->reach >= 0 && x->reach <= 1 && !is(t, choice, ATTN_FACTOR_SCALE, "default") &&
+                 attn_choice_number(t, choice, ATTN_FACTOR_D) > 16,
+             ALL, 0);
     return n;
 }
 
@@ -204,12 +224,18 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     /* too small a change; scores so large that all are at the cap, or one key has all the weight */
     int large = is(t, choice, ATTN_FACTOR_FILL, "outliers");
     int64_t d = attn_choice_number(t, choice, ATTN_FACTOR_D);
-    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_SOFTCAP, "30") && !large, BIT(SOFTCAP),
-             0);
+    int cap30 = is(t, choice, ATTN_FACTOR_SOFTCAP, "30");
+    add_veil(veil, &n, narrow && cap30 && !large, BIT(SOFTCAP), 0);
+    add_veil(veil, &n, cap30 && large, ALL, BIT(SOFTCAP));
     add_veil(veil, &n,
              is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
                  (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
              ALL, 0);
+    /* 16 bits hide what a row gives to other keys than the one with all the weight; of many rows
+     * some have two */
+    int sharp = narrow && d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
+    add_veil(veil, &n, sharp, ALL, BIT(SCALE));
+    add_veil(veil, &n, sharp && x.queries * x.keys < 1000, ALL, 0);
     /* data of models: with another scale or one feature one key has all the weight, and so it may
      * be for one query of several kinds */
     int usual =

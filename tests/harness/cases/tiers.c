@@ -197,8 +197,8 @@ void attn_tier_close(struct attn_tier_list *list)
     list->n = list->room = 0;
 }
 
-/* A choice of the table as a case; one that is not allowed after all (rows that see no key by
- * chance) is none. */
+/* A choice of the table as a case; one that is not allowed after all is none, and counted: the
+ * maker of choices takes it for met. */
 struct making {
     struct attn_tier_list *list;
     enum attn_route route;
@@ -217,6 +217,8 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
              values[0] != '\0' ? values : "nothing unusual");
     if (is_allowed(&c, table->claims, x->route, NULL) == ATTN_OK)
         add(x->list, name, &c, "", why, choice);
+    else
+        x->list->refused++;
 }
 
 static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)

@@ -26,6 +26,7 @@ struct attn_tier_list {
     struct attn_claims claims;
     struct attn_factors table; /* of these claims */
     int lacks_memory;          /* while it is made */
+    int refused;               /* choices that the claims do not allow after all: must be 0 */
 };
 
 /* The cases of a tier within the claims, those that need no claim alike for every seed: it draws

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ref/problem.h"
@@ -413,11 +414,14 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
     const struct attn_plugin *(*get)(void) = NULL;
     const struct attn_plugin *theirs = NULL;
     char name[4096];
+    struct stat about;
     memset(plugin, 0, sizeof *plugin);
     /* Without a slash, dlopen looks through the system's folders instead of this one. */
     if ((size_t)snprintf(name, sizeof name, "%s%s", strchr(path, '/') != NULL ? "" : "./", path) >=
         sizeof name)
         return attn_fault(err, ATTN_EINVAL, path, "the path is too long");
+    if (stat(name, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        return attn_fault(err, ATTN_EINVAL, path, "is not a regular file"); /* a FIFO would wait */
     attn_environment_save(&environment);
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != NULL)

@@ -69,16 +69,50 @@ const char *attn_file_shape(const struct attn_file_tensor *tensor, char text[160
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* A member, or the end of an archive that has none.  As the length of a safetensors header either
- * would be larger than any that is read. */
-static int is_archive(const unsigned char magic[6])
+static const struct attn_file_format *const formats[] = {
+#define ATTN_FILE_FORMAT(name) &attn_format_##name,
+#include "tests/harness/files/formats.def"
+#undef ATTN_FILE_FORMAT
+};
+enum { FORMATS = sizeof formats / sizeof *formats, MARK = 6 };
+
+int attn_file_is_named(const char *name)
 {
-    return memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0;
+    for (int f = 0; f < FORMATS; f++) {
+        size_t n = strlen(name), m = strlen(formats[f]->suffix);
+        if (n > m && strcmp(name + n - m, formats[f]->suffix) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+const char *attn_file_suffixes(char text[64])
+{
+    text[0] = '\0';
+    for (int f = 0; f < FORMATS; f++)
+        attn_append(text, 64, "%s%s",
+                    f == 0            ? ""
+                    : f + 1 < FORMATS ? ", "
+                                      : " or ",
+                    formats[f]->suffix);
+    return text;
+}
+
+/* As the length of a safetensors header each mark would be larger than any that is read. */
+static const struct attn_file_format *format_of(const char first[MARK])
+{
+    for (int f = 0; f < FORMATS; f++)
+        for (int m = 0; m < 2; m++) {
+            const char *mark = formats[f]->marks[m];
+            if (mark != NULL && memcmp(first, mark, strlen(mark)) == 0)
+                return formats[f];
+        }
+    return formats[0];
 }
 
 enum attn_status attn_file_open(const char *path, struct attn_file *file, struct attn_error *err)
 {
-    unsigned char magic[6] = {0};
+    char first[MARK] = {0};
     memset(file, 0, sizeof *file);
     file->fd = -1;
     file->path = strdup(path);
@@ -86,12 +120,11 @@ enum attn_status attn_file_open(const char *path, struct attn_file *file, struct
         return attn_fault(err, ATTN_ENOMEM, path, "no memory for its name");
     enum attn_status status = attn_read_open(path, &file->fd, &file->size, err);
     if (status == ATTN_OK)
-        status = attn_read_at(file->fd, path, 0, magic,
-                              file->size < (int64_t)sizeof magic ? file->size : 6, err);
-    if (status == ATTN_OK)
-        status = memcmp(magic, "\x93NUMPY", 6) == 0 ? attn_npy_header(file, err)
-                 : is_archive(magic)                ? attn_npz_header(file, err)
-                                                    : attn_safetensors_header(file, err);
+        status = attn_read_at(file->fd, path, 0, first, file->size < MARK ? file->size : MARK, err);
+    if (status == ATTN_OK) {
+        file->format = format_of(first);
+        status = file->format->header(file, err);
+    }
     if (status != ATTN_OK)
         attn_file_close(file);
     return status;
@@ -109,7 +142,8 @@ void attn_file_close(struct attn_file *file)
     }
     free(file->tensor);
     free(file->metadata);
-    attn_npz_close(file);
+    if (file->format != NULL && file->format->close != NULL)
+        file->format->close(file);
     if (file->path != NULL && file->fd >= 0)
         close(file->fd);
     free(file->path);
@@ -186,6 +220,13 @@ static void reorder(const struct attn_file_tensor *t, const char *from, char *to
     }
 }
 
+enum attn_status attn_file_read_plain(const struct attn_file *file,
+                                      const struct attn_file_tensor *tensor, void *to,
+                                      struct attn_error *err)
+{
+    return attn_read_at(file->fd, file->path, tensor->offset, to, tensor->bytes, err);
+}
+
 enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_tensor *tensor,
                                 struct attn_error *err)
 {
@@ -201,9 +242,7 @@ enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_t
             attn_fault(err, ATTN_ENOMEM, file->path, "tensor '%.40s': no memory for its %lld bytes",
                        tensor->name, (long long)tensor->bytes);
     if (status == ATTN_OK)
-        status = file->archive != NULL
-                     ? attn_npz_read(file, tensor, data, err)
-                     : attn_read_at(file->fd, file->path, tensor->offset, data, tensor->bytes, err);
+        status = file->format->read(file, tensor, data, err);
     if (status == ATTN_OK && tensor->swapped)
         swap_bytes((unsigned char *)data, n, size);
     if (status == ATTN_OK && tensor->fortran) {

@@ -52,6 +52,7 @@ struct attn_file_pair {
 };
 
 struct attn_file {
+    const struct attn_file_format *format;
     char *path;
     int fd;
     int64_t size;
@@ -60,6 +61,11 @@ struct attn_file {
     struct attn_file_pair *metadata; /* safetensors' __metadata__; the others have none */
     void *archive;                   /* libzip's, of a .npz */
 };
+
+/* Whether a file of that name, in a folder of many, is one of tensors; how such names end, as
+ * ".safetensors, .npy or .npz". */
+int attn_file_is_named(const char *name);
+const char *attn_file_suffixes(char text[64]);
 
 /* The format is told by the first bytes, not by the name.  After a failure the struct is empty;
  * closing it is legal.  EINVAL: cannot be read, or is not what it should be; ENOMEM. */
@@ -88,13 +94,30 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
 enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 
-/* ---- for safetensors.c, npy.c and npz.c --------------------------------------------------- */
+/* ---- formats: each is one of these, in a file of its own, and a line in formats.def ---------- */
 
-/* Fill file->tensor and file->metadata from the header.  What they hold is freed by
- * attn_file_close, after a failure too. */
-enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_error *err);
-enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err);
-enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err);
+struct attn_file_format {
+    const char *suffix;   /* of its files */
+    const char *marks[2]; /* how such a file begins, one of them; none: it has no mark */
+
+    /* Fill file->tensor and file->metadata.  What they hold is freed by attn_file_close, after a
+     * failure too. */
+    enum attn_status (*header)(struct attn_file *file, struct attn_error *err);
+
+    /* The numbers of a tensor, as they are kept, into its `bytes` bytes. */
+    enum attn_status (*read)(const struct attn_file *file, const struct attn_file_tensor *tensor,
+                             void *to, struct attn_error *err);
+
+    void (*close)(struct attn_file *file); /* what `archive` holds; NULL: nothing */
+};
+#define ATTN_FILE_FORMAT(name) extern const struct attn_file_format attn_format_##name;
+#include "tests/harness/files/formats.def"
+#undef ATTN_FILE_FORMAT
+
+/* The read of a format whose numbers stand in the file itself, at `offset`. */
+enum attn_status attn_file_read_plain(const struct attn_file *file,
+                                      const struct attn_file_tensor *tensor, void *to,
+                                      struct attn_error *err);
 
 /* A .npy that is read byte after byte: a file, or a member of an archive.  The tensor, which has
  * its name already, gets type, shape and offset from its header. */
@@ -107,11 +130,6 @@ struct attn_npy_source {
 };
 enum attn_status attn_npy_read(const struct attn_npy_source *from, struct attn_file_tensor *tensor,
                                struct attn_error *err);
-
-/* Inflate the numbers of a tensor, as they are kept, into its `bytes` bytes. */
-enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_file_tensor *tensor,
-                               void *to, struct attn_error *err);
-void attn_npz_close(struct attn_file *file);
 
 /* Bytes from dtype and extents, checked: EINVAL when extents are negative or a product exceeds
  * 64 bits (zero extents do not excuse the others). */

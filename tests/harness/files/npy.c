@@ -254,7 +254,7 @@ static enum attn_status read_next(void *arg, void *to, int64_t bytes, struct att
     return attn_read_at(x->file->fd, x->file->path, x->at - bytes, to, bytes, err);
 }
 
-enum attn_status attn_npy_header(struct attn_file *file, struct attn_error *err)
+static enum attn_status header(struct attn_file *file, struct attn_error *err)
 {
     int64_t room = ATTN_FILE_HEADER;
     struct place place = {file, 0};
@@ -309,3 +309,6 @@ enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor 
     fwrite(t.data, 1, (size_t)t.bytes, save.stream);
     return attn_save_close(&save, ATTN_OK, err);
 }
+
+const struct attn_file_format attn_format_npy = {
+    .suffix = ".npy", .marks = {"\x93NUMPY"}, .header = header, .read = attn_file_read_plain};

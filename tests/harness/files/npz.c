@@ -200,7 +200,7 @@ static enum attn_status open_archive(struct attn_file *file, struct attn_error *
     return status;
 }
 
-enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err)
+static enum attn_status header(struct attn_file *file, struct attn_error *err)
 {
     int64_t room = ATTN_FILE_HEADER;
     enum attn_status status = open_archive(file, err);
@@ -222,8 +222,8 @@ enum attn_status attn_npz_header(struct attn_file *file, struct attn_error *err)
     return status;
 }
 
-enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_file_tensor *t,
-                               void *to, struct attn_error *err)
+static enum attn_status read_numbers(const struct attn_file *file, const struct attn_file_tensor *t,
+                                     void *to, struct attn_error *err)
 {
     struct member m;
     char skipped[4096];
@@ -241,9 +241,16 @@ enum attn_status attn_npz_read(const struct attn_file *file, const struct attn_f
     return status;
 }
 
-void attn_npz_close(struct attn_file *file)
+static void close_archive(struct attn_file *file)
 {
     if (file->archive != NULL)
         zip_discard(file->archive);
     file->archive = NULL;
 }
+
+const struct attn_file_format attn_format_npz = {
+    .suffix = ".npz",
+    .marks = {"PK\3\4", "PK\5\6"}, /* a member, or the end of an archive that has none */
+    .header = header,
+    .read = read_numbers,
+    .close = close_archive};

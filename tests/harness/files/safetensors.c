@@ -220,7 +220,7 @@ static enum attn_status read_text(const struct attn_file *file, uint64_t *length
     return attn_read_at(file->fd, file->path, LENGTH_BYTES, *text, (int64_t)*length, err);
 }
 
-enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_error *err)
+static enum attn_status header(struct attn_file *file, struct attn_error *err)
 {
     uint64_t length = 0;
     char *text = NULL;
@@ -241,6 +241,9 @@ enum attn_status attn_safetensors_header(struct attn_file *file, struct attn_err
     free(text);
     return status;
 }
+
+const struct attn_file_format attn_format_safetensors = {
+    .suffix = ".safetensors", .header = header, .read = attn_file_read_plain};
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
