@@ -30,6 +30,11 @@ static inline struct attn_buffer attn_buffer_of(const char *name, int64_t parts,
     return (struct attn_buffer){name, parts, numbers, size, NULL};
 }
 
+static inline int64_t attn_buffer_bytes(const struct attn_buffer *x)
+{
+    return x->parts * x->numbers * x->size;
+}
+
 /* Where a part begins. */
 static inline void *attn_buffer_at(const struct attn_buffer *x, int64_t part)
 {

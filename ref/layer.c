@@ -215,7 +215,7 @@ static void clear_buffers(struct attn_buffer *at, int n)
 {
     for (int t = 0; t < n; t++)
         if (at[t].parts * at[t].numbers > 0)
-            memset(at[t].data, 0, (size_t)(at[t].parts * at[t].numbers * at[t].size));
+            memset(at[t].data, 0, (size_t)attn_buffer_bytes(&at[t]));
 }
 
 void attn_layer_drop(struct attn_layer_saved *saved, struct attn_ledger *ledger)

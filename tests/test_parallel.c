@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimized/parallel/rank.h"
+#include "optimized/parallel/scheme.h"
+#include "optimized/registry.h"
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
@@ -604,9 +605,9 @@ TEST(refusals_say_what_works)
                "needs ranks that divide heads 8 and kv heads 2: 1, 2, or");
     ck_refused("batch:ranks=2,sizes=strict", NULL, &p, ATTN_FORWARD,
                "needs ranks that divide batches 1: 1, or");
-    ck_refused("ring:ranks=4", &attn_impl_ring, &p, ATTN_FORWARD,
+    ck_refused("ring:ranks=4", attn_impl_find("ring"), &p, ATTN_FORWARD,
                "ring:local=ring is parallel itself");
-    ck_refused("ulysses:ranks=2", &attn_impl_ring, &p, ATTN_FORWARD, "tiled would work");
+    ck_refused("ulysses:ranks=2", attn_impl_find("ring"), &p, ATTN_FORWARD, "tiled would work");
     p.bias =
         (struct attn_bias){.kind = ATTN_BIAS_TENSOR, .tensor = {.data = &p, .dtype = ATTN_F32}};
     ck_refused("ring:ranks=4", NULL, &p, ATTN_FORWARD, "does not claim: bias");

@@ -1,11 +1,11 @@
 /* Rounds of stops: what the price of a sequence-parallel scheme takes for equal, and so looks at
- * once (optimized/parallel/work.c), against a walk of all stops. */
+ * once (attn_work_round), against a walk of all stops. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/parallel/rank.h"
-#include "optimized/parallel/work.h"
+#include "optimized/parallel/local.h"
+#include "optimized/parallel/products.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scheme_walk.h"

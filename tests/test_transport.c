@@ -26,15 +26,12 @@ run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct a
     return status;
 }
 
-static struct attn_send send_of(int to, int tag, const void *data, const struct attn_piece *piece)
+/* What is sent is only read. */
+static struct attn_message message_of(int peer, int tag, const void *data,
+                                      const struct attn_piece *piece)
 {
-    return (struct attn_send){.peer = to, .tag = tag, .data = data, .piece = piece, .pieces = 1};
-}
-
-static struct attn_receive receive_of(int from, int tag, void *data, const struct attn_piece *piece)
-{
-    return (struct attn_receive){
-        .peer = from, .tag = tag, .data = data, .piece = piece, .pieces = 1};
+    return (struct attn_message){
+        .peer = peer, .tag = tag, .data = (void *)data, .piece = piece, .pieces = 1};
 }
 
 static enum attn_status one_send_one_receive(struct attn_transport *t, int to, int from, int tag,
@@ -42,8 +39,8 @@ static enum attn_status one_send_one_receive(struct attn_transport *t, int to, i
                                              struct attn_error *err)
 {
     struct attn_piece whole = attn_piece_whole(bytes);
-    struct attn_send send = send_of(to, tag, out, &whole);
-    struct attn_receive receive = receive_of(from, tag, in, &whole);
+    struct attn_message send = message_of(to, tag, out, &whole);
+    struct attn_message receive = message_of(from, tag, in, &whole);
     return attn_exchange(t, &send, 1, &receive, 1, err);
 }
 
@@ -94,8 +91,8 @@ static enum attn_status transpose(void *arg, struct attn_transport *t, struct at
         for (int y = 0; y < 3; y++)
             for (int z = 0; z < 2; z++)
                 from[(r * 3 + y) * 2 + z] = ((t->rank * p + r) * 3 + y) * 2 + z;
-    struct attn_send send[64];
-    struct attn_receive receive[64];
+    struct attn_message send[64];
+    struct attn_message receive[64];
     struct attn_piece out[64], in[64];
     int n = 0;
     for (int r = 0; r < p; r++) {
@@ -105,8 +102,8 @@ static enum attn_status transpose(void *arg, struct attn_transport *t, struct at
             attn_piece_copy(to, &in[r], from, &out[r]);
             continue;
         }
-        send[n] = send_of(r, attn_tag(ATTN_TAG_V, 0), from, &out[r]);
-        receive[n++] = receive_of(r, attn_tag(ATTN_TAG_V, 0), to, &in[r]);
+        send[n] = message_of(r, attn_tag(ATTN_TAG_V, 0), from, &out[r]);
+        receive[n++] = message_of(r, attn_tag(ATTN_TAG_V, 0), to, &in[r]);
     }
     enum attn_status status = attn_exchange(t, send, n, receive, n, err);
     for (int y = 0; y < 3 && status == ATTN_OK; y++)
@@ -140,9 +137,10 @@ static enum attn_status crowd(void *arg, struct attn_transport *t, struct attn_e
         memset(out, t->rank * 3 + round, sizeof out);
         int q = attn_tag(ATTN_TAG_Q, round), o = attn_tag(ATTN_TAG_O, round);
         struct attn_piece piece[] = {attn_piece_whole(n), attn_piece_whole(40)};
-        struct attn_send send[] = {send_of(to, q, out, &piece[0]), send_of(to, o, out, &piece[1])};
-        struct attn_receive receive[] = {receive_of(from, q, in, &piece[0]),
-                                         receive_of(from, o, in + 40, &piece[1])};
+        struct attn_message send[] = {message_of(to, q, out, &piece[0]),
+                                      message_of(to, o, out, &piece[1])};
+        struct attn_message receive[] = {message_of(from, q, in, &piece[0]),
+                                         message_of(from, o, in + 40, &piece[1])};
         enum attn_status status = attn_exchange(t, send, 2, receive, 2, err);
         if (status != ATTN_OK)
             return status;
@@ -161,7 +159,7 @@ TEST_EACH(crowds_are_served, 7)
     ck_assert_msg(run(2 + _i, crowd, NULL, &err) == ATTN_OK, "%s", err.text);
 }
 
-static struct attn_post post_of(struct attn_send *send, struct attn_receive *receive)
+static struct attn_post post_of(struct attn_message *send, struct attn_message *receive)
 {
     return (struct attn_post){send, send != NULL, receive, receive != NULL, 0};
 }
@@ -173,16 +171,16 @@ static enum attn_status hops_at_once(void *arg, struct attn_transport *t, struct
     static const int order[3] = {2, 0, 1};
     int next = (t->rank + 1) % t->size, previous = (t->rank + t->size - 1) % t->size;
     struct attn_piece number = attn_piece_whole(4);
-    struct attn_send send[3];
-    struct attn_receive receive[3];
+    struct attn_message send[3];
+    struct attn_message receive[3];
     struct attn_post post[3];
     int32_t out[3], in[3] = {0};
     enum attn_status status = ATTN_OK;
     (void)arg;
     for (int hop = 0; hop < 3 && status == ATTN_OK; hop++) {
         out[hop] = 100 * t->rank + hop;
-        send[hop] = send_of(next, attn_tag(ATTN_TAG_K, 0), &out[hop], &number);
-        receive[hop] = receive_of(previous, attn_tag(ATTN_TAG_K, 0), &in[hop], &number);
+        send[hop] = message_of(next, attn_tag(ATTN_TAG_K, 0), &out[hop], &number);
+        receive[hop] = message_of(previous, attn_tag(ATTN_TAG_K, 0), &in[hop], &number);
         post[hop] = post_of(&send[hop], &receive[hop]);
         status = attn_post(t, &post[hop], err);
     }
@@ -201,9 +199,10 @@ static enum attn_status answer(void *arg, struct attn_transport *t, struct attn_
 {
     struct attn_piece number = attn_piece_whole(4);
     int32_t out = 7, in = 0;
-    struct attn_send send = send_of(1 - t->rank, attn_tag(ATTN_TAG_Q, t->rank), &out, &number);
-    struct attn_receive receive =
-        receive_of(1 - t->rank, attn_tag(ATTN_TAG_Q, 1 - t->rank), &in, &number);
+    struct attn_message send =
+        message_of(1 - t->rank, attn_tag(ATTN_TAG_Q, t->rank), &out, &number);
+    struct attn_message receive =
+        message_of(1 - t->rank, attn_tag(ATTN_TAG_Q, 1 - t->rank), &in, &number);
     struct attn_post going = post_of(&send, NULL), coming = post_of(NULL, &receive);
     (void)arg;
     enum attn_status status = attn_post(t, t->rank == 0 ? &going : &coming, err);
@@ -245,9 +244,9 @@ static enum attn_status in_pieces(void *arg, struct attn_transport *t, struct at
     for (int n = 0; n < 24; n++)
         grid[n] = (unsigned char)(100 * t->rank + n);
     memset(in, 77, sizeof in);
-    struct attn_send send = {
+    struct attn_message send = {
         .peer = 1 - t->rank, .tag = attn_tag(ATTN_TAG_V, 2), .data = grid, .piece = from};
-    struct attn_receive receive = {
+    struct attn_message receive = {
         .peer = 1 - t->rank, .tag = attn_tag(ATTN_TAG_V, 2), .data = in, .piece = to};
     send.pieces = receive.pieces = 3;
     enum attn_status status = attn_exchange(t, &send, 1, &receive, 1, err);
@@ -341,8 +340,8 @@ static enum attn_status disagree(struct attn_transport *t, int tag, struct attn_
 {
     char bytes[32] = {0};
     struct attn_piece whole = attn_piece_whole(want);
-    struct attn_send send = send_of(0, tag, bytes, &piece);
-    struct attn_receive receive = receive_of(1, attn_tag(ATTN_TAG_K, 0), bytes, &whole);
+    struct attn_message send = message_of(0, tag, bytes, &piece);
+    struct attn_message receive = message_of(1, attn_tag(ATTN_TAG_K, 0), bytes, &whole);
     return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
                         : attn_exchange(t, NULL, 0, &receive, 1, err);
 }
@@ -352,7 +351,7 @@ static enum attn_status receive_only(struct attn_transport *t, int from, int tag
 {
     char bytes[8];
     struct attn_piece whole = attn_piece_whole(8);
-    struct attn_receive receive = receive_of(from, tag, bytes, &whole);
+    struct attn_message receive = message_of(from, tag, bytes, &whole);
     return attn_exchange(t, NULL, 0, &receive, 1, err);
 }
 
@@ -360,7 +359,7 @@ static enum attn_status send_only(struct attn_transport *t, int to, int tag, str
 {
     char bytes[8] = {0};
     struct attn_piece whole = attn_piece_whole(8);
-    struct attn_send send = send_of(to, tag, bytes, &whole);
+    struct attn_message send = message_of(to, tag, bytes, &whole);
     return attn_exchange(t, &send, 1, NULL, 0, err);
 }
 
@@ -391,9 +390,9 @@ static enum attn_status disagree_in_pieces(struct attn_transport *t, int pieces,
     char bytes[32] = {0};
     struct attn_piece two[2] = {attn_piece_whole(8), attn_piece_whole(last)},
                       one = attn_piece_whole(16);
-    struct attn_send send = send_of(0, attn_tag(ATTN_TAG_K, 0), bytes, two);
-    struct attn_receive receive =
-        receive_of(1, attn_tag(ATTN_TAG_K, 0), bytes, pieces == 1 ? &one : two);
+    struct attn_message send = message_of(0, attn_tag(ATTN_TAG_K, 0), bytes, two);
+    struct attn_message receive =
+        message_of(1, attn_tag(ATTN_TAG_K, 0), bytes, pieces == 1 ? &one : two);
     send.pieces = 2;
     receive.pieces = pieces;
     return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
@@ -404,8 +403,8 @@ static enum attn_status disagree_in_pieces(struct attn_transport *t, int pieces,
  * said, not what is read. */
 static enum attn_status leave_open(struct attn_transport *t, enum plan plan, struct attn_error *err)
 {
-    static struct attn_send send;
-    static struct attn_receive receive;
+    static struct attn_message send;
+    static struct attn_message receive;
     static struct attn_post post;
     static struct attn_piece whole;
     static char bytes[8];
@@ -415,8 +414,8 @@ static enum attn_status leave_open(struct attn_transport *t, enum plan plan, str
     if (t->rank == 0)
         return receive_only(t, 1, k, err);
     whole = attn_piece_whole(8);
-    send = send_of(0, k, bytes, &whole);
-    receive = receive_of(0, attn_tag(ATTN_TAG_DV, 4), bytes, &whole);
+    send = message_of(0, k, bytes, &whole);
+    receive = message_of(0, attn_tag(ATTN_TAG_DV, 4), bytes, &whole);
     post = plan == OPEN_SEND ? post_of(&send, NULL) : post_of(NULL, &receive);
     return attn_post(t, &post, err);
 }

@@ -15,7 +15,7 @@
  */
 #include "optimized/integers.h"
 #include "optimized/layer/layer_scheme.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 static struct attn_layout axis(const struct attn_problem *p, const struct attn_options *options,
                                enum attn_order order)

@@ -14,7 +14,7 @@
  * Source   hpcaitech/Open-Sora, pull request 21 (mode fastseq).
  */
 #include "optimized/layer/layer_scheme.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 static struct attn_sent sent(const struct attn_layer *layer, const struct attn_options *options,
                              enum attn_pass pass, int rank)

@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "optimized/layer/layer_work.h"
-#include "optimized/parallel/rank.h"
+#include "optimized/parallel/local.h"
+#include "optimized/parallel/parallel.h"
 
 static enum attn_status check(const struct attn_layer_spec *spec, const struct attn_layer *layer,
                               enum attn_pass pass, struct attn_error *err)
@@ -78,7 +79,7 @@ static int list_moments(const struct attn_layer_work *w, enum attn_pass pass,
 /* The fullest moment, the first of them in a tie. */
 static enum attn_status price_moments(const struct attn_layer_work *w, enum attn_pass pass,
                                       const struct attn_buffer *buffer,
-                                      const struct attn_cost *held,
+                                      const struct attn_cost *base,
                                       const struct attn_cost *attention, struct attn_cost *most,
                                       struct attn_error *err)
 {
@@ -86,7 +87,7 @@ static enum attn_status price_moments(const struct attn_layer_work *w, enum attn
     int moments = list_moments(w, pass, buffer, moment);
     enum attn_status status = ATTN_OK;
     for (int n = 0; n < moments && status == ATTN_OK; n++) {
-        struct attn_cost now = *held;
+        struct attn_cost now = *base;
         status = attn_buffers_price(moment[n].buffer, 2, &now, err);
         for (int i = 0; moment[n].attends && i < attention->n_live && status == ATTN_OK; i++)
             status = attn_cost_add(&now, attention->live[i].name, attention->live[i].bytes, 1, err);
@@ -141,7 +142,7 @@ enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
                                        const struct attn_layer *layer, enum attn_pass pass,
                                        int rank, struct attn_cost *cost, struct attn_error *err)
 {
-    struct attn_cost attention = {0}, held = {0};
+    struct attn_cost attention = {0}, base = {0};
     struct attn_buffer buffer[ATTN_LAYER_BUFFERS];
     enum attn_status status = check(spec, layer, pass, err);
     *cost = (struct attn_cost){0};
@@ -151,13 +152,13 @@ enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
     attn_layer_buffers(&w, pass, buffer);
     status = attn_parallel_cost(&w.attention, &spec->spec.options, pass, rank, &attention, err);
     if (status == ATTN_OK)
-        status = attn_buffers_price(buffer, ATTN_KEPT_BUFFERS, &held, err);
-    int64_t kept = held.peak_bytes;
+        status = attn_buffers_price(buffer, ATTN_KEPT_BUFFERS, &base, err);
+    int64_t kept = base.peak_bytes;
     if (status == ATTN_OK)
         status = attn_buffers_price(buffer + ATTN_KEPT_BUFFERS,
-                                    ATTN_HELD_BUFFERS - ATTN_KEPT_BUFFERS, &held, err);
+                                    ATTN_PASS_BUFFERS - ATTN_KEPT_BUFFERS, &base, err);
     if (status == ATTN_OK)
-        status = price_moments(&w, pass, buffer, &held, &attention, cost, err);
+        status = price_moments(&w, pass, buffer, &base, &attention, cost, err);
     struct attn_sent sent = layer_sent(&w, pass);
     cost->saved_bytes = kept;
     cost->shard_bytes = shards(&w, pass);

@@ -40,7 +40,7 @@ static void clear(void *data, int64_t numbers, enum attn_dtype dtype)
 static void clear_buffer(struct attn_buffer *x)
 {
     if (x->name != NULL && x->parts * x->numbers > 0)
-        memset(x->data, 0, (size_t)(x->parts * x->numbers * x->size));
+        memset(x->data, 0, (size_t)attn_buffer_bytes(x));
 }
 
 /* Each element has one source, or several that are added up. */
@@ -49,7 +49,7 @@ static enum attn_status carry(struct member *m, const char *name, struct attn_mo
 {
     struct attn_buffer *copies = &m->buffer[ATTN_MOMENT_COPIES];
     struct attn_transport *t = m->rank->transport;
-    void *lists = m->buffer[ATTN_HELD_LISTS].data;
+    void *lists = m->buffer[ATTN_PASS_LISTS].data;
     move.from.data = from;
     move.to.data = to;
     move.step = m->step++;
@@ -74,7 +74,7 @@ static void split(struct member *m, void *from, void *to)
     struct attn_move move = attn_layer_tokens_move(m->w, &m->w->all, &m->w->home);
     move.from.data = from;
     move.to.data = to;
-    attn_move_own(&move, m->w->rank, m->buffer[ATTN_HELD_LISTS].data);
+    attn_move_own(&move, m->w->rank, m->buffer[ATTN_PASS_LISTS].data);
 }
 
 static enum attn_status gather(struct member *m, const char *name, void *from, void *to)
@@ -143,17 +143,6 @@ static struct attn_layer_weights weights_in(const struct member *m, int first)
 static int counts(const struct member *m)
 {
     return attn_transport_counts(m->rank->transport);
-}
-
-static int64_t home_numbers(const struct member *m)
-{
-    struct attn_layer_part n = attn_layer_part_of(m->w, &m->w->home);
-    return n.batch * n.tokens * n.hidden;
-}
-
-static int64_t all_numbers(const struct member *m)
-{
-    return m->w->layer->batch * m->w->layer->length * m->w->layer->hidden;
 }
 
 /* x of the rank's tokens. */
@@ -232,10 +221,10 @@ static enum attn_status merge(struct member *m, void *y)
 static enum attn_status forward(struct member *m)
 {
     int boundary = m->w->spec->boundary != ATTN_BOUNDARY_NONE;
-    enum attn_status status = take(m, 0, ATTN_HELD_BUFFERS);
+    enum attn_status status = take(m, 0, ATTN_PASS_BUFFERS);
     if (status != ATTN_OK)
         return status;
-    void *y = boundary ? m->buffer[ATTN_HELD_Y].data : m->mine[Y];
+    void *y = boundary ? m->buffer[ATTN_PASS_Y].data : m->mine[Y];
     if (boundary)
         split(m, m->mine[X], own_x(m));
     status = attend(m);
@@ -243,7 +232,7 @@ static enum attn_status forward(struct member *m)
         status = merge(m, y);
     if (status == ATTN_OK && boundary)
         status = gather(m, "y", y, m->mine[Y]);
-    give(m, ATTN_KEPT_BUFFERS, ATTN_HELD_BUFFERS - ATTN_KEPT_BUFFERS);
+    give(m, ATTN_KEPT_BUFFERS, ATTN_PASS_BUFFERS - ATTN_KEPT_BUFFERS);
     return status;
 }
 
@@ -258,7 +247,7 @@ static enum attn_status unmerge(struct member *m, void *dy)
     const struct attn_layer_weights weights = weights_in(m, W), dw = weights_in(m, DW);
     const struct attn_layout *tokens = w->moves_y ? &w->in : &w->home;
     int o = w->moves_o ? ATTN_KEPT_O : ATTN_LAYER_O;
-    int d_o = w->moves_o ? ATTN_MOMENT_DO : ATTN_HELD_DO;
+    int d_o = w->moves_o ? ATTN_MOMENT_DO : ATTN_PASS_DO;
     enum attn_status status = take(m, ATTN_MOMENT_DY, 2);
     if (status == ATTN_OK && w->moves_y) {
         status = carry(m, "dy", attn_layer_tokens_move(w, &w->home, &w->in), dy,
@@ -275,7 +264,7 @@ static enum attn_status unmerge(struct member *m, void *dy)
     }
     if (status == ATTN_OK && w->moves_o)
         status = carry(m, "do", attn_layer_o_move(w, 0), m->buffer[ATTN_MOMENT_DO].data,
-                       m->buffer[ATTN_HELD_DO].data, 0);
+                       m->buffer[ATTN_PASS_DO].data, 0);
     give(m, ATTN_MOMENT_DY, 2);
     return status;
 }
@@ -285,10 +274,10 @@ static enum attn_status differentiate_attention(struct member *m)
     const struct attn_layer_work *w = m->w;
     struct attn_view t[ATTN_TAG_KINDS] = {0};
     kept_views(m, t);
-    t[ATTN_TAG_DO] = heads_in(m, &w->made, ATTN_LAYER_O, ATTN_HELD_DO);
-    t[ATTN_TAG_DQ] = heads_in(m, &w->made, ATTN_LAYER_Q, ATTN_HELD_DQ);
-    t[ATTN_TAG_DK] = heads_in(m, &w->made, ATTN_LAYER_K, ATTN_HELD_DK);
-    t[ATTN_TAG_DV] = heads_in(m, &w->made, ATTN_LAYER_V, ATTN_HELD_DV);
+    t[ATTN_TAG_DO] = heads_in(m, &w->made, ATTN_LAYER_O, ATTN_PASS_DO);
+    t[ATTN_TAG_DQ] = heads_in(m, &w->made, ATTN_LAYER_Q, ATTN_PASS_DQ);
+    t[ATTN_TAG_DK] = heads_in(m, &w->made, ATTN_LAYER_K, ATTN_PASS_DK);
+    t[ATTN_TAG_DV] = heads_in(m, &w->made, ATTN_LAYER_V, ATTN_PASS_DV);
     return attn_travel(m->rank, &w->attention, ATTN_BACKWARD, t);
 }
 
@@ -303,7 +292,7 @@ static enum attn_status unproject(struct member *m, void *dx)
     void *x;
     enum attn_status status = bring_x(m, 1, &x);
     for (int k = 0; k < 3; k++)
-        d[k] = heads_in(m, &w->made, k, ATTN_HELD_DQ + k);
+        d[k] = heads_in(m, &w->made, k, ATTN_PASS_DQ + k);
     if (status == ATTN_OK && !counts(m)) {
         const struct attn_view tokens = tokens_in(m, &w->in, x);
         attn_layer_project_dweights(&n, &tokens, d, &dw);
@@ -355,12 +344,14 @@ static enum attn_status backward(struct member *m)
     const struct attn_layer_work *w = m->w;
     int boundary = w->spec->boundary != ATTN_BOUNDARY_NONE;
     int scaled = w->spec->boundary == ATTN_BOUNDARY_SCALED && !counts(m);
+    const struct attn_layer_part home = attn_layer_part_of(w, &w->home),
+                                 all = attn_layer_part_of(w, &w->all);
     enum attn_dtype dtype = w->layer->dtype;
-    enum attn_status status = take(m, ATTN_KEPT_BUFFERS, ATTN_HELD_BUFFERS - ATTN_KEPT_BUFFERS);
+    enum attn_status status = take(m, ATTN_KEPT_BUFFERS, ATTN_PASS_BUFFERS - ATTN_KEPT_BUFFERS);
     if (status != ATTN_OK)
         return status;
-    void *dy = boundary ? m->buffer[ATTN_HELD_DY].data : m->mine[DY];
-    void *dx = boundary ? m->buffer[ATTN_HELD_DX].data : m->mine[DX];
+    void *dy = boundary ? m->buffer[ATTN_PASS_DY].data : m->mine[DY];
+    void *dx = boundary ? m->buffer[ATTN_PASS_DX].data : m->mine[DX];
     for (int t = 0; t < ATTN_WEIGHTS; t++) {
         const struct attn_layer_weight x = attn_layer_weight_of(w, t);
         clear(m->mine[DW + t], attn_layer_weight_numbers(&x, &x.layout, w->rank), dtype);
@@ -368,7 +359,7 @@ static enum attn_status backward(struct member *m)
     if (boundary)
         split(m, m->mine[DY], dy);
     if (scaled)
-        scale(dy, dtype, home_numbers(m), w->ranks, 1); /* "up" */
+        scale(dy, dtype, home.batch * home.tokens * home.hidden, w->ranks, 1); /* "up" */
     status = unmerge(m, dy);
     if (status == ATTN_OK)
         status = differentiate_attention(m);
@@ -379,8 +370,8 @@ static enum attn_status backward(struct member *m)
     if (status == ATTN_OK && boundary)
         status = gather(m, "dx", dx, m->mine[DX]);
     if (status == ATTN_OK && scaled)
-        scale(m->mine[DX], dtype, all_numbers(m), 1, w->ranks); /* "down" */
-    give(m, 0, ATTN_HELD_BUFFERS);
+        scale(m->mine[DX], dtype, all.batch * all.tokens * all.hidden, 1, w->ranks); /* "down" */
+    give(m, 0, ATTN_PASS_BUFFERS);
     return status;
 }
 

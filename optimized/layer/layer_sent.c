@@ -1,7 +1,6 @@
 /* What collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
-#include "optimized/integers.h"
 #include "optimized/layer/layer_scheme.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 static int64_t x_bytes(const struct attn_layer *layer, const struct attn_layout *layout, int rank)
 {
@@ -49,11 +48,6 @@ void attn_layer_all_reduce_sent(struct attn_sent *sent, const struct attn_layer 
         matrix_sent(sent, l->d_value, e * l->heads * l->hidden, ranks, rank);
 }
 
-static int64_t in_both(const struct attn_tokens *a, const struct attn_tokens *b)
-{
-    return greater(less(a->first + a->n, b->first + b->n) - greater(a->first, b->first), 0);
-}
-
 void attn_layer_shared_heads_sent(struct attn_sent *sent, const struct attn_layer *layer,
                                   const struct attn_layout *heads, int rank)
 {
@@ -66,7 +60,8 @@ void attn_layer_shared_heads_sent(struct attn_sent *sent, const struct attn_laye
     for (int r = 0; r < heads->ranks; r++) {
         struct attn_tokens theirs = attn_layout_box(&owned, &p, 1, r).heads;
         struct attn_tokens there = attn_layout_box(heads, &p, 1, r).heads;
-        int64_t moved[2] = {in_both(&here, &theirs), in_both(&mine, &there)};
+        int64_t moved[2] = {attn_tokens_common(&here, &theirs).n,
+                            attn_tokens_common(&mine, &there).n};
         for (int way = 0; way < 2 && r != rank; way++) {
             attn_sent_add(sent, 1, moved[way] * layer->d_key * column);
             attn_sent_add(sent, 1, moved[way] * layer->d_value * column);

@@ -172,19 +172,19 @@ static void pass_buffers(const struct attn_layer_work *w, enum attn_pass pass,
     int boundary = w->spec->boundary != ATTN_BOUNDARY_NONE;
     if (pass == ATTN_FORWARD) {
         if (boundary)
-            add(buffer, ATTN_HELD_Y, "y.own", &home, 1, c, t);
+            add(buffer, ATTN_PASS_Y, "y.own", &home, 1, c, t);
         if (w->moves_y)
             add(buffer, ATTN_MOMENT_Y, w->sums_y ? "y.partial" : "y.exchanged", &in, 1, c, t);
         return;
     }
     if (boundary) {
-        add(buffer, ATTN_HELD_DY, "dy.own", &home, 1, c, t);
-        add(buffer, ATTN_HELD_DX, "dx.own", &home, 1, c, t);
+        add(buffer, ATTN_PASS_DY, "dy.own", &home, 1, c, t);
+        add(buffer, ATTN_PASS_DX, "dx.own", &home, 1, c, t);
     }
-    add(buffer, ATTN_HELD_DQ, "layer.dq", &made, made.heads, d, t);
-    add(buffer, ATTN_HELD_DK, "layer.dk", &made, made.kv_heads, d, t);
-    add(buffer, ATTN_HELD_DV, "layer.dv", &made, made.kv_heads, dv, t);
-    add(buffer, ATTN_HELD_DO, "layer.do", &made, made.heads, dv, t);
+    add(buffer, ATTN_PASS_DQ, "layer.dq", &made, made.heads, d, t);
+    add(buffer, ATTN_PASS_DK, "layer.dk", &made, made.kv_heads, d, t);
+    add(buffer, ATTN_PASS_DV, "layer.dv", &made, made.kv_heads, dv, t);
+    add(buffer, ATTN_PASS_DO, "layer.do", &made, made.heads, dv, t);
     if (w->moves_y)
         add(buffer, ATTN_MOMENT_DY, w->sums_y ? "dy.gathered" : "dy.exchanged", &in, 1, c, t);
     if (w->moves_o)
@@ -208,7 +208,7 @@ void attn_layer_buffers(const struct attn_layer_work *w, enum attn_pass pass,
     add(buffer, ATTN_LAYER_V, "layer.v", &made, made.kv_heads, made.d_value, t);
     add(buffer, ATTN_LAYER_O, "layer.o", &made, made.heads, made.d_value, t);
     add(buffer, ATTN_LAYER_LSE, "layer.lse", &made, made.heads, 1, t);
-    buffer[ATTN_HELD_LISTS] = lists_of(w);
+    buffer[ATTN_PASS_LISTS] = lists_of(w);
     if (w->spec->boundary != ATTN_BOUNDARY_NONE)
         add(buffer, ATTN_KEPT_X, "x.own", &home, 1, c, t);
     if (w->gathers_x)

@@ -15,17 +15,17 @@ enum {
     ATTN_KEPT_O,                   /* at home                              */
     ATTN_KEPT_BUFFERS,
     /* for a pass */
-    ATTN_HELD_LISTS = ATTN_KEPT_BUFFERS,
-    ATTN_HELD_Y, /* y, dy, dx of the rank's tokens, at a boundary */
-    ATTN_HELD_DY,
-    ATTN_HELD_DX,
-    ATTN_HELD_DQ,
-    ATTN_HELD_DK,
-    ATTN_HELD_DV,
-    ATTN_HELD_DO,
-    ATTN_HELD_BUFFERS,
+    ATTN_PASS_LISTS = ATTN_KEPT_BUFFERS,
+    ATTN_PASS_Y, /* y, dy, dx of the rank's tokens, at a boundary */
+    ATTN_PASS_DY,
+    ATTN_PASS_DX,
+    ATTN_PASS_DQ,
+    ATTN_PASS_DK,
+    ATTN_PASS_DV,
+    ATTN_PASS_DO,
+    ATTN_PASS_BUFFERS,
     /* for a moment */
-    ATTN_MOMENT_X = ATTN_HELD_BUFFERS, /* gathered                             */
+    ATTN_MOMENT_X = ATTN_PASS_BUFFERS, /* gathered                             */
     ATTN_MOMENT_Y,                     /* before it goes home: maybe a partial sum */
     ATTN_MOMENT_DY,                    /* come from home                       */
     ATTN_MOMENT_DO,                    /* at home                              */

@@ -14,7 +14,7 @@
  * Source   Korthikanti et al. 2022, section 4.2.2.
  */
 #include "optimized/layer/layer_scheme.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 const struct attn_scheme attn_layer_own_heads = {.home = attn_layout_of_heads,
                                                  .work = attn_layout_of_heads};

@@ -18,7 +18,7 @@
  * Source   Llama Team 2024, section 3.3.2; zhuzilin/ring-flash-attention (llama3_flash_attn).
  */
 #include "optimized/integers.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 
 enum { OPTION_STRIDE = ATTN_OPTION_ORDER + 1, OPTION_SAVE };

@@ -4,7 +4,7 @@
  * Memory   what the local implementation takes for the rank's batches.
  * Sent     nothing.
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 static const struct attn_scheme batch = {.home = attn_layout_of_batches,
                                          .work = attn_layout_of_batches};

@@ -12,7 +12,7 @@
  * Source   Shoeybi et al. 2019 (Megatron-LM).
  */
 #include "optimized/integers.h"
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)

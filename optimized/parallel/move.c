@@ -21,11 +21,11 @@ static struct attn_box end_box(const struct attn_end *end, const struct attn_pro
                      attn_layout_box(end->layout, whole, attn_tag_is_of_keys(kind), rank));
 }
 
-static struct attn_box end_room(const struct attn_end *end, const struct attn_problem *whole,
-                                enum attn_tag_kind kind, int rank)
+static struct attn_box end_stored_box(const struct attn_end *end, const struct attn_problem *whole,
+                                      enum attn_tag_kind kind, int rank)
 {
     return cut_heads(end, kind,
-                     attn_layout_room(end->layout, whole, attn_tag_is_of_keys(kind), rank));
+                     attn_layout_stored_box(end->layout, whole, attn_tag_is_of_keys(kind), rank));
 }
 
 /* ---- where two boxes meet -------------------------------------------------------------------- */
@@ -51,14 +51,14 @@ static struct meeting meet(const struct attn_tokens *a, const struct attn_tokens
     return (struct meeting){{i0, 1, i1 - i0}, {token / b->step, a->step / b->step, i1 - i0}};
 }
 
-/* These batches, heads and rows of a rank's room, in its memory. */
-static struct attn_piece piece_of(const struct attn_box *room, const struct attn_tokens *batches,
+/* These batches, heads and rows of what a rank stores, in its memory. */
+static struct attn_piece piece_of(const struct attn_box *stored, const struct attn_tokens *batches,
                                   const struct attn_tokens *heads, const struct attn_tokens *rows,
                                   int64_t row)
 {
-    int64_t head = room->tokens * row, batch = room->heads.n * head;
-    return (struct attn_piece){.offset = (batches->first - room->batches.first) * batch +
-                                         (heads->first - room->heads.first) * head +
+    int64_t head = stored->tokens * row, batch = stored->heads.n * head;
+    return (struct attn_piece){.offset = (batches->first - stored->batches.first) * batch +
+                                         (heads->first - stored->heads.first) * head +
                                          rows->first * row,
                                .extent = {batches->n, heads->n, rows->n},
                                .stride = {batch, head, rows->step * row},
@@ -81,13 +81,13 @@ static int64_t row_bytes(const struct attn_move *m)
 /* What a rank has at one end, and what it stores there. */
 struct side {
     int rank;
-    struct attn_box box, room;
+    struct attn_box box, stored;
 };
 
 static struct side side_of(const struct attn_move *m, const struct attn_end *end, int rank)
 {
     return (struct side){rank, end_box(end, m->whole, m->kind, rank),
-                         end_room(end, m->whole, m->kind, rank)};
+                         end_stored_box(end, m->whole, m->kind, rank)};
 }
 
 /* What rank a's box of `from` and rank b's box of `to` have in common, as pieces of a's memory and
@@ -115,8 +115,8 @@ static int meet_sides(const struct attn_move *m, const struct side *a, const str
             if (in_from != NULL) {
                 struct attn_tokens rows_a = rows_at(&of_a, &x.in_a);
                 struct attn_tokens rows_b = rows_at(&of_b, &x.in_b);
-                in_from[n] = piece_of(&a->room, &batches, &heads, &rows_a, row);
-                in_to[n] = piece_of(&b->room, &batches, &heads, &rows_b, row);
+                in_from[n] = piece_of(&a->stored, &batches, &heads, &rows_a, row);
+                in_to[n] = piece_of(&b->stored, &batches, &heads, &rows_b, row);
             }
             *bytes += batches.n * heads.n * x.in_a.n * row;
             n++;
@@ -132,7 +132,7 @@ static int meet_boxes(const struct attn_move *m, int p, int q, struct attn_piece
     return meet_sides(m, &a, &b, in_from, in_to, bytes);
 }
 
-/* The same move of what is stored: its boxes are the rooms of this one. */
+/* The same move of what is stored: its boxes are the stored ones of this one. */
 struct stored {
     struct attn_problem whole;
     struct attn_layout from, to;
@@ -149,7 +149,7 @@ static struct attn_move stored_move(const struct attn_move *m, struct stored *x)
     return even;
 }
 
-/* Bytes of the message from p to q: where their rooms meet. */
+/* Bytes of the message from p to q: where their stored boxes meet. */
 static int64_t message_bytes(const struct attn_move *m, int p, int q)
 {
     struct stored x;
@@ -174,8 +174,7 @@ static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct 
  * which the other side has or which do not travel. */
 struct lists {
     struct attn_piece *out, *in, *here, *there;
-    struct attn_send *send;
-    struct attn_receive *receive;
+    struct attn_message *send, *receive;
     int64_t pieces;
 };
 
@@ -194,7 +193,7 @@ struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct 
                                    const struct attn_problem *whole)
 {
     int64_t pieces = 2 * pieces_of(from, to, whole) * (int64_t)sizeof(struct attn_piece);
-    int64_t messages = (int64_t)(sizeof(struct attn_send) + sizeof(struct attn_receive));
+    int64_t messages = 2 * (int64_t)sizeof(struct attn_message);
     return attn_buffer_of("messages", 1, (from->ranks + 1) * pieces + from->ranks * messages, 1);
 }
 
@@ -205,8 +204,8 @@ static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
     x.in = x.out + ranks * x.pieces;
     x.here = x.in + ranks * x.pieces;
     x.there = x.here + x.pieces;
-    x.send = (struct attn_send *)(void *)(x.there + x.pieces);
-    x.receive = (struct attn_receive *)(void *)(x.send + ranks);
+    x.send = (struct attn_message *)(void *)(x.there + x.pieces);
+    x.receive = x.send + ranks;
     return x;
 }
 
@@ -221,12 +220,23 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
     return n;
 }
 
+static struct attn_message message(const struct attn_move *m, int peer, void *data,
+                                   const struct attn_piece *piece, int pieces)
+{
+    return (struct attn_message){.peer = peer,
+                                 .tag = attn_tag(m->kind, m->step),
+                                 .data = data,
+                                 .piece = piece,
+                                 .pieces = pieces,
+                                 .dtype = m->dtype};
+}
+
 /* Send what meets; receive it where it belongs, or, where copies are to be summed, one rank's
  * behind the other's.  A rank's own does not travel. */
 static enum attn_status exchange(const struct attn_move *m, struct attn_transport *t,
                                  const struct lists *x, char *copies, struct attn_error *err)
 {
-    int sends = 0, receives = 0, tag = attn_tag(m->kind, m->step);
+    int sends = 0, receives = 0;
     int64_t used = 0, bytes; /* of the copies */
     const struct side from_here = side_of(m, &m->from, t->rank),
                       to_here = side_of(m, &m->to, t->rank);
@@ -245,19 +255,9 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
         in = add_pads(m, r, t->rank, to, in);
         used += attn_pieces_bytes(to, in);
         if (out > 0)
-            x->send[sends++] = (struct attn_send){.peer = r,
-                                                  .tag = tag,
-                                                  .data = m->from.data,
-                                                  .piece = from,
-                                                  .pieces = out,
-                                                  .dtype = m->dtype};
+            x->send[sends++] = message(m, r, m->from.data, from, out);
         if (in > 0)
-            x->receive[receives++] =
-                (struct attn_receive){.peer = r,
-                                      .tag = tag,
-                                      .data = copies != NULL ? copies : m->to.data,
-                                      .piece = to,
-                                      .pieces = in};
+            x->receive[receives++] = message(m, r, copies != NULL ? copies : m->to.data, to, in);
     }
     return attn_exchange(t, x->send, sends, x->receive, receives, err);
 }
@@ -274,8 +274,8 @@ static int64_t bytes_out(const struct attn_move *move, int rank)
 
 static int64_t bytes_in(const struct attn_move *move, int rank)
 {
-    struct attn_box room = end_room(&move->to, move->whole, move->kind, rank);
-    return room.batches.n * room.heads.n * room.tokens * row_bytes(move);
+    struct attn_box stored = end_stored_box(&move->to, move->whole, move->kind, rank);
+    return attn_box_rows(&stored) * row_bytes(move);
 }
 
 struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank)
@@ -302,7 +302,7 @@ static void fill_chunks(const struct attn_piece *piece, int n, void *tensor, cha
 static enum attn_status move_chunks(const struct attn_move *m, struct attn_transport *t,
                                     const struct lists *x, struct attn_error *err)
 {
-    int sends = 0, receives = 0, tag = attn_tag(m->kind, m->step);
+    int sends = 0, receives = 0;
     char *out = m->chunks, *in = out + bytes_out(m, t->rank);
     char *came = in;
     int64_t bytes;
@@ -313,8 +313,7 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
         bytes = message_bytes(m, t->rank, r);
         *sent = attn_piece_whole(bytes);
         if (bytes > 0 && r != t->rank)
-            x->send[sends++] = (struct attn_send){
-                .peer = r, .tag = tag, .data = out, .piece = sent, .pieces = 1, .dtype = m->dtype};
+            x->send[sends++] = message(m, r, out, sent, 1);
         char *own = out;
         out += bytes;
         bytes = message_bytes(m, r, t->rank);
@@ -322,8 +321,7 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
         if (r == t->rank)
             attn_piece_copy(in, got, own, got);
         else if (bytes > 0)
-            x->receive[receives++] =
-                (struct attn_receive){.peer = r, .tag = tag, .data = in, .piece = got, .pieces = 1};
+            x->receive[receives++] = message(m, r, in, got, 1);
         in += bytes;
     }
     enum attn_status status = attn_exchange(t, x->send, sends, x->receive, receives, err);
@@ -391,11 +389,11 @@ static struct attn_rows rows_of(const struct attn_piece *piece, enum attn_dtype 
 static void clear(const struct attn_move *move, int rank)
 {
     struct attn_box box = end_box(&move->to, move->whole, move->kind, rank);
-    struct attn_box room = end_room(&move->to, move->whole, move->kind, rank);
+    struct attn_box stored = end_stored_box(&move->to, move->whole, move->kind, rank);
     struct attn_tokens heads =
         move->from.is_cut ? attn_tokens_common(&box.heads, &move->from.heads) : box.heads;
     struct attn_tokens rows = {0, 1, box.tokens};
-    struct attn_piece piece = piece_of(&room, &box.batches, &heads, &rows, row_bytes(move));
+    struct attn_piece piece = piece_of(&stored, &box.batches, &heads, &rows, row_bytes(move));
     struct attn_rows n = rows_of(&piece, move->dtype);
     struct attn_view view = view_of(move->to.data, &piece, move->dtype);
     attn_rows_clear(&n, &view);

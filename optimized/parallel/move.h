@@ -7,12 +7,13 @@
  * adjoint, and that is all of Ulysses, of all-gather and of tensor parallelism.
  *
  * A pair of ranks exchanges at most one message; there is none where boxes do not meet.  With pads
- * (rank_layout.h), a message has the size of what is stored on both ends: where rooms meet.
+ * (rank_layout.h), a message has the size of what is stored on both ends: where stored boxes
+ * meet.
  */
 #ifndef OPTIMIZED_PARALLEL_MOVE_H
 #define OPTIMIZED_PARALLEL_MOVE_H
 
-#include "optimized/parallel/rank_layout.h"
+#include "optimized/parallel/rank_box.h"
 #include "optimized/parallel/transport.h"
 #include "ref/buffers.h"
 

@@ -1,64 +1,15 @@
-/* The driver of simulated ranks, and what rank code calls.  See rank.h. */
+/* The driver of simulated ranks: any code's, and a call of a scheme.  See rank.h, parallel.h. */
 #include "optimized/parallel/rank.h"
 
 #include <string.h>
 
+#include "optimized/parallel/local.h"
+#include "optimized/parallel/parallel.h"
 #include "optimized/parallel/transport_count.h"
 #include "optimized/parallel/transport_sim.h"
-#include "optimized/parallel/work.h"
+#include "optimized/parallel/work_moves.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
-
-/* ---- the local implementation ---------------------------------------------------------------- */
-
-const struct attn_option attn_parallel_options[] = {ATTN_OPTIONS_OF_ALL, {0}};
-
-int attn_parallel_ranks(const struct attn_options *options)
-{
-    return (int)options->value[ATTN_OPTION_RANKS];
-}
-
-const struct attn_impl *attn_rank_local(const struct attn_options *options)
-{
-    return options->local != NULL ? options->local : &attn_impl_tiled;
-}
-
-/* Those of local=, for one thread. */
-struct attn_options attn_rank_local_options(const struct attn_options *options)
-{
-    struct attn_options own;
-    attn_options_preset(attn_rank_local(options), &own);
-    if (options->local != NULL)
-        memcpy(own.value, options->local_value, sizeof own.value);
-    own.isa = options->isa;
-    return own;
-}
-
-/* A rank that fails gives its buffers back, whatever it has posted. */
-static enum attn_status end_if_failed(struct attn_rank *rank, enum attn_status status)
-{
-    return status == ATTN_OK ? status : attn_transport_end(rank->transport, status, rank->error);
-}
-
-enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
-                                   const struct attn_forward *t)
-{
-    const struct attn_options preset = attn_rank_local_options(rank->options);
-    struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    if (attn_transport_counts(rank->transport))
-        return ATTN_OK;
-    return end_if_failed(rank, attn_run_forward(attn_rank_local(rank->options), &ctx, part, t));
-}
-
-enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
-                                    const struct attn_backward *t)
-{
-    const struct attn_options preset = attn_rank_local_options(rank->options);
-    struct attn_ctx ctx = {.ledger = rank->ledger, .options = &preset, .error = rank->error};
-    if (attn_transport_counts(rank->transport))
-        return ATTN_OK;
-    return end_if_failed(rank, attn_run_backward(attn_rank_local(rank->options), &ctx, part, t));
-}
 
 /* ---- simulated ranks ------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* One rank: its end of the transport, its ledger, the local implementation that does its
- * arithmetic, and its part of a call.
+/* One rank: its end of the transport, its ledger, and its part of a call; and all ranks of a call,
+ * simulated.
  *
  * Two ledgers keep apart what a rank is given and what it needs.  Shards of q k v o lse do dlse
  * dq dk dv are inputs and outputs: a ledger of the driver holds them ("shard.q", ...).  A rank's
@@ -40,23 +40,9 @@ enum attn_status attn_rank_group_run(struct attn_rank_group *group);
 /* What a rank has used since its ledger began or was restarted; bytes since the transport began. */
 void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds);
 
-/* The implementation that a rank runs: local=, or tiled, with its options. */
-const struct attn_impl *attn_rank_local(const struct attn_options *options);
-struct attn_options attn_rank_local_options(const struct attn_options *options);
-
-/* The local implementation on a piece of the problem; part->origin says which. */
-enum attn_status attn_rank_forward(struct attn_rank *rank, const struct attn_problem *part,
-                                   const struct attn_forward *t);
-enum attn_status attn_rank_backward(struct attn_rank *rank, const struct attn_problem *part,
-                                    const struct attn_backward *t);
-
 /* A rank's part of a call.  mine: its shards of the tensors of this pass, boxes of the home layout.
  * The gradient of LSE, if there is one, has the kind of D, which is made of it. */
 enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *whole,
                              enum attn_pass pass, const struct attn_view mine[ATTN_TAG_KINDS]);
-
-/* ENOTSUP unless the local implementation can do a backward pass as scheme.h asks for one. */
-enum attn_status attn_check_local_backward(const struct attn_options *options,
-                                           struct attn_error *err);
 
 #endif

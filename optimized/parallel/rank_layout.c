@@ -1,5 +1,5 @@
-/* See rank_layout.h. */
-#include "optimized/parallel/rank_layout.h"
+/* See rank_layout.h and rank_box.h. */
+#include "optimized/parallel/rank_box.h"
 
 #include <string.h>
 
@@ -264,8 +264,8 @@ struct attn_layout attn_layout_stored(const struct attn_layout *layout,
     return even;
 }
 
-struct attn_box attn_layout_room(const struct attn_layout *layout, const struct attn_problem *whole,
-                                 int is_of_keys, int rank)
+struct attn_box attn_layout_stored_box(const struct attn_layout *layout,
+                                       const struct attn_problem *whole, int is_of_keys, int rank)
 {
     struct attn_problem stored;
     if (!layout->pads)
@@ -279,14 +279,14 @@ static void cut(struct attn_tokens *t, int64_t end)
     t->n = attn_tokens_below(t, end);
 }
 
-/* A stretch of a room without its pads; frames and places have other numbers there. */
+/* A stored stretch without its pads; frames and places have other numbers there. */
 static void cut_stretch(const struct attn_layout *layout, int64_t n, struct attn_tokens *t,
                         int64_t padded)
 {
     int64_t size = layout->frames > 0 ? n / layout->frames : 0; /* of a frame */
-    int64_t room = layout->frames > 0 ? at_least_1(padded / layout->padded.frames) : 0;
+    int64_t stored = layout->frames > 0 ? at_least_1(padded / layout->padded.frames) : 0;
     if (layout->order == ATTN_FRAMES) {
-        struct attn_tokens frames = {t->first / room, 1, t->n / room};
+        struct attn_tokens frames = {t->first / stored, 1, t->n / stored};
         cut(&frames, layout->frames);
         *t = (struct attn_tokens){frames.first * size, 1, frames.n * size};
     } else
@@ -296,7 +296,7 @@ static void cut_stretch(const struct attn_layout *layout, int64_t n, struct attn
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank)
 {
-    struct attn_box box = attn_layout_room(layout, whole, is_of_keys, rank);
+    struct attn_box box = attn_layout_stored_box(layout, whole, is_of_keys, rank);
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     if (!layout->pads)
         return box;
@@ -399,6 +399,6 @@ int64_t attn_layout_most(const struct attn_layout *layout, const struct attn_pro
                          int is_of_keys)
 {
     int last = (attn_axis_parts(&layout->tokens) - 1) * layout->tokens.stride;
-    return greater(attn_layout_room(layout, whole, is_of_keys, 0).tokens,
-                   attn_layout_room(layout, whole, is_of_keys, last).tokens);
+    return greater(attn_layout_stored_box(layout, whole, is_of_keys, 0).tokens,
+                   attn_layout_stored_box(layout, whole, is_of_keys, last).tokens);
 }

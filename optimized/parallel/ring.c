@@ -27,7 +27,102 @@
  * Source   Liu et al. 2023 (ring); Brandon et al. 2023 (striped); Gu et al. 2024, LoongTrain
  *          (double ring); bugs SP-16 to SP-22.
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/ring.h"
+
+#include "optimized/integers.h"
+#include "optimized/parallel/alike.h"
+#include "ref/problem.h"
+
+/* ---- any ring: stops, and what they send ----------------------------------------------------- */
+
+/* The rank so many places and windows away. */
+static int away(const struct attn_ring *ring, int rank, int places, int windows)
+{
+    int r = attn_axis_place(&ring->axis, rank), outer = ring->axis.parts / ring->inner;
+    int window = ((r / ring->inner + windows) % outer + outer) % outer;
+    int place = ((r % ring->inner + places) % ring->inner + ring->inner) % ring->inner;
+    return rank + (window * ring->inner + place - r) * ring->axis.stride;
+}
+
+static struct attn_ring of_options(const struct attn_options *options)
+{
+    return options->impl->scheme->ring(options);
+}
+
+int attn_ring_stops(const struct attn_options *options)
+{
+    return of_options(options).axis.parts;
+}
+
+/* Before a stop every block moves one place on inside its window, and before the first stop of a
+ * window to the next one. */
+struct attn_stop attn_ring_stop(const struct attn_work *w, int n)
+{
+    const struct attn_ring ring = of_options(w->options);
+    int crosses = n % ring.inner == 0;
+    return (struct attn_stop){.travels = ATTN_KEYS_TRAVEL,
+                              .to = away(&ring, w->rank, 1, crosses),
+                              .from = away(&ring, w->rank, -1, -crosses),
+                              .query = w->rank,
+                              .key = away(&ring, w->rank, -n, -(n / ring.inner))};
+}
+
+/* Inside a window, blocks of keys go down place by place until the lowest, and then come from the
+ * highest.  Whole windows go down too: where all blocks of some windows are alike, their order does
+ * not matter. */
+struct attn_round attn_ring_round(const struct attn_work *w, int n)
+{
+    const struct attn_ring ring = of_options(w->options);
+    int inner = ring.inner, stride = ring.axis.stride, key = attn_ring_stop(w, n).key;
+    int place = attn_axis_place(&ring.axis, key), below = place % inner;
+    struct attn_line line = {w->rank, key, 0, -stride};
+    if (n % inner == 0) {
+        struct attn_line windows = line;
+        windows.key += (inner - 1 - below) * stride;
+        int most = (int)less(place - below + inner, w->stops - n);
+        int all = attn_work_alike(w, windows, most) / inner * inner;
+        if (all > 0)
+            return (struct attn_round){1, all};
+    }
+    return (struct attn_round){1,
+                               attn_work_alike(w, line, (int)less(below + 1, inner - n % inner))};
+}
+
+enum attn_status attn_ring_accepts(const struct attn_problem *whole,
+                                   const struct attn_options *options, struct attn_error *err)
+{
+    const struct attn_ring ring = of_options(options);
+    int n = ring.axis.parts, inner = ring.inner;
+    (void)whole;
+    if (n % inner == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s:%s=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d would work",
+                     options->impl->name, ring.places, n, inner, inner, n,
+                     attn_largest_divisor(n, inner));
+}
+
+struct attn_sent attn_ring_sent(const struct attn_work *w)
+{
+    const struct attn_ring ring = of_options(w->options);
+    const struct attn_layout *work = &w->stored.work;
+    const struct attn_problem *p = &w->stored.whole;
+    struct attn_box own = attn_layout_box(work, p, 1, w->rank);
+    int64_t last = attn_layout_box(work, p, 1, away(&ring, w->rank, 1, 1)).tokens;
+    int64_t hops = ring.axis.parts - 1, heads = own.batches.n * own.heads.n;
+    int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
+    int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
+    struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
+    if (hops == 0)
+        return (struct attn_sent){0, 0};
+    if (w->pass == ATTN_BACKWARD) {
+        sent.bytes += heads * p->n_key * sums;
+        sent.messages += 2 * (hops + 1);
+    }
+    return sent;
+}
+
+/* ---- the scheme ------------------------------------------------------------------------------ */
 
 enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING };
 
@@ -48,7 +143,12 @@ static struct attn_ring ring_of(const struct attn_options *options)
 static const struct attn_scheme ring = {.home = attn_layout_in_order,
                                         .work = attn_layout_in_order,
                                         .ring = ring_of,
-                                        .merging = OPTION_MERGING};
+                                        .stops = attn_ring_stops,
+                                        .stop = attn_ring_stop,
+                                        .round = attn_ring_round,
+                                        .merging = OPTION_MERGING,
+                                        .sent = attn_ring_sent,
+                                        .accepts = attn_ring_accepts};
 
 ATTN_SCHEME(ring, ring, options_of,
             "queries stay, keys and values travel, partial results merge by LSE")

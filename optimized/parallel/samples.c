@@ -22,13 +22,11 @@
  *          373), which is an all-gather with a send buffer P times too large.
  * Source   Open-Sora-Plan v1.2 (opensora/utils/communications.py: prepare_parallel_data).
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 static struct attn_sent sent(const struct attn_work *w)
 {
-    struct attn_sent first = attn_tokens_for_batches_sent(w);
-    struct attn_sent second = attn_heads_for_tokens_sent(w);
-    return (struct attn_sent){first.bytes + second.bytes, first.messages + second.messages};
+    return attn_sent_both(attn_tokens_for_batches_sent(w), attn_heads_for_tokens_sent(w));
 }
 
 static const struct attn_scheme samples = {.home = attn_layout_of_batches,

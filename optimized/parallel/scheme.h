@@ -1,16 +1,11 @@
 /* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
- * while it is computed (work), and a schedule of block products.  The rest is common to all:
+ * while it is computed (work), and a schedule of block products.  A scheme's file says that, and
+ * what it sends; parallel.h names who does the rest.
  *
- *      move.c     takes tensors from home to work, and results back; by way of a third layout, if
- *                 there is one (via)
- *      travel.c   runs the schedule on one rank, forward and backward
- *      price.c    says what is accepted, and what it costs
- *      rank.c     deals tensors out, runs all ranks, collects the results
- *
- * A rank's blocks are its boxes of queries and of keys in the working layout.  A product of a block
- * of queries with a block of keys gives a partial (O, LSE) of these queries; optimized/merge.h
- * folds them.  Backward, with the LSE and D of a whole row, a product's part of the gradient needs
- * no other product (Dao 2023, alg. 2):
+ * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
+ * product of a block of queries with a block of keys gives a partial (O, LSE) of these queries;
+ * optimized/merge.h folds them.  Backward, with the LSE and D of a whole row, a product's part of
+ * the gradient needs no other product (Dao 2023, alg. 2):
  *
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
  *
@@ -25,7 +20,7 @@
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
 #include "optimized/parallel/rank_layout.h"
-#include "ref/impl.h"
+#include "optimized/parallel/transport.h"
 
 /* One stop of a schedule, on one rank: what comes before it, what it multiplies. */
 enum attn_travels { ATTN_NOTHING_TRAVELS, ATTN_KEYS_TRAVEL, ATTN_QUERIES_TRAVEL };
@@ -41,41 +36,34 @@ struct attn_round {
     int stops, times;
 };
 
-/* A ring of ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.
- * Blocks of keys go round inside a window, inner-1 hops, then all hop to the next window.  One ring
- * is a window of all places. */
-struct attn_ring {
-    struct attn_axis axis;
-    int inner;
-    const char *places; /* what its scheme calls them */
-};
-
 /* Bytes and messages that a rank sends in a pass. */
 struct attn_sent {
     int64_t bytes, messages;
 };
 
 struct attn_work; /* optimized/parallel/work.h: a scheme on one rank */
+struct attn_ring; /* optimized/parallel/ring.h */
+
+typedef struct attn_layout attn_layout_of(const struct attn_problem *whole,
+                                          const struct attn_options *options);
 
 struct attn_scheme {
-    struct attn_layout (*home)(const struct attn_problem *whole,
-                               const struct attn_options *options);
-    struct attn_layout (*work)(const struct attn_problem *whole,
-                               const struct attn_options *options);
+    attn_layout_of *home, *work;
 
     /* Tensors are taken from home to work, and back, by way of this layout: in two moves.  NULL: in
      * one. */
-    struct attn_layout (*via)(const struct attn_problem *whole, const struct attn_options *options);
+    attn_layout_of *via;
 
-    /* Keys are passed on from rank to rank, round this ring: its stops, and what they send, follow.
-     * The sums of their gradients follow them, and go home by the last hop.  NULL: no ring. */
-    struct attn_ring (*ring)(const struct attn_options *options);
-
-    /* Else: stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other.
+    /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other stop.
      * Keys and queries come from their owner, and what they give returns at once; a rank does not
      * both send and get queries at a stop. */
     int (*stops)(const struct attn_options *options);
     struct attn_stop (*stop)(const struct attn_work *w, int n);
+
+    /* Keys are passed on from rank to rank, round this ring: they come from whoever had them last.
+     * The sums of their gradients follow them, and go home by the last hop.  stops, stop and round
+     * are those of ring.h.  NULL: no ring. */
+    struct attn_ring (*ring)(const struct attn_options *options);
 
     /* The round that begins at stop n > 0.  NULL: every stop is one. */
     struct attn_round (*round)(const struct attn_work *w, int n);
@@ -86,29 +74,32 @@ struct attn_scheme {
     /* Where merge= and partials= stand in its table.  0: it has neither. */
     int merging;
 
-    /* So many kv heads are brought at a time; NULL or 0: all of them. */
+    /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
 
-    /* 1: a forward pass keeps the K and V that were brought, the backward pass brings none.  May be
-     * NULL. */
+    /* 1: a forward pass keeps the K and V that were brought, the backward pass brings none.  NULL:
+     * 0. */
     int (*saves_keys)(const struct attn_options *options);
 
-    /* 1: what is moved goes through chunks (move.h).  May be NULL. */
+    /* 1: what is moved goes through chunks (move.h).  NULL: 0. */
     int (*moves_by_chunks)(const struct attn_options *options);
 
-    /* Written from the sizes of blocks as they are stored, w->stored, not from the schedule.  NULL:
-     * nothing, beside a ring. */
+    /* Written from the sizes of blocks as they are stored, w->stored, not from the schedule
+     * (sent.h).  NULL: nothing. */
     struct attn_sent (*sent)(const struct attn_work *w);
 
-    /* What only this scheme must refuse; may be NULL. */
+    /* What only this scheme must refuse.  NULL: nothing. */
     enum attn_status (*accepts)(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err);
 };
 
-/* ---- the record ------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
-/* The options that every scheme has, and begins its table with; the whole table of some. */
+/* Those that every scheme has, and begins its table with; the whole table of some. */
 enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OPTIONS };
+enum { ATTN_SIZES_UNEVEN, ATTN_SIZES_PAD, ATTN_SIZES_STRICT };
+extern const struct attn_option attn_parallel_options[];
+int attn_parallel_ranks(const struct attn_options *options);
 #define ATTN_OPTIONS_OF_ALL                                                                  \
     {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},                  \
         {"local",                                                                            \
@@ -123,14 +114,11 @@ enum { ATTN_OPTION_RANKS, ATTN_OPTION_LOCAL, ATTN_OPTION_SIZES, ATTN_PARALLEL_OP
             "what ranks do not divide: dealt out unevenly, stored and sent with pads up to " \
             "the next multiple, or refused"                                                  \
     }
-enum { ATTN_SIZES_UNEVEN, ATTN_SIZES_PAD, ATTN_SIZES_STRICT };
-extern const struct attn_option attn_parallel_options[];
 
 /* How the partial results of a query become one, and in which type they are kept and sent.  Two
  * options, one behind the other, of schemes whose results merge.  Gradients are added, whatever
  * merge= says. */
 enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
-enum { ATTN_MERGING_OPTIONS = 2 };
 #define ATTN_OPTIONS_OF_MERGING                                                                    \
     {"merge",                                                                                      \
      ATTN_RUNNING,                                                                                 \
@@ -151,45 +139,14 @@ enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of
             "which tokens a rank has: a run, every P-th, or two runs, one from each " \
             "end"                                                                     \
     }
+int attn_largest_divisor(int n, int most);
 
-#define ATTN_PARALLEL_CAPS                                                            \
-    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD | \
-     ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |    \
-     ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+/* ---- layouts in which one thing is dealt out over all ranks ---------------------------------- */
 
-int attn_parallel_ranks(const struct attn_options *options);
-enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
-                                       const struct attn_forward *t);
-enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_problem *problem,
-                                        const struct attn_backward *t);
-enum attn_status attn_parallel_accepts(const struct attn_problem *problem,
-                                       const struct attn_options *options, struct attn_error *err);
-int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options);
-int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options);
-enum attn_status attn_parallel_cost(const struct attn_problem *p,
-                                    const struct attn_options *options, enum attn_pass pass,
-                                    int rank, struct attn_cost *cost, struct attn_error *err);
-void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
-                             struct attn_precision *precision);
-
-/* These find the scheme by the implementation whose options they are given.  The last line of a
- * scheme's file is ATTN_SCHEME(name, scheme, options, summary). */
-#define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                  \
-    const struct attn_impl attn_impl_##NAME = {.name = #NAME,                        \
-                                               .summary = (SUMMARY),                 \
-                                               .family = "sequence-parallel",        \
-                                               .caps = ATTN_PARALLEL_CAPS,           \
-                                               .options = (OPTIONS),                 \
-                                               .ranks = attn_parallel_ranks,         \
-                                               .rescales = attn_parallel_rescales,   \
-                                               .merges = attn_parallel_merges,       \
-                                               .precision = attn_parallel_precision, \
-                                               .accepts = attn_parallel_accepts,     \
-                                               .cost = attn_parallel_cost,           \
-                                               .scheme = &(SCHEME),                  \
-                                               .forward = attn_parallel_forward,     \
-                                               .backward = attn_parallel_backward};
-
-extern const struct attn_impl attn_impl_tiled, attn_impl_ulysses, attn_impl_ring;
+attn_layout_of attn_layout_of_tokens; /* one run after the other */
+attn_layout_of attn_layout_in_order;  /* tokens, as order= says */
+attn_layout_of attn_layout_of_runs;   /* runs of tokens, whatever the order */
+attn_layout_of attn_layout_of_heads;
+attn_layout_of attn_layout_of_batches;
 
 #endif

@@ -8,22 +8,17 @@
 
 enum { ALIGN = 64 }; /* shards start where a buffer of their own would */
 
-static struct attn_box box_of(const struct attn_shards *s, int rank)
+static struct attn_box stored_box(const struct attn_shards *s, int rank)
 {
-    return attn_layout_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
-}
-
-static struct attn_box room_of(const struct attn_shards *s, int rank)
-{
-    return attn_layout_room(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
+    return attn_layout_stored_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
 static int64_t bytes_of(const struct attn_shards *s, int rank)
 {
-    struct attn_box box = room_of(s, rank);
+    struct attn_box box = stored_box(s, rank);
     int64_t row = attn_tag_width(s->kind, &s->whole) *
                   (int64_t)attn_dtype_size(attn_tag_dtype(s->kind, &s->whole));
-    return ceil_div(box.batches.n * box.heads.n * box.tokens * row, ALIGN) * ALIGN;
+    return ceil_div(attn_box_rows(&box) * row, ALIGN) * ALIGN;
 }
 
 /* Bytes of the shards before this rank's. */
@@ -45,9 +40,9 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
 
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
-    struct attn_box room = room_of(s, rank);
+    struct attn_box stored = stored_box(s, rank);
     return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, &s->whole),
-                            room.heads.n, room.tokens, attn_tag_width(s->kind, &s->whole));
+                            stored.heads.n, stored.tokens, attn_tag_width(s->kind, &s->whole));
 }
 
 enum way { FROM_WHOLE, TO_WHOLE, COMPARE };
@@ -101,7 +96,8 @@ static int do_shards(const struct attn_shards *s, enum way way)
     int64_t width = attn_tag_width(s->kind, &s->whole);
     int ranks = 0;
     for (int r = 0; r < s->layout.ranks && width > 0; r++) {
-        struct attn_box box = box_of(s, r);
+        struct attn_box box =
+            attn_layout_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), r);
         struct attn_view mine = attn_shards_view(s, r);
         int differs = 0;
         for (int64_t part = 0; part < attn_box_stretches(&box); part++) {

@@ -6,7 +6,7 @@
 #ifndef OPTIMIZED_PARALLEL_SHARD_H
 #define OPTIMIZED_PARALLEL_SHARD_H
 
-#include "optimized/parallel/rank_layout.h"
+#include "optimized/parallel/rank_box.h"
 #include "optimized/parallel/transport.h"
 #include "ref/ledger.h"
 

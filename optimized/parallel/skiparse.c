@@ -27,7 +27,7 @@
  * Caveats  Under a mask without scopes, tokens are exchanged for heads, as in ulysses.
  * Source   Open-Sora-Plan v1.3 (opensora/models/diffusion/opensora_v1_3/modules.py).
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 
 enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS };

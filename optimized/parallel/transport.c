@@ -98,11 +98,17 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
         }
 }
 
+/* The m-th of a post: sends first. */
+static struct attn_message *message_at(const struct attn_post *post, int m)
+{
+    return m < post->n_sends ? &post->send[m] : &post->receive[m - post->n_sends];
+}
+
 static enum attn_status check_peers(const struct attn_transport *t, const struct attn_post *post,
                                     struct attn_error *err)
 {
     for (int m = 0; m < post->n_sends + post->n_receives; m++) {
-        int peer = m < post->n_sends ? post->send[m].peer : post->receive[m - post->n_sends].peer;
+        int peer = message_at(post, m)->peer;
         if (peer < 0 || peer >= t->size || peer == t->rank)
             return attn_fail(err, ATTN_EINTERNAL,
                              "rank %d of %d addresses rank %d: only other ranks have messages",
@@ -122,11 +128,11 @@ static struct attn_open_post *place_of(struct attn_transport *t, const struct at
 
 static struct attn_open_post open_post(const struct attn_post *post)
 {
-    if (post->n_sends > 0)
-        return (struct attn_open_post){post, post->send->tag, post->send->peer, "send"};
-    if (post->n_receives > 0)
-        return (struct attn_open_post){post, post->receive->tag, post->receive->peer, "receive"};
-    return (struct attn_open_post){post, 0, 0, NULL};
+    if (post->n_sends + post->n_receives == 0)
+        return (struct attn_open_post){post, 0, 0, NULL};
+    const struct attn_message *first = message_at(post, 0);
+    return (struct attn_open_post){post, first->tag, first->peer,
+                                   post->n_sends > 0 ? "send" : "receive"};
 }
 
 static enum attn_status has_ended(const struct attn_transport *t, struct attn_error *err)
@@ -137,7 +143,7 @@ static enum attn_status has_ended(const struct attn_transport *t, struct attn_er
 static void note_sends(const struct attn_transport *t, const struct attn_post *post)
 {
     for (int m = 0; m < post->n_sends && t->log != NULL; m++) {
-        const struct attn_send *out = &post->send[m];
+        const struct attn_message *out = &post->send[m];
         const struct attn_note note = {.pass = t->pass,
                                        .step = attn_tag_step(out->tag),
                                        .tensor =
@@ -170,13 +176,9 @@ enum attn_status attn_post(struct attn_transport *t, struct attn_post *post, str
                          "rank %d has %d posts open: wait for one of them first", t->rank,
                          ATTN_OPEN_POSTS);
     post->undone = post->n_sends + post->n_receives;
-    for (int m = 0; m < post->n_sends; m++) {
-        post->send[m].post = post;
-        post->send[m].next = NULL;
-    }
-    for (int m = 0; m < post->n_receives; m++) {
-        post->receive[m].post = post;
-        post->receive[m].next = NULL;
+    for (int m = 0; m < post->undone; m++) {
+        message_at(post, m)->post = post;
+        message_at(post, m)->next = NULL;
     }
     status = t->ops->post(t, post, err);
     if (status == ATTN_OK) {
@@ -202,8 +204,8 @@ enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post, str
     return status;
 }
 
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                               struct attn_receive *receive, int n_receives, struct attn_error *err)
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_message *send, int n_sends,
+                               struct attn_message *receive, int n_receives, struct attn_error *err)
 {
     struct attn_post post = {send, n_sends, receive, n_receives, 0};
     enum attn_status status = attn_post(t, &post, err);

@@ -61,31 +61,24 @@ int attn_piece_is_pads(const struct attn_piece *piece);
 void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
                      const struct attn_piece *from_piece);
 
-/* One message.  peer: the other rank.  The pieces travel in their order; there may be none. */
+/* One side of a message.  peer: the other rank.  The pieces travel in their order; there may be
+ * none.  What is sent is only read. */
 struct attn_post;
-struct attn_send {
-    int peer, tag;
-    const void *data;
-    const struct attn_piece *piece; /* [pieces] */
-    int pieces;
-    enum attn_dtype dtype;  /* of its elements: for the log */
-    struct attn_post *post; /* from here on the transport's: until it is done */
-    struct attn_send *next;
-};
-struct attn_receive {
+struct attn_message {
     int peer, tag;
     void *data;
     const struct attn_piece *piece; /* [pieces] */
     int pieces;
+    enum attn_dtype dtype;  /* of its elements: for the log of what is sent */
     struct attn_post *post; /* from here on the transport's: until it is done */
-    struct attn_receive *next;
+    struct attn_message *next;
 };
 
 /* Messages that are posted together and waited for together. */
 struct attn_post {
-    struct attn_send *send; /* [n_sends] */
+    struct attn_message *send; /* [n_sends] */
     int n_sends;
-    struct attn_receive *receive; /* [n_receives] */
+    struct attn_message *receive; /* [n_receives] */
     int n_receives;
     int undone; /* the transport's: messages of this post that are not done */
 };
@@ -146,8 +139,8 @@ enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post,
                            struct attn_error *err);
 
 /* Post and wait. */
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_send *send, int n_sends,
-                               struct attn_receive *receive, int n_receives,
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_message *send, int n_sends,
+                               struct attn_message *receive, int n_receives,
                                struct attn_error *err);
 
 /* The rank has ended with this status, which comes back: from now on no other rank touches its

@@ -17,9 +17,11 @@ enum { STACK_BYTES = 256 * 1024 };
 
 /* From one rank to another: what was sent and not received, or was to be received and not sent, in
  * the order of posting.  At most one of the two queues has messages. */
+struct queue {
+    struct attn_message *first, *last;
+};
 struct mailbox {
-    struct attn_send *sent, *last_sent;
-    struct attn_receive *wanted, *last_wanted;
+    struct queue sent, wanted;
 };
 
 /* One rank, as the others see it. */
@@ -80,16 +82,8 @@ static enum attn_status end_with_finding(struct sim *sim, struct attn_error *err
     return attn_fail(err, ATTN_EPEER, "%s", sim->finding.text);
 }
 
-static enum attn_status find_gone(struct sim *sim, const char *verb, int rank, int peer, int tag,
-                                  struct attn_error *err)
-{
-    attn_fail(&sim->finding, ATTN_EPEER, "rank %d waits to %s %s (step %d): rank %d has left", rank,
-              verb, attn_tag_name(tag), attn_tag_step(tag), peer);
-    return end_with_finding(sim, err);
-}
-
 /* The first piece in which two messages differ; the number of pieces of both when in none. */
-static int first_difference(const struct attn_receive *in, const struct attn_send *out)
+static int first_difference(const struct attn_message *in, const struct attn_message *out)
 {
     int n = 0;
     while (n < in->pieces && n < out->pieces &&
@@ -100,7 +94,7 @@ static int first_difference(const struct attn_receive *in, const struct attn_sen
     return n;
 }
 
-static int agree(const struct attn_receive *in, const struct attn_send *out)
+static int agree(const struct attn_message *in, const struct attn_message *out)
 {
     return in->tag == out->tag && in->pieces == out->pieces &&
            first_difference(in, out) == in->pieces;
@@ -129,8 +123,8 @@ static struct shape_text shape_text(int tag, const struct attn_piece *piece, int
     return t;
 }
 
-static enum attn_status find_mismatch(struct sim *sim, const struct attn_receive *in,
-                                      const struct attn_send *out, struct attn_error *err)
+static enum attn_status find_mismatch(struct sim *sim, const struct attn_message *in,
+                                      const struct attn_message *out, struct attn_error *err)
 {
     int shown = first_difference(in, out);
     if (shown == in->pieces && shown == out->pieces)
@@ -150,7 +144,7 @@ static void count_done(struct sim *sim, int rank, struct attn_post *post)
 }
 
 /* Both sides of this message are there. */
-static enum attn_status deliver(struct sim *sim, struct attn_receive *in, struct attn_send *out,
+static enum attn_status deliver(struct sim *sim, struct attn_message *in, struct attn_message *out,
                                 struct attn_error *err)
 {
     if (!agree(in, out))
@@ -163,66 +157,47 @@ static enum attn_status deliver(struct sim *sim, struct attn_receive *in, struct
     return ATTN_OK;
 }
 
-static enum attn_status post_send(struct sim *sim, int rank, struct attn_send *out,
-                                  struct attn_error *err)
+/* One side of a message is posted: the other one is there, or will find it in its queue. */
+static enum attn_status post_one(struct sim *sim, int rank, struct attn_message *x, int sends,
+                                 struct attn_error *err)
 {
-    struct mailbox *box = mailbox(sim, rank, out->peer);
-    struct attn_receive *in = box->wanted;
-    if (in != NULL) {
-        box->wanted = in->next;
-        return deliver(sim, in, out, err);
+    struct mailbox *box = sends ? mailbox(sim, rank, x->peer) : mailbox(sim, x->peer, rank);
+    struct queue *own = sends ? &box->sent : &box->wanted;
+    struct queue *others = sends ? &box->wanted : &box->sent;
+    struct attn_message *other = others->first;
+    if (other != NULL) {
+        others->first = other->next;
+        return sends ? deliver(sim, other, x, err) : deliver(sim, x, other, err);
     }
-    if (box->sent == NULL)
-        box->sent = out;
+    if (own->first == NULL)
+        own->first = x;
     else
-        box->last_sent->next = out;
-    box->last_sent = out;
+        own->last->next = x;
+    own->last = x;
     return ATTN_OK;
 }
 
-static enum attn_status post_receive(struct sim *sim, int rank, struct attn_receive *in,
-                                     struct attn_error *err)
+/* EPEER when one of these, of a post that is waited for, needs a rank that has left. */
+static enum attn_status check_gone(struct sim *sim, int rank, const struct attn_message *x, int n,
+                                   const char *verb, struct attn_error *err)
 {
-    struct mailbox *box = mailbox(sim, in->peer, rank);
-    struct attn_send *out = box->sent;
-    if (out != NULL) {
-        box->sent = out->next;
-        return deliver(sim, in, out, err);
-    }
-    if (box->wanted == NULL)
-        box->wanted = in;
-    else
-        box->last_wanted->next = in;
-    box->last_wanted = in;
+    for (int m = 0; m < n; m++)
+        if (x[m].post != NULL && sim->seat[x[m].peer].left) {
+            attn_fail(&sim->finding, ATTN_EPEER,
+                      "rank %d waits to %s %s (step %d): rank %d has left", rank, verb,
+                      attn_tag_name(x[m].tag), attn_tag_step(x[m].tag), x[m].peer);
+            return end_with_finding(sim, err);
+        }
     return ATTN_OK;
 }
 
-/* What a post still waits for: NULL and NULL when nothing. */
-static void first_open(const struct attn_post *post, const struct attn_receive **in,
-                       const struct attn_send **out)
+/* The first of these that is not done; NULL when all are. */
+static const struct attn_message *first_open(const struct attn_message *x, int n)
 {
-    *in = NULL;
-    *out = NULL;
-    for (int m = 0; m < post->n_receives && *in == NULL; m++)
-        if (post->receive[m].post != NULL)
-            *in = &post->receive[m];
-    for (int m = 0; m < post->n_sends && *out == NULL; m++)
-        if (post->send[m].post != NULL)
-            *out = &post->send[m];
-}
-
-/* EPEER when this post waits for a rank that has left. */
-static enum attn_status check_gone(struct sim *sim, int rank, const struct attn_post *post,
-                                   struct attn_error *err)
-{
-    for (int m = 0; m < post->n_receives; m++)
-        if (post->receive[m].post != NULL && sim->seat[post->receive[m].peer].left)
-            return find_gone(sim, "receive", rank, post->receive[m].peer, post->receive[m].tag,
-                             err);
-    for (int m = 0; m < post->n_sends; m++)
-        if (post->send[m].post != NULL && sim->seat[post->send[m].peer].left)
-            return find_gone(sim, "send", rank, post->send[m].peer, post->send[m].tag, err);
-    return ATTN_OK;
+    for (int m = 0; m < n; m++)
+        if (x[m].post != NULL)
+            return &x[m];
+    return NULL;
 }
 
 /* Everybody who still runs is asleep: say who waits for whom, as far as the line reaches. */
@@ -230,16 +205,15 @@ static enum attn_status find_deadlock(struct sim *sim, struct attn_error *err)
 {
     char text[sizeof sim->finding.text] = "deadlock";
     for (int r = 0; r < sim->size && strlen(text) + 1 < sizeof text; r++) {
-        const struct attn_receive *in;
-        const struct attn_send *out;
-        if (sim->seat[r].asleep == NULL)
+        const struct attn_post *post = sim->seat[r].asleep;
+        if (post == NULL)
             continue;
-        first_open(sim->seat[r].asleep, &in, &out);
+        const struct attn_message *in = first_open(post->receive, post->n_receives);
+        const struct attn_message *x = in != NULL ? in : first_open(post->send, post->n_sends);
         size_t used = strlen(text);
-        int tag = in != NULL ? in->tag : out->tag;
         snprintf(text + used, sizeof text - used, "; rank %d waits to %s %s (step %d) %s rank %d",
-                 r, in != NULL ? "receive" : "send", attn_tag_name(tag), attn_tag_step(tag),
-                 in != NULL ? "from" : "to", in != NULL ? in->peer : out->peer);
+                 r, in != NULL ? "receive" : "send", attn_tag_name(x->tag), attn_tag_step(x->tag),
+                 in != NULL ? "from" : "to", x->peer);
     }
     attn_fail(&sim->finding, ATTN_EPEER, "%s", text);
     return end_with_finding(sim, err);
@@ -255,9 +229,9 @@ static enum attn_status sim_post(struct attn_transport *t, struct attn_post *pos
     pthread_mutex_lock(&sim->lock);
     enum attn_status status = sim->failed ? stopped(me, err) : ATTN_OK;
     for (int m = 0; m < post->n_receives && status == ATTN_OK; m++)
-        status = post_receive(sim, t->rank, &post->receive[m], err);
+        status = post_one(sim, t->rank, &post->receive[m], 0, err);
     for (int m = 0; m < post->n_sends && status == ATTN_OK; m++)
-        status = post_send(sim, t->rank, &post->send[m], err);
+        status = post_one(sim, t->rank, &post->send[m], 1, err);
     pthread_mutex_unlock(&sim->lock);
     return status;
 }
@@ -271,7 +245,11 @@ static enum attn_status meet(struct sim *sim, struct seat *me, const struct attn
             return stopped(me, err);
         if (post->undone == 0)
             return ATTN_OK;
-        enum attn_status status = check_gone(sim, me->transport.rank, post, err);
+        int rank = me->transport.rank;
+        enum attn_status status =
+            check_gone(sim, rank, post->receive, post->n_receives, "receive", err);
+        if (status == ATTN_OK)
+            status = check_gone(sim, rank, post->send, post->n_sends, "send", err);
         if (status != ATTN_OK)
             return status;
         me->asleep = post;
@@ -300,7 +278,8 @@ static void wake_those_who_wait_for(struct sim *sim, int rank)
     struct attn_error ignored;
     int asleep = 0;
     for (int r = 0; r < sim->size; r++) {
-        if (mailbox(sim, r, rank)->sent != NULL || mailbox(sim, rank, r)->wanted != NULL)
+        if (mailbox(sim, r, rank)->sent.first != NULL ||
+            mailbox(sim, rank, r)->wanted.first != NULL)
             wake(&sim->seat[r]);
         asleep += sim->seat[r].asleep != NULL;
     }

@@ -28,7 +28,7 @@
  *          need the [L, L] planes of its heads, which are nobody's shard of a sequence.
  * Source   Jacobs et al. 2023 (DeepSpeed-Ulysses); bugs SP-01 to SP-09.
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 
 enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS, OPTION_KEYS };
 

@@ -16,7 +16,7 @@
  * Caveats  as of both.  A ring whose rank has no head sends empty messages.
  * Source   Fang & Zhao 2024 (USP); Gu et al. 2024, LoongTrain (heads first, then context).
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/ring.h"
 #include "ref/problem.h"
 
 enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_HEADS, OPTION_MERGING };
@@ -73,19 +73,26 @@ static enum attn_status accepts(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err)
 {
     int ranks = attn_parallel_ranks(options), heads = members(options);
-    (void)whole;
     if (ranks % heads == 0)
-        return ATTN_OK;
+        return attn_ring_accepts(whole, options, err);
     return attn_fail(err, ATTN_ENOTSUP,
                      "usp:ranks=%d,heads=%d: %d does not divide %d ranks; heads=%d would work",
                      ranks, heads, heads, ranks, attn_largest_divisor(ranks, heads));
 }
 
+static struct attn_sent sent(const struct attn_work *w)
+{
+    return attn_sent_both(attn_heads_for_tokens_sent(w), attn_ring_sent(w));
+}
+
 static const struct attn_scheme usp = {.home = home,
                                        .work = work,
                                        .ring = ring_of,
+                                       .stops = attn_ring_stops,
+                                       .stop = attn_ring_stop,
+                                       .round = attn_ring_round,
                                        .merging = OPTION_MERGING,
-                                       .sent = attn_heads_for_tokens_sent,
+                                       .sent = sent,
                                        .accepts = accepts};
 
 ATTN_SCHEME(usp, usp, options_of, "Ulysses inside a place of the sequence, a ring over the places")

@@ -24,7 +24,7 @@
  * Caveats  Without a video in the mask both homes are runs of tokens.
  * Source   hpcaitech/Open-Sora v1.0 to v1.2, issue 270; Zhao et al. 2024 (DSP).
  */
-#include "optimized/parallel/schedule.h"
+#include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 
 enum { OPTION_HOME = ATTN_PARALLEL_OPTIONS, OPTION_EXCHANGE };

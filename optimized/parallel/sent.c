@@ -1,7 +1,8 @@
-/* See schedule.h. */
-#include "optimized/parallel/schedule.h"
+/* See sent.h. */
+#include "optimized/parallel/sent.h"
 
 #include "optimized/integers.h"
+#include "optimized/parallel/work_moves.h"
 #include "ref/problem.h"
 
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind)
@@ -20,135 +21,6 @@ void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes)
     sent->messages += bytes > 0 ? messages : 0;
 }
 
-/* ---- layouts --------------------------------------------------------------------------------- */
-
-/* One thing is dealt out over all ranks. */
-static struct attn_axis all_ranks(const struct attn_options *options)
-{
-    return (struct attn_axis){attn_parallel_ranks(options), 1};
-}
-
-struct attn_layout attn_layout_of_tokens(const struct attn_problem *whole,
-                                         const struct attn_options *options)
-{
-    (void)whole;
-    return (struct attn_layout){.ranks = attn_parallel_ranks(options),
-                                .tokens = all_ranks(options)};
-}
-
-struct attn_layout attn_layout_in_order(const struct attn_problem *whole,
-                                        const struct attn_options *options)
-{
-    struct attn_layout layout = attn_layout_of_tokens(whole, options);
-    layout.order = (enum attn_order)options->value[ATTN_OPTION_ORDER];
-    return layout;
-}
-
-struct attn_layout attn_layout_of_runs(const struct attn_problem *whole,
-                                       const struct attn_options *options)
-{
-    (void)whole;
-    return (struct attn_layout){.ranks = attn_parallel_ranks(options), .runs = all_ranks(options)};
-}
-
-struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
-                                        const struct attn_options *options)
-{
-    (void)whole;
-    return (struct attn_layout){.ranks = attn_parallel_ranks(options), .heads = all_ranks(options)};
-}
-
-struct attn_layout attn_layout_of_batches(const struct attn_problem *whole,
-                                          const struct attn_options *options)
-{
-    (void)whole;
-    return (struct attn_layout){.ranks = attn_parallel_ranks(options),
-                                .batches = all_ranks(options)};
-}
-
-/* ---- rings ----------------------------------------------------------------------------------- */
-
-/* The rank so many places and windows away. */
-static int away(const struct attn_ring *ring, int rank, int places, int windows)
-{
-    int r = attn_axis_place(&ring->axis, rank), outer = ring->axis.parts / ring->inner;
-    int window = ((r / ring->inner + windows) % outer + outer) % outer;
-    int place = ((r % ring->inner + places) % ring->inner + ring->inner) % ring->inner;
-    return rank + (window * ring->inner + place - r) * ring->axis.stride;
-}
-
-struct attn_stop attn_ring_stop(const struct attn_ring *ring, int rank, int n)
-{
-    /* before a stop every block moves one place on inside its window, and before the first stop of
-     * a window to the next one */
-    int crosses = n % ring->inner == 0;
-    struct attn_stop stop = {.travels = ATTN_KEYS_TRAVEL,
-                             .to = away(ring, rank, 1, crosses),
-                             .from = away(ring, rank, -1, -crosses),
-                             .query = rank,
-                             .key = away(ring, rank, -n, -(n / ring->inner))};
-    return stop;
-}
-
-/* Inside a window, blocks of keys go down place by place until the lowest, and then come from the
- * highest.  Whole windows go down too: where all blocks of some windows are alike, their order does
- * not matter. */
-struct attn_round attn_ring_round(const struct attn_work *w, int n)
-{
-    int inner = w->ring.inner, stride = w->ring.axis.stride, key = attn_work_stop(w, n).key;
-    int place = attn_axis_place(&w->ring.axis, key), below = place % inner;
-    struct attn_line line = {w->rank, key, 0, -stride};
-    if (n % inner == 0) {
-        struct attn_line windows = line;
-        windows.key += (inner - 1 - below) * stride;
-        int most = (int)less(place - below + inner, w->stops - n);
-        int all = attn_work_alike(w, windows, most) / inner * inner;
-        if (all > 0)
-            return (struct attn_round){1, all};
-    }
-    return (struct attn_round){1,
-                               attn_work_alike(w, line, (int)less(below + 1, inner - n % inner))};
-}
-
-int attn_largest_divisor(int n, int most)
-{
-    int d = most < n ? most : n;
-    while (n % d != 0)
-        d--;
-    return d;
-}
-
-enum attn_status attn_ring_check(const char *scheme, const struct attn_ring *ring,
-                                 struct attn_error *err)
-{
-    int n = ring->axis.parts, inner = ring->inner;
-    if (n % inner == 0)
-        return ATTN_OK;
-    return attn_fail(err, ATTN_ENOTSUP,
-                     "%s:%s=%d,inner=%d: windows of %d ranks do not fill %d; inner=%d would work",
-                     scheme, ring->places, n, inner, inner, n, attn_largest_divisor(n, inner));
-}
-
-struct attn_sent attn_ring_sent(const struct attn_work *w)
-{
-    const struct attn_ring *ring = &w->ring;
-    const struct attn_layout *work = &w->stored.work;
-    const struct attn_problem *p = &w->stored.whole;
-    struct attn_box own = attn_layout_box(work, p, 1, w->rank);
-    int64_t last = attn_layout_box(work, p, 1, away(ring, w->rank, 1, 1)).tokens;
-    int64_t hops = ring->axis.parts - 1, heads = own.batches.n * own.heads.n;
-    int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
-    int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
-    struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
-    if (hops == 0)
-        return (struct attn_sent){0, 0};
-    if (w->pass == ATTN_BACKWARD) {
-        sent.bytes += heads * p->n_key * sums;
-        sent.messages += 2 * (hops + 1);
-    }
-    return sent;
-}
-
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
 /* What a rank sends to the others that it has something for: rows of queries and of keys, on the
@@ -163,16 +35,13 @@ struct both_ways {
 /* Each tensor of the pass is a message to each of them, unless it is empty. */
 static struct attn_sent all_tensors(const struct attn_work *w, const struct both_ways *x)
 {
-    static const enum attn_tag_kind in[] = {ATTN_TAG_Q,  ATTN_TAG_K,   ATTN_TAG_V,
-                                            ATTN_TAG_DO, ATTN_TAG_LSE, ATTN_TAG_DELTA};
-    static const enum attn_tag_kind out[2][3] = {{ATTN_TAG_O, ATTN_TAG_LSE},
-                                                 {ATTN_TAG_DQ, ATTN_TAG_DK, ATTN_TAG_DV}};
+    const enum attn_tag_kind *kinds;
     const struct attn_problem *p = &w->stored.whole;
-    int inputs = w->pass == ATTN_FORWARD ? 3 : 6, outputs = w->pass == ATTN_FORWARD ? 2 : 3;
+    int inputs, tensors = attn_work_tensors(w->pass, &kinds, &inputs);
     int sums_keys = attn_layout_copies(&w->stored.work, p);
     struct attn_sent sent = {0, 0};
-    for (int n = 0; n < inputs + outputs; n++) {
-        enum attn_tag_kind kind = n < inputs ? in[n] : out[w->pass == ATTN_BACKWARD][n - inputs];
+    for (int n = 0; n < tensors; n++) {
+        enum attn_tag_kind kind = kinds[n];
         int keys = attn_tag_is_of_keys(kind), sums = n >= inputs && keys && sums_keys;
         const struct rows *of = n < inputs ? &x->there[keys] : &x->back[keys];
         attn_sent_add(&sent, of->ranks,

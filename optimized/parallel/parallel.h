@@ -1,0 +1,51 @@
+/* What all sequence-parallel schemes do alike, and the record of an implementation that says so.
+ * The scheme is found by the implementation whose options are given.
+ *
+ *      accepts.c  what is refused, and what bounds ask
+ *      price.c    what a call costs one rank
+ *      move.c     takes tensors from home to work, and results back
+ *      rank.c     deals tensors out, runs all ranks, collects the results
+ *      travel.c   runs the schedule on one rank, forward and backward
+ */
+#ifndef OPTIMIZED_PARALLEL_PARALLEL_H
+#define OPTIMIZED_PARALLEL_PARALLEL_H
+
+#include "optimized/parallel/scheme.h"
+
+#define ATTN_PARALLEL_CAPS                                                            \
+    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD | \
+     ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |    \
+     ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES)
+
+enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                       const struct attn_forward *t);
+enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                        const struct attn_backward *t);
+enum attn_status attn_parallel_accepts(const struct attn_problem *problem,
+                                       const struct attn_options *options, struct attn_error *err);
+int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options);
+int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options);
+enum attn_status attn_parallel_cost(const struct attn_problem *p,
+                                    const struct attn_options *options, enum attn_pass pass,
+                                    int rank, struct attn_cost *cost, struct attn_error *err);
+void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
+                             struct attn_precision *precision);
+
+/* The last line of a scheme's file. */
+#define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                  \
+    const struct attn_impl attn_impl_##NAME = {.name = #NAME,                        \
+                                               .summary = (SUMMARY),                 \
+                                               .family = "sequence-parallel",        \
+                                               .caps = ATTN_PARALLEL_CAPS,           \
+                                               .options = (OPTIONS),                 \
+                                               .ranks = attn_parallel_ranks,         \
+                                               .rescales = attn_parallel_rescales,   \
+                                               .merges = attn_parallel_merges,       \
+                                               .precision = attn_parallel_precision, \
+                                               .accepts = attn_parallel_accepts,     \
+                                               .cost = attn_parallel_cost,           \
+                                               .scheme = &(SCHEME),                  \
+                                               .forward = attn_parallel_forward,     \
+                                               .backward = attn_parallel_backward};
+
+#endif

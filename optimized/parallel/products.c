@@ -1,0 +1,173 @@
+/* See products.h. */
+#include "optimized/parallel/products.h"
+
+#include "optimized/integers.h"
+#include "ref/problem.h"
+
+/* ---- pieces of the problem ------------------------------------------------------------------- */
+
+/* A piece of a piece: positions count from where the whole begins. */
+static struct attn_positions positions_of(const struct attn_positions *whole, int64_t batch,
+                                          const struct attn_tokens *t)
+{
+    int64_t step = 1 + whole->skip;
+    return (struct attn_positions){whole->first + whole->by_batch * batch + step * t->first,
+                                   step * t->step - 1, whole->by_batch, 0, 0};
+}
+
+struct attn_problem attn_piece_of(const struct attn_problem *whole,
+                                  const struct attn_tokens *batches,
+                                  const struct attn_tokens *heads,
+                                  const struct attn_tokens *queries, const struct attn_tokens *keys)
+{
+    struct attn_problem piece = *whole;
+    piece.batch = batches->n;
+    piece.heads = heads->n;
+    piece.kv_heads = attn_kv_heads(whole, heads).n;
+    piece.n_query = queries->n;
+    piece.n_key = keys->n;
+    piece.origin.batch += whole->origin.one_batch ? 0 : batches->first;
+    piece.origin.head += heads->first;
+    piece.origin.query = positions_of(&whole->origin.query, batches->first, queries);
+    piece.origin.key = positions_of(&whole->origin.key, batches->first, keys);
+    piece.scattered = 0; /* shards are packed */
+    return piece;
+}
+
+int attn_piece_is_hidden(const struct attn_problem *part)
+{
+    if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
+        return 1;
+    if (part->mask == NULL)
+        return 0;
+    int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
+    int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t h = 0; h < heads; h++)
+            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != ATTN_TILE_EMPTY)
+                return 0;
+    return 1;
+}
+
+/* ---- parts that are attended to alone -------------------------------------------------------- */
+
+int attn_work_is_parted(const struct attn_work *w)
+{
+    return w->work.order == ATTN_PLACES || w->work.order == ATTN_SCOPES;
+}
+
+/* Batch n of a block of places as a problem of its own: a batch for each place, a token for each
+ * frame. */
+static void take_places(const struct attn_box *box, int64_t n, struct attn_problem *part)
+{
+    struct attn_origin *at = &part->origin;
+    part->batch = box->stretch[0].n;
+    part->n_query = part->n_key = box->repeats;
+    at->batch += at->one_batch ? 0 : n;
+    at->one_batch = 1;
+    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1, 0, 0};
+}
+
+/* Tokens of scope n of a box. */
+static struct attn_positions scope_of(const struct attn_box *box, int64_t n, int64_t *row,
+                                      int64_t *tokens)
+{
+    int64_t first = (box->scopes.first + n) * box->run;
+    *row = attn_box_scopes(box, n);
+    *tokens = n < box->scopes.n ? attn_box_scopes(box, n + 1) - *row : 0;
+    if (*tokens == 0)
+        return (struct attn_positions){0};
+    if (box->run == 1)
+        return (struct attn_positions){first, box->period - 1, 0, 0, 0};
+    return (struct attn_positions){first, 0, 0, box->run, box->period - box->run};
+}
+
+/* Scope n of a block as a problem of its own: a dense one, if the mask says no more. */
+static void take_scope(const struct attn_work *w, int64_t n, struct attn_product *x)
+{
+    struct attn_problem *part = &x->part;
+    part->origin.query = scope_of(&w->queries, n, &x->query_at, &part->n_query);
+    part->origin.key = scope_of(&w->keys, n, &x->key_at, &part->n_key);
+    if (attn_mask_scopes(part->mask).is_all)
+        part->mask = NULL;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static struct attn_tokens call_heads(const struct attn_work *w, int n)
+{
+    int64_t group = w->whole->kv_heads > 0 ? w->whole->heads / w->whole->kv_heads : 1;
+    int64_t first = w->heads.first, end = first + w->heads.n;
+    int64_t whole = less(ceil_div(first, group) * group, end);
+    const int64_t at[ATTN_CALLS + 1] = {first, whole, greater(end / group * group, whole), end};
+    return attn_tokens_between(at[n], at[n + 1]);
+}
+
+/* Some result of a product is a partial sum of 16-bit numbers: it is f32. */
+static int makes_wide(const struct attn_work *w)
+{
+    int queries = attn_work_cuts(w, 0) && !w->narrow;
+    int keys = attn_work_cuts(w, 1) ? !w->narrow : attn_work_is_summed(w, ATTN_TAG_DK);
+    return (queries || (w->pass == ATTN_BACKWARD && keys)) &&
+           attn_lse_dtype(w->whole) != w->whole->dtype;
+}
+
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
+                                      int64_t n)
+{
+    struct attn_box queries = w->queries, keys = w->keys;
+    struct attn_product x = {.call = call, .query = query, .key = key};
+    x.heads = call_heads(w, call);
+    x.kv_heads = attn_kv_heads(w->whole, &x.heads);
+    x.query_at = query > 0 ? queries.stretch[0].n : 0;
+    x.key_at = key > 0 ? keys.stretch[0].n : 0;
+    x.part = attn_piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query],
+                           &keys.stretch[key]);
+    x.part.wide = makes_wide(w);
+    x.batch = n;
+    if (w->work.order == ATTN_PLACES)
+        take_places(&queries, n, &x.part);
+    if (w->work.order == ATTN_SCOPES)
+        take_scope(w, n, &x);
+    return x;
+}
+
+int attn_work_starts_query(const struct attn_work *w)
+{
+    return w->n_stop == 0 || w->stop.query != w->rank;
+}
+
+int attn_work_starts_key(const struct attn_work *w)
+{
+    return w->n_stop == 0 || (!w->passes_on && w->stop.key != w->rank);
+}
+
+/* No query and no key: a part of a block has its result from one product, which must be there even
+ * where all is hidden. */
+static int is_empty(const struct attn_problem *part)
+{
+    return part->batch == 0 || (part->n_query == 0 && part->n_key == 0);
+}
+
+int attn_work_next(struct attn_work *w, struct attn_product *x)
+{
+    int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
+    int64_t pairs = (int64_t)queries * keys, alone = attn_work_is_parted(w);
+    int64_t parts = !alone                         ? 1
+                    : w->work.order == ATTN_PLACES ? w->queries.batches.n
+                                                   : w->queries.scopes.n;
+    while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * parts) {
+        int64_t n = w->next++, pair = n / parts % pairs;
+        if (call_heads(w, (int)(n / parts / pairs)).n == 0)
+            continue;
+        *x = attn_work_product(w, (int)(n / parts / pairs), (int)(pair / keys), (int)(pair % keys),
+                               n % parts);
+        if (alone ? is_empty(&x->part) : attn_piece_is_hidden(&x->part))
+            continue;
+        x->starts_query = attn_work_starts_query(w) && (alone || !w->saw_query[x->call][x->query]);
+        x->starts_key = attn_work_starts_key(w) && (alone || !w->saw_key[x->call][x->key]);
+        w->saw_query[x->call][x->query] = w->saw_key[x->call][x->key] = 1;
+        return 1;
+    }
+    return 0;
+}

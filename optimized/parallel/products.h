@@ -1,0 +1,46 @@
+/* What a rank multiplies at a stop: products of a stretch of queries with a stretch of keys, each a
+ * problem of its own for the local implementation. */
+#ifndef OPTIMIZED_PARALLEL_PRODUCTS_H
+#define OPTIMIZED_PARALLEL_PRODUCTS_H
+
+#include "optimized/parallel/work.h"
+
+/* A piece of a piece: positions count from where the whole begins. */
+struct attn_problem attn_piece_of(const struct attn_problem *whole,
+                                  const struct attn_tokens *batches,
+                                  const struct attn_tokens *heads,
+                                  const struct attn_tokens *queries,
+                                  const struct attn_tokens *keys);
+
+/* Certainly nothing to see here, in any batch and head. */
+int attn_piece_is_hidden(const struct attn_problem *part);
+
+/* A product: a stretch of the stop's queries with a stretch of its keys, for the heads of a local
+ * call. */
+struct attn_product {
+    struct attn_problem part;
+    struct attn_tokens heads, kv_heads;
+    int call, query, key;         /* which stretches */
+    int64_t batch;                /* of places: the product is of this batch alone; of scopes: of
+                                     this scope */
+    int64_t query_at, key_at;     /* where these begin in their blocks */
+    int starts_query, starts_key; /* the result is the first of these queries, of these keys:
+                                     it is written; later ones are added */
+};
+
+/* The next product of this stop in which some pair may be visible; 0: no more. */
+int attn_work_next(struct attn_work *w, struct attn_product *x);
+
+/* The product of these stretches, whatever is visible.  Blocks of places are multiplied batch by
+ * batch, blocks of scopes scope by scope: the n-th. */
+struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
+                                      int64_t n);
+
+/* The rank's blocks fall into parts that are attended to alone: places of all frames, scopes. */
+int attn_work_is_parted(const struct attn_work *w);
+
+/* Whether this stop starts what its queries, what its keys get. */
+int attn_work_starts_query(const struct attn_work *w);
+int attn_work_starts_key(const struct attn_work *w);
+
+#endif

@@ -1,0 +1,90 @@
+/* One rank's part of a call while it runs: where its tensors are, and what travel.c's parts do with
+ * them.
+ *
+ *      travel.c           brings what the rank computes with, and takes results home
+ *      travel_stops.c     goes from stop to stop: messages between ranks
+ *      travel_products.c  multiplies blocks
+ *      travel_blocks.c    blocks in memory, and the sums of the rank's own results
+ */
+#ifndef OPTIMIZED_PARALLEL_TRAVEL_H
+#define OPTIMIZED_PARALLEL_TRAVEL_H
+
+#include "optimized/parallel/rank.h"
+#include "optimized/parallel/shard_rows.h"
+#include "optimized/parallel/work_buffers.h"
+
+/* A tensor from head `head` on. */
+struct attn_block {
+    struct attn_view view;
+    int64_t head;
+};
+
+/* A tensor in the places where a rank has it. */
+struct attn_placed {
+    struct attn_block home; /* the shard that the call was given */
+    struct attn_block own; /* where the rank computes with it: home, or the buffer it is moved to */
+    struct attn_block sum; /* own; or, of a result that is narrower than its sum, a wider buffer */
+    struct attn_block now; /* of this stop: sum, or what another rank's block is received into */
+};
+
+/* Tensors of a rank's block travel together: K and V, or their gradients; queries, or what these
+ * gave. */
+enum { ATTN_TRAVELLERS = 4 };
+
+/* Messages to one rank and from another. */
+struct attn_hop {
+    struct attn_post post;
+    struct attn_message send[ATTN_TRAVELLERS], receive[ATTN_TRAVELLERS];
+    struct attn_piece sent[ATTN_TRAVELLERS], got[ATTN_TRAVELLERS];
+};
+
+struct attn_travel {
+    struct attn_rank *rank;
+    struct attn_options local; /* of the local implementation */
+    struct attn_work w;
+    struct attn_buffer buffer[ATTN_WORK_BUFFERS];
+    struct attn_placed tensor[ATTN_TAG_KINDS];
+    struct attn_block denominator; /* of the rank's queries, where these are not merged one by one:
+                                      the sum of O holds numerators, LSE the largest LSE so far */
+    int64_t kept;                  /* partial results so far, where all are kept */
+    struct attn_hop keys;          /* that are on their way behind this stop's products */
+};
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* A rank's block at data, as it is stored; its rows, of all heads of this portion. */
+struct attn_block attn_block_at(const struct attn_work *w, enum attn_tag_kind kind,
+                                enum attn_dtype dtype, int rank, void *data);
+struct attn_rows attn_block_rows(const struct attn_work *w, enum attn_tag_kind kind, int rank);
+
+/* Of a block, from this head and token on; and from the first head of this portion on, where it may
+ * hold others. */
+struct attn_view attn_block_from(const struct attn_block *block, int64_t head, int64_t token);
+struct attn_view attn_block_portion(const struct attn_work *w, enum attn_tag_kind kind,
+                                    const struct attn_block *block);
+
+/* ---- sums of the rank's own results ---------------------------------------------------------- */
+
+/* Before the first product, every sum and all that is kept is of no keys; after the last one, what
+ * is kept is merged, and numerators become O. */
+void attn_travel_begin_sums(struct attn_travel *x);
+void attn_travel_finish_sums(struct attn_travel *x);
+
+/* Where the n-th partial result of the rank's queries is kept: O or LSE. */
+struct attn_block attn_travel_kept(const struct attn_travel *x, enum attn_tag_kind kind, int64_t n);
+
+/* A partial result of the rank's whole block is merged into its O and LSE; a partial gradient is
+ * added. */
+void attn_travel_merge(struct attn_travel *x, const struct attn_block *o_part,
+                       const struct attn_block *lse_part);
+void attn_travel_add(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_block *part);
+
+/* ---- stops ----------------------------------------------------------------------------------- */
+
+/* All products of this stop, whose blocks are where `now` says. */
+enum attn_status attn_travel_multiply(struct attn_travel *x);
+
+/* All stops of this portion of heads. */
+enum attn_status attn_travel_stops(struct attn_travel *x);
+
+#endif

@@ -1,0 +1,261 @@
+/* The products of one stop: local calls on pieces of blocks, whose results are written, merged or
+ * added.  See travel.h. */
+#include "optimized/parallel/local.h"
+#include "optimized/parallel/products.h"
+#include "optimized/parallel/travel.h"
+#include "ref/problem.h"
+
+/* ---- the local implementation ---------------------------------------------------------------- */
+
+/* A rank that fails gives its buffers back, whatever it has posted. */
+static enum attn_status end_if_failed(struct attn_travel *x, enum attn_status status)
+{
+    struct attn_rank *rank = x->rank;
+    return status == ATTN_OK ? status : attn_transport_end(rank->transport, status, rank->error);
+}
+
+static struct attn_ctx context(const struct attn_travel *x)
+{
+    return (struct attn_ctx){
+        .ledger = x->rank->ledger, .options = &x->local, .error = x->rank->error};
+}
+
+/* On a piece of the problem, whose origin says which.  Where nothing arrives, nothing is done. */
+static enum attn_status run_forward(struct attn_travel *x, const struct attn_problem *part,
+                                    const struct attn_forward *t)
+{
+    struct attn_ctx ctx = context(x);
+    if (attn_transport_counts(x->rank->transport))
+        return ATTN_OK;
+    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, part, t));
+}
+
+static enum attn_status run_backward(struct attn_travel *x, const struct attn_problem *part,
+                                     const struct attn_backward *t)
+{
+    struct attn_ctx ctx = context(x);
+    if (attn_transport_counts(x->rank->transport))
+        return ATTN_OK;
+    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, part, t));
+}
+
+/* ---- what a product has of its blocks -------------------------------------------------------- */
+
+static struct attn_rows product_rows(const struct attn_product *m, enum attn_tag_kind kind,
+                                     const struct attn_problem *whole)
+{
+    int keys = attn_tag_is_of_keys(kind);
+    return (struct attn_rows){m->part.batch, keys ? m->kv_heads.n : m->heads.n,
+                              keys ? m->part.n_key : m->part.n_query, attn_tag_width(kind, whole)};
+}
+
+/* The part of a block that a product has; of places, each is a batch of the product. */
+static struct attn_view of_product(const struct attn_travel *x, const struct attn_block *block,
+                                   enum attn_tag_kind kind, const struct attn_product *m)
+{
+    int keys = attn_tag_is_of_keys(kind), places = x->w.work.order == ATTN_PLACES;
+    int64_t token = places ? 0 : keys ? m->key_at : m->query_at;
+    struct attn_view view =
+        attn_block_from(block, keys ? m->kv_heads.first : m->heads.first, token);
+    if (places) {
+        int64_t batch = m->batch * view.stride[0], place = view.stride[2];
+        view.data = (char *)view.data + batch * (int64_t)attn_dtype_size(view.dtype);
+        view.stride[0] = place;
+        view.stride[2] = place * m->part.batch;
+    }
+    return view;
+}
+
+/* A partial result of a product. */
+static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind kind,
+                                const struct attn_product *m, void *data)
+{
+    struct attn_rows n = product_rows(m, kind, x->w.whole);
+    return attn_packed_view(data, attn_work_partial_dtype(&x->w, kind), n.heads, n.tokens, n.width);
+}
+
+static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind kind,
+                               const struct attn_product *m)
+{
+    struct attn_view view = of_product(x, &x->tensor[kind].now, kind, m);
+    return attn_view_const(&view);
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* The rank's own queries are summed as numerators, not merged one by one. */
+static int has_numerators(const struct attn_travel *x)
+{
+    return x->w.merging != ATTN_RUNNING && x->w.stop.query == x->w.rank;
+}
+
+/* The first result of a local call is the sum so far, unless it is to be narrower. */
+static int may_be_sum(const struct attn_travel *x, enum attn_tag_kind kind,
+                      const struct attn_view *sum)
+{
+    return !attn_work_is_narrow(&x->w, kind) || sum->dtype == attn_work_partial_dtype(&x->w, kind);
+}
+
+/* Results of a forward product: where its local call leaves them, and where they are summed. */
+struct forward_results {
+    struct attn_view o, lse, o_sum, lse_sum, l;
+    int is_written, is_kept; /* o, lse is the sum itself; it is a place for this partial alone */
+};
+
+static struct forward_results results_of(const struct attn_travel *x, const struct attn_product *m)
+{
+    struct forward_results r = {.o_sum = of_product(x, &x->tensor[ATTN_TAG_O].now, ATTN_TAG_O, m),
+                                .lse_sum =
+                                    of_product(x, &x->tensor[ATTN_TAG_LSE].now, ATTN_TAG_LSE, m),
+                                .is_kept = x->w.merging == ATTN_DEFERRED && has_numerators(x)};
+    if (has_numerators(x))
+        r.l = of_product(x, &x->denominator, ATTN_TAG_LSE, m);
+    r.is_written = m->starts_query && !has_numerators(x) && may_be_sum(x, ATTN_TAG_O, &r.o_sum);
+    if (r.is_kept) {
+        struct attn_block o = attn_travel_kept(x, ATTN_TAG_O, x->kept + m->key);
+        struct attn_block lse = attn_travel_kept(x, ATTN_TAG_LSE, x->kept + m->key);
+        r.o = of_product(x, &o, ATTN_TAG_O, m);
+        r.lse = of_product(x, &lse, ATTN_TAG_LSE, m);
+    } else if (r.is_written) {
+        r.o = r.o_sum;
+        r.lse = r.lse_sum;
+    } else {
+        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
+        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+    }
+    return r;
+}
+
+static enum attn_status forward_product(struct attn_travel *x, const struct attn_product *m)
+{
+    struct forward_results r = results_of(x, m);
+    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+    struct attn_rows numbers = product_rows(m, ATTN_TAG_LSE, x->w.whole);
+    const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
+                                   input(x, ATTN_TAG_V, m), r.o, r.lse};
+    enum attn_status status = run_forward(x, &m->part, &t);
+    if (status != ATTN_OK || r.is_written || r.is_kept)
+        return status;
+    if (m->starts_query && !has_numerators(x)) {
+        attn_rows_round(&rows, &r.o_sum, &r.o);
+        attn_rows_round(&numbers, &r.lse_sum, &r.lse);
+    } else
+        attn_rows_merge(&rows, &r.o_sum, &r.lse_sum, has_numerators(x) ? &r.l : NULL, &r.o, &r.lse);
+    return ATTN_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* A product's gradient: written into the sum by its local call, or a partial one. */
+static struct attn_view gradient(const struct attn_travel *x, enum attn_tag_kind kind,
+                                 const struct attn_product *m, void *data)
+{
+    struct attn_view sum = of_product(x, &x->tensor[kind].now, kind, m);
+    struct attn_view part = partial(x, kind, m, data);
+    int keys = attn_tag_is_of_keys(kind), starts = keys ? m->starts_key : m->starts_query;
+    return starts && may_be_sum(x, kind, &sum) ? sum : part;
+}
+
+/* Add a partial gradient to its sum, or begin the sum with it. */
+static void add(const struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m,
+                const struct attn_view *part)
+{
+    struct attn_rows rows = product_rows(m, kind, x->w.whole);
+    struct attn_view sum = of_product(x, &x->tensor[kind].now, kind, m);
+    int starts = attn_tag_is_of_keys(kind) ? m->starts_key : m->starts_query;
+    if (!starts)
+        attn_rows_add(&rows, &sum, part);
+    else if (part->data != sum.data)
+        attn_rows_round(&rows, &sum, part);
+}
+
+static enum attn_status backward_product(struct attn_travel *x, const struct attn_product *m)
+{
+    const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
+    struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
+    char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
+    char *dv = dk == NULL
+                   ? NULL
+                   : dk + keys.batch * keys.heads * keys.tokens * keys.width *
+                              (int64_t)attn_dtype_size(attn_work_partial_dtype(&x->w, ATTN_TAG_DK));
+    struct attn_backward t = {.q = input(x, ATTN_TAG_Q, m),
+                              .k = input(x, ATTN_TAG_K, m),
+                              .v = input(x, ATTN_TAG_V, m),
+                              .o = {zeros->data, x->w.whole->dtype, {0, 0, 0, 1}},
+                              .lse = input(x, ATTN_TAG_LSE, m),
+                              .d_o = input(x, ATTN_TAG_DO, m),
+                              .d_lse = input(x, ATTN_TAG_DELTA, m),
+                              .dq = gradient(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data),
+                              .dk = gradient(x, ATTN_TAG_DK, m, dk),
+                              .dv = gradient(x, ATTN_TAG_DV, m, dv)};
+    enum attn_status status = run_backward(x, &m->part, &t);
+    if (status != ATTN_OK)
+        return status;
+    add(x, ATTN_TAG_DQ, m, &t.dq);
+    add(x, ATTN_TAG_DK, m, &t.dk);
+    add(x, ATTN_TAG_DV, m, &t.dv);
+    return ATTN_OK;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* What a query, or a key, of this stop gets that no product started: no keys, no queries. */
+static void clear(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m)
+{
+    struct attn_rows rows = product_rows(m, kind, x->w.whole);
+    struct attn_view sum = of_product(x, &x->tensor[kind].now, kind, m);
+    attn_rows_clear(&rows, &sum);
+}
+
+static void start_query(struct attn_travel *x, const struct attn_product *m)
+{
+    if (x->w.pass == ATTN_BACKWARD) {
+        clear(x, ATTN_TAG_DQ, m);
+        return;
+    }
+    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+    struct attn_view o = of_product(x, &x->tensor[ATTN_TAG_O].now, ATTN_TAG_O, m);
+    struct attn_view lse = of_product(x, &x->tensor[ATTN_TAG_LSE].now, ATTN_TAG_LSE, m);
+    attn_rows_neutral(&rows, &o, &lse);
+}
+
+static void start_key(struct attn_travel *x, const struct attn_product *m)
+{
+    if (x->w.pass == ATTN_FORWARD)
+        return;
+    clear(x, ATTN_TAG_DK, m);
+    clear(x, ATTN_TAG_DV, m);
+}
+
+static void start_the_rest(struct attn_travel *x)
+{
+    const struct attn_work *w = &x->w;
+    int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
+    for (int call = 0; call < ATTN_CALLS; call++) {
+        for (int q = 0; q < queries && attn_work_starts_query(w) && !has_numerators(x); q++) {
+            struct attn_product m = attn_work_product(w, call, q, 0, 0);
+            if (!w->saw_query[call][q] && m.heads.n > 0)
+                start_query(x, &m);
+        }
+        for (int k = 0; k < keys && attn_work_starts_key(w); k++) {
+            struct attn_product m = attn_work_product(w, call, 0, k, 0);
+            if (!w->saw_key[call][k] && m.heads.n > 0)
+                start_key(x, &m);
+        }
+    }
+}
+
+enum attn_status attn_travel_multiply(struct attn_travel *x)
+{
+    struct attn_product m;
+    enum attn_status status = ATTN_OK;
+    if (x->w.stop.query < 0)
+        return ATTN_OK;
+    while (status == ATTN_OK && attn_work_next(&x->w, &m))
+        status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
+    if (status == ATTN_OK)
+        start_the_rest(x);
+    if (x->w.stop.query == x->w.rank)
+        x->kept += attn_layout_stretches(&x->w.work, 1);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* The buffers of a rank's call: price.c prices them, travel.c takes them. */
+#ifndef OPTIMIZED_PARALLEL_WORK_BUFFERS_H
+#define OPTIMIZED_PARALLEL_WORK_BUFFERS_H
+
+#include "optimized/parallel/work_moves.h"
+
+/* Those of moves, and these. */
+enum {
+    ATTN_ZEROS = ATTN_MOVE_BUFFERS, /* O for the local backward: one row */
+    ATTN_DELTA_SHARD,               /* -D of the rows that are at home here */
+    ATTN_KV_TRAVEL,
+    ATTN_Q_TRAVEL,
+    ATTN_O_SUM, /* sums that are wider than what they are for */
+    ATTN_DQ_SUM,
+    ATTN_DKV_SUM,
+    ATTN_O_PARTIAL,
+    ATTN_LSE_PARTIAL,
+    ATTN_DENOMINATOR, /* of the rank's queries */
+    ATTN_O_KEPT,      /* a part for each of attn_work_partials */
+    ATTN_LSE_KEPT,
+    ATTN_DQ_PARTIAL,
+    ATTN_DKV_TRAVEL,
+    ATTN_DKV_PARTIAL,
+    ATTN_DKV_BACK, /* gradients of the rank's own keys, from where they were multiplied */
+    ATTN_WORK_BUFFERS
+};
+void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS]);
+
+/* Blocks of keys are of one size: a rank's own sum of gradients has room for any of them. */
+int attn_work_is_even(const struct attn_work *w);
+
+#endif
