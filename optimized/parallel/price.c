@@ -3,7 +3,7 @@
  * its scheme says that it sends.
  *
  * Of many stops that are equal, the first round is looked at and taken as often (attn_work_round):
- * tests/test_rounds.c compares that with a walk of all stops. */
+ * tests/parallel/test_rounds.c compares that with a walk of all stops. */
 #include <string.h>
 
 #include "optimized/parallel/local.h"

@@ -1,4 +1,4 @@
-"""The .npz files beside this: written by numpy, read by tests/test_files.c."""
+"""The .npz files beside this: written by numpy, read by tests/checker/test_files.c."""
 import numpy as np, zipfile, io
 def arrays():
     a = np.arange(24).reshape(2, 3, 4)

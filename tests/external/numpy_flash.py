@@ -4,7 +4,7 @@
 BASE is e or 2 (exp2 of scores times log2 e, as kernels do it), ORDER up or down (tiles from the last key to the
 first), ARITHMETIC f32 or fused-16: as kernels for 16 bits have it, P and dS are rounded to the type of the case before
 their products, sums are float32, delta is that of the stored o, and results are returned in 16 bits.
-Honest in all of them: tests/test_vector_files.c runs it where nothing may be called wrong.
+Honest in all of them: tests/checker/test_vector_files.c runs it where nothing may be called wrong.
 """
 import json
 import os

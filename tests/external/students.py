@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Attention as beginners write it: students.py STYLE CASES OUT.
 
-tests/test_vector_files.c has the claims of each style, and what attnlab must say of those at the end, which
+tests/checker/test_vector_files.c has the claims of each style, and what attnlab must say of those at the end, which
 are not right.
 """
 import json

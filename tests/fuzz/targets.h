@@ -3,7 +3,7 @@
  * Each target reads an input as the program would, and holds the parser to more than not crashing:
  * an error has a text of one printable line, and what was understood prints to something that is
  * understood as the same.  tests/fuzz/fuzzer.c feeds them what libFuzzer invents (`make fuzz`),
- * tests/test_fuzz.c what tests/fuzz/corpus holds (`make test`).
+ * tests/program/test_fuzz.c what tests/fuzz/corpus holds (`make test`).
  */
 #ifndef TESTS_FUZZ_TARGETS_H
 #define TESTS_FUZZ_TARGETS_H
