@@ -86,7 +86,8 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
             FN(store)(ws->l + u * LANES, l);
         }
         FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, ws->V, x.v);
-        FN(panel_values)(&x, &keys, vectors, P, ws->O);
+        FN(panel_values)
+        (x.v, (int)(x.j1 - x.j0), &keys, vectors, p->d_value, P, ws->O, NULL);
     }
 }
 

@@ -92,7 +92,7 @@ static void FN(row_emit)(const struct attn_row_forward *job, int r, REAL *O, REA
 static void FN(row_emit_lse)(const struct attn_row_forward *job, int r, REAL m, REAL l)
 {
     const struct attn_view *lse = &job->t->lse;
-    ((REAL *)lse->data)[attn_offset(lse->stride, job->b, job->h, job->i0 + r)] = FN(row_lse)(m, l);
+    ((REAL *)lse->data)[attn_offset(lse->stride, job->b, job->h, job->i0 + r)] = FN(lse_of)(m, l);
 }
 
 /* ---- one pass ------------------------------------------------------------------------------ */

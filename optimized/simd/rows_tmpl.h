@@ -33,27 +33,6 @@ static inline const REAL *FN(row_of)(const struct FN(source) * x, int32_t j)
     return x->at + j * x->step;
 }
 
-/* Row (b,h,j) of n numbers, widened and padded by zeros to whole vectors. */
-static void FN(fetch_padded)(const struct attn_cview *x, int64_t b, int64_t h, int64_t j, int64_t n,
-                             REAL *ws)
-{
-    FN(fetch)(x, b, h, j, n, ws);
-    for (int64_t c = n; c < FN(round_up)(n); c++)
-        ws[c] = 0;
-}
-
-static void FN(load_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
-                         void *row)
-{
-    FN(fetch_padded)(x, b, h, i, n, row);
-}
-
-/* What turns q . k into an exponent of 2; or, where scores are edited first, into a score. */
-static double FN(exponent_factor)(const struct attn_problem *p)
-{
-    return FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
-}
-
 /* A row of Q times that: rounded once, the product is made in double. */
 static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cview *x, int64_t b,
                              int64_t h, int64_t i, REAL *ws)
@@ -64,11 +43,14 @@ static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cvi
         ws[c] = (REAL)((double)ws[c] * factor);
 }
 
-/* Rows key[0 .. n-1] into the stage. */
-static void FN(stage_rows)(const struct FN(source) * x, const int32_t *key, int n)
+/* Rows key[0 .. n-1], at most GROUP, in the stage: as rows in_order of a source. */
+static const int32_t FN(in_order)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static struct FN(source) FN(stage_rows)(const struct FN(source) * x, const int32_t *key, int n)
 {
     for (int t = 0; t < n; t++)
         FN(fetch_padded)(x->view, x->b, x->g, key[t], x->n, x->stage + t * x->width);
+    return (struct FN(source)){.at = x->stage, .step = x->width, .width = x->width};
 }
 
 /* Lane n: the sum of x[n]'s lanes.  The halves of x[i] and x[i + s] are exchanged as in a
@@ -212,32 +194,24 @@ static void FN(sum_rows)(const struct FN(source) * x, const int32_t *key, int n,
 static void FN(row_dots)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
                          REAL *S)
 {
-    static const int32_t in_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    if (x->at != NULL) {
+    if (x->at != NULL)
         FN(dots)(x, key, n, q, S);
-        return;
-    }
-    struct FN(source) staged = {.at = x->stage, .step = x->width, .width = x->width};
-    for (int e = 0; e < n; e += GROUP) {
+    for (int e = 0; x->at == NULL && e < n; e += GROUP) {
         int rows = n - e < GROUP ? n - e : GROUP;
-        FN(stage_rows)(x, key + e, rows);
-        FN(dots)(&staged, in_order, rows, q, S + e);
+        struct FN(source) staged = FN(stage_rows)(x, key + e, rows);
+        FN(dots)(&staged, FN(in_order), rows, q, S + e);
     }
 }
 
 static void FN(row_sums)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
                          REAL alpha, REAL *y)
 {
-    static const int32_t in_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    if (x->at != NULL) {
+    if (x->at != NULL)
         FN(sum_rows)(x, key, n, P, alpha, y);
-        return;
-    }
-    struct FN(source) staged = {.at = x->stage, .step = x->width, .width = x->width};
-    for (int e = 0; e < n; e += GROUP) {
+    for (int e = 0; x->at == NULL && e < n; e += GROUP) {
         int rows = n - e < GROUP ? n - e : GROUP;
-        FN(stage_rows)(x, key + e, rows);
-        FN(sum_rows)(&staged, in_order, rows, P + e, e == 0 ? alpha : 1, y);
+        struct FN(source) staged = FN(stage_rows)(x, key + e, rows);
+        FN(sum_rows)(&staged, FN(in_order), rows, P + e, e == 0 ? alpha : 1, y);
     }
 }
 
@@ -303,12 +277,6 @@ static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int
             S[e] += (REAL)attn_problem_bias(p, b, h, i, j0 + key[e]);
         S[e] *= (REAL)LOG2_E;
     }
-}
-
-/* A sum of 0: no key was seen, or none but at -inf. */
-static REAL FN(row_lse)(REAL m, REAL l)
-{
-    return l == 0 ? (REAL)-INFINITY : m * (REAL)LN2 + REAL_LOG(l);
 }
 
 /* ---- several rows against one list of keys ----------------------------------------------------
