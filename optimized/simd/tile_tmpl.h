@@ -18,7 +18,11 @@
  *
  * Keys come as a list of row pointers: any stride, a widened copy, or any selection of keys is the
  * same loop.  TILE_ROWS is how many rows go with three vectors: 8 where there are 32 registers, 4
- * where there are 16. */
+ * where there are 16.
+ *
+ * One text serves every instruction set and both arithmetic types.  REAL is float or double, FN(x)
+ * is x with the type's suffix, VEC is a vector of LANES REALs; load, store and all (a number in all
+ * lanes) are what they say, VEC_FMA(a, b, c) is a * b + c (vec_tmpl.h). */
 
 #undef TILE
 #undef TILE_OF
@@ -41,21 +45,33 @@
  * `vectors` are constants where a tile is inlined, so each acc[t][v] has a name, and a register.  An
  * array of vectors that is indexed by a variable would lie in memory.
  *
- * This is the tile of scores with AVX2, 4 keys by 3 vectors of 8 queries, as gcc compiles it:
+ * This is what gcc makes of a turn of the widest tile of scores with AVX2 (objdump -d
+ * --disassemble=scores_f32 on optimized/simd/avx2.o), but that it begins the loads of the next turn
+ * early.  The keys are at r9, r8, rdi and rcx, the queries at r11; rdx is c.
  *
- *      vmovups      (Q), %ymm15           y[0]: feature c of queries 0 to 7
- *      vmovups      32(Q), %ymm14         y[1]: of queries 8 to 15
- *      vmovups      64(Q), %ymm13         y[2]: of queries 16 to 23
- *      vbroadcastss (k0,c,4), %ymm12      number c of key 0, in all lanes
- *      vfmadd231ps  %ymm12, %ymm15, %ymm0     acc[0][0] += key 0 * y[0]
- *      vfmadd231ps  %ymm12, %ymm14, %ymm1     acc[0][1]
- *      vfmadd231ps  %ymm12, %ymm13, %ymm2     acc[0][2]
- *      vbroadcastss (k1,c,4), %ymm12      and so on for keys 1, 2 and 3
- *      ...
+ *      vmovups      (r11),        ymm2           y[0]: feature c of queries 0 to 7
+ *      vmovups      32(r11),      ymm1           y[1]: of queries 8 to 15
+ *      vmovups      64(r11),      ymm0           y[2]: of queries 16 to 23
+ *      vbroadcastss (r9,rdx,4),   ymm3           x[0]: feature c of key 0, in all lanes
+ *      vfmadd231ps  ymm2,  ymm3,  ymm15          acc[0][0] += x[0] * y[0]
+ *      vfmadd231ps  ymm1,  ymm3,  ymm5           acc[0][1] += x[0] * y[1]
+ *      vfmadd231ps  ymm0,  ymm3,  ymm11          acc[0][2] += x[0] * y[2]
+ *      vbroadcastss (r8,rdx,4),   ymm3           x[1]: key 1
+ *      vfmadd231ps  ymm2,  ymm3,  ymm7           acc[1][0]
+ *      vfmadd231ps  ymm1,  ymm3,  ymm8           acc[1][1]
+ *      vfmadd231ps  ymm0,  ymm3,  ymm10          acc[1][2]
+ *      vbroadcastss (rdi,rdx,4),  ymm3           x[2]: key 2
+ *      vfmadd231ps  ymm2,  ymm3,  ymm13          acc[2][0]
+ *      vfmadd231ps  ymm1,  ymm3,  ymm6           acc[2][1]
+ *      vfmadd231ps  ymm0,  ymm3,  ymm9           acc[2][2]
+ *      vbroadcastss (rcx,rdx,4),  ymm3           x[3]: key 3
+ *      vfmadd231ps  ymm2,  ymm3,  ymm12          acc[3][0]
+ *      vfmadd231ps  ymm1,  ymm3,  ymm14          acc[3][1]
+ *      vfmadd231ps  ymm0,  ymm3,  ymm4           acc[3][2]
  *
- * 12 multiply-adds for 3 + 4 loads, and 12 + 3 + 1 = 16 registers, which is all that there are.
- * Each sum waits for its own last turn only, 12 multiply-adds ago: longer than the 8 that a core
- * needs to have under way (two a cycle, each of which takes four cycles). */
+ * 12 sums, 3 vectors and 1 broadcast are the 16 registers that there are.  7 loads for 12
+ * multiply-adds are less than a core can do, one for each.  A sum waits for its own turn before, 12
+ * multiply-adds ago: with two a cycle and four cycles each, 8 must be under way. */
 TILE FN(tile_turn)(int rows, int vectors, const REAL *const *x, int64_t at, const REAL *y,
                    VEC acc[16][4])
 {
