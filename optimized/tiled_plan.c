@@ -108,10 +108,11 @@ void attn_tiled_buffers(const struct attn_problem *p, const struct attn_tiled_pl
 
 /* ---- the record --------------------------------------------------------------------------- */
 
-enum attn_status attn_tiled_cost(const struct attn_problem *p, const struct attn_options *opt,
-                                 enum attn_pass pass, struct attn_cost *cost,
-                                 struct attn_error *err)
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
 {
+    (void)rank;
     struct attn_tiled_plan x;
     struct attn_buffer buffer[ATTN_TILED_BUFFERS] = {0};
     if (pass == ATTN_BACKWARD)
@@ -136,14 +137,6 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
                                  const struct attn_backward *t)
 {
     return attn_tiled_backward(ctx, p, attn_runs_of(p), t);
-}
-
-static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
-                             enum attn_pass pass, int rank, struct attn_cost *cost,
-                             struct attn_error *err)
-{
-    (void)rank;
-    return attn_tiled_cost(p, opt, pass, cost, err);
 }
 
 /* At most once a key block. */

@@ -153,29 +153,19 @@ static void FN(dots)(const struct FN(source) * x, const int32_t *key, int n, con
 TILE FN(sum_rows_at)(int vectors, const struct FN(source) * x, const int32_t *key, int n,
                      const REAL *P, REAL alpha, REAL *y, int64_t c)
 {
-    VEC even[8], odd[8];
-    for (int u = 0; u < vectors; u++) {
-        even[u] = FN(load)(y + c + u * LANES) * alpha;
-        odd[u] = (VEC){0};
-    }
+    VEC even[16][4], odd[16][4];
+    for (int u = 0; u < vectors; u++)
+        even[0][u] = FN(load)(y + c + u * LANES) * alpha;
+    FN(tile_clear)(1, vectors, odd);
     int e = 0;
     for (; e + 2 <= n; e += 2) {
-        const REAL *a = FN(row_of)(x, key[e]) + c, *b = FN(row_of)(x, key[e + 1]) + c;
-        VEC pa = FN(all)(P[e]), pb = FN(all)(P[e + 1]);
-#pragma GCC unroll 8
-        for (int u = 0; u < vectors; u++) {
-            even[u] = VEC_FMA(pa, FN(load)(a + u * LANES), even[u]);
-            odd[u] = VEC_FMA(pb, FN(load)(b + u * LANES), odd[u]);
-        }
+        FN(tile_turn)(1, vectors, &P, e, FN(row_of)(x, key[e]) + c, even);
+        FN(tile_turn)(1, vectors, &P, e + 1, FN(row_of)(x, key[e + 1]) + c, odd);
     }
-    if (e < n) {
-        const REAL *a = FN(row_of)(x, key[e]) + c;
-        VEC pa = FN(all)(P[e]);
-        for (int u = 0; u < vectors; u++)
-            even[u] = VEC_FMA(pa, FN(load)(a + u * LANES), even[u]);
-    }
+    if (e < n)
+        FN(tile_turn)(1, vectors, &P, e, FN(row_of)(x, key[e]) + c, even);
     for (int u = 0; u < vectors; u++)
-        FN(store)(y + c + u * LANES, even[u] + odd[u]);
+        FN(store)(y + c + u * LANES, even[0][u] + odd[0][u]);
 }
 
 static void FN(sum_rows)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
@@ -335,23 +325,16 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
                       const REAL *P, int64_t p_step, const REAL *alpha, REAL *y, int64_t c,
                       struct FN(prefetch) * prefetch, int64_t lines)
 {
-    VEC acc[TWINS][4];
-    for (int u = 0; u < TWINS; u++)
+    VEC acc[16][4];
+    const REAL *p[TWINS];
+    for (int u = 0; u < TWINS; u++) {
+        p[u] = P + u * p_step;
         for (int w = 0; w < vectors; w++)
             acc[u][w] = FN(load)(y + u * x->width + c + w * LANES) * alpha[u];
+    }
     for (int e = 0; e < n; e++) {
-        const REAL *row = FN(row_of)(x, key[e]) + c;
-        VEC v[4];
         FN(prefetch_lines)(prefetch, lines);
-        for (int w = 0; w < vectors; w++)
-            v[w] = FN(load)(row + w * LANES);
-#pragma GCC unroll 4
-        for (int u = 0; u < TWINS; u++) {
-            VEC p = FN(all)(P[u * p_step + e]);
-#pragma GCC unroll 4
-            for (int w = 0; w < vectors; w++)
-                acc[u][w] = VEC_FMA(p, v[w], acc[u][w]);
-        }
+        FN(tile_turn)(TWINS, vectors, p, e, FN(row_of)(x, key[e]) + c, acc);
     }
     for (int u = 0; u < TWINS; u++)
         for (int w = 0; w < vectors; w++)
