@@ -27,20 +27,6 @@ enum {
     BLOCK_PANELS = 7          /* at most; all four are measured: docs/kernel.md, 4               */
 };
 
-/* Parts are a matter of the problem.  Enough of them that 16 units exist, but none shorter than
- * 8 key blocks, which would be more merging than work. */
-static int64_t count_parts(const struct attn_problem *p, const struct attn_options *opt,
-                           int64_t panel)
-{
-    int64_t longest = at_least_1(ceil_div(p->n_key, ATTN_KEY_BLOCK)), n = opt->value[OPTION_PARTS];
-    int64_t units = p->batch * p->heads * ceil_div(p->n_query, panel);
-    if (n == 0)
-        n = units == 0 || units >= 16 ? 1 : ceil_div(16, units);
-    else
-        return n < longest ? n : longest;
-    return n < longest / 8 ? n : at_least_1(longest / 8);
-}
-
 /* How many panels the busiest thread works through, if each head has so many and a block takes n:
  * whole blocks in turns, after the smaller ones with which the dealing begins. */
 static int64_t busiest(int64_t heads, int64_t all, int64_t n, int threads)
@@ -82,9 +68,8 @@ enum attn_status attn_tiled_plan_make(const struct attn_problem *p, const struct
         return ATTN_EINVAL;
     int64_t panel = plan->kernels->panel;
     plan->threads = (int)at_least_1(opt->threads);
-    plan->parts = count_parts(p, opt, panel);
-    plan->part = ceil_div(ceil_div(p->n_key, plan->parts), ATTN_KEY_BLOCK) * ATTN_KEY_BLOCK;
-    plan->parts = at_least_1(ceil_div(p->n_key, at_least_1(plan->part)));
+    attn_parts_cut(p->n_key, ATTN_KEY_BLOCK, opt->value[OPTION_PARTS],
+                   p->batch * p->heads * ceil_div(p->n_query, panel), &plan->parts, &plan->part);
     plan->panels = count_panels(p, opt, plan->kernels, plan->threads);
     plan->block = plan->panels * panel;
     plan->rescale_at = opt->value[OPTION_RESCALE] == 0 ? 4 : 0;

@@ -106,19 +106,19 @@ static void FN(rescale)(REAL *x, int64_t n, VEC alpha)
 static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REAL *m, REAL *l,
                                REAL *O, int64_t dv)
 {
-    VEC near = FN(load)(m), sum = FN(load)(l);
-    if (FN(any)(max > near + at)) {
-        VEC alpha = FN(exp2)(near - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
+    VEC base = FN(load)(m), sum = FN(load)(l);
+    if (FN(any)(max > base + at)) {
+        VEC alpha = FN(exp2)(base - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
         alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
-        int begun = FN(any)(near > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
+        int begun = FN(any)(base > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
         FN(rescale)(O, begun ? dv : 0, alpha);
         FN(rescale)(S, n_done, alpha);
         sum *= alpha;
-        near = max;
-        FN(store)(m, near);
+        base = max;
+        FN(store)(m, base);
     }
-    near = FN(choose)(near > FN(all)((REAL)-INFINITY), near, FN(all)(0)); /* -inf - -inf is NaN */
-    FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, near));
+    base = FN(choose)(base > FN(all)((REAL)-INFINITY), base, FN(all)(0)); /* -inf - -inf is NaN */
+    FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, base));
 }
 
 /* ---- three vectors: P while the scores are in registers --------------------------------------- */
@@ -137,18 +137,18 @@ FN(optimistic_tile)
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++)
             max[v] = VEC_MAX(acc[t][v], max[v]);
-    int near = !FN(any)((max[0] > m[0] + at) | (max[1] > m[1] + at) | (max[2] > m[2] + at));
+    int fits = !FN(any)((max[0] > m[0] + at) | (max[1] > m[1] + at) | (max[2] > m[2] + at));
 #pragma GCC unroll 16
     for (int t = 0; t < TILE_ROWS; t++)
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++) {
-            if (near) {
+            if (fits) {
                 acc[t][v] = FN(exp2)(acc[t][v] - m[v]);
                 l[v] += acc[t][v];
             }
             FN(store)(P + t * PANEL + v * LANES, acc[t][v]);
         }
-    return near;
+    return fits;
 }
 
 /* n keys that a whole panel sees: P of the first ones, as long as m is near enough, and the scores
@@ -158,15 +158,15 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
                                  struct FN(prefetch) * prefetch)
 {
     int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
-    VEC near[3], sum[3], none = FN(all)((REAL)-INFINITY);
+    VEC base[3], sum[3], none = FN(all)((REAL)-INFINITY);
     int j = 0, is_p = 1;
     for (int v = 0; v < 3; v++)
-        near[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
-    if (FN(any)((near[0] == none) | (near[1] == none) | (near[2] == none)))
+        base[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
+    if (FN(any)((base[0] == none) | (base[1] == none) | (base[2] == none)))
         is_p = 0; /* somebody has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
         FN(prefetch_lines)(prefetch, lines);
-        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
+        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, base, sum, max);
         j += TILE_ROWS;
     }
     for (int v = 0; v < 3; v++)
