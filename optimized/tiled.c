@@ -23,17 +23,17 @@
 #include "optimized/tiled_plan.h"
 #include "ref/problem.h"
 
-/* Do K and V of a kv head stay near until the next block of queries wants them? */
+/* Do K and V of a kv head stay in the cache until the next block of queries reads them? */
 static int stays_in_cache(const struct attn_problem *p, const struct attn_tiled_plan *plan)
 {
     double width = (double)p->d_key + (double)p->d_value;
     return (double)p->n_key * width * plan->kernels->bytes <= ATTN_NEAR_BYTES;
 }
 
-/* Unit n.  One kv head after the other, whose K and V stay near if they are small.  Several threads
- * get long rows first, because under a causal mask the last blocks have the most to do; one thread
- * goes through memory upwards, as processors expect it (under a window, where every row of K and V
- * is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
+/* Unit n.  One kv head after the other, whose K and V stay in the cache if they are small.  Several
+ * threads get long rows first, because under a causal mask the last blocks have the most to do; one
+ * thread goes through memory upwards, as processors expect it (under a window, where every row of K
+ * and V is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
  * because they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
                                      struct attn_runs runs, const struct attn_tiled_plan *plan,

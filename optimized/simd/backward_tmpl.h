@@ -212,7 +212,7 @@ struct FN(tile_step) {
         *d_o[ATTN_MAX_PANEL];
 };
 
-/* Are P and dS of the keys that everyone sees made while their tiles are in registers? */
+/* Are P and dS of the keys that all queries see made while their tiles are in registers? */
 static int FN(steps_at_once)(const struct FN(tile_step) * x)
 {
     return x->vectors == 3 && !FN(is_edited)(x->job->p);
@@ -241,7 +241,7 @@ TILE FN(step_at_once)(int is_ds, const REAL *const *row, int n, int64_t d, const
     }
 }
 
-/* P of the keys that everyone sees, or their scores, and scores of the edges; or, is_ds, dS and dP. */
+/* P of the keys that all queries see, or their scores, and scores of the edges; is_ds: dS and dP. */
 TILE FN(step_product)(int is_ds, const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
                       const REAL *Q, const REAL *base, REAL *to, struct FN(prefetch) * prefetch)
 {
@@ -332,7 +332,7 @@ static int FN(step_keys)(struct FN(tile_step) * x)
     return tile != ATTN_TILE_EMPTY;
 }
 
-/* dV and dK, and what is asked for with either. */
+/* dV and dK, and what is prefetched with either. */
 static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv,
                          struct FN(prefetch) * with_dk)
 {

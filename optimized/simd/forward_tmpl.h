@@ -163,7 +163,7 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
     for (int v = 0; v < 3; v++)
         base[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
     if (FN(any)((base[0] == none) | (base[1] == none) | (base[2] == none)))
-        is_p = 0; /* somebody has seen nothing yet */
+        is_p = 0; /* a query has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
         FN(prefetch_lines)(prefetch, lines);
         is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, base, sum, max);
@@ -195,7 +195,7 @@ static void FN(edge_scores)(const REAL *const *row, const struct attn_keys *keys
     FN(scores)(1, k, keys->n_edge[u], d, Q + u * LANES, edge, NULL, NULL);
 }
 
-/* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
+/* The scores of a panel: rows 0 .. n_full-1 of S for the full keys, the rest for each
  * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where m
  * and l are given, the first rows may be P already; returns how many are. */
 static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,

@@ -193,8 +193,8 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
 
 /* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has workspace for, n
  * rounded up to a multiple of 8: what is past n is the last row again.  max, if given, gathers the
- * largest score of each query, a NaN passed over.  Meanwhile what is ahead is asked for, if given.
- */
+ * largest score of each query, a NaN passed over.  `prefetch`, if given, goes on with each tile
+ * (prefetch_tmpl.h). */
 static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
                        VEC *max, struct FN(prefetch) * prefetch)
 {
@@ -213,8 +213,8 @@ static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, cons
     }
 }
 
-/* O[c][:] += sum_j P[j][:] v[j][c] for all features and so many vectors of queries; meanwhile what
- * is ahead is asked for, if given. */
+/* O[c][:] += sum_j P[j][:] v[j][c] for all features and so many vectors of queries; `prefetch`
+ * as in scores. */
 static void FN(values)(int vectors, const REAL *const *v, int n, int64_t dv, const REAL *P, REAL *O,
                        struct FN(prefetch) * prefetch)
 {
@@ -255,7 +255,7 @@ TILE FN(gradient_strip)(int rows, int vectors, REAL *const *list, int n_key, int
 
 /* X[key[t]][:] += sum_i P[t][i] row[i][:] for n_key keys and n queries; X and rows are `width`
  * features wide, in whole vectors.  waste is a row of X that takes what tiles compute past the last
- * key, from whatever numbers P has there.  Meanwhile what is ahead is asked for, if given. */
+ * key, from whatever numbers P has there.  `prefetch` as in scores. */
 static void FN(gradients)(REAL *X, int64_t width, const uint8_t *key, int n_key, REAL *waste,
                           const REAL *P, const REAL *const *row, int n,
                           struct FN(prefetch) * prefetch)
