@@ -33,8 +33,8 @@ static int stays_in_cache(const struct attn_problem *p, const struct attn_tiled_
 /* Unit n.  One kv head after the other, whose K and V stay in the cache if they are small.  Several
  * threads get long rows first, because under a causal mask the last blocks have the most to do; one
  * thread goes through memory upwards, as processors expect it (under a window, where every row of K
- * and V is soon left behind, that is 4 % of the time).  The heads of a group are next to each other,
- * because they read the same keys. */
+ * and V is soon left behind, that is 4 % of the time).  The heads of a group follow each other, for
+ * they read the same keys. */
 static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
                                      struct attn_runs runs, const struct attn_tiled_plan *plan,
                                      const struct attn_parts *parts, int64_t n)

@@ -1,4 +1,4 @@
-/* The plan of a forward pass of `tiled`: how the work is cut into units, and what memory they take. */
+/* The plan of a forward pass of `tiled`: how the work is cut into units, and their memory. */
 #ifndef OPTIMIZED_TILED_PLAN_H
 #define OPTIMIZED_TILED_PLAN_H
 

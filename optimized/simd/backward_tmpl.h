@@ -241,7 +241,7 @@ TILE FN(step_at_once)(int is_ds, const REAL *const *row, int n, int64_t d, const
     }
 }
 
-/* P of the keys that all queries see, or their scores, and scores of the edges; is_ds: dS and dP. */
+/* P of the keys that all queries see, or their scores; scores of the edges.  is_ds: dS and dP. */
 TILE FN(step_product)(int is_ds, const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
                       const REAL *Q, const REAL *base, REAL *to, struct FN(prefetch) * prefetch)
 {

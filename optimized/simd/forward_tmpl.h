@@ -45,7 +45,7 @@ static struct FN(forward_workspace)
     return x;
 }
 
-/* ---- one vector of queries, n keys: online softmax -------------------------------------------- */
+/* ---- one vector of queries, n keys: online softmax ------------------------------------------- */
 
 /* The largest of n scores of one vector of queries, S[j][PANEL], and of max.  A NaN is passed over,
  * by the order of the operands: it shows up in P by itself. */
@@ -121,7 +121,7 @@ static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REA
     FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, base));
 }
 
-/* ---- three vectors: P while the scores are in registers --------------------------------------- */
+/* ---- three vectors: P while the scores are in registers -------------------------------------- */
 
 /* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds
  * m + at, the scores themselves, and the answer is 0. */
@@ -175,7 +175,7 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
     return is_p || j == 0 ? j : j - TILE_ROWS;
 }
 
-/* ---- a panel meets a block of keys ------------------------------------------------------------ */
+/* ---- a panel meets a block of keys ----------------------------------------------------------- */
 
 /* Everything that a block of queries shares while it meets one block of keys. */
 struct FN(block) {
@@ -266,7 +266,7 @@ static void FN(forward_panel)(struct FN(block) * x, struct attn_mask_cursor *cur
     FN(panel_values)(x->v, n_keys, &keys, vectors, dv, S, O, &x->with_values);
 }
 
-/* ---- before the first key, and after the last ------------------------------------------------- */
+/* ---- before the first key, and after the last ------------------------------------------------ */
 
 /* O / l and LSE of one panel, to the tensors or to the parts. */
 static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int r1,
@@ -293,8 +293,8 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
     }
 }
 
-/* Q of all panels, and no key met yet.  The next panel's queries are prefetched while one is packed:
- * under a window they are a good part of all that is read. */
+/* Q of all panels, and no key met yet.  The next panel's queries are prefetched while one is
+ * packed: under a window they are a good part of all that is read. */
 static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
                               const struct FN(forward_workspace) * ws)
 {
@@ -314,7 +314,7 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
         ws->m[n] = (REAL)-INFINITY, ws->l[n] = 0;
 }
 
-/* ---- all of it: key block after key block ----------------------------------------------------- */
+/* ---- all of it: key block after key block ---------------------------------------------------- */
 
 /* The keys after j1 that are worth prefetching end here.  Beyond what the block sees (a diagonal,
  * the end of a window) lies what the next block of queries will see: it is prefetched if it will

@@ -63,7 +63,7 @@ static void FN(transpose_square)(void *square)
         FN(store)(at + n * LANES, x[n]);
 }
 
-/* ---- a panel ---------------------------------------------------------------------------------- */
+/* ---- a panel --------------------------------------------------------------------------------- */
 
 /* Rows [i0,i1) of x, at most a panel, times factor, transposed: to[c][PANEL].  Lanes without a row
  * are 0.  workspace: LANES rows of n rounded up to LANES. */

@@ -40,8 +40,8 @@ static struct FN(row_workspace) FN(row_layout)(const struct attn_row_forward *jo
     return x;
 }
 
-/* The rows of the job's kv head, n numbers each, of K or V: in their copy, if there is one; else where
- * they are, if that is possible; else through the stage. */
+/* The rows of the job's kv head, n numbers each, of K or V: in their copy, if there is one; else
+ * where they are, if that is possible; else through the stage. */
 static struct FN(source) FN(row_source)(const struct attn_row_forward *job, const void *copy,
                                         const struct attn_cview *x, int64_t n, REAL *stage)
 {

@@ -10,8 +10,8 @@
  *
  * dP = V dO^T, dQ += K^T dS and dK += dS Q of the backward pass are these three again.
  *
- * In the first two, vectors run over queries.  A panel is PANEL = 3 * LANES queries; its Q is stored
- * transposed, Q[c][query] (panel_tmpl.h), so that one vector holds feature c of LANES queries.  K
+ * In the first two, vectors run over queries.  A panel is PANEL = 3 * LANES queries; its Q is
+ * stored transposed, Q[c][query] (panel_tmpl.h): one vector holds feature c of LANES queries.  K
  * and V are read in place, a number at a time, and broadcast to all lanes.  So maxima, sums and
  * rescales are vertical arithmetic, and masking is a choice between lanes.  The gradients of keys
  * are sums over queries: there rows of dO are the vectors, and P is broadcast.
@@ -42,8 +42,8 @@
 /* ---- a turn -----------------------------------------------------------------------------------
  *
  * acc[t][v] += x[t][at] * y[v].  All loops over t and v are unrolled, by pragma: `rows` and
- * `vectors` are constants where a tile is inlined, so each acc[t][v] has a name, and a register.  An
- * array of vectors that is indexed by a variable would lie in memory.
+ * `vectors` are constants where a tile is inlined, so each acc[t][v] has a name, and a register.
+ * An array of vectors that is indexed by a variable would lie in memory.
  *
  * This is what gcc makes of a turn of the widest tile of scores with AVX2 (objdump -d
  * --disassemble=scores_f32 on optimized/simd/avx2.o), but that it begins the loads of the next turn
@@ -112,7 +112,7 @@ TILE FN(tile_add)(int rows, int vectors, REAL *const *to, VEC acc[16][4])
         }
 }
 
-/* ---- the tiles -------------------------------------------------------------------------------- */
+/* ---- the tiles ------------------------------------------------------------------------------- */
 
 /* acc[t][v] = Q . k[t] for `rows` keys and so many vectors of queries: their scores, which are in
  * registers still. */
