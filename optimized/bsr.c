@@ -349,7 +349,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     x.row.nnz = count(&x, NULL);
     lay_out(&x, pass == ATTN_BACKWARD, buffer);
     enum attn_status status = attn_buffers_price(buffer, BUFFERS, cost, err);
-    return status != ATTN_OK ? status : attn_tiled_cost(p, &tiles, pass, cost, err);
+    return status != ATTN_OK ? status : attn_impl_tiled.cost(p, &tiles, pass, 0, cost, err);
 }
 
 static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)

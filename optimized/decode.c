@@ -16,17 +16,10 @@ void attn_decode_plan(const struct attn_problem *p, const struct attn_kernels *k
 {
     int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
     int64_t fit = ATTN_SPLIT_ROWS / at_least_1(p->n_query);
-    int64_t longest = at_least_1(ceil_div(p->n_key, ATTN_SPLIT_KEYS));
     x->kernels = kernels;
     x->heads = at_least_1(group < fit ? group : fit);
     int64_t groups = p->batch * p->kv_heads * ceil_div(group, x->heads);
-    if (parts == 0) {
-        parts = groups == 0 || groups >= 16 ? 1 : ceil_div(16, groups);
-        parts = parts < longest / 8 ? parts : at_least_1(longest / 8);
-    }
-    parts = parts < longest ? parts : longest;
-    x->part = at_least_1(ceil_div(longest, parts)) * ATTN_SPLIT_KEYS;
-    x->parts = at_least_1(ceil_div(p->n_key, x->part));
+    attn_parts_cut(p->n_key, ATTN_SPLIT_KEYS, parts, groups, &x->parts, &x->part);
     x->units = p->n_query > 0 ? groups * x->parts : 0;
     x->threads = (int)(threads < x->units ? threads : at_least_1(x->units));
 }

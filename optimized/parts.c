@@ -1,8 +1,19 @@
 /* See parts.h. */
 #include "optimized/parts.h"
 
+#include "optimized/integers.h"
 #include "optimized/merge.h"
 #include "ref/problem.h"
+
+void attn_parts_cut(int64_t n_key, int64_t block, int64_t asked, int64_t units, int64_t *parts,
+                    int64_t *part)
+{
+    int64_t blocks = at_least_1(ceil_div(n_key, block)), n = asked;
+    if (asked == 0)
+        n = units == 0 || units >= 16 ? 1 : less(ceil_div(16, units), at_least_1(blocks / 8));
+    *part = ceil_div(blocks, less(n, blocks)) * block;
+    *parts = at_least_1(ceil_div(n_key, *part));
+}
 
 void attn_parts_buffers(const struct attn_kernels *kernels, int64_t count, int64_t rows, int64_t dv,
                         struct attn_buffer buffer[ATTN_PARTS])

@@ -7,6 +7,12 @@
 #include "optimized/simd/kernels.h"
 #include "ref/buffers.h"
 
+/* Into how many parts n_key keys are cut, of how many keys each: whole blocks of `block` keys.
+ * `asked` parts; 0: so many that 16 units of work exist, where one part gives `units`, but none
+ * shorter than 8 blocks, which would be more merging than work. */
+void attn_parts_cut(int64_t n_key, int64_t block, int64_t asked, int64_t units, int64_t *parts,
+                    int64_t *part);
+
 /* Numbers are of the arithmetic type; o is normalised, lse in natural logarithms. */
 enum { ATTN_PART_O, ATTN_PART_LSE, ATTN_PARTS }; /* [count][rows][dv], [count][rows] */
 struct attn_parts {

@@ -17,10 +17,7 @@ enum attn_status attn_tiled_forward(struct attn_ctx *ctx, const struct attn_prob
 enum attn_status attn_tiled_backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                      struct attn_runs runs, const struct attn_backward *t);
 
-/* What a pass takes on options->threads threads of options->isa, to the byte, and its flops. */
-enum attn_status attn_tiled_cost(const struct attn_problem *p, const struct attn_options *options,
-                                 enum attn_pass pass, struct attn_cost *cost,
-                                 struct attn_error *err);
+/* The price of the backward pass (attn_impl.cost has both). */
 enum attn_status attn_tiled_backward_cost(const struct attn_problem *p,
                                           const struct attn_options *options,
                                           struct attn_cost *cost, struct attn_error *err);

@@ -9,7 +9,7 @@
  *      softmax                                 dS  = P (dP - D),    D = rowsum(P dP) = dO . O
  *      S   = K Q^T                             dK += dS Q,    dQ^T += K^T dS
  *
- * S, dP and dQ^T are the tiles of the forward pass, dV and dK that of gradient_tile_tmpl.h.
+ * S, dP and dQ^T are the tiles of the forward pass, dV and dK have their own (tile_tmpl.h).
  * Between blocks of keys a query head keeps Q and dO, transposed, dQ^T, LSE and D (struct
  * head_state).
  *
@@ -90,7 +90,7 @@ static void FN(backward_pack)(const struct attn_tile_backward *job)
     const struct attn_problem *p = job->p;
     const struct attn_backward *t = job->t;
     struct FN(backward_workspace) ws = FN(backward_layout)(job);
-    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    double factor = FN(exponent_factor)(p);
     for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
         struct FN(head_state) x = FN(head_state_at)(job, i0);
         int n = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL), blank = 0;
@@ -125,17 +125,6 @@ static void FN(backward_begin)(const struct attn_tile_backward *job)
         return;
     memset(ws.dK, 0, (size_t)(n * FN(round_up)(d)) * sizeof(REAL));
     memset(ws.dV, 0, (size_t)(n * FN(round_up)(dv)) * sizeof(REAL));
-}
-
-/* Where FN(point) has put rows [j0,j1), eight more repeating the last. */
-static void FN(pointed)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0, int64_t j1,
-                        int64_t n, const REAL *ws, const REAL **row)
-{
-    int direct = FN(in_place)(x, n) && n > 0;
-    for (int64_t t = 0; t < j1 - j0 + 8; t++) {
-        int64_t j = j0 + t < j1 ? j0 + t : j1 - 1;
-        row[t] = direct ? FN(at)(x, b, g, j) : ws + (j - j0) * n;
-    }
 }
 
 /* Rows [i0,i1) of x, to be read in whole vectors: in place where that reads nothing beyond them,
@@ -223,89 +212,60 @@ struct FN(tile_step) {
         *d_o[ATTN_MAX_PANEL];
 };
 
-/* Three vectors of queries and n keys that all of them see, while a tile is in registers still:
- *      P[j][:] = 2^(Q . k[j] - LSE)        dS[j][:] = P[j][:] (dO . v[j] - D) */
-static void FN(step_p)(const REAL *const *k, int n, int64_t d, const REAL *Q, const REAL *lse,
-                       REAL *P, struct FN(prefetch) * prefetch)
-{
-    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
-    VEC L[3] = {FN(load)(lse), FN(load)(lse + LANES), FN(load)(lse + 2 * LANES)};
-    for (int j = 0; j < n; j += TILE_ROWS) {
-        VEC acc[8][3];
-        FN(prefetch_lines)(prefetch, lines);
-        FN(tile_dots)(TILE_ROWS, 3, k + j, d, Q, acc);
-#pragma GCC unroll 16
-        for (int t = 0; t < TILE_ROWS; t++)
-#pragma GCC unroll 3
-            for (int v = 0; v < 3; v++)
-                FN(store)(P + (j + t) * PANEL + v * LANES, FN(exp2)(acc[t][v] - L[v]));
-    }
-}
-
-static void FN(step_ds)(const REAL *const *v, int n, int64_t dv, const REAL *dO, const REAL *delta,
-                        const REAL *P, REAL *dS, struct FN(prefetch) * prefetch)
-{
-    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
-    VEC D[3] = {FN(load)(delta), FN(load)(delta + LANES), FN(load)(delta + 2 * LANES)};
-    for (int j = 0; j < n; j += TILE_ROWS) {
-        VEC acc[8][3];
-        FN(prefetch_lines)(prefetch, lines);
-        FN(tile_dots)(TILE_ROWS, 3, v + j, dv, dO, acc);
-#pragma GCC unroll 16
-        for (int t = 0; t < TILE_ROWS; t++)
-#pragma GCC unroll 3
-            for (int u = 0; u < 3; u++) {
-                int64_t at = (j + t) * PANEL + u * LANES;
-                FN(store)(dS + at, FN(load)(P + at) * (acc[t][u] - D[u]));
-            }
-    }
-}
-
-/* Are P and dS of the keys that everyone sees made so? */
+/* Are P and dS of the keys that all queries see made while their tiles are in registers? */
 static int FN(steps_at_once)(const struct FN(tile_step) * x)
 {
     return x->vectors == 3 && !FN(is_edited)(x->job->p);
 }
 
-/* Of each vector's edge: S[j][:] = Q . k[j].  The same makes dP of dO and v. */
-static void FN(step_edges)(const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
-                           const REAL *Q, REAL *S)
+/* So: of three vectors of queries and n keys that all of them see,
+ *      P[j][:] = 2^(Q . k[j] - LSE),  or, is_ds,  dS[j][:] = P[j][:] (dO . v[j] - D)
+ * Q and row are dO and V for dS, and base is LSE or D. */
+TILE FN(step_at_once)(int is_ds, const REAL *const *row, int n, int64_t d, const REAL *Q,
+                      const REAL *base, const REAL *P, REAL *to, struct FN(prefetch) * prefetch)
 {
-    const REAL *list[ATTN_KEY_BLOCK + 8];
-    const struct attn_keys *keys = &x->keys;
-    for (int u = 0; u < x->vectors; u++) {
-        const REAL *const *k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(scores)
-        (1, k, keys->n_edge[u], d, Q + u * LANES, S + keys->n_full * PANEL + u * LANES, NULL, NULL);
+    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
+    VEC minus[3] = {FN(load)(base), FN(load)(base + LANES), FN(load)(base + 2 * LANES)};
+    for (int j = 0; j < n; j += TILE_ROWS) {
+        VEC acc[16][4];
+        FN(prefetch_lines)(prefetch, lines);
+        FN(tile_dots)(TILE_ROWS, 3, row + j, d, Q, acc);
+#pragma GCC unroll 16
+        for (int t = 0; t < TILE_ROWS; t++)
+#pragma GCC unroll 3
+            for (int v = 0; v < 3; v++) {
+                int64_t at = (j + t) * PANEL + v * LANES;
+                VEC x = acc[t][v] - minus[v];
+                FN(store)(to + at, is_ds ? FN(load)(P + at) * x : FN(exp2)(x));
+            }
     }
 }
 
-/* P of the keys that everyone sees, or their scores; scores of the edges. */
-static void FN(step_qk)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
+/* P of the keys that all queries see, or their scores; scores of the edges.  is_ds: dS and dP. */
+TILE FN(step_product)(int is_ds, const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
+                      const REAL *Q, const REAL *base, REAL *to, struct FN(prefetch) * prefetch)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
-    const struct attn_keys *keys = &x->keys;
-    int64_t d = x->job->p->d_key;
-    const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
+    int n = x->keys.n_full;
+    const REAL *const *full = FN(select)(row, x->keys.full, n, x->n, list);
     if (FN(steps_at_once)(x))
-        FN(step_p)(k, keys->n_full, d, x->state.Q, x->state.lse, x->ws.S, prefetch);
+        FN(step_at_once)(is_ds, full, n, d, Q, base, x->ws.S, to, prefetch);
     else
-        FN(scores)(x->vectors, k, keys->n_full, d, x->state.Q, x->ws.S, NULL, prefetch);
-    FN(step_edges)(x, x->k, d, x->state.Q, x->ws.S);
+        FN(scores)(x->vectors, full, n, d, Q, to, NULL, prefetch);
+    for (int u = 0; u < x->vectors; u++)
+        FN(edge_scores)(row, &x->keys, u, d, Q, to);
 }
 
-/* dS of the keys that everyone sees, or dP; dP of the edges. */
+static void FN(step_qk)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
+{
+    const struct FN(head_state) *at = &x->state;
+    FN(step_product)(0, x, x->k, x->job->p->d_key, at->Q, at->lse, x->ws.S, prefetch);
+}
+
 static void FN(step_dov)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
-    const REAL *list[ATTN_KEY_BLOCK + 8];
-    const struct attn_keys *keys = &x->keys;
-    int64_t dv = x->job->p->d_value;
-    const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, x->n, list);
-    if (FN(steps_at_once)(x))
-        FN(step_ds)(v, keys->n_full, dv, x->state.dO, x->state.D, x->ws.S, x->ws.dP, prefetch);
-    else
-        FN(scores)(x->vectors, v, keys->n_full, dv, x->state.dO, x->ws.dP, NULL, prefetch);
-    FN(step_edges)(x, x->v, dv, x->state.dO, x->ws.dP);
+    const struct FN(head_state) *at = &x->state;
+    FN(step_product)(1, x, x->v, x->job->p->d_value, at->dO, at->D, x->ws.dP, prefetch);
 }
 
 /* What is S and dP still becomes P and dS. */
@@ -332,20 +292,11 @@ static void FN(step_softmax)(const struct FN(tile_step) * x)
     }
 }
 
-/* forward was S = K Q^T: dQ^T += K^T dS. */
+/* forward was S = K Q^T: dQ^T += K^T dS, which is O^T += V^T P again. */
 static void FN(step_dq)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
-    const REAL *list[ATTN_KEY_BLOCK + 8];
-    const struct attn_keys *keys = &x->keys;
-    REAL *dS = x->ws.dP, *dQ = x->state.dQ;
     int64_t d = x->job->p->d_key;
-    const REAL *const *k = FN(select)(x->k, keys->full, keys->n_full, x->n, list);
-    FN(values)(x->vectors, k, keys->n_full, d, dS, dQ, prefetch);
-    for (int u = 0; u < x->vectors; u++) {
-        k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
-        const REAL *edge = dS + keys->n_full * PANEL + u * LANES;
-        FN(values)(1, k, keys->n_edge[u], d, edge, dQ + u * LANES, NULL);
-    }
+    FN(panel_values)(x->k, x->n, &x->keys, x->vectors, d, x->ws.dP, x->state.dQ, prefetch);
 }
 
 /* forward was O = P V: dV += P dO.  The same makes dK of dS and Q. */
@@ -381,7 +332,7 @@ static int FN(step_keys)(struct FN(tile_step) * x)
     return tile != ATTN_TILE_EMPTY;
 }
 
-/* dV and dK, and what is asked for with either. */
+/* dV and dK, and what is prefetched with either. */
 static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv,
                          struct FN(prefetch) * with_dk)
 {

@@ -109,6 +109,18 @@ static inline void FN(narrow_vector)(enum attn_dtype dtype, VEC x, void *to)
     memcpy(to, &h, sizeof h);
 }
 
+/* The same of n numbers, at most LANES, REALs too; the other lanes are 0. */
+static inline VEC FN(widen_some)(enum attn_dtype dtype, const void *from, int64_t size, int64_t n)
+{
+    char some[LANES * 8] = {0};
+    VEC x;
+    memcpy(some, from, (size_t)(n * size));
+    if (size != sizeof(REAL))
+        return FN(widen_vector)(dtype, some);
+    memcpy(&x, some, sizeof x);
+    return x;
+}
+
 /* Is one of n numbers, next to each other, a NaN?  A NaN is not equal to itself. */
 static int FN(has_nan)(enum attn_dtype dtype, const void *from, int64_t n)
 {
@@ -120,14 +132,8 @@ static int FN(has_nan)(enum attn_dtype dtype, const void *from, int64_t n)
             VEC v = FN(load)((const REAL *)from + i);
             found |= v != v;
         }
-    for (; i < n; i += LANES) { /* what is not there is 0 */
-        char rest[LANES * 8] = {0};
-        memcpy(rest, x + i * size, (size_t)((n - i < LANES ? n - i : LANES) * size));
-        VEC v = {0};
-        if (size == sizeof(REAL))
-            memcpy(&v, rest, sizeof v);
-        else
-            v = FN(widen_vector)(dtype, rest);
+    for (; i < n; i += LANES) {
+        VEC v = FN(widen_some)(dtype, x + i * size, size, n - i < LANES ? n - i : LANES);
         found |= v != v;
     }
     return FN(any)(found);
@@ -147,9 +153,7 @@ static void FN(widen)(enum attn_dtype dtype, const void *from, int64_t n, void *
     for (; i + LANES <= n; i += LANES)
         FN(store)(y + i, FN(widen_vector)(dtype, x + i * size));
     if (i < n) {
-        char rest[LANES * 8] = {0};
-        memcpy(rest, x + i * size, (size_t)((n - i) * size));
-        VEC last = FN(widen_vector)(dtype, rest);
+        VEC last = FN(widen_some)(dtype, x + i * size, size, n - i);
         memcpy(y + i, &last, (size_t)(n - i) * sizeof *y);
     }
 }

@@ -3,11 +3,17 @@
  *
  *      S = log2 e * (softcap * tanh(S / softcap) + bias)
  *
- * Q was packed without log2 e then (forward_tmpl.h). */
+ * Q was packed without log2 e then (exponent_factor). */
 
 static int FN(is_edited)(const struct attn_problem *p)
 {
     return p->softcap > 0 || p->bias.kind != ATTN_BIAS_NONE;
+}
+
+/* What turns q . k into an exponent of 2; or, where scores are edited first, into a score. */
+static double FN(exponent_factor)(const struct attn_problem *p)
+{
+    return FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
 }
 
 /* The bias of queries i0 .. i0 + lanes - 1 with key j, 0 in the other lanes; indices are those of

@@ -1,4 +1,5 @@
-/* The forward pass of one block of queries: online softmax, one key block after another.
+/* The forward pass of one block of queries: online softmax, one key block after another.  To be
+ * read from the end: forward, forward_panel, panel_scores, online_softmax.
  *
  *      S  = K Q^T                     [key][query], in units of log2 e: P = 2^(S - m)
  *      m' = max(m, S)                 per query, that is per lane
@@ -16,12 +17,18 @@
  * tile with a score that is too large ends it; its block is finished by the way of the papers, in
  * which all scores come first.  Either way a query's O and l are rescaled at most once a block.
  *
- * Hidden keys get S = -inf, and P is then exactly 0: not the smallest number, whose products would
- * be subnormal and slow. */
+ * Which keys a panel sees is sorted by mask_cursor.h: `full`, those that every query sees, are the
+ * first rows of S; then each vector of the panel has its `edge`, the other keys that one of its
+ * queries sees, with a bit a lane.  Hidden keys get S = -inf, and P is then exactly 0: not the
+ * smallest number, whose products would be subnormal and slow. */
 
-/* What a thread works in: see ATTN_WORK_Q and on. */
+/* What a thread works in (ATTN_WORK_Q and on). */
 struct FN(forward_workspace) {
-    REAL *Q, *O, *S, *m, *l, *K, *V, *rows;
+    REAL *Q, *O; /* [panels][d][PANEL], [panels][dv][PANEL]              */
+    REAL *S;     /* [keys][PANEL]: scores, then P, of one panel          */
+    REAL *m, *l; /* [panels][PANEL]: running maximum and sum             */
+    REAL *K, *V; /* [keys][d], [keys][dv]: widened, if storage asks      */
+    REAL *rows;  /* [LANES][d or dv]: rows on their way in and out       */
 };
 
 static struct FN(forward_workspace)
@@ -37,6 +44,8 @@ static struct FN(forward_workspace)
     x.V = x.K + ATTN_KEY_BLOCK * d;
     return x;
 }
+
+/* ---- one vector of queries, n keys: online softmax ------------------------------------------- */
 
 /* The largest of n scores of one vector of queries, S[j][PANEL], and of max.  A NaN is passed over,
  * by the order of the operands: it shows up in P by itself. */
@@ -97,20 +106,22 @@ static void FN(rescale)(REAL *x, int64_t n, VEC alpha)
 static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REAL *m, REAL *l,
                                REAL *O, int64_t dv)
 {
-    VEC near = FN(load)(m), sum = FN(load)(l);
-    if (FN(any)(max > near + at)) {
-        VEC alpha = FN(exp2)(near - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
+    VEC base = FN(load)(m), sum = FN(load)(l);
+    if (FN(any)(max > base + at)) {
+        VEC alpha = FN(exp2)(base - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
         alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
-        int begun = FN(any)(near > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
+        int begun = FN(any)(base > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
         FN(rescale)(O, begun ? dv : 0, alpha);
         FN(rescale)(S, n_done, alpha);
         sum *= alpha;
-        near = max;
-        FN(store)(m, near);
+        base = max;
+        FN(store)(m, base);
     }
-    near = FN(choose)(near > FN(all)((REAL)-INFINITY), near, FN(all)(0)); /* -inf - -inf is NaN */
-    FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, near));
+    base = FN(choose)(base > FN(all)((REAL)-INFINITY), base, FN(all)(0)); /* -inf - -inf is NaN */
+    FN(store)(l, sum + FN(exponentiate)(S + n_done * PANEL, n - n_done, base));
 }
+
+/* ---- three vectors: P while the scores are in registers -------------------------------------- */
 
 /* A tile of three vectors: P[t][:] = 2^(Q . k[t] - m), added to l; but where a score exceeds
  * m + at, the scores themselves, and the answer is 0. */
@@ -119,25 +130,25 @@ FN(optimistic_tile)
 (const REAL *const *k, int64_t d, const REAL *Q, REAL *P, REAL at, const VEC m[3], VEC l[3],
  VEC max[3])
 {
-    VEC acc[8][3];
+    VEC acc[16][4];
     FN(tile_dots)(TILE_ROWS, 3, k, d, Q, acc);
 #pragma GCC unroll 16
     for (int t = 0; t < TILE_ROWS; t++)
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++)
             max[v] = VEC_MAX(acc[t][v], max[v]);
-    int near = !FN(any)((max[0] > m[0] + at) | (max[1] > m[1] + at) | (max[2] > m[2] + at));
+    int fits = !FN(any)((max[0] > m[0] + at) | (max[1] > m[1] + at) | (max[2] > m[2] + at));
 #pragma GCC unroll 16
     for (int t = 0; t < TILE_ROWS; t++)
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++) {
-            if (near) {
+            if (fits) {
                 acc[t][v] = FN(exp2)(acc[t][v] - m[v]);
                 l[v] += acc[t][v];
             }
             FN(store)(P + t * PANEL + v * LANES, acc[t][v]);
         }
-    return near;
+    return fits;
 }
 
 /* n keys that a whole panel sees: P of the first ones, as long as m is near enough, and the scores
@@ -147,15 +158,15 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
                                  struct FN(prefetch) * prefetch)
 {
     int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
-    VEC near[3], sum[3], none = FN(all)((REAL)-INFINITY);
+    VEC base[3], sum[3], none = FN(all)((REAL)-INFINITY);
     int j = 0, is_p = 1;
     for (int v = 0; v < 3; v++)
-        near[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
-    if (FN(any)((near[0] == none) | (near[1] == none) | (near[2] == none)))
-        is_p = 0; /* somebody has seen nothing yet */
+        base[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
+    if (FN(any)((base[0] == none) | (base[1] == none) | (base[2] == none)))
+        is_p = 0; /* a query has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
         FN(prefetch_lines)(prefetch, lines);
-        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, near, sum, max);
+        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, base, sum, max);
         j += TILE_ROWS;
     }
     for (int v = 0; v < 3; v++)
@@ -164,15 +175,27 @@ static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const R
     return is_p || j == 0 ? j : j - TILE_ROWS;
 }
 
+/* ---- a panel meets a block of keys ----------------------------------------------------------- */
+
 /* Everything that a block of queries shares while it meets one block of keys. */
 struct FN(block) {
     const struct attn_tile_forward *job;
     int64_t j0, j1;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
-    struct FN(prefetch) with_scores, with_values; /* asked for meanwhile */
+    struct FN(prefetch) with_scores, with_values; /* what is prefetched meanwhile */
 };
 
-/* The scores of a panel: rows 0 .. n_full-1 of S for the keys that everyone sees, the rest for each
+/* S[j][:] = Q . row[j] for the edge of vector u, in its place below the full keys. */
+static void FN(edge_scores)(const REAL *const *row, const struct attn_keys *keys, int u, int64_t d,
+                            const REAL *Q, REAL *S)
+{
+    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const REAL *const *k = FN(select)(row, keys->edge[u], keys->n_edge[u], -1, list);
+    REAL *edge = S + keys->n_full * PANEL + u * LANES;
+    FN(scores)(1, k, keys->n_edge[u], d, Q + u * LANES, edge, NULL, NULL);
+}
+
+/* The scores of a panel: rows 0 .. n_full-1 of S for the full keys, the rest for each
  * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where m
  * and l are given, the first rows may be P already; returns how many are. */
 static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
@@ -190,8 +213,7 @@ static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, 
         FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->with_scores);
     for (int u = 0; u < vectors; u++) {
         REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
-        k = FN(select)(x->k, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(scores)(1, k, keys->n_edge[u], p->d_key, Q + u * LANES, edge, NULL, NULL);
+        FN(edge_scores)(x->k, keys, u, p->d_key, Q, S);
         if (edited) {
             FN(edit)
             (p, x->job->b, x->job->h, i0 + u * LANES, x->job->i1, x->j0, keys, u, own, NULL);
@@ -202,22 +224,21 @@ static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, 
     return n_done;
 }
 
-/* O += P V of a panel, P in the order of panel_scores. */
-static void FN(panel_values)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
-                             const REAL *P, REAL *O)
+/* O += P V of a panel, P in the order of panel_scores; v: the rows of the block's n keys. */
+static void FN(panel_values)(const REAL *const *v, int n, const struct attn_keys *keys, int vectors,
+                             int64_t dv, const REAL *P, REAL *O, struct FN(prefetch) * prefetch)
 {
     const REAL *list[ATTN_KEY_BLOCK + 8];
-    int64_t dv = x->job->p->d_value;
-    const REAL *const *v = FN(select)(x->v, keys->full, keys->n_full, (int)(x->j1 - x->j0), list);
-    FN(values)(vectors, v, keys->n_full, dv, P, O, &x->with_values);
+    const REAL *const *full = FN(select)(v, keys->full, keys->n_full, n, list);
+    FN(values)(vectors, full, keys->n_full, dv, P, O, prefetch);
     for (int u = 0; u < vectors; u++) {
-        const REAL *edge = P + keys->n_full * PANEL + u * LANES;
-        v = FN(select)(x->v, keys->edge[u], keys->n_edge[u], -1, list);
-        FN(values)(1, v, keys->n_edge[u], dv, edge, O + u * LANES, NULL);
+        const REAL *const *edge = FN(select)(v, keys->edge[u], keys->n_edge[u], -1, list);
+        const REAL *of_edge = P + keys->n_full * PANEL + u * LANES;
+        FN(values)(1, edge, keys->n_edge[u], dv, of_edge, O + u * LANES, NULL);
     }
 }
 
-/* Panel number n, at queries i0 + r0 .. i0 + r1, meets the block. */
+/* Panel number n meets the block. */
 static void FN(forward_panel)(struct FN(block) * x, struct attn_mask_cursor *cursor, int n,
                               const struct FN(forward_workspace) * ws)
 {
@@ -242,8 +263,10 @@ static void FN(forward_panel)(struct FN(block) * x, struct attn_mask_cursor *cur
         int met = keys.n_full + keys.n_edge[u];
         FN(online_softmax)(S + e, n_done, met, max[u], at, m + e, l + e, O + e, dv);
     }
-    FN(panel_values)(x, &keys, vectors, S, O);
+    FN(panel_values)(x->v, n_keys, &keys, vectors, dv, S, O, &x->with_values);
 }
+
+/* ---- before the first key, and after the last ------------------------------------------------ */
 
 /* O / l and LSE of one panel, to the tensors or to the parts. */
 static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int r1,
@@ -258,8 +281,7 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
             int lane = r - r0 - u * LANES;
             int64_t i = job->i0 + r;
             const REAL *o = ws->rows + lane * width;
-            /* a sum of 0: no key was seen, or none but at -inf */
-            REAL lse = l[lane] == 0 ? (REAL)-INFINITY : m[lane] * (REAL)LN2 + REAL_LOG(l[lane]);
+            REAL lse = FN(lse_of)(m[lane], l[lane]);
             if (job->o_part != NULL) {
                 memcpy((REAL *)job->o_part + r * dv, o, (size_t)dv * sizeof *o);
                 ((REAL *)job->lse_part)[r] = lse;
@@ -271,14 +293,14 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
     }
 }
 
-/* Q of all panels, and no key met yet.  The next panel's queries are asked for while one is packed:
- * under a window they are a good part of all that is read. */
+/* Q of all panels, and no key met yet.  The next panel's queries are prefetched while one is
+ * packed: under a window they are a good part of all that is read. */
 static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
                               const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key;
-    double factor = FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
+    double factor = FN(exponent_factor)(p);
     for (int n = 0; n < panels; n++) {
         int64_t i0 = job->i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
         end = end < job->i1 ? end : job->i1;
@@ -292,10 +314,12 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
         ws->m[n] = (REAL)-INFINITY, ws->l[n] = 0;
 }
 
-/* The keys after j1 that are worth asking for end here.  Beyond what the block sees (a diagonal,
- * the end of a window) lies what the next block of queries will see: it is asked for if it will
- * still be near by then, after as many keys as this block has met since `first`. */
-static int64_t FN(ask_until)(const struct attn_tile_forward *job, int64_t first, int64_t j1)
+/* ---- all of it: key block after key block ---------------------------------------------------- */
+
+/* The keys after j1 that are worth prefetching end here.  Beyond what the block sees (a diagonal,
+ * the end of a window) lies what the next block of queries will see: it is prefetched if it will
+ * still be in the cache by then, after as many keys as this block has met since `first`. */
+static int64_t FN(prefetch_until)(const struct attn_tile_forward *job, int64_t first, int64_t j1)
 {
     const struct attn_problem *p = job->p;
     int64_t end = j1 + ATTN_KEY_BLOCK < job->j1 ? j1 + ATTN_KEY_BLOCK : job->j1;
@@ -326,7 +350,7 @@ static void FN(forward)(const struct attn_tile_forward *job)
         x.j1 = end < job->j1 ? end : job->j1;
         FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, ws.K, x.k);
         FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, ws.V, x.v);
-        int64_t next = FN(ask_until)(job, first, x.j1);
+        int64_t next = FN(prefetch_until)(job, first, x.j1);
         for (int n = 0; n < panels; n++) { /* the block's own V, and K of the next: just in time */
             int64_t v1 = n == 0 && !job->in_cache ? x.j1 : x.j0, k1 = n == panels - 1 ? next : x.j1;
             x.with_scores = FN(prefetch_rows)(&job->t->v, job->b, g, x.j0, v1, dv, 1);

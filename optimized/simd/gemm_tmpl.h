@@ -86,7 +86,8 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
             FN(store)(ws->l + u * LANES, l);
         }
         FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, ws->V, x.v);
-        FN(panel_values)(&x, &keys, vectors, P, ws->O);
+        FN(panel_values)
+        (x.v, (int)(x.j1 - x.j0), &keys, vectors, p->d_value, P, ws->O, NULL);
     }
 }
 
@@ -180,8 +181,8 @@ static void FN(gemm_queries)(const struct attn_tile_backward *job)
     FN(backward_unpack)(job);
 }
 
-/* One block of keys, queries [i0,i1), of which P and dS are there, but far away: each product asks
- * for the tile of the next.  dK and dV grow. */
+/* One block of keys, queries [i0,i1), of which P and dS are there, but far away: each product
+ * prefetches the tile of the next.  dK and dV grow. */
 static void FN(gemm_keys)(const struct attn_tile_backward *job)
 {
     int64_t wide = FN(round_up)(job->p->d_key) + FN(round_up)(job->p->d_value);

@@ -39,7 +39,7 @@ struct attn_tile_forward {
     int64_t b, h, i0, i1, j0, j1;
     int saves;               /* gemm: what is left of S at the end is P, for the backward pass */
     double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
-    int in_cache;            /* K and V are in the second-level cache: do not ask for them  */
+    int in_cache;            /* K and V are in the second-level cache: do not prefetch them */
     void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
     void *ws[ATTN_WORKSPACES];
 };

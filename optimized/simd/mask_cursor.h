@@ -85,7 +85,8 @@ struct attn_keys {
     uint16_t bits[ATTN_PANEL_VECTORS][ATTN_KEY_BLOCK];
 };
 
-/* After attn_sight_tile, FULL or PARTIAL, of `rows` queries in vectors of so many lanes, n keys. */
+/* After attn_mask_cursor_tile, FULL or PARTIAL, of `rows` queries in vectors of so many lanes, n
+ * keys. */
 void attn_keys_sort(const struct attn_mask_cursor *cursor, enum attn_tile tile, int rows, int lanes,
                     int n, struct attn_keys *keys);
 

@@ -1,4 +1,4 @@
-/* tanh, for softcap; and functions of whole arrays, for those that are not kernels. */
+/* tanh, for softcap; LSE; and functions of whole arrays, for those that are not kernels. */
 
 /* tanh x: odd, exactly 1 where it rounds to 1, NaN for NaN.  Its relative error is below 2 u:
  * at most 1.95 u over all floats, 1.73 over millions of doubles (tests/fixtures/isa_fixture.c).
@@ -16,6 +16,13 @@ static inline VEC FN(tanh)(VEC x)
     VEC near = VEC_FMA(size * square, p, size);
     VEC far = 1 - 2 / (FN(exp2)(size * (REAL)(2 * LOG2_E)) + 1);
     return (VEC)((IVEC)FN(choose)(size <= TANH_SPLIT, near, far) | sign);
+}
+
+/* LSE of a running maximum to base 2 and its sum.  A sum of 0: no key was seen, or none but at
+ * -inf. */
+static REAL FN(lse_of)(REAL m, REAL l)
+{
+    return l == 0 ? (REAL)-INFINITY : m * (REAL)LN2 + REAL_LOG(l);
 }
 
 /* y[i] = f(x[i]), n of them. */
@@ -38,15 +45,3 @@ static inline VEC FN(tanh)(VEC x)
 ARRAY_FUNCTION(exp2)
 ARRAY_FUNCTION(tanh)
 #undef ARRAY_FUNCTION
-
-/* [LANES][LANES], in place. */
-static void FN(transpose_square)(void *square)
-{
-    REAL *at = square;
-    VEC x[LANES];
-    for (int n = 0; n < LANES; n++)
-        x[n] = FN(load)(at + n * LANES);
-    FN(transpose)(x);
-    for (int n = 0; n < LANES; n++)
-        FN(store)(at + n * LANES, x[n]);
-}

@@ -8,12 +8,13 @@
 
 #include "optimized/simd/rows_io_tmpl.h"
 
+#include "optimized/simd/panel_tmpl.h"
+
 #include "optimized/simd/prefetch_tmpl.h"
 #include "optimized/simd/tile_tmpl.h"
 
 #include "optimized/simd/edit_tmpl.h"
 #include "optimized/simd/forward_tmpl.h"
-#include "optimized/simd/gradient_tile_tmpl.h"
 
 #include "optimized/simd/backward_tmpl.h"
 #include "optimized/simd/gemm_tmpl.h"
@@ -58,7 +59,7 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .row_backward_step = FN(row_backward_step),
     .row_backward_end = FN(row_backward_end),
     .row_backward_finish = FN(row_backward_finish),
-    .store_row = FN(store_row),
-    .load_row = FN(load_row),
+    .store_row = FN(emit),
+    .load_row = FN(fetch_padded),
     .limit = {FN(limit_fma), FN(limit_read)},
 };

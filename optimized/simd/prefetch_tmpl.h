@@ -1,16 +1,16 @@
-/* What will be wanted soon, asked for a few cache lines at a time while other things are worked on.
+/* Prefetching: rows that come next, a few cache lines at a time, while others are worked on.
  * Memory is fast only while requests are always under way, in order and without bursts, and the
  * work on a tile or a row is long enough to hide the next one from the machine.
  *
- * It is asked into the second-level cache (prefetcht1 on x86), not the first: that one is full of
+ * They go into the second-level cache (prefetcht1 on x86), not the first: that one is full of
  * what is worked on, and the few requests that it can have under way at a time are the work's own.
  * docs/kernel.md, 4, has what that is worth. */
 
 struct FN(prefetch) {
     const char *at; /* the next row */
     int64_t step, bytes, done;
-    int64_t rows;   /* left to ask for                                    */
-    int64_t passes; /* over the present rows, to which the asking is spread */
+    int64_t rows;   /* left to prefetch                                   */
+    int64_t passes; /* of the work, over which they are spread             */
 };
 
 /* Rows [j0,j1) of n numbers as they are stored; nothing where there are none. */
@@ -35,7 +35,7 @@ static struct FN(prefetch) FN(prefetch_numbers)(const REAL *from, int64_t n)
         .at = (const char *)from, .bytes = n * (int64_t)sizeof *from, .rows = n > 0, .passes = 1};
 }
 
-/* How many lines to ask for in each of so many steps of a pass.  x may be NULL: none. */
+/* How many lines to prefetch in each of so many steps of a pass.  x may be NULL: none. */
 static int64_t FN(lines_of_step)(const struct FN(prefetch) * x, int64_t steps)
 {
     if (x == NULL || x->rows == 0)

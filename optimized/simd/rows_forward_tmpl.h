@@ -40,18 +40,19 @@ static struct FN(row_workspace) FN(row_layout)(const struct attn_row_forward *jo
     return x;
 }
 
-/* The rows of one (batch, head) of a tensor: in their copy, if there is one; else where they
- * are, if that is possible; else through the stage. */
-static struct FN(source) FN(row_source)(const void *copy, const struct attn_cview *x, int64_t b,
-                                        int64_t h, int64_t n, REAL *stage)
+/* The rows of the job's kv head, n numbers each, of K or V: in their copy, if there is one; else
+ * where they are, if that is possible; else through the stage. */
+static struct FN(source) FN(row_source)(const struct attn_row_forward *job, const void *copy,
+                                        const struct attn_cview *x, int64_t n, REAL *stage)
 {
-    struct FN(source) from = {.width = FN(round_up)(n), .view = x, .b = b, .g = h, .n = n};
-    from.stage = stage;
+    int64_t g = job->h / (job->p->heads / job->p->kv_heads);
+    struct FN(source)
+        from = {.width = FN(round_up)(n), .view = x, .b = job->b, .g = g, .n = n, .stage = stage};
     if (copy != NULL || n == 0) {
         from.at = copy != NULL ? copy : stage;
         from.step = from.width;
     } else if (n == from.width && FN(in_place)(x, n)) {
-        from.at = FN(at)(x, b, h, 0);
+        from.at = FN(at)(x, job->b, g, 0);
         from.step = x->stride[2];
     }
     return from;
@@ -59,14 +60,12 @@ static struct FN(source) FN(row_source)(const void *copy, const struct attn_cvie
 
 static struct FN(source) FN(job_keys)(const struct attn_row_forward *job, REAL *stage)
 {
-    int64_t g = job->h / (job->p->heads / job->p->kv_heads);
-    return FN(row_source)(job->k, &job->t->k, job->b, g, job->p->d_key, stage);
+    return FN(row_source)(job, job->k, &job->t->k, job->p->d_key, stage);
 }
 
 static struct FN(source) FN(job_values)(const struct attn_row_forward *job, REAL *stage)
 {
-    int64_t g = job->h / (job->p->heads / job->p->kv_heads);
-    return FN(row_source)(job->v, &job->t->v, job->b, g, job->p->d_value, stage);
+    return FN(row_source)(job, job->v, &job->t->v, job->p->d_value, stage);
 }
 
 /* Start the walk; queries that see something are fetched, the others are not read. */
@@ -92,7 +91,7 @@ static void FN(row_emit)(const struct attn_row_forward *job, int r, REAL *O, REA
 static void FN(row_emit_lse)(const struct attn_row_forward *job, int r, REAL m, REAL l)
 {
     const struct attn_view *lse = &job->t->lse;
-    ((REAL *)lse->data)[attn_offset(lse->stride, job->b, job->h, job->i0 + r)] = FN(row_lse)(m, l);
+    ((REAL *)lse->data)[attn_offset(lse->stride, job->b, job->h, job->i0 + r)] = FN(lse_of)(m, l);
 }
 
 /* ---- one pass ------------------------------------------------------------------------------ */

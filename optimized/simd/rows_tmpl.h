@@ -33,27 +33,6 @@ static inline const REAL *FN(row_of)(const struct FN(source) * x, int32_t j)
     return x->at + j * x->step;
 }
 
-/* Row (b,h,j) of n numbers, widened and padded by zeros to whole vectors. */
-static void FN(fetch_padded)(const struct attn_cview *x, int64_t b, int64_t h, int64_t j, int64_t n,
-                             REAL *ws)
-{
-    FN(fetch)(x, b, h, j, n, ws);
-    for (int64_t c = n; c < FN(round_up)(n); c++)
-        ws[c] = 0;
-}
-
-static void FN(load_row)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
-                         void *row)
-{
-    FN(fetch_padded)(x, b, h, i, n, row);
-}
-
-/* What turns q . k into an exponent of 2; or, where scores are edited first, into a score. */
-static double FN(exponent_factor)(const struct attn_problem *p)
-{
-    return FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;
-}
-
 /* A row of Q times that: rounded once, the product is made in double. */
 static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cview *x, int64_t b,
                              int64_t h, int64_t i, REAL *ws)
@@ -64,11 +43,14 @@ static void FN(fetch_scaled)(const struct attn_problem *p, const struct attn_cvi
         ws[c] = (REAL)((double)ws[c] * factor);
 }
 
-/* Rows key[0 .. n-1] into the stage. */
-static void FN(stage_rows)(const struct FN(source) * x, const int32_t *key, int n)
+/* Rows key[0 .. n-1], at most GROUP, in the stage: as rows in_order of a source. */
+static const int32_t FN(in_order)[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static struct FN(source) FN(stage_rows)(const struct FN(source) * x, const int32_t *key, int n)
 {
     for (int t = 0; t < n; t++)
         FN(fetch_padded)(x->view, x->b, x->g, key[t], x->n, x->stage + t * x->width);
+    return (struct FN(source)){.at = x->stage, .step = x->width, .width = x->width};
 }
 
 /* Lane n: the sum of x[n]'s lanes.  The halves of x[i] and x[i + s] are exchanged as in a
@@ -171,29 +153,19 @@ static void FN(dots)(const struct FN(source) * x, const int32_t *key, int n, con
 TILE FN(sum_rows_at)(int vectors, const struct FN(source) * x, const int32_t *key, int n,
                      const REAL *P, REAL alpha, REAL *y, int64_t c)
 {
-    VEC even[8], odd[8];
-    for (int u = 0; u < vectors; u++) {
-        even[u] = FN(load)(y + c + u * LANES) * alpha;
-        odd[u] = (VEC){0};
-    }
+    VEC even[16][4], odd[16][4];
+    for (int u = 0; u < vectors; u++)
+        even[0][u] = FN(load)(y + c + u * LANES) * alpha;
+    FN(tile_clear)(1, vectors, odd);
     int e = 0;
     for (; e + 2 <= n; e += 2) {
-        const REAL *a = FN(row_of)(x, key[e]) + c, *b = FN(row_of)(x, key[e + 1]) + c;
-        VEC pa = FN(all)(P[e]), pb = FN(all)(P[e + 1]);
-#pragma GCC unroll 8
-        for (int u = 0; u < vectors; u++) {
-            even[u] = VEC_FMA(pa, FN(load)(a + u * LANES), even[u]);
-            odd[u] = VEC_FMA(pb, FN(load)(b + u * LANES), odd[u]);
-        }
+        FN(tile_turn)(1, vectors, &P, e, FN(row_of)(x, key[e]) + c, even);
+        FN(tile_turn)(1, vectors, &P, e + 1, FN(row_of)(x, key[e + 1]) + c, odd);
     }
-    if (e < n) {
-        const REAL *a = FN(row_of)(x, key[e]) + c;
-        VEC pa = FN(all)(P[e]);
-        for (int u = 0; u < vectors; u++)
-            even[u] = VEC_FMA(pa, FN(load)(a + u * LANES), even[u]);
-    }
+    if (e < n)
+        FN(tile_turn)(1, vectors, &P, e, FN(row_of)(x, key[e]) + c, even);
     for (int u = 0; u < vectors; u++)
-        FN(store)(y + c + u * LANES, even[u] + odd[u]);
+        FN(store)(y + c + u * LANES, even[0][u] + odd[0][u]);
 }
 
 static void FN(sum_rows)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
@@ -212,32 +184,24 @@ static void FN(sum_rows)(const struct FN(source) * x, const int32_t *key, int n,
 static void FN(row_dots)(const struct FN(source) * x, const int32_t *key, int n, const REAL *q,
                          REAL *S)
 {
-    static const int32_t in_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    if (x->at != NULL) {
+    if (x->at != NULL)
         FN(dots)(x, key, n, q, S);
-        return;
-    }
-    struct FN(source) staged = {.at = x->stage, .step = x->width, .width = x->width};
-    for (int e = 0; e < n; e += GROUP) {
+    for (int e = 0; x->at == NULL && e < n; e += GROUP) {
         int rows = n - e < GROUP ? n - e : GROUP;
-        FN(stage_rows)(x, key + e, rows);
-        FN(dots)(&staged, in_order, rows, q, S + e);
+        struct FN(source) staged = FN(stage_rows)(x, key + e, rows);
+        FN(dots)(&staged, FN(in_order), rows, q, S + e);
     }
 }
 
 static void FN(row_sums)(const struct FN(source) * x, const int32_t *key, int n, const REAL *P,
                          REAL alpha, REAL *y)
 {
-    static const int32_t in_order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    if (x->at != NULL) {
+    if (x->at != NULL)
         FN(sum_rows)(x, key, n, P, alpha, y);
-        return;
-    }
-    struct FN(source) staged = {.at = x->stage, .step = x->width, .width = x->width};
-    for (int e = 0; e < n; e += GROUP) {
+    for (int e = 0; x->at == NULL && e < n; e += GROUP) {
         int rows = n - e < GROUP ? n - e : GROUP;
-        FN(stage_rows)(x, key + e, rows);
-        FN(sum_rows)(&staged, in_order, rows, P + e, e == 0 ? alpha : 1, y);
+        struct FN(source) staged = FN(stage_rows)(x, key + e, rows);
+        FN(sum_rows)(&staged, FN(in_order), rows, P + e, e == 0 ? alpha : 1, y);
     }
 }
 
@@ -305,12 +269,6 @@ static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int
     }
 }
 
-/* A sum of 0: no key was seen, or none but at -inf. */
-static REAL FN(row_lse)(REAL m, REAL l)
-{
-    return l == 0 ? (REAL)-INFINITY : m * (REAL)LN2 + REAL_LOG(l);
-}
-
 /* ---- several rows against one list of keys ----------------------------------------------------
  *
  * Queries that see the same keys share the loads: TWINS of them by four keys, or by four vectors of
@@ -367,23 +325,16 @@ TILE FN(twin_sums_at)(int vectors, const struct FN(source) * x, const int32_t *k
                       const REAL *P, int64_t p_step, const REAL *alpha, REAL *y, int64_t c,
                       struct FN(prefetch) * prefetch, int64_t lines)
 {
-    VEC acc[TWINS][4];
-    for (int u = 0; u < TWINS; u++)
+    VEC acc[16][4];
+    const REAL *p[TWINS];
+    for (int u = 0; u < TWINS; u++) {
+        p[u] = P + u * p_step;
         for (int w = 0; w < vectors; w++)
             acc[u][w] = FN(load)(y + u * x->width + c + w * LANES) * alpha[u];
+    }
     for (int e = 0; e < n; e++) {
-        const REAL *row = FN(row_of)(x, key[e]) + c;
-        VEC v[4];
         FN(prefetch_lines)(prefetch, lines);
-        for (int w = 0; w < vectors; w++)
-            v[w] = FN(load)(row + w * LANES);
-#pragma GCC unroll 4
-        for (int u = 0; u < TWINS; u++) {
-            VEC p = FN(all)(P[u * p_step + e]);
-#pragma GCC unroll 4
-            for (int w = 0; w < vectors; w++)
-                acc[u][w] = VEC_FMA(p, v[w], acc[u][w]);
-        }
+        FN(tile_turn)(TWINS, vectors, p, e, FN(row_of)(x, key[e]) + c, acc);
     }
     for (int u = 0; u < TWINS; u++)
         for (int w = 0; w < vectors; w++)

@@ -122,7 +122,7 @@ static void FN(split_finish)(const struct attn_row_split *job, struct FN(split_r
     REAL *part = (REAL *)job->o_part + at * dv, over_l = row->l == 0 ? 0 : 1 / row->l;
     for (int64_t c = 0; c < dv; c++)
         part[c] = o[c] * over_l;
-    ((REAL *)job->lse_part)[at] = FN(row_lse)(row->m, row->l);
+    ((REAL *)job->lse_part)[at] = FN(lse_of)(row->m, row->l);
 }
 
 static void FN(split)(const struct attn_row_split *job)

@@ -46,14 +46,11 @@ static int FN(walk_below)(const int32_t *key, int n, int64_t j1)
     return e;
 }
 
-/* gcc (12.2) takes a function that does nothing but prefetch for one without any effect, and drops
- * the calls: these are inlined by force. */
-#undef ASKING
-#define ASKING static inline __attribute__((always_inline)) void
-
-/* Ask for the keys that another row will meet in this chunk, about as many as the present one, n:
- * which they are decides what is done next, so that waiting for them would be waiting indeed. */
-ASKING FN(prefetch_keys)(const int32_t *key, int n)
+/* Prefetch the keys that another row will meet in this chunk, about as many as the present one, n:
+ * which they are decides what is done next, so that waiting for them would be waiting indeed.
+ * Inlined by force: gcc (12.2) takes a function that does nothing but prefetch for one without any
+ * effect, and drops the calls. */
+TILE FN(prefetch_keys)(const int32_t *key, int n)
 {
     for (int e = 0; e <= n; e += 16)
         __builtin_prefetch(key + e);
