@@ -336,10 +336,8 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
-    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->claims,
-                                            s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
-                                            : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
-                                                                            : ATTN_ROUTE_FILES};
+    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->x.claims,
+                                            attn_external_route(s->x.kind)};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {

@@ -22,7 +22,7 @@ static int64_t calls;                  /* of the plug-in */
 
 static int send_message(uint32_t kind, const void *data, size_t bytes)
 {
-    char whole[sizeof(struct attn_worker_message) + sizeof(struct attn_worker_reply)];
+    char whole[sizeof(struct attn_worker_message) + sizeof(struct attn_answer)];
     struct attn_worker_message message = {kind, (uint32_t)bytes, number, getpid()};
     int is_home = message.pid == home;
     if (!is_home) { /* forked, and back in our code: say so, once, and leave */
@@ -140,7 +140,7 @@ static int64_t hwm_bytes(void)
 
 /* After ten seconds of diagnoses the next one says nothing new. */
 static void diagnose(const struct attn_case *c, const struct attn_result *r,
-                     struct attn_worker_reply *reply)
+                     struct attn_answer *reply)
 {
     static clock_t spent;
     int is_numeric =
@@ -158,7 +158,7 @@ static void forget(void)
     plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
 }
 
-static void add_notes(struct attn_worker_reply *reply)
+static void add_notes(struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     memcpy(reply->environment, plugin.environment, sizeof reply->environment);
@@ -174,8 +174,7 @@ static void add_notes(struct attn_worker_reply *reply)
     snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
 }
 
-static void run(const struct attn_case *c, struct attn_repetition *how,
-                struct attn_worker_reply *reply)
+static void run(const struct attn_case *c, struct attn_repetition *how, struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     struct attn_setup setup;
@@ -203,7 +202,7 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     diagnose(c, r, reply);
 }
 
-static void run_relation(const char *id, struct attn_worker_reply *reply)
+static void run_relation(const char *id, struct attn_answer *reply)
 {
     const struct attn_relation *relation = attn_relation_find(id);
     forget();
@@ -238,7 +237,7 @@ static void measure(int64_t taken[2])
 }
 
 /* What each call loses at least.  One that loses nothing ends it: the least can only fall. */
-static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
+static void look_for_leaks(const struct attn_case *c, struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     int64_t before[2], after[2], lost[2] = {INT64_MAX, INT64_MAX};
@@ -271,7 +270,7 @@ static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *
 /* "NUMBER KIND CALLS SECONDS TEXT" */
 static int answer(const char *line)
 {
-    static struct attn_worker_reply reply;
+    static struct attn_answer reply;
     struct attn_repetition how = {1, 0, 0};
     struct attn_case c;
     struct attn_error err = {0};

@@ -1,0 +1,250 @@
+/* See external.h: the three routes, and how files are judged. */
+#include "tests/harness/external/external.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ref/clock.h"
+#include "tests/harness/external/exec.h"
+#include "tests/harness/external/vector_files.h"
+#include "tests/harness/external/worker.h"
+
+/* ---- a plug-in ------------------------------------------------------------------------------- */
+
+static enum attn_status open_plugin(struct attn_external *x, struct attn_error *err)
+{
+    x->worker = calloc(1, sizeof *x->worker);
+    if (x->worker == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
+    enum attn_status status = attn_worker_open(x->source, x->timeout_s, x->worker, err);
+    x->claims = x->worker->claims;
+    if (status != ATTN_OK)
+        free(x->worker);
+    return status;
+}
+
+/* What a case asks for whose worker did not live to say it. */
+static unsigned needs_of(const struct attn_external *x, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    unsigned needs = attn_claims_needed(&x->claims, &setup, ATTN_ROUTE_PLUGIN);
+    attn_setup_close(&setup);
+    return needs;
+}
+
+static void ask_worker(struct attn_external *x, enum attn_worker_ask what, const char *text,
+                       const struct attn_repetition *how, struct attn_answer *answer)
+{
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    attn_worker_ask(x->worker, what, text, how, answer);
+    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+    x->not_reached += answer->not_reached;
+}
+
+static enum attn_status ask_plugin(struct attn_external *x, const struct attn_external_case *cases,
+                                   int n, const struct attn_repetition *how, int fresh,
+                                   struct attn_answer *answer, struct attn_error *err)
+{
+    char text[ATTN_CASE_TEXT];
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        if (fresh)
+            attn_worker_renew(x->worker);
+        attn_case_print(cases[i].c, text);
+        ask_worker(x, ATTN_WORKER_CASE, text, how, &answer[i]);
+        if (answer[i].result.verdict == ATTN_CRASH || answer[i].result.verdict == ATTN_TIMEOUT)
+            answer[i].needs = needs_of(x, cases[i].c);
+    }
+    return ATTN_OK;
+}
+
+static void unreached_of_plugin(const struct attn_external *x, int n, char *text, size_t size)
+{
+    snprintf(text, size,
+             "%d cases and relations were not reached: %d times it did not end, or did not start "
+             "again (--case and --relation ask for one; --timeout is %g s)",
+             n, x->worker->failures, x->timeout_s);
+}
+
+static void close_plugin(struct attn_external *x)
+{
+    attn_worker_close(x->worker);
+    free(x->worker);
+    x->worker = NULL;
+}
+
+void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer)
+{
+    ask_worker(x, ATTN_WORKER_RELATION, id, NULL, answer);
+}
+
+void attn_external_leak(struct attn_external *x, const struct attn_case *c,
+                        struct attn_answer *answer)
+{
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
+    ask_worker(x, ATTN_WORKER_LEAK, text, NULL, answer);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Results that are there, or what to say of a case that has none: a refusal, a failure. */
+static enum attn_status take_results(struct attn_external *x,
+                                     const struct attn_external_case *asked, const char *results,
+                                     const struct attn_exec_why *why, struct attn_setup *setup,
+                                     struct attn_result *r)
+{
+    struct attn_error err = {0};
+    char words[sizeof r->text];
+    int says = attn_vector_files_words(results, asked->name, words, sizeof words);
+    if (says == ATTN_WORDS_REFUSED) {
+        attn_result_refuse(r, words);
+        return ATTN_ENOTSUP;
+    }
+    r->verdict = ATTN_FAILED;
+    if (says == ATTN_WORDS_ERROR) {
+        snprintf(r->text, sizeof r->text, "%s", words);
+    } else if (why != NULL && why->text[0] != '\0' &&
+               !attn_vector_files_done(results, asked->name, &x->claims, asked->c)) {
+        r->verdict = why->verdict;
+        snprintf(r->text, sizeof r->text, "%s", why->text);
+    } else if (!attn_vector_files_has(results, asked->name)) {
+        snprintf(r->text, sizeof r->text, "no folder of results for this case");
+    } else if (attn_vector_files_read(results, asked->name, &x->claims, setup, &err) == ATTN_OK) {
+        r->verdict = ATTN_PASS;
+        return ATTN_OK;
+    } else if (err.status == ATTN_ENOMEM) {
+        attn_result_error(r, err.status, err.text);
+        return err.status;
+    } else {
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+    }
+    r->failure = ATTN_F_STATUS;
+    return ATTN_EINVAL;
+}
+
+static void judge_results(struct attn_external *x, const struct attn_setup *setup,
+                          struct attn_answer *answer)
+{
+    const double enough_s = 10; /* of diagnoses: the next one says nothing new */
+    attn_vector_files_judge(&x->claims, setup, &answer->result);
+    if (answer->result.verdict != ATTN_FAILED || x->diagnosed_s > enough_s)
+        return;
+    double before = attn_seconds(CLOCK_MONOTONIC);
+    attn_diagnose(setup, &answer->result, &answer->diagnosis);
+    x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
+}
+
+void attn_external_judge(struct attn_external *x, const struct attn_external_case *asked,
+                         const char *results, const struct attn_exec_why *why,
+                         struct attn_answer *answer)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_result *r = &answer->result;
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    memset(answer, 0, sizeof *answer);
+    enum attn_status status = attn_setup_open(asked->c, &setup, &err);
+    int opened = status == ATTN_OK;
+    if (opened)
+        status = attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->needs, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
+    } else if (take_results(x, asked, results, why, &setup, r) == ATTN_OK)
+        judge_results(x, &setup, answer);
+    if (opened)
+        attn_setup_close(&setup);
+    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+}
+
+/* ---- a command, a folder --------------------------------------------------------------------- */
+
+static enum attn_status ask_command(struct attn_external *x, const struct attn_external_case *cases,
+                                    int n, const struct attn_repetition *how, int fresh,
+                                    struct attn_answer *answer, struct attn_error *err)
+{
+    (void)how, (void)fresh; /* every start is one call of each case, in a process of its own */
+    return attn_exec_ask(x, cases, n, answer, err);
+}
+
+static enum attn_status open_folder(struct attn_external *x, struct attn_error *err)
+{
+    struct stat info;
+    if (stat(x->source, &info) != 0 || !S_ISDIR(info.st_mode))
+        return attn_fail(err, ATTN_EINVAL, "%.1000s is not a folder", x->source);
+    return ATTN_OK;
+}
+
+static enum attn_status ask_folder(struct attn_external *x, const struct attn_external_case *cases,
+                                   int n, const struct attn_repetition *how, int fresh,
+                                   struct attn_answer *answer, struct attn_error *err)
+{
+    (void)how, (void)fresh, (void)err;
+    for (int i = 0; i < n; i++)
+        attn_external_judge(x, &cases[i], x->source, NULL, &answer[i]);
+    return ATTN_OK;
+}
+
+static void close_folder(struct attn_external *x)
+{
+    (void)x;
+}
+
+/* ---- the routes ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *word;
+    enum attn_route route;
+    enum attn_status (*open)(struct attn_external *x, struct attn_error *err);
+    enum attn_status (*ask)(struct attn_external *x, const struct attn_external_case *cases, int n,
+                            const struct attn_repetition *how, int fresh,
+                            struct attn_answer *answer, struct attn_error *err);
+    void (*unreached)(const struct attn_external *x, int n, char *text, size_t size);
+    void (*close)(struct attn_external *x);
+} routes[] = {
+    [ATTN_NOT_EXTERNAL] = {.word = "implementation of attnlab", .route = ATTN_ROUTE_OWN},
+    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, open_plugin, ask_plugin,
+                              unreached_of_plugin, close_plugin},
+    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, ask_command,
+                               attn_exec_unreached, attn_exec_close},
+    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, open_folder, ask_folder, NULL,
+                              close_folder}, /* every case of a folder is reached */
+};
+
+const char *attn_external_word(enum attn_external_kind kind)
+{
+    return routes[kind].word;
+}
+
+enum attn_route attn_external_route(enum attn_external_kind kind)
+{
+    return routes[kind].route;
+}
+
+enum attn_status attn_external_open(struct attn_external *x, struct attn_error *err)
+{
+    return routes[x->kind].open(x, err);
+}
+
+enum attn_status attn_external_ask(struct attn_external *x, const struct attn_external_case *cases,
+                                   int n, const struct attn_repetition *how, int fresh,
+                                   struct attn_answer *answer, struct attn_error *err)
+{
+    return routes[x->kind].ask(x, cases, n, how, fresh, answer, err);
+}
+
+void attn_external_unreached(const struct attn_external *x, int n, char *text, size_t size)
+{
+    routes[x->kind].unreached(x, n, text, size);
+}
+
+void attn_external_close(struct attn_external *x)
+{
+    routes[x->kind].close(x);
+}
