@@ -28,13 +28,14 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  : c->layout                     ? "layout blhd"
                                                                  : "",
                                  c->byte ? "mask 1 = hidden" : ""};
-    snprintf(text, size, "claims");
+    text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS && s->x.kind == ATTN_NOT_EXTERNAL; bit++)
         if (s->spec.impl->caps & 1u << bit)
-            attn_append(text, size, " %s", attn_cap_name((enum attn_cap)(1u << bit)));
+            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "",
+                        attn_cap_name((enum attn_cap)(1u << bit)));
     for (int bit = 0; bit < ATTN_CLAIMS && s->x.kind != ATTN_NOT_EXTERNAL; bit++)
         if (c->bits & 1u << bit)
-            attn_append(text, size, " %s", attn_claim_name[bit]);
+            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_claim_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
             attn_append(text, size, "; not %s", attn_decline_name[bit]);
@@ -98,13 +99,11 @@ static void report_about(const struct attn_candidate *s)
     put_claims(s, claims, sizeof claims);
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
     snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
-    const struct attn_report_about about = {attn_external_word(s->x.kind),
-                                            s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
-                                            s->claims_path,
-                                            s->list == NULL ? "not known" : claims,
-                                            scope,
-                                            command,
-                                            s->question.tier};
+    const struct attn_report_about about = {
+        s->x.kind,       s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
+        s->claims_path,  s->list == NULL ? "not known" : claims,
+        scope,           command,
+        s->question.tier};
     attn_report_begin(s->verdicts->report, &about);
 }
 
@@ -127,7 +126,7 @@ void attn_candidate_begin(struct attn_candidate *s)
                  s->x.claims.name, s->x.source);
         attn_clean(s->label);
         put_claims(s, words, sizeof words);
-        fprintf(stderr, "%s: %s\n", s->label, words);
+        fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
     if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
@@ -145,14 +144,17 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *r, unsigned needs, double seconds)
+                        const struct attn_result *r, const struct attn_wants *wants, double seconds)
 {
-    attn_verdicts_add(s->list, subject, r, seconds)->needs = needs;
+    struct attn_verdict_entry *entry = attn_verdicts_add(s->list, subject, r, seconds);
+    if (wants != NULL)
+        entry->wants = *wants;
     s->judged += r->verdict != ATTN_REFUSED && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *r, unsigned needs, double seconds)
+                         const struct attn_result *r, const struct attn_wants *wants,
+                         double seconds)
 {
     char text[ATTN_CASE_TEXT], again[sizeof s->route + ATTN_CASE_TEXT + 80];
     const struct attn_battery_case *battery = asked->battery;
@@ -162,7 +164,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
     if (ours && s->request->repeat > 1)
         attn_append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
     attn_append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
-    const struct attn_subject subject = {"case",
+    const struct attn_subject subject = {ATTN_CHECK_CASE,
                                          battery != NULL ? battery->name
                                          : ours          ? ""
                                                          : asked->name,
@@ -171,17 +173,23 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, needs, seconds);
+    attn_candidate_say(s, &subject, r, wants, seconds);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *r, unsigned needs, double seconds)
+                             const struct attn_result *r, const struct attn_wants *wants,
+                             double seconds)
 {
     char again[sizeof s->route + 64];
     snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
-    const struct attn_subject subject = {
-        "relation", relation->id, relation->says, relation->ids, relation->says, again, NULL};
-    attn_candidate_say(s, &subject, r, needs, seconds);
+    const struct attn_subject subject = {ATTN_CHECK_RELATION,
+                                         relation->id,
+                                         relation->says,
+                                         relation->ids,
+                                         relation->says,
+                                         again,
+                                         NULL};
+    attn_candidate_say(s, &subject, r, wants, seconds);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -192,9 +200,9 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
 }
 
 /* An ERROR about the whole. */
-static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
                        const char *format, ...) __attribute__((format(printf, 4, 5)));
-static void file_error(struct attn_candidate *s, const char *kind, const char *name,
+static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
                        const char *format, ...)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
@@ -221,11 +229,11 @@ static void file_unjudged(struct attn_candidate *s, const char *name,
         refused += x->result.by_it;
     }
     if (refused > 0)
-        file_error(s, "claim", name,
+        file_error(s, ATTN_CHECK_CLAIM, name,
                    "%s is claimed, but it refused every case with it, %d: it is not verified", name,
                    refused);
     else
-        file_error(s, "claim", name,
+        file_error(s, ATTN_CHECK_CLAIM, name,
                    "%s is claimed, but no case of this tier exercises it here: it is not "
                    "verified; do not claim it",
                    name);
@@ -233,7 +241,7 @@ static void file_unjudged(struct attn_candidate *s, const char *name,
 
 static int has_claim(const struct attn_verdict_entry *x, int bit)
 {
-    return (x->needs >> bit & 1u) != 0;
+    return (x->wants.needs >> bit & 1u) != 0;
 }
 
 /* Every claim, the storage types among them. */
@@ -253,7 +261,7 @@ static void file_unjudged_values(struct attn_candidate *s)
     for (int f = 0; f < ATTN_EXTENTS; f++)
         for (int v = 0; v < t->of[f].n && s->x.claims.shapes.of[f].n > 0; v++)
             if (met->value[attn_value_id(f, v)] == ATTN_MET_REFUSED)
-                file_error(s, "claim", t->of[f].name,
+                file_error(s, ATTN_CHECK_CLAIM, t->of[f].name,
                            "%s = %s is declared, but it refused every case with it: it is not "
                            "verified",
                            t->of[f].name, t->of[f].value[v]);
@@ -284,8 +292,9 @@ int attn_candidate_end(struct attn_candidate *s)
     int nothing =
         s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n && (is_whole || asked.by_it > 0);
     if (nothing)
-        file_error(s, "judged", "", "not one case could be judged: all were refused, %d by it%s",
-                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
+        file_error(s, ATTN_CHECK_JUDGED, "",
+                   "not one case could be judged: all were refused, %d by it%s", asked.by_it,
+                   s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
     else if (s->question.whole_tier && !s->x.not_reached && s->x.kind != ATTN_NOT_EXTERNAL) {
         file_unjudged_claims(s);
         if (s->question.tier != NULL)
@@ -310,7 +319,8 @@ int attn_candidate_end(struct attn_candidate *s)
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {"setup", "", "it cannot be judged", "", "", "", NULL};
+    const struct attn_subject subject = {
+        ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail(0, "%s", s->trouble);
         if (s->verdicts->report == NULL)

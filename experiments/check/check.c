@@ -66,7 +66,7 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
 {
     const struct attn_check_request *q = s->request;
     const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->x.claims,
-                                       attn_external_route(s->x.kind), (uint64_t)q->seed};
+                                       attn_external_route[s->x.kind].route, (uint64_t)q->seed};
     return q->relation == NULL && q->soak <= 0 && !q->growth
                ? attn_question_make(&asking, &s->question, err)
                : ATTN_OK;

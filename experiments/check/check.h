@@ -19,12 +19,6 @@
 
 /* ---- what is asked (question.c) ----------------------------------------------------------- */
 
-/* A case of the battery, or one that was given as a string. */
-struct attn_asked {
-    char name[200];                          /* "case-1", ... without a battery           */
-    const struct attn_battery_case *battery; /* NULL: it is none of it                    */
-    struct attn_case c;
-};
 struct attn_question {
     struct attn_asked *asked;
     int n;
@@ -53,11 +47,6 @@ void attn_question_free(struct attn_question *question);
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
                                     uint64_t seed, struct attn_question *question,
                                     struct attn_claims *claims, struct attn_error *err);
-
-/* Write the cases that are claimed to a folder; *written: how many. */
-enum attn_status attn_question_write(const struct attn_question *question, const char *folder,
-                                     const struct attn_claims *claims, int *written,
-                                     struct attn_error *err);
 
 /* ---- who is judged ------------------------------------------------------------------------ */
 
@@ -100,15 +89,18 @@ void attn_candidate_begin(struct attn_candidate *s);
 int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* File the verdict on a case; what repeats it is made of the route. */
+/* File the verdict on a case; what repeats it is made of the route.  wants: NULL of ours. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *result, unsigned needs, double seconds);
+                         const struct attn_result *result, const struct attn_wants *wants,
+                         double seconds);
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *result, unsigned needs, double seconds);
+                             const struct attn_result *result, const struct attn_wants *wants,
+                             double seconds);
 
 /* File what is neither: a word about the whole. */
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *result, unsigned needs, double seconds);
+                        const struct attn_result *result, const struct attn_wants *wants,
+                        double seconds);
 
 /* Is this relation to be run? */
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);

@@ -28,11 +28,6 @@ struct asking {
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void say_note(const char *line)
-{
-    fprintf(stderr, "note: %s\n", line);
-}
-
 static void note(struct notes *notes, const struct attn_answer *answer)
 {
     if (answer->environment[0] != '\0' && notes->n_environment++ == 0)
@@ -76,16 +71,17 @@ static void file_fork(struct attn_candidate *s)
         return;
     const char *text = worker->fork_question;
     int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
-    snprintf(r.text, sizeof r.text,
-             "it forked, and process %d went on as well as the process that was called: one of "
-             "them has to exec or _exit before the call returns",
-             worker->fork_pid);
+    attn_worker_fork_words(worker->fork_pid, r.text, sizeof r.text);
     snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
              text);
-    const struct attn_subject subject = {
-        is_relation ? "relation" : "case", "",  is_loading ? "while it was loaded" : text, "", "",
-        is_loading ? "" : again,           NULL};
-    attn_candidate_say(s, &subject, &r, 0, 0);
+    const struct attn_subject subject = {is_relation ? ATTN_CHECK_RELATION : ATTN_CHECK_CASE,
+                                         "",
+                                         is_loading ? "while it was loaded" : text,
+                                         "",
+                                         "",
+                                         is_loading ? "" : again,
+                                         NULL};
+    attn_candidate_say(s, &subject, &r, NULL, 0);
     worker->fork_pid = 0;
 }
 
@@ -93,19 +89,18 @@ static void file_unreached(struct attn_candidate *s)
 {
     struct attn_result r = {.verdict = ATTN_ERROR};
     const char *what = s->x.kind == ATTN_EXTERNAL_COMMAND ? "cases not reached" : "not reached";
-    const struct attn_subject subject = {"case", "", what, "", "", "", NULL};
+    const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
-    attn_external_unreached(&s->x, s->x.not_reached, r.text, sizeof r.text);
-    attn_candidate_say(s, &subject, &r, 0, 0);
+    attn_external_route[s->x.kind].unreached(&s->x, r.text, sizeof r.text);
+    attn_candidate_say(s, &subject, &r, NULL, 0);
 }
 
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
     const struct attn_case *c = &asked->c;
     double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
-    attn_common_cause_append(&answer->result, &answer->diagnosis);
-    attn_candidate_case(a->s, asked, &answer->result, answer->needs, answer->seconds);
+    attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
     note(&a->notes, answer);
     if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass]) {
         a->size[c->pass] = size;
@@ -126,16 +121,12 @@ static int ask_cases(struct asking *a)
 {
     struct attn_candidate *s = a->s;
     const int n = s->question.n, at_once = s->x.kind == ATTN_EXTERNAL_PLUGIN ? 1 : n;
-    const struct attn_repetition how = {s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
-    struct attn_external_case *cases = attn_cli_need(calloc((size_t)at_once + 1, sizeof *cases));
     struct attn_answer *answer = attn_cli_need(calloc((size_t)at_once + 1, sizeof *answer));
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
     for (int first = 0; first < n && status == ATTN_OK; first += at_once) {
-        const struct attn_asked *asked = &s->question.asked[first];
-        for (int i = 0; i < at_once; i++)
-            cases[i] = (struct attn_external_case){asked[i].name, &asked[i].c};
-        status = attn_external_ask(&s->x, cases, at_once, &how, 0, answer, &err);
+        struct attn_asked *asked = &s->question.asked[first];
+        status = attn_external_route[s->x.kind].ask(&s->x, asked, at_once, answer, &err);
         if (status == ATTN_OK && s->list == NULL)
             attn_candidate_begin(s);
         file_fork(s);
@@ -144,7 +135,6 @@ static int ask_cases(struct asking *a)
                 file_case(a, &asked[i], &answer[i]);
     }
     free(answer);
-    free(cases);
     return status == ATTN_OK ? 0 : fail(s, status, &err);
 }
 
@@ -158,7 +148,7 @@ static void look_for_leaks(struct asking *a)
         attn_external_leak(&a->s->x, &a->biggest[pass]->c, &answer);
         file_fork(a->s);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
-            attn_candidate_case(a->s, a->biggest[pass], &answer.result, 0, answer.seconds);
+            attn_candidate_case(a->s, a->biggest[pass], &answer.result, NULL, answer.seconds);
     }
 }
 
@@ -172,7 +162,7 @@ static void ask_relations(struct attn_candidate *s)
         attn_external_relation(&s->x, relation->id, &answer);
         file_fork(s);
         if (!answer.not_reached)
-            attn_candidate_relation(s, relation, &answer.result, answer.needs, answer.seconds);
+            attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
     }
 }
 
@@ -206,29 +196,29 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 {
     struct asking *a = arg;
     struct attn_candidate *s = a->s;
-    struct attn_external_case *cases = attn_cli_need(calloc((size_t)n, sizeof *cases));
+    struct attn_asked *asked = attn_cli_need(calloc((size_t)n, sizeof *asked));
     struct attn_answer *answer = attn_cli_need(calloc((size_t)n, sizeof *answer));
-    char(*name)[32] = attn_cli_need(calloc((size_t)n, sizeof *name));
     int is_said = flags & ATTN_SOAK_SAY || s->x.kind != ATTN_EXTERNAL_PLUGIN;
     struct attn_error err = {0};
     for (int i = 0; i < n; i++) {
-        snprintf(name[i], sizeof name[i], "soak-%d", a->named++);
-        cases[i] = (struct attn_external_case){name[i], &c[i]};
+        asked[i].c = c[i];
+        snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
     }
-    enum attn_status status =
-        attn_external_ask(&s->x, cases, n, how, (flags & ATTN_SOAK_FRESH) != 0, answer, &err);
+    if (s->x.worker != NULL && flags & ATTN_SOAK_FRESH)
+        attn_worker_renew(s->x.worker);
+    s->x.how = *how;
+    enum attn_status status = attn_external_route[s->x.kind].ask(&s->x, asked, n, answer, &err);
     if (status == ATTN_OK && s->list == NULL)
         attn_candidate_begin(s);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
-        if (is_said)
-            attn_common_cause_append(&answer[i].result, &answer[i].diagnosis);
         r[i] = answer[i].result;
+        if (!is_said)
+            r[i].diagnosis = (struct attn_diagnosis){ATTN_FAULT_NONE, "", ""};
     }
     if (status == ATTN_OK && n == ROUND)
         file_unreached(s);
-    free(name);
     free(answer);
-    free(cases);
+    free(asked);
     return status == ATTN_OK ? 0 : fail(s, status, &err);
 }
 
@@ -257,14 +247,16 @@ int attn_check_external(struct attn_candidate *s)
 {
     struct asking a = {.s = s};
     struct attn_error err = {0};
-    s->x.note = say_note;
-    enum attn_status status = attn_external_open(&s->x, &err);
+    const struct attn_external_route *route = &attn_external_route[s->x.kind];
+    s->x.notes = stderr;
+    s->x.how.calls = s->request->repeat > 1 ? (int)s->request->repeat : 1;
+    enum attn_status status = route->open(&s->x, &err);
     if (status != ATTN_OK)
         return fail(s, status, &err);
     if (s->question.asked == NULL) /* it depends on what a plug-in has just said that it claims */
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK) {
-        attn_external_close(&s->x);
+        route->close(&s->x);
         return fail(s, status, &err);
     }
     put_route(s);
@@ -276,6 +268,6 @@ int attn_check_external(struct attn_candidate *s)
     if (s->list != NULL)
         file_fork(s);
     int exit_status = failed != 0 ? failed : attn_candidate_end(s);
-    attn_external_close(&s->x);
+    route->close(&s->x);
     return exit_status;
 }

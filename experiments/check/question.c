@@ -1,4 +1,4 @@
-/* See check.h: which cases are asked, and these as files (external/vector_files.h). */
+/* See check.h: which cases are asked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,21 +136,4 @@ void attn_question_free(struct attn_question *question)
     free(question->tier);
     free(question->asked);
     memset(question, 0, sizeof *question);
-}
-
-/* ---- cases out ------------------------------------------------------------------------------- */
-
-enum attn_status attn_question_write(const struct attn_question *question, const char *folder,
-                                     const struct attn_claims *claims, int *written,
-                                     struct attn_error *err)
-{
-    struct attn_vector_files_writer writer;
-    *written = 0;
-    enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
-    for (int i = 0, is_written; i < question->n && status == ATTN_OK; i++) {
-        const struct attn_asked *asked = &question->asked[i];
-        status = attn_vector_files_write_claimed(&writer, asked->name, &asked->c, &is_written, err);
-        *written += is_written;
-    }
-    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
 }

@@ -93,9 +93,9 @@ static void meet_plugin(struct attn_external_spec *e, double timeout_s)
     struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
     struct attn_error err;
     char path[4096];
-    attn_cli_must(attn_external_open(&x, &err), &err);
+    attn_cli_must(attn_external_route[e->kind].open(&x, &err), &err);
     e->claims = x.claims;
-    attn_external_close(&x);
+    attn_external_route[e->kind].close(&x);
     if (realpath(e->source, path) == NULL)
         attn_cli_stop(ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
@@ -183,7 +183,7 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
     struct attn_problem problem;
     struct attn_given_mask given;
     snprintf(point->impl, sizeof point->impl, "%s", e->name);
-    const char *route = attn_external_word(e->kind);
+    const char *route = attn_external_route[e->kind].word;
     snprintf(point->family, sizeof point->family, "%s", route);
     snprintf(point->route, sizeof point->route, "%s", route);
     snprintf(point->source, sizeof point->source, "%s", e->source);

@@ -51,22 +51,11 @@ enum attn_status attn_exec_try(const char *command, const struct attn_claims *cl
 enum attn_status attn_exec_folder(char folder[4096], struct attn_error *err);
 void attn_exec_remove(const char *folder);
 
-/* ---- for external.c: the command's part of attn_external_... ---------------------------------- */
-
+/* The command's part of attn_external_route[] (exec_cases.c). */
 enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err);
-enum attn_status attn_exec_ask(struct attn_external *x, const struct attn_external_case *cases,
-                               int n, struct attn_answer *answer, struct attn_error *err);
-void attn_exec_unreached(const struct attn_external *x, int n, char *text, size_t size);
+enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
+                               struct attn_answer *answer, struct attn_error *err);
+void attn_exec_unreached(const struct attn_external *x, char *text, size_t size);
 void attn_exec_close(struct attn_external *x);
-
-/* Judge a case by the files in a folder of results.  why: what a case without results is, and
- * why; NULL: there was no command. */
-struct attn_exec_why {
-    enum attn_verdict verdict;
-    char text[300];
-};
-void attn_external_judge(struct attn_external *x, const struct attn_external_case *asked,
-                         const char *results, const struct attn_exec_why *why,
-                         struct attn_answer *answer);
 
 #endif

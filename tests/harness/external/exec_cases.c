@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,39 +21,16 @@
 
 enum { IDLE = 3 };
 
-/* A case of the question. */
-struct asked {
-    const char *name;
-    const struct attn_case *c;
-    int written;     /* it was among the cases of the first start           */
-    int settled;     /* it has its results, or broke the command            */
-    int not_reached; /* the command died before it came to this one         */
-    struct attn_exec_why why;
-};
-
 struct attn_exec {
     char folder[PATH_MAX], out[PATH_MAX + 16], cases[PATH_MAX + 64]; /* cases: of the first start */
     int all_starts; /* of all questions, each with a folder of its own */
     /* of the question: */
-    struct asked *asked;
+    struct attn_asked *asked;
     int n, starts, idle;
     double left_s;
     struct attn_process ran;
     char broken[200]; /* the last case that broke it */
 };
-
-static void note(const struct attn_external *x, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note(const struct attn_external *x, const char *format, ...)
-{
-    char line[800];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (x->note != NULL)
-        x->note(line);
-}
 
 /* ---- what a start left ----------------------------------------------------------------------- */
 
@@ -64,18 +40,18 @@ static int ended_well(const struct attn_process *ran)
 }
 
 /* What a case is that has no results, and why. */
-static void explain(const struct attn_external *x, struct attn_exec_why *why)
+static void explain(const struct attn_external *x, struct attn_asked *asked)
 {
     char how[280];
     enum attn_verdict end = attn_exec_end(&x->command->ran, x->timeout_s, how, sizeof how);
-    why->verdict = end != ATTN_PASS ? end : ATTN_FAILED;
-    snprintf(why->text, sizeof why->text, "no result%s%s", end != ATTN_PASS ? ": " : ", although ",
-             how);
+    asked->without = end != ATTN_PASS ? end : ATTN_FAILED;
+    snprintf(asked->said, sizeof asked->said, "no result%s%s",
+             end != ATTN_PASS ? ": " : ", although ", how);
 }
 
 /* Take what is done off the list; returns how many that were.  *first: of those that are not;
  * *spoke: the one before it is done, and has words in place of results. */
-static int settle(struct attn_external *x, struct asked **first, int *spoke)
+static int settle(struct attn_external *x, struct attn_asked **first, int *spoke)
 {
     struct attn_exec *k = x->command;
     char words[300];
@@ -83,10 +59,10 @@ static int settle(struct attn_external *x, struct asked **first, int *spoke)
     *first = NULL;
     *spoke = 0;
     for (int i = 0; i < k->n; i++) {
-        struct asked *asked = &k->asked[i];
+        struct attn_asked *asked = &k->asked[i];
         if (!asked->written || asked->settled)
             continue;
-        asked->settled = attn_vector_files_done(k->out, asked->name, &x->claims, asked->c);
+        asked->settled = attn_vector_files_done(k->out, asked->name, &x->claims, &asked->c);
         done += asked->settled;
         if (*first == NULL && asked->settled)
             *spoke = attn_vector_files_words(k->out, asked->name, words, sizeof words) !=
@@ -153,21 +129,6 @@ static int is_left(void *command, const char *name)
     return 0;
 }
 
-/* The cases that are claimed; *written: how many. */
-static enum attn_status write_cases(struct attn_external *x, int *written, struct attn_error *err)
-{
-    struct attn_exec *k = x->command;
-    struct attn_vector_files_writer writer;
-    enum attn_status status = attn_vector_files_begin(k->cases, &x->claims, &writer, err);
-    for (int i = 0; i < k->n && status == ATTN_OK; i++) {
-        struct asked *asked = &k->asked[i];
-        status =
-            attn_vector_files_write_claimed(&writer, asked->name, asked->c, &asked->written, err);
-        *written += asked->written;
-    }
-    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
-}
-
 /* Start the command on its cases, or on those that are left. */
 static enum attn_status start(struct attn_external *x, struct attn_error *err)
 {
@@ -177,15 +138,17 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
     snprintf(rest, sizeof rest, "%s/rest-%d", k->folder, n);
     if (is_first)
         snprintf(k->cases, sizeof k->cases, n > 1 ? "%s/cases-%d" : "%s/cases", k->folder, n);
-    enum attn_status status = is_first ? write_cases(x, &written, err)
-                                       : attn_vector_files_rest(rest, k->cases, is_left, k, err);
+    enum attn_status status =
+        is_first ? attn_vector_files_write_all(k->cases, &x->claims, k->asked, k->n, &written, err)
+                 : attn_vector_files_rest(rest, k->cases, is_left, k, err);
     if (status == ATTN_OK)
         status = run_on(x, is_first ? k->cases : rest, err);
     k->starts++;
     if (status == ATTN_OK && n == 1 && !ended_well(&k->ran))
         status = does_it_start(x, err);
     if (status == ATTN_OK && n == 1)
-        note(x, "%d cases written; the command took %.2f s", written, k->ran.wall_s);
+        fprintf(x->notes, "note: %d cases written; the command took %.2f s\n", written,
+                k->ran.wall_s);
     return status;
 }
 
@@ -193,19 +156,19 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
 static int blame(struct attn_external *x)
 {
     struct attn_exec *k = x->command;
-    struct asked *broken;
+    struct attn_asked *broken;
     char how[300];
     int spoke, done = settle(x, &broken, &spoke);
     attn_exec_end(&k->ran, x->timeout_s, how, sizeof how);
     if (broken == NULL) {
-        note(x, "every case has results, but %s", how);
+        fprintf(x->notes, "note: every case has results, but %s\n", how);
         return 0;
     }
     if (!spoke || k->ran.timed_out) {
-        explain(x, &broken->why);
+        explain(x, broken);
         broken->settled = 1;
     }
-    note(x, "%s case %s %s", spoke ? "before" : "at", broken->name, how);
+    fprintf(x->notes, "note: %s case %s %s\n", spoke ? "before" : "at", broken->name, how);
     k->idle = done > 0 ? 0 : k->idle + 1;
     if (k->ran.timed_out || k->idle == IDLE || !(k->left_s > 0))
         return 0;
@@ -221,7 +184,7 @@ static int blame(struct attn_external *x)
 static enum attn_status run(struct attn_external *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
-    struct asked *missing;
+    struct attn_asked *missing;
     enum attn_status status = ATTN_OK;
     int go_on = 1, spoke;
     k->starts = k->idle = 0;
@@ -233,47 +196,40 @@ static enum attn_status run(struct attn_external *x, struct attn_error *err)
     settle(x, &missing, &spoke);
     k->broken[0] = '\0';
     for (int i = 0; i < k->n; i++) {
-        struct asked *asked = &k->asked[i];
-        if (asked->why.text[0] != '\0')
+        struct attn_asked *asked = &k->asked[i];
+        if (asked->said[0] != '\0')
             snprintf(k->broken, sizeof k->broken, "%s", asked->name);
         if (!asked->written || asked->settled)
             continue;
         if (ended_well(&k->ran) && attn_vector_files_has(k->out, asked->name))
             continue; /* what is missing there is said when it is read */
         asked->not_reached = !ended_well(&k->ran);
-        explain(x, &asked->why);
+        explain(x, asked);
     }
     return ATTN_OK;
 }
 
-enum attn_status attn_exec_ask(struct attn_external *x, const struct attn_external_case *cases,
-                               int n, struct attn_answer *answer, struct attn_error *err)
+enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
+                               struct attn_answer *answer, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     k->n = n;
-    k->asked = calloc((size_t)n + 1, sizeof *k->asked);
-    if (k->asked == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
-    for (int i = 0; i < n; i++) {
-        k->asked[i].name = cases[i].name;
-        k->asked[i].c = cases[i].c;
-    }
+    k->asked = asked;
     enum attn_status status = run(x, err);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
-        answer[i] = (struct attn_answer){.not_reached = k->asked[i].not_reached};
-        if (k->asked[i].not_reached)
+        answer[i] = (struct attn_answer){.not_reached = asked[i].not_reached};
+        if (asked[i].not_reached)
             answer[i].result.verdict = ATTN_ERROR;
         else
-            attn_external_judge(x, &cases[i], k->out, &k->asked[i].why, &answer[i]);
-        x->not_reached += k->asked[i].not_reached;
+            attn_external_judge(x, &asked[i], k->out, &answer[i]);
+        x->not_reached += asked[i].not_reached;
     }
-    free(k->asked);
-    k->asked = NULL;
     return status;
 }
 
-void attn_exec_unreached(const struct attn_external *x, int n, char *text, size_t size)
+void attn_exec_unreached(const struct attn_external *x, char *text, size_t size)
 {
+    const int n = x->not_reached;
     const struct attn_exec *k = x->command;
     const char *at = k->broken;
     snprintf(text, size,

@@ -10,6 +10,7 @@
 #include "tests/harness/external/exec.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/external/worker.h"
+#include "tests/harness/faults/diagnose.h"
 
 /* ---- a plug-in ------------------------------------------------------------------------------- */
 
@@ -45,29 +46,26 @@ static void ask_worker(struct attn_external *x, enum attn_worker_ask what, const
     x->not_reached += answer->not_reached;
 }
 
-static enum attn_status ask_plugin(struct attn_external *x, const struct attn_external_case *cases,
-                                   int n, const struct attn_repetition *how, int fresh,
+static enum attn_status ask_plugin(struct attn_external *x, struct attn_asked *asked, int n,
                                    struct attn_answer *answer, struct attn_error *err)
 {
     char text[ATTN_CASE_TEXT];
     (void)err;
     for (int i = 0; i < n; i++) {
-        if (fresh)
-            attn_worker_renew(x->worker);
-        attn_case_print(cases[i].c, text);
-        ask_worker(x, ATTN_WORKER_CASE, text, how, &answer[i]);
+        attn_case_print(&asked[i].c, text);
+        ask_worker(x, ATTN_WORKER_CASE, text, &x->how, &answer[i]);
         if (answer[i].result.verdict == ATTN_CRASH || answer[i].result.verdict == ATTN_TIMEOUT)
-            answer[i].needs = needs_of(x, cases[i].c);
+            answer[i].wants.needs = needs_of(x, &asked[i].c);
     }
     return ATTN_OK;
 }
 
-static void unreached_of_plugin(const struct attn_external *x, int n, char *text, size_t size)
+static void unreached_of_plugin(const struct attn_external *x, char *text, size_t size)
 {
     snprintf(text, size,
              "%d cases and relations were not reached: %d times it did not end, or did not start "
              "again (--case and --relation ask for one; --timeout is %g s)",
-             n, x->worker->failures, x->timeout_s);
+             x->not_reached, x->worker->failures, x->timeout_s);
 }
 
 static void close_plugin(struct attn_external *x)
@@ -93,9 +91,8 @@ void attn_external_leak(struct attn_external *x, const struct attn_case *c,
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* Results that are there, or what to say of a case that has none: a refusal, a failure. */
-static enum attn_status take_results(struct attn_external *x,
-                                     const struct attn_external_case *asked, const char *results,
-                                     const struct attn_exec_why *why, struct attn_setup *setup,
+static enum attn_status take_results(struct attn_external *x, const struct attn_asked *asked,
+                                     const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
     struct attn_error err = {0};
@@ -108,10 +105,10 @@ static enum attn_status take_results(struct attn_external *x,
     r->verdict = ATTN_FAILED;
     if (says == ATTN_WORDS_ERROR) {
         snprintf(r->text, sizeof r->text, "%s", words);
-    } else if (why != NULL && why->text[0] != '\0' &&
-               !attn_vector_files_done(results, asked->name, &x->claims, asked->c)) {
-        r->verdict = why->verdict;
-        snprintf(r->text, sizeof r->text, "%s", why->text);
+    } else if (asked->said[0] != '\0' &&
+               !attn_vector_files_done(results, asked->name, &x->claims, &asked->c)) {
+        r->verdict = asked->without;
+        snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {
         snprintf(r->text, sizeof r->text, "no folder of results for this case");
     } else if (attn_vector_files_read(results, asked->name, &x->claims, setup, &err) == ATTN_OK) {
@@ -135,28 +132,30 @@ static void judge_results(struct attn_external *x, const struct attn_setup *setu
     if (answer->result.verdict != ATTN_FAILED || x->diagnosed_s > enough_s)
         return;
     double before = attn_seconds(CLOCK_MONOTONIC);
-    attn_diagnose(setup, &answer->result, &answer->diagnosis);
+    attn_diagnose(setup, &answer->result, &answer->result.diagnosis);
     x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
 }
 
-void attn_external_judge(struct attn_external *x, const struct attn_external_case *asked,
-                         const char *results, const struct attn_exec_why *why,
-                         struct attn_answer *answer)
+void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
+                         const char *results, struct attn_answer *answer)
 {
     struct attn_setup setup;
     struct attn_error err = {0};
     struct attn_result *r = &answer->result;
     double start = attn_seconds(CLOCK_MONOTONIC);
     memset(answer, 0, sizeof *answer);
-    enum attn_status status = attn_setup_open(asked->c, &setup, &err);
+    enum attn_status status = attn_setup_open(&asked->c, &setup, &err);
     int opened = status == ATTN_OK;
     if (opened)
-        status = attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->needs, &err);
+        status =
+            attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants.needs, &err);
+    if (opened && status == ATTN_ENOTSUP)
+        attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         if (status == ATTN_ENOTSUP)
             r->verdict = ATTN_REFUSED;
-    } else if (take_results(x, asked, results, why, &setup, r) == ATTN_OK)
+    } else if (take_results(x, asked, results, &setup, r) == ATTN_OK)
         judge_results(x, &setup, answer);
     if (opened)
         attn_setup_close(&setup);
@@ -164,14 +163,6 @@ void attn_external_judge(struct attn_external *x, const struct attn_external_cas
 }
 
 /* ---- a command, a folder --------------------------------------------------------------------- */
-
-static enum attn_status ask_command(struct attn_external *x, const struct attn_external_case *cases,
-                                    int n, const struct attn_repetition *how, int fresh,
-                                    struct attn_answer *answer, struct attn_error *err)
-{
-    (void)how, (void)fresh; /* every start is one call of each case, in a process of its own */
-    return attn_exec_ask(x, cases, n, answer, err);
-}
 
 static enum attn_status open_folder(struct attn_external *x, struct attn_error *err)
 {
@@ -181,13 +172,12 @@ static enum attn_status open_folder(struct attn_external *x, struct attn_error *
     return ATTN_OK;
 }
 
-static enum attn_status ask_folder(struct attn_external *x, const struct attn_external_case *cases,
-                                   int n, const struct attn_repetition *how, int fresh,
+static enum attn_status ask_folder(struct attn_external *x, struct attn_asked *asked, int n,
                                    struct attn_answer *answer, struct attn_error *err)
 {
-    (void)how, (void)fresh, (void)err;
+    (void)err;
     for (int i = 0; i < n; i++)
-        attn_external_judge(x, &cases[i], x->source, NULL, &answer[i]);
+        attn_external_judge(x, &asked[i], x->source, &answer[i]);
     return ATTN_OK;
 }
 
@@ -196,55 +186,12 @@ static void close_folder(struct attn_external *x)
     (void)x;
 }
 
-/* ---- the routes ------------------------------------------------------------------------------ */
-
-static const struct {
-    const char *word;
-    enum attn_route route;
-    enum attn_status (*open)(struct attn_external *x, struct attn_error *err);
-    enum attn_status (*ask)(struct attn_external *x, const struct attn_external_case *cases, int n,
-                            const struct attn_repetition *how, int fresh,
-                            struct attn_answer *answer, struct attn_error *err);
-    void (*unreached)(const struct attn_external *x, int n, char *text, size_t size);
-    void (*close)(struct attn_external *x);
-} routes[] = {
+const struct attn_external_route attn_external_route[] = {
     [ATTN_NOT_EXTERNAL] = {.word = "implementation of attnlab", .route = ATTN_ROUTE_OWN},
     [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, open_plugin, ask_plugin,
                               unreached_of_plugin, close_plugin},
-    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, ask_command,
+    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, attn_exec_ask,
                                attn_exec_unreached, attn_exec_close},
     [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, open_folder, ask_folder, NULL,
-                              close_folder}, /* every case of a folder is reached */
+                              close_folder}, /* every case of it is reached */
 };
-
-const char *attn_external_word(enum attn_external_kind kind)
-{
-    return routes[kind].word;
-}
-
-enum attn_route attn_external_route(enum attn_external_kind kind)
-{
-    return routes[kind].route;
-}
-
-enum attn_status attn_external_open(struct attn_external *x, struct attn_error *err)
-{
-    return routes[x->kind].open(x, err);
-}
-
-enum attn_status attn_external_ask(struct attn_external *x, const struct attn_external_case *cases,
-                                   int n, const struct attn_repetition *how, int fresh,
-                                   struct attn_answer *answer, struct attn_error *err)
-{
-    return routes[x->kind].ask(x, cases, n, how, fresh, answer, err);
-}
-
-void attn_external_unreached(const struct attn_external *x, int n, char *text, size_t size)
-{
-    routes[x->kind].unreached(x, n, text, size);
-}
-
-void attn_external_close(struct attn_external *x)
-{
-    routes[x->kind].close(x);
-}

@@ -300,26 +300,6 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *w, con
     return status;
 }
 
-enum attn_status attn_vector_files_write_claimed(struct attn_vector_files_writer *w,
-                                                 const char *name, const struct attn_case *c,
-                                                 int *written, struct attn_error *err)
-{
-    struct attn_setup setup;
-    struct attn_error why = {0};
-    unsigned needs;
-    *written = 0;
-    enum attn_status status = attn_setup_open(c, &setup, &why);
-    if (status == ATTN_ENOMEM)
-        return attn_fail(err, status, "%s", why.text);
-    if (status != ATTN_OK)
-        return ATTN_OK;
-    *written = attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
-    if (*written)
-        status = attn_vector_files_write(w, name, &setup, err);
-    attn_setup_close(&setup);
-    return status;
-}
-
 static enum attn_status save_manifest(const char *folder, const json_t *root,
                                       struct attn_error *err)
 {
@@ -354,6 +334,41 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, enum 
     json_decref(root);
     w->cases = NULL;
     return status;
+}
+
+/* If it is claimed. */
+static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct attn_asked *asked,
+                                      struct attn_error *err)
+{
+    struct attn_setup setup;
+    struct attn_error why = {0};
+    unsigned needs;
+    asked->written = 0;
+    enum attn_status status = attn_setup_open(&asked->c, &setup, &why);
+    if (status == ATTN_ENOMEM)
+        return attn_fail(err, status, "%s", why.text);
+    if (status != ATTN_OK)
+        return ATTN_OK;
+    asked->written =
+        attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
+    if (asked->written)
+        status = attn_vector_files_write(w, asked->name, &setup, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
+enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err)
+{
+    struct attn_vector_files_writer writer;
+    *written = 0;
+    enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        status = write_claimed(&writer, &asked[i], err);
+        *written += asked[i].written;
+    }
+    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
 }
 
 /* ---- manifests ------------------------------------------------------------------------------- */

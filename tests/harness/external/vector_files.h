@@ -12,7 +12,7 @@
 #ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 #define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/external/external.h"
 #include "tests/harness/files/files.h"
 
 /* A manifest being written: open, then each case, then close. */
@@ -29,16 +29,16 @@ enum attn_status attn_vector_files_begin(const char *folder, const struct attn_c
 enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer, const char *name,
                                          const struct attn_setup *setup, struct attn_error *err);
 
-/* The same of a case by itself, if it is claimed; *written: whether it is.  What cannot be set up is
- * not written either: it has its verdict when it is judged. */
-enum attn_status attn_vector_files_write_claimed(struct attn_vector_files_writer *writer,
-                                                 const char *name, const struct attn_case *c,
-                                                 int *written, struct attn_error *err);
-
 /* Write the manifest; free in any case.  status: of the cases; when it is not ATTN_OK, there is no
  * manifest and it is returned. */
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
+
+/* All of it: those of n cases that are claimed; `written` of each, and *written: how many.  What
+ * cannot be set up is not written either: it has its verdict when it is judged. */
+enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {

@@ -52,6 +52,9 @@ enum { ATTN_WORKER_FAILURES = 3 };
 enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *worker,
                                   struct attn_error *err);
 
+/* "it forked, and process 7 went on ...". */
+void attn_worker_fork_words(int fork_pid, char *text, size_t size);
+
 /* End it, and all that it started.  worker->strays and fork_pid may be other ones then. */
 void attn_worker_close(struct attn_worker *worker);
 

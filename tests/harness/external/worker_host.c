@@ -240,6 +240,14 @@ static int lacked(const struct attn_worker *g, enum arrival how)
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 
+void attn_worker_fork_words(int fork_pid, char *text, size_t size)
+{
+    snprintf(text, size,
+             "it forked, and process %d went on as well as the process that was called: one of "
+             "them has to exec or _exit before the call returns",
+             fork_pid);
+}
+
 /* How a worker ended, in words. */
 static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
 {
@@ -249,10 +257,7 @@ static void describe(struct attn_worker *g, enum arrival how, char *text, size_t
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (how == FORKED)
-        snprintf(text, size,
-                 "it forked, and process %d went on as well as the process that was called: one "
-                 "of them has to exec or _exit before the call returns",
-                 g->fork_pid);
+        attn_worker_fork_words(g->fork_pid, text, size);
     else if (how == LATE)
         snprintf(text, size, "no end after %g s %s", g->late_s, where);
     else if (g->signal != 0)
@@ -332,10 +337,10 @@ static void adopt(struct attn_answer *answer)
         r->output[o].name = attn_output_name((enum attn_output)o);
     r->text[sizeof r->text - 1] = r->differs[sizeof r->differs - 1] = '\0';
     answer->environment[sizeof answer->environment - 1] = '\0';
-    answer->diagnosis.text[sizeof answer->diagnosis.text - 1] = '\0';
-    answer->diagnosis.where[sizeof answer->diagnosis.where - 1] = '\0';
-    if ((unsigned)answer->diagnosis.fault >= ATTN_FAULTS)
-        answer->diagnosis.fault = ATTN_FAULT_NONE;
+    r->diagnosis.text[sizeof r->diagnosis.text - 1] = '\0';
+    r->diagnosis.where[sizeof r->diagnosis.where - 1] = '\0';
+    if ((unsigned)r->diagnosis.fault >= ATTN_FAULTS)
+        r->diagnosis.fault = ATTN_FAULT_NONE;
     if ((unsigned)r->verdict > ATTN_ERROR)
         r->verdict = ATTN_ERROR;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/harness/external/worker.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/faults/faults.h"
 #include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
@@ -139,8 +140,7 @@ static int64_t hwm_bytes(void)
 }
 
 /* After ten seconds of diagnoses the next one says nothing new. */
-static void diagnose(const struct attn_case *c, const struct attn_result *r,
-                     struct attn_answer *reply)
+static void diagnose(const struct attn_case *c, struct attn_result *r)
 {
     static clock_t spent;
     int is_numeric =
@@ -148,7 +148,7 @@ static void diagnose(const struct attn_case *c, const struct attn_result *r,
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &reply->diagnosis);
+    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &r->diagnosis);
     spent += clock() - start;
 }
 
@@ -182,12 +182,14 @@ static void run(const struct attn_case *c, struct attn_repetition *how, struct a
     enum attn_status status = attn_setup_open(c, &setup, &err);
     int is_open = status == ATTN_OK;
     if (is_open)
-        status = attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->needs, &err);
+        status =
+            attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->wants.needs, &err);
     if (status == ATTN_OK) {
         forget();
         how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
         attn_run_setup(&plugin.spec, &setup, how, r);
-    }
+    } else if (is_open && status == ATTN_ENOTSUP)
+        attn_claims_want(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->wants);
     if (is_open)
         attn_setup_close(&setup);
     if (status != ATTN_OK) {
@@ -199,7 +201,7 @@ static void run(const struct attn_case *c, struct attn_repetition *how, struct a
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
     add_notes(reply);
-    diagnose(c, r, reply);
+    diagnose(c, r);
 }
 
 static void run_relation(const char *id, struct attn_answer *reply)
@@ -207,7 +209,8 @@ static void run_relation(const char *id, struct attn_answer *reply)
     const struct attn_relation *relation = attn_relation_find(id);
     forget();
     if (relation != NULL)
-        reply->needs = attn_relation_run(relation, &plugin.spec, &plugin.claims, &reply->result);
+        reply->wants.needs =
+            attn_relation_run(relation, &plugin.spec, &plugin.claims, &reply->result);
     else
         reply->result.verdict = ATTN_ERROR;
     add_notes(reply);
