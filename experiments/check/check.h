@@ -23,7 +23,7 @@ struct attn_question {
     struct attn_asked *asked;
     int n;
     int whole_tier;              /* so a claim that is never exercised is an error */
-    struct attn_tier_list *tier; /* what battery above points into; NULL: by hand */
+    struct attn_tier_list *tier; /* what the battery of a case points into; NULL: by hand */
 };
 
 /* What is asked of whom, and where it comes from. */

@@ -10,6 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/document.h"
+#include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 #include "version.h"
@@ -148,7 +149,7 @@ static void put_digests(struct attn_document *d, const struct attn_report_about 
 {
     char *word, *copy = attn_cli_text("%s", about->source), *rest = copy;
     int is_command = about->kind == ATTN_EXTERNAL_COMMAND;
-    while (is_command && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+    while (is_command && (word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
         if (*word != '\0')
             put_digest(d, word, about->source);
     if (!is_command && about->kind != ATTN_NOT_EXTERNAL)

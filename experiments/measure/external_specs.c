@@ -69,7 +69,7 @@ static void add_command(uint64_t *digest, const char *command)
     char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;
     strcpy(copy, command);
     *digest = attn_digest_bytes(*digest, command, strlen(command));
-    while ((word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+    while ((word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
         if (*word != '\0')
             attn_digest_file(digest, word);
 }

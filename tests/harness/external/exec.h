@@ -13,6 +13,9 @@
 
 #define ATTN_EXEC_CASE "point"
 
+/* What stands between the words of a command, which may name files: a program, a script. */
+#define ATTN_EXEC_BLANKS " \t\n'\"<>;&|="
+
 /* Write one case under the name of ATTN_EXEC_CASE, and make the folder for its results. */
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err);

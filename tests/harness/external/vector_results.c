@@ -9,7 +9,8 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/files.h"
 
-/* ---- results --------------------------------------------------------------------------------- */
+/* All outputs in one file. */
+static const char *const whole[2] = {"result.safetensors", "result.npz"};
 
 /* OUT/NAME/FILE, cut where no system takes so much. */
 static const char *result_path(const char *folder, const char *name, const char *file,
@@ -35,12 +36,10 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
 {
     const int has_lse = claims->lse != ATTN_PLUGIN_LSE_ABSENT, backward = c->pass == ATTN_BACKWARD;
     const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
-    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt",
-                                        "refused.txt"};
     char file[40];
-    for (int n = 0; n < 4; n++)
-        if (is_there(folder, name, whole[n]))
-            return 1;
+    if (is_there(folder, name, whole[0]) || is_there(folder, name, whole[1]) ||
+        is_there(folder, name, "error.txt") || is_there(folder, name, "refused.txt"))
+        return 1;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         snprintf(file, sizeof file, "%s.npy", attn_output_name((enum attn_output)o));
         if (wanted[o] && !is_there(folder, name, file))
@@ -212,8 +211,7 @@ static enum attn_status check_unread(const char *folder, const char *name,
             return attn_fault(err, ATTN_EINVAL, all->path,
                               "lies beside %s: results are one file, or one for each output", file);
     }
-    if (all->path != NULL && is_there(folder, name, "result.safetensors") &&
-        is_there(folder, name, "result.npz"))
+    if (all->path != NULL && is_there(folder, name, whole[0]) && is_there(folder, name, whole[1]))
         return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
     return ATTN_OK;
 }
@@ -222,7 +220,6 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
                                         const struct attn_claims *claims, struct attn_setup *s,
                                         struct attn_error *err)
 {
-    static const char *const whole[] = {"result.safetensors", "result.npz"};
     char path[4096];
     struct attn_file all = {0};
     enum attn_status status = ATTN_OK;
