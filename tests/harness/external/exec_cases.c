@@ -251,8 +251,10 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
     if (status == ATTN_OK && x->work != NULL && realpath(x->work, k->folder) == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "%s: %s", x->work, strerror(errno));
     snprintf(k->out, sizeof k->out, "%s/out", k->folder);
-    if (status != ATTN_OK)
+    if (status != ATTN_OK) {
         free(k);
+        x->command = NULL;
+    }
     return status;
 }
 

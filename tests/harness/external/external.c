@@ -21,8 +21,10 @@ static enum attn_status open_plugin(struct attn_external *x, struct attn_error *
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
     enum attn_status status = attn_worker_open(x->source, x->timeout_s, x->worker, err);
     x->claims = x->worker->claims;
-    if (status != ATTN_OK)
+    if (status != ATTN_OK) {
         free(x->worker);
+        x->worker = NULL;
+    }
     return status;
 }
 
