@@ -63,7 +63,9 @@ static int vectors(void *values, int n, char **operand)
     const struct attn_asking asking = {&asked->cases, (enum attn_tier)asked->tier, &claims,
                                        ATTN_ROUTE_FILES, (uint64_t)asked->seed};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);
-    attn_cli_must(attn_question_write(&question, operand[0], &claims, &written, &err), &err);
+    attn_cli_must(attn_vector_files_write_all(operand[0], &claims, question.asked, question.n,
+                                              &written, &err),
+                  &err);
     attn_question_free(&question);
     printf("%d cases in %s\n", written, operand[0]);
     return ATTN_EXIT_GOOD;

@@ -1,8 +1,10 @@
 /* attnlab check: implementations are asked cases and relations, wherever they are.
  *
  *   cmd_check.c     flags
- *   candidate.c     what is asked of whom, and the books of each: verdicts, claims, exit status
- *   check_spec.c, check_plugin.c, check_exec.c, check_files.c   where the results come from
+ *   check.c         who is judged
+ *   candidate.c     the books of each: verdicts, claims, exit status
+ *   question.c      which cases
+ *   check_spec.c, check_external.c   where the results come from
  *   check_soak.c    random cases for a time, each failure made small
  *   verdicts.h      what is said of it; check_report.h: on a page to keep
  */
@@ -12,27 +14,16 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/cases/tiers.h"
+#include "tests/harness/external/external.h"
 #include "tests/harness/relations/relations.h"
 
-/* ---- what is asked (check_files.c) -------------------------------------------------------- */
+/* ---- what is asked (question.c) ----------------------------------------------------------- */
 
-/* A case of the battery, or one that was given as a string. */
-struct attn_asked {
-    char name[200];                          /* "case-1", ... without a battery           */
-    const struct attn_battery_case *battery; /* NULL: it is none of it                    */
-    struct attn_case c;
-    /* files only: */
-    int written;               /* it was among the cases of the first start           */
-    int settled;               /* it has its results, or broke the command            */
-    int not_reached;           /* the command died before it came to this one         */
-    enum attn_verdict without; /* what a case without results is ...                  */
-    char said[300];            /* ... and why; "": there was no command               */
-};
 struct attn_question {
     struct attn_asked *asked;
     int n;
     int whole_tier;              /* so a claim that is never exercised is an error */
-    struct attn_tier_list *tier; /* what battery above points into; NULL: by hand */
+    struct attn_tier_list *tier; /* what the battery of a case points into; NULL: by hand */
 };
 
 /* What is asked of whom, and where it comes from. */
@@ -57,11 +48,6 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
                                     uint64_t seed, struct attn_question *question,
                                     struct attn_claims *claims, struct attn_error *err);
 
-/* Write the cases that are claimed to a folder; *written: how many. */
-enum attn_status attn_question_write(struct attn_question *question, const char *folder,
-                                     const struct attn_claims *claims, int *written,
-                                     struct attn_error *err);
-
 /* ---- who is judged ------------------------------------------------------------------------ */
 
 /* What `attnlab check` was asked for. */
@@ -73,28 +59,21 @@ struct attn_check_request {
     int64_t seed, repeat; /* repeat: 0 when it is not given */
 };
 
-enum attn_source { ATTN_SOURCE_SPEC, ATTN_SOURCE_PLUGIN, ATTN_SOURCE_EXEC, ATTN_SOURCE_FILES };
-
 struct attn_candidate {
     const struct attn_check_request *request;
     struct attn_verdicts *verdicts;
     struct attn_verdict_list *list; /* its own, once its books are open */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
-    enum attn_source from;
-    const char *source;    /* the value of --plugin, --exec or --results      */
-    struct attn_spec spec; /* or the spec                                     */
-    int is_one_of_many;    /* several are judged: each is named by its source */
-    char label[256];       /* "naive", "naive (./naive.so)": heads the report */
-    char trouble[1200];    /* why it cannot be judged at all; ""              */
-    char route[1200];      /* "--plugin './naive.so'": for the line "again:"  */
-    struct attn_claims claims;
+    struct attn_external x;  /* of --plugin, --exec or --results; its claims also of a spec */
+    struct attn_spec spec;   /* where x is ATTN_NOT_EXTERNAL              */
+    int is_one_of_many;      /* several are judged: each is named by its source */
+    char label[256];         /* "naive", "naive (./naive.so)": heads the report */
+    char trouble[1200];      /* why it cannot be judged at all; ""              */
+    char route[1200];        /* "--plugin './naive.so'": for the line "again:"  */
     const char *claims_path; /* of --claims, or NULL */
-    double timeout_s;
-    double diagnosed_s; /* time spent on diagnoses                               */
-    int diagnose;       /* a failure of the next case is to be diagnosed         */
-    int judged;         /* cases with a verdict about the implementation         */
-    int not_reached;    /* cases that nobody came to: claims may be idle         */
+    int diagnose;            /* a failure of the next case is to be diagnosed         */
+    int judged;              /* cases with a verdict about the implementation         */
 };
 
 /* What it is asked, now that its claims are known; for an external it is freed with it. */
@@ -110,27 +89,28 @@ void attn_candidate_begin(struct attn_candidate *s);
 int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* File the verdict on a case; what repeats it is made of the route. */
+/* File the verdict on a case; what repeats it is made of the route.  wants: NULL of ours. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *result, unsigned needs, double seconds);
+                         const struct attn_result *result, const struct attn_wants *wants,
+                         double seconds);
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *result, unsigned needs, double seconds);
+                             const struct attn_result *result, const struct attn_wants *wants,
+                             double seconds);
 
 /* File what is neither: a word about the whole. */
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *result, unsigned needs, double seconds);
+                        const struct attn_result *result, const struct attn_wants *wants,
+                        double seconds);
 
 /* Is this relation to be run? */
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);
 
+/* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
+ * its place among the others. */
+void attn_candidate_report_trouble(struct attn_candidate *s);
+
 /* Close the books: claims that no case exercised, the summary, the exit status. */
 int attn_candidate_end(struct attn_candidate *s);
-
-/* Judge one case by the files in a folder of results, without filing it; file all of a question
- * but those that were not reached (check_files.c). */
-void attn_files_judge(struct attn_candidate *s, const struct attn_asked *asked, const char *results,
-                      struct attn_result *result, unsigned *needs);
-void attn_files_judge_all(struct attn_candidate *s, const char *results);
 
 /* ---- random cases (check_soak.c) ---------------------------------------------------------- */
 
@@ -160,9 +140,7 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);
 
 /* Where results come from; exit statuses. */
 int attn_check_specs(struct attn_candidate *s, int n);
-int attn_check_plugin(struct attn_candidate *s);
-int attn_check_exec(struct attn_candidate *s, const char *work);
-int attn_check_files(struct attn_candidate *s);
+int attn_check_external(struct attn_candidate *s);
 
 /* Judge the specs, or the externals where there are any; an exit status. */
 int attn_check(const struct attn_check_request *request, char **specs, int n_specs);

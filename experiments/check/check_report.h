@@ -7,6 +7,7 @@
 #define EXPERIMENTS_CHECK_CHECK_REPORT_H
 
 #include "experiments/check/coverage.h"
+#include "tests/harness/external/external.h"
 
 struct attn_report; /* opaque */
 
@@ -17,11 +18,11 @@ struct attn_report *attn_report_open(const char *path);
 
 /* Who is judged next; strings are copied, and the digests of its files taken, now. */
 struct attn_report_about {
-    const char *kind;   /* "plug-in", "command", "folder of results", "implementation of attnlab" */
-    const char *source; /* its path or command                                                   */
-    const char *extra;  /* another file that belongs to it (claims, manifest), or NULL           */
-    const char *claims; /* in words                                                              */
-    const char *scope;  /* what was asked: "the quick tier and all relations"                    */
+    enum attn_external_kind kind;
+    const char *source;  /* its path or command                                                   */
+    const char *extra;   /* another file that belongs to it (claims, manifest), or NULL           */
+    const char *claims;  /* in words                                                              */
+    const char *scope;   /* what was asked: "the quick tier and all relations"                    */
     const char *command; /* arguments of attnlab that repeat all of it                            */
     const struct attn_tier_list *tier; /* what it is asked, until its verdicts are added; or NULL */
 };

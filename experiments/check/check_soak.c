@@ -91,7 +91,7 @@ static void file_case(const struct soak *soak, const struct attn_case *c,
         snprintf(times, sizeof times, " --repeat %d", often < 100 ? 100 : often);
     snprintf(again, sizeof again, "check %s --case '%s'%s", soak->s->route, text, times);
     const struct attn_subject subject = {
-        "soak", "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
+        ATTN_CHECK_SOAK, "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
     attn_verdicts_add(soak->s->list, &subject, r, 0);
 }
 
@@ -142,8 +142,8 @@ static void file_sum(const struct soak *soak)
              by_it, n[ATTN_WEAK], n[ATTN_ERROR]);
     snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
              q->seed);
-    const struct attn_subject subject = {"soak", "soak", text, "", "what failed once has failed",
-                                         again,  NULL};
+    const struct attn_subject subject = {
+        ATTN_CHECK_SOAK, "soak", text, "", "what failed once has failed", again, NULL};
     attn_verdicts_add(soak->s->list, &subject, &r, soak->seconds);
 }
 
@@ -336,10 +336,8 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
-    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->claims,
-                                            s->from == ATTN_SOURCE_SPEC     ? ATTN_ROUTE_OWN
-                                            : s->from == ATTN_SOURCE_PLUGIN ? ATTN_ROUTE_PLUGIN
-                                                                            : ATTN_ROUTE_FILES};
+    const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->x.claims,
+                                            attn_external_route[s->x.kind].route};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {

@@ -52,7 +52,6 @@ static void judge_case(void *arg, int i, struct attn_result *r)
     struct round *x = arg;
     struct attn_candidate *s = x->who[i % x->n];
     const struct attn_case *c = x->c[i / x->n];
-    struct attn_diagnosis diagnosis;
     struct attn_error err = {0};
     enum attn_status status = open_case(x, c, &err);
     if (status != ATTN_OK) {
@@ -60,9 +59,8 @@ static void judge_case(void *arg, int i, struct attn_result *r)
         return;
     }
     attn_run_setup(&s->spec, &x->setup, &x->how, r);
-    if (s->diagnose && r->verdict == ATTN_FAILED &&
-        attn_diagnose_case(&s->spec, NULL, c, r, &diagnosis))
-        attn_common_cause_append(r, &diagnosis);
+    if (s->diagnose && r->verdict == ATTN_FAILED)
+        attn_diagnose_case(&s->spec, NULL, c, r, &r->diagnosis);
 }
 
 static void judge_relation(void *arg, int i, struct attn_result *r)
@@ -124,7 +122,7 @@ static void run_cases(struct attn_candidate **s, int n, const struct attn_questi
         report_progress(first, question->n);
         attn_isolated(judge_case, &round, n * some, patience, r, took);
         for (int i = 0; i < n * some; i++)
-            attn_candidate_case(s[i % n], &question->asked[first + i / n], &r[i], 0, took[i]);
+            attn_candidate_case(s[i % n], &question->asked[first + i / n], &r[i], NULL, took[i]);
     }
     report_progress(question->n, question->n);
     free(took);
@@ -139,7 +137,7 @@ static void run_relations(struct attn_candidate *s)
     attn_isolated(judge_relation, s, n, PATIENCE, r, took);
     for (int i = 0; i < n; i++)
         if (attn_candidate_wants(s, &attn_relations[i]))
-            attn_candidate_relation(s, &attn_relations[i], &r[i], 0, took[i]);
+            attn_candidate_relation(s, &attn_relations[i], &r[i], NULL, took[i]);
     free(took);
     free(r);
 }
@@ -153,14 +151,14 @@ static void run_growth(struct attn_candidate *s)
     snprintf(again, sizeof again, "check %s --growth", s->route);
     attn_isolated(judge_growth, s, 1, PATIENCE, &r, &took);
     const struct attn_subject subject = {
-        "growth",
+        ATTN_CHECK_GROWTH,
         "growth",
         "one problem in 1, 2, 4 and 8 parts",
         "SN-17",
         "errors may grow with the parts like a random walk, not faster",
         again,
         NULL};
-    attn_candidate_say(s, &subject, &r, 0, took);
+    attn_candidate_say(s, &subject, &r, NULL, took);
 }
 
 /* All but the cases. */

@@ -1,9 +1,11 @@
-/* What the cases of a tier met of the table of factors, by storage type: a verdict for one type is
- * never read as one for another. */
+/* What the cases were: the values of each property on which kernels branch; and what a tier met of
+ * the table of factors, by storage type: a verdict for one type is never read as one for another.
+ * Counted, and as tables of a page. */
 #ifndef EXPERIMENTS_CHECK_COVERAGE_H
 #define EXPERIMENTS_CHECK_COVERAGE_H
 
 #include "experiments/check/verdicts.h"
+#include "experiments/report/document.h"
 #include "tests/harness/cases/tiers.h"
 
 enum { ATTN_MET_JUDGED = 1, ATTN_MET_REFUSED = 2 }; /* in a case that it refused */
@@ -19,5 +21,10 @@ void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_ve
 
 /* Pairs that were judged, and that stand only in cases that were refused. */
 void attn_coverage_pairs(const struct attn_coverage *coverage, int *judged, int *refused);
+
+/* A heading and a table: of a tier, for each type; of whatever cases there were. */
+void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tier,
+                       const struct attn_verdict_list *list);
+void attn_values_put(struct attn_document *d, const struct attn_verdict_list *list);
 
 #endif

@@ -10,37 +10,28 @@
 
 /* ---- by the claims --------------------------------------------------------------------------- */
 
-static int is_refused(const struct attn_verdict_entry *x, const char *kind)
+static int is_refused(const struct attn_verdict_entry *x, enum attn_check_kind kind)
 {
-    return x->result.verdict == ATTN_REFUSED && !x->result.by_it && strcmp(x->kind, kind) == 0;
+    return x->result.verdict == ATTN_REFUSED && !x->result.by_it && x->kind == kind;
 }
 
-/* Whether the list "backward, empty" has this word. */
-static int lists(const char *text, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *at = text; at != NULL; at = strstr(at, ", "), at = at != NULL ? at + 2 : at)
-        if (strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ','))
-            return 1;
-    return 0;
-}
-
-/* Each word of "WHY word, word", with the cases that want it, and those that want nothing else. */
-static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *why,
-                                const char *title, int n_words, const char *const name[])
+/* Each bit by name, with the cases that want it, and those that want nothing else. */
+static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *title,
+                                int is_declined, int n_bits, const char *const name[])
 {
     int found = 0;
-    for (int w = 0; w < n_words; w++) {
+    for (int b = 0; b < n_bits; b++) {
         int n = 0, alone = 0;
-        for (int e = 0; e < list->n && name[w] != NULL; e++) {
+        for (int e = 0; e < list->n && name[b] != NULL; e++) {
             const struct attn_verdict_entry *x = &list->entry[e];
-            if (!is_refused(x, "case") || strncmp(x->result.text, why, strlen(why)) != 0)
+            unsigned want = is_declined ? x->wants.declined : x->wants.missing;
+            if (!is_refused(x, ATTN_CHECK_CASE))
                 continue;
-            n += lists(x->result.text + strlen(why), name[w]);
-            alone += strcmp(x->result.text + strlen(why), name[w]) == 0;
+            n += (want >> b & 1u) != 0;
+            alone += want == 1u << b;
         }
         if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[w], n, alone);
+            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[b], n, alone);
     }
     fputs(found > 0 ? "\n" : "", out);
 }
@@ -50,15 +41,16 @@ static void print_refused_relations(FILE *out, const struct attn_verdict_list *l
 {
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e], *y = list->entry;
-        while (y < x && !(is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0))
+        while (y < x &&
+               !(is_refused(y, ATTN_CHECK_RELATION) && strcmp(y->message, x->message) == 0))
             y++;
-        if (!is_refused(x, "relation") || y < x)
+        if (!is_refused(x, ATTN_CHECK_RELATION) || y < x)
             continue;
         fputs("  refused relations", out);
         for (; y < list->entry + list->n; y++)
-            if (is_refused(y, "relation") && strcmp(y->result.text, x->result.text) == 0)
+            if (is_refused(y, ATTN_CHECK_RELATION) && strcmp(y->message, x->message) == 0)
                 fprintf(out, " %s", y->name);
-        fprintf(out, ": %.300s\n", x->result.text);
+        fprintf(out, ": %.300s\n", x->message);
     }
 }
 
@@ -75,7 +67,7 @@ struct reason {
 static double work_of(const struct attn_verdict_entry *x)
 {
     struct attn_case c;
-    return strcmp(x->kind, "relation") != 0 && attn_case_parse(x->text, &c, NULL) == ATTN_OK
+    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
                ? attn_case_work(&c)
                : HUGE_VAL;
 }
@@ -99,7 +91,7 @@ static void print_by_it(FILE *out, const struct attn_verdict_list *list)
         int k = 0;
         if (x->result.verdict != ATTN_REFUSED || !x->result.by_it)
             continue;
-        while (k < n && !attn_verdicts_alike(reason[k].smallest->result.text, x->result.text))
+        while (k < n && !attn_verdicts_alike(reason[k].smallest->message, x->message))
             k++;
         n += k == n && n < MOST;
         if (k < n)
@@ -111,7 +103,7 @@ static void print_by_it(FILE *out, const struct attn_verdict_list *list)
         fprintf(out, "  refused by it, %d in all, by its reason; the smallest case of each:\n",
                 found);
     for (int k = 0; k < n; k++)
-        fprintf(out, "    %d: %.300s; %s\n", reason[k].n, reason[k].smallest->result.text,
+        fprintf(out, "    %d: %.300s; %s\n", reason[k].n, reason[k].smallest->message,
                 reason[k].smallest->text);
     if (others > 0)
         fprintf(out, "    %d: for other reasons\n", others);
@@ -120,10 +112,9 @@ static void print_by_it(FILE *out, const struct attn_verdict_list *list)
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list)
 {
     print_by_it(out, list);
-    print_refused_cases(out, list, "not claimed: ", "  refused cases, by the claim that they want:",
-                        ATTN_CLAIMS, attn_claim_name);
-    print_refused_cases(out, list,
-                        "declined: ", "  refused cases, by what was declined:", ATTN_DECLINES,
+    print_refused_cases(out, list, "  refused cases, by the claim that they want:", 0, ATTN_CLAIMS,
+                        attn_claim_name);
+    print_refused_cases(out, list, "  refused cases, by what was declined:", 1, ATTN_DECLINES,
                         attn_decline_name);
     print_refused_relations(out, list);
 }

@@ -2,21 +2,33 @@
  *
  * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
  * collected for each spec and printed when it ends, so that text can give the worst
- * first and the others their counts.  One function for each format lives in verdicts.c (text) and
- * verdicts_files.c (TAP 13, JUnit XML, JSON).
+ * first and the others their counts.  One function for each format lives in verdicts_text.c and
+ * verdicts_files.c (TAP 13, JUnit XML, JSON); what they say of a check comes from verdict_facts.c.
  */
 #ifndef EXPERIMENTS_CHECK_VERDICTS_H
 #define EXPERIMENTS_CHECK_VERDICTS_H
 
 #include <stdio.h>
 
-#include "tests/harness/faults/diagnose.h"
+#include "experiments/check/common_cause.h"
+#include "tests/harness/cases/claims.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 
+enum attn_check_kind {
+    ATTN_CHECK_CASE,
+    ATTN_CHECK_RELATION,
+    ATTN_CHECK_SOAK,   /* a case that it found, and its own account */
+    ATTN_CHECK_GROWTH, /* of errors with parts */
+    ATTN_CHECK_CLAIM,  /* something declared that no case has verified */
+    ATTN_CHECK_JUDGED, /* that anything was judged at all */
+    ATTN_CHECK_SETUP   /* that the implementation could be started */
+};
+extern const char *const attn_check_kind_name[]; /* "case", "relation", "soak", ... */
+
 /* What a check is about; strings are copied. */
 struct attn_subject {
-    const char *kind; /* "case", "relation", "soak"                                     */
+    enum attn_check_kind kind;
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
     const char *text; /* the case string; what a relation says                          */
     const char *ids, *why;
@@ -24,42 +36,15 @@ struct attn_subject {
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
-/* ---- diagnoses counted: one mistake shows in many cases, and what most look like is wrong ---- */
-
-enum {
-    ATTN_CAUSES = 64
-}; /* different texts that are told apart; more count for their kind alone */
-
-struct attn_common_cause {
-    int diagnosed;                    /* failures that look like something */
-    int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
-    int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
-    struct {
-        int kind, n;    /* as in n[] */
-        char text[256]; /* of the first; those that differ by their numbers alone are one */
-    } of[ATTN_CAUSES];
-};
-
-/* Put a diagnosis (NULL or "": none) behind the text of a failure. */
-void attn_common_cause_append(struct attn_result *result, const struct attn_diagnosis *diagnosis);
-
-/* Count what was put there, and passes.  Where failing elements are, without a cause, is no
- * vote. */
-void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
-
-/* What most of those of the commonest kind of fault say, when at least two are of it, and how many
- * are; else NULL. */
-const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree);
-
-/* " (in bf16 and f16, not in f32)", where cases of some types fail and none of others; else "". */
-void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);
-
 /* ---- checks collected ------------------------------------------------------------------------ */
 
 /* A check, and all of one spec. */
 struct attn_verdict_entry {
-    char *kind, *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
-    unsigned needs; /* the claims that it asks for (claims.h); 0 until it is said */
+    enum attn_check_kind kind;
+    char *name, *text, *ids, *why, *again, *found_as; /* found_as may be NULL */
+    char *message; /* why, and what a failure looks like, in one line; "" on a plain pass */
+    struct attn_wants wants; /* the claims that it asks for, and why it was refused by them; 0
+                                until it is said */
     struct attn_result result;
     double seconds;
 };
@@ -100,7 +85,7 @@ int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list);
 /* Print what a format needs at its end. */
 void attn_verdicts_close(struct attn_verdicts *v);
 
-/* ---- for verdicts_files.c ----------------------------------------------------------------- */
+/* ---- for the formats ------------------------------------------------------------------------- */
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
 
@@ -120,14 +105,19 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
                                       const struct attn_verdict_list *list, enum attn_kinds kinds);
 const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
-/* What else a check found, by name and in words: grade, bias, mask, growth, runs, differs, open,
- * declared; those that it has not are left out.  How many there are. */
+/* What else a check found: grade, bias, mask, growth, runs, differs, open, declared; those that it
+ * has not are left out.  Free them. */
 enum { ATTN_FACTS = 8 };
-struct attn_fact {
-    const char *name;
-    char text[200];
+struct attn_facts {
+    int n;
+    struct attn_fact {
+        const char *name, *key; /* in words; in JSON, NULL: it has no numbers of its own */
+        char text[200];
+        struct json_t *numbers;
+    } at[ATTN_FACTS];
 };
-int attn_verdict_facts(const struct attn_result *r, struct attn_fact fact[ATTN_FACTS]);
+void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts);
+void attn_verdict_facts_free(struct attn_facts *facts);
 
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
@@ -141,9 +131,6 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
 /* What was refused, as text: by the claims, in the words of the claims; by it, in its own words
  * (refusals.c). */
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list);
-
-/* Whether two texts differ by their numbers alone. */
-int attn_verdicts_alike(const char *a, const char *b);
 
 /* What all the bounds took at its word, over all checks: "u 5.96e-08, ..."; how many checks say
  * something. */

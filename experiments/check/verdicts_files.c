@@ -34,18 +34,19 @@ static void put_description(FILE *out, const char *text)
 /* What was found, and of a failure what it is. */
 static void put_block(FILE *out, const struct attn_verdict_entry *x, int bad)
 {
-    struct attn_fact fact[ATTN_FACTS];
+    struct attn_facts facts;
     char words[40];
-    int facts = attn_verdict_facts(&x->result, fact);
-    if (!bad && facts == 0)
+    attn_verdict_facts(&x->result, &facts);
+    if (!bad && facts.n == 0)
         return;
     fputs("  ---\n", out);
-    for (int n = 0; n < facts; n++)
-        put_yaml(out, fact[n].name, fact[n].text);
+    for (int n = 0; n < facts.n; n++)
+        put_yaml(out, facts.at[n].name, facts.at[n].text);
+    attn_verdict_facts_free(&facts);
     if (bad) {
         put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
-        put_yaml(out, "message", x->result.text);
-        put_yaml(out, x->kind, x->text);
+        put_yaml(out, "message", x->message);
+        put_yaml(out, attn_check_kind_name[x->kind], x->text);
         put_yaml(out, "stands_for", x->ids);
         put_yaml(out, "why", x->why);
         if (x->found_as != NULL)
@@ -59,6 +60,7 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
 {
     FILE *out = v->out;
     int agree;
+    char types[80];
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
     if (list == NULL) {
@@ -70,7 +72,8 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
         fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
                 list->causes.diagnosed);
         put_description(out, cause);
-        fputc('\n', out);
+        attn_common_cause_types(&list->causes, types);
+        fprintf(out, types[0] != '\0' ? " (%s)\n" : "%s\n", types);
     }
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
@@ -81,7 +84,7 @@ void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *
         put_description(out, x->name[0] != '\0' ? x->name : x->text);
         if (x->result.verdict == ATTN_REFUSED && !bad) {
             fputs(x->result.by_it ? " # SKIP refused by it: " : " # SKIP ", out);
-            put_description(out, x->result.text);
+            put_description(out, x->message);
         }
         fputc('\n', out);
         put_block(out, x, bad);
@@ -120,7 +123,7 @@ static void put_property(FILE *out, const char *indent, const char *name, const 
 static void put_failure(FILE *out, const struct attn_verdict_entry *x)
 {
     const char *element = x->result.verdict == ATTN_ERROR ? "error" : "failure";
-    const char *const part[] = {x->kind,
+    const char *const part[] = {attn_check_kind_name[x->kind],
                                 " ",
                                 x->text,
                                 "\nstands for ",
@@ -134,7 +137,7 @@ static void put_failure(FILE *out, const struct attn_verdict_entry *x)
     char words[40];
     fprintf(out, "      <%s", element);
     put_attribute(out, "type", attn_verdict_words(&x->result, words));
-    put_attribute(out, "message", x->result.text);
+    put_attribute(out, "message", x->message);
     fputc('>', out);
     for (size_t p = 0; p < sizeof part / sizeof *part; p++)
         put_xml(out, part[p]);
@@ -145,22 +148,23 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
                          const struct attn_verdict_entry *x)
 {
     FILE *out = v->out;
-    struct attn_fact fact[ATTN_FACTS];
-    int facts = attn_verdict_facts(&x->result, fact);
+    struct attn_facts facts;
+    attn_verdict_facts(&x->result, &facts);
     fputs("    <testcase", out);
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
     fprintf(out, " time=\"%.6f\">\n", x->seconds);
     if (x->result.verdict == ATTN_REFUSED && !attn_verdict_is_failure(v, &x->result)) {
         fprintf(out, "      <skipped message=\"%s", x->result.by_it ? "refused by it: " : "");
-        put_xml(out, x->result.text);
+        put_xml(out, x->message);
         fputs("\"/>\n", out);
-    } else if (facts > 0) {
+    } else if (facts.n > 0) {
         fputs("      <properties>\n", out);
-        for (int n = 0; n < facts; n++)
-            put_property(out, "      ", fact[n].name, fact[n].text);
+        for (int n = 0; n < facts.n; n++)
+            put_property(out, "      ", facts.at[n].name, facts.at[n].text);
         fputs("      </properties>\n", out);
     }
+    attn_verdict_facts_free(&facts);
     if (attn_verdict_is_failure(v, &x->result))
         put_failure(out, x);
     fputs("    </testcase>\n", out);
@@ -170,7 +174,7 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
     int agree;
-    char of[64];
+    char of[64], types[80];
     const char *cause = attn_common_cause_name(causes, &agree);
     if (cause == NULL)
         return;
@@ -178,6 +182,9 @@ static void put_cause(FILE *out, const struct attn_common_cause *causes)
     fputs("    <properties>\n", out);
     put_property(out, "    ", "cause", cause);
     put_property(out, "    ", "cause_of", of);
+    attn_common_cause_types(causes, types);
+    if (types[0] != '\0')
+        put_property(out, "    ", "cause_types", types);
     fputs("    </properties>\n", out);
 }
 
@@ -219,53 +226,20 @@ static json_t *outputs_of(const struct attn_result *r)
     return all;
 }
 
-/* What only many numbers together show, and what a pass is worth. */
-static void put_grades(json_t *e, const struct attn_result *r)
-{
-    char letter[2] = {r->grade.letter, '\0'};
-    if (r->grade.letter != 0)
-        json_object_set_new(
-            e, "grade",
-            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", attn_cli_real(r->grade.rho)));
-    if (r->grade.rows > 0)
-        json_object_set_new(e, "bias",
-                            json_pack("{s:o,s:I,s:f}", "deviations", attn_cli_real(r->grade.bias),
-                                      "rows", (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT));
-    if (r->mask.pairs > 0)
-        json_object_set_new(e, "mask_test",
-                            json_pack("{s:b,s:I,s:I,s:o}", "admitted",
-                                      r->mask.seen == r->mask.pairs, "pairs",
-                                      (json_int_t)r->mask.pairs, "seen", (json_int_t)r->mask.seen,
-                                      "weakest", attn_cli_real(r->mask.weakest)));
-    if (r->is_growth)
-        json_object_set_new(
-            e, "growth",
-            json_pack("{s:o,s:f}", "slope", attn_cli_real(r->growth), "limit", ATTN_GROWTH_LIMIT));
-}
-
-static json_t *precision_of(const struct attn_precision *a)
-{
-    json_t *x = json_object();
-    for (int n = 0; n < ATTN_PRECISION_TERMS; n++)
-        json_object_set_new(x, attn_precision_term[n].key, json_real(attn_precision_get(a, n)));
-    json_object_set_new(x, "rescales", json_integer(a->rescales));
-    json_object_set_new(x, "merges", json_integer(a->merges));
-    return x;
-}
-
 static json_t *entry_of(const struct attn_verdict_entry *x)
 {
+    struct attn_facts facts;
     const struct attn_result *r = &x->result;
-    json_t *e = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", x->kind, "name", x->name,
-                          "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for",
-                          x->ids, "why", x->why, "again", x->again, "worst",
-                          attn_cli_real(r->worst), "seconds", x->seconds);
+    json_t *e = json_pack(
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", attn_check_kind_name[x->kind], "name",
+        x->name, "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids,
+        "why", x->why, "again", x->again, "worst", attn_cli_real(r->worst), "seconds", x->seconds);
     if (e == NULL)
         return NULL;
     if (r->failure != ATTN_F_NONE)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
-    json_t *message = json_string(r->text); /* anybody's words: NULL where they are not UTF-8 */
-    if (r->text[0] != '\0')
+    json_t *message = json_string(x->message); /* anybody's words: NULL where they are not UTF-8 */
+    if (x->message[0] != '\0')
         json_object_set_new(e, "message",
                             message != NULL ? json_incref(message) : json_string("not UTF-8"));
     json_decref(message);
@@ -273,15 +247,23 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)
         json_object_set_new(e, "found_as", json_string(x->found_as));
-    if (r->runs > 0)
-        json_object_set_new(
-            e, "runs",
-            json_pack("{s:i,s:i,s:s}", "of", r->runs, "failed", r->failed, "differs", r->differs));
-    put_grades(e, r);
-    if (r->precision.u > 0)
-        json_object_set_new(e, "precision", precision_of(&r->precision));
+    attn_verdict_facts(r, &facts);
+    for (int n = 0; n < facts.n; n++)
+        if (facts.at[n].key != NULL)
+            json_object_set(e, facts.at[n].key, facts.at[n].numbers);
+    attn_verdict_facts_free(&facts);
     json_object_set_new(e, "outputs", outputs_of(r));
     return e;
+}
+
+/* The storage types in which some case fails, or those in which none does. */
+static json_t *types_of(const struct attn_common_cause *causes, int fail)
+{
+    json_t *all = json_array();
+    for (int t = 0; t < ATTN_DTYPES; t++)
+        if (causes->fails[t] + causes->passes[t] > 0 && (causes->fails[t] > 0) == fail)
+            json_array_append_new(all, json_string(attn_dtype_name((enum attn_dtype)t)));
+    return all;
 }
 
 void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
@@ -305,8 +287,10 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
                              attn_tally_word(&t), "counts", counts, "checks", checks);
     if (cause != NULL)
         json_object_set_new(spec, "cause",
-                            json_pack("{s:s,s:i,s:i}", "text", cause, "failures", agree,
-                                      "diagnosed", list->causes.diagnosed));
+                            json_pack("{s:s,s:i,s:i,s:o,s:o}", "text", cause, "failures", agree,
+                                      "diagnosed", list->causes.diagnosed, "fails_in",
+                                      types_of(&list->causes, 1), "passes_in",
+                                      types_of(&list->causes, 0)));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

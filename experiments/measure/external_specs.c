@@ -10,10 +10,9 @@
 #include <sys/stat.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/exec_case.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
-#include "tests/harness/external/worker.h"
+#include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
 
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -41,7 +40,7 @@ static void take(struct attn_external_specs *externals, const char *flag, const 
 {
     struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
-        if (last == NULL || last->route != ATTN_ROUTE_FILES || last->claims_path != NULL)
+        if (last == NULL || last->kind != ATTN_EXTERNAL_COMMAND || last->claims_path != NULL)
             attn_cli_stop(ATTN_EINVAL, NULL,
                           "--claims '%.60s' has no --exec of its own before it: a plug-in says "
                           "itself what it claims",
@@ -53,7 +52,7 @@ static void take(struct attn_external_specs *externals, const char *flag, const 
         attn_cli_stop(ATTN_EINVAL, NULL, "more than %d plug-ins and commands", ATTN_EXTERNAL_SPECS);
     struct attn_external_spec *e = &externals->one[externals->n++];
     memset(e, 0, sizeof *e);
-    e->route = strcmp(flag, "plugin") == 0 ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
+    e->kind = strcmp(flag, "plugin") == 0 ? ATTN_EXTERNAL_PLUGIN : ATTN_EXTERNAL_COMMAND;
     const char *source = cut_name(value, e->name);
     if (*source == '\0' || strlen(source) >= sizeof e->source)
         attn_cli_stop(ATTN_EINVAL, NULL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
@@ -70,7 +69,7 @@ static void add_command(uint64_t *digest, const char *command)
     char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;
     strcpy(copy, command);
     *digest = attn_digest_bytes(*digest, command, strlen(command));
-    while ((word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+    while ((word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
         if (*word != '\0')
             attn_digest_file(digest, word);
 }
@@ -78,7 +77,7 @@ static void add_command(uint64_t *digest, const char *command)
 static void find_digest(struct attn_external_spec *e)
 {
     uint64_t digest = ATTN_DIGEST_BEGIN;
-    if (e->route == ATTN_ROUTE_PLUGIN)
+    if (e->kind == ATTN_EXTERNAL_PLUGIN)
         attn_digest_file(&digest, e->source);
     else {
         add_command(&digest, e->source);
@@ -91,12 +90,12 @@ static void find_digest(struct attn_external_spec *e)
 
 static void meet_plugin(struct attn_external_spec *e, double timeout_s)
 {
-    struct attn_worker worker;
+    struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
     struct attn_error err;
     char path[4096];
-    attn_cli_must(attn_worker_open(e->source, timeout_s, &worker, &err), &err);
-    e->claims = worker.claims;
-    attn_worker_close(&worker);
+    attn_cli_must(attn_external_route[e->kind].open(&x, &err), &err);
+    e->claims = x.claims;
+    attn_external_route[e->kind].close(&x);
     if (realpath(e->source, path) == NULL)
         attn_cli_stop(ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
@@ -112,7 +111,9 @@ static void meet_command(struct attn_external_spec *e, double timeout_s)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--exec '%.200s' needs --claims FILE after it (docs/external.md)", e->source);
     attn_cli_must(attn_claims_read(e->claims_path, &e->claims, &err), &err);
-    attn_exec_try(e->source, &e->claims, timeout_s);
+    if (attn_exec_try(e->source, &e->claims, timeout_s, &err) != ATTN_OK)
+        attn_cli_stop(err.status, NULL, "--exec '%.160s', on a tiny case: %.300s", e->source,
+                      err.text);
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
@@ -130,7 +131,7 @@ static void find_name(struct attn_external_spec *e)
 static void check_name(const struct attn_external_specs *externals, int which)
 {
     const struct attn_external_spec *e = &externals->one[which];
-    const char *flag = e->route == ATTN_ROUTE_PLUGIN ? "plugin" : "exec";
+    const char *flag = e->kind == ATTN_EXTERNAL_PLUGIN ? "plugin" : "exec";
     if (e->name[0] == '\0')
         attn_cli_stop(ATTN_EINVAL, NULL, "%.200s has no name: say --%s NAME=...", e->source, flag);
     if (attn_impl_find(e->name) != NULL)
@@ -152,7 +153,7 @@ void attn_external_specs_open(struct attn_external_specs *externals,
         take(externals, given->at[x].flag, given->at[x].value);
     for (int i = 0; i < externals->n; i++) {
         struct attn_external_spec *e = &externals->one[i];
-        if (e->route == ATTN_ROUTE_PLUGIN)
+        if (e->kind == ATTN_EXTERNAL_PLUGIN)
             meet_plugin(e, PATIENCE);
         else
             meet_command(e, PATIENCE);
@@ -182,7 +183,7 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
     struct attn_problem problem;
     struct attn_given_mask given;
     snprintf(point->impl, sizeof point->impl, "%s", e->name);
-    const char *route = e->route == ATTN_ROUTE_PLUGIN ? "plug-in" : "command";
+    const char *route = attn_external_route[e->kind].word;
     snprintf(point->family, sizeof point->family, "%s", route);
     snprintf(point->route, sizeof point->route, "%s", route);
     snprintf(point->source, sizeof point->source, "%s", e->source);
@@ -197,7 +198,7 @@ enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
     if (attn_claims_mask(&e->claims, &problem, &given) == ATTN_CLAIMS_BYTES)
         mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
     sum += mask_bytes;
-    if (e->route == ATTN_ROUTE_FILES) /* theirs beside ours */
+    if (e->kind == ATTN_EXTERNAL_COMMAND) /* theirs beside ours */
         sum += (double)point->floor_bytes + mask_bytes;
     *need = sum < 9.0e18 ? (int64_t)sum : INT64_MAX;
     attn_preflight_close(&problem);

@@ -10,16 +10,16 @@
 
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/external/external.h"
 
 enum { ATTN_EXTERNAL_SPECS = 16 };
 
 struct attn_external_spec {
-    enum attn_route route;   /* ATTN_ROUTE_FILES is a command                              */
-    char name[32];           /* in records, legends, pages, and as a word of `spec`        */
-    char source[512];        /* the full path of a plug-in; a command as it was given      */
-    char digest[24];         /* of the plug-in; of command, claims and the files it names  */
-    const char *claims_path; /* of a command (borrowed)                                    */
+    enum attn_external_kind kind; /* a plug-in or a command                                */
+    char name[32];                /* in records, legends, pages, and as a word of `spec`        */
+    char source[512];             /* the full path of a plug-in; a command as it was given      */
+    char digest[24];              /* of the plug-in; of command, claims and the files it names  */
+    const char *claims_path;      /* of a command (borrowed)                                    */
     struct attn_claims claims;
 };
 

@@ -14,10 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/measure/exec_case.h"
+#include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
 #include "experiments/measure/point.h"
 #include "ref/clock.h"
+#include "tests/harness/external/exec.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
 static void say(struct attn_point *p, enum attn_point_status status, const char *text)
@@ -132,7 +134,7 @@ static int run(struct launcher *l, const char *folder, struct attn_process *ran,
         say(p, ATTN_POINT_ERROR, err.text);
         return 0;
     }
-    if (attn_exec_ended_well(ran, folder, &err) == ATTN_OK)
+    if (attn_exec_did(ran, folder, 0, &err) == ATTN_OK)
         return 1;
     say(p, ran->signal != 0 ? ATTN_POINT_KILLED : ATTN_POINT_ERROR, err.text);
     return 0;
@@ -151,12 +153,31 @@ static void keep_memory(struct attn_point *p, const struct attn_process *tiny,
         p->resident_bytes = more;
 }
 
+/* The times that a command reports beside its results, in FOLDER/out/point/seconds.txt: seconds of
+ * each call, separated by white space, in order; at most `most`.  How many; 0 when it reports none;
+ * -1 when the file holds something else than positive numbers. */
+static int read_seconds(const char *folder, double *seconds, int most)
+{
+    char path[4096], word[64];
+    int n = 0, bad = 0;
+    snprintf(path, sizeof path, "%.4000s/out/%s/seconds.txt", folder, ATTN_EXEC_CASE);
+    FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, NULL);
+    if (file == NULL)
+        return access(path, F_OK) == 0 ? -1 : 0;
+    while (n < most && !bad && fscanf(file, "%63s", word) == 1) {
+        bad = !attn_cli_double(word, &seconds[n]) || !(seconds[n] > 0) || !isfinite(seconds[n]);
+        n++;
+    }
+    fclose(file);
+    return bad || n == 0 ? -1 : n;
+}
+
 /* Its own times if it has any, else the difference of two whole runs; 0 when they cannot be. */
 static int keep_time(struct attn_point *p, const char *folder, const struct attn_process *tiny,
                      const struct attn_process *ran)
 {
     double seconds[ATTN_RECORD_TIMES + 1], sum = 0;
-    int n = attn_exec_seconds(folder, seconds, ATTN_RECORD_TIMES + 1);
+    int n = read_seconds(folder, seconds, ATTN_RECORD_TIMES + 1);
     if (n < 0) {
         say(p, ATTN_POINT_ERROR, "seconds.txt holds something else than positive numbers");
         return 0;

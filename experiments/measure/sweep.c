@@ -19,10 +19,10 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/budget.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/exec_case.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
 #include "ref/clock.h"
+#include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
 
 struct sweep {
@@ -252,7 +252,7 @@ static void ask(const struct sweep *sweep, const struct attn_sweep_state *state,
 {
     const struct attn_external_spec *e = state->plan->external;
     const struct attn_stack *stack = &state->point.stack;
-    int plugin = e != NULL && e->route == ATTN_ROUTE_PLUGIN;
+    int plugin = e != NULL && e->kind == ATTN_EXTERNAL_PLUGIN;
     int n = 0;
     snprintf(text[0], sizeof text[0], "%lld",
              state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
@@ -301,7 +301,7 @@ static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double
     char text[5][32], folder[4096];
     const struct attn_external_spec *e = state->plan->external;
     struct attn_error err = {ATTN_OK, ""};
-    int needs_folder = e != NULL && e->route == ATTN_ROUTE_FILES;
+    int needs_folder = e != NULL && e->kind == ATTN_EXTERNAL_COMMAND;
     if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
         child->exit_status = -1;
         snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);

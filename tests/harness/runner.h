@@ -9,6 +9,7 @@
 #include "tests/harness/bound/grade.h"
 #include "tests/harness/bound/mask_power.h"
 #include "tests/harness/cases/cases.h"
+#include "tests/harness/faults/diagnosis.h"
 #include "tests/harness/tensor.h"
 
 /* ---- a case made concrete ----------------------------------------------------------------- */
@@ -123,7 +124,7 @@ struct attn_result {
     enum attn_failure failure;
     int by_it;      /* while it ran, and it says why: REFUSED, or FAIL(status) of a spec of ours */
     char text[512]; /* why, in one line; empty on a plain pass */
-    int fault;      /* what a failure looks like: enum attn_fault (diagnose.h); 0: unknown */
+    struct attn_diagnosis diagnosis; /* what a failure looks like; nothing unless it was asked */
     enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */

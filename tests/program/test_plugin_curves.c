@@ -167,7 +167,7 @@ static const struct {
     {"--plugin '%s/mine.so' --claims '%s/claims.json'", "a plug-in says itself what it claims"},
     {"--exec true", "needs --claims FILE after it"},
     {"--exec true --claims /nowhere.json", "/nowhere.json"},
-    {"--exec nosuchcommand --claims '%s/claims.json'", "cannot be run: status 127"},
+    {"--exec nosuchcommand --claims '%s/claims.json'", "the command cannot be run: "},
     {"--exec 'A=1 nosuchcommand' --claims '%s/claims.json'", "--exec 'A=1 nosuchcommand'"},
     {"--exec 'exit 3;' --claims '%s/claims.json'", "ended with status 3"},
     {"--exec 'true' --claims '%s/claims.json'", "made no folder OUT/point"},

@@ -20,13 +20,24 @@ SUITE(verdicts, .seconds = 120, .open = scratch_open, .close = scratch_close);
 
 static const char nasty[] = "a<b & \"c\" # 'd' \\ \x01 ]]> \n end";
 
-static void add(struct attn_verdict_list *list, const char *name, enum attn_verdict verdict,
-                enum attn_failure failure, double worst, const char *text)
+static struct attn_verdict_entry *file(struct attn_verdict_list *list, const char *name,
+                                       const struct attn_result *r)
 {
     const struct attn_subject subject = {
-        "case",  name,  "q3k4d5:causal(br)|prefix(2):f32:normal:s1",
-        "AL-01", nasty, "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
+        ATTN_CHECK_CASE,
+        name,
+        "q3k4d5:causal(br)|prefix(2):f32:normal:s1",
+        "AL-01",
+        nasty,
+        "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
         NULL};
+    return attn_verdicts_add(list, &subject, r, 0.25);
+}
+
+static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char *name,
+                                      enum attn_verdict verdict, enum attn_failure failure,
+                                      double worst, const char *text)
+{
     struct attn_result r = {.verdict = verdict, .failure = failure, .worst = worst};
     r.precision.u = 0x1p-24;
     r.precision.rescales = 5, r.precision.merges = 3, r.precision.exp_ulps = 4;
@@ -36,9 +47,8 @@ static void add(struct attn_verdict_list *list, const char *name, enum attn_verd
     }
     r.output[ATTN_O] = (struct attn_agreement){
         .name = "o", .n = 12, .n_bad = failure != ATTN_F_NONE, .ratio = worst};
-    r.fault = strstr(text, "looks like") != NULL ? ATTN_FAULT_KEYS : ATTN_FAULT_NONE;
     snprintf(r.text, sizeof r.text, "%s", text);
-    attn_verdicts_add(list, &subject, &r, 0.25);
+    return file(list, name, &r);
 }
 
 /* What a format says of the specs that `fill` makes up, and how many of the first one's checks are
@@ -281,21 +291,36 @@ static void one_mistake(struct told *told)
         snprintf(says, sizeof says, "the program says: KeyError(%d)", n);
         add(list, "stopped", ATTN_FAILED, ATTN_F_STATUS, 0, says);
     }
+    struct attn_result wrong = {.verdict = ATTN_FAILED,
+                                .failure = ATTN_F_BOUND,
+                                .dtype = ATTN_BF16,
+                                .text = "o is off",
+                                .diagnosis = {ATTN_FAULT_KEYS, "head 1", "fits <a> & \"b\""},
+                                .output[ATTN_O] = {.name = "o", .n = 12, .n_bad = 1}};
     for (int n = 0; n < 3; n++)
-        add(list, "wrong", ATTN_FAILED, ATTN_F_BOUND, 3, "o; looks like: fits <a> & \"b\"");
+        file(list, "wrong", &wrong);
+    wrong = (struct attn_result){.dtype = ATTN_F32, .output[ATTN_O].n = 12};
+    file(list, "fine", &wrong);
     end(told, list);
 }
 
 TEST_EACH(cause_is_reported, 4)
 {
-    static const char *const want[] = {
-        "  likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
-        "# likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\"\n",
-        "name=\"cause\" value=\"fits &lt;a&gt; &amp; &quot;b&quot;\"", "\"cause\""};
+    static const char *const want[][2] = {
+        {"  likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\" (in f64 and bf16, not in "
+         "f32)\n",
+         "\n  o is off; shows in head 1; looks like: fits <a> & \"b\"\n"},
+        {"# likely cause, by 3 of 3 diagnosed failures: fits <a> & \"b\" (in f64 and bf16, not in "
+         "f32)\n",
+         "  message: \"o is off; shows in head 1; looks like: fits <a> & \\\"b\\\"\"\n"},
+        {"name=\"cause\" value=\"fits &lt;a&gt; &amp; &quot;b&quot;\"",
+         "name=\"cause_types\" value=\"in f64 and bf16, not in f32\""},
+        {"\"cause\"", "\"message\": \"o is off; shows in head 1; looks like: fits <a> & "}};
     int failures;
     char *text = tell((enum attn_format)_i, 0, NULL, one_mistake, &failures);
     ck_assert_int_eq(failures, 43);
-    position(text, want[_i]);
+    for (int n = 0; n < 2; n++)
+        position(text, want[_i][n]);
     if (_i == ATTN_FORMAT_TEXT) {
         position(text, "and 39 more like it");
         position(text, "case wrong");
@@ -305,6 +330,10 @@ TEST_EACH(cause_is_reported, 4)
         spec = json_array_get(json_object_get(all, "specs"), 0);
         json_t *cause = json_object_get(spec, "cause");
         ck_assert_int_eq(json_integer_value(json_object_get(cause, "failures")), 3);
+        json_t *fails = json_object_get(cause, "fails_in");
+        json_t *passes = json_object_get(cause, "passes_in");
+        ck_assert_str_eq(json_string_value(json_array_get(fails, 1)), "bf16");
+        ck_assert_str_eq(json_string_value(json_array_get(passes, 0)), "f32");
         json_decref(all);
     }
     free(text);
@@ -318,9 +347,10 @@ static void refused_by_it(struct told *told)
                                        "q9k4d5:none:f32:normal:s1"};
     struct attn_verdict_list *list = attn_verdicts_begin("dense");
     add(list, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
-    add(list, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, "not claimed: bf16");
+    add(list, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, "not claimed: bf16")->wants.missing =
+        ATTN_PLUGIN_BF16;
     for (int n = 0; n < 3; n++) {
-        const struct attn_subject subject = {"case", "", text[n], "", "", "", NULL};
+        const struct attn_subject subject = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
         struct attn_result r;
         attn_result_refuse(&r, n < 2 ? text[n] : "not claimed: <f16>");
         attn_verdicts_add(list, &subject, &r, 0);
@@ -406,9 +436,8 @@ static int say_trouble(void *arg, const struct attn_case *c, int n,
 /* An ERROR is filed and ends the soak, unless nobody came to the case. */
 TEST_EACH(errors_of_a_soak, 3)
 {
-    static const struct trouble troubles[] = {{1, 0, "no pipe", 1, 0, 0},
-                                              {1, 1, "no memory", 1, 0, 0},
-                                              {1, 0, "", 0, 0, 0}};
+    static const struct trouble troubles[] = {
+        {1, 0, "no pipe", 1, 0, 0}, {1, 1, "no memory", 1, 0, 0}, {1, 0, "", 0, 0, 0}};
     static const struct attn_check_request request = {.soak = 1000, .seed = 1};
     struct trouble t = troubles[_i];
     struct attn_candidate s = {.request = &request, .list = attn_verdicts_begin("toy")};
@@ -462,8 +491,8 @@ TEST_EACH(page_is_safe, 2)
     const char *path = scratch_path(name[_i]), *hostile = "x`y``|<script>\x1b[31m\xff\xe2\x80\xae";
     struct attn_report *report = attn_report_open(path);
     int failures, columns = 0;
-    const struct attn_report_about about = {"plug-in", hostile, NULL, hostile,
-                                            hostile,   hostile, NULL};
+    const struct attn_report_about about = {
+        ATTN_EXTERNAL_PLUGIN, hostile, NULL, hostile, hostile, hostile, NULL};
     attn_report_begin(report, &about);
     free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));
     ck_assert_int_eq(attn_report_close(report, failures > 0), 1);

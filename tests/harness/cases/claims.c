@@ -195,16 +195,26 @@ static void list_words(unsigned bits, const char *const name[32], char *text, si
             attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name[bit]);
 }
 
+void attn_claims_want(const struct attn_claims *claims, const struct attn_setup *s,
+                      enum attn_route route, struct attn_wants *wants)
+{
+    wants->needs = attn_claims_needed(claims, s, route);
+    wants->missing = wants->needs & ~claims->bits;
+    wants->declined = wants->missing == 0 ? declinable(s) & claims->declines : 0;
+}
+
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
                                    enum attn_route route, unsigned *needs, struct attn_error *err)
 {
     char names[256];
     struct attn_given_mask given;
-    *needs = attn_claims_needed(claims, s, route);
-    list_words(*needs & ~claims->bits, attn_claim_name, names, sizeof names);
+    struct attn_wants wants;
+    attn_claims_want(claims, s, route, &wants);
+    *needs = wants.needs;
+    list_words(wants.missing, attn_claim_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
-    list_words(declinable(s) & claims->declines, attn_decline_name, names, sizeof names);
+    list_words(wants.declined, attn_decline_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "declined: %s", names);
     const char *ours = s->given.threads > 1                          ? "a number of threads"

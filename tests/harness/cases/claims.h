@@ -74,6 +74,14 @@ enum attn_case_layout attn_claims_layout(const struct attn_claims *claims);
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_route route);
 
+/* The same, what of it is not claimed, and, where all of it is, what the case has that is declined;
+ * by bit. */
+struct attn_wants {
+    unsigned needs, missing, declined;
+};
+void attn_claims_want(const struct attn_claims *claims, const struct attn_setup *setup,
+                      enum attn_route route, struct attn_wants *wants);
+
 /* ENOTSUP, with what is not claimed or is declined, when the case must not be asked; *needs as
  * above. */
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,

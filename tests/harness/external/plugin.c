@@ -373,13 +373,13 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
 /* dlerror() begins with the path, and so do we. */
 static enum attn_status not_loaded(const char *path, struct attn_error *err)
 {
-    const char *why = dlerror();
+    const char *theirs = dlerror();
     size_t n = strlen(path);
-    if (why != NULL && strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0)
-        why += n + 2;
-    int lacks = why != NULL && strstr(why, strerror(ENOMEM)) != NULL;
+    if (theirs != NULL && strncmp(theirs, path, n) == 0 && strncmp(theirs + n, ": ", 2) == 0)
+        theirs += n + 2;
+    int lacks = theirs != NULL && strstr(theirs, strerror(ENOMEM)) != NULL;
     return attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, path, "%s",
-                      why != NULL ? why : "cannot be loaded");
+                      theirs != NULL ? theirs : "cannot be loaded");
 }
 
 static enum attn_status read_declaration(const char *path, const struct attn_plugin *theirs,

@@ -5,13 +5,15 @@
  *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
  *                                           NAME/o.npy, ... each, or error.txt, or refused.txt
  *
- * docs/external.md is the manual of these files.  Nothing of the inputs is read back: a case
- * string gives the same bits every time, so results are judged on what the case says.
+ * vector_cases.c writes the former, vector_results.c reads the latter; docs/external.md is the
+ * manual.  Nothing of the inputs is read back: a case string gives the same bits every time, so
+ * results are judged on what the case says.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 #define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
 
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/external/external.h"
+#include "tests/harness/files/files.h"
 
 /* A manifest being written: open, then each case, then close. */
 struct attn_vector_files_writer {
@@ -31,6 +33,12 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer
  * manifest and it is returned. */
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
+
+/* All of it: those of n cases that are claimed; `written` of each, and *written: how many.  What
+ * cannot be set up is not written either: it has its verdict when it is judged. */
+enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {
@@ -75,5 +83,19 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
 /* Judge them: attn_judge with the declared precisions; an absent LSE is not compared. */
 void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *setup,
                              struct attn_result *result);
+
+/* ---- for both halves ------------------------------------------------------------------------- */
+
+/* How the tensor of a slot lies in files.  Axes that a bias broadcasts are there once. */
+struct attn_vector_place {
+    struct attn_file_tensor shape; /* without name and data */
+    int64_t n[4], stride[4];
+};
+struct attn_vector_place attn_vector_files_place(const struct attn_claims *claims,
+                                                 const struct attn_tensor *t, int slot);
+
+/* Whether the case asks for this output, and the claims have it. */
+int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *setup,
+                            enum attn_output o);
 
 #endif

@@ -16,18 +16,8 @@
 
 #include <sys/types.h>
 
+#include "tests/harness/external/external.h"
 #include "tests/harness/external/plugin.h"
-#include "tests/harness/faults/diagnose.h"
-
-/* What became of one case. */
-struct attn_worker_reply {
-    struct attn_result result; /* verdicts REFUSED, CRASH, TIMEOUT, ERROR among them          */
-    unsigned needs;            /* the claims that the case asked for                          */
-    int64_t hwm_bytes;         /* VmHWM of the worker so far; -1 unknown                       */
-    char environment[96];      /* what a call did to the floating-point environment; "" good  */
-    struct attn_diagnosis diagnosis; /* what a failure looks like                             */
-    int not_reached; /* it was not asked                                            */
-};
 
 struct attn_worker {
     const char *path; /* borrowed */
@@ -62,6 +52,9 @@ enum { ATTN_WORKER_FAILURES = 3 };
 enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *worker,
                                   struct attn_error *err);
 
+/* "it forked, and process 7 went on ...". */
+void attn_worker_fork_words(int fork_pid, char *text, size_t size);
+
 /* End it, and all that it started.  worker->strays and fork_pid may be other ones then. */
 void attn_worker_close(struct attn_worker *worker);
 
@@ -76,11 +69,11 @@ enum attn_worker_ask {
                                   lost each time                                                */
 };
 
-/* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the reply.  The
+/* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the answer.  The
  * plug-in has timeout_s for each of its calls; all of them together have ten times as long in a
  * relation, else once for each run.  ERROR with not_reached: it failed too often before. */
 void attn_worker_ask(struct attn_worker *worker, enum attn_worker_ask what, const char *text,
-                     const struct attn_repetition *how, struct attn_worker_reply *reply);
+                     const struct attn_repetition *how, struct attn_answer *answer);
 
 /* The worker's own main; never returns before the host closes the pipe.  An exit status. */
 int attn_worker_serve(const char *path);
@@ -91,7 +84,7 @@ enum attn_worker_kind {
     ATTN_WORKER_HELLO = 0x48454c4f, /* struct attn_worker_hello  */
     ATTN_WORKER_PHASE,              /* int                      */
     ATTN_WORKER_FAULT,              /* text                     */
-    ATTN_WORKER_REPLY,              /* struct attn_worker_reply  */
+    ATTN_WORKER_REPLY,              /* struct attn_answer       */
     ATTN_WORKER_SORRY,              /* text: it cannot be loaded */
     ATTN_WORKER_FORKED              /* text: the question during which this process was forked */
 };
@@ -100,7 +93,7 @@ struct attn_worker_message {
     int32_t pid;                  /* of the process that sends                   */
 };
 /* What is written at once arrives in one piece, whoever else writes to the pipe. */
-_Static_assert(sizeof(struct attn_worker_message) + sizeof(struct attn_worker_reply) <= 4096,
+_Static_assert(sizeof(struct attn_worker_message) + sizeof(struct attn_answer) <= 4096,
                "a reply must be smaller than PIPE_BUF");
 struct attn_worker_hello {
     struct attn_claims claims;

@@ -240,6 +240,14 @@ static int lacked(const struct attn_worker *g, enum arrival how)
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 
+void attn_worker_fork_words(int fork_pid, char *text, size_t size)
+{
+    snprintf(text, size,
+             "it forked, and process %d went on as well as the process that was called: one of "
+             "them has to exec or _exit before the call returns",
+             fork_pid);
+}
+
 /* How a worker ended, in words. */
 static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
 {
@@ -249,10 +257,7 @@ static void describe(struct attn_worker *g, enum arrival how, char *text, size_t
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (how == FORKED)
-        snprintf(text, size,
-                 "it forked, and process %d went on as well as the process that was called: one "
-                 "of them has to exec or _exit before the call returns",
-                 g->fork_pid);
+        attn_worker_fork_words(g->fork_pid, text, size);
     else if (how == LATE)
         snprintf(text, size, "no end after %g s %s", g->late_s, where);
     else if (g->signal != 0)
@@ -325,23 +330,23 @@ void attn_worker_close(struct attn_worker *g)
 }
 
 /* Names are pointers into the worker's memory: ours are the same words elsewhere. */
-static void adopt(struct attn_worker_reply *reply)
+static void adopt(struct attn_answer *answer)
 {
-    struct attn_result *r = &reply->result;
+    struct attn_result *r = &answer->result;
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         r->output[o].name = attn_output_name((enum attn_output)o);
     r->text[sizeof r->text - 1] = r->differs[sizeof r->differs - 1] = '\0';
-    reply->environment[sizeof reply->environment - 1] = '\0';
-    reply->diagnosis.text[sizeof reply->diagnosis.text - 1] = '\0';
-    reply->diagnosis.where[sizeof reply->diagnosis.where - 1] = '\0';
-    if ((unsigned)reply->diagnosis.fault >= ATTN_FAULTS)
-        reply->diagnosis.fault = ATTN_FAULT_NONE;
+    answer->environment[sizeof answer->environment - 1] = '\0';
+    r->diagnosis.text[sizeof r->diagnosis.text - 1] = '\0';
+    r->diagnosis.where[sizeof r->diagnosis.where - 1] = '\0';
+    if ((unsigned)r->diagnosis.fault >= ATTN_FAULTS)
+        r->diagnosis.fault = ATTN_FAULT_NONE;
     if ((unsigned)r->verdict > ATTN_ERROR)
         r->verdict = ATTN_ERROR;
 }
 
 static enum arrival ask_once(struct attn_worker *g, enum attn_worker_ask what, const char *text,
-                             const struct attn_repetition *how, struct attn_worker_reply *reply)
+                             const struct attn_repetition *how, struct attn_answer *answer)
 {
     char line[ATTN_CASE_TEXT + 64];
     g->number++;
@@ -352,54 +357,54 @@ static enum arrival ask_once(struct attn_worker *g, enum attn_worker_ask what, c
     g->whole_s = g->timeout_s * (what == ATTN_WORKER_RELATION ? RELATION_CALLS : how->calls);
     g->fault[0] = g->last_line[0] = '\0';
     g->unasked = write(g->to, line, (size_t)n) == n || errno == EPIPE ? 0 : errno;
-    return g->unasked == 0 ? await(g, ATTN_WORKER_REPLY, reply, sizeof *reply, NULL) : ENDED;
+    return g->unasked == 0 ? await(g, ATTN_WORKER_REPLY, answer, sizeof *answer, NULL) : ENDED;
 }
 
-static void say(struct attn_worker_reply *reply, enum attn_verdict verdict, const char *text)
+static void say(struct attn_answer *answer, enum attn_verdict verdict, const char *text)
 {
-    memset(reply, 0, sizeof *reply);
-    reply->result.verdict = verdict;
-    snprintf(reply->result.text, sizeof reply->result.text, "%s", text);
+    memset(answer, 0, sizeof *answer);
+    answer->result.verdict = verdict;
+    snprintf(answer->result.text, sizeof answer->result.text, "%s", text);
 }
 
 void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const char *text,
-                     const struct attn_repetition *how, struct attn_worker_reply *reply)
+                     const struct attn_repetition *how, struct attn_answer *answer)
 {
     static const struct attn_repetition once = {1, 0, 0};
     enum arrival arrival = FORKED_BEFORE;
     struct attn_error err = {0};
-    char why[sizeof reply->result.text];
+    char why[sizeof answer->result.text];
     for (int tries = 0; tries < 3 && arrival == FORKED_BEFORE; tries++) {
         if (g->pid <= 0 && g->failures >= ATTN_WORKER_FAILURES) {
             snprintf(why, sizeof why,
                      "not reached: %d times before it did not end, or did not start again",
                      g->failures);
-            say(reply, ATTN_ERROR, why);
-            reply->not_reached = 1;
+            say(answer, ATTN_ERROR, why);
+            answer->not_reached = 1;
             return;
         }
         g->restarts += g->pid <= 0;
         if (g->pid <= 0 && introduce(g, &err) != ATTN_OK) {
             g->failures++;
             snprintf(why, sizeof why, "started again, but %.480s", err.text);
-            say(reply, ATTN_ERROR, why);
-            reply->result.lacks_memory = err.status == ATTN_ENOMEM;
+            say(answer, ATTN_ERROR, why);
+            answer->result.lacks_memory = err.status == ATTN_ENOMEM;
             return;
         }
-        arrival = ask_once(g, what, text, how != NULL ? how : &once, reply);
+        arrival = ask_once(g, what, text, how != NULL ? how : &once, answer);
         if (arrival == ARRIVED) {
-            adopt(reply);
+            adopt(answer);
             return;
         }
         bury(g);
     }
     g->failures += arrival == LATE;
     describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
-    say(reply, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
+    say(answer, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
     if (g->unasked != 0)
         snprintf(why, sizeof why, "it cannot be asked: %s", strerror(g->unasked));
     if (g->unasked != 0 || lacked(g, arrival))
-        attn_result_error(&reply->result, ATTN_ENOMEM, why);
-    reply->result.failure = reply->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
+        attn_result_error(&answer->result, ATTN_ENOMEM, why);
+    answer->result.failure = answer->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
     g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/harness/external/worker.h"
+#include "tests/harness/faults/diagnose.h"
 #include "tests/harness/faults/faults.h"
 #include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
@@ -22,7 +23,7 @@ static int64_t calls;                  /* of the plug-in */
 
 static int send_message(uint32_t kind, const void *data, size_t bytes)
 {
-    char whole[sizeof(struct attn_worker_message) + sizeof(struct attn_worker_reply)];
+    char whole[sizeof(struct attn_worker_message) + sizeof(struct attn_answer)];
     struct attn_worker_message message = {kind, (uint32_t)bytes, number, getpid()};
     int is_home = message.pid == home;
     if (!is_home) { /* forked, and back in our code: say so, once, and leave */
@@ -139,8 +140,7 @@ static int64_t hwm_bytes(void)
 }
 
 /* After ten seconds of diagnoses the next one says nothing new. */
-static void diagnose(const struct attn_case *c, const struct attn_result *r,
-                     struct attn_worker_reply *reply)
+static void diagnose(const struct attn_case *c, struct attn_result *r)
 {
     static clock_t spent;
     int is_numeric =
@@ -148,7 +148,7 @@ static void diagnose(const struct attn_case *c, const struct attn_result *r,
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &reply->diagnosis);
+    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &r->diagnosis);
     spent += clock() - start;
 }
 
@@ -158,7 +158,7 @@ static void forget(void)
     plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
 }
 
-static void add_notes(struct attn_worker_reply *reply)
+static void add_notes(struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     memcpy(reply->environment, plugin.environment, sizeof reply->environment);
@@ -174,8 +174,7 @@ static void add_notes(struct attn_worker_reply *reply)
     snprintf(r->text, sizeof r->text, "%s", plugin.integrity);
 }
 
-static void run(const struct attn_case *c, struct attn_repetition *how,
-                struct attn_worker_reply *reply)
+static void run(const struct attn_case *c, struct attn_repetition *how, struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     struct attn_setup setup;
@@ -183,12 +182,14 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     enum attn_status status = attn_setup_open(c, &setup, &err);
     int is_open = status == ATTN_OK;
     if (is_open)
-        status = attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->needs, &err);
+        status =
+            attn_claims_allow(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->wants.needs, &err);
     if (status == ATTN_OK) {
         forget();
         how->same_bits = (plugin.claims.bits & ATTN_PLUGIN_REPEATS) != 0;
         attn_run_setup(&plugin.spec, &setup, how, r);
-    }
+    } else if (is_open && status == ATTN_ENOTSUP)
+        attn_claims_want(&plugin.claims, &setup, ATTN_ROUTE_PLUGIN, &reply->wants);
     if (is_open)
         attn_setup_close(&setup);
     if (status != ATTN_OK) {
@@ -200,15 +201,16 @@ static void run(const struct attn_case *c, struct attn_repetition *how,
     if (plugin.claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         attn_claims_drop_lse(r);
     add_notes(reply);
-    diagnose(c, r, reply);
+    diagnose(c, r);
 }
 
-static void run_relation(const char *id, struct attn_worker_reply *reply)
+static void run_relation(const char *id, struct attn_answer *reply)
 {
     const struct attn_relation *relation = attn_relation_find(id);
     forget();
     if (relation != NULL)
-        reply->needs = attn_relation_run(relation, &plugin.spec, &plugin.claims, &reply->result);
+        reply->wants.needs =
+            attn_relation_run(relation, &plugin.spec, &plugin.claims, &reply->result);
     else
         reply->result.verdict = ATTN_ERROR;
     add_notes(reply);
@@ -238,7 +240,7 @@ static void measure(int64_t taken[2])
 }
 
 /* What each call loses at least.  One that loses nothing ends it: the least can only fall. */
-static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *reply)
+static void look_for_leaks(const struct attn_case *c, struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     int64_t before[2], after[2], lost[2] = {INT64_MAX, INT64_MAX};
@@ -271,7 +273,7 @@ static void look_for_leaks(const struct attn_case *c, struct attn_worker_reply *
 /* "NUMBER KIND CALLS SECONDS TEXT" */
 static int answer(const char *line)
 {
-    static struct attn_worker_reply reply;
+    static struct attn_answer reply;
     struct attn_repetition how = {1, 0, 0};
     struct attn_case c;
     struct attn_error err = {0};

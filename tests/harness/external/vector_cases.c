@@ -1,9 +1,8 @@
-/* See vector_files.h. */
+/* See vector_files.h: cases out. */
 #include "tests/harness/external/vector_files.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +19,14 @@ enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MA
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* How a tensor lies in files.  Axes that a bias broadcasts are there once. */
-struct place {
-    struct attn_file_tensor shape; /* without name and data */
-    int64_t n[4], stride[4];
-};
-
-static struct place place_of(const struct attn_claims *claims, const struct attn_tensor *t,
-                             int slot)
+struct attn_vector_place attn_vector_files_place(const struct attn_claims *claims,
+                                                 const struct attn_tensor *t, int slot)
 {
     const struct attn_file_layout layout = {.n_axes = 4,
                                             .by_token = claims->layout != ATTN_PLUGIN_BHLD,
                                             .by_sequence = claims->layout == ATTN_PLUGIN_SBHD,
                                             .is_packed = claims->layout == ATTN_CLAIMS_THD};
-    struct place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
+    struct attn_vector_place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
     enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_AXES_PAIRS
                                : slot == ATTN_T_LSE || slot == ATTN_T_DLSE ? ATTN_AXES_ROWS
                                                                            : ATTN_AXES_QUERIES;
@@ -109,7 +102,7 @@ static enum attn_status gather(const struct attn_tensor *t, int slot,
                                const struct attn_claims *claims, struct attn_file_tensor *to,
                                struct attn_error *err)
 {
-    struct place x = place_of(claims, t, slot);
+    struct attn_vector_place x = attn_vector_files_place(claims, t, slot);
     *to = x.shape;
     to->name = t->name;
     to->data = calloc((size_t)to->bytes + 1, 1);
@@ -168,8 +161,8 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static int is_wanted(const struct attn_claims *claims, const struct attn_setup *s,
-                     enum attn_output o)
+int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *s,
+                            enum attn_output o)
 {
     return s->tensor[ATTN_T_O + o].map != NULL &&
            !(o == ATTN_LSE && claims->lse == ATTN_PLUGIN_LSE_ABSENT);
@@ -212,7 +205,7 @@ static json_t *list_outputs(const struct attn_claims *claims, const struct attn_
 {
     json_t *list = json_array();
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (is_wanted(claims, s, (enum attn_output)o))
+        if (attn_vector_files_wants(claims, s, (enum attn_output)o))
             json_array_append_new(list, json_string(attn_output_name((enum attn_output)o)));
     return list;
 }
@@ -343,6 +336,41 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, enum 
     return status;
 }
 
+/* If it is claimed. */
+static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct attn_asked *asked,
+                                      struct attn_error *err)
+{
+    struct attn_setup setup;
+    struct attn_error why = {0};
+    unsigned needs;
+    asked->written = 0;
+    enum attn_status status = attn_setup_open(&asked->c, &setup, &why);
+    if (status == ATTN_ENOMEM)
+        return attn_fail(err, status, "%s", why.text);
+    if (status != ATTN_OK)
+        return ATTN_OK;
+    asked->written =
+        attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
+    if (asked->written)
+        status = attn_vector_files_write(w, asked->name, &setup, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
+enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err)
+{
+    struct attn_vector_files_writer writer;
+    *written = 0;
+    enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        status = write_claimed(&writer, &asked[i], err);
+        *written += asked[i].written;
+    }
+    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
+}
+
 /* ---- manifests ------------------------------------------------------------------------------- */
 
 /* A name becomes part of a path: plain words only. */
@@ -446,249 +474,4 @@ enum attn_status attn_vector_files_rest(const char *folder, const char *of,
         status = save_manifest(folder, all.json, err);
     attn_vector_files_close(&all);
     return status;
-}
-
-/* ---- results --------------------------------------------------------------------------------- */
-
-/* OUT/NAME/FILE, cut where no system takes so much. */
-static const char *result_path(const char *folder, const char *name, const char *file,
-                               char path[4096])
-{
-    snprintf(path, 4096, "%.3500s/%.250s/%.40s", folder, name, file);
-    return path;
-}
-
-static int is_there(const char *folder, const char *name, const char *file)
-{
-    char path[4096];
-    return access(result_path(folder, name, file, path), F_OK) == 0;
-}
-
-int attn_vector_files_has(const char *folder, const char *name)
-{
-    return is_there(folder, name, "."); /* of a folder alone */
-}
-
-int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
-                           const struct attn_case *c)
-{
-    const int has_lse = claims->lse != ATTN_PLUGIN_LSE_ABSENT, backward = c->pass == ATTN_BACKWARD;
-    const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
-    static const char *const whole[] = {"result.safetensors", "result.npz", "error.txt",
-                                        "refused.txt"};
-    char file[40];
-    for (int n = 0; n < 4; n++)
-        if (is_there(folder, name, whole[n]))
-            return 1;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        snprintf(file, sizeof file, "%s.npy", attn_output_name((enum attn_output)o));
-        if (wanted[o] && !is_there(folder, name, file))
-            return 0;
-    }
-    return 1;
-}
-
-/* A file of results that is there, or NULL. */
-static const char *find_result(const char *folder, const char *name)
-{
-    static const char *const file[] = {
-        "result.safetensors", "result.npz", "o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy",
-        "dbias.npy"};
-    for (size_t n = 0; n < sizeof file / sizeof *file; n++)
-        if (is_there(folder, name, file[n]))
-            return file[n];
-    return NULL;
-}
-
-enum attn_vector_files_words attn_vector_files_words(const char *folder, const char *name,
-                                                     char *text, size_t size)
-{
-    char path[4096], line[300] = "";
-    struct attn_error err = {0};
-    int failed = is_there(folder, name, "error.txt");
-    if (!failed && !is_there(folder, name, "refused.txt"))
-        return ATTN_WORDS_NONE;
-    const char *file = failed ? "error.txt" : "refused.txt", *result = find_result(folder, name);
-    FILE *stream = attn_read_stream(result_path(folder, name, file, path), ATTN_READ_THEIRS, &err);
-    if (stream == NULL) {
-        snprintf(text, size, "%s", err.text);
-        return ATTN_WORDS_ERROR;
-    }
-    if (fgets(line, sizeof line, stream) == NULL)
-        line[0] = '\0';
-    fclose(stream);
-    line[strcspn(line, "\n")] = '\0';
-    attn_clean(line);
-    if (failed)
-        snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
-    else if (result != NULL)
-        snprintf(text, size, "refused.txt lies beside %s: a case has results, or is refused",
-                 result);
-    else
-        snprintf(text, size, "%s", line);
-    return failed || result != NULL ? ATTN_WORDS_ERROR : ATTN_WORDS_REFUSED;
-}
-
-static enum attn_status check_shape(const struct attn_file *file, const char *name,
-                                    const struct attn_file_tensor *got,
-                                    const struct attn_file_tensor *want, int is_lse,
-                                    struct attn_error *err)
-{
-    char a[160], b[160];
-    struct attn_file_tensor same = *got;
-    if (is_lse && got->n_axes == want->n_axes + 1 && got->extent[want->n_axes] == 1)
-        same.n_axes--; /* a last axis of one */
-    if (attn_file_same_shape(&same, want))
-        return ATTN_OK;
-    return attn_fault(err, ATTN_EINVAL, file->path, "%s has shape %s: %s is wanted", name,
-                      attn_file_shape(got, a), attn_file_shape(want, b));
-}
-
-/* Make room for numbers that were stored in another type than the case's, or that are changed on
- * the way: as double, so that nothing is rounded here. */
-static enum attn_status make_room(struct attn_tensor *t, enum attn_dtype stored, int as_is,
-                                  struct attn_error *err)
-{
-    struct attn_tensor wide;
-    unsigned broadcast = 0;
-    enum attn_status status = ATTN_OK;
-    for (int a = 0; a < 4; a++)
-        broadcast |= (unsigned)(t->stride[a] == 0 && t->extent[a] > 1) << a;
-    if (t->dtype != stored || !as_is) {
-        status =
-            attn_tensor_alloc(&wide, t->name, ATTN_F64, t->extent, "bhic", 0, 0, broadcast, err);
-        if (status != ATTN_OK)
-            return status;
-        attn_tensor_free(t);
-        *t = wide;
-    }
-    t->stored = stored;
-    return status;
-}
-
-static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, enum attn_output o,
-                        const struct place *x, const struct attn_file_tensor *got)
-{
-    struct attn_cview view = {.data = got->data, .dtype = t->stored};
-    memcpy(view.stride, x->stride, sizeof view.stride);
-    for (int64_t at[4] = ATTN_START; attn_each(at, x->n);) {
-        double value = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
-        attn_tensor_set(t, at[0], at[1], at[2], at[3],
-                        o == ATTN_LSE ? attn_claims_lse_in(claims, value) : value);
-    }
-}
-
-/* One output from the file that has it: result.safetensors or .npz, else NAME.npy. */
-static enum attn_status read_output(const char *folder, const char *in, struct attn_file *all,
-                                    enum attn_output o, const struct attn_claims *claims,
-                                    struct attn_setup *s, struct attn_error *err)
-{
-    char path[4096], file_name[40];
-    const char *name = attn_output_name(o);
-    struct attn_tensor *t = &s->tensor[ATTN_T_O + o];
-    struct attn_file one = {0};
-    struct attn_file *file = all;
-    struct attn_file_tensor *got;
-    enum attn_dtype stored = ATTN_F64;
-    const struct place x = place_of(claims, t, ATTN_T_O + (int)o);
-    int as_is = o != ATTN_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
-    enum attn_status status = ATTN_OK;
-    const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
-    if (all->path == NULL) {
-        snprintf(file_name, sizeof file_name, "%s.npy", name);
-        file = &one;
-        if (!is_there(folder, in, file_name))
-            return attn_fail(err, ATTN_EINVAL, "%s is missing%s", file_name, hint);
-        status = attn_file_open(result_path(folder, in, file_name, path), &one, err);
-    }
-    if (status != ATTN_OK)
-        return status;
-    got = attn_file_find(file, file == all ? name : "");
-    if (got == NULL)
-        status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s%s", name, hint);
-    else
-        status = check_shape(file, name, got, &x.shape, o == ATTN_LSE, err);
-    if (status == ATTN_OK && !attn_file_dtype_storage(got->dtype, &stored))
-        status = attn_fault(err, ATTN_EINVAL, file->path,
-                            "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
-                            attn_file_dtype_name(got->dtype));
-    if (status == ATTN_OK)
-        status = attn_file_load(file, got, err);
-    if (status == ATTN_OK)
-        status = make_room(t, stored, as_is, err);
-    if (status == ATTN_OK)
-        fill_output(claims, t, o, &x, got);
-    attn_file_close(&one);
-    return status;
-}
-
-/* Folder and case are said beside it, and often gone when it is read. */
-static void leave_out(const char *base, struct attn_error *err)
-{
-    size_t n = strlen(base);
-    if (strncmp(err->text, base, n) == 0)
-        memmove(err->text, err->text + n, strlen(err->text + n) + 1);
-}
-
-/* Results that nobody would look at: of an output that the case does not want, or given twice. */
-static enum attn_status check_unread(const char *folder, const char *name,
-                                     const struct attn_file *all, const struct attn_claims *claims,
-                                     const struct attn_setup *s, struct attn_error *err)
-{
-    char file[40];
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const char *output = attn_output_name((enum attn_output)o);
-        snprintf(file, sizeof file, "%s.npy", output);
-        int alone = is_there(folder, name, file);
-        int inside = all->path != NULL && attn_file_find(all, output) != NULL;
-        if (!is_wanted(claims, s, (enum attn_output)o) && (alone || inside))
-            return attn_fail(
-                err, ATTN_EINVAL, "%s is given, and %s: nothing is left unjudged; leave it out%s",
-                output,
-                o == ATTN_LSE ? "declared \"lse\": \"absent\"" : "this case does not ask for it",
-                o == ATTN_LSE ? ", or declare \"e\" or \"2\"" : "");
-        if (alone && all->path != NULL)
-            return attn_fault(err, ATTN_EINVAL, all->path,
-                              "lies beside %s: results are one file, or one for each output", file);
-    }
-    if (all->path != NULL && is_there(folder, name, "result.safetensors") &&
-        is_there(folder, name, "result.npz"))
-        return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
-    return ATTN_OK;
-}
-
-enum attn_status attn_vector_files_read(const char *folder, const char *name,
-                                        const struct attn_claims *claims, struct attn_setup *s,
-                                        struct attn_error *err)
-{
-    static const char *const whole[] = {"result.safetensors", "result.npz"};
-    char path[4096];
-    struct attn_file all = {0};
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 2 && status == ATTN_OK && all.path == NULL; n++)
-        if (is_there(folder, name, whole[n]))
-            status = attn_file_open(result_path(folder, name, whole[n], path), &all, err);
-    if (status == ATTN_OK)
-        status = check_unread(folder, name, &all, claims, s, err);
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (is_wanted(claims, s, (enum attn_output)o))
-            status = read_output(folder, name, &all, (enum attn_output)o, claims, s, err);
-    attn_file_close(&all);
-    if (status != ATTN_OK)
-        leave_out(result_path(folder, name, "", path), err);
-    else if (claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
-        struct attn_forward f = attn_setup_forward(s);
-        status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);
-    }
-    return status;
-}
-
-void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *s,
-                             struct attn_result *r)
-{
-    struct attn_precision precision;
-    attn_claims_precision(claims, &s->problem, &precision);
-    attn_judge(s, &precision, NULL, s->given.pass, r);
-    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT)
-        attn_claims_drop_lse(r);
 }

@@ -1,17 +1,11 @@
-/* Cases and answers as files (external/vector_files.h), and attnlab check --results. */
+/* See check.h: which cases are asked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "experiments/check/check.h"
-#include "experiments/cli/cli.h"
-#include "ref/clock.h"
 #include "ref/problem.h"
 #include "tests/harness/external/vector_files.h"
-#include "tests/harness/faults/diagnose.h"
-
-static const double enough_s = 10; /* of diagnoses: the next one says nothing new */
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
@@ -162,131 +156,4 @@ void attn_question_free(struct attn_question *question)
     free(question->tier);
     free(question->asked);
     memset(question, 0, sizeof *question);
-}
-
-/* ---- cases out ------------------------------------------------------------------------------- */
-
-/* One case, if it is claimed; one that cannot be set up has its verdict when it is judged. */
-static enum attn_status write_case(struct attn_asked *asked,
-                                   struct attn_vector_files_writer *writer,
-                                   const struct attn_claims *claims, struct attn_error *err)
-{
-    struct attn_setup setup;
-    struct attn_error why = {0};
-    unsigned needs;
-    asked->written = 0;
-    enum attn_status status = attn_setup_open(&asked->c, &setup, &why);
-    if (status == ATTN_ENOMEM)
-        return attn_fail(err, status, "%s", why.text);
-    if (status != ATTN_OK)
-        return ATTN_OK;
-    asked->written = attn_claims_allow(claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
-    if (asked->written)
-        status = attn_vector_files_write(writer, asked->name, &setup, err);
-    attn_setup_close(&setup);
-    return status;
-}
-
-enum attn_status attn_question_write(struct attn_question *question, const char *folder,
-                                     const struct attn_claims *claims, int *written,
-                                     struct attn_error *err)
-{
-    struct attn_vector_files_writer writer;
-    *written = 0;
-    enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
-    for (int i = 0; i < question->n && status == ATTN_OK; i++) {
-        status = write_case(&question->asked[i], &writer, claims, err);
-        *written += question->asked[i].written;
-    }
-    return writer.cases != NULL ? attn_vector_files_end(&writer, status, err) : status;
-}
-
-/* ---- results in ------------------------------------------------------------------------------ */
-
-/* Results that are there, or what to say of a case that has none: a refusal, a failure. */
-static enum attn_status take_results(struct attn_candidate *s, const struct attn_asked *asked,
-                                     const char *results, struct attn_setup *setup,
-                                     struct attn_result *r)
-{
-    struct attn_error err = {0};
-    char words[sizeof r->text];
-    int says = attn_vector_files_words(results, asked->name, words, sizeof words);
-    if (says == ATTN_WORDS_REFUSED) {
-        attn_result_refuse(r, words);
-        return ATTN_ENOTSUP;
-    }
-    if (says == ATTN_WORDS_ERROR) {
-        r->verdict = ATTN_FAILED;
-        snprintf(r->text, sizeof r->text, "%s", words);
-    } else if (asked->said[0] != '\0' &&
-               !attn_vector_files_done(results, asked->name, &s->claims, &asked->c)) {
-        r->verdict = asked->without;
-        snprintf(r->text, sizeof r->text, "%s", asked->said);
-    } else if (!attn_vector_files_has(results, asked->name)) {
-        r->verdict = ATTN_FAILED;
-        snprintf(r->text, sizeof r->text, "no folder of results for this case");
-    } else if (attn_vector_files_read(results, asked->name, &s->claims, setup, &err) == ATTN_OK) {
-        return ATTN_OK;
-    } else if (err.status == ATTN_ENOMEM) {
-        attn_result_error(r, err.status, err.text);
-        return err.status;
-    } else {
-        r->verdict = ATTN_FAILED;
-        snprintf(r->text, sizeof r->text, "%s", err.text);
-    }
-    r->failure = ATTN_F_STATUS;
-    return ATTN_EINVAL;
-}
-
-void attn_files_judge(struct attn_candidate *s, const struct attn_asked *asked, const char *results,
-                      struct attn_result *r, unsigned *needs)
-{
-    struct attn_setup setup;
-    struct attn_error err = {0};
-    struct attn_diagnosis diagnosis;
-    memset(r, 0, sizeof *r);
-    *needs = 0;
-    enum attn_status status = attn_setup_open(&asked->c, &setup, &err);
-    int opened = status == ATTN_OK;
-    if (opened)
-        status = attn_claims_allow(&s->claims, &setup, ATTN_ROUTE_FILES, needs, &err);
-    if (status != ATTN_OK) {
-        attn_result_error(r, status, err.text);
-        if (status == ATTN_ENOTSUP)
-            r->verdict = ATTN_REFUSED;
-    } else if (take_results(s, asked, results, &setup, r) == ATTN_OK) {
-        attn_vector_files_judge(&s->claims, &setup, r);
-        if (r->verdict == ATTN_FAILED && s->diagnosed_s < enough_s) {
-            double before = attn_seconds(CLOCK_MONOTONIC);
-            attn_diagnose(&setup, r, &diagnosis);
-            s->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
-            attn_common_cause_append(r, &diagnosis);
-        }
-    }
-    if (opened)
-        attn_setup_close(&setup);
-}
-
-void attn_files_judge_all(struct attn_candidate *s, const char *results)
-{
-    for (int i = 0; i < s->question.n; i++) {
-        const struct attn_asked *asked = &s->question.asked[i];
-        struct attn_result r;
-        unsigned needs;
-        double start = attn_seconds(CLOCK_MONOTONIC);
-        if (asked->not_reached)
-            continue;
-        attn_files_judge(s, asked, results, &r, &needs);
-        attn_candidate_case(s, asked, &r, needs, attn_seconds(CLOCK_MONOTONIC) - start);
-    }
-}
-
-int attn_check_files(struct attn_candidate *s)
-{
-    struct stat info;
-    if (stat(s->source, &info) != 0 || !S_ISDIR(info.st_mode))
-        return attn_candidate_fail(s, ATTN_EXIT_USAGE, "%.1000s is not a folder", s->source);
-    attn_candidate_begin(s);
-    attn_files_judge_all(s, s->source);
-    return attn_candidate_end(s);
 }

@@ -1,0 +1,201 @@
+/* attnlab check: who is judged, in which order, and the exit status of all. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/check/check.h"
+#include "experiments/check/check_report.h"
+#include "experiments/cli/cli.h"
+
+/* Each external with what is claimed for it: a declaration speaks for what stands before it and has
+ * none; what stands behind the last one has that.  How many there are. */
+static int take_externals(const struct attn_check_request *q, struct attn_candidate *s)
+{
+    const char *claims = NULL;
+    int n = 0;
+    for (int x = 0; x < q->externals.n; x++) {
+        const char *flag = q->externals.at[x].flag, *value = q->externals.at[x].value;
+        if (strcmp(flag, "claims") == 0) {
+            for (int i = 0; i < n; i++)
+                if (s[i].claims_path == NULL)
+                    s[i].claims_path = value;
+            claims = value;
+            continue;
+        }
+        s[n].x.source = value;
+        s[n++].x.kind = flag[0] == 'p'   ? ATTN_EXTERNAL_PLUGIN
+                        : flag[0] == 'e' ? ATTN_EXTERNAL_COMMAND
+                                         : ATTN_EXTERNAL_FOLDER;
+    }
+    for (int i = 0; i < n; i++)
+        if (s[i].claims_path == NULL)
+            s[i].claims_path = claims;
+    return n;
+}
+
+/* Flags that exclude each other. */
+static void check_externals(const struct attn_check_request *q, const struct attn_candidate *s,
+                            int n)
+{
+    int of[ATTN_EXTERNAL_FOLDER + 1] = {0};
+    for (int i = 0; i < n; i++)
+        of[s[i].x.kind]++;
+    if (of[ATTN_EXTERNAL_FOLDER] > 0 && n > 1)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--results is judged alone; --plugin and --exec may be repeated");
+    if (s[0].claims_path != NULL && of[ATTN_EXTERNAL_PLUGIN] == n)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--claims %s: a plug-in says itself what it claims",
+                      s[0].claims_path);
+    if (of[ATTN_EXTERNAL_COMMAND] > 0 && s[0].claims_path == NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--exec needs --claims FILE: what the command can do "
+                      "(docs/external.md)");
+    if (q->relation != NULL && of[ATTN_EXTERNAL_PLUGIN] < n)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--relation is for plug-ins: relations change inputs between two "
+                      "calls, and a folder of files is one call");
+    if (q->repeat > 0 && of[ATTN_EXTERNAL_PLUGIN] < n)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--repeat is for plug-ins: a command and a folder of results are one "
+                      "call of each case");
+    if (q->soak > 0 && of[ATTN_EXTERNAL_FOLDER] > 0)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--soak needs something to run: --plugin or --exec");
+}
+
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
+{
+    const struct attn_check_request *q = s->request;
+    const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->x.claims,
+                                       attn_external_route[s->x.kind].route, (uint64_t)q->seed};
+    return q->relation == NULL && q->soak <= 0 && !q->growth
+               ? attn_question_make(&asking, &s->question, err)
+               : ATTN_OK;
+}
+
+/* What to ask and what is claimed; a folder of results brings its own manifest. */
+static int prepare(struct attn_candidate *s)
+{
+    const struct attn_check_request *q = s->request;
+    struct attn_error err = {0};
+    enum attn_status status = ATTN_OK;
+    if (s->x.kind == ATTN_EXTERNAL_FOLDER) {
+        const char *manifest = q->vectors != NULL ? q->vectors : s->x.source;
+        attn_candidate_route(s, "--results", s->x.source);
+        attn_candidate_route(s, "--vectors", manifest);
+        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question,
+                                    &s->x.claims, &err);
+    }
+    if (status == ATTN_OK && s->claims_path != NULL)
+        status = attn_claims_read(s->claims_path, &s->x.claims, &err);
+    if (status == ATTN_OK &&
+        (s->x.kind == ATTN_EXTERNAL_COMMAND ||
+         (s->x.kind == ATTN_EXTERNAL_PLUGIN && !attn_question_needs_claims(&q->cases))))
+        status = attn_candidate_ask(s, &err);
+    if (status != ATTN_OK)
+        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
+    return 0;
+}
+
+/* An external, from its flags to its report.  Of several commands each has a folder of its own in
+ * --work.  Its exit status. */
+static int judge_external(struct attn_candidate *s, int number)
+{
+    const char *work = s->request->work;
+    char folder[4096];
+    s->x.work = work;
+    if (work != NULL && s->is_one_of_many && s->x.kind == ATTN_EXTERNAL_COMMAND) {
+        mkdir(work, 0777); /* if it cannot be made, neither can the one in it */
+        snprintf(folder, sizeof folder, "%.4000s/%d", work, number);
+        s->x.work = folder;
+    }
+    s->x.timeout_s = s->request->timeout > 0              ? s->request->timeout
+                     : s->x.kind == ATTN_EXTERNAL_COMMAND ? 600
+                                                          : 20;
+    int status = prepare(s);
+    if (status == 0)
+        status = attn_check_external(s);
+    if (s->trouble[0] != '\0')
+        attn_candidate_report_trouble(s);
+    attn_question_free(&s->question);
+    return status;
+}
+
+/* All of them; the worst exit status. */
+static int judge_externals(struct attn_candidate *s, int n)
+{
+    static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
+                                       "INTERNAL ERROR"};
+    int worst = 0, *status = attn_cli_need(calloc((size_t)n, sizeof *status));
+    for (int i = 0; i < n; i++) {
+        status[i] = judge_external(&s[i], i + 1);
+        worst = status[i] > worst ? status[i] : worst;
+    }
+    FILE *out = s->verdicts->out;
+    if (s->verdicts->format == ATTN_FORMAT_TEXT && n > 1) {
+        fprintf(out, "\n%d implementations:\n", n);
+        for (int i = 0; i < n; i++)
+            fprintf(out, "  %-10s  %s\n", word[status[i]], s[i].label);
+    }
+    free(status);
+    return worst;
+}
+
+/* Who is to be judged, and what is asked of each that claims as much as one before. */
+static void take_specs(struct attn_candidate *s, char **specs, int n)
+{
+    struct attn_error err;
+    for (int i = 0; i < n; i++) {
+        int like = 0;
+        attn_cli_must(
+            attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err),
+            &err);
+        while (s[like].spec.impl->caps != s[i].spec.impl->caps)
+            like++;
+        attn_claims_of_impl(s[i].spec.impl, &s[i].x.claims);
+        if (like < i)
+            s[i].question = s[like].question;
+        else
+            attn_cli_must(attn_candidate_ask(&s[i], &err), &err);
+        s[i].is_first = like == i;
+    }
+}
+
+int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
+{
+    int externals = q->externals.n > 0, n = externals     ? q->externals.n
+                                            : n_specs > 0 ? n_specs
+                                                          : attn_impl_count();
+    struct attn_verdicts v;
+    struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
+    attn_verdicts_open(&v, stdout);
+    v.format = (enum attn_format)q->format;
+    v.strict = q->strict;
+    v.verbose = q->verbose;
+    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) || q->growth ||
+                (q->relation != NULL && strcmp(q->relation, "all") != 0);
+    for (int i = 0; i < n; i++) {
+        s[i].request = q;
+        s[i].verdicts = &v;
+    }
+    if (externals)
+        n = take_externals(q, s);
+    for (int i = 0; i < n; i++)
+        s[i].is_one_of_many = n > 1;
+    if (externals)
+        check_externals(q, s, n);
+    else
+        take_specs(s, n_specs > 0 ? specs : NULL, n);
+    if (q->report != NULL)
+        v.report = attn_report_open(q->report);
+    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
+    attn_verdicts_close(&v);
+    int flushed = attn_cli_flush();
+    status = flushed > status ? flushed : status;
+    if (v.report != NULL)
+        status = attn_report_close(v.report, status);
+    for (int i = 0; i < n && !externals; i++)
+        if (s[i].is_first)
+            attn_question_free(&s[i].question);
+    free(s);
+    return status;
+}

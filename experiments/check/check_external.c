@@ -1,0 +1,273 @@
+/* attnlab check --plugin, --exec, --results: an external implementation is asked every case by its
+ * route (external.h); a plug-in then for leaks and relations; or random cases. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/check/check.h"
+#include "experiments/cli/cli.h"
+#include "ref/clock.h"
+#include "tests/harness/external/worker.h"
+
+/* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
+struct notes {
+    char environment[96];
+    int n_environment;
+    int64_t hwm_bytes;
+};
+
+/* An implementation that is being asked. */
+struct asking {
+    struct attn_candidate *s;
+    struct notes notes;
+    const struct attn_asked *biggest[2]; /* of each pass, the biggest case that passed */
+    double size[2];
+    int named; /* of a soak: cases so far, each with a folder of its own */
+};
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void note(struct notes *notes, const struct attn_answer *answer)
+{
+    if (answer->environment[0] != '\0' && notes->n_environment++ == 0)
+        memcpy(notes->environment, answer->environment, sizeof notes->environment);
+    if (answer->hwm_bytes > notes->hwm_bytes)
+        notes->hwm_bytes = answer->hwm_bytes;
+}
+
+static void print_notes(const struct attn_worker *worker, const struct notes *notes)
+{
+    char text[32];
+    if (worker->load_environment[0] != '\0')
+        fprintf(stderr,
+                "note: loading it changed the floating-point environment (%s); put back before "
+                "every call\n",
+                worker->load_environment);
+    if (notes->n_environment > 0)
+        fprintf(stderr,
+                "note: %d calls changed the floating-point environment (%s); put back after "
+                "each\n",
+                notes->n_environment, notes->environment);
+    if (worker->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", worker->restarts);
+    if (worker->strays > 0)
+        fprintf(stderr, "note: processes that it had left behind were ended with it\n");
+    if (notes->hwm_bytes > 0)
+        fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
+                attn_cli_bytes(notes->hwm_bytes, text));
+}
+
+/* ---- filing ---------------------------------------------------------------------------------- */
+
+/* A process that the plug-in forked went on, and spoke when its question was done: what it had been
+ * asked fails, and the verdicts of everything else stand. */
+static void file_fork(struct attn_candidate *s)
+{
+    char again[sizeof s->route + ATTN_CASE_TEXT + 32];
+    struct attn_worker *worker = s->x.worker;
+    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
+    if (worker == NULL || worker->fork_pid == 0)
+        return;
+    const char *text = worker->fork_question;
+    int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
+    attn_worker_fork_words(worker->fork_pid, r.text, sizeof r.text);
+    snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
+             text);
+    const struct attn_subject subject = {is_relation ? ATTN_CHECK_RELATION : ATTN_CHECK_CASE,
+                                         "",
+                                         is_loading ? "while it was loaded" : text,
+                                         "",
+                                         "",
+                                         is_loading ? "" : again,
+                                         NULL};
+    attn_candidate_say(s, &subject, &r, NULL, 0);
+    worker->fork_pid = 0;
+}
+
+static void file_unreached(struct attn_candidate *s)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const char *what = s->x.kind == ATTN_EXTERNAL_COMMAND ? "cases not reached" : "not reached";
+    const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
+    if (s->x.not_reached == 0)
+        return;
+    attn_external_route[s->x.kind].unreached(&s->x, r.text, sizeof r.text);
+    attn_candidate_say(s, &subject, &r, NULL, 0);
+}
+
+static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
+{
+    const struct attn_case *c = &asked->c;
+    double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
+    note(&a->notes, answer);
+    if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass]) {
+        a->size[c->pass] = size;
+        a->biggest[c->pass] = asked;
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static int fail(struct attn_candidate *s, enum attn_status status, const struct attn_error *err)
+{
+    return attn_candidate_fail(s, attn_cli_status(status), "%s", err->text);
+}
+
+/* A plug-in one case after the other, others all at once.  A command may not start, so that its
+ * books are opened when it has answered.  0, or an exit status. */
+static int ask_cases(struct asking *a)
+{
+    struct attn_candidate *s = a->s;
+    const int n = s->question.n, at_once = s->x.kind == ATTN_EXTERNAL_PLUGIN ? 1 : n;
+    struct attn_answer *answer = attn_cli_need(calloc((size_t)at_once + 1, sizeof *answer));
+    struct attn_error err = {0};
+    enum attn_status status = ATTN_OK;
+    for (int first = 0; first < n && status == ATTN_OK; first += at_once) {
+        struct attn_asked *asked = &s->question.asked[first];
+        status = attn_external_route[s->x.kind].ask(&s->x, asked, at_once, answer, &err);
+        if (status == ATTN_OK && s->list == NULL)
+            attn_candidate_begin(s);
+        file_fork(s);
+        for (int i = 0; i < at_once && status == ATTN_OK; i++)
+            if (!answer[i].not_reached)
+                file_case(a, &asked[i], &answer[i]);
+    }
+    free(answer);
+    return status == ATTN_OK ? 0 : fail(s, status, &err);
+}
+
+/* The biggest passed case of each pass is called up to a dozen times more. */
+static void look_for_leaks(struct asking *a)
+{
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        struct attn_answer answer;
+        if (a->biggest[pass] == NULL)
+            continue;
+        attn_external_leak(&a->s->x, &a->biggest[pass]->c, &answer);
+        file_fork(a->s);
+        if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
+            attn_candidate_case(a->s, a->biggest[pass], &answer.result, NULL, answer.seconds);
+    }
+}
+
+static void ask_relations(struct attn_candidate *s)
+{
+    for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
+        const struct attn_relation *relation = &attn_relations[i];
+        struct attn_answer answer;
+        if (!attn_candidate_wants(s, relation))
+            continue;
+        attn_external_relation(&s->x, relation->id, &answer);
+        file_fork(s);
+        if (!answer.not_reached)
+            attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
+    }
+}
+
+static int ask_all(struct asking *a)
+{
+    struct attn_candidate *s = a->s;
+    int status = ask_cases(a), is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    if (status != 0)
+        return status;
+    if (is_plugin)
+        look_for_leaks(a);
+    if (is_plugin && s->request->cases.n == 0)
+        ask_relations(s);
+    file_unreached(s);
+    if (is_plugin) {
+        attn_worker_renew(s->x.worker); /* so that its strays are known */
+        print_notes(s->x.worker, &a->notes);
+    }
+    return 0;
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+/* So many random cases at a time: a start of a command may take seconds. */
+enum { ROUND = 600 };
+
+/* A round of cases, or copies of one case.  How many a command did not come to is said of a
+ * round. */
+static int judge_random(void *arg, const struct attn_case *c, int n,
+                        const struct attn_repetition *how, int flags, struct attn_result *r)
+{
+    struct asking *a = arg;
+    struct attn_candidate *s = a->s;
+    struct attn_asked *asked = attn_cli_need(calloc((size_t)n, sizeof *asked));
+    struct attn_answer *answer = attn_cli_need(calloc((size_t)n, sizeof *answer));
+    int is_said = flags & ATTN_SOAK_SAY || s->x.kind != ATTN_EXTERNAL_PLUGIN;
+    struct attn_error err = {0};
+    for (int i = 0; i < n; i++) {
+        asked[i].c = c[i];
+        snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
+    }
+    if (s->x.worker != NULL && flags & ATTN_SOAK_FRESH)
+        attn_worker_renew(s->x.worker);
+    s->x.how = *how;
+    enum attn_status status = attn_external_route[s->x.kind].ask(&s->x, asked, n, answer, &err);
+    if (status == ATTN_OK && s->list == NULL)
+        attn_candidate_begin(s);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        r[i] = answer[i].result;
+        if (!is_said)
+            r[i].diagnosis = (struct attn_diagnosis){ATTN_FAULT_NONE, "", ""};
+    }
+    if (status == ATTN_OK && n == ROUND)
+        file_unreached(s);
+    free(answer);
+    free(asked);
+    return status == ATTN_OK ? 0 : fail(s, status, &err);
+}
+
+static int soak(struct asking *a)
+{
+    const struct attn_check_request *q = a->s->request;
+    const int is_plugin = a->s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int calls = !is_plugin ? 1 : q->repeat > 0 ? (int)q->repeat : ATTN_SOAK_CALLS;
+    const struct attn_soak how = {judge_random, a, calls, is_plugin ? 1 : ROUND};
+    return attn_soak_run(a->s, &how);
+}
+
+/* ---- from its start to its end --------------------------------------------------------------- */
+
+static void put_route(struct attn_candidate *s)
+{
+    if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
+        attn_candidate_route(s, "--plugin", s->x.source);
+    if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
+        attn_candidate_route(s, "--exec", s->x.source);
+        attn_candidate_route(s, "--claims", s->claims_path);
+    }
+}
+
+int attn_check_external(struct attn_candidate *s)
+{
+    struct asking a = {.s = s};
+    struct attn_error err = {0};
+    const struct attn_external_route *route = &attn_external_route[s->x.kind];
+    s->x.notes = stderr;
+    s->x.how.calls = s->request->repeat > 1 ? (int)s->request->repeat : 1;
+    enum attn_status status = route->open(&s->x, &err);
+    if (status != ATTN_OK)
+        return fail(s, status, &err);
+    if (s->question.asked == NULL) /* it depends on what a plug-in has just said that it claims */
+        status = attn_candidate_ask(s, &err);
+    if (status != ATTN_OK) {
+        route->close(&s->x);
+        return fail(s, status, &err);
+    }
+    put_route(s);
+    if (s->x.kind != ATTN_EXTERNAL_COMMAND)
+        attn_candidate_begin(s);
+    int failed = s->request->soak > 0 ? soak(&a) : ask_all(&a);
+    if (s->x.worker != NULL)
+        attn_worker_renew(s->x.worker); /* so that what it forked has spoken */
+    if (s->list != NULL)
+        file_fork(s);
+    int exit_status = failed != 0 ? failed : attn_candidate_end(s);
+    route->close(&s->x);
+    return exit_status;
+}

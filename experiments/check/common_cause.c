@@ -1,0 +1,83 @@
+/* See common_cause.h. */
+#include "experiments/check/common_cause.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/harness/files/fileio.h"
+
+/* Past a number, or a list of them. */
+static const char *past_numbers(const char *at)
+{
+    return at + strspn(at, "0123456789 ,.+-");
+}
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+int attn_verdicts_alike(const char *a, const char *b)
+{
+    while (*a != '\0' && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
+        int number = is_digit(*a);
+        a = number ? past_numbers(a) : a + 1;
+        b = number ? past_numbers(b) : b + 1;
+    }
+    return *a == *b;
+}
+
+/* Kinds in n[]: the kinds of faults, and PRECISION by type behind them. */
+static int kind_of(const struct attn_result *r)
+{
+    return r->diagnosis.fault == ATTN_FAULT_PRECISION ? ATTN_FAULTS + (int)r->dtype
+                                                      : (int)r->diagnosis.fault;
+}
+
+void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *r)
+{
+    const struct attn_diagnosis *d = &r->diagnosis;
+    int n = 0, kind = kind_of(r);
+    if (r->output[ATTN_O].n > 0) {
+        causes->passes[r->dtype] += r->verdict == ATTN_PASS;
+        causes->fails[r->dtype] += r->verdict == ATTN_FAILED;
+    }
+    if (d->text[0] == '\0' || d->fault <= ATTN_FAULT_NONE || d->fault >= ATTN_FAULTS)
+        return;
+    causes->diagnosed++;
+    causes->n[kind]++;
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
+           !(causes->of[n].kind == kind && attn_verdicts_alike(causes->of[n].text, d->text)))
+        n++;
+    if (n == ATTN_CAUSES)
+        return;
+    if (causes->of[n].n++ == 0)
+        snprintf(causes->of[n].text, sizeof causes->of[n].text, "%s", d->text);
+    causes->of[n].kind = kind;
+}
+
+const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree)
+{
+    int kind = 0, best = -1;
+    for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++)
+        kind = causes->n[n] > causes->n[kind] ? n : kind;
+    for (int n = 0; n < ATTN_CAUSES; n++)
+        if (causes->of[n].kind == kind && (best < 0 || causes->of[n].n > causes->of[best].n))
+            best = n;
+    *agree = causes->n[kind];
+    return *agree > 1 && best >= 0 ? causes->of[best].text : NULL;
+}
+
+void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])
+{
+    char fails[32] = "", passes[32] = "";
+    for (int t = 0; t < ATTN_DTYPES; t++) {
+        char *to = causes->fails[t] > 0 ? fails : passes;
+        if (causes->fails[t] + causes->passes[t] > 0)
+            attn_append(to, sizeof fails, "%s%s", to[0] != '\0' ? " and " : "",
+                        attn_dtype_name((enum attn_dtype)t));
+    }
+    text[0] = '\0';
+    if (fails[0] != '\0' && passes[0] != '\0')
+        snprintf(text, 80, "in %s, not in %s", fails, passes);
+}

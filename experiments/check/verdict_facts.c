@@ -1,0 +1,109 @@
+/* What a check found, serialised once: every fact in words, which text, TAP and JUnit show, and as
+ * numbers, which JSON does. */
+#include <jansson.h>
+#include <stdarg.h>
+
+#include "experiments/check/verdicts.h"
+#include "experiments/cli/cli.h"
+
+/* A fact more; its numbers, which are the table's then, under a key.  NULL: it has none. */
+static void add(struct attn_facts *facts, const char *name, const char *key, json_t *numbers,
+                const char *format, ...) __attribute__((format(printf, 5, 6)));
+static void add(struct attn_facts *facts, const char *name, const char *key, json_t *numbers,
+                const char *format, ...)
+{
+    struct attn_fact *fact = &facts->at[facts->n++];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fact->text, sizeof fact->text, format, args);
+    va_end(args);
+    fact->name = name;
+    fact->key = key;
+    fact->numbers = numbers;
+}
+
+/* What only many numbers together show, and what a pass is worth. */
+static void add_grades(struct attn_facts *facts, const struct attn_result *r)
+{
+    const char letter[2] = {r->grade.letter, '\0'};
+    char words[256];
+    if (r->grade.letter != 0)
+        add(facts, "grade", "grade",
+            json_pack("{s:s,s:o}", "letter", letter, "error_over_t2", attn_cli_real(r->grade.rho)),
+            "%s, error/T2 %.3g", letter, r->grade.rho);
+    if (r->grade.rows > 0)
+        add(facts, "bias", "bias",
+            json_pack("{s:o,s:I,s:f}", "deviations", attn_cli_real(r->grade.bias), "rows",
+                      (json_int_t)r->grade.rows, "limit", ATTN_BIAS_LIMIT),
+            "%.3g deviations of o over %lld rows, limit %g", r->grade.bias,
+            (long long)r->grade.rows, ATTN_BIAS_LIMIT);
+    if (r->mask.pairs > 0)
+        add(facts, "mask", "mask_test",
+            json_pack("{s:b,s:I,s:I,s:o}", "admitted", r->mask.seen == r->mask.pairs, "pairs",
+                      (json_int_t)r->mask.pairs, "seen", (json_int_t)r->mask.seen, "weakest",
+                      attn_cli_real(r->mask.weakest)),
+            "one key more or less would show: %s, the weakest by %.3g bounds",
+            attn_mask_power_words(&r->mask, words), r->mask.weakest);
+    if (r->is_growth)
+        add(facts, "growth", "growth",
+            json_pack("{s:o,s:f}", "slope", attn_cli_real(r->growth), "limit", ATTN_GROWTH_LIMIT),
+            "errors grow with the parts to the power %.2f, limit %g", r->growth, ATTN_GROWTH_LIMIT);
+}
+
+/* How often it was run, and what differed. */
+static void add_runs(struct attn_facts *facts, const struct attn_result *r)
+{
+    if (r->runs > 0)
+        add(facts, "runs", "runs",
+            json_pack("{s:i,s:i,s:s}", "of", r->runs, "failed", r->failed, "differs", r->differs),
+            "failed in %d of %d", r->failed, r->runs);
+    if (r->differs[0] != '\0')
+        add(facts, "differs", NULL, NULL, "%s", r->differs);
+}
+
+/* Elements of which the contract leaves open what they are. */
+static void add_open(struct attn_facts *facts, const struct attn_result *r)
+{
+    int64_t either = 0, unbounded = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        either += r->output[o].n_either;
+        unbounded += r->output[o].n_unbounded;
+    }
+    if (either > 0 || unbounded > 0)
+        add(facts, "open", NULL, NULL,
+            "%lld elements may be NaN (or infinite) or finite, both are right; of %lld "
+            "nothing can be said",
+            (long long)either, (long long)unbounded);
+}
+
+static void add_declared(struct attn_facts *facts, const struct attn_result *r)
+{
+    const struct attn_precision *a = &r->precision;
+    char words[256];
+    if (!(a->u > 0))
+        return;
+    json_t *x = json_object();
+    for (int n = 0; n < ATTN_PRECISION_TERMS; n++)
+        json_object_set_new(x, attn_precision_term[n].key, json_real(attn_precision_get(a, n)));
+    json_object_set_new(x, "rescales", json_integer(a->rescales));
+    json_object_set_new(x, "merges", json_integer(a->merges));
+    attn_precision_print(a, words, sizeof words);
+    add(facts, "declared", "precision", x, "%s%s", words,
+        a->tiny > 0x1p-140 ? ", subnormals flushed" : "");
+}
+
+void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts)
+{
+    facts->n = 0;
+    add_grades(facts, r);
+    add_runs(facts, r);
+    add_open(facts, r);
+    add_declared(facts, r);
+}
+
+void attn_verdict_facts_free(struct attn_facts *facts)
+{
+    for (int n = 0; n < facts->n; n++)
+        json_decref(facts->at[n].numbers);
+    facts->n = 0;
+}
