@@ -175,7 +175,7 @@ static void every_row(struct attn_study_run *run, const json_t *table)
                             attn_table_field(line, "dtype"), attn_table_field(line, "mask"),
                             attn_table_field(line, "dir"), (long long)row.L),
             ATTN_PUBLISHED, row.bytes, 0.01 * row.bytes);
-        double off = ((double)tape.peak - row.bytes) / row.bytes;
+        double off = ((double)tape.ledger.peak - row.bytes) / row.bytes;
         worst = off * off > worst * worst ? off : worst;
     }
     attn_study_say(run, "Furthest from a measured row: %.2g of it.", worst);

@@ -53,7 +53,6 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
 
 static void mark_peak(struct attn_tape *tape)
 {
-    tape->peak = tape->now;
     tape->n_at_peak = tape->n;
     memcpy(tape->at_peak, tape->block, sizeof tape->block);
 }
@@ -83,34 +82,39 @@ int attn_study_entry_of(struct attn_study_run *run, const char *name)
     return enter(run, name, &bytes);
 }
 
+/* A real tape that memory was lacking for. */
+static void *cut(struct attn_tape *tape, const struct attn_error *err)
+{
+    tape->is_cut = 1;
+    if (tape->run != NULL) {
+        tape->run->lacks = err->status;
+        attn_study_say(tape->run, "%s", err->text);
+    }
+    return NULL;
+}
+
 void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
                      int64_t size)
 {
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_block *block = &tape->block[tape->n];
+    struct attn_block block = {name, maker, count * size, -1, NULL};
+    int64_t peak = tape->ledger.peak;
     if (tape->n == ATTN_TAPE_BLOCKS)
         attn_cli_need(NULL);
-    *block = (struct attn_block){name, maker, count * size, -1, NULL};
-    if (tape->ledger == NULL)
-        block->entry = enter(tape->run, name, &block->bytes);
-    else {
-        block->data = tape->is_cut ? NULL : attn_ledger_take(tape->ledger, name, count, size, &err);
-        if (tape->is_cut)
-            return NULL;
-        if (block->data == NULL) {
-            tape->is_cut = 1;
-            if (tape->run != NULL) {
-                tape->run->lacks = err.status;
-                attn_study_say(tape->run, "%s", err.text);
-            }
-            return NULL;
-        }
+    if (tape->is_cut)
+        return NULL;
+    if (tape->is_real) {
+        block.data = attn_ledger_take(&tape->ledger, name, count, size, &err);
+        if (block.data == NULL)
+            return cut(tape, &err);
+    } else {
+        block.entry = enter(tape->run, name, &block.bytes);
+        attn_cli_must(attn_ledger_count(&tape->ledger, name, block.bytes, 1, &err), &err);
     }
-    tape->n++;
-    tape->now += block->bytes;
-    if (tape->now > tape->peak)
+    tape->block[tape->n++] = block;
+    if (tape->ledger.peak > peak)
         mark_peak(tape);
-    return block->data;
+    return block.data;
 }
 
 /* The last block of a name; -1: it was not to be had, or never taken. */
@@ -127,9 +131,10 @@ void attn_tape_give(struct attn_tape *tape, const char *name)
     int b = find_block(tape, name);
     if (b < 0)
         return;
-    if (tape->ledger != NULL)
-        attn_ledger_give(tape->ledger, tape->block[b].data);
-    tape->now -= tape->block[b].bytes;
+    if (tape->is_real)
+        attn_ledger_give(&tape->ledger, tape->block[b].data);
+    else
+        attn_ledger_uncount(&tape->ledger, name, tape->block[b].bytes);
     memmove(&tape->block[b], &tape->block[b + 1], (size_t)(--tape->n - b) * sizeof tape->block[0]);
 }
 
@@ -141,16 +146,21 @@ void *attn_tape_data(const struct attn_tape *tape, const char *name)
 
 void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)
 {
+    struct attn_error err;
     int b = find_block(tape, name);
-    if (b >= 0)
-        tape->block[b].name = to;
+    if (b < 0)
+        return;
+    tape->block[b].name = to;
+    if (tape->is_real)
+        return;
+    attn_ledger_uncount(&tape->ledger, name, tape->block[b].bytes);
+    attn_cli_must(attn_ledger_count(&tape->ledger, to, tape->block[b].bytes, 1, &err), &err);
 }
 
 void attn_tape_restart(struct attn_tape *tape)
 {
     mark_peak(tape);
-    if (tape->ledger != NULL)
-        attn_ledger_restart(tape->ledger);
+    attn_ledger_restart(&tape->ledger);
 }
 
 /* ---- what a study says ----------------------------------------------------------------------- */
@@ -287,33 +297,33 @@ static void add_up(struct attn_tape *tape, const char *name, enum attn_study_lab
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance)
 {
-    add_up(tape, name, label, published, (double)tape->peak, tolerance, tape->at_peak,
+    add_up(tape, name, label, published, (double)tape->ledger.peak, tolerance, tape->at_peak,
            tape->n_at_peak);
 }
 
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance)
 {
-    add_up(tape, name, label, published, (double)tape->now, tolerance, tape->block, tape->n);
+    add_up(tape, name, label, published, (double)tape->ledger.now, tolerance, tape->block, tape->n);
 }
 
 void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run)
 {
-    attn_ledger_init(&pair->ledger, NULL);
-    pair->real = (struct attn_tape){.run = run, .ledger = &pair->ledger};
+    pair->real = (struct attn_tape){.run = run, .is_real = 1};
+    attn_ledger_init(&pair->real.ledger, NULL);
     pair->counted = (struct attn_tape){.run = run};
 }
 
 void attn_pair_close(struct attn_pair *pair)
 {
-    attn_ledger_clear(&pair->ledger);
+    attn_ledger_clear(&pair->real.ledger);
 }
 
 void attn_study_same(const char *name, const struct attn_pair *pair)
 {
     const struct attn_tape *real = &pair->real, *counted = &pair->counted;
     struct attn_study_run *run = real->run;
-    int same = real->n_at_peak == counted->n_at_peak && pair->ledger.peak == real->peak;
+    int same = real->n_at_peak == counted->n_at_peak;
     for (int b = 0; b < counted->n_at_peak; b++) {
         const struct attn_block *block = &counted->at_peak[b];
         if (block->entry >= 0 && block->bytes > 0)
@@ -321,8 +331,8 @@ void attn_study_same(const char *name, const struct attn_pair *pair)
         same = same && strcmp(real->at_peak[b].name, block->name) == 0 &&
                real->at_peak[b].bytes == block->bytes;
     }
-    record(run, name, ATTN_DERIVED, same ? (double)counted->peak : (double)NAN,
-           (double)pair->ledger.peak, "B", 0, NULL, 0);
+    record(run, name, ATTN_DERIVED, same ? (double)counted->ledger.peak : (double)NAN,
+           (double)real->ledger.peak, "B", 0, NULL, 0);
 }
 
 json_t *attn_study_table(const char *csv)

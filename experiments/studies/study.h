@@ -94,15 +94,15 @@ struct attn_block {
     void *data;
 };
 
-/* It begins with these two.  A real tape is played on an empty ledger, and closed by
- * attn_ledger_clear(). */
+/* What was done, in blocks with their makers, over a ledger that counts their bytes.  A counted tape
+ * is {.run}; a real one is {.run, .is_real} with a ledger that is open, to be cleared at the end. */
 struct attn_tape {
     struct attn_study_run *run; /* NULL: of no study; nobody is told where memory is lacking */
-    struct attn_ledger *ledger; /* NULL: only counted */
-    int n, n_at_peak, is_brief; /* is_brief: its live set is not printed */
+    int is_real, is_brief;      /* is_brief: its live set is not printed */
+    int is_cut;                 /* memory was lacking: nothing is taken any more */
+    struct attn_ledger ledger;
+    int n, n_at_peak;
     struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
-    int64_t now, peak;
-    int is_cut; /* memory was lacking: nothing is taken any more */
 };
 
 /* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
@@ -153,9 +153,8 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
-/* The same played for real, on a ledger of its own, and counted. */
+/* The same played for real and counted. */
 struct attn_pair {
-    struct attn_ledger ledger;
     struct attn_tape real, counted;
 };
 void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run);

@@ -138,8 +138,8 @@ struct play {
     const struct attn_study_run *run;
     const int *entry; /* [TENSORS] of the run */
     struct attn_cuda_cache cache;
-    int64_t held[MOST_LAYERS][TENSORS];       /* 1 + its address; 0: not there */
-    int64_t saved[TENSORS], forward[TENSORS]; /* live after the forward pass, and at its peak */
+    int64_t held[MOST_LAYERS][TENSORS]; /* 1 + its address; 0: not there    */
+    struct attn_ledger forward;         /* as it was after the forward pass */
 };
 
 static void take(struct play *x, int64_t layer, enum tensor tensor)
@@ -147,10 +147,9 @@ static void take(struct play *x, int64_t layer, enum tensor tensor)
     int64_t bytes = bytes_of(x->row, tensor);
     if (bytes == 0 || x->entry[tensor] == x->run->leave_out)
         return;
-    int64_t address = attn_cuda_take(&x->cache, bytes, (int)tensor);
-    if (address < 0)
-        attn_cli_need(NULL);
-    x->held[layer][tensor] = 1 + address;
+    const struct attn_cuda_block *block =
+        attn_cli_need(attn_cuda_take(&x->cache, tensor_table[tensor].name, bytes));
+    x->held[layer][tensor] = 1 + block->address;
 }
 
 static void give(struct play *x, int64_t layer, enum tensor tensor)
@@ -297,19 +296,19 @@ static void play_row(struct play *x, const struct row *row, int64_t got[MOMENTS]
         STEPS(WQKV, WO);
     i = 0;
     STEPS(X, MASK_ONES, MASK, ~MASK_ONES);
-    int64_t base = x->cache.now;
-    attn_cuda_restart(&x->cache);
+    struct attn_ledger *live = &x->cache.live;
+    int64_t base = live->now;
+    attn_ledger_restart(live);
     for (i = 0; i < n; i++)
         layer_forward(x, i);
-    got[AFTER_FORWARD] = x->cache.now - base;
-    got[PEAK_FORWARD] = x->cache.peak - base;
-    memcpy(x->saved, x->cache.live, sizeof x->saved);
-    memcpy(x->forward, x->cache.at_peak, sizeof x->forward);
-    attn_cuda_restart(&x->cache);
+    got[AFTER_FORWARD] = live->now - base;
+    got[PEAK_FORWARD] = live->peak - base;
+    x->forward = *live;
+    attn_ledger_restart(live);
     take(x, 0, G);
     for (i = n - 1; i >= 0; i--)
         layer_backward(x, i);
-    got[PEAK_BACKWARD] = x->cache.peak - base;
+    got[PEAK_BACKWARD] = live->peak - base;
 }
 
 /* ---- all rows -------------------------------------------------------------------------------- */
@@ -340,10 +339,11 @@ static int kind_of(const struct row *r)
 }
 
 /* Entries that are larger than the tolerance of a value that they are part of. */
-static void mark(struct play *x, struct attn_study_run *run, const int64_t live[], int64_t seen)
+static void mark(struct play *x, struct attn_study_run *run, const struct attn_account *live, int n,
+                 int64_t seen)
 {
     for (int t = QKV; t < (int)TENSORS; t++)
-        if ((double)live[t] > tolerance_of((double)seen))
+        if ((double)attn_account_bytes(live, n, tensor_table[t].name) > tolerance_of((double)seen))
             run->entry[x->entry[t]].matters = 1;
 }
 
@@ -436,9 +436,10 @@ static void all_rows(struct attn_study_run *run, struct play *x, const json_t *t
     {
         struct row row = read_row(line);
         play_row(x, &row, got);
-        mark(x, run, x->saved, row.seen[AFTER_FORWARD]);
-        mark(x, run, x->forward, row.seen[PEAK_FORWARD]);
-        mark(x, run, x->cache.at_peak, row.seen[PEAK_BACKWARD]);
+        const struct attn_ledger *forward = &x->forward, *backward = &x->cache.live;
+        mark(x, run, forward->account, forward->n_accounts, row.seen[AFTER_FORWARD]);
+        mark(x, run, forward->at_peak, forward->n_at_peak, row.seen[PEAK_FORWARD]);
+        mark(x, run, backward->at_peak, backward->n_at_peak, row.seen[PEAK_BACKWARD]);
         compare(run, tally, &row, got);
     }
 }
@@ -465,7 +466,7 @@ static void say_tally(struct attn_study_run *run, const struct tally *tally)
 
 /* ---- why checkpointing changes one back end forty-fold, and another five-fold -------------- */
 
-/* What one layer saves; x->saved has it by tensor. */
+/* What one layer saves; x->forward has it by tensor. */
 static double saved_by_one(struct play *x, const struct curve *curve, int64_t L)
 {
     const struct row row = {.backend = curve->backend,
@@ -488,10 +489,13 @@ static void list_saved(struct attn_study_run *run, struct play *x, const struct 
     saved_by_one(x, curve, 4096);
     attn_study_say(run, "One layer of %s in %s saves, at L=4,096 with 8 heads of 128:",
                    backend_name[curve->backend], curve->is_f32 ? "float32" : "bfloat16");
-    for (int t = QKV; t < (int)TENSORS && !run->as_json; t++)
-        if (x->saved[t] > 0)
+    for (int t = QKV; t < (int)TENSORS && !run->as_json; t++) {
+        int64_t saved =
+            attn_account_bytes(x->forward.account, x->forward.n_accounts, tensor_table[t].name);
+        if (saved > 0)
             fprintf(run->out, "    %-12s %10s  %s\n", tensor_table[t].name,
-                    attn_cli_bytes(x->saved[t], bytes), tensor_table[t].maker);
+                    attn_cli_bytes(saved, bytes), tensor_table[t].maker);
+    }
     run->in_list = 1;
 }
 

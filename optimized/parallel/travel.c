@@ -861,8 +861,8 @@ static enum attn_status take_buffers(struct travel *x)
         k->name = v->name = NULL; /* are not taken */
         k->data = rank->saved;
         v->data = k->data + k->numbers * k->size;
-        status =
-            attn_ledger_borrow(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w), rank->error);
+        status = attn_ledger_count(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w), 1,
+                                   rank->error);
     }
     if (status == ATTN_OK)
         status = attn_buffers_take(x->buffer, ATTN_WORK_BUFFERS, rank->ledger, rank->error);
@@ -872,7 +872,7 @@ static enum attn_status take_buffers(struct travel *x)
 static void give_buffers(struct travel *x)
 {
     if (x->rank->saved != NULL)
-        attn_ledger_borrow(x->rank->ledger, ATTN_SAVED_NAME, -attn_work_saved(&x->w), NULL);
+        attn_ledger_uncount(x->rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w));
     attn_buffers_give(x->buffer, ATTN_WORK_BUFFERS, x->rank->ledger);
 }
 
