@@ -251,6 +251,12 @@ TEST(hidden_by_hand)
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x + lse));
     ck_assert_int_eq(attn_stack_price(&inputs, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x));
+    p.dtype = ATTN_BF16; /* LSE is float32 all the same */
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x) / 2 + 28 * lse);
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_BACKWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_account_bytes(cost.cost.live, cost.cost.n_live, "layer.lse"), 28 * lse);
+    p.dtype = ATTN_F32;
     p.n_key = 77;
     struct attn_error err = {0};
     said(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,

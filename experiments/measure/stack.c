@@ -147,8 +147,9 @@ static void read_forward_hidden(const struct attn_stack *layers, struct reading 
         take(r, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
     take(r, 0, ATTN_STACK_X, ATTN_STACK_X);
     for (int64_t i = 0; i < layers->n; i++) {
-        take(r, i + 1, ATTN_STACK_X, ATTN_STACK_X);
         call(r, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
+        take(r, i + 1, ATTN_STACK_X, ATTN_STACK_X);
+        call(r, i, ATTN_STACK_Y, 0);
     }
     give(r, layers->n, ATTN_STACK_X, ATTN_STACK_X);
 }
@@ -210,17 +211,12 @@ static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
                         attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
 }
 
-/* Does a call keep q k v o lse itself? */
-static int call_keeps(const struct paper *x)
-{
-    return x->layers->hidden > 0 && x->layers->save != ATTN_SAVE_INPUTS;
-}
-
-/* What a forward call leaves. */
+/* What a forward call leaves: with a hidden width all that it made. */
 static enum attn_status keep(struct paper *x, int64_t layer, int saves)
 {
     enum attn_status status = ATTN_OK;
-    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && status == ATTN_OK && call_keeps(x); t++)
+    int last = x->layers->hidden > 0 ? (int)ATTN_STACK_LSE : -1;
+    for (int t = ATTN_STACK_Q; t <= last && status == ATTN_OK; t++)
         status = paper_take(x, layer, (enum attn_stack_tensor)t);
     if (status != ATTN_OK || !saves || x->p_left.bytes == 0)
         return status;
@@ -228,25 +224,28 @@ static enum attn_status keep(struct paper *x, int64_t layer, int saves)
     return attn_ledger_count(&x->ledger, x->p_left.name, x->p_left.bytes, 1, x->err);
 }
 
-/* And gives back. */
-static void paper_drop(void *arg, int64_t layer)
+/* And who gives it back: y's call where inputs are saved, else the backward one, in whose price it
+ * is too. */
+static void drop(struct paper *x, int64_t layer, enum attn_stack_call call)
 {
-    struct paper *x = arg;
-    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && call_keeps(x); t++)
+    int at_y = x->layers->save == ATTN_SAVE_INPUTS;
+    int last = x->layers->hidden > 0 && at_y == (call == ATTN_STACK_Y) ? (int)ATTN_STACK_LSE : -1;
+    for (int t = ATTN_STACK_Q; t <= last; t++)
         paper_give(x, layer, (enum attn_stack_tensor)t);
-    if (x->holds_p)
+    if (call == ATTN_STACK_BACKWARD && x->holds_p)
         attn_ledger_uncount(&x->ledger, x->p_left.name, x->p_left.bytes);
 }
 
-/* The price of a backward call has in it what the forward one left. */
 static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
 {
     struct paper *x = arg;
     int is_backward = call == ATTN_STACK_BACKWARD;
     const struct attn_cost *cost = &x->pass[is_backward];
     enum attn_status status = ATTN_OK;
-    if (is_backward)
-        paper_drop(x, layer);
+    if (is_backward || call == ATTN_STACK_Y)
+        drop(x, layer, call);
+    if (call == ATTN_STACK_Y)
+        return ATTN_OK;
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
         status = attn_ledger_count(&x->ledger, cost->live[a].name, cost->live[a].bytes, 1, x->err);
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
