@@ -10,11 +10,12 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
 #include "experiments/measure/stack.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 
 const struct attn_study attn_studies[] = {
-#define ATTN_STUDY(id, name, has_trap, question, ...) \
-    {name, question, attn_study_run_##id, has_trap, {__VA_ARGS__}},
+#define ATTN_STUDY(id, name, takes, question, ...) \
+    {name, question, attn_study_run_##id, takes, {__VA_ARGS__}},
 #include "experiments/studies/studies.def"
 #undef ATTN_STUDY
 };
@@ -34,11 +35,13 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
     run->study = study;
     run->curve = NULL;
     run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
-    run->lacks = ATTN_OK;
+    run->lacks = run->bad.status = ATTN_OK;
     if (!run->as_json)
         fprintf(run->out, "%s: %s\n\n", study->name, study->question);
     study->run(run);
     end_list(run);
+    if (run->bad.status != ATTN_OK)
+        return attn_cli_error(&run->bad);
     if (!run->as_json)
         fprintf(run->out, "%s: %d quantities, %d did not come out\n", study->name,
                 run->n_quantities, run->n_failed);
@@ -225,10 +228,11 @@ static void record(struct attn_study_run *run, const char *name, enum attn_study
     if (!run->as_json)
         print_line(run, name, label, published, got, unit, ok);
     else {
-        json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
-                                 ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name,
-                                 "name", name, "published", published, "got", got, "unit", unit,
-                                 "label", label_name[label], "tolerance", tolerance, "ok", ok);
+        json_t *line =
+            json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
+                      ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name, "name",
+                      name, label_name[label], published, "got", got, "unit", unit, "label",
+                      label_name[label], "tolerance", tolerance, "ok", ok);
         if (block != NULL)
             json_object_set_new(line, "live", attn_tape_json(block, n_blocks));
         if (run->curve != NULL) {
@@ -335,22 +339,60 @@ void attn_study_same(const char *name, const struct attn_pair *pair)
            (double)real->ledger.peak, "B", 0, NULL, 0);
 }
 
-json_t *attn_study_table(const char *csv)
+json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns)
 {
-    static const char *const needed[] = {NULL};
+    enum { BYTES_MOST = 64 << 20 };
+    struct attn_error why = {ATTN_OK, ""};
     int line;
-    char *text = attn_cli_need(strdup(csv));
-    json_t *table = attn_cli_need(attn_table_read(text, needed, &line, NULL));
+    char *text = NULL;
+    if (run->data == NULL)
+        text = attn_cli_need(strdup(csv));
+    else if (attn_read_text(run->data, ATTN_READ_GIVEN, BYTES_MOST, &text, &run->bad) != ATTN_OK)
+        return NULL;
+    json_t *rows = attn_table_read(text, columns, &line, &why);
+    if (rows == NULL)
+        attn_fail(&run->bad, why.status, "%s:%d: %s", run->data, line, why.text);
     free(text);
-    return table;
+    return rows;
 }
 
-int attn_study_word(const char *const *words, int n, const char *word)
+/* Of several bad fields the first is said. */
+static void say_bad(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *would_work)
 {
-    int w = 0;
-    while (w < n && strcmp(words[w], word) != 0)
-        w++;
-    return w;
+    if (run->bad.status == ATTN_OK)
+        attn_fail(&run->bad, ATTN_EINVAL, "%s:%d: %s '%.40s': %s would work",
+                  run->data != NULL ? run->data : run->study->name,
+                  (int)json_integer_value(json_object_get(row, ATTN_TABLE_LINE)), column,
+                  attn_table_field(row, column), would_work);
+}
+
+int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
+                          int64_t least, int64_t most)
+{
+    int64_t x;
+    if (attn_cli_int(attn_table_field(row, column), least, most, &x))
+        return x;
+    say_bad(run, row, column,
+            attn_study_text(run, "a whole number from %lld to %lld", (long long)least,
+                            (long long)most));
+    return least;
+}
+
+int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *words)
+{
+    const char *word = attn_table_field(row, column);
+    size_t n = strlen(word);
+    int place = 0;
+    for (const char *at = words; *at != '\0'; place++) {
+        size_t length = strcspn(at, "|");
+        if (length == n && strncmp(at, word, n) == 0)
+            return place;
+        at += length + (at[length] == '|');
+    }
+    say_bad(run, row, column, words);
+    return 0;
 }
 
 void attn_study_fill(float *x, int64_t n, int64_t prime)

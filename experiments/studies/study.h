@@ -36,11 +36,12 @@ struct attn_study_entry {
 
 /* A study while it runs.  Set before: all up to figure. */
 struct attn_study_run {
-    FILE *out;     /* what it says                                      */
-    int as_json;   /* one line of JSON for each quantity, nothing else  */
-    int is_long;   /* --long: also what takes more than some seconds    */
-    int is_trap;   /* --trap: only what goes wrong, at a size that the system notices */
-    int leave_out; /* -1; testing: this entry takes no bytes, and no process is started */
+    FILE *out;        /* what it says                                      */
+    int as_json;      /* one line of JSON for each quantity, nothing else  */
+    int is_long;      /* --long: also what takes more than some seconds    */
+    int is_trap;      /* --trap: only what goes wrong, at a size that the system notices */
+    int leave_out;    /* -1; testing: this entry takes no bytes, and no process is started */
+    const char *data; /* --data FILE: its rows alone, and no others; NULL                   */
     struct attn_figure *figure; /* NULL: none is wanted; attn_study_figure_open() */
 
     const struct attn_study *study;
@@ -50,6 +51,7 @@ struct attn_study_run {
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
     int n_quantities, n_failed, in_list; /* in_list: the last thing said was a quantity */
     enum attn_status lacks;              /* ENOMEM: something could not be done here */
+    struct attn_error bad;               /* what is wrong with a row of data */
     char text[ATTN_STUDY_TEXTS][640];    /* of attn_study_text() */
     int n_texts;
 };
@@ -65,7 +67,7 @@ struct attn_study_figure {
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
-    int has_trap;
+    const char *takes; /* "trap", "data": a flag of --NAME that is not of all; NULL */
     struct attn_study_figure figure;
 };
 
@@ -82,7 +84,7 @@ enum {
 extern const struct attn_study attn_studies[ATTN_STUDIES];
 
 /* Run it; the exit status it deserves: 1 when a published or derived quantity did not come out, or
- * nothing was compared; 3 when memory or a process was not to be had. */
+ * nothing was compared; 2 and a line where run->data has a bad row; 3 when memory or a process was not to be had. */
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run);
 
 /* ---- tapes ----------------------------------------------------------------------------------- */
@@ -174,11 +176,16 @@ void attn_study_same(const char *name, const struct attn_pair *pair);
             ".byte 0\n"                                    \
             ".popsection\n");
 
-/* Its lines (attn_table_field), to be given to json_decref(). */
-json_t *attn_study_table(const char *csv);
+/* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be given
+ * to json_decref().  NULL: run->bad says why. */
+json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
 
-/* The place of a word among others; n: it is not there. */
-int attn_study_word(const char *const *words, int n, const char *word);
+/* A field of a row: a whole number in a range, or the place of a word among "a|b|c".  What is neither
+ * is in run->bad, and `least` or 0 comes back. */
+int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
+                          int64_t least, int64_t most);
+int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *words);
 
 /* Numbers between -1 and 1 to compute with, for each prime others. */
 void attn_study_fill(float *x, int64_t n, int64_t prime);

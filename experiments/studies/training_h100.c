@@ -38,29 +38,28 @@ struct row {
     int64_t seen[MOMENTS]; /* bytes above the file's base */
 };
 
-static int64_t number(const json_t *line, const char *name)
-{
-    return atoll(attn_table_field(line, name));
-}
+static const char *const columns[] = {
+    "backend", "dtype", "mask",          "checkpoint",   "layers",        "B", "H", "d",
+    "L",       "base",  "after_forward", "peak_forward", "peak_backward", NULL};
 
-static struct row read_row(const json_t *line)
+static struct row read_row(struct attn_study_run *run, const json_t *line)
 {
+    enum { WIDE = 1024, LONG = 1 << 19 };
     static const char *const moment[MOMENTS] = {"after_forward", "peak_forward", "peak_backward"};
-    int backend = attn_study_word(backend_name, BACKENDS, attn_table_field(line, "backend"));
-    int mask = attn_study_word(mask_name, MASKS, attn_table_field(line, "mask"));
-    struct row row = {.backend = (enum backend)backend,
-                      .mask = (enum mask)mask,
-                      .is_f32 = strcmp(attn_table_field(line, "dtype"), "f32") == 0,
-                      .checkpoint = number(line, "checkpoint") != 0,
-                      .layers = number(line, "layers"),
-                      .B = number(line, "B"),
-                      .H = number(line, "H"),
-                      .d = number(line, "d"),
-                      .L = number(line, "L")};
+    const int64_t bytes = INT64_C(1) << 50;
+    struct row row = {.backend = (enum backend)attn_study_word(run, line, "backend",
+                                                               "math|efficient|flash|cudnn"),
+                      .mask = (enum mask)attn_study_word(run, line, "mask", "none|causal|bool"),
+                      .is_f32 = attn_study_word(run, line, "dtype", "bf16|f32"),
+                      .checkpoint = (int)attn_study_number(run, line, "checkpoint", 0, 1),
+                      .layers = attn_study_number(run, line, "layers", 1, MOST_LAYERS),
+                      .B = attn_study_number(run, line, "B", 1, WIDE),
+                      .H = attn_study_number(run, line, "H", 1, WIDE),
+                      .d = attn_study_number(run, line, "d", 1, WIDE),
+                      .L = attn_study_number(run, line, "L", 1, LONG)};
+    int64_t base = attn_study_number(run, line, "base", 0, bytes);
     for (int m = 0; m < MOMENTS; m++)
-        row.seen[m] = number(line, moment[m]) - number(line, "base");
-    if (backend == BACKENDS || mask == MASKS || row.layers > MOST_LAYERS)
-        attn_cli_need(NULL);
+        row.seen[m] = attn_study_number(run, line, moment[m], base + 1, bytes) - base;
     return row;
 }
 
@@ -117,7 +116,7 @@ static int64_t bytes_of(const struct row *r, enum tensor tensor)
     int64_t rows = r->B * r->H * r->L, splits = flash_splits(r);
     int64_t wide = rows * accumulator_width(r) * 4;
     if (r->backend == EFFICIENT) /* 16 B of counters for each block of queries */
-        wide += ceil_div(r->L, r->is_f32 ? 64 : 128) * r->B * r->H * 16;
+        wide += ceil_div(r->L, r->is_f32 || r->d <= 64 ? 64 : 128) * r->B * r->H * 16;
     switch (tensor) {
 #define ATTN_TENSOR(id, name, maker, bytes) \
     case id:                                \
@@ -413,7 +412,7 @@ static void one_layer(struct attn_study_run *run, struct play *x, const json_t *
     attn_study_say(run, "Other lengths, beside what was measured:");
     json_array_foreach(table, l, line)
     {
-        struct row row = read_row(line);
+        struct row row = read_row(run, line);
         const struct curve *curve = curve_of(&row);
         double seen = (double)row.seen[AFTER_FORWARD];
         if (curve == NULL)
@@ -434,7 +433,9 @@ static void all_rows(struct attn_study_run *run, struct play *x, const json_t *t
     int64_t got[MOMENTS];
     json_array_foreach(table, l, line)
     {
-        struct row row = read_row(line);
+        struct row row = read_row(run, line);
+        if (run->bad.status != ATTN_OK)
+            return;
         play_row(x, &row, got);
         const struct attn_ledger *forward = &x->forward, *backward = &x->cache.live;
         mark(x, run, forward->account, forward->n_accounts, row.seen[AFTER_FORWARD]);
@@ -546,10 +547,15 @@ void attn_study_run_training_h100(struct attn_study_run *run)
     play.entry = entry;
     attn_study_say(run, "Stacks of 1 to 8 layers x + Wo attention(Wqkv x) on an H100. Bytes are "
                         "above those of parameters, x and libraries. What is more than 1 %% off:");
-    json_t *table = attn_study_table(attn_study_data_training_h100_memory);
+    json_t *table = attn_study_rows(run, attn_study_data_training_h100_memory, columns);
     all_rows(run, &play, table, &tally);
+    if (run->bad.status != ATTN_OK) {
+        json_decref(table);
+        return;
+    }
     attn_study_say(run, "Of each kind the row that is predicted worst, beside what was measured:");
     say_tally(run, &tally);
-    why(run, &play, table);
+    if (run->data == NULL)
+        why(run, &play, table);
     json_decref(table);
 }
