@@ -280,8 +280,9 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
     *n = named > 0 ? named : q->longest ? attn_impl_count() : 1;
     struct attn_spec *spec = attn_cli_need(calloc((size_t)*n, sizeof *spec));
     for (int s = 0; s < *n && (named > 0 || q->longest); s++)
-        attn_cli_must(attn_spec_parse(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
-                      &err);
+        attn_cli_must(
+            attn_spec_parse_priced(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
+            &err);
     return spec;
 }
 

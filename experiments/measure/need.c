@@ -201,14 +201,19 @@ enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
     size_t n = strlen(text);
     if (n > 0 && n < sizeof number) {
         memcpy(number, text, n + 1);
-        if (text[n - 1] == 'B')
+        if (text[n - 1] == 'B' || text[n - 1] == 'b')
             number[n - 1] = '\0';
-        if (attn_cli_count(number, 1, 0, &bytes)) {
-            *memory = (struct attn_memory){(double)bytes, 1};
-            return ATTN_OK;
-        }
+        if (!attn_cli_count(number, 1, 0, &bytes))
+            n = 0;
     }
-    return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+    if (n == 0 || n >= sizeof number)
+        return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+    if (bytes < 1 << 20 && strspn(text, "0123456789") == n)
+        return attn_fail(err, ATTN_EINVAL,
+                         "memory '%s' has no unit: %sGiB, or %sB for so few bytes, would work",
+                         text, text, text);
+    *memory = (struct attn_memory){(double)bytes, 1};
+    return ATTN_OK;
 }
 
 struct attn_memory attn_memory_here(void)

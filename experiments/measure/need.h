@@ -70,7 +70,8 @@ struct attn_memory {
     int is_device; /* one for each rank; else this machine, for all of them */
 };
 
-/* "80GiB", "80GB", "80Gi", "4096": a device, 1 byte or more.  EINVAL. */
+/* "80GiB", "80GB", "80Gi", "4096B": a device, 1 byte or more.  EINVAL, also of less than 1 MiB
+ * without a unit. */
 enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 struct attn_memory attn_memory_here(void);

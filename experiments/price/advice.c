@@ -41,7 +41,8 @@ static int64_t *worker_options(struct attn_spec *spec)
 /* An instruction set is asked for only of who has kernels for several. */
 static void set_worker(struct attn_spec *spec, const struct attn_impl *impl)
 {
-    const struct attn_isa *isa = impl->simd ? spec->options.isa : NULL;
+    const struct attn_options is = spec->options;
+    const struct attn_isa *isa = impl->simd ? is.isa : NULL;
     if (is_parallel(spec->impl))
         attn_options_set_local(&spec->options, impl);
     else {
@@ -49,6 +50,7 @@ static void set_worker(struct attn_spec *spec, const struct attn_impl *impl)
         attn_options_preset(impl, &spec->options);
     }
     spec->options.isa = isa;
+    spec->options.priced_only = isa != NULL && is.priced_only;
 }
 
 /* Another implementation, in one process or on each rank. */
@@ -147,6 +149,7 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
         attn_options_set_local(&spec->options, is->impl);
         memcpy(spec->options.local_value, is->options.value, sizeof is->options.value);
         spec->options.isa = is->options.isa;
+        spec->options.priced_only = is->options.priced_only;
     }
     int o = find_option(to->spec.impl, "ranks");
     int64_t ranks = (int64_t)2 << n % NUMBERS;
@@ -344,7 +347,8 @@ static void append_shape(char *text, size_t size, const struct attn_cli_shape *s
 
 void attn_price_command(const struct attn_price_asked *asked, char *text, size_t size)
 {
-    char name[512];
+    char name[512], memory[32];
+    double bytes = asked->memory->bytes;
     const struct attn_stack *stack = asked->stack;
     attn_spec_print(asked->spec, name, sizeof name);
     snprintf(text, size, "%s price ", attn_cli_program());
@@ -358,8 +362,9 @@ void attn_price_command(const struct attn_price_asked *asked, char *text, size_t
     }
     if (stack->hidden > 0)
         append_number(text, size, " --hidden", (double)stack->hidden);
+    snprintf(memory, sizeof memory, "%.0f%s", bytes, bytes < 1 << 20 ? "B" : "");
     if (asked->memory->is_device)
-        append_number(text, size, " --memory", asked->memory->bytes);
+        append(text, size, " --memory", memory);
 }
 
 /* ---- shown ----------------------------------------------------------------------------------- */

@@ -207,6 +207,8 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
         print_buffer(saved, most->saved_bytes);
     attn_price_print_isa(asked->spec, "  ",
                          ", the best instruction set here: SPEC@ISA prices another\n");
+    if (asked->spec->options.priced_only)
+        printf("  priced only: this machine has no %s\n", asked->spec->options.isa->name);
     if (asked->stack->n == 0)
         print_ranks(cost, need->ranks);
     else {
@@ -249,6 +251,9 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
         json_object_set_new(json, "priced_only",
                             json_sprintf("%s does not run in %s", need->lacks,
                                          attn_dtype_name(asked->shape->dtype)));
+    else if (asked->spec->options.priced_only)
+        json_object_set_new(json, "priced_only",
+                            json_sprintf("this machine has no %s", asked->spec->options.isa->name));
     return json;
 }
 
