@@ -305,6 +305,23 @@ TEST(prices_are_of_any_size)
 
 /* ---- a sweep --------------------------------------------------------------------------------- */
 
+/* As many blocks as there are: a stack is measured however deep it is. */
+TEST(a_deep_stack)
+{
+    struct attn_records records;
+    struct attn_error err = {0};
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' measure tiled --length 16 --layers 300 --pass bwd "
+                                   "--rounds 1 --repeat 1 --quiet --out '%s' >/dev/null 2>&1",
+                                   test_build(), scratch_path("deep.jsonl")),
+                     0);
+    ck_assert_msg(attn_record_read(scratch_path("deep.jsonl"), &records, &err) == ATTN_OK, "%s",
+                  err.text);
+    ck_assert_int_eq(records.n, 1);
+    ck_assert_int_eq(records.point[0].status, ATTN_POINT_OK);
+    ck_assert_int_eq(records.point[0].priced_bytes, records.point[0].ledger_bytes);
+    attn_records_free(&records);
+}
+
 /* Points that differ in layers or in what they save are different points, measured once each. */
 TEST_EACH(a_sweep_of_stacks, 2)
 {

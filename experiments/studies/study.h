@@ -1,9 +1,6 @@
 /* Studies: published accounts of attention's memory, worked out again.  `attnlab study NAME`.
  *
- * A study plays on a tape what a program did: which blocks it took, who made them, and when it gave
- * them back.  A counted tape only adds up, so it can be played at the published size.  A real tape
- * takes the same blocks from a ledger, and the study computes in them, at a size that fits.  One
- * function plays both, so what is counted is what is done.
+ * A study plays on a tape (tape.h) what a program did, at the published size or for real.
  *
  * What comes out is a list of quantities, each labelled by where its published value comes from:
  *
@@ -21,11 +18,11 @@
 #include "experiments/measure/record.h"
 #include "experiments/report/figures.h"
 #include "experiments/report/table_file.h"
-#include "ref/ledger.h"
+#include "experiments/studies/tape.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
 
-enum { ATTN_TAPE_BLOCKS = 64, ATTN_STUDY_ENTRIES = 4096, ATTN_STUDY_TEXTS = 8 };
+enum { ATTN_STUDY_ENTRIES = 4096, ATTN_STUDY_TEXTS = 8 };
 
 /* An entry of a counted tape.  A study must fail when one that matters is left out: `matters` is
  * set where it was live at a peak that was compared, and larger than the tolerance. */
@@ -87,46 +84,11 @@ extern const struct attn_study attn_studies[ATTN_STUDIES];
  * nothing was compared; 2 and a line where run->data has a bad row; 3 when memory or a process was not to be had. */
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run);
 
-/* ---- tapes ----------------------------------------------------------------------------------- */
-
-struct attn_block {
-    const char *name, *maker; /* static storage: what it is, and the call that makes it */
-    int64_t bytes;
-    int entry; /* of the run; -1: on a real tape */
-    void *data;
-};
-
-/* What was done, in blocks with their makers, over a ledger that counts their bytes.  A counted tape
- * is {.run}; a real one is {.run, .is_real} with a ledger that is open, to be cleared at the end. */
-struct attn_tape {
-    struct attn_study_run *run; /* NULL: of no study; nobody is told where memory is lacking */
-    int is_real, is_brief;      /* is_brief: its live set is not printed */
-    int is_cut;                 /* memory was lacking: nothing is taken any more */
-    struct attn_ledger ledger;
-    int n, n_at_peak;
-    struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
-};
-
-/* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
- * has nothing to compute in, and where there is no memory (run->lacks). */
-void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
-                     int64_t size);
-void attn_tape_give(struct attn_tape *tape, const char *name);
-
-/* The last block of a name; NULL on a counted tape, and where there is none. */
-void *attn_tape_data(const struct attn_tape *tape, const char *name);
-
-/* The name says what a block is to its program now: a new result is old in the next run. */
-void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to);
-
-/* The peak begins anew with what is live, as torch.cuda.reset_peak_memory_stats(). */
-void attn_tape_restart(struct attn_tape *tape);
+/* ---- what a study says ----------------------------------------------------------------------- */
 
 /* An entry of a study that keeps its own books: the one of this name, or a new one.  What belongs
  * to entry run->leave_out is to take no bytes. */
 int attn_study_entry_of(struct attn_study_run *run, const char *name);
-
-/* ---- what a study says ----------------------------------------------------------------------- */
 
 /* Blocks as an array of JSON objects. */
 json_t *attn_tape_json(const struct attn_block *block, int n);
@@ -154,13 +116,6 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
 /* What is live on a counted tape now. */
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
-
-/* The same played for real and counted. */
-struct attn_pair {
-    struct attn_tape real, counted;
-};
-void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run);
-void attn_pair_close(struct attn_pair *pair); /* gives back what is left on the ledger */
 
 /* The real one against the counted one: the peak, and its live set block by block.  Both are
  * derived and must agree to the byte. */
