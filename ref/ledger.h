@@ -63,7 +63,7 @@ void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent);
 
 /* count * size bytes, aligned to 64, contents unspecified.  name must outlive the ledger.
  * A product of 0 gives a valid pointer that must not be read through.  NULL on failure, with err
- * filled: ENOMEM (what was asked, what is live), EINVAL where 64 bits would not say what is live. */
+ * filled: ENOMEM (what was asked, what is live), EINVAL where 64 bits cannot say what is live. */
 void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
                        struct attn_error *err);
 
@@ -85,7 +85,8 @@ int64_t attn_account_bytes(const struct attn_account *account, int n, const char
 /* The peak begins anew, with what is live now: before the second of two calls on one ledger. */
 void attn_ledger_restart(struct attn_ledger *ledger);
 
-/* Give back all blocks that are still live or kept, and return how many bytes were live: 0 unless a caller leaked, or left in the middle because of a failure. */
+/* Give back all blocks that are still live or kept, and return how many bytes were live: 0 unless a
+ * caller leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);
 
 #ifdef __cplusplus

@@ -219,8 +219,8 @@ TEST(priced_only)
                    "price tiled %s --advise --format json", layers);
 }
 
-/* Where no single change fits, two do: P is dropped by another implementation, which is refused until
- * something else is saved.  Where one fits there are none. */
+/* Where no single change fits, two do: P is dropped by another implementation, which is refused
+ * until something else is saved.  Where one fits there are none. */
 TEST(pairs)
 {
     static const char args[] = "gemm:save=probs --heads 32 --dim 128 --layers 32 --save probs "

@@ -83,7 +83,8 @@ struct attn_memory attn_memory_here(void);
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 
-/* What of this memory is needed, parameters included: it fits where that is no more than memory->bytes. */
+/* What of this memory is needed, parameters included: it fits where that is no more than
+ * memory->bytes. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and

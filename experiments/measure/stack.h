@@ -97,8 +97,8 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
 
 /* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
  * to live on after this call; drop gives the layer's P back.  With a hidden width a forward call
- * makes the layer's q k v o lse itself.  Where inputs are saved, the call of y gives them back, else
- * drop does. */
+ * makes the layer's q k v o lse itself.  Where inputs are saved, the call of y gives them back,
+ * else drop does. */
 struct attn_stack_reader {
     void *arg; /* a failure ends the reading */
     enum attn_status (*take)(void *arg, int64_t layer, enum attn_stack_tensor tensor);

@@ -1,11 +1,11 @@
 /* `attnlab price SPEC --advise`: what to change first.
  *
- * A table of changes is tried on one SPEC at one shape, one change at a time, and where none of them
- * fits, two that keep the result.  Each has a price of
- * its own, by the same formula as every price, and is shown with the bytes that it brings, whether
- * it fits then, the longest length then, and the command that prints that price.  What brings most
- * stands first.  What changes the result is kept apart from what does not; what is refused is named
- * with its reason.  Nothing is estimated. */
+ * A table of changes is tried on one SPEC at one shape, one change at a time, and where none of
+ * them fits, two that keep the result.  Each has a price of its own, by the same formula as every
+ * price, and is shown with the bytes that it brings, whether it fits then, the longest length then,
+ * and the command that prints that price.  What brings most stands first.  What changes the result
+ * is kept apart from what does not; what is refused is named with its reason.  Nothing is
+ * estimated. */
 #ifndef EXPERIMENTS_PRICE_ADVICE_H
 #define EXPERIMENTS_PRICE_ADVICE_H
 

@@ -1,5 +1,5 @@
-/* Storages of a mask that list something: visible pairs in rows, in rows and columns, or blocks.  Rows
- * of the table in storage.c, and of nobody else. */
+/* Storages of a mask that list something: visible pairs in rows, in rows and columns, or blocks.
+ * Rows of the table in storage.c, and of nobody else. */
 #ifndef EXPERIMENTS_STUDIES_STORAGE_LISTS_H
 #define EXPERIMENTS_STUDIES_STORAGE_LISTS_H
 

@@ -81,7 +81,8 @@ enum {
 extern const struct attn_study attn_studies[ATTN_STUDIES];
 
 /* Run it; the exit status it deserves: 1 when a published or derived quantity did not come out, or
- * nothing was compared; 2 and a line where run->data has a bad row; 3 when memory or a process was not to be had. */
+ * nothing was compared; 2 and a line where run->data has a bad row; 3 when memory or a process was
+ * not to be had. */
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run);
 
 /* ---- what a study says ----------------------------------------------------------------------- */
@@ -131,12 +132,12 @@ void attn_study_same(const char *name, const struct attn_pair *pair);
             ".byte 0\n"                                    \
             ".popsection\n");
 
-/* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be given
- * to json_decref().  NULL: run->bad says why. */
+/* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be
+ * given to json_decref().  NULL: run->bad says why. */
 json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
 
-/* A field of a row: a whole number in a range, or the place of a word among "a|b|c".  What is neither
- * is in run->bad, and `least` or 0 comes back. */
+/* A field of a row: a whole number in a range, or the place of a word among "a|b|c".  What is
+ * neither is in run->bad, and `least` or 0 comes back. */
 int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
                           int64_t least, int64_t most);
 int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,

@@ -1,4 +1,5 @@
-/* attnlab's own implementations in a study (study.h): priced, or measured in a process of their own. */
+/* attnlab's own implementations in a study (study.h): priced, or measured in a process of their
+ * own. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* The live set of a program that somebody else wrote: which blocks it took, who made them, and when
  * it gave them back.
  *
- * A counted tape only adds up, so it can be played at the published size.  A real tape takes the same
- * blocks from its ledger, and the study computes in them, at a size that fits.  One function plays
- * both, so what is counted is what is done. */
+ * A counted tape only adds up, so it can be played at the published size.  A real tape takes the
+ * same blocks from its ledger, and the study computes in them, at a size that fits.  One function
+ * plays both, so what is counted is what is done. */
 #ifndef EXPERIMENTS_STUDIES_TAPE_H
 #define EXPERIMENTS_STUDIES_TAPE_H
 
@@ -20,8 +20,9 @@ struct attn_block {
     void *data;
 };
 
-/* What was done, in blocks with their makers, over a ledger that counts their bytes.  A counted tape
- * is {.run}; a real one is {.run, .is_real} with a ledger that is open, to be cleared at the end. */
+/* What was done, in blocks with their makers, over a ledger that counts their bytes.  A counted
+ * tape is {.run}; a real one is {.run, .is_real} with a ledger that is open, to be cleared at the
+ * end. */
 struct attn_tape {
     struct attn_study_run *run; /* NULL: of no study; nobody is told where memory is lacking */
     int is_real, is_brief;      /* is_brief: its live set is not printed */
