@@ -26,7 +26,7 @@ struct request {
     int64_t layers, hidden;
     struct attn_stack stack[ATTN_SAVES]; /* of both of them, one for each save */
     int stacks;
-    const char *device;
+    const char *device, *params;
     struct attn_memory memory;
     int longest, advise;
     int everything; /* no SPEC was named: what some of them refuse is no mistake of the caller's */
@@ -45,6 +45,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(MAKE, offsetof(struct request, make)),
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
+    ATTN_TAKES(PARAMS, offsetof(struct request, params)),
     ATTN_TAKES(LONGEST, offsetof(struct request, longest)),
     ATTN_TAKES(ADVISE, offsetof(struct request, advise)),
     ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
@@ -201,10 +202,12 @@ static void check_storage(const struct request *q, int n)
 {
     if (q->make && !q->storage)
         attn_cli_stop(ATTN_EINVAL, NULL, "--make is of --mask-storage");
-    if (q->storage && (n > 0 || q->log != NULL || q->layers > 0 || q->last != 0))
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--mask-storage is of a mask: no SPEC, --pass, --log or --layers goes with "
-                      "it");
+    if (q->storage &&
+        (n > 0 || q->log != NULL || q->layers > 0 || q->last != 0 || q->params != NULL))
+        attn_cli_stop(
+            ATTN_EINVAL, NULL,
+            "--mask-storage is of a mask: no SPEC, --pass, --log, --layers or --params goes with "
+            "it");
     if (!q->storage && !q->longest && n == 0)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "one SPEC or more is needed, or --mask-storage: attnlab price dense --length "
@@ -236,6 +239,8 @@ static void read_device(struct request *q, int n)
     q->memory = attn_memory_here();
     if (q->device != NULL)
         attn_cli_must(attn_memory_parse(q->device, &q->memory, &err), &err);
+    if (q->params != NULL)
+        attn_cli_must(attn_params_parse(q->params, &q->memory, &err), &err);
     if (q->longest && (q->device == NULL || q->shapes.lengths.n > 0 || q->shapes.keys >= 0 ||
                        q->log != NULL || q->storage))
         attn_cli_stop(ATTN_EINVAL, NULL,
@@ -280,8 +285,9 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
     *n = named > 0 ? named : q->longest ? attn_impl_count() : 1;
     struct attn_spec *spec = attn_cli_need(calloc((size_t)*n, sizeof *spec));
     for (int s = 0; s < *n && (named > 0 || q->longest); s++)
-        attn_cli_must(attn_spec_parse(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
-                      &err);
+        attn_cli_must(
+            attn_spec_parse_priced(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
+            &err);
     return spec;
 }
 

@@ -1,4 +1,5 @@
 /* attnlab study: published accounts of memory, worked out again (studies/study.h). */
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,12 +10,13 @@
 
 struct request {
     int as_json, is_long, is_trap;
-    const char *figures;
+    const char *figures, *data;
 };
 
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(LONG, offsetof(struct request, is_long)),
     ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
+    ATTN_TAKES(DATA, offsetof(struct request, data)),
     ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
     ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
     {.flag = ATTN_FLAG_END}};
@@ -25,7 +27,8 @@ const struct attn_cli_command attn_cmd_study = {
     .name = "study",
     .summary = "published accounts of memory, worked out again",
     .usage = "study NAME... [flags]\n"
-             "study list\n"
+             "study list [--format json]\n"
+             "study pytorch-h200|training-h100 --data FILE.csv\n"
              "study all [flags]",
     .about =
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
@@ -41,10 +44,20 @@ const struct attn_cli_command attn_cmd_study = {
     .size = sizeof(struct request),
     .run = study};
 
-static int list(void)
+static int list(int as_json)
 {
+    json_t *all = json_array();
     for (int s = 0; s < ATTN_STUDIES; s++)
-        printf("%-24s %s\n", attn_studies[s].name, attn_studies[s].question);
+        if (as_json)
+            json_array_append_new(all, json_pack("{s:s, s:s}", "name", attn_studies[s].name,
+                                                 "question", attn_studies[s].question));
+        else
+            printf("%-24s %s\n", attn_studies[s].name, attn_studies[s].question);
+    if (as_json) {
+        json_dumpf(all, stdout, JSON_INDENT(1));
+        putchar('\n');
+    }
+    json_decref(all);
     return ATTN_EXIT_GOOD;
 }
 
@@ -76,6 +89,7 @@ static int carry_out(const struct attn_study *one, const struct request *request
                                   .as_json = request->as_json,
                                   .is_long = request->is_long,
                                   .is_trap = request->is_trap,
+                                  .data = request->data,
                                   .leave_out = -1};
     if (request->figures != NULL) {
         attn_study_figure_open(one, &figure);
@@ -90,21 +104,32 @@ static int carry_out(const struct attn_study *one, const struct request *request
     return status;
 }
 
+/* A flag that is not of all studies. */
+static void check_taken(int n, char **operand, const char *flag, const char *who)
+{
+    for (int i = 0; i < n; i++) {
+        const struct attn_study *one = find(operand[i]); /* "all" is none */
+        if (one == NULL || one->takes == NULL || strcmp(one->takes, flag) != 0)
+            attn_cli_stop(ATTN_EINVAL, NULL, "%s has no --%s; %s", operand[i], flag, who);
+    }
+}
+
 static int study(void *values, int n, char **operand)
 {
     const struct request *asked = values;
     int worst = ATTN_EXIT_GOOD, all = n == 1 && strcmp(operand[0], "all") == 0;
     if (n == 1 && strcmp(operand[0], "list") == 0)
-        return list();
+        return list(asked->as_json);
     for (int i = 0; i < n && !all; i++)
         if (find(operand[i]) == NULL)
             unknown(operand[i]);
-    for (int i = 0; i < n && asked->is_trap; i++)
-        if (all || !find(operand[i])->has_trap)
-            return attn_cli_fail(ATTN_EXIT_USAGE, "%s has no --trap; xformers-order has",
-                                 operand[i]);
-    if (asked->is_trap && asked->figures != NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "--figures is of the whole study, without --trap");
+    if (asked->is_trap)
+        check_taken(n, operand, "trap", "xformers-order has");
+    if (asked->data != NULL)
+        check_taken(n, operand, "data", "pytorch-h200 and training-h100 have");
+    if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "--figures is of the whole study, without --trap or --data");
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
         const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
         int status = carry_out(one, asked);
@@ -112,6 +137,8 @@ static int study(void *values, int n, char **operand)
             worst = status;
         if (!asked->as_json && i + 1 < (all ? ATTN_STUDIES : n))
             putchar('\n');
+        if (ferror(stdout)) /* nobody reads the others */
+            break;
     }
     return worst;
 }

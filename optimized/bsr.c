@@ -279,6 +279,7 @@ static struct attn_options tiled_options(const struct attn_options *opt)
     attn_options_preset(&attn_impl_tiled, &x);
     x.threads = opt->threads;
     x.isa = opt->isa;
+    x.priced_only = opt->priced_only;
     return x;
 }
 

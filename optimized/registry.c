@@ -306,6 +306,20 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
     return status == ATTN_OK && n < all ? parse_isa(spec, text + n + 1, err) : status;
 }
 
+enum attn_status attn_spec_parse_priced(const char *text, struct attn_spec *spec,
+                                        struct attn_error *err)
+{
+    enum attn_status status = attn_spec_parse(text, spec, err);
+    const char *name = strchr(text, '@') != NULL ? strrchr(text, '@') + 1 : "";
+    for (int n = 0; n < attn_isa_count() && status == ATTN_ENOTSUP; n++)
+        if (strcmp(attn_isa_at(n)->name, name) == 0) {
+            spec->options.isa = attn_isa_at(n);
+            spec->options.priced_only = 1;
+            return ATTN_OK;
+        }
+    return status;
+}
+
 enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,
                                     struct attn_spec *spec, struct attn_error *err)
 {

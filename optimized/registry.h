@@ -35,6 +35,10 @@ struct attn_spec {
  * sets there are; ENOTSUP when this machine lacks the instruction set. */
 enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struct attn_error *err);
 
+/* The same for a price, which has no need of the instruction set (attn_options.priced_only). */
+enum attn_status attn_spec_parse_priced(const char *text, struct attn_spec *spec,
+                                        struct attn_error *err);
+
 /* The same of a record that stands in another list, such as a layer's: text is all behind its name,
  * "" or ":option=value,...". */
 enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,

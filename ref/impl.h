@@ -88,6 +88,7 @@ struct attn_options {
     const struct attn_impl *local;         /* of an "@NAME" option; NULL: NAME, at its presets */
     int64_t local_value[ATTN_MAX_OPTIONS]; /* its own values, in the order of its table */
     const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
+    int priced_only;                       /* that set is not on this machine: no call is made */
     int threads;                           /* at most so many; 1 by default */
 };
 

@@ -175,13 +175,15 @@ void attn_layer_merge_dweights(const struct attn_layer_part *n, const struct att
 
 static void kept_buffers(const struct attn_layer *layer, struct attn_buffer at[ATTN_LAYER_KEPT])
 {
+    const struct attn_problem p = attn_layer_problem(layer);
     const struct attn_layer_part n = part_of(layer);
     int64_t rows = n.batch * n.tokens, e = (int64_t)attn_dtype_size(layer->dtype);
     at[ATTN_LAYER_Q] = attn_buffer_of("layer.q", n.heads, rows * n.d_key, e);
     at[ATTN_LAYER_K] = attn_buffer_of("layer.k", n.kv_heads, rows * n.d_key, e);
     at[ATTN_LAYER_V] = attn_buffer_of("layer.v", n.kv_heads, rows * n.d_value, e);
     at[ATTN_LAYER_O] = attn_buffer_of("layer.o", n.heads, rows * n.d_value, e);
-    at[ATTN_LAYER_LSE] = attn_buffer_of("layer.lse", n.heads, rows, e);
+    at[ATTN_LAYER_LSE] =
+        attn_buffer_of("layer.lse", n.heads, rows, (int64_t)attn_dtype_size(attn_lse_dtype(&p)));
 }
 
 /* In the order of q, k, v, o. */
@@ -221,6 +223,7 @@ static void clear_buffers(struct attn_buffer *at, int n)
 void attn_layer_drop(struct attn_layer_saved *saved, struct attn_ledger *ledger)
 {
     attn_buffers_give(saved->at, ATTN_LAYER_KEPT, ledger);
+    *saved = (struct attn_layer_saved){0};
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
@@ -249,28 +252,49 @@ static enum attn_status attend(const struct attn_impl *impl, struct attn_ctx *ct
     return attn_run_forward(impl, ctx, &p, &call);
 }
 
+enum attn_status attn_layer_attend(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                   const struct attn_layer *layer,
+                                   const struct attn_layer_forward *t,
+                                   struct attn_layer_saved *saved)
+{
+    const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
+    struct attn_layer_saved own = {0};
+    enum attn_status status = attn_layer_check(layer, ctx->error);
+    if (status == ATTN_OK)
+        status = attend(impl, ctx, layer, t->x, &w, own.at);
+    if (status == ATTN_OK)
+        *saved = own;
+    else
+        attn_layer_drop(&own, ctx->ledger);
+    return status;
+}
+
+void attn_layer_write_y(const struct attn_layer *layer, const struct attn_layer_forward *t,
+                        const struct attn_layer_saved *saved)
+{
+    const struct attn_layer_part n = part_of(layer);
+    const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
+    const struct attn_view y = attn_layer_tokens(t->y, layer->dtype, n.tokens, n.hidden);
+    const struct attn_view o = view_of(layer, saved->at, ATTN_LAYER_O);
+    clear(t->y, n.batch * n.tokens * n.hidden, layer->dtype);
+    attn_layer_merge(&n, &o, &w, &y);
+}
+
 enum attn_status attn_layer_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                         const struct attn_layer *layer,
                                         const struct attn_layer_forward *t,
                                         struct attn_layer_saved *saved)
 {
-    const struct attn_layer_part n = part_of(layer);
-    const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
-    const struct attn_view y = attn_layer_tokens(t->y, layer->dtype, n.tokens, n.hidden);
     struct attn_layer_saved own = {0};
-    enum attn_status status = attn_layer_check(layer, ctx->error);
-    if (status == ATTN_OK)
-        status = attend(impl, ctx, layer, t->x, &w, own.at);
-    if (status == ATTN_OK) {
-        const struct attn_view o = view_of(layer, own.at, ATTN_LAYER_O);
-        clear(t->y, n.batch * n.tokens * n.hidden, layer->dtype);
-        attn_layer_merge(&n, &o, &w, &y);
-    }
-    if (status == ATTN_OK && saved != NULL)
+    enum attn_status status = attn_layer_attend(impl, ctx, layer, t, &own);
+    if (status != ATTN_OK)
+        return status;
+    attn_layer_write_y(layer, t, &own);
+    if (saved != NULL)
         *saved = own;
     else
         attn_layer_drop(&own, ctx->ledger);
-    return status;
+    return ATTN_OK;
 }
 
 /* From dO to dX and the gradients of the weights, with what the forward pass computed. */

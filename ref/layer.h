@@ -62,6 +62,15 @@ enum attn_status attn_layer_run_forward(const struct attn_impl *impl, struct att
                                         const struct attn_layer_forward *t,
                                         struct attn_layer_saved *saved);
 
+/* The same in its two parts.  y is there from the second on: a caller who takes it in between does
+ * not hold it beside attention. */
+enum attn_status attn_layer_attend(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                   const struct attn_layer *layer,
+                                   const struct attn_layer_forward *t,
+                                   struct attn_layer_saved *saved);
+void attn_layer_write_y(const struct attn_layer *layer, const struct attn_layer_forward *t,
+                        const struct attn_layer_saved *saved);
+
 /* saved: what the forward pass of the same x and weights kept; NULL: it is computed again. */
 enum attn_status attn_layer_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                          const struct attn_layer *layer,

@@ -53,6 +53,8 @@ static void block_drop(void *data, size_t bytes)
         munmap(data, block_size(bytes));
 }
 
+/* ---- the live set ---------------------------------------------------------------------------- */
+
 /* Totals travel up to the parents, which other threads may be changing too. */
 static void add_total(struct attn_ledger *ledger, int64_t bytes)
 {
@@ -83,27 +85,59 @@ static void remember_peak(struct attn_ledger *ledger)
             ledger->at_peak[ledger->n_at_peak++] = ledger->account[a];
 }
 
-static struct attn_ledger_block *free_slot(struct attn_ledger_block *block, int n)
+/* Bytes and account of what is wanted. */
+static enum attn_status enter(struct attn_ledger *ledger, const char *name, int64_t count,
+                              int64_t size, int64_t *bytes, int *account, struct attn_error *err)
 {
-    for (int s = 0; s < n; s++)
-        if (block[s].data == NULL)
-            return &block[s];
-    return NULL;
+    int64_t sum;
+    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, bytes) ||
+        __builtin_add_overflow(*bytes, ledger->now, &sum))
+        return attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits", name,
+                         (long long)count, (long long)size);
+    *account = find_account(ledger, name);
+    return *account >= 0
+               ? ATTN_OK
+               : attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
+}
+
+/* ---- lists of blocks ------------------------------------------------------------------------- */
+
+/* Room for one more; 0: there is no memory. */
+static int make_room(struct attn_ledger_blocks *list)
+{
+    if (list->n < list->room)
+        return 1;
+    int room = list->room > 0 ? 2 * list->room : 16;
+    struct attn_ledger_block *at = realloc(list->at, (size_t)room * sizeof *at);
+    if (at == NULL)
+        return 0;
+    list->at = at;
+    list->room = room;
+    return 1;
+}
+
+/* The last one moves into its place. */
+static struct attn_ledger_block remove_block(struct attn_ledger_blocks *list, int b)
+{
+    struct attn_ledger_block block = list->at[b];
+    list->at[b] = list->at[--list->n];
+    if (list->n == 0) {
+        free(list->at);
+        *list = (struct attn_ledger_blocks){0};
+    }
+    return block;
 }
 
 /* A block that was kept, or a fresh one. */
 static void *find_block(struct attn_ledger *ledger, size_t bytes)
 {
-    for (int s = 0; s < ATTN_LEDGER_KEPT; s++) {
-        struct attn_ledger_block *kept = &ledger->kept[s];
-        void *data = kept->data;
-        if (data == NULL || kept->bytes != bytes)
-            continue;
-        kept->data = NULL;
-        return data;
-    }
+    for (int b = 0; b < ledger->kept.n; b++)
+        if (ledger->kept.at[b].bytes == bytes)
+            return remove_block(&ledger->kept, b).data;
     return block_get(bytes);
 }
+
+/* ---- taking and giving ----------------------------------------------------------------------- */
 
 static int above_limit(const struct attn_ledger *ledger, int64_t bytes)
 {
@@ -116,21 +150,13 @@ static int above_limit(const struct attn_ledger *ledger, int64_t bytes)
 void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
                        struct attn_error *err)
 {
-    int64_t bytes, own_peak = ledger->peak;
-    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes) ||
-        bytes > INT64_MAX / 2) {
-        attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits", name,
-                  (long long)count, (long long)size);
-        return NULL;
-    }
-    struct attn_ledger_block *slot = free_slot(ledger->block, ATTN_LEDGER_BLOCKS);
-    int account = find_account(ledger, name);
-    if (slot == NULL || account < 0) {
-        attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
-        return NULL;
-    }
+    int64_t bytes = 0, own_peak = ledger->peak;
+    int account = -1;
     void *data = NULL;
-    if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes))
+    if (enter(ledger, name, count, size, &bytes, &account, err) != ATTN_OK)
+        return NULL;
+    if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes) &&
+        make_room(&ledger->live))
         data = find_block(ledger, (size_t)bytes);
     if (data == NULL) {
         attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
@@ -140,7 +166,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
     if (ledger->poison)
         memset(data, 0xFF, (size_t)bytes);
     memset((char *)data + bytes, ZONE_BYTE, ZONE);
-    *slot = (struct attn_ledger_block){data, (size_t)bytes, account};
+    ledger->live.at[ledger->live.n++] = (struct attn_ledger_block){data, (size_t)bytes, account};
     ledger->account[account].bytes += bytes;
     add_total(ledger, bytes);
     if (ledger->peak > own_peak)
@@ -157,42 +183,59 @@ static int zone_is_whole(const struct attn_ledger_block *block)
     return 1;
 }
 
-static void drop(struct attn_ledger *ledger, struct attn_ledger_block *block)
+static void drop(struct attn_ledger *ledger, int b)
 {
-    if (!zone_is_whole(block))
+    const struct attn_ledger_block block = remove_block(&ledger->live, b);
+    if (!zone_is_whole(&block))
         ledger->damaged++;
-    ledger->account[block->account].bytes -= (int64_t)block->bytes;
-    add_total(ledger, -(int64_t)block->bytes);
-    struct attn_ledger_block *kept =
-        ledger->keeps ? free_slot(ledger->kept, ATTN_LEDGER_KEPT) : NULL;
-    if (kept != NULL)
-        *kept = *block;
+    ledger->account[block.account].bytes -= (int64_t)block.bytes;
+    add_total(ledger, -(int64_t)block.bytes);
+    if (ledger->keeps && make_room(&ledger->kept))
+        ledger->kept.at[ledger->kept.n++] = block;
     else
-        block_drop(block->data, block->bytes);
-    block->data = NULL;
+        block_drop(block.data, block.bytes);
 }
 
 void *attn_ledger_give(struct attn_ledger *ledger, void *data)
 {
-    for (int s = 0; data != NULL && s < ATTN_LEDGER_BLOCKS; s++)
-        if (ledger->block[s].data == data) {
-            drop(ledger, &ledger->block[s]);
-            break;
-        }
+    int b = ledger->live.n - 1;
+    while (b >= 0 && ledger->live.at[b].data != data)
+        b--;
+    if (b >= 0)
+        drop(ledger, b);
     return NULL;
 }
 
-enum attn_status attn_ledger_borrow(struct attn_ledger *ledger, const char *name, int64_t bytes,
-                                    struct attn_error *err)
+enum attn_status attn_ledger_count(struct attn_ledger *ledger, const char *name, int64_t count,
+                                   int64_t size, struct attn_error *err)
 {
-    int account = find_account(ledger, name);
-    if (account < 0)
-        return attn_fail(err, ATTN_EINTERNAL, "ledger full: no room for buffer '%s'", name);
+    int64_t bytes = 0;
+    int account = -1;
+    enum attn_status status = enter(ledger, name, count, size, &bytes, &account, err);
+    if (status != ATTN_OK)
+        return status;
     ledger->account[account].bytes += bytes;
     atomic_fetch_add(&ledger->now, bytes);
     if (ledger->now > ledger->peak)
         attn_ledger_restart(ledger);
     return ATTN_OK;
+}
+
+void attn_ledger_uncount(struct attn_ledger *ledger, const char *name, int64_t bytes)
+{
+    int account = find_account(ledger, name);
+    if (account < 0)
+        return;
+    ledger->account[account].bytes -= bytes;
+    atomic_fetch_sub(&ledger->now, bytes);
+}
+
+int64_t attn_account_bytes(const struct attn_account *account, int n, const char *name)
+{
+    for (int a = 0; a < n; a++)
+        if (strcmp(account[a].name, name) == 0)
+            return account[a].bytes;
+    return 0;
 }
 
 void attn_ledger_restart(struct attn_ledger *ledger)
@@ -204,15 +247,13 @@ void attn_ledger_restart(struct attn_ledger *ledger)
 int64_t attn_ledger_clear(struct attn_ledger *ledger)
 {
     int64_t left = 0;
-    for (int s = 0; s < ATTN_LEDGER_BLOCKS; s++)
-        if (ledger->block[s].data != NULL) {
-            left += (int64_t)ledger->block[s].bytes;
-            drop(ledger, &ledger->block[s]);
-        }
-    for (int s = 0; s < ATTN_LEDGER_KEPT; s++)
-        if (ledger->kept[s].data != NULL) {
-            block_drop(ledger->kept[s].data, ledger->kept[s].bytes);
-            ledger->kept[s].data = NULL;
-        }
+    while (ledger->live.n > 0) {
+        left += (int64_t)ledger->live.at[ledger->live.n - 1].bytes;
+        drop(ledger, ledger->live.n - 1);
+    }
+    while (ledger->kept.n > 0) {
+        const struct attn_ledger_block block = remove_block(&ledger->kept, ledger->kept.n - 1);
+        block_drop(block.data, block.bytes);
+    }
     return left;
 }

@@ -21,11 +21,6 @@ typedef int64_t attn_atomic_int64; /* of the same size; to be read when nothing 
 typedef _Atomic int64_t attn_atomic_int64;
 #endif
 
-enum {
-    ATTN_LEDGER_BLOCKS = 512, /* live: a stack of 28 layers has 168 */
-    ATTN_LEDGER_KEPT = 64
-};
-
 /* One named buffer (or several of one name) and its bytes. */
 struct attn_account {
     const char *name; /* static storage */
@@ -40,13 +35,19 @@ struct attn_ledger_block {
     int account;
 };
 
+/* On the heap while there are any. */
+struct attn_ledger_blocks {
+    struct attn_ledger_block *at;
+    int n, room;
+};
+
 struct attn_ledger {
     struct attn_ledger *parent;
     attn_atomic_int64 now, peak; /* bytes, including those of children */
     int n_accounts, n_at_peak;
     struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */
     struct attn_account at_peak[ATTN_MAX_ACCOUNTS]; /* the live set when peak was set */
-    struct attn_ledger_block block[ATTN_LEDGER_BLOCKS], kept[ATTN_LEDGER_KEPT];
+    struct attn_ledger_blocks live, kept;
     int64_t takes;   /* calls of attn_ledger_take so far                                       */
     int64_t fail_at; /* testing: the take with this number fails; -1 never                     */
     int64_t limit;   /* refuse a take that would make more than so many bytes live; -1 none    */
@@ -62,23 +63,30 @@ void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent);
 
 /* count * size bytes, aligned to 64, contents unspecified.  name must outlive the ledger.
  * A product of 0 gives a valid pointer that must not be read through.  NULL on failure, with err
- * filled: ENOMEM (what was asked, what is live), EINVAL on overflow. */
+ * filled: ENOMEM (what was asked, what is live), EINVAL where 64 bits cannot say what is live. */
 void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
                        struct attn_error *err);
 
 /* Give a block back.  NULL is legal.  Returns NULL, so that `p = attn_ledger_give(l, p)`. */
 void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 
-/* Count so many bytes of another ledger's block in this one too, while it is used; less than 0: no
- * longer.  Parents have counted them.  EINTERNAL when there is no room for the name. */
-enum attn_status attn_ledger_borrow(struct attn_ledger *ledger, const char *name, int64_t bytes,
-                                    struct attn_error *err);
+/* Count count * size bytes without a block, in this ledger and not in its parents: what another
+ * ledger's block has while it is used here, or a live set on paper, which is how stacks and studies
+ * are priced.  EINVAL as above, EINTERNAL when there is no room for the name. */
+enum attn_status attn_ledger_count(struct attn_ledger *ledger, const char *name, int64_t count,
+                                   int64_t size, struct attn_error *err);
+
+/* No longer; bytes of this name that were counted. */
+void attn_ledger_uncount(struct attn_ledger *ledger, const char *name, int64_t bytes);
+
+/* Bytes of a name in a live set: ledger->account, or at_peak. */
+int64_t attn_account_bytes(const struct attn_account *account, int n, const char *name);
 
 /* The peak begins anew, with what is live now: before the second of two calls on one ledger. */
 void attn_ledger_restart(struct attn_ledger *ledger);
 
-/* Give back everything that is still live, and what was kept, and return how many bytes were live:
- * 0 unless a caller leaked, or left in the middle because of a failure. */
+/* Give back all blocks that are still live or kept, and return how many bytes were live: 0 unless a
+ * caller leaked, or left in the middle because of a failure. */
 int64_t attn_ledger_clear(struct attn_ledger *ledger);
 
 #ifdef __cplusplus

@@ -318,8 +318,13 @@ static enum attn_status check_saved(const struct attn_impl *impl, const struct a
                                                                    : " under other options");
 }
 
-static enum attn_status check_count(const struct attn_impl *impl, const struct attn_ctx *ctx)
+static enum attn_status check_runs(const struct attn_impl *impl, const struct attn_ctx *ctx)
 {
+    if (ctx->options->priced_only)
+        return attn_fail(ctx->error, ATTN_ENOTSUP,
+                         "%s is of an instruction set that this machine does not have: it can only "
+                         "be priced",
+                         impl->name);
     if (!ctx->counts_only || impl->ranks != NULL)
         return ATTN_OK;
     return attn_fail(ctx->error, ATTN_EINVAL,
@@ -333,7 +338,7 @@ enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx 
 {
     enum attn_status status = attn_check_forward(impl, ctx->options, p, t, ctx->error);
     if (status == ATTN_OK)
-        status = check_count(impl, ctx);
+        status = check_runs(impl, ctx);
     if (status != ATTN_OK)
         return status;
     if (ctx->saved != NULL && ctx->saved->data != NULL)
@@ -353,7 +358,7 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
 {
     enum attn_status status = attn_check_backward(impl, ctx->options, p, t, ctx->error);
     if (status == ATTN_OK)
-        status = check_count(impl, ctx);
+        status = check_runs(impl, ctx);
     if (status == ATTN_OK)
         status = check_saved(impl, ctx, p);
     struct attn_problem own = *p;

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,11 +210,20 @@ int attn_cli_leave(int status)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+/* `| head -1` has what it wanted: nobody is there who would read why. */
+static int reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 int attn_cli_flush(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return ATTN_EXIT_GOOD;
     clearerr(stdout); /* it is said once */
+    if (reader_left())
+        return ATTN_EXIT_LACKS;
     return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
 }
 

@@ -201,25 +201,48 @@ enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
     size_t n = strlen(text);
     if (n > 0 && n < sizeof number) {
         memcpy(number, text, n + 1);
-        if (text[n - 1] == 'B')
+        if (text[n - 1] == 'B' || text[n - 1] == 'b')
             number[n - 1] = '\0';
-        if (attn_cli_count(number, 1, 0, &bytes)) {
-            *memory = (struct attn_memory){(double)bytes, 1};
-            return ATTN_OK;
-        }
+        if (!attn_cli_count(number, 1, 0, &bytes))
+            n = 0;
     }
-    return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+    if (n == 0 || n >= sizeof number)
+        return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+    if (bytes < 1 << 20 && strspn(text, "0123456789") == n)
+        return attn_fail(err, ATTN_EINVAL,
+                         "memory '%s' has no unit: %sGiB, or %sB for so few bytes, would work",
+                         text, text, text);
+    *memory = (struct attn_memory){.bytes = (double)bytes, .is_device = 1};
+    return ATTN_OK;
 }
 
 struct attn_memory attn_memory_here(void)
 {
     int64_t available = attn_cli_memory_available();
-    return (struct attn_memory){available == INT64_MAX ? HUGE_VAL : (double)available, 0};
+    return (struct attn_memory){.bytes = available == INT64_MAX ? HUGE_VAL : (double)available};
+}
+
+enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err)
+{
+    char number[32];
+    size_t n = strcspn(text, ",");
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    memory->param_bytes = 16;
+    if (n < sizeof number && attn_cli_count(number, 1, 0, &memory->params) &&
+        (text[n] == '\0' || attn_cli_int(text + n + 1, 1, 1024, &memory->param_bytes)))
+        return ATTN_OK;
+    return attn_fail(
+        err, ATTN_EINVAL,
+        "params '%.40s': a number such as 7G, or with bytes of each, 1 to 1024, such as "
+        "7G,16, would work",
+        text);
 }
 
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
 {
-    return memory->is_device ? need->device : need->beside + need->peaks;
+    double params = (double)memory->params * (double)memory->param_bytes;
+    return params + (memory->is_device ? need->device : need->beside + need->peaks);
 }
 
 /* A search for the longest. */

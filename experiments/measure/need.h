@@ -66,16 +66,25 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 
 struct attn_memory {
-    double bytes;  /* HUGE_VAL where this machine does not say */
-    int is_device; /* one for each rank; else this machine, for all of them */
+    double bytes;                /* HUGE_VAL where this machine does not say */
+    int is_device;               /* one for each rank; else this machine, for all of them */
+    int64_t params, param_bytes; /* of the model, in each: parameters, and bytes of one with its
+                                    gradient and its optimizer's state */
 };
 
-/* "80GiB", "80GB", "80Gi", "4096": a device, 1 byte or more.  EINVAL. */
+/* "80GiB", "80GB", "80Gi", "4096B": a device, 1 byte or more.  EINVAL, also of less than 1 MiB
+ * without a unit. */
 enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 struct attn_memory attn_memory_here(void);
 
-/* What of this memory is needed: it fits where that is no more than memory->bytes. */
+/* "7G" or "7G,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and its
+ * gradient, in float32 the weight and Adam's two moments.  EINVAL. */
+enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err);
+
+/* What of this memory is needed, parameters included: it fits where that is no more than
+ * memory->bytes. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and

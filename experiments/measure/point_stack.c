@@ -169,16 +169,22 @@ static enum attn_status call_layer(struct stack *x, int64_t i, enum attn_stack_c
                                    struct attn_ctx *ctx)
 {
     void **t = x->layer[i].data, **above = x->layer[i + 1].data;
-    struct attn_layer_saved *kept = x->layers.save == ATTN_SAVE_INPUTS ? NULL : &x->layer[i].kept;
-    draw(x, call == ATTN_STACK_BACKWARD ? i + 1 : i,
-         call == ATTN_STACK_BACKWARD ? ATTN_STACK_DX : ATTN_STACK_X);
+    struct attn_layer_saved *kept = &x->layer[i].kept;
+    if (call != ATTN_STACK_Y)
+        draw(x, call == ATTN_STACK_BACKWARD ? i + 1 : i,
+             call == ATTN_STACK_BACKWARD ? ATTN_STACK_DX : ATTN_STACK_X);
     x->between.forward = call == ATTN_STACK_BACKWARD ? between_forward_again : between_forward;
     x->start = attn_seconds(CLOCK_MONOTONIC);
     x->looking_s = 0;
-    if (call == ATTN_STACK_FORWARD) {
-        const struct attn_layer_forward forward = {t[ATTN_STACK_X], t[ATTN_STACK_WQKV],
-                                                   t[ATTN_STACK_WO], above[ATTN_STACK_X]};
-        return attn_layer_run_forward(&x->between, ctx, &x->shape, &forward, kept);
+    const struct attn_layer_forward forward = {t[ATTN_STACK_X], t[ATTN_STACK_WQKV],
+                                               t[ATTN_STACK_WO], above[ATTN_STACK_X]};
+    if (call == ATTN_STACK_FORWARD)
+        return attn_layer_attend(&x->between, ctx, &x->shape, &forward, kept);
+    if (call == ATTN_STACK_Y) {
+        attn_layer_write_y(&x->shape, &forward, kept);
+        if (x->layers.save == ATTN_SAVE_INPUTS)
+            attn_layer_drop(kept, ctx->ledger);
+        return ATTN_OK;
     }
     const struct attn_layer_backward backward = {
         t[ATTN_STACK_X],  t[ATTN_STACK_WQKV],  t[ATTN_STACK_WO], above[ATTN_STACK_DX],

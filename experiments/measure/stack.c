@@ -147,8 +147,9 @@ static void read_forward_hidden(const struct attn_stack *layers, struct reading 
         take(r, i, ATTN_STACK_WQKV, ATTN_STACK_WO);
     take(r, 0, ATTN_STACK_X, ATTN_STACK_X);
     for (int64_t i = 0; i < layers->n; i++) {
-        take(r, i + 1, ATTN_STACK_X, ATTN_STACK_X);
         call(r, i, ATTN_STACK_FORWARD, layers->save == ATTN_SAVE_PROBS);
+        take(r, i + 1, ATTN_STACK_X, ATTN_STACK_X);
+        call(r, i, ATTN_STACK_Y, 0);
     }
     give(r, layers->n, ATTN_STACK_X, ATTN_STACK_X);
 }
@@ -181,7 +182,7 @@ enum attn_status attn_stack_read(const struct attn_stack *layers, enum attn_pass
 
 /* ---- the price ------------------------------------------------------------------------------- */
 
-/* The schedule on paper: what is live now, and what was at the peak. */
+/* The schedule on paper: a ledger that only counts. */
 struct paper {
     const struct attn_problem *p;
     const struct attn_stack *layers;
@@ -189,78 +190,50 @@ struct paper {
     double again_flops;         /* of a backward one, what it makes again */
     struct attn_account p_left; /* P that a forward call leaves, if it is told to */
     int holds_p;                /* the layer that is called has a P to read */
-    struct attn_cost now;       /* peak_bytes: its bytes */
+    struct attn_ledger ledger;
     struct attn_stack_cost *to;
     struct attn_error *err;
 };
-
-/* The live set without names of no bytes. */
-static void remember(struct paper *x, const struct attn_cost *live)
-{
-    struct attn_cost *peak = &x->to->cost;
-    if (live->peak_bytes <= peak->peak_bytes)
-        return;
-    peak->peak_bytes = live->peak_bytes;
-    peak->n_live = 0;
-    for (int a = 0; a < live->n_live; a++)
-        if (live->live[a].bytes > 0)
-            peak->live[peak->n_live++] = live->live[a];
-}
-
-static void subtract(struct attn_cost *live, const char *name, int64_t bytes)
-{
-    for (int a = 0; a < live->n_live; a++)
-        if (strcmp(live->live[a].name, name) == 0) {
-            live->live[a].bytes -= bytes;
-            live->peak_bytes -= bytes;
-        }
-}
 
 static enum attn_status paper_take(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     (void)layer;
     struct paper *x = arg;
-    int64_t bytes = attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor);
-    enum attn_status status =
-        attn_cost_add(&x->now, attn_stack_tensor_name(tensor), bytes, 1, x->err);
-    remember(x, &x->now);
-    return status;
+    return attn_ledger_count(&x->ledger, attn_stack_tensor_name(tensor),
+                             attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor), 1, x->err);
 }
 
 static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
 {
     (void)layer;
     struct paper *x = arg;
-    subtract(&x->now, attn_stack_tensor_name(tensor),
-             attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
+    attn_ledger_uncount(&x->ledger, attn_stack_tensor_name(tensor),
+                        attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
 }
 
-/* Does a call keep q k v o lse itself? */
-static int call_keeps(const struct paper *x)
-{
-    return x->layers->hidden > 0 && x->layers->save != ATTN_SAVE_INPUTS;
-}
-
-/* What a forward call left is live during the backward one, whose price has it too. */
-static void subtract_kept(const struct paper *x, struct attn_cost *live)
-{
-    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && call_keeps(x); t++)
-        subtract(live, attn_stack_tensor_name((enum attn_stack_tensor)t),
-                 attn_stack_tensor_bytes(x->p, 0, (enum attn_stack_tensor)t));
-    if (x->holds_p)
-        subtract(live, x->p_left.name, x->p_left.bytes);
-}
-
-/* What a forward call leaves. */
+/* What a forward call leaves: with a hidden width all that it made. */
 static enum attn_status keep(struct paper *x, int64_t layer, int saves)
 {
     enum attn_status status = ATTN_OK;
-    for (int t = ATTN_STACK_Q; t <= (int)ATTN_STACK_LSE && status == ATTN_OK && call_keeps(x); t++)
+    int last = x->layers->hidden > 0 ? (int)ATTN_STACK_LSE : -1;
+    for (int t = ATTN_STACK_Q; t <= last && status == ATTN_OK; t++)
         status = paper_take(x, layer, (enum attn_stack_tensor)t);
     if (status != ATTN_OK || !saves || x->p_left.bytes == 0)
         return status;
     x->holds_p = 1;
-    return attn_cost_add(&x->now, x->p_left.name, x->p_left.bytes, 1, x->err);
+    return attn_ledger_count(&x->ledger, x->p_left.name, x->p_left.bytes, 1, x->err);
+}
+
+/* And who gives it back: y's call where inputs are saved, else the backward one, in whose price it
+ * is too. */
+static void drop(struct paper *x, int64_t layer, enum attn_stack_call call)
+{
+    int at_y = x->layers->save == ATTN_SAVE_INPUTS;
+    int last = x->layers->hidden > 0 && at_y == (call == ATTN_STACK_Y) ? (int)ATTN_STACK_LSE : -1;
+    for (int t = ATTN_STACK_Q; t <= last; t++)
+        paper_give(x, layer, (enum attn_stack_tensor)t);
+    if (call == ATTN_STACK_BACKWARD && x->holds_p)
+        attn_ledger_uncount(&x->ledger, x->p_left.name, x->p_left.bytes);
 }
 
 static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_call call, int saves)
@@ -268,13 +241,15 @@ static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_cal
     struct paper *x = arg;
     int is_backward = call == ATTN_STACK_BACKWARD;
     const struct attn_cost *cost = &x->pass[is_backward];
-    struct attn_cost during = x->now;
     enum attn_status status = ATTN_OK;
+    if (is_backward || call == ATTN_STACK_Y)
+        drop(x, layer, call);
+    if (call == ATTN_STACK_Y)
+        return ATTN_OK;
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
-        status = attn_cost_add(&during, cost->live[a].name, cost->live[a].bytes, 1, x->err);
-    if (is_backward)
-        subtract_kept(x, &during);
-    remember(x, &during);
+        status = attn_ledger_count(&x->ledger, cost->live[a].name, cost->live[a].bytes, 1, x->err);
+    for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
+        attn_ledger_uncount(&x->ledger, cost->live[a].name, cost->live[a].bytes);
     x->to->cost.flops += cost->flops;
     x->to->cost.counted |= cost->counted;
     x->to->cost.lacks = cost->lacks;
@@ -282,11 +257,9 @@ static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_cal
     return status != ATTN_OK || is_backward ? status : keep(x, layer, saves);
 }
 
-static void paper_drop(void *arg, int64_t layer)
+static void dropped_by_call(void *arg, int64_t layer)
 {
-    (void)layer;
-    struct paper *x = arg;
-    subtract_kept(x, &x->now);
+    (void)arg, (void)layer;
 }
 
 /* What the implementation cannot do for such a stack. */
@@ -364,8 +337,10 @@ enum attn_status attn_stack_price(const struct attn_stack *layers, const struct 
                                   struct attn_stack_cost *cost, struct attn_error *err)
 {
     struct paper x = {.p = p, .layers = layers, .to = cost, .err = err};
-    const struct attn_stack_reader reader = {&x, paper_take, paper_give, paper_call, paper_drop};
+    const struct attn_stack_reader reader = {&x, paper_take, paper_give, paper_call,
+                                             dropped_by_call};
     memset(cost, 0, sizeof *cost);
+    attn_ledger_init(&x.ledger, NULL);
     if (spec->impl->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s has ranks: a stack of layers is of one process, such as tiled",
@@ -375,12 +350,15 @@ enum attn_status attn_stack_price(const struct attn_stack *layers, const struct 
         status = check(layers, spec, x.p_left.bytes, err);
     if (status == ATTN_OK)
         status = attn_stack_read(layers, ATTN_FORWARD, &reader);
-    int64_t saved = x.now.peak_bytes;
+    int64_t saved = x.ledger.now;
     if (status == ATTN_OK && half == ATTN_BACKWARD) {
         memset(cost, 0, sizeof *cost);
-        remember(&x, &x.now);
+        attn_ledger_restart(&x.ledger);
         status = attn_stack_read(layers, ATTN_BACKWARD, &reader);
     }
     cost->cost.saved_bytes = saved;
+    cost->cost.peak_bytes = x.ledger.peak;
+    cost->cost.n_live = x.ledger.n_at_peak;
+    memcpy(cost->cost.live, x.ledger.at_peak, sizeof cost->cost.live);
     return status;
 }

@@ -18,7 +18,7 @@
  * next one.  Parameters are there from the beginning to the end, and their gradients from the
  * backward pass of their layer on:
  *
- *      forward    Wqkv Wo of all layers, x;  of each layer take y, call
+ *      forward    Wqkv Wo of all layers, x;  of each layer call, take y, write it
  *                 the last y goes outside
  *      backward   dy from outside;  of each layer take dWqkv dWo dx, call, give its dy and x back
  *
@@ -78,7 +78,12 @@ enum attn_stack_tensor {
     ATTN_STACK_DWO,
     ATTN_STACK_TENSORS
 };
-enum attn_stack_call { ATTN_STACK_FORWARD, ATTN_STACK_AGAIN, ATTN_STACK_BACKWARD };
+enum attn_stack_call {
+    ATTN_STACK_FORWARD, /* with a hidden width: up to o */
+    ATTN_STACK_Y,       /* and y of it                  */
+    ATTN_STACK_AGAIN,
+    ATTN_STACK_BACKWARD
+};
 
 /* Names on the ledger ("layer.q"), and in bytes; -1 where it exceeds 64 bits. */
 const char *attn_stack_tensor_name(enum attn_stack_tensor tensor);
@@ -91,8 +96,9 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
                                   struct attn_layer *layer, struct attn_error *err);
 
 /* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
- * to live on after this call; drop gives the layer's P back.  With a hidden width a call makes and
- * keeps the layer's q k v o lse itself, unless inputs are saved, and drop gives them back too. */
+ * to live on after this call; drop gives the layer's P back.  With a hidden width a forward call
+ * makes the layer's q k v o lse itself.  Where inputs are saved, the call of y gives them back,
+ * else drop does. */
 struct attn_stack_reader {
     void *arg; /* a failure ends the reading */
     enum attn_status (*take)(void *arg, int64_t layer, enum attn_stack_tensor tensor);

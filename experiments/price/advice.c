@@ -1,5 +1,6 @@
 #include "experiments/price/advice.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static int64_t *worker_options(struct attn_spec *spec)
 /* An instruction set is asked for only of who has kernels for several. */
 static void set_worker(struct attn_spec *spec, const struct attn_impl *impl)
 {
-    const struct attn_isa *isa = impl->simd ? spec->options.isa : NULL;
+    const struct attn_options is = spec->options;
+    const struct attn_isa *isa = impl->simd ? is.isa : NULL;
     if (is_parallel(spec->impl))
         attn_options_set_local(&spec->options, impl);
     else {
@@ -49,6 +51,7 @@ static void set_worker(struct attn_spec *spec, const struct attn_impl *impl)
         attn_options_preset(impl, &spec->options);
     }
     spec->options.isa = isa;
+    spec->options.priced_only = isa != NULL && is.priced_only;
 }
 
 /* Another implementation, in one process or on each rank. */
@@ -147,6 +150,7 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
         attn_options_set_local(&spec->options, is->impl);
         memcpy(spec->options.local_value, is->options.value, sizeof is->options.value);
         spec->options.isa = is->options.isa;
+        spec->options.priced_only = is->options.priced_only;
     }
     int o = find_option(to->spec.impl, "ranks");
     int64_t ranks = (int64_t)2 << n % NUMBERS;
@@ -249,11 +253,9 @@ static void price(const struct attn_price_asked *asked, double now, struct attn_
     const struct attn_price_asked changed = with(asked, x);
     x->refused.status =
         attn_need_of_shape(&x->spec, &x->stack, &x->shape, asked->pass, &need, &x->refused);
-    if (x->refused.status == ATTN_OK && need.lacks != NULL)
-        attn_fail(&x->refused, ATTN_ENOTSUP, "%s does not run in %s", need.lacks,
-                  attn_dtype_name(x->shape.dtype));
     if (x->refused.status != ATTN_OK)
         return;
+    x->lacks = need.lacks;
     x->bytes = attn_need_in(&need, asked->memory);
     x->brings = now - x->bytes;
     x->longest = longest_of(&changed);
@@ -273,6 +275,73 @@ static int compare(const void *one, const void *other)
     return a->order - b->order;
 }
 
+/* The n-th change of a row of the table, as it was asked for but for that, with its price; what its
+ * function says. */
+static int try(const struct attn_price_asked *asked, size_t row, int n, double now,
+               struct attn_advice *x)
+{
+    *x = (struct attn_advice){.spec = *asked->spec,
+                              .stack = *asked->stack,
+                              .shape = *asked->shape,
+                              .changes_result = changes[row].changes_result};
+    int made = changes[row].make(asked, n, x);
+    if (made > 0)
+        price(asked, now, x);
+    return made;
+}
+
+static int fits(const struct attn_price_asked *asked, const struct attn_advice *x)
+{
+    return x->refused.status == ATTN_OK && x->lacks == NULL && x->bytes <= asked->memory->bytes;
+}
+
+/* Of two changes that fit together those that bring most stay. */
+enum { PAIRS = 8 };
+static void keep_pair(struct attn_advices *advices, int singles, const struct attn_advice *x)
+{
+    int least = singles;
+    if (advices->n - singles < PAIRS && advices->n < ATTN_ADVICE_MOST) {
+        advices->at[advices->n++] = *x;
+        return;
+    }
+    for (int i = singles; i < advices->n; i++)
+        if (advices->at[i].brings < advices->at[least].brings)
+            least = i;
+    if (least < advices->n && x->brings > advices->at[least].brings)
+        advices->at[least] = *x;
+}
+
+/* A second change, of a later row, on top of the first: of one that is refused alone too. */
+static void try_second(const struct attn_price_asked *asked, size_t row, struct attn_advice *first,
+                       struct attn_advices *advices, int singles)
+{
+    const struct attn_price_asked once = with(asked, first);
+    for (size_t c = row + 1; c < sizeof changes / sizeof *changes; c++)
+        for (int n = 0, made = 0; made >= 0 && !changes[c].changes_result; n++) {
+            struct attn_advice x;
+            char what[161];
+            made = try(&once, c, n, advices->bytes, &x);
+            if (made <= 0 || !fits(asked, &x))
+                continue;
+            snprintf(what, sizeof what, "%.160s", x.what);
+            snprintf(x.what, sizeof x.what, "%.160s, and %s", first->what, what);
+            x.order = INT_MAX - 1;
+            keep_pair(advices, singles, &x);
+        }
+}
+
+static void try_pairs(const struct attn_price_asked *asked, struct attn_advices *advices)
+{
+    int singles = advices->n;
+    for (size_t c = 0; c < sizeof changes / sizeof *changes; c++)
+        for (int n = 0, made = 0; made >= 0 && !changes[c].changes_result; n++) {
+            struct attn_advice first;
+            made = try(asked, c, n, advices->bytes, &first);
+            if (made > 0)
+                try_second(asked, c, &first, advices, singles);
+        }
+}
+
 enum attn_status attn_price_advices(const struct attn_price_asked *asked,
                                     struct attn_advices *advices, struct attn_error *err)
 {
@@ -284,19 +353,18 @@ enum attn_status attn_price_advices(const struct attn_price_asked *asked,
     advices->n = 0;
     advices->bytes = attn_need_in(&need, asked->memory);
     advices->longest = longest_of(asked);
+    int fit = advices->bytes <= asked->memory->bytes;
     for (size_t c = 0; c < sizeof changes / sizeof *changes; c++)
         for (int n = 0, made = 0; made >= 0 && advices->n < ATTN_ADVICE_MOST; n++) {
             struct attn_advice *x = &advices->at[advices->n];
-            *x = (struct attn_advice){.spec = *asked->spec,
-                                      .stack = *asked->stack,
-                                      .shape = *asked->shape,
-                                      .changes_result = changes[c].changes_result};
-            made = changes[c].make(asked, n, x);
+            made = try(asked, c, n, advices->bytes, x);
             if (made <= 0)
                 continue;
-            price(asked, advices->bytes, x);
+            fit |= fits(asked, x) && !x->changes_result;
             x->order = advices->n++;
         }
+    if (!fit && !need.counted) /* where pairs are counted, so many prices take minutes */
+        try_pairs(asked, advices);
     qsort(advices->at, (size_t)advices->n, sizeof *advices->at, compare);
     for (int i = 0; i < advices->n; i++)
         (void)with(asked, &advices->at[i]);
@@ -344,7 +412,8 @@ static void append_shape(char *text, size_t size, const struct attn_cli_shape *s
 
 void attn_price_command(const struct attn_price_asked *asked, char *text, size_t size)
 {
-    char name[512];
+    char name[512], memory[32], params[64];
+    double bytes = asked->memory->bytes;
     const struct attn_stack *stack = asked->stack;
     attn_spec_print(asked->spec, name, sizeof name);
     snprintf(text, size, "%s price ", attn_cli_program());
@@ -358,8 +427,13 @@ void attn_price_command(const struct attn_price_asked *asked, char *text, size_t
     }
     if (stack->hidden > 0)
         append_number(text, size, " --hidden", (double)stack->hidden);
+    snprintf(memory, sizeof memory, "%.0f%s", bytes, bytes < 1 << 20 ? "B" : "");
     if (asked->memory->is_device)
-        append_number(text, size, " --memory", asked->memory->bytes);
+        append(text, size, " --memory", memory);
+    snprintf(params, sizeof params, "%lld,%lld", (long long)asked->memory->params,
+             (long long)asked->memory->param_bytes);
+    if (asked->memory->params > 0)
+        append(text, size, " --params", params);
 }
 
 /* ---- shown ----------------------------------------------------------------------------------- */
@@ -382,9 +456,12 @@ static void print_one(const struct attn_price_asked *asked, struct attn_advice *
     char brings[32], needs[32], longest[64], command[2048];
     const struct attn_price_asked changed = with(asked, x);
     attn_price_command(&changed, command, sizeof command);
-    printf("  %10s less: %10s  %-12s  %-24s  %s\n      %s\n", attn_price_bytes(x->brings, brings),
+    printf("  %10s less: %10s  %-12s  %-24s  %s", attn_price_bytes(x->brings, brings),
            attn_price_bytes(x->bytes, needs), fits_text(asked->memory, x->bytes),
-           longest_text(x->longest, longest), x->what, command);
+           longest_text(x->longest, longest), x->what);
+    if (x->lacks != NULL)
+        printf("; priced only: %s does not run in %s", x->lacks, attn_dtype_name(x->shape.dtype));
+    printf("\n      %s\n", command);
 }
 
 /* Where a change stands among the text's parts. */
@@ -411,6 +488,7 @@ static void print_text(const struct attn_price_asked *asked, struct attn_advices
                attn_price_bytes(memory->bytes, has), longest_text(advices->longest, longest));
     attn_price_print_isa(asked->spec, "; ", "");
     putchar('\n');
+    attn_price_print_beside(asked);
     for (int part = 0; part < PARTS; part++)
         for (int i = 0, n = 0; i < advices->n; i++) {
             struct attn_advice *x = &advices->at[i];
@@ -438,6 +516,10 @@ static json_t *advice_json(const struct attn_price_asked *asked, struct attn_adv
         return json;
     }
     attn_price_command(&changed, command, sizeof command);
+    if (x->lacks != NULL)
+        json_object_set_new(
+            json, "priced_only",
+            json_sprintf("%s does not run in %s", x->lacks, attn_dtype_name(x->shape.dtype)));
     json_object_set_new(json, "changes_result", json_boolean(x->changes_result));
     json_object_set_new(json, "needed_bytes", json_real(x->bytes));
     json_object_set_new(json, "brings_bytes", json_real(x->brings));

@@ -1,16 +1,17 @@
 /* `attnlab price SPEC --advise`: what to change first.
  *
- * A table of changes is tried on one SPEC at one shape, one change at a time.  Each has a price of
- * its own, by the same formula as every price, and is shown with the bytes that it brings, whether
- * it fits then, the longest length then, and the command that prints that price.  What brings most
- * stands first.  What changes the result is kept apart from what does not; what is refused is named
- * with its reason.  Nothing is estimated. */
+ * A table of changes is tried on one SPEC at one shape, one change at a time, and where none of
+ * them fits, two that keep the result.  Each has a price of its own, by the same formula as every
+ * price, and is shown with the bytes that it brings, whether it fits then, the longest length then,
+ * and the command that prints that price.  What brings most stands first.  What changes the result
+ * is kept apart from what does not; what is refused is named with its reason.  Nothing is
+ * estimated. */
 #ifndef EXPERIMENTS_PRICE_ADVICE_H
 #define EXPERIMENTS_PRICE_ADVICE_H
 
 #include "experiments/price/show.h"
 
-enum { ATTN_ADVICE_TEXT = 160, ATTN_ADVICE_MASK = 700, ATTN_ADVICE_MOST = 160 };
+enum { ATTN_ADVICE_TEXT = 330, ATTN_ADVICE_MASK = 700, ATTN_ADVICE_MOST = 160 };
 
 /* One change. */
 struct attn_advice {
@@ -21,9 +22,11 @@ struct attn_advice {
     char mask[ATTN_ADVICE_MASK]; /* the shape's, where the change is of the mask; else "" */
     int changes_result;          /* more than the order of sums */
     double bytes, brings;        /* what is needed then, and how much less that is; may be < 0 */
-    int64_t longest;             /* tokens; -1: not looked for, because a price takes long */
-    int order;                   /* of the table */
-    struct attn_error refused;   /* status ATTN_OK: it is not */
+    const char
+        *lacks;      /* what does not run so, and is only priced (attn_cost.lacks); NULL: it runs */
+    int64_t longest; /* tokens; -1: not looked for, because a price takes long */
+    int order;       /* of the table */
+    struct attn_error refused; /* status ATTN_OK: it is not */
 };
 
 /* What keeps the result, then what changes it, then what is refused; in each part the most first,

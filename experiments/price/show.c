@@ -73,6 +73,21 @@ static void print_buffer(const char *name, int64_t bytes)
            attn_cli_bytes(bytes, binary));
 }
 
+void attn_price_print_beside(const struct attn_price_asked *asked)
+{
+    const struct attn_memory *memory = asked->memory;
+    char number[32], bytes[32];
+    const char *projections = asked->stack->hidden > 0 ? "" : "projections, ";
+    double params = (double)memory->params * (double)memory->param_bytes;
+    if (memory->params > 0)
+        printf("  needed too: %s parameters of %lld B, %s\n",
+               attn_cli_grouped(memory->params, number), (long long)memory->param_bytes,
+               attn_price_bytes(params, bytes));
+    if (asked->stack->n > 0)
+        printf("  not in it: %sMLP, norms and embeddings%s\n", projections,
+               memory->params > 0 ? "" : ", their weights and the optimizer's state (--params)");
+}
+
 static void print_fit(const struct attn_price_asked *asked, const struct attn_need *need)
 {
     const struct attn_memory *memory = asked->memory;
@@ -84,8 +99,9 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
         return;
     }
     if (memory->is_device) {
-        printf("  %s: a device of %s%s needs %s\n\n", verdict, attn_price_bytes(memory->bytes, has),
-               need->ranks > 1 ? " for each rank; the fullest" : "", attn_price_bytes(bytes, part));
+        printf("  %s: %sneeds %s of %s device's %s\n\n", verdict,
+               need->ranks > 1 ? "the fullest rank " : "", attn_price_bytes(bytes, part),
+               need->ranks > 1 ? "its" : "the", attn_price_bytes(memory->bytes, has));
         return;
     }
     if (need->ranks > 1)
@@ -207,6 +223,8 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
         print_buffer(saved, most->saved_bytes);
     attn_price_print_isa(asked->spec, "  ",
                          ", the best instruction set here: SPEC@ISA prices another\n");
+    if (asked->spec->options.priced_only)
+        printf("  priced only: this machine has no %s\n", asked->spec->options.isa->name);
     if (asked->stack->n == 0)
         print_ranks(cost, need->ranks);
     else {
@@ -219,6 +237,7 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
         printf(
             "  priced only: %s does not run in %s, and what converting would take is not known\n",
             need->lacks, attn_dtype_name(asked->shape->dtype));
+    attn_price_print_beside(asked);
     print_fit(asked, need);
 }
 
@@ -243,12 +262,18 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
         "fits", isinf(memory->bytes) ? json_null() : json_boolean(bytes <= memory->bytes));
     json_object_update(json, rest);
     json_decref(rest);
+    if (memory->params > 0)
+        json_object_set_new(json, "params_bytes",
+                            json_real((double)memory->params * (double)memory->param_bytes));
     if (asked->stack->n > 0)
         json_object_set_new(json, "again_flops", json_real(need->again_flops));
     if (need->lacks != NULL)
         json_object_set_new(json, "priced_only",
                             json_sprintf("%s does not run in %s", need->lacks,
                                          attn_dtype_name(asked->shape->dtype)));
+    else if (asked->spec->options.priced_only)
+        json_object_set_new(json, "priced_only",
+                            json_sprintf("this machine has no %s", asked->spec->options.isa->name));
     return json;
 }
 

@@ -32,6 +32,10 @@ json_t *attn_price_asked_json(const struct attn_price_asked *asked);
 /* "spec  pass  shape", of a stack with its layers; no end of line. */
 void attn_price_print_asked(const struct attn_price_asked *asked);
 
+/* What is needed beside a price, by --params, and of a stack what nobody counted; nothing of a
+ * call. */
+void attn_price_print_beside(const struct attn_price_asked *asked);
+
 /* What a price depends on, where the spec does not say it: "priced for avx2", or nothing. */
 void attn_price_print_isa(const struct attn_spec *spec, const char *before, const char *after);
 

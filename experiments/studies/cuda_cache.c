@@ -31,32 +31,29 @@ static void insert(struct attn_cuda_cache *cache, int b, struct attn_cuda_block 
     cache->block[b] = block;
 }
 
-int64_t attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag)
+struct attn_cuda_block *attn_cuda_take(struct attn_cuda_cache *cache, const char *name,
+                                       int64_t bytes)
 {
     bytes = ceil_div(bytes, 512) * 512;
     int is_small = bytes <= MIB, b = find_free(cache, bytes, is_small);
     struct attn_cuda_block *x = &cache->block[b];
     if (cache->n + 2 > ATTN_CUDA_BLOCKS)
-        return -1;
+        return NULL;
     if (b == cache->n) { /* a segment of the driver's, far from all others */
         int64_t size = is_small           ? 2 * MIB
                        : bytes < 10 * MIB ? 20 * MIB
                                           : ceil_div(bytes, 2 * MIB) * 2 * MIB;
-        insert(cache, b, (struct attn_cuda_block){cache->next_segment, size, is_small, 1, 0});
+        insert(cache, b, (struct attn_cuda_block){cache->next_segment, size, is_small, 1, NULL});
         cache->next_segment += size + MIB;
     }
     int64_t rest = x->bytes - bytes;
     if (is_small ? rest >= 512 : rest > MIB) {
-        insert(cache, b + 1, (struct attn_cuda_block){x->address + bytes, rest, is_small, 1, 0});
+        insert(cache, b + 1, (struct attn_cuda_block){x->address + bytes, rest, is_small, 1, NULL});
         x->bytes = bytes;
     }
     x->is_free = 0;
-    x->tag = tag;
-    cache->live[tag] += x->bytes;
-    cache->now += x->bytes;
-    if (cache->now > cache->peak)
-        attn_cuda_restart(cache);
-    return x->address;
+    x->name = name;
+    return attn_ledger_count(&cache->live, name, x->bytes, 1, NULL) == ATTN_OK ? x : NULL;
 }
 
 /* Blocks b and b + 1 become one, where both are free and touch: those of two segments do not. */
@@ -76,15 +73,8 @@ void attn_cuda_give(struct attn_cuda_cache *cache, int64_t address)
     while (cache->block[b].address != address)
         b++;
     struct attn_cuda_block *x = &cache->block[b];
-    cache->now -= x->bytes;
-    cache->live[x->tag] -= x->bytes;
+    attn_ledger_uncount(&cache->live, x->name, x->bytes);
     x->is_free = 1;
     join(cache, b);
     join(cache, b - 1);
-}
-
-void attn_cuda_restart(struct attn_cuda_cache *cache)
-{
-    cache->peak = cache->now;
-    memcpy(cache->at_peak, cache->live, sizeof cache->live);
 }

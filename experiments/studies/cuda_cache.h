@@ -13,33 +13,31 @@
 #ifndef EXPERIMENTS_STUDIES_CUDA_CACHE_H
 #define EXPERIMENTS_STUDIES_CUDA_CACHE_H
 
-#include <stdint.h>
+#include "ref/ledger.h"
 
-enum { ATTN_CUDA_BLOCKS = 1024, ATTN_CUDA_TAGS = 64 };
+enum { ATTN_CUDA_BLOCKS = 1024 };
 
 struct attn_cuda_block {
     int64_t address, bytes;
     int is_small, is_free;
-    int tag; /* whose it is, 0 to ATTN_CUDA_TAGS - 1 */
+    const char *name; /* whose it is; static storage */
 };
 
-/* torch.cuda.memory_allocated() and max_memory_allocated(), and of what they were made. */
 struct attn_cuda_cache {
-    int64_t now, peak;
-    int64_t live[ATTN_CUDA_TAGS], at_peak[ATTN_CUDA_TAGS]; /* bytes of blocks by tag */
-    int64_t next_segment;                                  /* its address              */
+    struct attn_ledger live; /* only counts: its now and peak are torch.cuda.memory_allocated() and
+                                max_memory_allocated(), attn_ledger_restart() is
+                                reset_peak_memory_stats() */
+    int64_t next_segment;    /* its address */
     int n;
     struct attn_cuda_block block[ATTN_CUDA_BLOCKS]; /* [n] by address */
 };
 
 void attn_cuda_open(struct attn_cuda_cache *cache);
 
-/* A block of at least so many bytes, more than 0: its address; -1 when there is no place for
- * another block. */
-int64_t attn_cuda_take(struct attn_cuda_cache *cache, int64_t bytes, int tag);
+/* A block of at least so many bytes, more than 0; until the next call of these two.  NULL when
+ * there is no place for another block or name. */
+struct attn_cuda_block *attn_cuda_take(struct attn_cuda_cache *cache, const char *name,
+                                       int64_t bytes);
 void attn_cuda_give(struct attn_cuda_cache *cache, int64_t address);
-
-/* torch.cuda.reset_peak_memory_stats() */
-void attn_cuda_restart(struct attn_cuda_cache *cache);
 
 #endif

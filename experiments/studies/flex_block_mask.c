@@ -73,7 +73,7 @@ static void block_mask(struct attn_study_run *run, int64_t length)
         ATTN_DERIVED, 16 * R * R + 16 * R, 0);
     attn_study_place(run, "BlockMask while it is built, not compiled", (double)length);
     attn_study_quantity(run, "while it is built, not compiled", ATTN_DERIVED,
-                        (BLOCK * BLOCK + 8) * R * R, (double)tape.peak, "B", 0);
+                        (BLOCK * BLOCK + 8) * R * R, (double)tape.ledger.peak, "B", 0);
 }
 
 /* A million tokens, really computed under a window, with blocks and with tiles, and 64 rows of them

@@ -34,7 +34,7 @@ static void mask_at_full_size(struct attn_study_run *run)
         attn_study_peak(&tape, of[s].name, ATTN_DERIVED, of[s].bytes, 0);
         if (s == 0)
             attn_study_quantity(run, "what it returns, against the 720 GB of issue 70",
-                                ATTN_INFERRED, 720 * GIB, (double)tape.now, "B", 0);
+                                ATTN_INFERRED, 720 * GIB, (double)tape.ledger.now, "B", 0);
     }
 }
 

@@ -55,7 +55,7 @@ static void other_lengths(struct attn_study_run *run)
             ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
         attn_study_place(run, "what an all-gather sends from", (double)L);
         attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED,
-                            (double)tape.peak / 16, 4 * 4 * (double)L, "B", 0);
+                            (double)tape.ledger.peak / 16, 4 * 4 * (double)L, "B", 0);
         const char *text = attn_study_text(run, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
                                            (long long)(L / 2));
         attn_study_place(run, "boolean [L, L] of one sample", (double)L);

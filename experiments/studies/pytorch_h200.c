@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/studies/cuda_cache.h"
 #include "experiments/studies/study.h"
+#include "optimized/integers.h"
 
 ATTN_STUDY_DATA(pytorch_h200_memory)
 
@@ -25,8 +27,17 @@ enum { F32 = 1, BF16 = 2, BOTH = F32 | BF16 };
 enum { NONE = 1, CAUSAL = 2, BOOL4D = 4, ANY = NONE | CAUSAL | BOOL4D };
 enum { FWD = 1, BWD = 2 }; /* the peak of a forward call alone, or of forward and backward */
 
-/* Its shape; H heads, L tokens, d features. */
-enum shape { TOKENS /* H L d */, PAIRS /* H L L */, SQUARE /* L L */, ROWS /* H L */, SCALARS };
+/* Its shape; H heads, L tokens, d features; w: d, as wide as the kernel's tiles; R: queries that a
+ * block of `efficient` has. */
+enum shape {
+    TOKENS, /* H L d */
+    SUMS,   /* H L w */
+    PAIRS,  /* H L L */
+    SQUARE, /* L L   */
+    ROWS,   /* H L   */
+    BLOCKS, /* H L/R */
+    SCALARS
+};
 
 enum { STORED = 0 }; /* bytes of the storage type */
 
@@ -69,7 +80,8 @@ static const struct entry {
     {"dO", "o.sum()'s gradient, made contiguous", FUSED, BOTH, ANY, BWD, TOKENS, STORED},
     {"o contiguous", "out.contiguous() of the transposed view", FLASH, BOTH, ANY, BWD, TOKENS,
      STORED},
-    {"dq sum", "float32, to add up in", FUSED, BF16, ANY, BWD, TOKENS, 4},
+    {"dq sum", "float32, to add up in", FUSED, BF16, ANY, BWD, SUMS, 4},
+    {"counters", "of each block of queries, behind dq sum", EFFICIENT, BF16, ANY, BWD, BLOCKS, 16},
     {"dO * O", "grad_out * out, summed to D", EFFICIENT, F32, ANY, BWD, TOKENS, 4},
     {"lse", "saved by the forward pass", FUSED, BOTH, ANY, BWD, ROWS, 4},
     {"D", "sum(dO * O)", FUSED, BOTH, ANY, BWD, ROWS, 4},
@@ -79,23 +91,6 @@ static const struct entry {
     {"random state", "of dropout, and a scalar", CUDNN, BOTH, ANY, BWD, SCALARS, 1536},
 };
 
-static int64_t elements(enum shape shape, int64_t H, int64_t L, int64_t d)
-{
-    switch (shape) {
-    case TOKENS:
-        return H * L * d;
-    case PAIRS:
-        return H * L * L;
-    case SQUARE:
-        return L * L;
-    case ROWS:
-        return H * L;
-    case SCALARS:
-        break;
-    }
-    return 1;
-}
-
 /* A line of the file, as bits of the table. */
 struct row {
     int backend, dtype, mask, pass;
@@ -103,33 +98,63 @@ struct row {
     double bytes;
 };
 
-static struct row read_row(const json_t *line)
+static int64_t elements(enum shape shape, const struct row *r)
 {
-    static const char *const backend[] = {"math", "efficient", "flash", "cudnn"};
-    static const char *const dtype[] = {"float32", "bfloat16"};
-    static const char *const mask[] = {"none", "causal", "bool4d"};
-    static const char *const pass[] = {"fwd", "fwd+bwd"};
-    return (struct row){1 << attn_study_word(backend, 4, attn_table_field(line, "backend")),
-                        1 << attn_study_word(dtype, 2, attn_table_field(line, "dtype")),
-                        1 << attn_study_word(mask, 3, attn_table_field(line, "mask")),
-                        1 << attn_study_word(pass, 2, attn_table_field(line, "dir")),
-                        atoll(attn_table_field(line, "H")),
-                        atoll(attn_table_field(line, "L")),
-                        atoll(attn_table_field(line, "d")),
-                        atof(attn_table_field(line, "peak_extra_bytes"))};
+    int64_t tile = r->backend == EFFICIENT ? 64 : r->backend == FLASH ? 32 : 1;
+    switch (shape) {
+    case TOKENS:
+        return r->H * r->L * r->d;
+    case SUMS:
+        return r->H * r->L * ceil_div(r->d, tile) * tile;
+    case PAIRS:
+        return r->H * r->L * r->L;
+    case SQUARE:
+        return r->L * r->L;
+    case ROWS:
+        return r->H * r->L;
+    case BLOCKS:
+        return r->H * ceil_div(r->L, r->d <= 64 ? 64 : 128);
+    case SCALARS:
+        break;
+    }
+    return 1;
 }
 
+static const char *const columns[] = {
+    "backend", "dtype", "B", "H", "L", "d", "mask", "dir", "peak_extra_bytes", NULL};
+
+static struct row read_row(struct attn_study_run *run, const json_t *line)
+{
+    enum { WIDE = 1024, LONG = 1 << 19 };
+    (void)attn_study_number(run, line, "B", 1, 1);
+    return (struct row){
+        1 << attn_study_word(run, line, "backend", "math|efficient|flash|cudnn"),
+        1 << attn_study_word(run, line, "dtype", "float32|bfloat16"),
+        1 << attn_study_word(run, line, "mask", "none|causal|bool4d"),
+        1 << attn_study_word(run, line, "dir", "fwd|fwd+bwd"),
+        attn_study_number(run, line, "H", 1, WIDE),
+        attn_study_number(run, line, "L", 1, LONG),
+        attn_study_number(run, line, "d", 1, WIDE),
+        (double)attn_study_number(run, line, "peak_extra_bytes", 1, INT64_C(1) << 50)};
+}
+
+/* Each entry is the block that PyTorch's allocator gives it. */
 static void predict(struct attn_study_run *run, struct attn_tape *tape, const struct row *row)
 {
+    static struct attn_cuda_cache cache;
     int64_t stored = row->dtype == F32 ? 4 : 2;
+    attn_cuda_open(&cache);
     *tape = (struct attn_tape){.run = run};
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++) {
         const struct entry *entry = &entries[e];
         if ((entry->backend & row->backend) && (entry->dtype & row->dtype) &&
-            (entry->mask & row->mask) && (entry->pass & row->pass))
-            attn_tape_take(tape, entry->name, entry->maker,
-                           elements(entry->shape, row->H, row->L, row->d),
-                           entry->bytes == STORED ? stored : entry->bytes);
+            (entry->mask & row->mask) && (entry->pass & row->pass)) {
+            int64_t bytes =
+                elements(entry->shape, row) * (entry->bytes == STORED ? stored : entry->bytes);
+            const struct attn_cuda_block *block =
+                attn_cli_need(attn_cuda_take(&cache, entry->name, bytes));
+            attn_tape_take(tape, entry->name, entry->maker, block->bytes, 1);
+        }
     }
 }
 
@@ -157,17 +182,20 @@ static void every_row(struct attn_study_run *run, const json_t *table)
 {
     const json_t *line;
     size_t l;
+    int rows = 0, exact = 0;
     double worst = 0;
     json_array_foreach(table, l, line)
     {
-        struct row row = read_row(line);
+        struct row row = read_row(run, line);
         const struct curve *curve = curve_of(&row);
         struct attn_tape tape;
+        if (run->bad.status != ATTN_OK)
+            return;
         if (row.L < 2048)
             continue;
         predict(run, &tape, &row);
         tape.is_brief = row.L < 8192;
-        if (curve != NULL)
+        if (curve != NULL && run->data == NULL)
             attn_study_place(run, curve->name, (double)row.L);
         attn_study_peak(
             &tape,
@@ -175,9 +203,18 @@ static void every_row(struct attn_study_run *run, const json_t *table)
                             attn_table_field(line, "dtype"), attn_table_field(line, "mask"),
                             attn_table_field(line, "dir"), (long long)row.L),
             ATTN_PUBLISHED, row.bytes, 0.01 * row.bytes);
-        double off = ((double)tape.peak - row.bytes) / row.bytes;
+        double off = ((double)tape.ledger.peak - row.bytes) / row.bytes;
         worst = off * off > worst * worst ? off : worst;
+        exact += off == 0;
+        rows++;
     }
+    if (rows == 0)
+        attn_fail(&run->bad, ATTN_EINVAL,
+                  "%s: a row of L >= 2048 would work: below, workspaces that "
+                  "are made once show",
+                  run->data);
+    attn_study_quantity(run, "rows that are predicted to the byte", ATTN_INFERRED, rows, exact,
+                        "rows", 0);
     attn_study_say(run, "Furthest from a measured row: %.2g of it.", worst);
 }
 
@@ -192,7 +229,7 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
                    "times 8 or, where P or a mask decides, times 64:");
     json_array_foreach(table, l, line)
     {
-        struct row row = read_row(line);
+        struct row row = read_row(run, line);
         const struct curve *curve = curve_of(&row);
         struct attn_tape tape;
         if (curve == NULL || row.L != KNOWN)
@@ -218,9 +255,12 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
 
 void attn_study_run_pytorch_h200(struct attn_study_run *run)
 {
-    attn_study_say(run, "B=1, H=8, d=64.  Live sets are shown at 8,192 tokens.");
-    json_t *table = attn_study_table(attn_study_data_pytorch_h200_memory);
-    every_row(run, table);
-    beyond_the_file(run, table);
+    attn_study_say(run, "B=1%s.  Live sets are shown at 8,192 tokens.",
+                   run->data == NULL ? ", H=8, d=64" : "");
+    json_t *table = attn_study_rows(run, attn_study_data_pytorch_h200_memory, columns);
+    if (table != NULL)
+        every_row(run, table);
+    if (run->data == NULL)
+        beyond_the_file(run, table);
     json_decref(table);
 }

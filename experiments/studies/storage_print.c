@@ -21,8 +21,9 @@ static void print_one(const struct storage_price *x)
         return;
     }
     printf("  %-13s %25s B  %10s  %10s while made  %s\n", x->storage->name,
-           attn_cli_grouped(x->counted.now, kept), attn_cli_bytes(x->counted.now, binary),
-           attn_cli_bytes(x->counted.peak, peak), x->storage->layout);
+           attn_cli_grouped(x->counted.ledger.now, kept),
+           attn_cli_bytes(x->counted.ledger.now, binary),
+           attn_cli_bytes(x->counted.ledger.peak, peak), x->storage->layout);
     if (x->made)
         printf("  %-13s made: %lld B kept, %lld B at the peak, %lld pairs wrong\n", "",
                (long long)x->ledger_kept, (long long)x->ledger_peak, (long long)x->wrong);
@@ -38,8 +39,8 @@ static json_t *json_of(const struct storage_price *x, const struct attn_cli_shap
     if (x->refused != NULL)
         json_object_set_new(line, "refused", json_string(x->refused));
     else {
-        json_object_set_new(line, "kept_bytes", json_integer((json_int_t)x->counted.now));
-        json_object_set_new(line, "peak_bytes", json_integer((json_int_t)x->counted.peak));
+        json_object_set_new(line, "kept_bytes", json_integer((json_int_t)x->counted.ledger.now));
+        json_object_set_new(line, "peak_bytes", json_integer((json_int_t)x->counted.ledger.peak));
     }
     if (x->made) {
         json_object_set_new(line, "made_kept_bytes", json_integer((json_int_t)x->ledger_kept));
@@ -52,24 +53,23 @@ static json_t *json_of(const struct storage_price *x, const struct attn_cli_shap
 /* Make it on a ledger; the exit status that it deserves. */
 static int make_one(struct storage_price *x, const struct attn_stored_mask *mask)
 {
-    struct attn_ledger ledger;
-    struct attn_tape real;
+    struct attn_tape real = {.is_real = 1};
     int status = ATTN_EXIT_LACKS;
-    if (x->counted.peak > attn_cli_memory_available())
+    if (x->counted.ledger.peak > attn_cli_memory_available())
         return attn_cli_fail(status, "%s is not made: there is not so much memory",
                              x->storage->name);
-    attn_ledger_init(&ledger, NULL);
-    real = (struct attn_tape){.ledger = &ledger};
+    attn_ledger_init(&real.ledger, NULL);
     x->storage->make(&real, mask);
     if (!real.is_cut) {
         x->made = 1;
-        x->ledger_peak = ledger.peak;
-        x->ledger_kept = ledger.now;
+        x->ledger_peak = real.ledger.peak;
+        x->ledger_kept = real.ledger.now;
         x->wrong = attn_storage_wrong(x->storage, &real, mask);
-        int same = ledger.peak == x->counted.peak && ledger.now == x->counted.now;
+        int same =
+            x->ledger_peak == x->counted.ledger.peak && x->ledger_kept == x->counted.ledger.now;
         status = same && x->wrong == 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
     }
-    attn_ledger_clear(&ledger);
+    attn_ledger_clear(&real.ledger);
     return status;
 }
 

@@ -5,16 +5,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
-#include "experiments/measure/stack.h"
-#include "tests/harness/process.h"
+#include "tests/harness/files/fileio.h"
 
 const struct attn_study attn_studies[] = {
-#define ATTN_STUDY(id, name, has_trap, question, ...) \
-    {name, question, attn_study_run_##id, has_trap, {__VA_ARGS__}},
+#define ATTN_STUDY(id, name, takes, question, ...) \
+    {name, question, attn_study_run_##id, takes, {__VA_ARGS__}},
 #include "experiments/studies/studies.def"
 #undef ATTN_STUDY
 };
@@ -34,11 +31,13 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
     run->study = study;
     run->curve = NULL;
     run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
-    run->lacks = ATTN_OK;
+    run->lacks = run->bad.status = ATTN_OK;
     if (!run->as_json)
         fprintf(run->out, "%s: %s\n\n", study->name, study->question);
     study->run(run);
     end_list(run);
+    if (run->bad.status != ATTN_OK)
+        return attn_cli_error(&run->bad);
     if (!run->as_json)
         fprintf(run->out, "%s: %d quantities, %d did not come out\n", study->name,
                 run->n_quantities, run->n_failed);
@@ -47,110 +46,6 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
     if (run->lacks != ATTN_OK)
         return ATTN_EXIT_LACKS;
     return run->n_quantities > 0 ? ATTN_EXIT_GOOD : ATTN_EXIT_DISAGREE;
-}
-
-/* ---- tapes ----------------------------------------------------------------------------------- */
-
-static void mark_peak(struct attn_tape *tape)
-{
-    tape->peak = tape->now;
-    tape->n_at_peak = tape->n;
-    memcpy(tape->at_peak, tape->block, sizeof tape->block);
-}
-
-/* What a counted tape takes is an entry of the run, which a test may leave out. */
-static int enter(struct attn_study_run *run, const char *name, int64_t *bytes)
-{
-    if (run == NULL)
-        return -1;
-    int entry = run->n_entries++;
-    if (entry >= ATTN_STUDY_ENTRIES)
-        attn_cli_need(NULL);
-    struct attn_study_entry *kept = &run->entry[entry];
-    snprintf(kept->name, sizeof kept->name, "%s", name);
-    kept->matters = 0;
-    if (entry == run->leave_out)
-        *bytes = 0;
-    return entry;
-}
-
-int attn_study_entry_of(struct attn_study_run *run, const char *name)
-{
-    int64_t bytes;
-    for (int e = 0; e < run->n_entries; e++)
-        if (strcmp(run->entry[e].name, name) == 0)
-            return e;
-    return enter(run, name, &bytes);
-}
-
-void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
-                     int64_t size)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_block *block = &tape->block[tape->n];
-    if (tape->n == ATTN_TAPE_BLOCKS)
-        attn_cli_need(NULL);
-    *block = (struct attn_block){name, maker, count * size, -1, NULL};
-    if (tape->ledger == NULL)
-        block->entry = enter(tape->run, name, &block->bytes);
-    else {
-        block->data = tape->is_cut ? NULL : attn_ledger_take(tape->ledger, name, count, size, &err);
-        if (tape->is_cut)
-            return NULL;
-        if (block->data == NULL) {
-            tape->is_cut = 1;
-            if (tape->run != NULL) {
-                tape->run->lacks = err.status;
-                attn_study_say(tape->run, "%s", err.text);
-            }
-            return NULL;
-        }
-    }
-    tape->n++;
-    tape->now += block->bytes;
-    if (tape->now > tape->peak)
-        mark_peak(tape);
-    return block->data;
-}
-
-/* The last block of a name; -1: it was not to be had, or never taken. */
-static int find_block(const struct attn_tape *tape, const char *name)
-{
-    int b = tape->n - 1;
-    while (b >= 0 && (tape->block[b].name[0] != name[0] || strcmp(tape->block[b].name, name) != 0))
-        b--; /* asked for each pair: most names differ where they begin */
-    return b;
-}
-
-void attn_tape_give(struct attn_tape *tape, const char *name)
-{
-    int b = find_block(tape, name);
-    if (b < 0)
-        return;
-    if (tape->ledger != NULL)
-        attn_ledger_give(tape->ledger, tape->block[b].data);
-    tape->now -= tape->block[b].bytes;
-    memmove(&tape->block[b], &tape->block[b + 1], (size_t)(--tape->n - b) * sizeof tape->block[0]);
-}
-
-void *attn_tape_data(const struct attn_tape *tape, const char *name)
-{
-    int b = find_block(tape, name);
-    return b >= 0 ? tape->block[b].data : NULL;
-}
-
-void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)
-{
-    int b = find_block(tape, name);
-    if (b >= 0)
-        tape->block[b].name = to;
-}
-
-void attn_tape_restart(struct attn_tape *tape)
-{
-    mark_peak(tape);
-    if (tape->ledger != NULL)
-        attn_ledger_restart(tape->ledger);
 }
 
 /* ---- what a study says ----------------------------------------------------------------------- */
@@ -215,10 +110,11 @@ static void record(struct attn_study_run *run, const char *name, enum attn_study
     if (!run->as_json)
         print_line(run, name, label, published, got, unit, ok);
     else {
-        json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
-                                 ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name,
-                                 "name", name, "published", published, "got", got, "unit", unit,
-                                 "label", label_name[label], "tolerance", tolerance, "ok", ok);
+        json_t *line =
+            json_pack("{s:i, s:s, s:s, s:s, s:f, s:f, s:s, s:s, s:f, s:b}", "schema",
+                      ATTN_RECORD_SCHEMA, "record", "study", "study", run->study->name, "name",
+                      name, label_name[label], published, "got", got, "unit", unit, "label",
+                      label_name[label], "tolerance", tolerance, "ok", ok);
         if (block != NULL)
             json_object_set_new(line, "live", attn_tape_json(block, n_blocks));
         if (run->curve != NULL) {
@@ -287,33 +183,21 @@ static void add_up(struct attn_tape *tape, const char *name, enum attn_study_lab
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance)
 {
-    add_up(tape, name, label, published, (double)tape->peak, tolerance, tape->at_peak,
+    add_up(tape, name, label, published, (double)tape->ledger.peak, tolerance, tape->at_peak,
            tape->n_at_peak);
 }
 
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance)
 {
-    add_up(tape, name, label, published, (double)tape->now, tolerance, tape->block, tape->n);
-}
-
-void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run)
-{
-    attn_ledger_init(&pair->ledger, NULL);
-    pair->real = (struct attn_tape){.run = run, .ledger = &pair->ledger};
-    pair->counted = (struct attn_tape){.run = run};
-}
-
-void attn_pair_close(struct attn_pair *pair)
-{
-    attn_ledger_clear(&pair->ledger);
+    add_up(tape, name, label, published, (double)tape->ledger.now, tolerance, tape->block, tape->n);
 }
 
 void attn_study_same(const char *name, const struct attn_pair *pair)
 {
     const struct attn_tape *real = &pair->real, *counted = &pair->counted;
     struct attn_study_run *run = real->run;
-    int same = real->n_at_peak == counted->n_at_peak && pair->ledger.peak == real->peak;
+    int same = real->n_at_peak == counted->n_at_peak;
     for (int b = 0; b < counted->n_at_peak; b++) {
         const struct attn_block *block = &counted->at_peak[b];
         if (block->entry >= 0 && block->bytes > 0)
@@ -321,26 +205,64 @@ void attn_study_same(const char *name, const struct attn_pair *pair)
         same = same && strcmp(real->at_peak[b].name, block->name) == 0 &&
                real->at_peak[b].bytes == block->bytes;
     }
-    record(run, name, ATTN_DERIVED, same ? (double)counted->peak : (double)NAN,
-           (double)pair->ledger.peak, "B", 0, NULL, 0);
+    record(run, name, ATTN_DERIVED, same ? (double)counted->ledger.peak : (double)NAN,
+           (double)real->ledger.peak, "B", 0, NULL, 0);
 }
 
-json_t *attn_study_table(const char *csv)
+json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns)
 {
-    static const char *const needed[] = {NULL};
+    enum { BYTES_MOST = 64 << 20 };
+    struct attn_error why = {ATTN_OK, ""};
     int line;
-    char *text = attn_cli_need(strdup(csv));
-    json_t *table = attn_cli_need(attn_table_read(text, needed, &line, NULL));
+    char *text = NULL;
+    if (run->data == NULL)
+        text = attn_cli_need(strdup(csv));
+    else if (attn_read_text(run->data, ATTN_READ_GIVEN, BYTES_MOST, &text, &run->bad) != ATTN_OK)
+        return NULL;
+    json_t *rows = attn_table_read(text, columns, &line, &why);
+    if (rows == NULL)
+        attn_fail(&run->bad, why.status, "%s:%d: %s", run->data, line, why.text);
     free(text);
-    return table;
+    return rows;
 }
 
-int attn_study_word(const char *const *words, int n, const char *word)
+/* Of several bad fields the first is said. */
+static void say_bad(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *would_work)
 {
-    int w = 0;
-    while (w < n && strcmp(words[w], word) != 0)
-        w++;
-    return w;
+    if (run->bad.status == ATTN_OK)
+        attn_fail(&run->bad, ATTN_EINVAL, "%s:%d: %s '%.40s': %s would work",
+                  run->data != NULL ? run->data : run->study->name,
+                  (int)json_integer_value(json_object_get(row, ATTN_TABLE_LINE)), column,
+                  attn_table_field(row, column), would_work);
+}
+
+int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
+                          int64_t least, int64_t most)
+{
+    int64_t x;
+    if (attn_cli_int(attn_table_field(row, column), least, most, &x))
+        return x;
+    say_bad(run, row, column,
+            attn_study_text(run, "a whole number from %lld to %lld", (long long)least,
+                            (long long)most));
+    return least;
+}
+
+int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *words)
+{
+    const char *word = attn_table_field(row, column);
+    size_t n = strlen(word);
+    int place = 0;
+    for (const char *at = words; *at != '\0'; place++) {
+        size_t length = strcspn(at, "|");
+        if (length == n && strncmp(at, word, n) == 0)
+            return place;
+        at += length + (at[length] == '|');
+    }
+    say_bad(run, row, column, words);
+    return 0;
 }
 
 void attn_study_fill(float *x, int64_t n, int64_t prime)
@@ -373,154 +295,4 @@ void attn_study_sum(const float *probs, const float *v, int64_t n, int64_t dim, 
     for (int64_t j = 0; j < n; j++)
         for (int64_t c = 0; c < dim; c++)
             o[c] += probs[j] * v[j * dim + c];
-}
-
-/* ---- attnlab's own implementations ----------------------------------------------------------- */
-
-/* Something that the study needs and did not get. */
-static int fail(struct attn_study_run *run, const char *spec, const char *why)
-{
-    attn_study_quantity(run, attn_study_text(run, "%s: %s", spec, why), ATTN_DERIVED, 1, 0, "done",
-                        0);
-    return 0;
-}
-
-static enum attn_status price(const char *spec_text, const char *text, struct attn_point *point,
-                              struct attn_error *err)
-{
-    struct attn_spec spec;
-    int64_t need;
-    attn_point_init(point);
-    enum attn_status status = attn_spec_parse(spec_text, &spec, err);
-    if (status == ATTN_OK)
-        status = attn_case_parse(text, &point->c, err);
-    return status == ATTN_OK ? attn_preflight_case(&spec, &point->c, point, &need, err) : status;
-}
-
-/* A price that a study knows, which was refused. */
-static void refused(struct attn_study_run *run, const char *spec, const struct attn_error *err)
-{
-    if (err->status == ATTN_ENOMEM)
-        run->lacks = ATTN_ENOMEM;
-    fail(run, spec, err->text);
-}
-
-struct attn_point attn_study_price(struct attn_study_run *run, const char *spec, const char *text)
-{
-    struct attn_point point;
-    struct attn_error err;
-    if (price(spec, text, &point, &err) != ATTN_OK)
-        refused(run, spec, &err);
-    return point;
-}
-
-/* What one call costs, or a stack of layers that saves something; nothing where it is refused. */
-static struct attn_cost cost_of(struct attn_study_run *run, const char *spec_text, const char *text,
-                                int64_t layers, const char *save)
-{
-    struct attn_point point;
-    struct attn_error err;
-    struct attn_stack stack = {.n = layers};
-    struct attn_problem problem = {0};
-    struct attn_spec spec;
-    struct attn_stack_cost cost = {0};
-    int64_t need;
-    enum attn_status status = attn_spec_parse(spec_text, &spec, &err);
-    if (status == ATTN_OK)
-        status = attn_stack_save_find(save, &stack.save, &err);
-    if (status == ATTN_OK)
-        status = attn_case_parse(text, &point.c, &err);
-    if (status == ATTN_OK)
-        status = attn_preflight_open(&point.c, &problem, &point, &need, &err);
-    if (status == ATTN_OK)
-        status = layers > 0 ? attn_stack_price(&stack, &spec, &problem, ATTN_FORWARD, &cost, &err)
-                            : attn_price(spec.impl, &spec.options, &problem, point.c.pass, 0,
-                                         &cost.cost, &err);
-    if (status != ATTN_OK)
-        refused(run, spec_text, &err);
-    attn_preflight_close(&problem);
-    return cost.cost;
-}
-
-int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const char *text,
-                          const char *buffer)
-{
-    const struct attn_cost cost = cost_of(run, spec, text, 0, "rows");
-    int64_t bytes = 0;
-    for (int a = 0; a < cost.n_live; a++)
-        if (strncmp(cost.live[a].name, buffer, strlen(buffer)) == 0)
-            bytes += cost.live[a].bytes;
-    return bytes;
-}
-
-double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
-                        int64_t layers, const char *save)
-{
-    return (double)cost_of(run, spec, text, layers, save).saved_bytes;
-}
-
-int attn_study_accepts(const char *spec, const char *text)
-{
-    static struct attn_point point;
-    struct attn_error err = {ATTN_OK, ""};
-    return price(spec, text, &point, &err) == ATTN_OK;
-}
-
-/* On a terminal, each second of what takes long. */
-static void show_seconds(double seconds)
-{
-    static double shown;
-    if (seconds < shown)
-        shown = 0; /* another process */
-    if (seconds < shown + 1)
-        return;
-    shown = seconds;
-    fprintf(stderr, "\r  %.0f s ", seconds);
-}
-
-int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
-                       struct attn_point *point)
-{
-    static char line[1 << 16];
-    const char *repeat = run->is_long ? "0" : "3"; /* the first call of minutes is enough */
-    const char *const args[] = {"point",    "--spec", spec,           "--case", text,
-                                "--repeat", repeat,   "--verify-all", "2048",   NULL};
-    struct attn_process child = {.out = line, .room = sizeof line};
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_point own;
-    point = point != NULL ? point : &own;
-    if (run->leave_out >= 0)
-        return 0;
-    if (run->is_long && isatty(STDERR_FILENO))
-        child.waits = show_seconds;
-    int started = attn_process_attnlab(args, (double)INFINITY, &child) == 0;
-    if (child.waits != NULL)
-        fputs("\r          \r", stderr);
-    if (!started)
-        return fail(run, spec, "no process could be started");
-    if (attn_record_parse_point(child.out, child.n_out, point, &err) != ATTN_OK)
-        return fail(run, spec, child.last_line[0] != '\0' ? child.last_line : err.text);
-    if (point->status == ATTN_POINT_OUT_OF_MEMORY)
-        run->lacks = ATTN_ENOMEM;
-    if (point->status != ATTN_POINT_OK)
-        return fail(run, spec, point->message);
-    attn_study_quantity(
-        run,
-        attn_study_text(run, "%s %s agrees with the oracle, largest error / bound", spec, text),
-        ATTN_DERIVED, 0, point->worst, "", 1);
-    attn_study_quantity(run, "its ledger, which must be its price", ATTN_DERIVED,
-                        (double)point->priced_bytes, (double)point->ledger_bytes, "B", 0);
-    return 1;
-}
-
-void attn_study_measure_long(struct attn_study_run *run, const char *spec, const char *text)
-{
-    char bytes[32];
-    struct attn_point point;
-    if (!run->is_long)
-        return;
-    fflush(run->out);
-    if (attn_study_measure(run, spec, text, &point))
-        attn_study_say(run, "%s took %.1f s for it, and its resident set grew by %s.", spec,
-                       point.first_s, attn_cli_bytes(point.resident_bytes, bytes));
 }

@@ -1,9 +1,6 @@
 /* Studies: published accounts of attention's memory, worked out again.  `attnlab study NAME`.
  *
- * A study plays on a tape what a program did: which blocks it took, who made them, and when it gave
- * them back.  A counted tape only adds up, so it can be played at the published size.  A real tape
- * takes the same blocks from a ledger, and the study computes in them, at a size that fits.  One
- * function plays both, so what is counted is what is done.
+ * A study plays on a tape (tape.h) what a program did, at the published size or for real.
  *
  * What comes out is a list of quantities, each labelled by where its published value comes from:
  *
@@ -21,11 +18,11 @@
 #include "experiments/measure/record.h"
 #include "experiments/report/figures.h"
 #include "experiments/report/table_file.h"
-#include "ref/ledger.h"
+#include "experiments/studies/tape.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
 
-enum { ATTN_TAPE_BLOCKS = 64, ATTN_STUDY_ENTRIES = 4096, ATTN_STUDY_TEXTS = 8 };
+enum { ATTN_STUDY_ENTRIES = 4096, ATTN_STUDY_TEXTS = 8 };
 
 /* An entry of a counted tape.  A study must fail when one that matters is left out: `matters` is
  * set where it was live at a peak that was compared, and larger than the tolerance. */
@@ -36,11 +33,12 @@ struct attn_study_entry {
 
 /* A study while it runs.  Set before: all up to figure. */
 struct attn_study_run {
-    FILE *out;     /* what it says                                      */
-    int as_json;   /* one line of JSON for each quantity, nothing else  */
-    int is_long;   /* --long: also what takes more than some seconds    */
-    int is_trap;   /* --trap: only what goes wrong, at a size that the system notices */
-    int leave_out; /* -1; testing: this entry takes no bytes, and no process is started */
+    FILE *out;        /* what it says                                      */
+    int as_json;      /* one line of JSON for each quantity, nothing else  */
+    int is_long;      /* --long: also what takes more than some seconds    */
+    int is_trap;      /* --trap: only what goes wrong, at a size that the system notices */
+    int leave_out;    /* -1; testing: this entry takes no bytes, and no process is started */
+    const char *data; /* --data FILE: its rows alone, and no others; NULL                   */
     struct attn_figure *figure; /* NULL: none is wanted; attn_study_figure_open() */
 
     const struct attn_study *study;
@@ -50,6 +48,7 @@ struct attn_study_run {
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
     int n_quantities, n_failed, in_list; /* in_list: the last thing said was a quantity */
     enum attn_status lacks;              /* ENOMEM: something could not be done here */
+    struct attn_error bad;               /* what is wrong with a row of data */
     char text[ATTN_STUDY_TEXTS][640];    /* of attn_study_text() */
     int n_texts;
 };
@@ -65,7 +64,7 @@ struct attn_study_figure {
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
-    int has_trap;
+    const char *takes; /* "trap", "data": a flag of --NAME that is not of all; NULL */
     struct attn_study_figure figure;
 };
 
@@ -82,49 +81,15 @@ enum {
 extern const struct attn_study attn_studies[ATTN_STUDIES];
 
 /* Run it; the exit status it deserves: 1 when a published or derived quantity did not come out, or
- * nothing was compared; 3 when memory or a process was not to be had. */
+ * nothing was compared; 2 and a line where run->data has a bad row; 3 when memory or a process was
+ * not to be had. */
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run);
 
-/* ---- tapes ----------------------------------------------------------------------------------- */
-
-struct attn_block {
-    const char *name, *maker; /* static storage: what it is, and the call that makes it */
-    int64_t bytes;
-    int entry; /* of the run; -1: on a real tape */
-    void *data;
-};
-
-/* It begins with these two.  A real tape is played on an empty ledger, and closed by
- * attn_ledger_clear(). */
-struct attn_tape {
-    struct attn_study_run *run; /* NULL: of no study; nobody is told where memory is lacking */
-    struct attn_ledger *ledger; /* NULL: only counted */
-    int n, n_at_peak, is_brief; /* is_brief: its live set is not printed */
-    struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
-    int64_t now, peak;
-    int is_cut; /* memory was lacking: nothing is taken any more */
-};
-
-/* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which
- * has nothing to compute in, and where there is no memory (run->lacks). */
-void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker, int64_t count,
-                     int64_t size);
-void attn_tape_give(struct attn_tape *tape, const char *name);
-
-/* The last block of a name; NULL on a counted tape, and where there is none. */
-void *attn_tape_data(const struct attn_tape *tape, const char *name);
-
-/* The name says what a block is to its program now: a new result is old in the next run. */
-void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to);
-
-/* The peak begins anew with what is live, as torch.cuda.reset_peak_memory_stats(). */
-void attn_tape_restart(struct attn_tape *tape);
+/* ---- what a study says ----------------------------------------------------------------------- */
 
 /* An entry of a study that keeps its own books: the one of this name, or a new one.  What belongs
  * to entry run->leave_out is to take no bytes. */
 int attn_study_entry_of(struct attn_study_run *run, const char *name);
-
-/* ---- what a study says ----------------------------------------------------------------------- */
 
 /* Blocks as an array of JSON objects. */
 json_t *attn_tape_json(const struct attn_block *block, int n);
@@ -153,14 +118,6 @@ void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
-/* The same played for real, on a ledger of its own, and counted. */
-struct attn_pair {
-    struct attn_ledger ledger;
-    struct attn_tape real, counted;
-};
-void attn_pair_open(struct attn_pair *pair, struct attn_study_run *run);
-void attn_pair_close(struct attn_pair *pair); /* gives back what is left on the ledger */
-
 /* The real one against the counted one: the peak, and its live set block by block.  Both are
  * derived and must agree to the byte. */
 void attn_study_same(const char *name, const struct attn_pair *pair);
@@ -175,11 +132,16 @@ void attn_study_same(const char *name, const struct attn_pair *pair);
             ".byte 0\n"                                    \
             ".popsection\n");
 
-/* Its lines (attn_table_field), to be given to json_decref(). */
-json_t *attn_study_table(const char *csv);
+/* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be
+ * given to json_decref().  NULL: run->bad says why. */
+json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
 
-/* The place of a word among others; n: it is not there. */
-int attn_study_word(const char *const *words, int n, const char *word);
+/* A field of a row: a whole number in a range, or the place of a word among "a|b|c".  What is
+ * neither is in run->bad, and `least` or 0 comes back. */
+int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
+                          int64_t least, int64_t most);
+int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *words);
 
 /* Numbers between -1 and 1 to compute with, for each prime others. */
 void attn_study_fill(float *x, int64_t n, int64_t prime);

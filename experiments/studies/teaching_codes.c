@@ -26,7 +26,7 @@ static int64_t cs149(struct attn_study_run *run, const char *name, double printe
         attn_study_peak(&tape, name, ATTN_DERIVED, 5 * 524288.0 + 4.0 * (double)extra, 0);
     else
         attn_study_peak(&tape, name, ATTN_PUBLISHED, printed, 4);
-    return tape.peak;
+    return tape.ledger.peak;
 }
 
 /* ---- llm.c ----------------------------------------------------------------------------------- */
@@ -87,9 +87,9 @@ static void llm_c(struct attn_study_run *run)
     attn_study_peak(&tape, "preatt and att of 12 layers", ATTN_DERIVED,
                     2.0 * 12 * 4 * 12 * 1024 * 1024 * 4, 0);
     attn_study_quantity(run, "att of one layer, as gemm:save=probs keeps it (rows are padded)",
-                        ATTN_DERIVED, (double)tape.peak / 24,
+                        ATTN_DERIVED, (double)tape.ledger.peak / 24,
                         (double)attn_study_price(run, "gemm:save=probs@portable", TEXT).saved_bytes,
-                        "B", 0.02 * (double)tape.peak / 24);
+                        "B", 0.02 * (double)tape.ledger.peak / 24);
     attn_study_quantity(run, "what tiled keeps in their place, beside o and lse", ATTN_DERIVED, 0,
                         (double)attn_study_price(run, "tiled", TEXT).saved_bytes, "B", 0);
     llm_c_for_real(run);

@@ -181,7 +181,8 @@ static void trap(struct attn_study_run *run)
         attention(&pair.real, &c, x);
         attention(&pair.counted, &c, NULL);
         if (run->is_trap)
-            attn_study_peak(&pair.counted, turn[t].peak, ATTN_DERIVED, (double)pair.ledger.peak, 0);
+            attn_study_peak(&pair.counted, turn[t].peak, ATTN_DERIVED,
+                            (double)pair.real.ledger.peak, 0);
         attn_study_same(turn[t].same, &pair);
         if (t > 0 && !pair.real.is_cut)
             attn_study_quantity(run, "elements of the result that the other mask changes",
@@ -218,8 +219,8 @@ static void break_even(struct attn_study_run *run)
         attn_study_quantity(
             run,
             attn_study_text(run, "break-even density of xformers, B x H = %d", xformers[h].heads),
-            ATTN_DERIVED, xformers[h].density, (double)dense_extra.now / (double)sparse_extra.now,
-            "", 0.006);
+            ATTN_DERIVED, xformers[h].density,
+            (double)dense_extra.ledger.now / (double)sparse_extra.ledger.now, "", 0.006);
     }
     for (int heads = 1; heads <= 4; heads++) {
         const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);

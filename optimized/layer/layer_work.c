@@ -207,7 +207,8 @@ void attn_layer_buffers(const struct attn_layer_work *w, enum attn_pass pass,
     add(buffer, ATTN_LAYER_K, "layer.k", &made, made.kv_heads, made.d_key, t);
     add(buffer, ATTN_LAYER_V, "layer.v", &made, made.kv_heads, made.d_value, t);
     add(buffer, ATTN_LAYER_O, "layer.o", &made, made.heads, made.d_value, t);
-    add(buffer, ATTN_LAYER_LSE, "layer.lse", &made, made.heads, 1, t);
+    add(buffer, ATTN_LAYER_LSE, "layer.lse", &made, made.heads, 1,
+        t == ATTN_F64 ? ATTN_F64 : ATTN_F32);
     buffer[ATTN_PASS_LISTS] = lists_of(w);
     if (w->spec->boundary != ATTN_BOUNDARY_NONE)
         add(buffer, ATTN_KEPT_X, "x.own", &home, 1, c, t);

@@ -17,6 +17,7 @@ struct attn_options attn_rank_local_options(const struct attn_options *options)
     if (options->local != NULL)
         memcpy(own.value, options->local_value, sizeof own.value);
     own.isa = options->isa;
+    own.priced_only = options->priced_only;
     return own;
 }
 

@@ -165,8 +165,8 @@ static enum attn_status take_buffers(struct attn_travel *x)
         k->name = v->name = NULL; /* are not taken */
         k->data = rank->saved;
         v->data = k->data + k->numbers * k->size;
-        status =
-            attn_ledger_borrow(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w), rank->error);
+        status = attn_ledger_count(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x->w), 1,
+                                   rank->error);
     }
     if (status == ATTN_OK)
         status = attn_buffers_take(x->buffer, ATTN_WORK_BUFFERS, rank->ledger, rank->error);
@@ -204,7 +204,7 @@ enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *
         status = run_portion(&x);
     }
     if (rank->saved != NULL)
-        attn_ledger_borrow(rank->ledger, ATTN_SAVED_NAME, -attn_work_saved(&x.w), NULL);
+        attn_ledger_uncount(rank->ledger, ATTN_SAVED_NAME, attn_work_saved(&x.w));
     attn_buffers_give(x.buffer, ATTN_WORK_BUFFERS, rank->ledger);
     return status;
 }

@@ -124,7 +124,7 @@ const struct attn_kernels *attn_kernels_for(const struct attn_problem *p,
     const struct attn_isa *isa = options->isa;
     if (isa == NULL)
         isa = attn_isa_best(err);
-    else if (!isa->present())
+    else if (!isa->present() && !options->priced_only)
         isa = attn_isa_find(isa->name, strlen(isa->name), err);
     return isa == NULL ? NULL : isa->kernels[p->dtype == ATTN_F64];
 }

@@ -28,7 +28,8 @@ const struct attn_isa *attn_isa_find(const char *name, size_t length, struct att
 /* What specs without an @ run on.  NULL, with a message, when ATTN_ISA is no good. */
 const struct attn_isa *attn_isa_best(struct attn_error *err);
 
-/* The kernels of a call: those of options->isa, or of the best, for the problem's arithmetic. */
+/* The kernels of a call: those of options->isa, or of the best, for the problem's arithmetic.
+ * NULL, with a message, where this machine lacks them, unless they are only priced. */
 const struct attn_kernels *attn_kernels_for(const struct attn_problem *p,
                                             const struct attn_options *options,
                                             struct attn_error *err);

@@ -33,7 +33,7 @@ static int64_t longest(const char *text, const struct attn_stack *stack,
                        const struct attn_cli_shape *shape, int64_t memory_bytes)
 {
     const struct attn_spec spec = spec_of(text);
-    const struct attn_memory memory = {(double)memory_bytes, 1};
+    const struct attn_memory memory = {.bytes = (double)memory_bytes, .is_device = 1};
     struct attn_error err = {0};
     double bytes[2];
     int64_t length = -1;
@@ -51,7 +51,11 @@ TEST(sizes)
     } size[] = {{"80GiB", 80LL << 30},
                 {"24GB", 24000000000},
                 {"1Mi", 1 << 20},
-                {"4096", 4096},
+                {"4096B", 4096},
+                {"80Gib", 80LL << 30},
+                {"1048576", 1 << 20},
+                {"1048575", 0}, /* whose unit was forgotten */
+                {"80", 0},
                 {"80 GiB", 0},
                 {"GiB", 0},
                 {"0", 0},
@@ -60,7 +64,7 @@ TEST(sizes)
                 {"", 0}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         struct attn_error err = {0};
-        struct attn_memory memory = {0, 0};
+        struct attn_memory memory = {.bytes = 0, .is_device = 0};
         enum attn_status status = attn_memory_parse(size[s].text, &memory, &err);
         ck_assert_msg(status == (size[s].bytes > 0 ? ATTN_OK : ATTN_EINVAL), "%s", size[s].text);
         ck_assert(size[s].bytes == 0 ||
@@ -110,7 +114,7 @@ TEST(refused_lengths_end_nothing)
 TEST(impatience)
 {
     const struct attn_spec spec = spec_of("tiled");
-    const struct attn_memory memory = {1e9, 1};
+    const struct attn_memory memory = {.bytes = 1e9, .is_device = 1};
     struct attn_error err = {0};
     double bytes[2];
     int64_t length;
@@ -150,7 +154,7 @@ TEST_EACH(both_passes, attn_impl_count())
 TEST_EACH(every_spec_ends_there, 6 * attn_impl_count())
 {
     const enum attn_need_pass pass = (enum attn_need_pass)(_i % 3);
-    const struct attn_memory memory = {3LL << 30, _i / 3 % 2};
+    const struct attn_memory memory = {.bytes = 3LL << 30, .is_device = _i / 3 % 2};
     struct attn_spec spec = {.impl = attn_impl_at(_i / 6)};
     double bytes[2];
     int64_t length;

@@ -251,6 +251,12 @@ TEST(hidden_by_hand)
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x + lse));
     ck_assert_int_eq(attn_stack_price(&inputs, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x));
+    p.dtype = ATTN_BF16; /* LSE is float32 all the same */
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x) / 2 + 28 * lse);
+    ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_BACKWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_account_bytes(cost.cost.live, cost.cost.n_live, "layer.lse"), 28 * lse);
+    p.dtype = ATTN_F32;
     p.n_key = 77;
     struct attn_error err = {0};
     said(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
@@ -298,6 +304,23 @@ TEST(prices_are_of_any_size)
 }
 
 /* ---- a sweep --------------------------------------------------------------------------------- */
+
+/* As many blocks as there are: a stack is measured however deep it is. */
+TEST(a_deep_stack)
+{
+    struct attn_records records;
+    struct attn_error err = {0};
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' measure tiled --length 16 --layers 300 --pass bwd "
+                                   "--rounds 1 --repeat 1 --quiet --out '%s' >/dev/null 2>&1",
+                                   test_build(), scratch_path("deep.jsonl")),
+                     0);
+    ck_assert_msg(attn_record_read(scratch_path("deep.jsonl"), &records, &err) == ATTN_OK, "%s",
+                  err.text);
+    ck_assert_int_eq(records.n, 1);
+    ck_assert_int_eq(records.point[0].status, ATTN_POINT_OK);
+    ck_assert_int_eq(records.point[0].priced_bytes, records.point[0].ledger_bytes);
+    attn_records_free(&records);
+}
 
 /* Points that differ in layers or in what they save are different points, measured once each. */
 TEST_EACH(a_sweep_of_stacks, 2)

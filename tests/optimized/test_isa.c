@@ -289,6 +289,31 @@ static int64_t peak_of(const char *text, const struct attn_isa *isa)
     return price_of(&spec, &p, ATTN_FORWARD, 0).peak_bytes;
 }
 
+/* A set that is not here is priced, and says so; it is not run, whatever runs it. */
+TEST_EACH(what_is_absent_is_priced, attn_isa_count())
+{
+    static const char *const name[] = {"tiled", "bsr", "ring:ranks=2"};
+    static const char text[] = "h2q64d8:none:f32:normal:s1";
+    if (!absent(_i))
+        return;
+    for (size_t s = 0; s < COUNT(name); s++) {
+        char spec[64];
+        struct attn_spec parsed;
+        struct attn_error err = {0};
+        snprintf(spec, sizeof spec, "%s@%s", name[s], attn_isa_at(_i)->name);
+        scratch_expect(0, "priced only: this machine has no", "price %s --length 64", spec);
+        scratch_expect(2, "which this machine does not have", "check %s --case %s", spec, text);
+        ck_assert_int_eq(attn_spec_parse_priced(spec, &parsed, &err), ATTN_OK);
+        struct attn_setup setup;
+        setup_of(text, &setup);
+        struct attn_ctx ctx = {.options = &parsed.options, .error = &err};
+        said(attn_setup_call(&setup, parsed.impl, &ctx, ATTN_FORWARD), ATTN_ENOTSUP, &err,
+             "it can only be priced");
+        attn_setup_close(&setup);
+    }
+    scratch_expect(2, "no instruction set is called so", "price tiled@sse9 --length 64");
+}
+
 /* A price says for which set it is, where it depends on it, and what it says is so. */
 TEST_EACH(a_price_names_the_instruction_set, attn_isa_count())
 {

@@ -8,6 +8,7 @@
 
 #include "experiments/price/advice.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
@@ -54,7 +55,7 @@ static const struct situation {
 static struct attn_advices *advices_of(const struct situation *s)
 {
     const struct attn_spec spec = spec_of(s->spec);
-    const struct attn_memory memory = {s->memory, 1};
+    const struct attn_memory memory = {.bytes = s->memory, .is_device = 1};
     const struct attn_price_asked asked = {&spec, &s->stack, &s->shape, s->pass, &memory};
     struct attn_advices *advices = calloc(1, sizeof *advices);
     struct attn_error err = {0};
@@ -140,7 +141,7 @@ static double priced_by(const char *command)
 TEST_EACH(each_price_is_its_commands, COUNT(situation))
 {
     const struct situation *s = &situation[_i];
-    const struct attn_memory memory = {s->memory, 1};
+    const struct attn_memory memory = {.bytes = s->memory, .is_device = 1};
     struct attn_advices *advices = advices_of(s);
     int compared = 0;
     for (int i = 0; i < advices->n; i++) {
@@ -202,7 +203,7 @@ TEST(as_users_meet_it)
                    "price ring:ranks=3,sizes=strict --length 8 --advise");
 }
 
-/* Where a layer with projections does not run, it is priced, which is said; and is no advice. */
+/* Where a layer with projections does not run, it is priced, which is said; so are its changes. */
 TEST(priced_only)
 {
     static const char layers[] = "--length 4096 --heads 16 --dim 72 --layers 2 --hidden 1152";
@@ -210,6 +211,43 @@ TEST(priced_only)
                    layers);
     scratch_expect(0, "\"priced_only\": \"a layer does not run in f16\"",
                    "price tiled %s --dtype f16 --format json", layers);
-    scratch_expect(0, "stored as bf16 or f16: a layer does not run in bf16",
+    scratch_expect(0, "stored as bf16 or f16; priced only: a layer does not run in bf16",
                    "price tiled %s --advise", layers);
+    scratch_expect(0, "save inputs (checkpointing); priced only: a layer does not run in bf16",
+                   "price tiled %s --dtype bf16 --pass both --advise", layers);
+    scratch_expect(0, "\"priced_only\": \"a layer does not run in bf16\"",
+                   "price tiled %s --advise --format json", layers);
+}
+
+/* Where no single change fits, two do: P is dropped by another implementation, which is refused
+ * until something else is saved.  Where one fits there are none. */
+TEST(pairs)
+{
+    static const char args[] = "gemm:save=probs --heads 32 --dim 128 --layers 32 --save probs "
+                               "--pass both --memory 80GB --advise";
+    scratch_expect(0, "less:   25.3 GiB  fits", "price %s --length 16384", args);
+    scratch_has("  tiled, and save inputs (checkpointing)\n");
+    scratch_has("price tiled --length 16384 --heads 32 --dim 128 --pass both --layers 32 --save "
+                "inputs --memory 80000000000");
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' price %s --length 4096 --dtype bf16 | "
+                                   "grep -q ', and save'",
+                                   test_build(), args),
+                     1);
+}
+
+/* What a price does not know of: it is named, and what is said of it is added. */
+TEST(parameters)
+{
+    static const char args[] = "tiled --length 4096 --heads 16 --layers 4 --memory 80GB";
+    scratch_expect(0, "not in it: projections, MLP, norms and embeddings, their weights",
+                   "price %s", args);
+    scratch_has("needs 257 MiB of the device's 74.5 GiB");
+    scratch_expect(0, "needed too: 1,000,000,000 parameters of 16 B, 14.9 GiB",
+                   "price %s --params 1G", args);
+    scratch_expect(0, "does not fit: needs 93.4 GiB of the device's 74.5 GiB",
+                   "price %s --params 10G,10", args);
+    scratch_expect(0, "--memory 80000000000 --params 1000000000,2",
+                   "price %s --params 1G,2 --advise", args);
+    scratch_expect(2, "params '1G,0': a number such as 7G", "price %s --params 1G,0", args);
+    scratch_expect(2, "params 'x'", "price %s --params x", args);
 }

@@ -42,6 +42,7 @@ TEST_EACH(comes_out, ATTN_STUDIES)
         const char *label = json_string_value(json_object_get(json, "label"));
         ck_assert_str_eq(json_string_value(json_object_get(json, "record")), "study");
         ck_assert_str_eq(json_string_value(json_object_get(json, "study")), study->name);
+        ck_assert(json_is_number(json_object_get(json, label))); /* called what it is */
         ck_assert_msg(json_is_true(json_object_get(json, "ok")) || strcmp(label, "inferred") == 0,
                       "%s", line);
         placed += json_is_string(json_object_get(json, "curve"));
@@ -77,6 +78,39 @@ TEST_EACH(every_block_matters, ATTN_STUDIES)
                           study->name, whole.entry[e].name);
 }
 
+/* Rows of somebody else's: judged alone; a wrong one, and a bad file, are said in one line. */
+TEST(data_of_others)
+{
+    static const char head[] = "backend,dtype,B,H,L,d,mask,dir,peak_extra_bytes\\n";
+    static const struct {
+        const char *rows, *words;
+        int status;
+    } files[] = {
+        {"flash,bfloat16,1,8,2048,64,none,fwd,2163712", "2 quantities, 0 did not", 0},
+        {"flash,bfloat16,1,8,2048,64,none,fwd,3163712", "2 quantities, 1 did not", 1},
+        {"flash,bfloat16,1,8,2048,64,none,fwd,", ":2: peak_extra_bytes '': a whole number", 2},
+        {"flesh,bfloat16,1,8,2048,64,none,fwd,1", ":2: backend 'flesh': math|efficient", 2},
+        {"flash,bfloat16,2,8,2048,64,none,fwd,1", ":2: B '2': a whole number from 1 to 1", 2},
+        {"flash,bfloat16,1,8,1024,64,none,fwd,1", "a row of L >= 2048 would work", 2},
+        {"flash,bfloat16,1,8", ":2: ", 2},
+    };
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+        scratch_shell(files[f].status, files[f].words,
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study pytorch-h200 --data '%s' 2>&1",
+                      head, files[f].rows, scratch_path("d.csv"), test_build(),
+                      scratch_path("d.csv"));
+    scratch_shell(0, "values that are predicted to the byte: 3",
+                  "head -3 experiments/data/training_h100_memory.csv > '%s'; "
+                  "'%s/attnlab' study training-h100 --data '%s' 2>&1",
+                  scratch_path("t.csv"), test_build(), scratch_path("t.csv"));
+    scratch_shell(2, "column checkpoint is missing",
+                  "'%s/attnlab' study training-h100 --data '%s' 2>&1", test_build(),
+                  scratch_path("d.csv"));
+    scratch_shell(2, "no.csv", "'%s/attnlab' study training-h100 --data no.csv 2>&1", test_build());
+    scratch_shell(2, "kv-cache has no --data", "'%s/attnlab' study kv-cache --data x 2>&1",
+                  test_build());
+}
+
 /* In one process the number goes with the place in the order, and the result with nothing. */
 TEST(trap)
 {
@@ -93,6 +127,16 @@ TEST(trap)
 
 TEST(usage)
 {
+    scratch_shell(0, "", "'%s/attnlab' study list --format json > '%s'", test_build(),
+                  scratch_path("list.json"));
+    json_t *list = json_load_file(scratch_path("list.json"), 0, NULL);
+    ck_assert_int_eq((int)json_array_size(list), ATTN_STUDIES);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(list, 0), "name")),
+                     attn_studies[0].name);
+    json_decref(list);
+    /* a reader who has left is told nothing */
+    scratch_shell(0, "", "(sleep 0.3; '%s/attnlab' study list 2>'%s') | true; test ! -s '%s'",
+                  test_build(), scratch_path("said"), scratch_path("said"));
     ck_assert_int_eq(
         fixture_shell("'%s/attnlab' study list | grep -q ^open-sora-720gb", test_build()), 0);
     ck_assert_int_eq(fixture_shell("'%s/attnlab' study open-sora-720gp 2>&1 | "

@@ -135,6 +135,31 @@ TEST(clear_says_what_leaked)
     ck_assert_int_eq(attn_ledger_clear(&x), 5);
 }
 
+/* Without a block, and without a parent: peak and live set as if there were one. */
+TEST(counted)
+{
+    struct attn_ledger parent = new_ledger(), x;
+    struct attn_error err = {0};
+    attn_ledger_init(&x, &parent);
+    void *a = take(&x, "a", 8);
+    ck_assert_int_eq(attn_ledger_count(&x, "paper", 3, 100, &err), ATTN_OK);
+    ck_assert_int_eq(attn_ledger_count(&x, "paper", 1, 20, &err), ATTN_OK);
+    attn_ledger_uncount(&x, "paper", 300);
+    ck_assert_int_eq(x.now, 28);
+    ck_assert_int_eq(x.peak, 328);
+    ck_assert_int_eq(at_peak(&x, "paper"), 320);
+    ck_assert_int_eq(attn_account_bytes(x.account, x.n_accounts, "paper"), 20);
+    ck_assert_int_eq(attn_account_bytes(x.account, x.n_accounts, "none"), 0);
+    ck_assert_int_eq(parent.now, 8);
+    ck_assert_int_eq(attn_ledger_count(&x, "b", INT64_MAX - 28, 1, &err), ATTN_OK);
+    ck_assert_int_eq(attn_ledger_count(&x, "c", 1, 1, &err), ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, "'c' of 1 x 1 bytes exceeds 64 bits") != NULL, "%s", err.text);
+    ck_assert_int_eq(attn_ledger_count(&x, "c", -1, 1, &err), ATTN_EINVAL);
+    attn_ledger_uncount(&x, "b", INT64_MAX - 28);
+    attn_ledger_give(&x, a);
+    ck_assert_int_eq(x.now, 20);
+}
+
 /* ---- blocks --------------------------------------------------------------------------------- */
 
 /* Around the alignment, a page, what comes from mmap (262144), and a huge page. */
@@ -222,7 +247,6 @@ TEST(overflow_is_refused)
     refused(&x, INT64_MAX, 2, ATTN_EINVAL, "9223372036854775807 x 2 bytes exceeds 64 bits");
     refused(&x, (int64_t)1 << 32, (int64_t)1 << 32, ATTN_EINVAL, "exceeds 64 bits");
     refused(&x, ((int64_t)1 << 61) + 1, 8, ATTN_EINVAL, "exceeds 64 bits");
-    refused(&x, INT64_MAX, 1, ATTN_EINVAL, "exceeds 64 bits");
     refused(&x, -1, 8, ATTN_EINVAL, "-1 x 8");
     refused(&x, 8, -1, ATTN_EINVAL, "8 x -1");
     ck_assert_int_eq(x.now, 0);
@@ -234,6 +258,8 @@ TEST(system_says_no)
     struct attn_ledger x = new_ledger();
     take(&x, "here", 24);
     refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 24 are live");
+    refused(&x, INT64_MAX - 24, 1, ATTN_ENOMEM, "asked 9223372036854775783 bytes");
+    refused(&x, INT64_MAX - 23, 1, ATTN_EINVAL, "exceeds 64 bits"); /* of all that would be live */
     ck_assert_int_eq(attn_ledger_clear(&x), 24);
 }
 
@@ -273,14 +299,27 @@ TEST(limit_holds)
     attn_ledger_clear(&x);
 }
 
-TEST(full_book)
+/* As many blocks as a stack of 1,000 layers has, given back from the first on. */
+TEST(many_blocks)
+{
+    enum { MANY = 9000 };
+    static void *data[MANY];
+    struct attn_ledger x = new_ledger();
+    for (int i = 0; i < MANY; i++)
+        data[i] = take(&x, i % 2 ? "odd" : "even", i);
+    ck_assert_int_eq(x.now, (int64_t)MANY * (MANY - 1) / 2);
+    for (int i = 0; i < MANY; i++) {
+        attn_ledger_give(&x, data[i]);
+        ck_assert_int_eq(x.account[0].bytes + x.account[1].bytes, x.now);
+    }
+    ck_assert_int_eq(x.now, 0);
+    ck_assert_int_eq(x.damaged, 0);
+    ck_assert_int_eq(at_peak(&x, "odd"), (int64_t)MANY * MANY / 4);
+}
+
+TEST(more_names_than_places)
 {
     struct attn_ledger x = new_ledger();
-    for (int i = 0; i < ATTN_LEDGER_BLOCKS; i++)
-        take(&x, "block", 1);
-    refused(&x, 1, 1, ATTN_EINTERNAL, "ledger full");
-    attn_ledger_clear(&x);
-    x = new_ledger();
     static char name[ATTN_MAX_ACCOUNTS][8];
     for (int i = 0; i < ATTN_MAX_ACCOUNTS; i++) {
         snprintf(name[i], sizeof name[i], "n%d", i);

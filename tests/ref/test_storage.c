@@ -62,9 +62,9 @@ TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
     ck_assert(storage->refuses == NULL || storage->refuses(&x.stored) == NULL);
     tape = (struct attn_tape){.run = NULL};
     storage->make(&tape, &x.stored);
-    ck_assert_msg(tape.now == known[_i].kept && tape.peak == known[_i].peak,
+    ck_assert_msg(tape.ledger.now == known[_i].kept && tape.ledger.peak == known[_i].peak,
                   "%s of %s: %lld B kept, %lld B at the peak", storage->name, known[_i].mask,
-                  (long long)tape.now, (long long)tape.peak);
+                  (long long)tape.ledger.now, (long long)tape.ledger.peak);
     attn_stored_text_close(&x);
 }
 
@@ -82,13 +82,13 @@ static const char *const masks[] = {"none",
                                     "bigbird(16,1,3,1,7)|prefix(3)",
                                     "keys(0,260)&causal(br)"};
 
-/* The storage on a ledger; *tape is open until attn_ledger_clear. */
+/* The storage on a ledger; *tape's ledger is to be cleared. */
 static void make(const struct attn_storage *storage, const struct attn_stored_text *x,
-                 struct attn_ledger *ledger, struct attn_tape *tape)
+                 struct attn_tape *tape)
 {
-    attn_ledger_init(ledger, NULL);
-    ledger->poison = 1;
-    *tape = (struct attn_tape){.ledger = ledger};
+    *tape = (struct attn_tape){.is_real = 1};
+    attn_ledger_init(&tape->ledger, NULL);
+    tape->ledger.poison = 1;
     storage->make(tape, &x->stored);
 }
 
@@ -103,22 +103,21 @@ TEST_EACH(made_as_priced, COUNT(masks))
     for (int s = 0; s < ATTN_STORAGES; s++) {
         const struct attn_storage *storage = &attn_storages[s];
         struct attn_tape counted, real;
-        struct attn_ledger ledger;
         if (storage->refuses != NULL && storage->refuses(&x.stored) != NULL)
             continue;
         counted = (struct attn_tape){.run = NULL};
         storage->make(&counted, &x.stored);
-        make(storage, &x, &ledger, &real);
-        ck_assert_msg(ledger.now == counted.now && ledger.peak == counted.peak &&
-                          real.n == counted.n,
+        make(storage, &x, &real);
+        ck_assert_msg(real.ledger.now == counted.ledger.now &&
+                          real.ledger.peak == counted.ledger.peak && real.n == counted.n,
                       "%s of %s: made with %lld B, priced at %lld B", storage->name, masks[_i],
-                      (long long)ledger.peak, (long long)counted.peak);
+                      (long long)real.ledger.peak, (long long)counted.ledger.peak);
         ck_assert_msg(attn_storage_wrong(storage, &real, &x.stored) == 0, "%s of %s: wrong pairs",
                       storage->name, masks[_i]);
         if (strcmp(storage->name, "csr") == 0) /* what the library's csr keeps */
-            ck_assert_int_eq(counted.now, csr.peak_bytes);
-        attn_ledger_clear(&ledger);
-        ck_assert_int_eq(ledger.damaged, 0);
+            ck_assert_int_eq(counted.ledger.now, csr.peak_bytes);
+        attn_ledger_clear(&real.ledger);
+        ck_assert_int_eq(real.ledger.damaged, 0);
         made++;
     }
     ck_assert_int_ge(made, 3);
@@ -131,10 +130,9 @@ static void flip_bits(const struct attn_storage *storage, const char *text, int 
 {
     struct attn_stored_text x;
     struct attn_tape real;
-    struct attn_ledger ledger;
     open_fixture(&x, &small, text);
     if (storage->refuses == NULL || storage->refuses(&x.stored) == NULL) {
-        make(storage, &x, &ledger, &real);
+        make(storage, &x, &real);
         for (int b = 0; b < real.n; b++) {
             unsigned char *byte = real.block[b].data;
             *byte ^= 1;
@@ -144,7 +142,7 @@ static void flip_bits(const struct attn_storage *storage, const char *text, int 
             *byte ^= 1;
         }
         ck_assert_int_eq(attn_storage_wrong(storage, &real, &x.stored), 0);
-        attn_ledger_clear(&ledger);
+        attn_ledger_clear(&real.ledger);
     }
     attn_stored_text_close(&x);
 }
@@ -174,13 +172,12 @@ TEST_EACH(memory_that_runs_out, ATTN_STORAGES)
     open_fixture(&x, &small, "causal(br)");
     for (int64_t k = 0; storage->refuses == NULL || storage->refuses(&x.stored) == NULL; k++) {
         struct attn_tape real;
-        struct attn_ledger ledger;
-        attn_ledger_init(&ledger, NULL);
-        ledger.fail_at = k;
-        real = (struct attn_tape){.ledger = &ledger};
+        real = (struct attn_tape){.is_real = 1};
+        attn_ledger_init(&real.ledger, NULL);
+        real.ledger.fail_at = k;
         storage->make(&real, &x.stored);
-        attn_ledger_clear(&ledger);
-        ck_assert_int_eq(ledger.damaged, 0);
+        attn_ledger_clear(&real.ledger);
+        ck_assert_int_eq(real.ledger.damaged, 0);
         if (!real.is_cut)
             break;
         ck_assert_int_lt(k, 20);
