@@ -53,7 +53,7 @@ flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(MA
 
 # ---- what is built -----------------------------------------------------------------------------
 
-LIB_SRC     := $(sort $(wildcard ref/*.c ref/*/*.c optimized/*.c optimized/*/*.c))
+LIB_SRC     := $(sort $(wildcard ref/*.c ref/*/*.c optimized/*.c optimized/*/*.c optimized/*/*/*.c))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
 PROGRAM_SRC := $(sort $(wildcard experiments/*.c experiments/*/*.c))
 TEST_ROOMS  := ref optimized parallel memory checker program

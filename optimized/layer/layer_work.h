@@ -6,7 +6,7 @@
 #define OPTIMIZED_LAYER_LAYER_WORK_H
 
 #include "optimized/layer/layer_scheme.h"
-#include "optimized/parallel/move.h"
+#include "optimized/parallel/layout/move.h"
 
 /* q k v o lse, as in ref/layer.h, and what else a forward pass keeps for the backward one. */
 enum {

@@ -10,7 +10,7 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
-#include "optimized/parallel/products.h"
+#include "optimized/parallel/travel/products.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
 

@@ -22,7 +22,7 @@
  * Source   Li et al. 2023 (LightSeq / DistFlashAttn).
  */
 #include "optimized/integers.h"
-#include "optimized/parallel/alike.h"
+#include "optimized/parallel/travel/alike.h"
 #include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 

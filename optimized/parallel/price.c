@@ -8,8 +8,8 @@
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
-#include "optimized/parallel/products.h"
-#include "optimized/parallel/work_buffers.h"
+#include "optimized/parallel/travel/products.h"
+#include "optimized/parallel/travel/work_buffers.h"
 #include "ref/problem.h"
 
 /* Of the rank's block, without pads. */

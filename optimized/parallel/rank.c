@@ -5,9 +5,9 @@
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
-#include "optimized/parallel/transport_count.h"
-#include "optimized/parallel/transport_sim.h"
-#include "optimized/parallel/work_moves.h"
+#include "optimized/parallel/transport/transport_count.h"
+#include "optimized/parallel/transport/transport_sim.h"
+#include "optimized/parallel/travel/work_moves.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 

@@ -9,8 +9,8 @@
 #define OPTIMIZED_PARALLEL_RANK_H
 
 #include "optimized/parallel/scheme.h"
-#include "optimized/parallel/shard.h"
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/layout/shard.h"
+#include "optimized/parallel/transport/transport.h"
 
 struct attn_rank {
     struct attn_transport *transport;

@@ -1,5 +1,5 @@
 /* See rank_layout.h and rank_box.h. */
-#include "optimized/parallel/rank_box.h"
+#include "optimized/parallel/layout/rank_box.h"
 
 #include <string.h>
 

@@ -30,7 +30,7 @@
 #include "optimized/parallel/ring.h"
 
 #include "optimized/integers.h"
-#include "optimized/parallel/alike.h"
+#include "optimized/parallel/travel/alike.h"
 #include "ref/problem.h"
 
 /* ---- any ring: stops, and what they send ----------------------------------------------------- */

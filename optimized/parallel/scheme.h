@@ -20,7 +20,7 @@
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
 #include "optimized/parallel/rank_layout.h"
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/transport/transport.h"
 
 /* One stop of a schedule, on one rank: what comes before it, what it multiplies. */
 enum attn_travels { ATTN_NOTHING_TRAVELS, ATTN_KEYS_TRAVEL, ATTN_QUERIES_TRAVEL };

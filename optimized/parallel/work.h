@@ -9,7 +9,7 @@
 #ifndef OPTIMIZED_PARALLEL_WORK_H
 #define OPTIMIZED_PARALLEL_WORK_H
 
-#include "optimized/parallel/rank_box.h"
+#include "optimized/parallel/layout/rank_box.h"
 #include "optimized/parallel/scheme.h"
 
 /* Heads of a rank that cut through groups make up to three local calls: what is left of a group,

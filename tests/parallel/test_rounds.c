@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "optimized/parallel/local.h"
-#include "optimized/parallel/products.h"
+#include "optimized/parallel/travel/products.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scheme_walk.h"

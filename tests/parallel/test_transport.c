@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optimized/parallel/transport.h"
-#include "optimized/parallel/transport_sim.h"
+#include "optimized/parallel/transport/transport.h"
+#include "optimized/parallel/transport/transport_sim.h"
 #include "ref/ledger.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"

@@ -1,5 +1,5 @@
 /* See work_buffers.h. */
-#include "optimized/parallel/work_buffers.h"
+#include "optimized/parallel/travel/work_buffers.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* See alike.h. */
-#include "optimized/parallel/alike.h"
+#include "optimized/parallel/travel/alike.h"
 
 #include "optimized/integers.h"
-#include "optimized/parallel/products.h"
+#include "optimized/parallel/travel/products.h"
 #include "ref/problem.h"
 
 /* Whether a and b, pieces of the first and the last blocks of a line, are the same problem, and all

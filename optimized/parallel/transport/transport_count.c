@@ -1,5 +1,5 @@
 /* See transport_count.h. */
-#include "optimized/parallel/transport_count.h"
+#include "optimized/parallel/transport/transport_count.h"
 
 /* Of all ranks together. */
 struct count {

@@ -4,7 +4,7 @@
  * so there is no parallel wall time to defend, and in return a rank that gives up can never free
  * a buffer that another one is reading.
  */
-#include "optimized/parallel/transport_sim.h"
+#include "optimized/parallel/transport/transport_sim.h"
 
 #include <pthread.h>
 #include <stdio.h>

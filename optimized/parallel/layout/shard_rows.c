@@ -1,5 +1,5 @@
 /* See shard_rows.h. */
-#include "optimized/parallel/shard_rows.h"
+#include "optimized/parallel/layout/shard_rows.h"
 
 #include <math.h>
 #include <string.h>

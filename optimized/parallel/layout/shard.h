@@ -6,8 +6,8 @@
 #ifndef OPTIMIZED_PARALLEL_SHARD_H
 #define OPTIMIZED_PARALLEL_SHARD_H
 
-#include "optimized/parallel/rank_box.h"
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/layout/rank_box.h"
+#include "optimized/parallel/transport/transport.h"
 #include "ref/ledger.h"
 
 /* A tensor of a call and all its shards.  The first lines are the caller's. */

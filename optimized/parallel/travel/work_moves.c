@@ -1,5 +1,5 @@
 /* See work_moves.h. */
-#include "optimized/parallel/work_moves.h"
+#include "optimized/parallel/travel/work_moves.h"
 
 #include <string.h>
 

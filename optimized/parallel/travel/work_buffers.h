@@ -2,7 +2,7 @@
 #ifndef OPTIMIZED_PARALLEL_WORK_BUFFERS_H
 #define OPTIMIZED_PARALLEL_WORK_BUFFERS_H
 
-#include "optimized/parallel/work_moves.h"
+#include "optimized/parallel/travel/work_moves.h"
 
 /* Those of moves, and these. */
 enum {

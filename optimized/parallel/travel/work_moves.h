@@ -2,7 +2,7 @@
 #ifndef OPTIMIZED_PARALLEL_WORK_MOVES_H
 #define OPTIMIZED_PARALLEL_WORK_MOVES_H
 
-#include "optimized/parallel/move.h"
+#include "optimized/parallel/layout/move.h"
 #include "optimized/parallel/work.h"
 
 /* The tensors of a pass that are exchanged: how many, the inputs first. */

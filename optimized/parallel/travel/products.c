@@ -1,5 +1,5 @@
 /* See products.h. */
-#include "optimized/parallel/products.h"
+#include "optimized/parallel/travel/products.h"
 
 #include "optimized/integers.h"
 #include "ref/problem.h"

@@ -1,6 +1,6 @@
 /* A rank's part of a call: bring what it computes with, go from stop to stop, take the results
  * home; a portion of heads after the other.  See travel.h. */
-#include "optimized/parallel/travel.h"
+#include "optimized/parallel/travel/travel.h"
 
 #include <string.h>
 

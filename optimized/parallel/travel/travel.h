@@ -10,8 +10,8 @@
 #define OPTIMIZED_PARALLEL_TRAVEL_H
 
 #include "optimized/parallel/rank.h"
-#include "optimized/parallel/shard_rows.h"
-#include "optimized/parallel/work_buffers.h"
+#include "optimized/parallel/layout/shard_rows.h"
+#include "optimized/parallel/travel/work_buffers.h"
 
 /* A tensor from head `head` on. */
 struct attn_block {

@@ -10,7 +10,7 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_SIM_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_SIM_H
 
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/transport/transport.h"
 #include "ref/ledger.h"
 
 enum { ATTN_SIM_RANKS = 512 };

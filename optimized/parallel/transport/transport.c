@@ -1,5 +1,5 @@
 /* What every transport shares: shapes, counters, open posts, the all-to-all.  See transport.h. */
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/transport/transport.h"
 
 #include <string.h>
 

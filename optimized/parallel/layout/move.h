@@ -13,8 +13,8 @@
 #ifndef OPTIMIZED_PARALLEL_MOVE_H
 #define OPTIMIZED_PARALLEL_MOVE_H
 
-#include "optimized/parallel/rank_box.h"
-#include "optimized/parallel/transport.h"
+#include "optimized/parallel/layout/rank_box.h"
+#include "optimized/parallel/transport/transport.h"
 #include "ref/buffers.h"
 
 /* A tensor as one rank holds it: data is the rank's box of the layout, of which, if is_cut, only

@@ -1,5 +1,5 @@
 /* Blocks in memory, and the sums of a rank's own results.  See travel.h. */
-#include "optimized/parallel/travel.h"
+#include "optimized/parallel/travel/travel.h"
 #include "ref/problem.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* See move.h. */
-#include "optimized/parallel/move.h"
+#include "optimized/parallel/layout/move.h"
 
 #include <stddef.h>
 
 #include "optimized/integers.h"
-#include "optimized/parallel/shard_rows.h"
+#include "optimized/parallel/layout/shard_rows.h"
 
 static struct attn_box cut_heads(const struct attn_end *end, enum attn_tag_kind kind,
                                  struct attn_box box)

@@ -1,5 +1,5 @@
 /* Dealing out tensors to ranks, and collecting them.  See shard.h. */
-#include "optimized/parallel/shard.h"
+#include "optimized/parallel/layout/shard.h"
 
 #include <string.h>
 

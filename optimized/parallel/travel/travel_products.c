@@ -1,8 +1,8 @@
 /* The products of one stop: local calls on pieces of blocks, whose results are written, merged or
  * added.  See travel.h. */
 #include "optimized/parallel/local.h"
-#include "optimized/parallel/products.h"
-#include "optimized/parallel/travel.h"
+#include "optimized/parallel/travel/products.h"
+#include "optimized/parallel/travel/travel.h"
 #include "ref/problem.h"
 
 /* ---- the local implementation ---------------------------------------------------------------- */
