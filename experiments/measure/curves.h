@@ -35,10 +35,10 @@ void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve
 /* What a record says of the curve of its point. */
 void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *record);
 
-/* Whether a waiting point is begun, when so many seconds of the budget are left (INFINITY: no budget):
- * ATTN_POINT_OK, or TOO_BIG or DROPPED and why.  It is dropped where a cheaper point of its curve
- * failed, and where the time of the curve's last process, times the ratio of the work, exceeds the
- * timeout or what is left.  The first point of a curve is tried. */
+/* Whether a waiting point is begun: ATTN_POINT_OK; else TOO_BIG or DROPPED, and why.  It is dropped
+ * where a cheaper point of its curve failed, and where the time of the curve's last process, times
+ * the ratio of the work, exceeds the timeout or left_s, what is left of the budget (INFINITY:
+ * there is none).  The first point of a curve is tried. */
 enum attn_point_status attn_curve_verdict(const struct attn_sweep_state *state,
                                           const struct attn_plan *plan, double left_s,
                                           char message[ATTN_RECORD_TEXT]);
