@@ -275,11 +275,13 @@ static struct attn_sweep_state *open_curves(void)
     return fixture.state;
 }
 
-/* It ended so, after so many seconds. */
-static void ended(struct attn_sweep_state *state, enum attn_point_status status, double wall_s)
+/* It ended so, after two thirds of these seconds for its first call and one third for its
+ * verification. */
+static void ended(struct attn_sweep_state *state, enum attn_point_status status, double seconds)
 {
     state->point.status = status;
-    state->point.wall_s = wall_s;
+    state->point.first_s = seconds * 2 / 3;
+    state->point.verify_s = seconds / 3;
     attn_curve_note(state, &state->point);
 }
 
@@ -310,9 +312,9 @@ TEST(begun_within_its_limits)
     expect_verdict(&state[0], 1e-3, NULL);
     expect_verdict(&state[0], 0, "the budget of 0 s is used up");
     ended(&state[1], ATTN_POINT_OK, 3); /* 16 times at length 64 */
-    expect_verdict(&state[2], 12, NULL);
+    expect_verdict(&state[2], 12.1, NULL);
     expect_verdict(&state[2], 11.9, "about 12.0 s; 11.9 s of the budget");
-    expect_verdict(&state[0], 48, NULL);
+    expect_verdict(&state[0], 48.1, NULL);
     expect_verdict(&state[3], 1, NULL); /* of another pass nothing is known */
     ended(&state[2], ATTN_POINT_OK, 12.6);
     expect_verdict(&state[0], 1e9, "about 50.4 s; the time limit is 50 s");

@@ -36,9 +36,9 @@ void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *re
     struct attn_curve *curve = state->curve;
     if (is_failed(record->status) && (curve->stop == NULL || state->work < curve->stop->work))
         curve->stop = state;
-    if (record->status != ATTN_POINT_OK || state->took_s > 0 || !(record->wall_s > 0))
+    if (record->status != ATTN_POINT_OK || state->took_s > 0 || !(record->first_s > 0))
         return;
-    state->took_s = record->wall_s;
+    state->took_s = record->first_s + (record->verify_s > 0 ? record->verify_s : 0);
     if (curve->last == NULL || state->work > curve->last->work)
         curve->last = state;
 }
@@ -50,7 +50,7 @@ static const struct attn_sweep_state *stopped(const struct attn_sweep_state *sta
     return stop != NULL && stop->work < state->work ? stop : NULL;
 }
 
-/* Seconds of the curve's last process, times the ratio of the work; 0 where none ran. */
+/* What the curve's last point took, times the ratio of the work; 0 where none ran. */
 static double expected_s(const struct attn_sweep_state *state)
 {
     const struct attn_sweep_state *last = state->curve->last;

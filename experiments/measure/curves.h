@@ -23,8 +23,8 @@ struct attn_sweep_state {
     int64_t need;            /* bytes of the process                                   */
     double work;             /* flops of the price; of externals those of all pairs    */
     enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
-    double took_s;                                     /* its first process; 0: none yet */
-    int rounds_left;                                   /* including the one to come      */
+    double took_s;     /* its first call and verification; 0: unknown */
+    int rounds_left;   /* including the one to come      */
     char *done;        /* [rounds] recorded already, by this build               */
     char verified[96]; /* DIGEST:VERDICT:WORST:OUTPUT of a verified round, or "" */
 };
@@ -36,9 +36,9 @@ void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve
 void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *record);
 
 /* Whether a waiting point is begun: ATTN_POINT_OK; else TOO_BIG or DROPPED, and why.  It is dropped
- * where a cheaper point of its curve failed, and where the time of the curve's last process, times
- * the ratio of the work, exceeds the timeout or left_s, what is left of the budget (INFINITY:
- * there is none).  The first point of a curve is tried. */
+ * where a cheaper point of its curve failed, and where took_s of the curve's last point, times the
+ * ratio of the work, exceeds the timeout or left_s, what is left of the budget (INFINITY: there is
+ * none).  The first point of a curve is tried. */
 enum attn_point_status attn_curve_verdict(const struct attn_sweep_state *state,
                                           const struct attn_plan *plan, double left_s,
                                           char message[ATTN_RECORD_TEXT]);
