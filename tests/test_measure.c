@@ -215,8 +215,8 @@ TEST_EACH(no_result, COUNT(endings))
               last->priced_bytes > INT64_C(1280000000000));
 }
 
-/* The end of the budget stops rounds; the first one of every point comes before all others.  Then the
- * same command adds what lacks. */
+/* The end of the budget stops rounds; the first one of every point comes before all others.  Then
+ * the same command adds what lacks. */
 TEST(budget_ends_rounds)
 {
     static const char args[] = "--spec 'dense;tiled' --length 32,64 --rounds 400 --repeat 0";
