@@ -14,9 +14,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/order.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
+#include "experiments/measure/order.h"
 #include "experiments/measure/point_process.h"
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
