@@ -43,7 +43,7 @@ struct walk {
     const struct extents *to;
     struct way *way;
     int ways, turn;
-    int64_t problems, runs, refused;
+    int64_t runs, refused;
 };
 
 /* The local implementation by turns, too. */
@@ -79,7 +79,6 @@ static void every_way(struct walk *x, const char *who, const char *text, int ste
 {
     struct attn_setup setup;
     int is_open = 0;
-    x->problems++;
     for (int w = 0; w < x->ways; w++) {
         if ((who != NULL && strstr(who, x->way[w].spec.impl->name) == NULL) ||
             attn_hash(1, (uint64_t)x->to->ranks, (uint64_t)x->turn++) % (uint64_t)step != 0)
@@ -155,7 +154,7 @@ static void every_scope(struct walk *x, const char *head)
         }
 }
 
-/* Under ATTN_FULL one case and way in seven of those that are else drawn. */
+/* Under ATTN_FULL seven times as many of the battery. */
 TEST_EACH(every_scheme, COUNT(walks))
 {
     const int full = getenv("ATTN_FULL") != NULL;
