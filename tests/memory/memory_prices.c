@@ -164,18 +164,9 @@ static const struct hand_price hand_prices[] = {
      "b2h8g4q64d16:none:f32:normal:s1"},
     {"ring:ranks=1,local=tiled-textbook", ATTN_BACKWARD, 0, 0, 0, 0, "zeros=64 delta.shard=4096",
      "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
-    /* 4 ranks: 2 heads, 1 kv head, 64 tokens of 16 features: q 2*2*64*16 numbers, k half of it, lse
-     * 2*2*64.  Sent: 3/4 of what a rank has of q, k, v, o, lse (B L/P of all heads).  Lists of
-     * messages: for each rank a send and a receive of 48 bytes, and two pieces of 64 */
-    {"ulysses:ranks=4,local=tiled-textbook", ATTN_FORWARD, 0, 37632, 15, 0,
-     "messages=1024 q.heads=16384 k.heads=8192 v.heads=8192 o.heads=16384 lse.heads=1024",
-     "b2h8g4q64d16:none:f32:normal:s1"},
-    {"ulysses:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 0, 62976, 27, 0,
-     "messages=1024 delta.shard=1024 zeros=64 q.heads=16384 k.heads=8192 v.heads=8192 "
-     "do.heads=16384 lse.heads=1024 delta.heads=1024 dq.heads=16384 dk.heads=8192 dv.heads=8192",
-     "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
-     * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2 */
+     * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2.  Lists of messages: 128,
+     * and for each rank a send and a receive of 48 bytes, and two pieces of 64 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 0, 1872, 5, 0,
      "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160", NULL},
     /* the same by lists: chunks of the shard of q, 2*4*5*8 numbers, and of its heads */
