@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/harness/cases/soak.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
@@ -107,91 +107,6 @@ TEST(the_longest_case_fits)
     ck_assert_mem_eq(&c, &again, sizeof c);
 }
 
-/* Wrong strings, and what the message must say: what was found, and what would be understood. */
-static const struct {
-    const char *text, *says, *offers;
-} wrong[] = {
-    {"", "must be there", "q127d64"},
-    {"q3:none:f32:normal:s1", "d (features) must be there", "q127d64"},
-    {"d3:none:f32:normal:s1", "q (queries)", "q127d64"},
-    {"q3d4q5:none:f32:normal:s1", "q is given twice", "q"},
-    {"q3d4x5:none:f32:normal:s1", "'x'", "b h g q k d v"},
-    {"q3 d4:none:f32:normal:s1", "' '", "b h g q k d v"},
-    {"Q3d4:none:f32:normal:s1", "'Q'", "b h g q k d v"},
-    {"q-3d4:none:f32:normal:s1", "extent q", "whole number from 0"},
-    {"qd4:none:f32:normal:s1", "extent q", "whole number from 0"},
-    {"q3d:none:f32:normal:s1", "extent d", "whole number from 0"},
-    {"q9223372036854775808d4:none:f32:normal:s1", "extent q", "at most 9223372036854775807"},
-    {"q99999999999999999999d4:none:f32:normal:s1", "too large", "at most 9223372036854775807"},
-    {"q3d4", "a mask is missing", "causal(br)"},
-    {"q3d4:", "mask is empty", "'none'"},
-    {"q3d4: :f32:normal:s1", "mask is empty", "'none'"},
-    {"q3d4:causal(br:f32:normal:s1", "'(' is not closed", "("},
-    {"q3d4:none", "a type is missing", "f64, f32, bf16"},
-    {"q3d4:none:f31:normal:s1", "type 'f31'", "f64, f32, bf16, f16"},
-    {"q3d4:none::normal:s1", "type ''", "f64, f32, bf16, f16"},
-    {"q3d4:none:f32", "a fill is missing", "normal"},
-    {"q3d4:none:f32:gauss:s1", "fill 'gauss'", "normal, offset-120"},
-    {"q3d4:none:f32:normal", "a seed is missing", "s42"},
-    {"q3d4:none:f32:normal:1", "a seed is missing", "s42"},
-    {"q3d4:none:f32:normal:s", "seed", "whole number from 0"},
-    {"q3d4:none:f32:normal:s-1", "seed", "whole number from 0"},
-    {"q3d4:none:f32:normal:s1x", "digits only", "s42"},
-    {"q3d4:none:f32:normal:s18446744073709551616", "seed", "at most 18446744073709551615"},
-    {"q3d4:none:f32:normal:s0000000000000000000000000000000000000000000000000000000000000000000001",
-     "digits only", "s42"},
-    {"q3d4:none:f32:normal:s1:", "'' is not a field", "key=value"},
-    {"q3d4:none:f32:normal:s1:bwd", "'bwd' is not a field", "pass=bwd"},
-    {"q3d4:none:f32:normal:s1:dropout=1", "field 'dropout'",
-     "pass, scale, softcap, bias, biastype, slopes, alibioffset, layout, offset, only, poison, "
-     "special, dlse, dbias, wide, threads"},
-    {"q3d4:none:f32:normal:s1:pass=bwd:pass=bwd", "'pass' is given twice", "pass"},
-    {"q3d4:none:f32:normal:s1:pass=back", "pass 'back'", "fwd, bwd"},
-    {"q3d4:none:f32:normal:s1:scale=", "scale ''", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=one", "scale 'one'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=nan", "scale 'nan'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=inf", "scale 'inf'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=1e999", "scale '1e999'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale= 1", "scale ' 1'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=0x10", "scale '0x10'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:scale=1/8", "scale '1/8'", "finite decimal"},
-    {"q3d4:none:f32:normal:s1:softcap=-1", "softcap '-1'", "0 means none"},
-    {"q3d4:none:f32:normal:s1:bias=slopes", "bias 'slopes'", "none, alibi, full, head, row, key"},
-    {"q3d4:none:f32:normal:s1:layout=bshd", "layout 'bshd'", "bhld, blhd, padded, packed, mixed"},
-    {"q3d4:none:f32:normal:s1:offset=64", "offset", "at most 63"},
-    {"q3d4:none:f32:normal:s1:offset=-1", "offset", "whole number from 0"},
-    {"q3d4:none:f32:normal:s1:offset=1.5", "offset", "digits only"},
-    {"q3d4:none:f32:normal:s1:poison=inf", "poison 'inf'", "none, nan, big"},
-    {"q3d4:none:f32:normal:s1:special=nan", "special 'nan'", "none, q-nan, k-nan, v-nan"},
-    {"q3d4:none:f32:normal:s1:special=do-inf", "special=do-inf", "pass=bwd"},
-    {"q3d4:none:f32:reveal:s1:special=v-nan", "fill reveal", "any other fill"},
-    {"q3d4:none:f32:normal:s1:dlse=2", "dlse '2'", "0, 1"},
-    {"q3d4:none:f32:normal:s1:dbias=yes", "dbias 'yes'", "0, 1"},
-    {"q3d4:none:f32:normal:s1:dlse=1", "dlse=1", "pass=bwd"},
-    {"q3d4:none:f64:normal:s1:wide=1", "wide=1 with f64", "bf16 or f16 would work"},
-    {"q3d4:none:f32:normal:s1:bias=full:dbias=1", "dbias=1", "pass=bwd"},
-    {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd", "bias=none", "bias=full"},
-    {"q3d4:none:f32:normal:s1:dbias=1:pass=bwd:bias=alibi", "bias=alibi", "bias=full"},
-    {"q3d4:none:f32:normal:s1:only=q", "only=q", "without a layout or an offset"},
-    {"q3d4:none:f32:normal:s1:layout=blhd:only=dq", "only=dq", "pass=bwd"},
-    {"q3d4:none:f32:normal:s1:layout=blhd:only=bias", "only=bias", "a bias"},
-    {"q3d4:none:f32:normal:s1:layout=packed:only=q", "only=q", "packed together"},
-    {"q3d4:none:f32:normal:s1:layout=broadcast:only=q", "only=q", "k, v and do"},
-    {"q3d4:none:f32:normal:s1:pass=bwd:layout=blhd:only=dlse", "only=dlse", "dlse=1"},
-    {"q3d4:none:f32:normal:s1:layout=blhd:only=weights", "only 'weights'", "all, q, k, v, bias"},
-    {"q3d4:none:f32:normal:s1:pass=bwd:bias=full:layout=blhd:only=dbias", "only=dbias", "dbias=1"},
-};
-
-TEST_EACH(wrong_strings_are_explained, COUNT(wrong))
-{
-    struct attn_case c;
-    struct attn_error err = {ATTN_OK, ""};
-    enum attn_status status = attn_case_parse(wrong[_i].text, &c, &err);
-    said(status, ATTN_EINVAL, &err, wrong[_i].says);
-    said(status, ATTN_EINVAL, &err, wrong[_i].offers);
-    ck_assert_int_eq(attn_case_parse(wrong[_i].text, &c, NULL), ATTN_EINVAL);
-}
-
 TEST(long_strings_are_refused)
 {
     struct attn_case c;
@@ -204,13 +119,13 @@ TEST(long_strings_are_refused)
         int fits = digits + 7 < ATTN_CASE_MASK;
         ck_assert_int_eq(attn_case_parse(text, &c, &err), fits ? ATTN_OK : ATTN_EINVAL);
         if (!fits)
-            said(err.status, ATTN_EINVAL, &err,
+            ck_refusal(err.status, ATTN_EINVAL, &err,
                  strlen(text) < ATTN_CASE_TEXT ? "mask" : "at most 1023");
     }
     memset(text, '0', 300);
     text[0] = 'q';
     snprintf(text + 300, 50, "d4:none:f32:normal:s1");
-    said(attn_case_parse(text, &c, &err), ATTN_EINVAL, &err, "too long");
+    ck_refusal(attn_case_parse(text, &c, &err), ATTN_EINVAL, &err, "too long");
 }
 
 /* ---- the battery ----------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -359,25 +358,6 @@ TEST_EACH(select_selects, 5)
     attn_setup_close(&s);
 }
 
-TEST(select_refuses_what_it_cannot_promise)
-{
-    static const struct {
-        const char *text, *says;
-    } wrong[] = {{"q4k17d4:none:f32:select:s1", "d=5"},
-                 {"q4k17d4:none:f32:select:s1", "at most 16 keys"},
-                 {"q4k9d4:none:f32:select:s1:softcap=30", "a softcap"},
-                 {"q4k9d4:none:f32:select:s1:bias=alibi", "a bias"},
-                 {"q4k9d4:none:f32:select:s1:scale=0", "scale=0"},
-                 {"b64h64q1k64d8v64:none:f32:select:s1", "2^24"}};
-    for (int w = 0; w < COUNT(wrong); w++) {
-        struct attn_setup s;
-        struct attn_error err = {ATTN_OK, ""};
-        struct attn_case c = case_of(wrong[w].text);
-        said(attn_setup_open(&c, &s, &err), ATTN_EINVAL, &err, wrong[w].says);
-        ck_assert_ptr_nonnull(strstr(err.text, "would work"));
-    }
-}
-
 /* No fill fails, overflows or divides by zero for d = 0, d = 1, scale 0, tiny or huge; and f16
  * holds none of the large keys unless the scores are carried by q as well. */
 TEST_EACH(inputs_are_finite, ATTN_FILLS)
@@ -392,7 +372,7 @@ TEST_EACH(inputs_are_finite, ATTN_FILLS)
         char text[ATTN_CASE_TEXT];
         struct attn_setup s;
         if (_i == ATTN_FILL_SELECT && strstr(odd[n], "scale") != NULL)
-            continue; /* refused, see above */
+            continue; /* refused: refused.def */
         snprintf(text, sizeof text, odd[n], attn_fill_name((enum attn_fill)_i));
         setup_of(text, &s);
         for (int slot = ATTN_T_Q; slot <= ATTN_T_DO; slot++)

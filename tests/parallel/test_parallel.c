@@ -10,7 +10,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -349,7 +349,7 @@ TEST(runs_with_gaps_are_not_dealt_out)
     struct attn_error err = {0};
     ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
     p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
-    said(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
+    ck_refusal(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
          "the whole it was cut from would work");
 }
 
@@ -578,7 +578,7 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
     struct attn_error err = {0};
     if (local != NULL)
         attn_options_set_local(&spec.options, local);
-    said(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP, &err, says);
+    ck_refusal(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP, &err, says);
 }
 
 TEST(refusals_say_what_works)
@@ -700,7 +700,7 @@ TEST_EACH(memory_may_run_out_anywhere, 8)
         is_done = status == ATTN_OK;
         ck_assert_int_eq(x.ledger.now, 0);
         if (!is_done)
-            said(status, ATTN_ENOMEM, &x.err, "no memory for buffer");
+            ck_refusal(status, ATTN_ENOMEM, &x.err, "no memory for buffer");
         refused += !is_done;
         running_close(&x);
     }

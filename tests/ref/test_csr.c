@@ -9,7 +9,7 @@
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/mask_data.h"
 
 SUITE(csr, .seconds = 300);
@@ -94,7 +94,7 @@ TEST(columns_beyond_32_bits_are_refused)
     struct attn_cost cost = {0};
     struct attn_error err = {0};
     attn_ledger_init(&ledger, NULL);
-    said(attn_csr_build(&p, &ledger, &csr, &err), ATTN_ENOTSUP, &err, "2147483648 keys");
+    ck_refusal(attn_csr_build(&p, &ledger, &csr, &err), ATTN_ENOTSUP, &err, "2147483648 keys");
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_ENOTSUP);
     p.n_key--;
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_OK);

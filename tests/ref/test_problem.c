@@ -12,7 +12,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 
 SUITE(problem, .seconds = 60);
 
@@ -30,7 +30,7 @@ static struct attn_problem base(void)
 
 static void refused(const struct attn_problem *p, const char *part)
 {
-    said(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
+    ck_refusal(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
     ck_assert_int_eq(attn_problem_check(p, NULL), ATTN_EINVAL);
 }
 
@@ -294,13 +294,13 @@ static void runs(const struct attn_impl *impl, enum attn_pass last)
 /* It is refused with these words; then the next one begins. */
 static void call_refused(enum attn_pass pass, const char *part)
 {
-    said(run(&attn_impl_dense, pass), ATTN_EINVAL, &err, part);
+    ck_refusal(run(&attn_impl_dense, pass), ATTN_EINVAL, &err, part);
     open_call();
 }
 
 static void not_claimed(const struct attn_impl *impl, enum attn_pass pass, const char *part)
 {
-    said(run(impl, pass), ATTN_ENOTSUP, &err, part);
+    ck_refusal(run(impl, pass), ATTN_ENOTSUP, &err, part);
 }
 
 TEST(calls_that_work)
@@ -495,7 +495,7 @@ TEST(half_types_of_ranks)
                       ATTN_OK,
                   "%s", err.text);
     ck_assert_str_eq(cost.lacks, "dense");
-    said(attn_check_forward(spec.impl, &spec.options, &c.p, &c.f, &err), ATTN_ENOTSUP, &err,
+    ck_refusal(attn_check_forward(spec.impl, &spec.options, &c.p, &c.f, &err), ATTN_ENOTSUP, &err,
          "dense does not store bf16: f32 and f64 would work");
 }
 
@@ -514,14 +514,14 @@ TEST(wide_results)
         c.b.o.dtype = dtype;
         not_claimed(&narrow, ATTN_BACKWARD, "tensor dq is stored");
         c.b.d_o.dtype = ATTN_F32;
-        said(run(&attn_impl_dense, ATTN_BACKWARD), ATTN_EINVAL, &err,
+        ck_refusal(run(&attn_impl_dense, ATTN_BACKWARD), ATTN_EINVAL, &err,
              "tensor do is stored as f32: this problem needs");
         c.p.wide = 1;
-        said(price(&narrow, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "dense does not claim: wide");
+        ck_refusal(price(&narrow, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "dense does not claim: wide");
     }
     open_call();
     c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.lse.dtype = ATTN_F64;
-    said(run(&attn_impl_dense, ATTN_FORWARD), ATTN_EINVAL, &err,
+    ck_refusal(run(&attn_impl_dense, ATTN_FORWARD), ATTN_EINVAL, &err,
          "tensor o is stored as f32: this problem needs f64");
 }
 
@@ -539,9 +539,9 @@ TEST(own_refusals)
     toy.accepts = accepts_nothing;
     open_call();
     not_claimed(&toy, ATTN_FORWARD, "3 keys: 7 would work");
-    said(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
+    ck_refusal(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
     c.p.scale = (double)INFINITY;
-    said(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
+    ck_refusal(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
 }
 
 /* ---- prices --------------------------------------------------------------------------------- */
@@ -551,16 +551,16 @@ TEST(ranks_of_a_price)
     open_call();
     struct attn_problem p = c.p;
     attn_options_preset(&attn_impl_dense, &options);
-    said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 1, &cost, &err), ATTN_EINVAL,
+    ck_refusal(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 1, &cost, &err), ATTN_EINVAL,
          &err, "rank 1: dense has ranks 0 to 0");
-    said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, -1, &cost, &err), ATTN_EINVAL,
+    ck_refusal(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, -1, &cost, &err), ATTN_EINVAL,
          &err, "rank -1");
     struct attn_impl toy = attn_impl_dense;
     toy.caps &= ~(unsigned)ATTN_CAP_BACKWARD;
-    said(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
+    ck_refusal(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
     ck_assert_int_eq(price(&toy, &p, ATTN_FORWARD), ATTN_OK);
     p.batch = -1;
-    said(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
+    ck_refusal(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
 }
 
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */
@@ -569,9 +569,9 @@ TEST(absurd_prices)
     /* 2^62 bytes of scores are legal, as many probabilities beside them are not */
     struct attn_problem p = problem_of("q1073741824k536870912d1:none:f64:normal:s1", NULL);
     attn_options_preset(&attn_impl_dense, &options);
-    said(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
+    ck_refusal(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
          "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
-    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
+    ck_refusal(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
     attn_options_preset(&attn_impl_tiled_textbook, &options);
     ck_assert_int_eq(price(&attn_impl_tiled_textbook, &p, ATTN_BACKWARD), ATTN_OK);
 }
@@ -582,7 +582,7 @@ TEST(more_keys_than_csr_can_name)
     attn_options_preset(&attn_impl_csr_textbook, &options);
     ck_assert_int_eq(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_OK);
     p.n_key++;
-    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_ENOTSUP, &err,
+    ck_refusal(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_ENOTSUP, &err,
          "2147483648 keys are too many, 2147483647 would work");
 }
 
@@ -595,14 +595,14 @@ TEST(adding_to_a_price)
     ck_assert_int_eq(cost.n_live, 1);
     ck_assert_int_eq(cost.live[0].bytes, 40);
     ck_assert_int_eq(cost.peak_bytes, 40);
-    said(attn_cost_add(&cost, "b", INT64_MAX / 2, 3, &err), ATTN_EINVAL, &err, "buffer 'b' of ");
-    said(attn_cost_add(&cost, "b", -1, 3, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
-    said(attn_cost_add(&cost, "b", INT64_MAX, 1, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
+    ck_refusal(attn_cost_add(&cost, "b", INT64_MAX / 2, 3, &err), ATTN_EINVAL, &err, "buffer 'b' of ");
+    ck_refusal(attn_cost_add(&cost, "b", -1, 3, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
+    ck_refusal(attn_cost_add(&cost, "b", INT64_MAX, 1, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
     ck_assert_int_eq(cost.peak_bytes, 40);
     static char name[ATTN_MAX_ACCOUNTS][8];
     for (int n = 1; n < ATTN_MAX_ACCOUNTS; n++) {
         snprintf(name[n], sizeof name[n], "n%d", n);
         ck_assert_int_eq(attn_cost_add(&cost, name[n], 1, 1, &err), ATTN_OK);
     }
-    said(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 64 named");
+    ck_refusal(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 64 named");
 }
