@@ -151,7 +151,7 @@ static void run_packed(void *arg, const struct attn_impl *impl, const char *spec
 {
     struct packed_ranks *x = arg;
     (void)impl;
-    if (may_be_refused(spec) || (x->turn++ % 47 != 0 && getenv("ATTN_FULL") == NULL))
+    if (may_be_refused(spec) || (x->turn++ % 151 != 0 && getenv("ATTN_FULL") == NULL))
         return;
     scratch_expect(0, " ok ", "run %s --input %s --layout THD --mask '%s' --compare", spec, x->path,
                    x->mask);
@@ -168,7 +168,7 @@ TEST_EACH(documents_on_ranks, COUNT(batches))
     struct packed_ranks x = {.path = small_save(&s), .mask = batches[_i].mask, .turn = _i};
     for (int r = 0; r < 4; r++)
         scheme_walk(ranks[r], run_packed, &x);
-    ck_assert_int_gt(x.runs, 20);
+    ck_assert_int_ge(x.runs, 8);
 }
 
 /* The result of one layout is a file of inputs and results in another reader's hands: numpy's own

@@ -255,9 +255,7 @@ static const struct {
     {"einsum",
      "{\"name\": \"d\", \"claims\": [\"f32\", \"gqa\", \"cross\", \"dv\", \"causal\", \"dense\", "
      "\"scale\", \"backward\"]}"},
-    {"loops",
-     "{\"name\": \"e\", \"claims\": [\"f32\", \"f64\", \"gqa\", \"cross\", \"dv\", \"causal\"], "
-     "\"causal\": \"br\"}"},
+    {"loops", "{\"name\": \"e\", \"claims\": [\"f32\", \"dv\", \"causal\"], \"causal\": \"br\"}"},
     {"one_line", "{\"name\": \"f\", \"claims\": [\"f16\", \"bf16\"], \"lse\": \"absent\"}"},
 };
 

@@ -9,8 +9,8 @@
 #include "optimized/simd/isa.h"
 #include "ref/ledger.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/refused.h"
 #include "tests/fixtures/isa_fixture.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -95,7 +95,8 @@ TEST(by_name)
         const struct attn_isa *found = attn_isa_find(text, strlen(isa->name), &err);
         if (absent(n)) {
             ck_assert_ptr_null(found);
-            ck_refusal(err.status, ATTN_ENOTSUP, &err, "which this machine does not have; it has: ");
+            ck_refusal(err.status, ATTN_ENOTSUP, &err,
+                       "which this machine does not have; it has: ");
         } else
             ck_assert_ptr_eq(found, isa);
     }
@@ -103,7 +104,8 @@ TEST(by_name)
     for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
         struct attn_error err = {0};
         ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), &err));
-        ck_refusal(err.status, ATTN_EINVAL, &err, "no instruction set is called so; this machine has: ");
+        ck_refusal(err.status, ATTN_EINVAL, &err,
+                   "no instruction set is called so; this machine has: ");
         ck_assert_ptr_nonnull(strstr(err.text, "portable"));
         ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), NULL));
     }
@@ -179,7 +181,7 @@ TEST(specs)
                 snprintf(text, sizeof text, "%s:ranks=2@%s", x->name, isa);
             else if (!x->simd) {
                 ck_refusal(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err,
-                     "has no kernels for instruction sets");
+                           "has no kernels for instruction sets");
                 continue;
             }
             if (absent(n))
@@ -287,7 +289,7 @@ TEST_EACH(what_is_absent_is_priced, attn_isa_count())
         setup_of(text, &setup);
         struct attn_ctx ctx = {.options = &parsed.options, .error = &err};
         ck_refusal(attn_setup_call(&setup, parsed.impl, &ctx, ATTN_FORWARD), ATTN_ENOTSUP, &err,
-             "it can only be priced");
+                   "it can only be priced");
         attn_setup_close(&setup);
     }
     scratch_expect(2, "no instruction set is called so", "price tiled@sse9 --length 64");

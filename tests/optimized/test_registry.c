@@ -111,18 +111,6 @@ TEST_EACH(options, attn_impl_count())
     ck_assert_int_ge(attn_ranks(x, &preset), 1);
 }
 
-TEST(every_family_is_here)
-{
-    static const char *const name[] = {"dense", "csr-textbook", "tiled-textbook", "ulysses",
-                                       "ring"};
-    for (size_t n = 0; n < sizeof name / sizeof *name; n++)
-        ck_assert_ptr_nonnull(attn_impl_find(name[n]));
-    ck_assert_int_ge(attn_impl_count(), 5);
-    ck_assert_ptr_null(attn_impl_find(""));
-    ck_assert_ptr_null(attn_impl_find("Dense"));
-    ck_assert_ptr_null(attn_impl_find("dense "));
-}
-
 /* ---- round trips ---------------------------------------------------------------------------- */
 
 static void check_round_trip(const struct attn_spec *spec)

@@ -1,5 +1,5 @@
-/* The compressed pattern of a problem: shared where it may be, priced at any length, and clean when
- * memory runs out.  That it is its mask, and its price the ledger's: test_pieces.c. */
+/* The compressed pattern of a problem: shared where it may be, and priced at any length.  That it is
+ * its mask, and its price the ledger's: test_pieces.c; when memory runs out: memory_failures.c. */
 #include "tests/suites.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/refused.h"
 #include "tests/fixtures/mask_data.h"
+#include "tests/fixtures/refused.h"
 
 SUITE(csr, .seconds = 300);
 
@@ -40,32 +40,6 @@ TEST(patterns_are_shared)
         attn_csr_free(&csr, &ledger);
         attn_mask_free(mask);
     }
-}
-
-TEST(memory_that_runs_out_leaves_nothing)
-{
-    static struct mask_data d;
-    mask_data_fill(&d, &mask_shapes[0]);
-    struct attn_mask *mask = mask_data_parse("causal(br)&keys(pad)", &d);
-    struct attn_problem p = problem_of("b2h2q7d1:none:f64:normal:s1", mask);
-    int failures = 0;
-    for (int64_t k = 0;; k++) {
-        struct attn_ledger ledger;
-        struct attn_error err = {0};
-        struct attn_csr csr;
-        attn_ledger_init(&ledger, NULL);
-        ledger.fail_at = k;
-        enum attn_status status = attn_csr_build(&p, &ledger, &csr, &err);
-        attn_csr_free(&csr, &ledger);
-        ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
-        if (status == ATTN_OK)
-            break;
-        ck_assert_int_eq(status, ATTN_ENOMEM);
-        ck_assert_int_eq(err.status, ATTN_ENOMEM);
-        failures++;
-    }
-    ck_assert_int_eq(failures, 2);
-    attn_mask_free(mask);
 }
 
 /* Prices of lengths that no memory holds; literals: 8 bytes a row, 4 a pair. */
