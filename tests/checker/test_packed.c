@@ -31,15 +31,15 @@ TEST(numpy_example)
 TEST_EACH(numpy_mistakes, 3)
 {
     static const struct {
-        const char *edit, *says;
+        const char *edit, *says, *cases; /* NULL: some */
     } mistake[] = {
         {"s/t\\[\"cu_seqlens_\\([qk]\\)\"\\]\\(\\[1:\\]\\)*/t[\"cu_seqlens_\\1\"][S0\\2]/g;"
          "s/S0\\[1:\\]/-1:/g;s/S0/:1/g",
-         "FAIL(bound)"},
-        {"s/j - i - case/j - i + case/", "FAIL(finite)"},
+         "FAIL(bound)", "--case mask-documents --case ranks-documents"},
+        {"s/j - i - case/j - i + case/", "FAIL(finite)", NULL},
         {"s/\\*\\*packed(case, tensors)/**{n: x.T if n == \"lse\" else x for n, x in "
          "packed(case, tensors).items()}/",
-         "lse has shape ["},
+         "lse has shape [", "--case length-15-17"},
     };
     if (!fixture_python("numpy"))
         return;
@@ -50,8 +50,9 @@ TEST_EACH(numpy_mistakes, 3)
         fixture_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
     scratch_expect(1, mistake[_i].says,
                    "check --exec '/usr/bin/python3 %s' "
-                   "--claims docs/examples/numpy_packed.json%s",
-                   scratch_path("packed.py"), fixture_some_cases());
+                   "--claims docs/examples/numpy_packed.json %s",
+                   scratch_path("packed.py"),
+                   mistake[_i].cases != NULL ? mistake[_i].cases : fixture_some_cases());
 }
 
 /* ---- by attnlab run ------------------------------------------------------------------------- */
@@ -151,7 +152,7 @@ static void run_packed(void *arg, const struct attn_impl *impl, const char *spec
 {
     struct packed_ranks *x = arg;
     (void)impl;
-    if (may_be_refused(spec) || (x->turn++ % 151 != 0 && getenv("ATTN_FULL") == NULL))
+    if (may_be_refused(spec) || (x->turn++ % 47 != 0 && getenv("ATTN_FULL") == NULL))
         return;
     scratch_expect(0, " ok ", "run %s --input %s --layout THD --mask '%s' --compare", spec, x->path,
                    x->mask);
@@ -168,7 +169,7 @@ TEST_EACH(documents_on_ranks, COUNT(batches))
     struct packed_ranks x = {.path = small_save(&s), .mask = batches[_i].mask, .turn = _i};
     for (int r = 0; r < 4; r++)
         scheme_walk(ranks[r], run_packed, &x);
-    ck_assert_int_ge(x.runs, 8);
+    ck_assert_int_gt(x.runs, 20);
 }
 
 /* The result of one layout is a file of inputs and results in another reader's hands: numpy's own

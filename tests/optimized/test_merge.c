@@ -229,33 +229,6 @@ TEST(nan_stays_in_numerators)
         }
 }
 
-/* Far from 0, an LSE that is rounded 15 times costs more than one that is rounded once.  Whether
- * numerators are rescaled on the way makes no difference that can be seen. */
-TEST(what_is_merged_later_errs_less)
-{
-    enum { FEW = 16, SEEDS = 400 };
-    double error[3] = {0};
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        struct partial part[FEW], x[3];
-        for (uint64_t i = 0; i < FEW; i++)
-            part[i] = make(seed * FEW + i, (double)(float)(1000 + random_lse(seed, i, 2)));
-        x[0] = part[0];
-        for (int i = 1; i < FEW; i++)
-            merge(&x[0], &part[i]);
-        x[1] = fold(part, FEW, 0);
-        x[2] = fold(part, FEW, 1);
-        struct truth t = truth_of(part, FEW);
-        for (int m = 0; m < 3; m++)
-            for (int c = 0; c < WIDTH; c++)
-                error[m] += fabs((double)x[m].o32[c] - (double)t.o[c]) / (SEEDS * WIDTH * 0x1p-24);
-    }
-    printf("merge: o after 15 merges is off by %.3g u one by one, %.3g u of numerators, %.3g u all "
-           "at once\n",
-           error[0], error[1], error[2]);
-    ck_assert_double_gt(error[0], 20 * error[1]);
-    ck_assert_double_le(fabs(error[1] - error[2]), 0.1 * error[1]);
-}
-
 /* The bound above must be able to fail: a plain mean, or the wrong weights, are far outside. */
 TEST(the_bound_has_teeth)
 {

@@ -1,5 +1,6 @@
-/* The compressed pattern of a problem: shared where it may be, and priced at any length.  That it is
- * its mask, and its price the ledger's: test_pieces.c; when memory runs out: memory_failures.c. */
+/* The compressed pattern of a problem: shared where it may be, and of no more keys than it can
+ * name.  That it is its mask, and its price the ledger's: test_pieces.c; its bytes by literals:
+ * test_storage.c; when memory runs out: memory_failures.c. */
 #include "tests/suites.h"
 
 #include <stdio.h>
@@ -40,24 +41,6 @@ TEST(patterns_are_shared)
         attn_csr_free(&csr, &ledger);
         attn_mask_free(mask);
     }
-}
-
-/* Prices of lengths that no memory holds; literals: 8 bytes a row, 4 a pair. */
-TEST(long_problems_are_priced)
-{
-    struct attn_mask *mask =
-        mask_of("causal(br)&window(511,-1,br)", (struct attn_mask_shape){2, 8, 200000, 200000});
-    struct attn_problem p = problem_of("b2h8q200000d1:none:f64:normal:s1", mask);
-    struct attn_cost cost = {0};
-    struct attn_csr csr;
-    ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, NULL), ATTN_OK);
-    ck_assert_int_eq(csr.nnz, 102269184);
-    ck_assert_int_eq(attn_csr_pairs(&p, &csr), INT64_C(16) * 102269184);
-    ck_assert_int_eq(cost.live[0].bytes, 1600008);
-    ck_assert_int_eq(cost.live[1].bytes, 409076736);
-    ck_assert_int_eq(cost.peak_bytes, 410676744);
-    ck_assert_int_eq(cost.counted, 0);
-    attn_mask_free(mask);
 }
 
 TEST(columns_beyond_32_bits_are_refused)
