@@ -157,6 +157,7 @@ TEST(battery_covers_the_language)
         all[n] = case_of(attn_battery_at(n)->text);
     AT_LEAST(30, c->pass == ATTN_FORWARD);
     AT_LEAST(60, c->pass == ATTN_BACKWARD);
+    AT_LEAST(40, strstr(c->mask, "causal") != NULL);
     AT_LEAST((found + 1) / 2, c->n_query != c->n_key && strstr(c->mask, "causal") != NULL);
     AT_LEAST(cases / 2 + 1, c->n_query != c->n_key);
     AT_LEAST(cases / 2 + 1, c->batch >= 2);

@@ -100,15 +100,6 @@ TEST(by_name)
         } else
             ck_assert_ptr_eq(found, isa);
     }
-    static const char *const wrong[] = {"", "avx", "avx51", "avx5120", "AVX2", "portable "};
-    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
-        struct attn_error err = {0};
-        ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), &err));
-        ck_refusal(err.status, ATTN_EINVAL, &err,
-                   "no instruction set is called so; this machine has: ");
-        ck_assert_ptr_nonnull(strstr(err.text, "portable"));
-        ck_assert_ptr_null(attn_isa_find(wrong[n], strlen(wrong[n]), NULL));
-    }
 }
 
 static enum attn_status chosen(enum attn_dtype dtype, const struct attn_isa *isa,

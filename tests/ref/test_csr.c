@@ -3,9 +3,6 @@
  * test_storage.c; when memory runs out: memory_failures.c. */
 #include "tests/suites.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "ref/impl.h"
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
