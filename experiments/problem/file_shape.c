@@ -274,7 +274,7 @@ static enum attn_status check_qkv(const struct attn_files *files, const int64_t 
             "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)", wrong,
             attn_file_shape(files->input[ATTN_IN_Q]->tensor, text[0]),
             attn_file_shape(files->input[ATTN_IN_K]->tensor, text[1]),
-            attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]), attn_files_layout(files));
+            attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]), files->layout_words);
     return ATTN_OK;
 }
 

@@ -11,6 +11,7 @@
 struct attn_document {
     FILE *out;
     int is_html;
+    int lacks_picture;    /* one of the page cannot be read */
     int in_table, column; /* private */
     unsigned is_numeric;  /* private: a bit for each column */
 };
