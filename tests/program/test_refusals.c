@@ -133,65 +133,48 @@ TEST(hours)
     ck_assert_msg(strstr(scratch_output, "operations") == NULL, "%s", scratch_output);
 }
 
-/* Files whose metadata or shapes contradict themselves or each other. */
-static void spoil_metadata(int how, struct small *s)
-{
-    static const char *const pair[][2] = {{"mask", "causal"},    {"mask", "causal"},
-                                          {"mask", "padding"},   {"scale", "\33[31m"},
-                                          {"layout", "H,B,L,d"}, {"softcap", "-1"}};
-    small_say(s, pair[how][0], pair[how][1]);
-}
-
-static void spoil_shape(int how, struct small *s)
-{
-    if (how == 6)
-        small_add(s, "o", 4, 1, 2, 3, 3);
-    else if (how == 7)
-        small_add(s, "lse", 3, 0, 1, 2, 4);
-    else if (how == 8)
-        small_add(s, "bias", 2, 0, 0, 2, 6);
-    else if (how == 9)
-        s->t[1].n_axes = 3;
-    else if (how == 10)
-        s->t[2].extent[1] = 1;
-    else if (how == 11)
-        s->t[1].extent[3] = 3;
-    else
-        s->t[2].name = "V";
-}
-
-static void spoil_type(int how, struct small *s)
-{
-    s->t[0].dtype = how == 13 ? ATTN_FILE_I32 : ATTN_FILE_F16;
-}
-
-static const char *const contradiction[] = {"--mask 'causal(tl)'",
-                                            "--mask 'causal(br)'",
-                                            "'key_mask'",
-                                            "finite number",
-                                            "are understood",
-                                            "softcap = -1", /* metadata */
-                                            "o is [1,2,3,3]: [1,2,3,4] would",
-                                            "lse is [1,2,4]: [1,2,3] would",
-                                            "bias is [2,6]",
-                                            "needs 4 axes",
-                                            "different heads",
-                                            "different features",
-                                            "has no tensor 'v'", /* shapes */
-                                            "stored as I32",
-                                            "must be alike"}; /* types */
+/* Files whose metadata or shapes contradict themselves or each other: a pair of metadata, or a
+ * tensor added, or one of q, k, v, do in another shape, type or name. */
+static const struct {
+    const char *says, *key, *value;
+    int which; /* of q, k, v, do; 4: it is added */
+    const char *name;
+    int n_axes;
+    int64_t extent[4]; /* all four, of which the last n_axes count */
+    enum attn_file_dtype dtype;
+} contradiction[] = {
+    {.says = "--mask 'causal(tl)'", .key = "mask", .value = "causal"},
+    {.says = "--mask 'causal(br)'", .key = "mask", .value = "causal"},
+    {.says = "'key_mask'", .key = "mask", .value = "padding"},
+    {.says = "finite number", .key = "scale", .value = "\33[31m"},
+    {.says = "are understood", .key = "layout", .value = "H,B,L,d"},
+    {.says = "softcap = -1", .key = "softcap", .value = "-1"},
+    {"o is [1,2,3,3]: [1,2,3,4] would", 0, 0, 4, "o", 4, {1, 2, 3, 3}, ATTN_FILE_F32},
+    {"lse is [1,2,4]: [1,2,3] would", 0, 0, 4, "lse", 3, {0, 1, 2, 4}, ATTN_FILE_F32},
+    {"bias is [2,6]", 0, 0, 4, "bias", 2, {0, 0, 2, 6}, ATTN_FILE_F32},
+    {"needs 4 axes", 0, 0, 1, "k", 3, {0, 1, 2, 6}, ATTN_FILE_F32},
+    {"different heads", 0, 0, 2, "v", 4, {1, 1, 6, 4}, ATTN_FILE_F32},
+    {"different features", 0, 0, 1, "k", 4, {1, 2, 6, 3}, ATTN_FILE_F32},
+    {"has no tensor 'v'", 0, 0, 2, "V", 4, {1, 2, 6, 4}, ATTN_FILE_F32},
+    {"stored as I32", 0, 0, 0, "q", 4, {1, 2, 3, 4}, ATTN_FILE_I32},
+    {"must be alike", 0, 0, 0, "q", 4, {1, 2, 3, 4}, ATTN_FILE_F16},
+};
 
 TEST_EACH(contradictions, COUNT(contradiction))
 {
     struct small s;
     small_make(&s, 3);
-    if (_i < 6)
-        spoil_metadata(_i, &s);
-    else if (_i < 13)
-        spoil_shape(_i, &s);
-    else
-        spoil_type(_i, &s);
-    scratch_expect(2, contradiction[_i], "run dense --input %s --compare", small_save(&s));
+    if (contradiction[_i].key != NULL) {
+        small_say(&s, contradiction[_i].key, contradiction[_i].value);
+    } else {
+        const int64_t *x = contradiction[_i].extent;
+        int n = s.n;
+        s.n = contradiction[_i].which;
+        small_add(&s, contradiction[_i].name, contradiction[_i].n_axes, x[0], x[1], x[2], x[3])
+            ->dtype = contradiction[_i].dtype;
+        s.n = n > s.n ? n : s.n;
+    }
+    scratch_expect(2, contradiction[_i].says, "run dense --input %s --compare", small_save(&s));
 }
 
 /* A million tokens: 3.6 TiB of scores, from files of 4 MB that are holes.  Refused at once, with
