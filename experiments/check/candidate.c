@@ -100,9 +100,12 @@ static void report_about(const struct attn_candidate *s)
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
     snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
     const struct attn_report_about about = {
-        s->x.kind,       s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
-        s->claims_path,  s->list == NULL ? "not known" : claims,
-        scope,           command,
+        s->x.kind,
+        s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
+        s->x.kind == ATTN_EXTERNAL_PLUGIN ? NULL : s->claims_path, /* its own files only */
+        s->list == NULL ? "not known" : claims,
+        scope,
+        command,
         s->question.tier};
     attn_report_begin(s->report, &about);
 }

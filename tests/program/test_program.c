@@ -27,6 +27,7 @@ static const struct {
     {"-V", 0, "attnlab "},
     {"help price", 0, "usage: attnlab price SPEC"},
     {"help prize", 2, "did you mean price?"},
+    {"help verdicts", 0, "\n  gauge "},
     {"help price --format man", 0, ".TH ATTNLAB-price 1"},
     {"help --format man", 0, ".TH ATTNLAB 1"},
     {"help --format bash", 0, "price:--pass) words='fwd bwd both'"},
