@@ -13,11 +13,7 @@ SUITE(program, .seconds = 120, .open = scratch_open, .close = scratch_close);
 #define TINY " --rounds 3 --sample 0"
 
 /* Words in, status out, and what the output must contain. */
-static const struct {
-    const char *args;
-    int status;
-    const char *says;
-} expected[] = {
+static const struct scratch_row expected[] = {
     {"", 2, "Exit status"},
     {"--help", 0, "measure"},
     {"--version", 0, "attnlab "},
@@ -167,7 +163,7 @@ static const struct {
 
 TEST_EACH(words_and_status, COUNT(expected))
 {
-    scratch_expect(expected[_i].status, expected[_i].says, "%s", expected[_i].args);
+    scratch_rows(&expected[_i], 1);
 }
 
 /* A whole tier, which takes seconds: cases, relations, and of what has ranks the growth. */

@@ -13,42 +13,40 @@ SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
 static const char real[] = "tests/data/gpt-causal.safetensors";
 
-static const struct {
-    const char *arguments; /* for a shell */
-    const char *said;
-} usage[] = {
-    {"", "an argument is missing: attnlab run SPEC"},
-    {"dense", "tensors are missing"},
-    {"dense tiled-textbook --input $tensors --compare", "'tiled-textbook' is left over"},
-    {"dense --input $tensors", "--out DIR"},
-    {"dense --input $tensors --compare --q $tensors", "one file, or each from its own"},
-    {"dense --q $tensors --k $tensors --compare", "tensors are missing"},
-    {"dense --q $tensors --k $tensors --v $tensors --compare", "holds 4 tensors"},
-    {"dense --input $folder/absent --compare", "No such file"},
-    {"dense --input $folder --compare", "is a directory"},
-    {"dense --input $tensors --compare --format png", "safetensors or npy would work"},
-    {"dense --input $tensors --compare --layout HBLD", "BHLD, BLHD, SBHD, BLE and THD exist"},
-    {"dense --input $tensors --compare --pass back", "fwd, bwd or both would work"},
-    {"dense --input $tensors --compare --scale inf", "finite number"},
-    {"dense --input $tensors --compare --softcap -1", "softcap"},
-    {"dense --input $tensors --compare --mask causal", "tl"},
-    {"dense --input $tensors --compare --mask 'causal(br)&'", "mask"},
-    {"dense --input $tensors --compare --alibi 1", "one for each of 2 heads"},
-    {"dense --input $tensors --compare --alibi 1,2,3", "one for each of 2 heads"},
-    {"dense --input $tensors --compare --alibi 1,", "not a finite slope"},
-    {"dense --input $tensors --compare --alibi 1,2", "say --alibi-align"},
-    {"dense --input $tensors --compare --alibi 1,2 --alibi-align 3", "signed offset"},
-    {"dense --input $tensors --compare --alibi-align br", "without alibi"},
-    {"ring:ranks=2,sizes=strict --input $tensors --compare --mask none", "ranks that divide"},
+static const struct scratch_row usage[] = {
+    {"run", 2, "an argument is missing: attnlab run SPEC"},
+    {"run dense", 2, "tensors are missing"},
+    {"run dense tiled-textbook --input $tensors --compare", 2, "'tiled-textbook' is left over"},
+    {"run dense --input $tensors", 2, "--out DIR"},
+    {"run dense --input $tensors --compare --q $tensors", 2, "one file, or each from its own"},
+    {"run dense --q $tensors --k $tensors --compare", 2, "tensors are missing"},
+    {"run dense --q $tensors --k $tensors --v $tensors --compare", 2, "holds 4 tensors"},
+    {"run dense --input $folder/absent --compare", 2, "No such file"},
+    {"run dense --input $folder --compare", 2, "is a directory"},
+    {"run dense --input $tensors --compare --format png", 2, "safetensors or npy would work"},
+    {"run dense --input $tensors --compare --layout HBLD", 2,
+     "BHLD, BLHD, SBHD, BLE and THD exist"},
+    {"run dense --input $tensors --compare --pass back", 2, "fwd, bwd or both would work"},
+    {"run dense --input $tensors --compare --scale inf", 2, "finite number"},
+    {"run dense --input $tensors --compare --softcap -1", 2, "softcap"},
+    {"run dense --input $tensors --compare --mask causal", 2, "tl"},
+    {"run dense --input $tensors --compare --mask 'causal(br)&'", 2, "mask"},
+    {"run dense --input $tensors --compare --alibi 1", 2, "one for each of 2 heads"},
+    {"run dense --input $tensors --compare --alibi 1,2,3", 2, "one for each of 2 heads"},
+    {"run dense --input $tensors --compare --alibi 1,", 2, "not a finite slope"},
+    {"run dense --input $tensors --compare --alibi 1,2", 2, "say --alibi-align"},
+    {"run dense --input $tensors --compare --alibi 1,2 --alibi-align 3", 2, "signed offset"},
+    {"run dense --input $tensors --compare --alibi-align br", 2, "without alibi"},
+    {"run ring:ranks=2,sizes=strict --input $tensors --compare --mask none", 2,
+     "ranks that divide"},
 };
 
-TEST_EACH(usage_errors, COUNT(usage))
+TEST(usage_errors)
 {
     struct small s;
     small_make(&s, 3);
     setenv("tensors", small_save(&s), 1);
-    setenv("folder", scratch_path(""), 1);
-    scratch_expect(2, usage[_i].said, "run %s", usage[_i].arguments);
+    scratch_rows(usage, COUNT(usage));
     ck_assert_int_eq(scratch_count(), 1);
 }
 

@@ -458,23 +458,6 @@ TEST_EACH(errors_of_a_soak, 3)
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
-/* The line that a failure prints, run as it stands, fails in the same way.  (A case whose output
- * zeros would meet fails under --strict.) */
-TEST_EACH(failures_run_back, 2)
-{
-    static const char *const arguments[] = {
-        "check dense --strict --case 'h4q2k1d0:none:f32:normal:s302326:softcap=5'",
-        "check 'tiled-textbook:br=16' --strict --case "
-        "'b2h4q3k15d0:prefix( 1 )|(prefix(1)):f32:ties:s299193:pass=bwd'"};
-    scratch_expect(1, "  again: ", "%s", arguments[_i]);
-    char *first = strdup(scratch_output);
-    ck_assert_ptr_nonnull(first);
-    scratch_again(1, "");
-    ck_assert_int_eq(strncmp(first, scratch_output, strcspn(first, "\n")), 0);
-    ck_assert_int_eq(strncmp(first, "WEAK", 4), 0);
-    free(first);
-}
-
 #if !defined(__SANITIZE_ADDRESS__)
 /* Memory that the machine does not have is no verdict on anybody's code: exit status 3. */
 TEST_EACH(no_memory_is_the_environments, 2)
