@@ -64,7 +64,4 @@ void attn_html_text(FILE *file, const char *text);
  * for those who do not see it.  Returns 0, -1 when the file cannot be read. */
 int attn_html_image(FILE *file, const char *path, const char *label);
 
-/* What stands in <style>. */
-extern const char attn_html_style[];
-
 #endif

@@ -192,12 +192,6 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
 
 /* ---- holes --------------------------------------------------------------------------------- */
 
-static void put_style(struct attn_document *d, const struct attn_page *page)
-{
-    (void)page;
-    fputs(attn_html_style, d->out);
-}
-
 static void put_counts(struct attn_document *d, const struct attn_page *page)
 {
     int64_t good = 0;
@@ -225,8 +219,7 @@ static void put_date(struct attn_document *d, const struct attn_page *page)
 static const struct {
     const char *name;
     void (*put)(struct attn_document *d, const struct attn_page *page);
-} holes[] = {{"style", put_style},
-             {"counts", put_counts},
+} holes[] = {{"counts", put_counts},
              {"records", put_records},
              {"date", put_date},
              {"summary", attn_page_summaries},
@@ -279,16 +272,17 @@ static enum attn_status fill_hole(struct attn_document *d, const struct attn_pag
 static enum attn_status fill_template(FILE *file, const char *text, const struct attn_page *page,
                                       struct attn_error *err)
 {
-    struct attn_document d = {.out = file, .is_html = 1};
+    struct attn_document d;
     enum attn_status status = ATTN_OK;
     int is_shown = 1;
+    attn_document_begin(&d, file, 1, "attnlab: what attention costs, measured");
     for (const char *open; status == ATTN_OK; text = strstr(open, "}}") + 2) {
         char hole[64];
         open = strstr(text, "{{");
         if (is_shown)
             fwrite(text, 1, open != NULL ? (size_t)(open - text) : strlen(text), file);
         if (open == NULL)
-            return ATTN_OK;
+            break;
         if (sscanf(open, "{{%63[^}]}}", hole) != 1)
             return attn_fail(err, ATTN_ENOMEM, "page.html: no hole at %.20s", open);
         if (*hole == '?')
@@ -300,6 +294,7 @@ static enum attn_status fill_template(FILE *file, const char *text, const struct
         if (is_shown < 0)
             return attn_fail(err, ATTN_ENOMEM, "page.html: there is no condition %s", hole + 1);
     }
+    attn_document_end(&d);
     return status;
 }
 

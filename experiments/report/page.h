@@ -1,4 +1,4 @@
-/* The report: one page that needs no other file, made from plots/page.html, whose {{holes}} are
+/* The report: one page that needs no other file, whose body is plots/page.html; its {{holes}} are
  * filled here. */
 #ifndef EXPERIMENTS_REPORT_PAGE_H
 #define EXPERIMENTS_REPORT_PAGE_H
@@ -20,7 +20,8 @@ struct attn_page {
     const struct attn_figures *figures;
 };
 
-/* Write OUT/index.html, whole.  ENOMEM: it cannot be, or the template has a hole that is unknown. */
+/* Write OUT/index.html, whole.  ENOMEM: it cannot be, or the template has a hole that is not
+ * known. */
 enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err);
 
 /* ---- page_tables.c --------------------------------------------------------------------------- */
