@@ -2,6 +2,7 @@
  * oracle, what each rank held and sent by its price.  On the cases of the battery, and on every
  * small problem: an element that goes astray is beyond its bound.  And what no verdict says: equal
  * bits, who is blamed, what is reported.  Catalogue: SP-01 to SP-11, SP-16 to SP-22. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,13 +141,13 @@ static void every_video(struct walk *x, const char *head)
     }
 }
 
-/* Scopes, fewer and more than ranks, whole and with cut runs; alone, where a scope is a dense
- * problem, and with a mask that says more. */
+/* Scopes, fewer and more than ranks, whole and with cut runs, of fewer runs than a run has tokens;
+ * alone, where a scope is a dense problem, and with a mask that says more. */
 static void every_scope(struct walk *x, const char *head)
 {
     static const char *const call[] = {"skiparse(single,%d)", "skiparse(group,%d)",
                                        "skiparse(group,%d)&causal(tl)"};
-    for (int tokens = 0; tokens <= 2 * x->to->tokens; tokens++)
+    for (int tokens = 0; tokens <= 5 * x->to->tokens; tokens += tokens < 18 ? 1 : 5)
         for (int n = 0; n < 3 * 4; n++) {
             char mask[60];
             snprintf(mask, sizeof mask, call[n % 3], 1 + n / 3);
@@ -260,6 +261,32 @@ TEST_EACH(the_cause_is_reported, 7)
     x.ctx.error = NULL; /* nobody asks why */
     ck_assert_int_eq(running_pass(&x, ATTN_FORWARD), ATTN_ENOMEM);
     running_close(&x);
+}
+
+/* A row that sees no key: its o and dO are not read, not even for D, so that no NaN is handed on to
+ * a local implementation that would multiply it by 0. */
+static enum attn_status finite_backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                        const struct attn_backward *t)
+{
+    int64_t at[4] = ATTN_START;
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
+    while (attn_each(at, rows))
+        if (!isfinite(attn_cview_get(&t->d_lse, at[0], at[1], at[2], 0)))
+            return attn_fail(ctx->error, ATTN_EINTERNAL, "D of row %d is not finite", (int)at[2]);
+    return attn_impl_tiled_textbook.backward(ctx, p, t);
+}
+
+TEST_EACH(empty_rows_are_not_read, 2)
+{
+    static const char *const text[] = {
+        "b2h8g4q32k32d8v8:causal(-9):f64:normal:s1:poison=nan:pass=bwd",
+        "b2h8g4q32k32d8v8:causal(-9):f32:normal:s1:poison=nan:pass=bwd"};
+    struct attn_impl local = attn_impl_tiled_textbook;
+    struct attn_spec spec = spec_of("ulysses:ranks=4");
+    local.backward = finite_backward;
+    attn_options_set_local(&spec.options, &local);
+    struct attn_result r = result_of(&spec, text[_i]);
+    ck_assert_msg(r.verdict == ATTN_PASS, "%s", r.text);
 }
 
 /* A rank's seconds, whose bytes every verdict compares. */

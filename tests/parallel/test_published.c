@@ -220,8 +220,8 @@ TEST(merges_are_declared)
 #define REST  ":none:f32:normal:s1"
 #define VIDEO "h16q4096d72:spatial(16,16,16):f32:normal:s1"
 
-/* The last three: ranks that divide the frames (Open-Sora #270; v1.0: 16, and the 15 of a well-meant
- * advice) or the places of a frame (v1.2), and 16 heads. */
+/* The last three: ranks that divide the frames (Open-Sora #270; v1.0: 16, and the 15 of a
+ * well-meant advice) or the places of a frame (v1.2), and 16 heads. */
 static const struct {
     const char *spec, *text, *says;
     unsigned lacks; /* of what `dense` claims, which is what a rank runs then */
