@@ -326,7 +326,8 @@ TEST(one_process_has_none)
     struct attn_messages messages;
     struct running x;
     running_open(&x, &spec, cases[0]);
-    ck_refusal(attn_messages_open(&messages, &spec, &x.err), ATTN_EINVAL, &x.err, "tiled is one process");
+    ck_refusal(attn_messages_open(&messages, &spec, &x.err), ATTN_EINVAL, &x.err,
+               "tiled is one process");
     x.ctx.counts_only = 1;
     for (int pass = 0; pass < 2; pass++) {
         x.err.text[0] = '\0';

@@ -350,7 +350,7 @@ TEST(runs_with_gaps_are_not_dealt_out)
     ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
     p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
     ck_refusal(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
-         "the whole it was cut from would work");
+               "the whole it was cut from would work");
 }
 
 /* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
@@ -578,7 +578,8 @@ static void ck_refused(const char *spec_text, const struct attn_impl *local,
     struct attn_error err = {0};
     if (local != NULL)
         attn_options_set_local(&spec.options, local);
-    ck_refusal(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP, &err, says);
+    ck_refusal(attn_price(spec.impl, &spec.options, p, pass, 0, &cost, &err), ATTN_ENOTSUP, &err,
+               says);
 }
 
 TEST(refusals_say_what_works)
