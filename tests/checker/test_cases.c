@@ -147,7 +147,7 @@ static int divides(int64_t n, int64_t ranks)
         ck_assert_msg(found >= least, "%d cases have %s; k=%d", found, #has, k); \
     } while (0)
 
-/* What test_factors.c does not ask: it plants a fault under each type, mask, bias, scale and cap. */
+/* test_factors.c plants a fault under each type, mask, bias and scale; this asks for the rest. */
 TEST(battery_covers_the_language)
 {
     static struct attn_case all[1000];

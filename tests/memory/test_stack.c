@@ -7,9 +7,9 @@
 #include "experiments/measure/point.h"
 #include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/refused.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/memory_data.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
@@ -260,7 +260,7 @@ TEST(hidden_by_hand)
     p.n_key = 77;
     struct attn_error err = {0};
     ck_refusal(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
-         "attends to itself");
+               "attends to itself");
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ TEST(what_cannot_be_is_refused)
         struct attn_error err = {0};
         const struct attn_stack layers = {2, refused[r].save, 0};
         ck_refusal(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP, &err,
-             refused[r].words);
+                   refused[r].words);
     }
 }
 
@@ -300,7 +300,7 @@ TEST(prices_are_of_any_size)
     layers.n = ATTN_STACK_MOST;
     p.n_query = p.n_key = 1LL << 30;
     ck_refusal(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
-         "exceeds 64 bits");
+               "exceeds 64 bits");
 }
 
 /* ---- a sweep --------------------------------------------------------------------------------- */
