@@ -16,6 +16,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "experiments/measure/record.h"
 #include "experiments/measure/stats.h"
 #include "optimized/registry.h"
 #include "optimized/simd/isa.h"
@@ -98,24 +99,18 @@ const char *attn_bench_state_name(enum attn_bench_state state); /* "timed", "wro
 
 /* One thing to be timed: an implementation on a case, or a BLAS's product of 4096 x 4096. */
 struct attn_bench_entry {
-    char spec[128];
-    char text[ATTN_CASE_TEXT]; /* the case; "" for a product */
+    struct attn_point point; /* price, ledger, verdict and message; text "" for a product */
     int threads, is_sgemm;
     struct attn_spec parsed;
-    struct attn_case c;
     const struct attn_kernels *kernels; /* whose P it is measured by */
     const char *isa;
     struct attn_setup *setup;  /* while its block runs; shared by entries of the same case */
     struct attn_ledger ledger; /* of its calls: keeps their memory while its block runs   */
     struct attn_saved saved;   /* of the forward call that a backward one needs */
     struct attn_bench_work work;
-    int pair_read;                      /* memory is what limits it, or a row asks for it */
-    int64_t priced_bytes, ledger_bytes; /* beside inputs and outputs */
+    int pair_read; /* memory is what limits it, or a row asks for it */
     enum attn_bench_state state;
-    char message[512];
-    double worst;      /* error / bound of the first call */
-    char verified[16]; /* "all", "64 rows", ""            */
-    int64_t calls;     /* in one sample                   */
+    int64_t calls; /* in one sample */
     int n;
     struct attn_bench_sample sample[ATTN_BENCH_ROUNDS];
 };

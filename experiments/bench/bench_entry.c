@@ -22,7 +22,7 @@ static enum attn_status refuse(struct attn_bench_entry *e, const struct attn_err
 {
     e->state = err->status == ATTN_EINTERNAL || err->status == ATTN_EPEER ? ATTN_BENCH_FAILED
                                                                           : ATTN_BENCH_REFUSED;
-    snprintf(e->message, sizeof e->message, "%s", err->text);
+    snprintf(e->point.message, sizeof e->point.message, "%s", err->text);
     return err->status;
 }
 
@@ -37,7 +37,7 @@ static enum attn_status choose_kernels(struct attn_bench_entry *e, struct attn_e
     if (isa == NULL)
         return err->status;
     e->isa = isa->name;
-    e->kernels = isa->kernels[!e->is_sgemm && e->c.dtype == ATTN_F64];
+    e->kernels = isa->kernels[!e->is_sgemm && e->point.c.dtype == ATTN_F64];
     return ATTN_OK;
 }
 
@@ -48,21 +48,23 @@ enum attn_status attn_bench_entry_init(struct attn_bench_entry *e, const char *s
 {
     const double n = SGEMM_N;
     memset(e, 0, sizeof *e);
+    attn_point_init(&e->point);
+    e->point.priced_bytes = e->point.ledger_bytes = 0;
     e->is_sgemm = strcmp(spec, "sgemm") == 0;
-    snprintf(e->spec, sizeof e->spec, "%s", e->is_sgemm ? "sgemm 4096x4096x4096" : spec);
-    snprintf(e->text, sizeof e->text, "%s", text);
+    snprintf(e->point.spec, sizeof e->point.spec, "%s",
+             e->is_sgemm ? "sgemm 4096x4096x4096" : spec);
+    snprintf(e->point.text, sizeof e->point.text, "%s", text);
     e->threads = threads;
-    e->worst = (double)NAN;
     if (e->is_sgemm) {
         e->work = (struct attn_bench_work){.flops = 2 * n * n * n, .bytes = 4 * 3 * n * n};
         return choose_kernels(e, err) == ATTN_OK ? ATTN_OK : refuse(e, err);
     }
     if (attn_spec_parse(spec, &e->parsed, err) != ATTN_OK ||
-        attn_case_parse(text, &e->c, err) != ATTN_OK || choose_kernels(e, err) != ATTN_OK)
+        attn_case_parse(text, &e->point.c, err) != ATTN_OK || choose_kernels(e, err) != ATTN_OK)
         return refuse(e, err);
     e->parsed.options.threads = threads;
-    attn_spec_print(&e->parsed, e->spec, sizeof e->spec);
-    attn_case_print(&e->c, e->text);
+    attn_spec_print(&e->parsed, e->point.spec, sizeof e->point.spec);
+    attn_case_print(&e->point.c, e->point.text);
     return ATTN_OK;
 }
 
@@ -71,18 +73,15 @@ enum attn_status attn_bench_entry_init(struct attn_bench_entry *e, const char *s
 /* Before there are tensors: what can be said from the case alone.  ENOMEM: too large. */
 static enum attn_status price(struct attn_bench_entry *e, struct attn_error *err)
 {
-    struct attn_point point;
     struct attn_problem problem;
-    struct attn_case plain = e->c;
+    struct attn_case plain = e->point.c;
     char need_text[32], have_text[32];
     int64_t need = 0, have = attn_cli_memory_available();
-    attn_point_init(&point);
-    point.c = e->c;
     /* A mask or a bias made of tensors has no price before they are there: those are small. */
     strcpy(plain.mask, "none");
     plain.bias = ATTN_CASE_BIAS_NONE;
-    if (attn_preflight_case(&e->parsed, &e->c, &point, &need, NULL) != ATTN_OK &&
-        attn_preflight_open(&plain, &problem, &point, &need, NULL) == ATTN_OK)
+    if (attn_preflight_case(&e->parsed, &e->point.c, &e->point, &need, NULL) != ATTN_OK &&
+        attn_preflight_open(&plain, &problem, &e->point, &need, NULL) == ATTN_OK)
         attn_preflight_close(&problem);
     if (need <= have)
         return ATTN_OK;
@@ -95,26 +94,24 @@ static enum attn_status price(struct attn_bench_entry *e, struct attn_error *err
 static enum attn_status model(const struct attn_bench *bench, struct attn_bench_entry *e,
                               struct attn_error *err)
 {
-    struct attn_point point;
+    struct attn_point *point = &e->point;
     const struct attn_problem *p = &e->setup->problem;
     double d = (double)p->d_key, dv = (double)p->d_value;
-    attn_point_init(&point);
-    point.c = e->c;
-    enum attn_status status = attn_preflight_price(&e->parsed, p, &point, err);
+    enum attn_status status = attn_preflight_price(&e->parsed, p, point, err);
     if (status != ATTN_OK)
         return status;
-    e->priced_bytes = point.priced_bytes * point.ranks;
-    e->work.pairs = (double)point.pairs;
-    double products = e->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
-    if (e->c.pass == ATTN_BACKWARD && point.saved_bytes > 0) /* scores are not made again */
+    point->priced_bytes *= point->ranks; /* of all: they share this machine */
+    e->work.pairs = (double)point->pairs;
+    double products = point->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
+    if (point->c.pass == ATTN_BACKWARD && point->saved_bytes > 0) /* scores are not made again */
         products -= d;
     e->work.flops = 2 * e->work.pairs * products;
     e->work.bytes = (double)attn_setup_bytes(e->setup);
-    if (e->priced_bytes > bench->roofs.l2_bytes * e->threads)
-        e->work.bytes += 2 * (double)e->priced_bytes;
-    if (e->priced_bytes > attn_cli_memory_available())
+    if (point->priced_bytes > bench->roofs.l2_bytes * e->threads)
+        e->work.bytes += 2 * (double)point->priced_bytes;
+    if (point->priced_bytes > attn_cli_memory_available())
         return attn_fail(err, ATTN_ENOMEM, "needs %lld bytes beside its tensors: not attempted",
-                         (long long)e->priced_bytes);
+                         (long long)point->priced_bytes);
     return ATTN_OK;
 }
 
@@ -145,27 +142,28 @@ static enum attn_status call(const struct attn_bench *bench, struct attn_bench_e
     return attn_setup_call(e->setup, e->parsed.impl, &ctx, pass);
 }
 
+/* As measure verifies, but that no more than ALL queries and keys are compared in whole. */
 static void verify(struct attn_bench_entry *e)
 {
     enum { ALL = 512 };
-    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
-    struct attn_sample sample = {-1, -1, row, key};
     struct attn_precision precision;
-    struct attn_result result;
-    strcpy(e->verified, "all");
-    if (e->c.n_query > ALL || e->c.n_key > ALL) {
-        sample.n_rows = attn_sample_choose(e->c.n_query, e->c.seed, 1, row);
-        sample.n_keys = attn_sample_choose(e->c.n_key, e->c.seed, 2, key);
-        snprintf(e->verified, sizeof e->verified, "%d rows", (int)sample.n_rows);
-    }
-    memset(&result, 0, sizeof result);
     attn_precision_of(e->parsed.impl, &e->parsed.options, &e->setup->problem, &precision);
-    attn_judge(e->setup, &precision, &sample, e->c.pass, &result);
-    e->worst = result.worst;
-    if (result.verdict == ATTN_PASS || result.verdict == ATTN_WEAK)
+    e->state = ATTN_BENCH_WRONG;
+    if (!attn_point_intact(e->setup, &e->point))
         return;
-    e->state = result.verdict == ATTN_FAILED ? ATTN_BENCH_WRONG : ATTN_BENCH_FAILED;
-    snprintf(e->message, sizeof e->message, "%s", result.text);
+    attn_point_judge(e->setup, &precision, ALL, 0, &e->point);
+    if (e->point.status == ATTN_POINT_OK)
+        e->state = ATTN_BENCH_TIMED;
+    else if (e->point.status != ATTN_POINT_WRONG)
+        e->state = ATTN_BENCH_FAILED;
+}
+
+/* Entries of one case share their tensors: what another one wrote is no result of this one. */
+static void forget_results(struct attn_setup *setup)
+{
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (setup->tensor[slot].data != NULL)
+            attn_tensor_poison(&setup->tensor[slot]);
 }
 
 /* The first call (backward: after a forward), and the second, whose time decides how many make a
@@ -175,16 +173,18 @@ static enum attn_status first_calls(const struct attn_bench *bench, struct attn_
 {
     enum attn_status status = ATTN_OK;
     start_memory(e);
-    if (!e->is_sgemm && e->c.pass == ATTN_BACKWARD) {
+    if (!e->is_sgemm)
+        forget_results(e->setup);
+    if (!e->is_sgemm && e->point.c.pass == ATTN_BACKWARD) {
         status = call(bench, e, ATTN_FORWARD, err);
         attn_ledger_restart(&e->ledger);
     }
     if (status == ATTN_OK)
-        status = call(bench, e, e->c.pass, err);
-    e->ledger_bytes = atomic_load(&e->ledger.peak);
+        status = call(bench, e, e->point.c.pass, err);
+    e->point.ledger_bytes = atomic_load(&e->ledger.peak);
     double start = attn_seconds(CLOCK_MONOTONIC);
     if (status == ATTN_OK)
-        status = call(bench, e, e->c.pass, err);
+        status = call(bench, e, e->point.c.pass, err);
     double seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     e->calls = seconds < bench->sample_s ? (int64_t)ceil(bench->sample_s / fmax(seconds, 1e-7)) : 1;
     return status;
@@ -232,7 +232,7 @@ static void take_sample(struct attn_bench *bench, struct attn_bench_entry *e)
     double peak = attn_roof_sample(&bench->roofs, e->kernels, ATTN_ROOF_FMA, e->threads, PEAK_S);
     double start = attn_seconds(CLOCK_MONOTONIC);
     for (int64_t t = 0; t < e->calls && status == ATTN_OK; t++)
-        status = call(bench, e, e->c.pass, &err);
+        status = call(bench, e, e->point.c.pass, &err);
     double seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status != ATTN_OK) {
         refuse(e, &err);
@@ -311,14 +311,14 @@ static void give_setup(struct attn_bench *bench, struct attn_bench_entry *entry,
         return;
     }
     for (int other = 0; other < at && e->setup == NULL; other++)
-        if (strcmp(entry[other].text, e->text) == 0)
+        if (strcmp(entry[other].point.text, e->point.text) == 0)
             e->setup = entry[other].setup;
     if (e->setup != NULL || price(e, &err) != ATTN_OK)
         return;
     e->setup = calloc(1, sizeof *e->setup);
     if (e->setup == NULL)
         attn_fail(&err, ATTN_ENOMEM, "no memory for the names of its tensors");
-    else if (attn_setup_open(&e->c, e->setup, &err) != ATTN_OK) {
+    else if (attn_setup_open(&e->point.c, e->setup, &err) != ATTN_OK) {
         free(e->setup);
         e->setup = NULL;
     }

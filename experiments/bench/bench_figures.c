@@ -36,7 +36,7 @@ static double value_of(const struct attn_bench_entry *e, const struct attn_bench
     case ATTN_BENCH_READ:
         return e->work.bytes / (s->s * s->read);
     case ATTN_BENCH_MEMORY:
-        return (double)e->priced_bytes / e->threads / (1 << 20);
+        return (double)e->point.priced_bytes / e->threads / (1 << 20);
     default:
         break;
     }
@@ -120,12 +120,12 @@ static struct attn_bench_entry *entry_of(struct attn_bench_entry *entry, int *n,
     attn_bench_entry_init(made, spec, text, threads, &err);
     if (made->state == ATTN_BENCH_WAITING && threads > processors) {
         made->state = ATTN_BENCH_REFUSED;
-        snprintf(made->message, sizeof made->message, "%d threads on %ld processors", threads,
-                 processors);
+        snprintf(made->point.message, sizeof made->point.message, "%d threads on %ld processors",
+                 threads, processors);
     }
     for (struct attn_bench_entry *e = entry; e < made; e++)
-        if (strcmp(e->spec, made->spec) == 0 && strcmp(e->text, made->text) == 0 &&
-            e->threads == threads)
+        if (strcmp(e->point.spec, made->point.spec) == 0 &&
+            strcmp(e->point.text, made->point.text) == 0 && e->threads == threads)
             return e;
     (*n)++;
     return made;

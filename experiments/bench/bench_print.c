@@ -37,25 +37,26 @@ static void print_against(const struct attn_bench_entry *e, const struct attn_be
     if (against == e || against->state != ATTN_BENCH_TIMED || against->n == 0)
         return;
     struct attn_bench_figure x = attn_bench_figure(e, against, ATTN_BENCH_STEP);
-    printf("      %.3f x as fast as %s (95 %%: %.3f to %.3f)\n", x.spread.median, against->spec,
-           x.interval.low, x.interval.high);
+    printf("      %.3f x as fast as %s (95 %%: %.3f to %.3f)\n", x.spread.median,
+           against->point.spec, x.interval.low, x.interval.high);
 }
 
 static void print_entry(const struct attn_bench_entry *e)
 {
     char time[32], extra[32];
     if (e->state != ATTN_BENCH_TIMED) {
-        printf("  %-28s threads %d  %s: %s\n", e->spec, e->threads, attn_bench_state_name(e->state),
-               e->message);
+        printf("  %-28s threads %d  %s: %s\n", e->point.spec, e->threads,
+               attn_bench_state_name(e->state), e->point.message);
         return;
     }
     struct attn_bench_figure peak = attn_bench_figure(e, NULL, ATTN_BENCH_PEAK);
-    printf("  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->spec, e->threads,
+    printf("  %-28s threads %d %7.4f P (%.4f to %.4f) %8.4g GFLOP/s  %s", e->point.spec, e->threads,
            peak.spread.median, peak.spread.quarter, peak.spread.three_quarters,
            1e-9 * attn_bench_median(e, ATTN_BENCH_FLOPS),
            seconds_text(attn_bench_median(e, ATTN_BENCH_SECONDS), time));
     if (!e->is_sgemm)
-        printf("  extra %s  error/bound %.3g", attn_cli_bytes(e->priced_bytes, extra), e->worst);
+        printf("  extra %s  error/bound %.3g", attn_cli_bytes(e->point.priced_bytes, extra),
+               e->point.worst);
     putchar('\n');
     if (!e->pair_read)
         return;
@@ -68,7 +69,7 @@ static void print_entry(const struct attn_bench_entry *e)
 void attn_bench_print_entries(const struct attn_bench_entry *entry, int n,
                               const struct attn_bench_entry *against)
 {
-    printf("%s\n", entry[0].text[0] != '\0' ? entry[0].text : "matrix product");
+    printf("%s\n", entry[0].point.text[0] != '\0' ? entry[0].point.text : "matrix product");
     for (int at = 0; at < n; at++) {
         print_entry(&entry[at]);
         if (against != NULL && entry[at].state == ATTN_BENCH_TIMED &&
@@ -118,7 +119,8 @@ void attn_bench_print_row(const struct attn_bench_outcome *x)
     printf("| %s | `%s` | %s ", x->row->what, x->row->spec, target_text(x->row, target));
     if (!x->known) {
         e = e->state != ATTN_BENCH_TIMED ? e : x->other;
-        printf("| not known | | %s: %s | | | |\n", attn_bench_state_name(e->state), e->message);
+        printf("| not known | | %s: %s | | | |\n", attn_bench_state_name(e->state),
+               e->point.message);
         return;
     }
     printf("| **%.3f** | %.3f to %.3f | %s | %.4g | %.3f | %s |\n", x->figure.spread.median,
@@ -192,21 +194,21 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
                                         attn_cli_real(e->sample[s].peak), "read",
                                         attn_cli_real(e->sample[s].read)));
     json_t *to = json_pack(
-        "{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->spec, "case",
-        e->text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "", "state",
-        attn_bench_state_name(e->state), "message", e->message, "verified", e->verified, "worst",
-        attn_cli_real(e->worst), "priced_bytes", (json_int_t)e->priced_bytes, "ledger_bytes",
-        (json_int_t)e->ledger_bytes, "pairs", attn_cli_real(e->work.pairs), "flops",
-        attn_cli_real(e->work.flops), "modelled_bytes", attn_cli_real(e->work.bytes),
+        "{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->point.spec,
+        "case", e->point.text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "", "state",
+        attn_bench_state_name(e->state), "message", e->point.message, "verified", e->point.verified,
+        "worst", attn_cli_real(e->point.worst), "priced_bytes", (json_int_t)e->point.priced_bytes,
+        "ledger_bytes", (json_int_t)e->point.ledger_bytes, "pairs", attn_cli_real(e->work.pairs),
+        "flops", attn_cli_real(e->work.flops), "modelled_bytes", attn_cli_real(e->work.bytes),
         "calls_a_sample", (json_int_t)e->calls, "samples", samples);
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
         put_figures(to, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {
         struct attn_bench_figure x = attn_bench_figure(e, against, ATTN_BENCH_STEP);
         json_object_set_new(to, "against",
-                            json_pack("{s:s,s:i,s:o,s:o,s:o}", "spec", against->spec, "rounds",
-                                      x.spread.n, "times_as_fast", spread_of(&x.spread), "low",
-                                      attn_cli_real(x.interval.low), "high",
+                            json_pack("{s:s,s:i,s:o,s:o,s:o}", "spec", against->point.spec,
+                                      "rounds", x.spread.n, "times_as_fast", spread_of(&x.spread),
+                                      "low", attn_cli_real(x.interval.low), "high",
                                       attn_cli_real(x.interval.high)));
     }
     json_array_append_new(json_object_get(all, "entries"), to);

@@ -33,7 +33,7 @@ static int panel_of(struct attn_figure *figure, const struct attn_bench_entry **
 static int look_of(const struct attn_figure *figure, const struct attn_bench_entry *e)
 {
     for (int i = 0; i < attn_impl_count() && !e->is_sgemm; i++)
-        if (strcmp(attn_impl_at(i)->name, e->spec) == 0 && e->c.pass == ATTN_FORWARD)
+        if (strcmp(attn_impl_at(i)->name, e->point.spec) == 0 && e->point.c.pass == ATTN_FORWARD)
             return i;
     return attn_impl_count() + figure->n_curves;
 }
@@ -41,8 +41,8 @@ static int look_of(const struct attn_figure *figure, const struct attn_bench_ent
 /* Spec and pass: the case is told by the place on the x axis. */
 static void curve_name(const struct attn_bench_entry *e, char text[160])
 {
-    snprintf(text, 160, "%s%s", e->spec,
-             !e->is_sgemm && e->c.pass == ATTN_BACKWARD ? ", backward" : "");
+    snprintf(text, 160, "%s%s", e->point.spec,
+             !e->is_sgemm && e->point.c.pass == ATTN_BACKWARD ? ", backward" : "");
 }
 
 static void add_entry(const struct attn_bench *bench, struct attn_figure *figure,

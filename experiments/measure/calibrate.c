@@ -76,7 +76,7 @@ static int ask(const char *const args[], struct attn_process *child, struct attn
 
 static int calibrate_memory(FILE *file, const char *session, struct attn_error *err)
 {
-    static char out[1 << 16];
+    char out[1 << 16];
     struct attn_process child = {.out = out, .room = sizeof out};
     int64_t bytes = MEMORY_BYTES;
     while (bytes > (8 << 20) && bytes > attn_cli_memory_available() / 4)
@@ -112,9 +112,9 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
 /* Median warm call of a fresh process.  0, or -1. */
 static int aa_time(double *time_s, struct attn_error *err)
 {
-    static char out[1 << 16];
+    char out[1 << 16];
     struct attn_process child = {.out = out, .room = sizeof out};
-    static struct attn_point point;
+    struct attn_point point;
     const char *const args[] = {
         "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
     if (ask(args, &child, err) != 0)

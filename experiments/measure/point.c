@@ -283,15 +283,11 @@ static void blank_lse(struct attn_work *work)
                 attn_tensor_set(lse, b, h, i, 0, 0);
 }
 
-/* Overwritten red zones, changed inputs, elements that nobody wrote: 1 when there are none. */
-static int is_intact(const struct attn_work *work, char *why, size_t size)
+int attn_point_intact(const struct attn_setup *s, struct attn_point *p)
 {
-    const struct attn_setup *s = &work->setup;
-    int last = work->point.c.pass == ATTN_FORWARD ? ATTN_T_LSE : ATTN_T_DBIAS;
-    if (work->plugin != NULL && work->plugin->integrity[0] != '\0') {
-        snprintf(why, size, "%s", work->plugin->integrity);
-        return 0;
-    }
+    const size_t size = sizeof p->message;
+    char *why = p->message;
+    int last = p->c.pass == ATTN_FORWARD ? ATTN_T_LSE : ATTN_T_DBIAS;
     for (int slot = 0; slot <= last; slot++) {
         const struct attn_tensor *t = &s->tensor[slot];
         if (t->data == NULL)
@@ -325,17 +321,14 @@ static void keep_verdict(struct attn_point *p, const struct attn_result *result)
         p->status = result->lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
 }
 
-static void judge(struct attn_work *work, int64_t verify_all)
+void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
+                      int64_t verify_all, int lacks_lse, struct attn_point *p)
 {
-    struct attn_point *p = &work->point;
-    struct attn_precision precision;
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_forward t = attn_setup_forward(setup);
     struct attn_result result;
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
     struct attn_sample sample = {-1, -1, row, key};
-    if (work->claims != NULL)
-        attn_claims_precision(work->claims, &work->setup.problem, &precision);
-    else
-        attn_precision_of(work->spec.impl, &work->spec.options, &work->setup.problem, &precision);
     memset(&result, 0, sizeof result);
     strcpy(p->verified, "all");
     if (p->c.n_query > verify_all || p->c.n_key > verify_all) {
@@ -346,18 +339,26 @@ static void judge(struct attn_work *work, int64_t verify_all)
             snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys",
                      (int)sample.n_keys);
     }
-    if (has_no_lse(work)) {
-        struct attn_error err = {ATTN_OK, ""};
-        struct attn_forward t = attn_setup_forward(&work->setup);
-        if (attn_claims_fill_lse(&work->setup.problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
-            fail_here(p, &err);
-            return;
-        }
+    if (lacks_lse &&
+        attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
+        fail_here(p, &err);
+        return;
     }
-    attn_judge(&work->setup, &precision, &sample, p->c.pass, &result);
-    if (has_no_lse(work))
+    attn_judge(setup, precision, &sample, p->c.pass, &result);
+    if (lacks_lse)
         attn_claims_drop_lse(&result);
     keep_verdict(p, &result);
+}
+
+static void judge(struct attn_work *work, int64_t verify_all)
+{
+    struct attn_precision precision;
+    const struct attn_problem *problem = &work->setup.problem;
+    if (work->claims != NULL)
+        attn_claims_precision(work->claims, problem, &precision);
+    else
+        attn_precision_of(work->spec.impl, &work->spec.options, problem, &precision);
+    attn_point_judge(&work->setup, &precision, verify_all, has_no_lse(work), &work->point);
 }
 
 /* "DIGEST:VERDICT:WORST:OUTPUT" of an earlier round; 0 when these are other bits. */
@@ -385,7 +386,9 @@ void attn_point_verify(struct attn_work *work, const struct attn_point_flags *fl
         blank_lse(work);
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
              attn_setup_digest(&work->setup, p->c.pass));
-    if (!is_intact(work, p->message, sizeof p->message)) {
+    const char *damage = work->plugin != NULL ? work->plugin->integrity : "";
+    snprintf(p->message, sizeof p->message, "%s", damage);
+    if (*damage != '\0' || !attn_point_intact(&work->setup, p)) {
         p->status = ATTN_POINT_WRONG;
         strcpy(p->verdict, attn_verdict_name(ATTN_FAILED));
     } else if (flags->verified != NULL && strcmp(flags->verified, "no") == 0)

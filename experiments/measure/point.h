@@ -49,6 +49,15 @@ enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass ha
 void attn_point_stack_forget(struct attn_work *work);
 void attn_point_stack_close(struct attn_work *work);
 
+/* After a call of p->c.pass on this set-up, of a point or of bench.  Overwritten red zones, changed
+ * inputs, elements that nobody wrote: 1 when there are none, else 0 and p->message. */
+int attn_point_intact(const struct attn_setup *setup, struct attn_point *p);
+
+/* The oracle: status, verdict, message, worst errors and `verified` of p.  Every element up to
+ * verify_all queries and keys; beyond, 64 rows and keys.  lacks_lse: whoever ran gives none. */
+void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
+                      int64_t verify_all, int lacks_lse, struct attn_point *p);
+
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);
 

@@ -1,14 +1,10 @@
-/* The sweep: header and calibration, round 0 from cheap to dear, the other rounds in random order.
- * Whatever becomes of a point is a record.
- *
- * The child that measures a point is not trusted: its line must parse, speak of the point that was
- * asked for, and agree with how it ended; otherwise the record says what happened instead. */
+/* Header and calibration, the first round of every point from cheap to dear, the other rounds in
+ * random order.  Whatever becomes of a point is a record. */
 #include "experiments/measure/sweep.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,10 +13,11 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/budget.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
+#include "experiments/measure/order.h"
+#include "experiments/measure/point_process.h"
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
@@ -29,12 +26,11 @@ struct sweep {
     const struct attn_plan *plan;
     int is_quiet;
     struct attn_sweep_state *state; /* [plan->n] */
-    struct attn_budget budget;      /* of these  */
+    struct attn_curve *curve;       /* of these  */
     char *done;                     /* [plan->n][rounds] */
     FILE *file;
     char session[32], build[ATTN_BUILD_TEXT];
     double begin_s, shown_s; /* the clock when it began; seconds until it last showed something */
-    double promised_s;       /* what all begun courses still need                          */
     int progress;            /* standard error is a terminal */
     int64_t n_resumed, n_written, n_status[ATTN_POINT_ERROR + 1];
 };
@@ -59,22 +55,19 @@ static void show(const struct sweep *sweep, const char *text)
 static void show_state(struct sweep *sweep, const struct attn_sweep_state *now)
 {
     static const double EVERY_S = 0.2; /* adding up looks at every point */
-    char text[512];
-    double left = sweep->promised_s;
+    char text[512], budget[32] = "";
     int64_t total = sweep->n_written;
     if (!sweep->progress || elapsed(sweep) < sweep->shown_s + EVERY_S)
         return;
     sweep->shown_s = elapsed(sweep);
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        const struct attn_sweep_state *state = &sweep->state[i];
-        total += state->state != ATTN_OUT ? state->rounds_left : 0;
-        left += state->state == ATTN_WAITING ? attn_budget_cost(state) : 0;
-    }
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        total += sweep->state[i].state != ATTN_OUT ? sweep->state[i].rounds_left : 0;
     if (sweep->plan->budget_s > 0)
-        left = fmin(left, sweep->plan->budget_s - elapsed(sweep));
-    snprintf(text, sizeof text, "%lld of %lld, about %.0f s left: %s %lld %s %.100s",
-             (long long)sweep->n_written + 1, (long long)total, fmax(left, 0), now->plan->spec_text,
-             (long long)now->plan->c.n_query, attn_pass_name(now->plan->c.pass), now->plan->c.mask);
+        snprintf(budget, sizeof budget, " of at most %.0f", sweep->plan->budget_s);
+    snprintf(text, sizeof text, "%lld of %lld, %.0f s%s: %s %lld %s %.100s",
+             (long long)sweep->n_written + 1, (long long)total, sweep->shown_s, budget,
+             now->plan->spec_text, (long long)now->plan->c.n_query,
+             attn_pass_name(now->plan->c.pass), now->plan->c.mask);
     show(sweep, text);
 }
 
@@ -103,26 +96,20 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     enum attn_status status =
         external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
                          : attn_preflight_case(&state->plan->spec, &p->c, p, &state->need, &err);
-    state->work = external != NULL ? all_pairs_flops(&p->c) : p->flops;
+    state->work = external != NULL ? all_pairs_flops(&p->c) : fmax(p->flops, 0);
     if (status == ATTN_OK)
         return;
     p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
     snprintf(p->message, sizeof p->message, "%s", err.text);
 }
 
-static void keep(struct sweep *sweep, struct attn_sweep_state *state,
-                 const struct attn_point *point)
+static void keep(struct attn_sweep_state *state, const struct attn_point *point)
 {
     state->state = point->status == ATTN_POINT_OK ? ATTN_BEGUN : ATTN_OUT;
-    state->failed = point->status == ATTN_POINT_TIMEOUT || point->status == ATTN_POINT_KILLED ||
-                    point->status == ATTN_POINT_OUT_OF_MEMORY ||
-                    point->status == ATTN_POINT_TOO_BIG || point->status == ATTN_POINT_DROPPED;
-    if (state->failed)
-        attn_budget_stop(state);
     state->point.status = point->status;
     if (point->status == ATTN_POINT_ERROR)
         memcpy(state->point.message, point->message, sizeof point->message);
-    attn_budget_learn(&sweep->budget, state, point);
+    attn_curve_note(state, point);
     if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && state->verified[0] == '\0' &&
         isfinite(point->worst))
         snprintf(state->verified, sizeof state->verified, "%s:%s:%.17g:%s", point->digest,
@@ -130,21 +117,14 @@ static void keep(struct sweep *sweep, struct attn_sweep_state *state,
                  point->worst_output[0] != '\0' ? point->worst_output : "-");
 }
 
-static double promise_of(const struct attn_sweep_state *state)
-{
-    return state->state == ATTN_BEGUN ? attn_budget_cost(state) : 0;
-}
-
 static int record(struct sweep *sweep, struct attn_sweep_state *state,
                   const struct attn_point *point)
 {
-    sweep->promised_s -= promise_of(state);
     if (!state->done[point->round]) {
         state->done[point->round] = 1;
         state->rounds_left--;
     }
-    keep(sweep, state, point);
-    sweep->promised_s += promise_of(state);
+    keep(state, point);
     sweep->n_written++;
     sweep->n_status[point->status]++;
     return attn_record_write_point(sweep->file, point);
@@ -161,183 +141,43 @@ static int refuse(struct sweep *sweep, struct attn_sweep_state *state, int round
     return record(sweep, state, &point);
 }
 
-/* The line of a child that speaks of something else, or contradicts itself. */
-static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
-                                 const struct attn_process *child)
+/* ---- limits ------------------------------------------------------------------------------- */
+
+static double budget_left(const struct sweep *sweep)
 {
-    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0 ||
-        !attn_stack_equal(&p->stack, &asked->stack))
-        return "the process measured another point";
-    if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
-        return "the exit status contradicts the record";
-    if (p->status != ATTN_POINT_OK)
-        return NULL;
-    int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
-    if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
-        return NULL; /* a whole command, lost in the noise of starting one */
-    if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
-        return "a good point without a time, a verdict or a digest";
-    for (int t = 0; t < p->n_warm; t++)
-        if (!(p->warm_s[t] > 0))
-            return "a time that is not positive";
-    return NULL;
+    return sweep->plan->budget_s > 0 ? sweep->plan->budget_s - elapsed(sweep) : (double)INFINITY;
 }
 
-/* A process that got no memory may have had none to price itself with. */
-static void say_price(const struct attn_point *priced, struct attn_point *told)
+/* Seconds that a process may take now. */
+static double limit_now(const struct sweep *sweep)
 {
-    char bytes[32];
-    size_t n = strlen(told->message);
-    told->priced_bytes = priced->priced_bytes;
-    told->shard_bytes = priced->shard_bytes;
-    told->total_bytes = priced->total_bytes;
-    if (priced->priced_bytes >= 0)
-        snprintf(told->message + n, sizeof told->message - n, "; priced at %s",
-                 attn_cli_bytes(priced->priced_bytes, bytes));
+    static const double LEAST = 0.001;
+    double timeout = sweep->plan->timeout_s > 0 ? sweep->plan->timeout_s : (double)INFINITY;
+    return fmax(fmin(timeout, budget_left(sweep)), LEAST);
 }
 
-/* What became of the child, as a point. */
-static void read_child(const struct attn_process *child, double timeout_s, struct attn_point *point)
-{
-    static struct attn_point told;
-    struct attn_error err = {ATTN_OK, ""};
-    const char *why = NULL;
-    if (child->timed_out) {
-        point->status = ATTN_POINT_TIMEOUT;
-        snprintf(point->message, sizeof point->message, "killed after the time limit of %.3g s",
-                 timeout_s);
-        return;
-    }
-    if (child->signal != 0) {
-        point->status = ATTN_POINT_KILLED;
-        snprintf(point->message, sizeof point->message, "signal %d (%s)%s%s%s", child->signal,
-                 strsignal(child->signal),
-                 child->signal == SIGKILL ? "; out of memory looks like this" : "",
-                 child->last_line[0] != '\0' ? ": " : "", child->last_line);
-        return;
-    }
-    if (child->n_out == 0 && child->last_line[0] == '\0')
-        why = "the process ended without a record";
-    else if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
-        why = child->last_line[0] != '\0' ? child->last_line : err.text;
-    else
-        why = contradiction(&told, point, child);
-    if (why != NULL) {
-        /* OpenMP's runtime ends the process when it gets no memory: there is no record. */
-        int lacks_memory = strstr(why, "libgomp: Out of memory") != NULL;
-        point->status = lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
-        snprintf(point->message, sizeof point->message, "exit status %d: %.480s",
-                 child->exit_status, why);
-        if (lacks_memory)
-            say_price(point, point);
-        return;
-    }
-    memcpy(told.group, point->group, sizeof told.group);
-    memcpy(told.route, point->route, sizeof told.route);
-    memcpy(told.source, point->source, sizeof told.source);
-    memcpy(told.source_digest, point->source_digest, sizeof told.source_digest);
-    memcpy(told.build, point->build, sizeof told.build);
-    memcpy(told.session, point->session, sizeof told.session);
-    told.round = point->round;
-    if (told.status == ATTN_POINT_OUT_OF_MEMORY)
-        say_price(point, &told);
-    *point = told;
-}
+/* ---- one process -------------------------------------------------------------------------- */
 
-enum { WORDS = 30 };
-
-/* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
-static void ask(const struct sweep *sweep, const struct attn_sweep_state *state, const char *folder,
-                char text[5][32], const char *args[WORDS])
-{
-    const struct attn_external_spec *e = state->plan->external;
-    const struct attn_stack *stack = &state->point.stack;
-    int plugin = e != NULL && e->kind == ATTN_EXTERNAL_PLUGIN;
-    int n = 0;
-    snprintf(text[0], sizeof text[0], "%lld",
-             state->plan->is_once ? 0 : (long long)sweep->plan->repeat);
-    snprintf(text[1], sizeof text[1], "%.9g", sweep->plan->enough_s);
-    snprintf(text[2], sizeof text[2], "%lld", (long long)sweep->plan->verify_all);
-    snprintf(text[3], sizeof text[3], "%lld", (long long)stack->n);
-    snprintf(text[4], sizeof text[4], "%lld", (long long)stack->hidden);
-    const char *const pair[][2] = {
-        {"--case", state->point.text},
-        {"--repeat", text[0]},
-        {"--enough", text[1]},
-        {"--verify-all", text[2]},
-        {"--layers", stack->n > 0 ? text[3] : NULL},
-        {"--hidden", stack->hidden > 0 ? text[4] : NULL},
-        {"--save", stack->n > 0 ? attn_stack_save_name(stack->save) : NULL},
-        {"--verified", state->verified[0] != '\0' ? state->verified : NULL},
-        {"--spec", e == NULL ? state->point.spec : NULL},
-        {"--name", e != NULL ? e->name : NULL},
-        {"--plugin", plugin ? e->source : NULL},
-        {"--exec", e != NULL && !plugin ? e->source : NULL},
-        {"--claims", e != NULL && !plugin ? e->claims_path : NULL},
-        {"--work", e != NULL && !plugin ? folder : NULL}};
-    args[n++] = "point";
-    for (size_t p = 0; p < sizeof pair / sizeof *pair; p++)
-        if (pair[p][1] != NULL) {
-            args[n++] = pair[p][0];
-            args[n++] = pair[p][1];
-        }
-    args[n] = NULL;
-}
-
-/* Seconds for one process, 0: no limit.  What nothing is known of has the rest of the budget. */
-static double time_limit(const struct sweep *sweep, const struct attn_sweep_state *state)
-{
-    const struct attn_plan *plan = sweep->plan;
-    double left = fmax(plan->budget_s - elapsed(sweep), 1);
-    int is_less = plan->budget_s > 0 && state->guessed && !state->measured;
-    return is_less && (plan->timeout_s <= 0 || left < plan->timeout_s) ? left : plan->timeout_s;
-}
-
-/* A command's files outlive a point that is killed: they are made and removed out here. */
-static int run_child(struct sweep *sweep, struct attn_sweep_state *state, double limit,
-                     struct attn_process *child)
-{
-    const char *args[WORDS];
-    char text[5][32], folder[4096];
-    const struct attn_external_spec *e = state->plan->external;
-    struct attn_error err = {ATTN_OK, ""};
-    int needs_folder = e != NULL && e->kind == ATTN_EXTERNAL_COMMAND;
-    if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
-        child->exit_status = -1;
-        snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);
-        return 0;
-    }
-    ask(sweep, state, folder, text, args);
-    int failed = attn_process_attnlab(args, limit > 0 ? limit : (double)INFINITY, child);
-    int error = errno;
-    if (needs_folder)
-        attn_exec_remove(folder);
-    errno = error;
-    return failed;
-}
-
+/* What the end of the budget cuts off is as if it had not begun: a first round is dropped, and of
+ * another one there is no record.  0, or -1 when records cannot be written. */
 static int measure(struct sweep *sweep, struct attn_sweep_state *state, int round)
 {
-    char output[1 << 16];
-    struct attn_process child = {.out = output, .room = sizeof output};
     struct attn_point point = state->point;
+    struct attn_point_request asked = {sweep->plan, state->plan, state->verified, 0};
+    char message[ATTN_RECORD_TEXT];
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
         return refuse(sweep, state, round, point.status, point.message);
     show_state(sweep, state);
-    double load = attn_machine_load(), steal = attn_machine_steal();
-    double limit = time_limit(sweep, state);
-    if (run_child(sweep, state, limit, &child) != 0)
-        snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",
-                 strerror(errno));
-    if (child.interrupted)
-        return 0;
+    asked.limit_s = limit_now(sweep);
     point.round = round;
-    read_child(&child, limit, &point);
-    point.load = load;
-    point.steal_s = attn_machine_steal() - steal;
-    point.wall_s = child.wall_s;
-    return record(sweep, state, &point);
+    if (!attn_point_process(&asked, &point))
+        return 0;
+    if (point.status != ATTN_POINT_TIMEOUT || budget_left(sweep) > 0)
+        return record(sweep, state, &point);
+    snprintf(message, sizeof message, "cut off after %.1f s: the budget of %g s is used up",
+             point.wall_s, sweep->plan->budget_s);
+    return round == 0 ? refuse(sweep, state, round, ATTN_POINT_DROPPED, message) : 0;
 }
 
 /* ---- beginning ---------------------------------------------------------------------------- */
@@ -348,7 +188,7 @@ static void open_states(struct sweep *sweep)
     const struct attn_plan *plan = sweep->plan;
     sweep->state = attn_cli_need(calloc((size_t)plan->n + 1, sizeof *sweep->state));
     sweep->done = attn_cli_need(calloc((size_t)plan->n + 1, (size_t)plan->rounds));
-    sweep->budget = (struct attn_budget){.plan = plan};
+    sweep->curve = attn_cli_need(calloc((size_t)plan->n + 1, sizeof *sweep->curve));
     for (int64_t i = 0; i < plan->n; i++) {
         struct attn_sweep_state *state = &sweep->state[i];
         state->plan = &plan->point[i];
@@ -358,7 +198,7 @@ static void open_states(struct sweep *sweep)
             state->done[round] = 1;
         price(sweep, state);
     }
-    attn_budget_link(sweep->state, plan->n);
+    attn_curves_link(sweep->state, plan->n, sweep->curve);
 }
 
 /* What the file holds of this build is not done again, nor what it holds of the same file or
@@ -381,13 +221,12 @@ static void resume_from(struct sweep *sweep, const json_t *place, const struct a
     state->done[old->round] = 1;
     state->rounds_left--;
     sweep->n_resumed++;
-    keep(sweep, state, old);
+    keep(state, old);
 }
 
 static int resume(struct sweep *sweep, const char *path)
 {
     struct attn_records old;
-    int64_t n = sweep->plan->n;
     char name[ATTN_POINT_NAME];
     struct attn_error err = {ATTN_OK, ""};
     struct stat about;
@@ -396,13 +235,12 @@ static int resume(struct sweep *sweep, const char *path)
     if (attn_record_read(path, &old, &err) != ATTN_OK)
         return attn_cli_error(&err);
     json_t *place = attn_cli_need(json_object());
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
         attn_point_name(&sweep->state[i].point, name);
         json_object_set_new_nocheck(place, name, attn_cli_need(json_integer(i)));
     }
     for (int64_t i = 0; i < old.n; i++)
         resume_from(sweep, place, &old.point[i]);
-    sweep->promised_s = attn_budget_promised(sweep->state, n);
     json_decref(place);
     attn_records_free(&old);
     return ATTN_EXIT_GOOD;
@@ -456,159 +294,7 @@ static int write_prices(struct sweep *sweep)
 
 /* ---- the rounds --------------------------------------------------------------------------- */
 
-/* The next courses of all curves.  A curve grows from its small end: it has no holes, and the last
- * length predicts the next. */
-struct queue {
-    struct attn_sweep_state **state; /* [n of the plan] */
-    int64_t n;
-};
-
-/* What comes first in round 0: its cost, or its lot. */
-static double turn_of(const struct sweep *sweep, const struct attn_sweep_state *state)
-{
-    if (!sweep->plan->shuffle)
-        return attn_budget_cost(state);
-    return (double)(attn_hash(sweep->plan->seed, 0, (uint64_t)(state - sweep->state)) >> 11);
-}
-
-/* The first; of equal ones the first of the plan. */
-static struct attn_sweep_state *pop(struct queue *queue, const struct sweep *sweep)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < queue->n; i++) {
-        const struct attn_sweep_state *a = queue->state[i], *b = queue->state[best];
-        double x = turn_of(sweep, a), y = turn_of(sweep, b);
-        best = x < y || (x == y && a < b) ? i : best;
-    }
-    if (queue->n == 0)
-        return NULL;
-    struct attn_sweep_state *first = queue->state[best];
-    queue->state[best] = queue->state[--queue->n];
-    return first;
-}
-
-/* Predict and enter the first of these that waits.  Shuffled, all are entered at the start. */
-static void enter(struct queue *queue, struct attn_sweep_state *state, const struct sweep *sweep)
-{
-    while (state != NULL && state->state != ATTN_WAITING)
-        state = state->larger;
-    if (state == NULL)
-        return;
-    attn_budget_predict(&sweep->budget, state);
-    queue->state[queue->n++] = state;
-}
-
-static double budget_left(const struct sweep *sweep)
-{
-    return sweep->plan->budget_s - elapsed(sweep) - sweep->promised_s;
-}
-
-/* Why a waiting course cannot be begun: a status and a message, or ATTN_POINT_OK. */
-static enum attn_point_status verdict_before(struct sweep *sweep, struct attn_sweep_state *state,
-                                             char message[ATTN_RECORD_TEXT])
-{
-    const struct attn_plan *plan = sweep->plan;
-    double total = attn_budget_cost(state);
-    double left = budget_left(sweep);
-    int64_t available = attn_cli_memory_available();
-    const struct attn_sweep_state *smaller = attn_budget_stopped(state);
-    char price[32], need[32], have[32];
-    if (state->need > available && state->plan->external != NULL) {
-        snprintf(message, ATTN_RECORD_TEXT,
-                 "needs at least %s for inputs, outputs and mask; this machine can give %s",
-                 attn_cli_bytes(state->need, need), attn_cli_bytes(available, have));
-        return ATTN_POINT_TOO_BIG;
-    }
-    if (state->need > available) {
-        snprintf(message, ATTN_RECORD_TEXT,
-                 "priced at %s, with inputs and outputs %s; this machine can give %s",
-                 attn_cli_bytes(state->point.priced_bytes, price),
-                 attn_cli_bytes(state->need, need), attn_cli_bytes(available, have));
-        return ATTN_POINT_TOO_BIG;
-    }
-    if (plan->budget_s > 0 && total > left)
-        snprintf(message, ATTN_RECORD_TEXT,
-                 "its %d rounds would take about %.1f s; %.1f s of the budget of %.0f s are left",
-                 state->rounds_left, total, left > 0 ? left : 0, plan->budget_s);
-    else if (plan->timeout_s > 0 && !state->guessed && state->first_s > 2 * plan->timeout_s)
-        snprintf(message, ATTN_RECORD_TEXT,
-                 "not tried: one process would take about %.1f s; the time limit is %.3g s",
-                 state->first_s, plan->timeout_s);
-    else if (smaller != NULL)
-        snprintf(message, ATTN_RECORD_TEXT, "not tried: length %lld ended as %s",
-                 (long long)smaller->plan->c.n_query,
-                 attn_point_status_name(smaller->point.status));
-    else
-        return ATTN_POINT_OK;
-    return ATTN_POINT_DROPPED;
-}
-
-/* Predictions err by some percent; a point of which four rounds are done should not go for that. */
-static const double SLACK = 0.05;
-
-/* While the promises of the points that were begun exceed what is left, the dearest one goes: the
- * rounds that it lacks are not run. */
-static int keep_budget(struct sweep *sweep)
-{
-    const struct attn_plan *plan = sweep->plan;
-    char message[ATTN_RECORD_TEXT];
-    for (;;) {
-        double left = (1 + SLACK) * plan->budget_s - elapsed(sweep);
-        double promised = sweep->promised_s;
-        struct attn_sweep_state *dearest = NULL;
-        if (plan->budget_s <= 0 || promised <= left)
-            return 0;
-        for (int64_t i = 0; i < plan->n; i++) {
-            struct attn_sweep_state *state = &sweep->state[i];
-            if (state->state == ATTN_BEGUN && state->rounds_left > 0 &&
-                (dearest == NULL || attn_budget_cost(state) > attn_budget_cost(dearest)))
-                dearest = state;
-        }
-        if (dearest == NULL)
-            return 0;
-        snprintf(message, ATTN_RECORD_TEXT,
-                 "%d rounds more would take %.1f s; all points together %.1f s of the %.1f s left",
-                 dearest->rounds_left, attn_budget_cost(dearest), promised, left > 0 ? left : 0);
-        int round = 0;
-        while (dearest->done[round]) /* it lacks rounds_left > 0 of them */
-            round++;
-        if (refuse(sweep, dearest, round, ATTN_POINT_DROPPED, message) != 0)
-            return -1;
-    }
-}
-
-/* Round 0 of everything, the cheap before the dear, or in a random order.  What does not fit
- * waits for the last turn: the others may take less than was kept for them.  0, or -1 when records
- * cannot be written. */
-static int round_zero(struct sweep *sweep, int is_last)
-{
-    char message[ATTN_RECORD_TEXT];
-    struct attn_sweep_state *state;
-    struct queue queue = {attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof *queue.state)),
-                          0};
-    int failed = 0;
-    for (int64_t i = 0; i < sweep->plan->n; i++) {
-        state = &sweep->state[i];
-        if (sweep->plan->shuffle ? state->state == ATTN_WAITING : state->head == state)
-            enter(&queue, state, sweep);
-    }
-    while (!failed && !attn_process_interrupted() && (state = pop(&queue, sweep)) != NULL) {
-        enum attn_point_status status = verdict_before(sweep, state, message);
-        if (status == ATTN_POINT_DROPPED && !is_last)
-            continue;
-        failed = status == ATTN_POINT_OK ? measure(sweep, state, 0)
-                                         : refuse(sweep, state, 0, status, message);
-        failed = failed || keep_budget(sweep) != 0;
-        if (!failed && !sweep->plan->shuffle)
-            enter(&queue, state->larger, sweep);
-    }
-    int error = errno;
-    free(queue.state);
-    errno = error;
-    return failed ? -1 : 0;
-}
-
-/* A seeded random order of all courses. */
+/* A seeded random order of all points. */
 static void shuffle(struct attn_sweep_state **order, struct sweep *sweep, int round)
 {
     for (int64_t i = 0; i < sweep->plan->n; i++) {
@@ -619,14 +305,35 @@ static void shuffle(struct attn_sweep_state **order, struct sweep *sweep, int ro
     }
 }
 
-/* One round of all that were begun; of round 0 only what an interrupted session left out. */
+/* The first round, the cheap before the dear, or in a random order; `order` has room for it. */
+static int first_round(struct sweep *sweep, struct attn_sweep_state **order)
+{
+    char message[ATTN_RECORD_TEXT];
+    for (int64_t i = 0; i < sweep->plan->n; i++)
+        order[i] = &sweep->state[i];
+    if (sweep->plan->shuffle)
+        shuffle(order, sweep, 0);
+    else
+        attn_curves_sort(order, sweep->plan->n);
+    for (int64_t i = 0; i < sweep->plan->n && !attn_process_interrupted(); i++) {
+        if (order[i]->state != ATTN_WAITING)
+            continue;
+        enum attn_point_status status =
+            attn_curve_verdict(order[i], sweep->plan, budget_left(sweep), message);
+        if ((status == ATTN_POINT_OK ? measure(sweep, order[i], 0)
+                                     : refuse(sweep, order[i], 0, status, message)) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* One round of all that were begun, while there is budget; of round 0 only what an interrupted
+ * session left out. */
 static int next_round(struct sweep *sweep, struct attn_sweep_state **order, int round)
 {
-    if (keep_budget(sweep) != 0)
-        return -1;
     shuffle(order, sweep, round);
     for (int64_t i = 0; i < sweep->plan->n && !attn_process_interrupted(); i++)
-        if (order[i]->state == ATTN_BEGUN && !order[i]->done[round] &&
+        if (order[i]->state == ATTN_BEGUN && !order[i]->done[round] && budget_left(sweep) > 0 &&
             measure(sweep, order[i], round) != 0)
             return -1;
     return 0;
@@ -636,16 +343,9 @@ static int all_rounds(struct sweep *sweep)
 {
     struct attn_sweep_state **order =
         attn_cli_need(calloc((size_t)sweep->plan->n + 1, sizeof(struct attn_sweep_state *)));
-    int failed = 0;
-    for (int turn = 0; turn < 2 && !failed; turn++) {
-        int64_t before = sweep->n_status[ATTN_POINT_OK];
-        failed = round_zero(sweep, turn == 1) != 0;
-        if (turn == 1 && sweep->n_status[ATTN_POINT_OK] == before) /* nothing more has begun */
-            break;
-        for (int round = 0; !failed && round < sweep->plan->rounds && !attn_process_interrupted();
-             round++)
-            failed = next_round(sweep, order, round);
-    }
+    int failed = first_round(sweep, order) != 0;
+    for (int round = 0; !failed && round < sweep->plan->rounds; round++)
+        failed = next_round(sweep, order, round) != 0;
     int error = errno;
     free(order);
     errno = error;
@@ -774,6 +474,7 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path, int is_dr
     if (status == ATTN_EXIT_GOOD && is_dry)
         status = list_points(&sweep);
     free(sweep.state);
+    free(sweep.curve);
     free(sweep.done);
     return status;
 }

@@ -1,7 +1,7 @@
 /* A sweep: a plan carried out, one fresh process for each point and round, records appended.
  *
- * Round 0 goes from cheap to dear, because the time of a length is predicted from the next
- * smaller one; the others in seeded random order.  docs/measuring.md has the rules of the budget.
+ * Round 0 goes from cheap to dear, by the flops of prices; the others in seeded random order.
+ * docs/measuring.md says where a curve stops, and what the budget ends.
  */
 #ifndef EXPERIMENTS_MEASURE_SWEEP_H
 #define EXPERIMENTS_MEASURE_SWEEP_H

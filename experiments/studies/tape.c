@@ -65,7 +65,8 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
             return cut(tape, &err);
     } else {
         block.entry = enter(tape->run, name, &block.bytes);
-        attn_cli_must(attn_ledger_count(&tape->ledger, name, block.bytes, 1, &err), &err);
+        if (attn_ledger_count(&tape->ledger, name, block.bytes, 1, &err) != ATTN_OK)
+            return cut(tape, &err);
     }
     tape->block[tape->n++] = block;
     if (tape->ledger.peak > peak)
@@ -110,7 +111,8 @@ void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)
     if (tape->is_real)
         return;
     attn_ledger_uncount(&tape->ledger, name, tape->block[b].bytes);
-    attn_cli_must(attn_ledger_count(&tape->ledger, to, tape->block[b].bytes, 1, &err), &err);
+    if (attn_ledger_count(&tape->ledger, to, tape->block[b].bytes, 1, &err) != ATTN_OK)
+        cut(tape, &err);
 }
 
 void attn_tape_restart(struct attn_tape *tape)

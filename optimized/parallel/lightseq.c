@@ -22,8 +22,8 @@
  * Source   Li et al. 2023 (LightSeq / DistFlashAttn).
  */
 #include "optimized/integers.h"
-#include "optimized/parallel/travel/alike.h"
 #include "optimized/parallel/sent.h"
+#include "optimized/parallel/travel/alike.h"
 #include "ref/problem.h"
 
 enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS };

@@ -8,8 +8,8 @@
 #ifndef OPTIMIZED_PARALLEL_RANK_H
 #define OPTIMIZED_PARALLEL_RANK_H
 
-#include "optimized/parallel/scheme.h"
 #include "optimized/parallel/layout/shard.h"
+#include "optimized/parallel/scheme.h"
 #include "optimized/parallel/transport/transport.h"
 
 struct attn_rank {

@@ -310,7 +310,7 @@ TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
 
-/* ---- plug-ins that refuse while they run ------------------------------------------------------- */
+/* ---- plug-ins that refuse while they run ----------------------------------------------------- */
 
 /* A refusal is no pass and no failure, but with --strict; a claim that was refused in every case is
  * not verified, and with nothing judged there is no verdict.  What was damaged before counts for

@@ -186,8 +186,8 @@ TEST_EACH(broken_results, COUNT(broken))
     scratch_expect(1, broken[_i].says, "check --results '%s' --vectors '%s'", out, vectors);
 }
 
-/* A command in C without numpy, on tensors [B,H,L,d], [B,L,H,d] and [L,B,H,d]; DOES=TURNED takes all
- * for the first. */
+/* A command in C without numpy, on tensors [B,H,L,d], [B,L,H,d] and [L,B,H,d]; DOES=TURNED takes
+ * all for the first. */
 TEST_EACH(layouts_of_a_command, 4)
 {
     static const char *const layout[] = {"bhld", "blhd", "sbhd", "sbhd"};

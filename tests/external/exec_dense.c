@@ -1,6 +1,6 @@
-/* A command that computes attention, for tests of commands and of their curves: the library's dense
- * on the cases of CASES, f32 without a mask, in about as much C as it takes.  What it does beside is
- * told by a word in the environment's DOES, and begins at 64 keys.
+/* A command that computes attention, for tests of commands and of their curves: the library's
+ * dense on the cases of CASES, f32 without a mask, in about as much C as it takes.  What it does
+ * beside is told by a word in the environment's DOES, and begins at 64 keys.
  */
 #include <glob.h>
 #include <signal.h>

@@ -63,8 +63,9 @@ struct fate {
  * that fail by their numbers are diagnosed.  After three deaths of the child it is let be.  Several
  * run side by side until none is left: those that must survive.
  *
- * type: every case is asked in this enum attn_dtype, as whoever claims that type alone is asked; in
- * bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills then. */
+ * type: every case is asked in this enum attn_dtype, as whoever claims that type alone is asked;
+ * in bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills
+ * then. */
 enum { MUTANTS_AS_WRITTEN = -1 }; /* each case in its own type */
 void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
                  struct fate *fate);

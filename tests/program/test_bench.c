@@ -161,7 +161,7 @@ TEST(judging)
     } want[] = {{ATTN_BENCH_PEAK, 0.5}, {ATTN_BENCH_READ, 0.5}, {ATTN_BENCH_SGEMM, 4},
                 {ATTN_BENCH_RATE, 4},   {ATTN_BENCH_TIME, 0.5}, {ATTN_BENCH_MEMORY, 3},
                 {ATTN_BENCH_STEP, 2}};
-    a.priced_bytes = 3 << 20;
+    a.point.priced_bytes = 3 << 20;
     for (size_t t = 0; t < sizeof want / sizeof *want; t++) {
         row.goal = want[t].goal;
         for (int beside = -1; beside <= 1; beside++) {
@@ -193,6 +193,39 @@ TEST(judging)
     row.goal = ATTN_BENCH_TIME;
     attn_bench_judge(&row, &a, &b, &x);
     ck_assert(!x.known && !x.met);
+}
+
+/* ---- verified ----------------------------------------------------------------------------- */
+
+static enum attn_status writes_nothing(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_forward *t)
+{
+    (void)ctx;
+    (void)p;
+    (void)t;
+    return ATTN_OK;
+}
+
+/* Two entries share their tensors: the results of the first are none of the second, which leaves
+ * them as they are. */
+TEST(nothing_is_not_taken_for_a_result)
+{
+    static struct attn_bench bench = {.rounds = 1, .verify = 1};
+    static struct attn_bench_entry entry[2];
+    struct attn_error err = {ATTN_OK, ""};
+    for (int at = 0; at < 2; at++)
+        ck_assert_int_eq(
+            attn_bench_entry_init(&entry[at], "dense", "q8d8:none:f32:normal:s1", 1, &err),
+            ATTN_OK);
+    struct attn_impl lazy = *entry[1].parsed.impl;
+    lazy.forward = writes_nothing;
+    entry[1].parsed.impl = &lazy;
+    ck_assert_int_eq(attn_roofs_open(&bench.roofs, 1, &err), ATTN_OK);
+    attn_bench_block(&bench, entry, 2);
+    attn_roofs_close(&bench.roofs);
+    ck_assert_int_eq(entry[0].state, ATTN_BENCH_TIMED);
+    ck_assert_int_eq(entry[1].state, ATTN_BENCH_WRONG);
+    ck_assert_ptr_nonnull(strstr(entry[1].point.message, "not written"));
 }
 
 /* ---- as a user meets it ------------------------------------------------------------------- */

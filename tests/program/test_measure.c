@@ -170,6 +170,10 @@ static const struct {
     {"", "--spec dense --length 1500 --rounds 3 --timeout 0.01", 1, ATTN_POINT_TIMEOUT, "0.01 s"},
     {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --budget 20", 3, ATTN_POINT_DROPPED,
      "of the budget of 20 s"},
+    {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --timeout 9", 3, ATTN_POINT_DROPPED,
+     "the time limit is 9 s"},
+    {"", "--spec tiled-textbook --length 16384 --rounds 2 --heads 8 --budget 3 --timeout 0", 1,
+     ATTN_POINT_DROPPED, "the budget of 3 s is used up"},
     {"", "--spec 'ulysses:ranks=4,sizes=strict' --length 64 --heads 2 --rounds 2", 1,
      ATTN_POINT_REFUSED, ""},
     {"ulimit -t 1;",
@@ -209,6 +213,26 @@ TEST_EACH(no_result, COUNT(endings))
     ck_assert_int_eq(last->resident_bytes, -1);
     ck_assert(last->status != ATTN_POINT_TOO_BIG || /* the scores alone are 1.28 TB */
               last->priced_bytes > INT64_C(1280000000000));
+}
+
+/* The end of the budget stops rounds; the first one of every point comes before all others.  Then
+ * the same command adds what lacks. */
+TEST(budget_ends_rounds)
+{
+    static const char args[] = "--spec 'dense;tiled' --length 32,64 --rounds 400 --repeat 0";
+    char with[256];
+    snprintf(with, sizeof with, "%s --budget 6", args);
+    ck_assert_int_eq(measure("", with), 0);
+    fixture_read_curve();
+    int64_t n = fixture_curve_n;
+    ck_assert(n >= 4 && n < 1600);
+    for (int64_t i = 0; i < n; i++) {
+        ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_OK);
+        ck_assert_int_eq(fixture_curve[i].round == 0, i < 4);
+    }
+    ck_assert_int_eq(measure("", with), 0);
+    fixture_read_curve();
+    ck_assert_int_gt(fixture_curve_n, n);
 }
 
 /* The largest plan there may be: what every point waits for must not look at every other point.

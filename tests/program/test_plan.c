@@ -1,9 +1,9 @@
-/* Plans: what a text multiplies out to, what its errors say, and the rules of the budget. */
+/* Plans: what a text multiplies out to, what its errors say, and where curves stop. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/budget.h"
+#include "experiments/measure/order.h"
 #include "experiments/measure/plan.h"
 #include "tests/suites.h"
 
@@ -250,133 +250,93 @@ TEST(no_plan)
     ck_assert_int_eq(attn_plan_read("/tmp", NULL, &plan, &err), ATTN_EINVAL);
 }
 
-/* ---- the budget --------------------------------------------------------------------------- */
+/* ---- curves ------------------------------------------------------------------------------- */
 
-static const char curve[] = "rounds = 4\nverify-all = 256\ngroup g\nspec = dense\n"
-                            "length = 256 512 1024\n";
-
-static struct curve {
+/* Lengths 64, 16 and 32 in two passes, of work L^2, of which nothing is known. */
+static struct curves {
     struct attn_plan plan;
-    struct attn_sweep_state state[3];
-    struct attn_budget budget;
-    char done[3][4];
+    struct attn_sweep_state state[6];
+    struct attn_curve curve[6];
 } fixture;
 
-/* A curve of three lengths, of which nothing is known yet: its states. */
-static struct attn_sweep_state *open_curve(void)
+static struct attn_sweep_state *open_curves(void)
 {
     memset(&fixture, 0, sizeof fixture);
-    fixture.plan = plan_of(curve);
-    for (int i = 0; i < 3; i++) {
+    fixture.plan = plan_of("timeout = 50\ngroup g\nspec = dense\nlength = 64 16 32\n"
+                           "pass = fwd bwd\n");
+    ck_assert_int_eq(fixture.plan.n, 6);
+    for (int i = 0; i < 6; i++) {
         struct attn_sweep_state *state = &fixture.state[i];
-        struct attn_point *p = &state->point;
         state->plan = &fixture.plan.point[i];
-        state->done = fixture.done[i];
-        state->rounds_left = 4;
-        attn_point_init(p);
-        strcpy(p->spec, "dense");
-        p->c = state->plan->c;
-        p->pairs = p->c.n_query * p->c.n_key;
-        p->floor_bytes = 4096 * p->c.n_query;
-        state->work = 1e9 * (double)(1 << 2 * i); /* L^2 */
+        state->work = (double)(state->plan->c.n_query * state->plan->c.n_query);
+        attn_point_init(&state->point);
     }
-    fixture.budget = (struct attn_budget){.plan = &fixture.plan};
-    attn_budget_link(fixture.state, 3);
+    attn_curves_link(fixture.state, 6, fixture.curve);
     return fixture.state;
 }
 
-/* A round of a first call, one warm call of 1 s, 10 s of verification and half a second more. */
-static void measured(struct attn_sweep_state *state, double first_s)
+/* It ended so, after two thirds of these seconds for its first call and one third for its
+ * verification. */
+static void ended(struct attn_sweep_state *state, enum attn_point_status status, double seconds)
 {
-    struct attn_point p = state->point;
-    p.status = ATTN_POINT_OK;
-    p.n_warm = 1;
-    p.warm_s[0] = 1;
-    p.first_s = first_s;
-    p.verify_s = 10;
-    p.wall_s = 11.5 + first_s;
-    strcpy(p.verified, "all");
-    attn_budget_learn(&fixture.budget, state, &p);
+    state->point.status = status;
+    state->point.first_s = seconds * 2 / 3;
+    state->point.verify_s = seconds / 3;
+    attn_curve_note(state, &state->point);
 }
 
-TEST(predicted_from_what_is_most_like_it)
+static void expect_verdict(const struct attn_sweep_state *state, double left_s, const char *says)
 {
-    struct attn_sweep_state *state = open_curve();
-    attn_budget_predict(&fixture.budget, &state[2]); /* nothing is known */
-    ck_assert(state[2].guessed);
-    measured(&state[0], 4);
-    ck_assert(state[0].first_s == 15.5 && state[0].later_s == 5.5);
-    attn_budget_predict(&fixture.budget, &state[2]);
-    ck_assert(!state[2].guessed);
-    /* 16 times the flops, one first call and one warm; 4 times the data; the oracle does 64 rows
-     * of 1024 keys instead of 256 of 256 */
-    ck_assert_double_eq_tol(state[2].later_s, 16 * 4 + 16 + 2, 0.5);
-    ck_assert_double_eq_tol(state[2].first_s - state[2].later_s, 10, 0.01);
-    measured(&state[1], 2); /* a nearer length is preferred */
-    attn_budget_predict(&fixture.budget, &state[2]);
-    ck_assert_double_eq_tol(state[2].later_s, 4 * 2 + 4 + 1, 0.5);
-    attn_plan_free(&fixture.plan);
+    char message[ATTN_RECORD_TEXT] = "";
+    enum attn_point_status status = attn_curve_verdict(state, &fixture.plan, left_s, message);
+    ck_assert_int_eq(status, says == NULL ? ATTN_POINT_OK : ATTN_POINT_DROPPED);
+    ck_assert_msg(says == NULL || strstr(message, says) != NULL, "%s", message);
 }
 
-/* Another curve of the same spec or implementation is used, and one of another pass is not. */
-TEST(predicted_from_another_curve)
+TEST(the_cheapest_first)
 {
-    struct attn_sweep_state *state = open_curve();
-    for (int i = 0; i < 3; i++)
-        state[i].head = &state[i]; /* as if their masks differed */
-    measured(&state[0], 1);
-    attn_budget_predict(&fixture.budget, &state[1]);
-    attn_budget_predict(&fixture.budget, &state[2]);
-    ck_assert(!state[2].guessed);
-    strcpy(state[1].point.spec, "dense:mask=int32");
-    strcpy(state[0].point.impl, "dense");
-    strcpy(state[1].point.impl, "dense");
-    attn_budget_predict(&fixture.budget, &state[1]);
-    ck_assert(!state[1].guessed);
-    state[1].smaller = NULL; /* as above */
-    state[1].point.c.pass = ATTN_BACKWARD;
-    attn_budget_predict(&fixture.budget, &state[1]);
-    ck_assert(state[1].guessed);
-    attn_plan_free(&fixture.plan);
-}
-
-TEST(promises)
-{
-    struct attn_sweep_state *state = open_curve();
-    ck_assert(attn_budget_promised(state, 3) == 0); /* all are waiting */
-    measured(&state[0], 1);
-    ck_assert(attn_budget_cost(&state[0]) == 12.5 + 3 * 2.5);
-    state[0].state = ATTN_BEGUN;
-    state[0].done[0] = 1;
-    state[0].rounds_left = 3;
-    ck_assert(attn_budget_promised(state, 3) == 7.5);
-    state[0].rounds_left = 0;
-    ck_assert(attn_budget_promised(state, 3) == 0);
-    attn_plan_free(&fixture.plan);
-}
-
-/* Courses of two passes in any order: each finds its neighbours; a failure stops what is larger. */
-TEST(curves_are_linked)
-{
-    struct attn_plan plan = plan_of("group g\nspec = dense\nlength = 64 16 32\npass = bwd fwd\n");
-    struct attn_sweep_state state[6];
-    ck_assert_int_eq(plan.n, 6);
-    memset(state, 0, sizeof state);
+    struct attn_sweep_state *state = open_curves(), *order[6];
     for (int i = 0; i < 6; i++)
-        state[i].plan = &plan.point[i];
-    attn_budget_link(state, 6);
-    for (int from = 0; from < 6; from += 3) { /* 64, 16, 32 */
-        struct attn_sweep_state *c = &state[from];
-        ck_assert(c[1].smaller == NULL && c[1].larger == &c[2] && c[1].head == &c[1]);
-        ck_assert(c[2].smaller == &c[1] && c[2].larger == &c[0] && c[2].head == &c[1]);
-        ck_assert(c[0].smaller == &c[2] && c[0].larger == NULL && c[0].head == &c[1]);
-    }
-    ck_assert_ptr_null(attn_budget_stopped(&state[0]));
-    state[2].failed = 1;
-    attn_budget_stop(&state[2]);
-    ck_assert_ptr_eq(attn_budget_stopped(&state[0]), &state[2]);
-    ck_assert_ptr_null(attn_budget_stopped(&state[1]));
-    ck_assert_ptr_null(attn_budget_stopped(&state[2])); /* itself is not smaller */
-    ck_assert_ptr_null(attn_budget_stopped(&state[3])); /* another pass */
-    attn_plan_free(&plan);
+        order[i] = &state[i];
+    attn_curves_sort(order, 6);
+    static const int want[] = {1, 4, 2, 5, 0, 3};
+    for (int i = 0; i < 6; i++)
+        ck_assert_ptr_eq(order[i], &state[want[i]]);
+    attn_plan_free(&fixture.plan);
+}
+
+/* Nothing is known: it is tried.  Else the last time grows with the work: four times as much. */
+TEST(begun_within_its_limits)
+{
+    struct attn_sweep_state *state = open_curves();
+    expect_verdict(&state[0], 1e-3, NULL);
+    expect_verdict(&state[0], 0, "the budget of 0 s is used up");
+    ended(&state[1], ATTN_POINT_OK, 3); /* 16 times at length 64 */
+    expect_verdict(&state[2], 12.1, NULL);
+    expect_verdict(&state[2], 11.9, "about 12.0 s; 11.9 s of the budget");
+    expect_verdict(&state[0], 48.1, NULL);
+    expect_verdict(&state[3], 1, NULL); /* of another pass nothing is known */
+    ended(&state[2], ATTN_POINT_OK, 12.6);
+    expect_verdict(&state[0], 1e9, "about 50.4 s; the time limit is 50 s");
+    ended(&state[2], ATTN_POINT_OK, 1); /* a later round, without verification: no less */
+    expect_verdict(&state[0], 1e9, "about 50.4 s");
+    attn_plan_free(&fixture.plan);
+}
+
+/* What fails stops what is dearer on its curve, and nothing else; a wrong result stops nothing. */
+TEST_EACH(a_curve_stops, ATTN_POINT_ERROR + 1)
+{
+    static const int stops[ATTN_POINT_ERROR + 1] = {[ATTN_POINT_TOO_BIG] = 1,
+                                                    [ATTN_POINT_DROPPED] = 1,
+                                                    [ATTN_POINT_TIMEOUT] = 1,
+                                                    [ATTN_POINT_KILLED] = 1,
+                                                    [ATTN_POINT_OUT_OF_MEMORY] = 1};
+    struct attn_sweep_state *state = open_curves();
+    ended(&state[0], (enum attn_point_status)_i, 1);
+    ended(&state[2], (enum attn_point_status)_i, 1);
+    expect_verdict(&state[1], 1e9, NULL);
+    expect_verdict(&state[2], 1e9, NULL); /* itself is not cheaper */
+    expect_verdict(&state[3], 1e9, NULL); /* another pass */
+    expect_verdict(&state[0], 1e9, stops[_i] ? "length 32 ended as" : NULL);
+    attn_plan_free(&fixture.plan);
 }

@@ -26,7 +26,7 @@
  *            eight keys, dK and dV after every query head
  *   read     all: right.  normal: subnormal inputs count as 0
  *
- * And three are wrong by so little that the bound lets each element pass (tests/checker/test_grade.c):
+ * And three are wrong by so little that the bound lets each element pass (test_grade.c):
  *
  *   p        cut: P is truncated to bf16.  products: P is exact, its products with V are truncated
  *   sum      bf16: O is rounded to bf16 after every merge of splits

@@ -9,8 +9,8 @@
 #ifndef OPTIMIZED_PARALLEL_TRAVEL_H
 #define OPTIMIZED_PARALLEL_TRAVEL_H
 
-#include "optimized/parallel/rank.h"
 #include "optimized/parallel/layout/shard_rows.h"
+#include "optimized/parallel/rank.h"
 #include "optimized/parallel/travel/work_buffers.h"
 
 /* A tensor from head `head` on. */

@@ -19,7 +19,8 @@
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
  *   layout=bhld|blhd|padded|packed|mixed|broadcast|neg|flip|sbhd
- *                      memory order (sbhd: [L,B,H,d]); padded: rows with a gap; packed: q, k, v in one buffer;
+ *                      memory order (sbhd: [L,B,H,d]); padded: rows with a gap; packed: q, k, v
+ *                      in one buffer;
  *                      mixed: each tensor another one; broadcast: stride-0 K, V and dO batches;
  *                      neg: batches, heads and tokens from high to low addresses (negative
  *                      strides); flip: features as well

@@ -24,7 +24,8 @@ struct attn_shapes {
 int attn_shapes_have(const struct attn_shapes *shapes, int extent, int64_t n);
 int64_t attn_shapes_nearest(const struct attn_shapes *shapes, int extent, int64_t n);
 
-/* The extent of a name: "d", "dv", ...  EINVAL lists those there are, or says what a text may be. */
+/* The extent of a name: "d", "dv", ...  EINVAL lists those there are, or says what a text may
+ * be. */
 enum attn_status attn_shapes_declare(struct attn_shapes *shapes, const char *name, const char *text,
                                      struct attn_error *err);
 

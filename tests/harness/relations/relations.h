@@ -30,8 +30,9 @@ const struct attn_relation *attn_relation_find(const char *id); /* NULL when the
  *
  * claims: of somebody else's implementation, which is asked what it claims and nothing else; NULL
  * for ours.  Shapes are made square, of equal widths and without groups where those are not
- * claimed.  A plug-in that refuses one of the runs refuses the relation.  Refused are also what a plug-in has no say in (threads, options, a part of a larger
- * mask) and, unless `repeats` is claimed, everything that compares bits.  Returns the claims that
+ * claimed.  A plug-in that refuses one of the runs refuses the relation.  Refused are also what a
+ * plug-in has no say in (threads, options, a part of a larger mask) and, unless `repeats` is
+ * claimed, everything that compares bits.  Returns the claims that
  * were exercised. */
 unsigned attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
                            const struct attn_claims *claims, struct attn_result *result);

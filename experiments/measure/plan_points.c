@@ -1,0 +1,244 @@
+/* The groups of a plan multiplied out into points.  What needs a whole group (a mask needs its
+ * length) is found to be wrong here. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/measure/plan_draft.h"
+#include "ref/mask/mask.h"
+
+static const char *value_of(const struct attn_plan_draft *draft,
+                            const struct attn_plan_group *group, int key)
+{
+    const char *own = group->value[key], *preset = draft->group[0].value[key];
+    return own != NULL ? own : preset != NULL ? preset : attn_plan_keys[key].preset;
+}
+
+/* Is the point within every limit of the group?  Notes the subjects that were met. */
+static int within(struct attn_plan_group *group, const struct attn_plan_point *point)
+{
+    const char *impl = point->external != NULL ? point->external->name : point->spec.impl->name;
+    const char *const is[] = {impl, point->spec_text, attn_pass_name(point->c.pass), point->c.mask};
+    int ok = 1;
+    for (int l = 0; l < group->n_limits; l++) {
+        struct attn_plan_limit *limit = &group->limit[l];
+        int all = 1;
+        for (int s = 0; s < limit->n; s++) {
+            int met = 0;
+            for (size_t n = 0; n < sizeof is / sizeof *is && !met; n++)
+                met = strcmp(limit->subject[s], is[n]) == 0;
+            limit->is_met[s] |= met;
+            all &= met;
+        }
+        ok &= !all || point->c.n_query <= limit->length;
+    }
+    return ok;
+}
+
+/* The shape, the mask and the text of a point whose words are in place. */
+static enum attn_status complete(struct attn_plan_point *point, struct attn_error *err)
+{
+    struct attn_case *c = &point->c;
+    c->n_key = c->n_query;
+    c->scale = (double)NAN;
+    if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
+        return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
+                         (long long)c->kv_heads, (long long)c->heads);
+    struct attn_mask *mask = NULL;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    attn_mask_free(mask);
+    if (status == ATTN_OK)
+        attn_case_print(c, point->text);
+    return status;
+}
+
+static enum attn_status append(struct attn_plan *plan, const struct attn_plan_point *point,
+                               struct attn_error *err)
+{
+    if (plan->n == ATTN_PLAN_POINTS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
+                         ATTN_PLAN_POINTS);
+    plan->point = attn_plan_room(plan->point, plan->n, sizeof *plan->point);
+    plan->point[plan->n++] = *point;
+    return ATTN_OK;
+}
+
+/* External implementations that the group does not name come after its own specs; but not in groups
+ * "ranks...", which vary what they do not have. */
+static void add_externals(const struct attn_plan_draft *draft, struct attn_plan_group *group)
+{
+    const struct attn_external_specs *externals = draft->externals;
+    int varies_ranks = attn_group_kind_of(group->name) == ATTN_GROUP_RANKS;
+    for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
+        const char *list = value_of(draft, group, SPEC);
+        if (attn_cli_listed(list, " ", externals->one[e].name))
+            continue;
+        char *longer = attn_cli_text("%s %s", list, externals->one[e].name);
+        free(group->value[SPEC]);
+        group->value[SPEC] = longer;
+    }
+}
+
+/* A point whose words are all in place. */
+static enum attn_status finish_point(const struct attn_plan_draft *draft,
+                                     struct attn_plan_group *group, struct attn_plan_point *point,
+                                     struct attn_error *err)
+{
+    enum attn_status status = complete(point, err);
+    /* every limit is looked at, so that those without a subject are found */
+    int ok = within(group, point) & within(&draft->group[0], point);
+    point->is_priced = !ok;
+    point->is_once = ok && point->c.n_query > point->once;
+    for (int key = SAVE; key <= HIDDEN; key++)
+        if (point->layers.n == 0 && group->value[key] != NULL)
+            status = attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
+                               attn_plan_keys[key].name);
+    /* an external implementation has no price, and no layers */
+    int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
+    return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
+}
+
+/* Every word of every key, the slowest first.  What is not said is that of another key. */
+static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
+                                 int level, struct attn_plan_point *point, struct attn_error *err)
+{
+    static const int order[GROUP_KEYS] = {MASK,   PASS,   DTYPE,     BATCH, HEADS, KV_HEADS,
+                                          DIM,    DV,     DATA_SEED, FILL,  ONCE,  SAVE,
+                                          HIDDEN, LAYERS, SPEC,      LENGTH};
+    enum attn_status status = ATTN_OK;
+    if (level == GROUP_KEYS)
+        return finish_point(draft, group, point, err);
+    const char *value = value_of(draft, group, order[level]);
+    if (*value == '\0') {
+        point->c.kv_heads = order[level] == KV_HEADS ? point->c.heads : point->c.kv_heads;
+        point->c.d_value = order[level] == DV ? point->c.d_key : point->c.d_value;
+        point->once = order[level] == ONCE ? INT64_MAX : point->once;
+        return multiply(draft, group, level + 1, point, err);
+    }
+    char *copy = attn_cli_text("%s", value), *rest = copy;
+    for (char *word; status == ATTN_OK && (word = attn_plan_next_word(&rest)) != NULL;) {
+        status = attn_plan_set_word(draft->externals, order[level], word, point, err);
+        if (status == ATTN_OK)
+            status = multiply(draft, group, level + 1, point, err);
+    }
+    free(copy);
+    return status;
+}
+
+/* ---- what a group must hold ------------------------------------------------------------------ */
+
+/* By spec, case and layers. */
+static int by_name(const void *a, const void *b)
+{
+    const struct attn_plan_point *x = *(const struct attn_plan_point *const *)a;
+    const struct attn_plan_point *y = *(const struct attn_plan_point *const *)b;
+    char of_x[ATTN_STACK_TEXT], of_y[ATTN_STACK_TEXT];
+    int order = strcmp(x->spec_text, y->spec_text);
+    if (order == 0)
+        order = strcmp(x->text, y->text);
+    return order != 0
+               ? order
+               : strcmp(attn_stack_print(&x->layers, of_x), attn_stack_print(&y->layers, of_y));
+}
+
+/* The points from `first` on, which are those of one group, are all different. */
+static enum attn_status check_different(const struct attn_plan *plan, int64_t first,
+                                        struct attn_error *err)
+{
+    char stack[ATTN_STACK_TEXT];
+    int64_t n = plan->n - first, twice = 0;
+    const struct attn_plan_point **sorted = attn_cli_need(calloc((size_t)n + 1, sizeof *sorted));
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = &plan->point[first + i];
+    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
+    for (int64_t i = 1; i < n && twice == 0; i++)
+        twice = by_name(&sorted[i - 1], &sorted[i]) == 0 ? i : 0;
+    const struct attn_plan_point *p = sorted[twice];
+    free(sorted);
+    if (twice == 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL, "%s %s%s%s is there twice", p->spec_text, p->text,
+                     p->layers.n > 0 ? " of " : "", attn_stack_print(&p->layers, stack));
+}
+
+/* Labels and colours are of curves of the group: "SPEC", "SPEC, MASK" or "SPEC (P=2)". */
+static enum attn_status check_curve(const struct attn_plan *plan, int64_t first,
+                                    const struct attn_plan_look *look, const char *group,
+                                    struct attn_error *err)
+{
+    size_t n = attn_spec_length(look->subject);
+    for (int64_t i = first; i < plan->n; i++) {
+        char short_form[128];
+        const char *spec = plan->point[i].spec_text;
+        attn_spec_without_ranks(spec, short_form);
+        if ((strlen(spec) == n && strncmp(spec, look->subject, n) == 0) ||
+            (strlen(short_form) == n && strncmp(short_form, look->subject, n) == 0))
+            return ATTN_OK;
+    }
+    return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it", group,
+                     look->what, look->subject);
+}
+
+static enum attn_status check_subjects(const struct attn_plan *plan, int64_t first,
+                                       const struct attn_plan_group *group, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int l = 0; l < group->n_looks && status == ATTN_OK; l++) {
+        const struct attn_plan_look *look = &group->look[l];
+        if (strcmp(look->what, "label") == 0 || strcmp(look->what, "colour") == 0)
+            status = check_curve(plan, first, look, group->name, err);
+    }
+    for (int l = 0; l < group->n_limits && status == ATTN_OK; l++)
+        for (int s = 0; s < group->limit[l].n; s++)
+            if (!group->limit[l].is_met[s])
+                return attn_fail(err, ATTN_EINVAL,
+                                 "group %s: limit names '%.60s', which is no implementation, spec, "
+                                 "pass or mask of the group",
+                                 group->name, group->limit[l].subject[s]);
+    return status;
+}
+
+/* {"title": TEXT, "label": {SPEC: TEXT}, ..., "group": NAME}: a line of records. */
+static void add_figure(struct attn_plan *plan, const struct attn_plan_group *group)
+{
+    if (group->n_looks == 0)
+        return;
+    json_t *figure = attn_cli_need(json_object());
+    for (int l = 0; l < group->n_looks; l++) {
+        const struct attn_plan_look *look = &group->look[l];
+        json_t *to = figure;
+        if (look->subject != NULL && json_object_get(figure, look->what) == NULL)
+            json_object_set_new(figure, look->what, json_object());
+        if (look->subject != NULL)
+            to = json_object_get(figure, look->what);
+        json_object_set_new(
+            to, look->subject != NULL ? look->subject : look->what,
+            json_sprintf("%s%s", strcmp(look->what, "colour") == 0 ? "#" : "", look->text));
+    }
+    json_object_set_new(figure, "group", json_string(group->name));
+    json_array_append_new(plan->figures, figure);
+}
+
+enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
+                                  struct attn_plan_group *group, struct attn_error *err)
+{
+    add_externals(draft, group);
+    if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
+        return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length: it has no %s",
+                         group->name, *value_of(draft, group, SPEC) == '\0' ? "spec" : "length");
+    struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));
+    strcpy(point->group, group->name);
+    int64_t first = draft->plan->n;
+    enum attn_status status = multiply(draft, group, 0, point, err);
+    free(point);
+    if (status == ATTN_OK)
+        status = check_different(draft->plan, first, err);
+    if (status == ATTN_OK)
+        status = check_subjects(draft->plan, first, group, err);
+    if (status == ATTN_OK)
+        add_figure(draft->plan, group);
+    return status;
+}

@@ -1,0 +1,403 @@
+/* Plans: the text is read line by line into a draft of groups (plan_draft.h).
+ *
+ * A line holds statements separated by `;`; a comment is `#` at the start of a line, or `#` between
+ * blanks, and what follows.
+ *
+ *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
+ *      figure = NAME   title = TEXT     y-range memory = 1:9
+ *      label SPEC = TEXT                 colour SPEC = #D55E00
+ *
+ * What is known to be wrong when a line is read is said then, with the line's number; what needs
+ * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
+ * number of the group's line. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/measure/plan_draft.h"
+#include "tests/harness/files/fileio.h"
+
+enum { PLAN_BYTES = 1 << 20 };
+
+void attn_plan_free(struct attn_plan *plan)
+{
+    free(plan->point);
+    json_decref(plan->figures);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+/* Are these words of that key?  Those of a plan's key are stored. */
+static enum attn_status check_value(struct attn_plan_draft *draft, int key, const char *value,
+                                    struct attn_error *err)
+{
+    struct attn_plan_point scratch = {.once = 0};
+    enum attn_status status = ATTN_OK;
+    int words = 0;
+    char *copy = attn_cli_text("%s", value), *rest = copy;
+    for (char *word; status == ATTN_OK && (word = attn_plan_next_word(&rest)) != NULL; words++)
+        status = words > 0 && !attn_plan_keys[key].is_list
+                     ? attn_fail(err, ATTN_EINVAL, "%s takes one value, got '%.60s'",
+                                 attn_plan_keys[key].name, value)
+                 : key >= GROUP_KEYS
+                     ? attn_plan_set_number(&attn_plan_keys[key], word, draft->plan, err)
+                     : attn_plan_set_word(draft->externals, key, word, &scratch, err);
+    free(copy);
+    if (status == ATTN_OK && words == 0)
+        status = attn_fail(err, ATTN_EINVAL, "%s = needs a value", attn_plan_keys[key].name);
+    return status;
+}
+
+static enum attn_status unknown_key(const char *key, struct attn_error *err)
+{
+    char names[256] = "";
+    for (int k = 0; k < KEYS; k++) {
+        strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
+        strcat(names, attn_plan_keys[k].name);
+    }
+    return attn_fail(err, ATTN_EINVAL,
+                     "unknown key '%.40s'; there are %s, for figures figure title x-range y-range "
+                     "label colour, and the lines `group NAME` and `limit SUBJECT... = LENGTH`",
+                     key, names);
+}
+
+static struct attn_plan_group *last_group(struct attn_plan_draft *draft)
+{
+    return &draft->group[draft->n - 1];
+}
+
+/* KEY = VALUE, KEY += VALUE. */
+static enum attn_status put(struct attn_plan_draft *draft, const char *name, const char *value,
+                            int append, struct attn_error *err)
+{
+    int key = attn_plan_key_find(name);
+    if (key == KEYS)
+        return unknown_key(name, err);
+    if (key >= GROUP_KEYS && draft->n > 1)
+        return attn_fail(err, ATTN_EINVAL, "%s is the plan's: it goes before the first group",
+                         name);
+    if (key == PASS && strcmp(value, "both") == 0)
+        value = "fwd bwd";
+    char **to = &last_group(draft)->value[key], *old = *to;
+    if (append && !attn_plan_keys[key].is_list)
+        return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
+    if (old != NULL && !append)
+        return attn_fail(err, ATTN_EINVAL, "%s is set twice%s", name,
+                         attn_plan_keys[key].is_list ? "; `+=` adds to a list" : "");
+    enum attn_status status = check_value(draft, key, value, err);
+    if (status != ATTN_OK)
+        return status;
+    *to = attn_cli_text("%s%s%s", old != NULL ? old : "", old != NULL ? " " : "", value);
+    free(old);
+    return ATTN_OK;
+}
+
+static enum attn_status begin_group(struct attn_plan_draft *draft, const char *name,
+                                    struct attn_error *err)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n >= sizeof draft->plan->point->group || strpbrk(name, " \t\"'=,/") != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a group needs a name of 1 to 31 letters, digits and -, got '%.60s'",
+                         name);
+    for (int g = 1; g < draft->n; g++)
+        if (strcmp(draft->group[g].name, name) == 0)
+            return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
+    draft->group = attn_plan_room(draft->group, draft->n, sizeof *draft->group);
+    draft->group[draft->n] = (struct attn_plan_group){.line = draft->line};
+    memcpy(draft->group[draft->n++].name, name, n + 1);
+    return ATTN_OK;
+}
+
+/* Is it made of these characters, and of some? */
+static int is_of(const char *text, const char *characters)
+{
+    return *text != '\0' && text[strspn(text, characters)] == '\0';
+}
+
+/* What a group says of its figures, and what stands between that word and `=`. */
+static const struct look_kind {
+    const char *word;
+    enum { NOBODY, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
+} look_kinds[] = {{"figure", NOBODY},           {"title", NOBODY},  {"y-range", A_FIGURE},
+                  {"x-range", A_FIGURE_OR_ALL}, {"label", A_CURVE}, {"colour", A_CURVE}};
+enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };
+
+static const char *what_is_wrong(const struct look_kind *kind, const char *subject,
+                                 const char *value)
+{
+    int is_colour = strcmp(kind->word, "colour") == 0;
+    if (*value == '\0')
+        return "needs a value";
+    if (kind->subject == A_CURVE && *subject == '\0')
+        return "names no curve";
+    if (kind->subject == NOBODY && *subject != '\0')
+        return "has a word too many before =";
+    if (kind->subject != NOBODY && kind->subject != A_CURVE &&
+        !(kind->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
+        attn_figure_groups(subject)[0] == '\0')
+        return "does not say of which figure: y-range memory = LOW:HIGH";
+    if (is_colour)
+        return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
+                   ? NULL
+                   : "is not of the form #D55E00";
+    if (kind->subject == A_FIGURE || kind->subject == A_FIGURE_OR_ALL)
+        return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
+                   ? NULL
+                   : "is not of the form LOW:HIGH, where * is what the data give";
+    if (strcmp(kind->word, "figure") != 0)
+        return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
+    if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
+        strlen(value) < sizeof((struct attn_plan_point *)0)->group)
+        return NULL;
+    return "does not begin with the word of a group that has figures (docs/measuring.md)";
+}
+
+/* What figures of the group should look like. */
+static enum attn_status set_look(struct attn_plan_draft *draft, const struct look_kind *kind,
+                                 const char *subject, const char *value, struct attn_error *err)
+{
+    struct attn_plan_group *group = last_group(draft);
+    const char *what = kind->word;
+    if (draft->n == 1)
+        return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
+    if (strcmp(what, "colour") == 0)
+        value += *value == '#';
+    const char *wrong = what_is_wrong(kind, subject, value);
+    if (wrong != NULL)
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value, wrong);
+    subject = kind->subject != NOBODY ? subject : NULL;
+    for (int l = 0; l < group->n_looks; l++)
+        if (strcmp(group->look[l].what, what) == 0 &&
+            (subject == NULL || strcmp(group->look[l].subject, subject) == 0))
+            return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
+    group->look = attn_plan_room(group->look, group->n_looks, sizeof *group->look);
+    group->look[group->n_looks++] = (struct attn_plan_look){what, subject, value};
+    return ATTN_OK;
+}
+
+/* subjects: blank-separated; cut up in place. */
+static enum attn_status set_limit(struct attn_plan_draft *draft, char *subjects, const char *length,
+                                  struct attn_error *err)
+{
+    struct attn_plan_group *group = last_group(draft);
+    struct attn_plan_limit limit = {.n = 0};
+    char *word = NULL;
+    int is_length = attn_cli_count(length, 0, 1 << 30, &limit.length);
+    while (limit.n < ATTN_PLAN_SUBJECTS && (word = attn_plan_next_word(&subjects)) != NULL)
+        limit.subject[limit.n++] = word;
+    if (!is_length || limit.n == 0 || attn_plan_next_word(&subjects) != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a limit reads `limit SUBJECT... = LENGTH`, where a subject is an "
+                         "implementation, a spec, a pass or a mask");
+    group->limit = attn_plan_room(group->limit, group->n_limits, sizeof *group->limit);
+    group->limit[group->n_limits++] = limit;
+    return ATTN_OK;
+}
+
+/* The text without blanks around it; cut in place. */
+static char *trim(char *text)
+{
+    static const char blanks[] = " \t\r";
+    text += strspn(text, blanks);
+    size_t n = strlen(text);
+    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
+        n--;
+    text[n] = '\0';
+    for (char *at = text; *at != '\0'; at++) /* one kind of blank inside */
+        if (*at == '\t')
+            *at = ' ';
+    return text;
+}
+
+/* The first word is `word`; then what follows it, else NULL. */
+static char *after_word(char *text, const char *word)
+{
+    size_t n = strlen(word);
+    if (strncmp(text, word, n) != 0 || strchr(" =", text[n]) == NULL) /* or its end */
+        return NULL;
+    return text + n + strspn(text + n, " ");
+}
+
+static int is_utf8(const char *text)
+{
+    json_t *string = json_string(text);
+    json_decref(string);
+    return string != NULL;
+}
+
+/* A limit and a curve have '=' inside: what stands after the last one is their value. */
+static enum attn_status statement(struct attn_plan_draft *draft, char *text, struct attn_error *err)
+{
+    text = trim(text);
+    if (*text == '\0')
+        return ATTN_OK;
+    if (!is_utf8(text))
+        return attn_fail(err, ATTN_EINVAL, "'%.40s' is no UTF-8", text);
+    char *rest = after_word(text, "group");
+    if (rest != NULL)
+        return begin_group(draft, rest, err);
+    const struct look_kind *kind = NULL;
+    int is_limit = after_word(text, "limit") != NULL;
+    for (int w = 0; w < LOOKS; w++)
+        if (after_word(text, look_kinds[w].word) != NULL)
+            kind = &look_kinds[w];
+    int last = is_limit || (kind != NULL && kind->subject != NOBODY);
+    char *equals = last ? strrchr(text, '=') : strchr(text, '=');
+    if (equals == NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
+                         "`limit SUBJECT... = LENGTH`",
+                         text);
+    char *value = trim(equals + 1);
+    *equals = '\0';
+    if (is_limit)
+        return set_limit(draft, after_word(text, "limit"), value, err);
+    if (kind != NULL)
+        return set_look(draft, kind, trim(after_word(text, kind->word)), value, err);
+    int append = equals > text && equals[-1] == '+';
+    if (append)
+        equals[-1] = '\0';
+    return put(draft, trim(text), value, append, err);
+}
+
+static void drop_comment(char *line)
+{
+    for (char *at = line; *at != '\0'; at++)
+        if (*at == '#' && (at == line || (strchr(" \t", at[-1]) && strchr(" \t\r", at[1])))) {
+            *at = '\0';
+            return;
+        }
+}
+
+/* ---- from a file, from flags ----------------------------------------------------------------- */
+
+static void begin(struct attn_plan_draft *draft, struct attn_plan *plan,
+                  const struct attn_external_specs *externals)
+{
+    memset(plan, 0, sizeof *plan);
+    *draft = (struct attn_plan_draft){.plan = plan, .n = 1, .externals = externals};
+    draft->group = attn_cli_need(calloc(1, sizeof *draft->group));
+    plan->figures = json_array();
+    for (int key = GROUP_KEYS; key < KEYS; key++)
+        (void)attn_plan_set_number(&attn_plan_keys[key], attn_plan_keys[key].preset, plan, NULL);
+}
+
+static void drop_draft(struct attn_plan_draft *draft)
+{
+    for (int g = 0; g < draft->n; g++) {
+        for (int key = 0; key < KEYS; key++)
+            free(draft->group[g].value[key]);
+        free(draft->group[g].limit);
+        free(draft->group[g].look);
+    }
+    free(draft->group);
+}
+
+/* The draft becomes the plan, unless something was wrong. */
+static enum attn_status finish(struct attn_plan_draft *draft, enum attn_status status,
+                               struct attn_error *err)
+{
+    if (status == ATTN_OK && draft->n == 1)
+        status = attn_fail(err, ATTN_EINVAL, "there is no `group NAME`: nothing to measure");
+    for (int g = 1; g < draft->n && status == ATTN_OK; g++) {
+        draft->line = draft->group[g].line;
+        status = attn_plan_expand(draft, &draft->group[g], err);
+    }
+    if (status != ATTN_OK)
+        attn_plan_free(draft->plan);
+    drop_draft(draft);
+    return status;
+}
+
+/* Put "NAME:LINE: " before a message. */
+static void locate(struct attn_error *err, const char *name, int line)
+{
+    char text[sizeof err->text];
+    if (err == NULL)
+        return;
+    memcpy(text, err->text, sizeof text);
+    attn_fail(err, err->status, "%.120s:%d: %.380s", name, line, text);
+}
+
+enum attn_status attn_plan_parse(const char *name, const char *text,
+                                 const struct attn_external_specs *externals,
+                                 struct attn_plan *plan, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    struct attn_plan_draft draft;
+    char *copy = attn_cli_text("%s", text), *rest = copy;
+    begin(&draft, plan, externals);
+    for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
+        draft.line++;
+        drop_comment(now);
+        for (char *part; status == ATTN_OK && (part = strsep(&now, ";")) != NULL;)
+            status = statement(&draft, part, err);
+    }
+    status = finish(&draft, status, err);
+    free(copy);
+    if (status != ATTN_OK)
+        locate(err, name, draft.line);
+    return status;
+}
+
+enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
+                                struct attn_plan *plan, struct attn_error *err)
+{
+    memset(plan, 0, sizeof *plan);
+    char *text;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
+    if (status == ATTN_OK)
+        status = attn_plan_parse(path, text, externals, plan, err);
+    free(text);
+    return status;
+}
+
+int attn_plan_override(struct attn_plan *plan, const char *key, const char *value)
+{
+    int k = attn_plan_key_find(key);
+    return k >= GROUP_KEYS && k < KEYS &&
+           attn_plan_set_number(&attn_plan_keys[k], value, plan, NULL) == ATTN_OK;
+}
+
+/* A line of a plan from a flag: its lists have blanks for commas, but for those of specs and masks,
+ * which are flags of their own. */
+static enum attn_status put_flag(struct attn_plan_draft *draft, const char *name, const char *value,
+                                 struct attn_error *err)
+{
+    int key = attn_plan_key_find(name), is_append = key == SPEC || key == MASK;
+    char *blanks = attn_cli_text("%s", value);
+    enum attn_status status = ATTN_OK;
+    if (!is_append && attn_plan_keys[key].is_list) {
+        if (*value == ',' || strstr(value, ",,") != NULL || attn_cli_ends_with(value, ",") ||
+            *value == '\0')
+            status = attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value);
+        for (char *at = blanks; (at = strchr(at, ',')) != NULL;)
+            *at = ' ';
+    }
+    if (status == ATTN_OK)
+        status = put(draft, name, blanks, is_append, err);
+    free(blanks);
+    return status;
+}
+
+enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
+                                      const struct attn_external_specs *externals,
+                                      struct attn_plan *plan, struct attn_error *err)
+{
+    struct attn_plan_draft draft;
+    enum attn_status status = ATTN_OK;
+    begin(&draft, plan, externals);
+    for (int of_group = 0; of_group < 2 && status == ATTN_OK; of_group++) {
+        if (of_group)
+            status = begin_group(&draft, "length", err);
+        for (int f = 0; f < flags->n && status == ATTN_OK; f++)
+            if ((attn_plan_key_find(flags->at[f].flag) < GROUP_KEYS) == of_group)
+                status = put_flag(&draft, flags->at[f].flag, flags->at[f].value, err);
+    }
+    return finish(&draft, status, err);
+}
