@@ -1,6 +1,6 @@
-/* Coverage of a check: which values of the factors on which kernels branch, and which pairs of them,
- * were judged, only refused, or never met, by storage type: a verdict for one type is never read as
- * one for another.  Counted, and as tables of a page. */
+/* Coverage of a check: which values of the factors on which kernels branch, and which pairs, were
+ * judged, only refused, or never met, by storage type: a verdict for one type is never read as one
+ * for another.  Counted, and as tables of a page. */
 #ifndef EXPERIMENTS_CHECK_COVERAGE_H
 #define EXPERIMENTS_CHECK_COVERAGE_H
 
