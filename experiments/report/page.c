@@ -366,8 +366,6 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
         put_flag(d->out, "plan", page->plan);
         for (int e = 0; externals != NULL && e < externals->n; e++) {
             const struct attn_external_spec *one = &externals->one[e];
-            if (one->kind == ATTN_NOT_EXTERNAL) /* known from its records alone */
-                continue;
             int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
             char *source = attn_cli_text("%s=%s", one->name, one->source);
             put_flag(d->out, plugin ? "plugin" : "exec", source);
