@@ -373,7 +373,7 @@ asan: ## the tests under the address and undefined-behaviour sanitizers
 
 tsan: ## the tests of simulated ranks under the thread sanitizer
 	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
-	@for suite in transport messages parallel routing; do \
+	@for suite in transport messages parallel; do \
 	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/tsan CK_TIMEOUT_MULTIPLIER=20 TSAN_OPTIONS=exitcode=66 build/tsan/attn-tests || exit 1; \
 	done
 

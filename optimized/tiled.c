@@ -1,97 +1,78 @@
 /* tiled: attention in tiles on the kernels of optimized/simd; nothing of size Lq x Lk ever exists.
- * Here are the units of the forward pass and their threads.
- *
- * Forward   a block of queries at a time, each on one thread; keys that a block cannot see are
- *           skipped, masks cost something at their edges only (simd/mask_cursor.h,
- *           simd/forward_tmpl.h).
- * Few queries against many keys (decoding): the keys are cut into parts, which are merged by their
- *           LSE in order; by rows instead of tiles, whose lanes would be mostly empty (decode.h).
- * Backward  by recomputation from LSE (tiled_backward.c).
- *
- * Plan      options, units, memory and price: tiled_plan.c.
- * Memory    a thread's workspace, whatever L is; with parts, their o and lse.
- * Threads   a query's result is made of its panel, key blocks and parts, which follow from problem
- *           and spec; threads only share blocks out.  Same bits for any number of them.
- * Source    Dao 2023 (FlashAttention-2); Dao et al. 2023 (Flash-Decoding) for the parts.
- */
+ * Here are its options, its price and its record; tiled_plan.c cuts the work into units,
+ * tiled_forward.c and tiled_backward.c deal them to threads. */
 #include "optimized/tiled.h"
 
-#include <omp.h>
-
 #include "optimized/integers.h"
-#include "optimized/leak.h"
+#include "optimized/simd/isa.h"
 #include "optimized/tiled_plan.h"
 #include "ref/problem.h"
 
-/* Do K and V of a kv head stay in the cache until the next block of queries reads them? */
-static int stays_in_cache(const struct attn_problem *p, const struct attn_tiled_plan *plan)
-{
-    double width = (double)p->d_key + (double)p->d_value;
-    return (double)p->n_key * width * plan->kernels->bytes <= ATTN_NEAR_BYTES;
-}
+static const struct attn_option options[] = {
+    {"parts", 0, 0, 4096, NULL, "parts that the keys are cut into; 0: as few queries ask for"},
+    {"panels", 0, 0, ATTN_MAX_PANELS, NULL, "panels in a block of queries; 0: as the caches like"},
+    {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
+    {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
+     "up to so many queries go by rows instead of tiles"},
+    {0}};
 
-/* Unit n.  One kv head after the other, whose K and V stay in the cache if they are small.  Several
- * threads get long rows first, because under a causal mask the last blocks have the most to do; one
- * thread goes through memory upwards, as processors expect it (under a window, where every row of K
- * and V is soon left behind, that is 4 % of the time).  The heads of a group follow each other, for
- * they read the same keys. */
-static struct attn_tile_forward unit(const struct attn_problem *p, const struct attn_forward *t,
-                                     struct attn_runs runs, const struct attn_tiled_plan *plan,
-                                     const struct attn_parts *parts, int64_t n)
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
 {
-    int64_t group = p->heads / p->kv_heads, units = group * plan->blocks * plan->parts;
-    int64_t bg = n / units, rest = n % units, bh = bg * group + rest % group;
-    int64_t part = rest / group % plan->parts, step = rest / group / plan->parts;
-    int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
-    struct attn_tile_forward job = {.p = p, .t = t, .runs = runs, .rescale_at = plan->rescale_at};
-    job.in_cache = step > 0 && stays_in_cache(p, plan);
-    job.b = bh / p->heads, job.h = bh % p->heads;
-    job.i0 = block * plan->block, job.i1 = less(job.i0 + plan->block, p->n_query);
-    job.j0 = part * plan->part, job.j1 = less(job.j0 + plan->part, p->n_key);
-    if (plan->parts > 1) {
-        int64_t row = bh * p->n_query + job.i0;
-        job.o_part = attn_parts_o(parts, part, row);
-        job.lse_part = attn_parts_lse(parts, part, row);
-    }
-    return job;
-}
-
-static void run(const struct attn_problem *p, const struct attn_forward *t, struct attn_runs runs,
-                const struct attn_tiled_plan *plan, const struct attn_buffer *buffer)
-{
-    int64_t rows = p->batch * p->heads * p->n_query;
-    struct attn_parts parts = {plan->kernels, plan->parts, rows, buffer + ATTN_WORKSPACES};
-#pragma omp parallel num_threads(plan->threads) if (plan->threads > 1)
-    {
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t n = 0; n < plan->units; n++) {
-            struct attn_tile_forward job = unit(p, t, runs, plan, &parts, n);
-            for (int x = 0; x < ATTN_WORKSPACES; x++)
-                job.ws[x] = attn_buffer_at(&buffer[x], omp_get_thread_num());
-            plan->kernels->forward(&job);
-        }
-#pragma omp for schedule(static)
-        for (int64_t n = 0; n < (plan->parts > 1 ? rows : 0); n++)
-            attn_parts_merge_row(&parts, p, t, n);
-    }
-}
-
-enum attn_status attn_tiled_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                    struct attn_runs runs, const struct attn_forward *t)
-{
-    struct attn_tiled_plan plan;
+    (void)rank;
+    struct attn_tiled_plan x;
     struct attn_buffer buffer[ATTN_TILED_BUFFERS] = {0};
-    enum attn_status status = attn_tiled_plan_make(p, ctx->options, &plan, ctx->error);
-    if (status == ATTN_OK && plan.few)
-        return attn_decode_forward(&plan.decode, ctx, p, runs, t);
+    if (pass == ATTN_BACKWARD)
+        return attn_tiled_backward_cost(p, opt, cost, err);
+    enum attn_status status = attn_tiled_plan_make(p, opt, &x, err);
     if (status != ATTN_OK)
         return status;
-    attn_tiled_buffers(p, &plan, buffer);
-    status = attn_buffers_take(buffer, ATTN_TILED_BUFFERS, ctx->ledger, ctx->error);
-    if (status == ATTN_OK)
-        run(p, t, runs, &plan, buffer);
-    attn_buffers_give(buffer, ATTN_TILED_BUFFERS, ctx->ledger);
-    if (status == ATTN_OK)
-        attn_leak_mend_forward(p, t, plan.kernels, plan.threads);
-    return status;
+    cost->flops = attn_problem_flops(p, pass, cost);
+    if (x.few)
+        return attn_decode_cost(p, &x.decode, cost, err);
+    attn_tiled_buffers(p, &x, buffer);
+    return attn_buffers_price(buffer, ATTN_TILED_BUFFERS, cost, err);
 }
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    return attn_tiled_forward(ctx, p, attn_runs_of(p), t);
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    return attn_tiled_backward(ctx, p, attn_runs_of(p), t);
+}
+
+/* At most once a key block. */
+static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
+{
+    int few = p->n_query <= opt->value[ATTN_TILED_FEW];
+    return ceil_div(p->n_key, few ? ATTN_SPLIT_KEYS : ATTN_KEY_BLOCK) + 1;
+}
+
+static int64_t merges(const struct attn_problem *p, const struct attn_options *opt)
+{
+    struct attn_tiled_plan x;
+    if (attn_tiled_plan_make(p, opt, &x, NULL) != ATTN_OK)
+        return 0;
+    return (x.few ? x.decode.parts : x.parts) - 1;
+}
+
+const struct attn_impl attn_impl_tiled = {
+    .name = "tiled",
+    .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
+    .family = "tiled",
+    .caps = ATTN_CAPS_ALL,
+    .options = options,
+    .rescales = rescales,
+    .merges = merges,
+    .cost = cost,
+    .forward = forward,
+    .backward = backward,
+    .precision = attn_kernels_precision,
+    .simd = 1,
+};

@@ -1,4 +1,4 @@
-/* See tiled_plan.h; and the record of `tiled`: its options and its price. */
+/* See tiled_plan.h. */
 #include "optimized/tiled_plan.h"
 
 #include <string.h>
@@ -7,17 +7,6 @@
 #include "optimized/simd/isa.h"
 #include "optimized/tiled.h"
 #include "ref/problem.h"
-
-enum { OPTION_PARTS, OPTION_PANELS, OPTION_RESCALE, OPTION_FEW };
-static const struct attn_option options[] = {
-    {"parts", 0, 0, 4096, NULL, "parts that the keys are cut into; 0: as few queries ask for"},
-    {"panels", 0, 0, ATTN_MAX_PANELS, NULL, "panels in a block of queries; 0: as the caches like"},
-    {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
-    {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
-     "up to so many queries go by rows instead of tiles"},
-    {0}};
-
-/* ---- the plan ----------------------------------------------------------------------------- */
 
 enum {
     NEAR_BYTES =
@@ -41,8 +30,8 @@ static int64_t busiest(int64_t heads, int64_t all, int64_t n, int threads)
 static int64_t count_panels(const struct attn_problem *p, const struct attn_options *opt,
                             const struct attn_kernels *k, int threads)
 {
-    if (opt->value[OPTION_PANELS] > 0)
-        return opt->value[OPTION_PANELS];
+    if (opt->value[ATTN_TILED_PANELS] > 0)
+        return opt->value[ATTN_TILED_PANELS];
     int64_t one = at_least_1((p->d_key + p->d_value) * k->panel * k->bytes);
     int64_t most = NEAR_BYTES / one, dear = BLOCK_BYTES / one;
     int64_t all = ceil_div(p->n_query, k->panel), heads = p->batch * p->heads;
@@ -68,15 +57,15 @@ enum attn_status attn_tiled_plan_make(const struct attn_problem *p, const struct
         return ATTN_EINVAL;
     int64_t panel = plan->kernels->panel;
     plan->threads = (int)at_least_1(opt->threads);
-    attn_parts_cut(p->n_key, ATTN_KEY_BLOCK, opt->value[OPTION_PARTS],
+    attn_parts_cut(p->n_key, ATTN_KEY_BLOCK, opt->value[ATTN_TILED_PARTS],
                    p->batch * p->heads * ceil_div(p->n_query, panel), &plan->parts, &plan->part);
     plan->panels = count_panels(p, opt, plan->kernels, plan->threads);
     plan->block = plan->panels * panel;
-    plan->rescale_at = opt->value[OPTION_RESCALE] == 0 ? 4 : 0;
+    plan->rescale_at = opt->value[ATTN_TILED_RESCALE] == 0 ? 4 : 0;
     plan->blocks = ceil_div(p->n_query, plan->block);
     plan->units = p->batch * p->heads * plan->blocks * plan->parts;
-    plan->few = p->n_query <= opt->value[OPTION_FEW];
-    attn_decode_plan(p, plan->kernels, opt->value[OPTION_PARTS], plan->threads, &plan->decode);
+    plan->few = p->n_query <= opt->value[ATTN_TILED_FEW];
+    attn_decode_plan(p, plan->kernels, opt->value[ATTN_TILED_PARTS], plan->threads, &plan->decode);
     if (plan->threads > plan->units)
         plan->threads = (int)at_least_1(plan->units);
     return ATTN_OK;
@@ -90,66 +79,3 @@ void attn_tiled_buffers(const struct attn_problem *p, const struct attn_tiled_pl
         attn_parts_buffers(x->kernels, x->parts, p->batch * p->heads * p->n_query, p->d_value,
                            buffer + ATTN_WORKSPACES);
 }
-
-/* ---- the record --------------------------------------------------------------------------- */
-
-static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
-                             enum attn_pass pass, int rank, struct attn_cost *cost,
-                             struct attn_error *err)
-{
-    (void)rank;
-    struct attn_tiled_plan x;
-    struct attn_buffer buffer[ATTN_TILED_BUFFERS] = {0};
-    if (pass == ATTN_BACKWARD)
-        return attn_tiled_backward_cost(p, opt, cost, err);
-    enum attn_status status = attn_tiled_plan_make(p, opt, &x, err);
-    if (status != ATTN_OK)
-        return status;
-    cost->flops = attn_problem_flops(p, pass, cost);
-    if (x.few)
-        return attn_decode_cost(p, &x.decode, cost, err);
-    attn_tiled_buffers(p, &x, buffer);
-    return attn_buffers_price(buffer, ATTN_TILED_BUFFERS, cost, err);
-}
-
-static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                const struct attn_forward *t)
-{
-    return attn_tiled_forward(ctx, p, attn_runs_of(p), t);
-}
-
-static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                 const struct attn_backward *t)
-{
-    return attn_tiled_backward(ctx, p, attn_runs_of(p), t);
-}
-
-/* At most once a key block. */
-static int64_t rescales(const struct attn_problem *p, const struct attn_options *opt)
-{
-    int few = p->n_query <= opt->value[OPTION_FEW];
-    return ceil_div(p->n_key, few ? ATTN_SPLIT_KEYS : ATTN_KEY_BLOCK) + 1;
-}
-
-static int64_t merges(const struct attn_problem *p, const struct attn_options *opt)
-{
-    struct attn_tiled_plan x;
-    if (attn_tiled_plan_make(p, opt, &x, NULL) != ATTN_OK)
-        return 0;
-    return (x.few ? x.decode.parts : x.parts) - 1;
-}
-
-const struct attn_impl attn_impl_tiled = {
-    .name = "tiled",
-    .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
-    .family = "tiled",
-    .caps = ATTN_CAPS_ALL,
-    .options = options,
-    .rescales = rescales,
-    .merges = merges,
-    .cost = cost,
-    .forward = forward,
-    .backward = backward,
-    .precision = attn_kernels_precision,
-    .simd = 1,
-};

@@ -6,6 +6,9 @@
 #include "optimized/parts.h"
 #include "optimized/simd/workspace.h"
 
+/* The options of `tiled`. */
+enum { ATTN_TILED_PARTS, ATTN_TILED_PANELS, ATTN_TILED_RESCALE, ATTN_TILED_FEW };
+
 /* A unit is a block of queries of one (batch, head) against one part of the keys.  Blocks and parts
  * follow from problem and spec; threads only share units out. */
 struct attn_tiled_plan {

@@ -1,7 +1,7 @@
 /* The kernels: what is compiled once for each instruction set and each arithmetic type.
  *
  * A kernel does one unit of work of one (batch, head) on the calling thread and touches nothing
- * else: who calls it deals the units out, owns the memory and knows the plan (optimized/tiled.c,
+ * else: who calls it deals the units out, owns the memory and knows the plan (tiled_forward.c,
  * csr.c, gemm.c, chunked.c).  Workspace is handed in; simd/workspace.h says how much of it.
  *
  * Letters  P queries in a panel (three vectors), KB keys in a block, d = d_key, dv = d_value.

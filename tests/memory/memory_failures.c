@@ -75,7 +75,7 @@ static void fail_each_take(const struct trial *t, uint64_t digest)
  * what they hold at one time depends on chance; without any memory none of them succeeds. */
 static void fail_by_limit(const struct trial *t, int64_t peak)
 {
-    enum { STEPS = 24 };
+    enum { STEPS = 8 };
     for (int64_t n = 0; n < STEPS; n++) {
         enum attn_status status = run(t, peak * n / STEPS, NULL);
         ck_assert_msg(status == ATTN_ENOMEM || (n > 0 && t->spec->impl->ranks != NULL),

@@ -124,9 +124,9 @@ TEST(a_stack_is_resident)
         {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", "--layers 6 --save inputs"},
         {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", "--layers 6 --save rows"},
         {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", "--layers 6 --save inputs"},
-        {"dense", "q2048d64:none:f32:normal:s1", "--layers 1 --save inputs --hidden 4096"},
+        {"dense", "q2048d64:none:f32:normal:s1", "--layers 1 --save inputs --hidden 1024"},
         {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd",
-         "--layers 3 --save rows --hidden 1024"},
+         "--layers 2 --save rows --hidden 256"},
     };
     enum { STACKS = sizeof stacks / sizeof *stacks };
 #if defined(__SANITIZE_ADDRESS__)

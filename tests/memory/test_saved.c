@@ -1,5 +1,5 @@
-/* What a forward pass saves for the backward one: priced, on the ledger between the passes, read by
- * the backward pass, optional for it, and nobody else's. */
+/* What a forward pass saves for the backward one: read by the backward pass, optional for it, and
+ * nobody else's.  That it is priced, and on the ledger between the passes: runner.c. */
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
@@ -13,13 +13,8 @@
 
 SUITE(saved, .seconds = 60);
 
-/* Panels that are full and cut, keys hidden and not, kv heads shared, a bias, a softcap. */
-static const char *const cases[] = {"h2q100k130d16:none:f32:normal:s1:pass=bwd",
-                                    "b2h4g2q61k50d8v5:causal(br):f64:normal:s2:pass=bwd",
-                                    "h2q70k70d8:window(9,0,br):bf16:normal:s3:pass=bwd",
-                                    "q50k50d8:causal(tl):f32:normal:s4:pass=bwd:bias=full:dbias=1",
-                                    "q50k50d8:none:f32:normal:s5:pass=bwd:softcap=2"};
-enum { CASES = sizeof cases / sizeof cases[0] };
+/* Panels that are full and cut. */
+static const char panels[] = "h2q100k130d16:none:f32:normal:s1:pass=bwd";
 
 static void fixture_open(struct running *x, const char *name, const char *text)
 {
@@ -37,19 +32,6 @@ static void fixture_refused(struct running *fixture, enum attn_pass pass, const 
     ck_assert_ptr_eq(fixture->saved.data, data);
 }
 
-/* Bytes that a price says are saved. */
-static int64_t priced(const struct running *fixture, enum attn_pass pass, int64_t *peak)
-{
-    const struct attn_spec *spec = &fixture->spec;
-    int64_t bytes = 0;
-    for (int r = 0; r < attn_ranks(spec->impl, &spec->options); r++) {
-        struct attn_cost cost = price_of(spec, &fixture->setup.problem, pass, r);
-        *peak = cost.peak_bytes;
-        bytes += cost.saved_bytes;
-    }
-    return bytes;
-}
-
 /* It has an option save=, and not at its preset. */
 static int saves(const struct attn_spec *spec)
 {
@@ -58,48 +40,6 @@ static int saves(const struct attn_spec *spec)
         if (strcmp(option[o].name, "save") == 0)
             return spec->options.value[o] != option[o].preset;
     return 0;
-}
-
-/* The implementations that save, each with the word of its option save= that says so. */
-static int saving_specs(struct attn_spec list[MEMORY_SPECS])
-{
-    int n = 0, specs = memory_specs(list);
-    for (int s = 0; s < specs; s++)
-        if (saves(&list[s]))
-            list[n++] = list[s];
-    return n;
-}
-
-/* Saved is what all ranks say. */
-static void is_as_priced(const struct running *fixture, enum attn_pass pass)
-{
-    int64_t peak, bytes = priced(fixture, pass, &peak);
-    ck_assert_int_eq(fixture->saved.bytes, bytes);
-    ck_assert_int_eq(fixture->ledger.now, bytes);
-    if (fixture->spec.impl->ranks == NULL) /* ranks have peaks of their own: the checker compares */
-        ck_assert_int_eq(fixture->ledger.peak, peak);
-}
-
-TEST_EACH(lives_between_the_passes, CASES)
-{
-    struct attn_spec list[MEMORY_SPECS];
-    int n = saving_specs(list);
-    ck_assert_int_ge(n, 2);
-    for (int s = 0; s < n; s++) {
-        struct running fixture;
-        running_open(&fixture, &list[s], cases[_i]);
-        if (running_pass(&fixture, ATTN_FORWARD) == ATTN_OK) {
-            is_as_priced(&fixture, ATTN_FORWARD);
-            ck_assert(fixture.saved.bytes > 0 || fixture.setup.problem.softcap > 0);
-            for (int call = 0; call < 2; call++) { /* it may be read again */
-                attn_ledger_restart(&fixture.ledger);
-                running_well(&fixture, ATTN_BACKWARD);
-                is_as_priced(&fixture, ATTN_BACKWARD);
-            }
-        } else
-            ck_assert(fixture.setup.problem.bias.kind == ATTN_BIAS_TENSOR);
-        running_close(&fixture);
-    }
 }
 
 /* Nobody saves who is not told to, nor where nobody asks. */
@@ -123,7 +63,7 @@ TEST(nothing_unasked)
 TEST(is_what_backward_reads)
 {
     struct running fixture;
-    fixture_open(&fixture, "gemm:save=probs", cases[0]);
+    fixture_open(&fixture, "gemm:save=probs", panels);
     running_well(&fixture, ATTN_FORWARD);
     running_well(&fixture, ATTN_BACKWARD);
     const struct attn_tensor *dv = &fixture.setup.tensor[ATTN_T_DV];
@@ -162,7 +102,7 @@ TEST(others_are_refused)
     struct running fixture;
     unsetenv("ATTN_ISA");
     const struct attn_isa *best = attn_isa_best(&fixture.err);
-    fixture_open(&fixture, "gemm:save=probs", cases[0]);
+    fixture_open(&fixture, "gemm:save=probs", panels);
     running_well(&fixture, ATTN_FORWARD);
     fixture_refused(&fixture, ATTN_FORWARD, "bytes are saved already");
     const struct attn_problem problem = fixture.setup.problem;
@@ -193,7 +133,7 @@ TEST_EACH(failure_saves_nothing, 2)
     static const char *const spec[] = {"gemm:save=probs", "allgather:save=kv"};
     for (int64_t take = 0;; take++) {
         struct running fixture;
-        fixture_open(&fixture, spec[_i], cases[0]);
+        fixture_open(&fixture, spec[_i], panels);
         fixture.ledger.fail_at = take;
         enum attn_status status = running_pass(&fixture, ATTN_FORWARD);
         int64_t takes = fixture.ledger.takes;

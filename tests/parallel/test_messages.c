@@ -24,176 +24,108 @@ static const char *const cases[] = {"b1h8g8q64k64d8v8:none:f32:normal:s1:pass=bw
                                     "b3h4g4q0k5d4v4:none:f32:normal:s1:pass=bwd",
                                     "b1h4g2q21k21d4v4:causal(br):bf16:normal:s1:pass=bwd"};
 
-struct pass_log {
-    struct attn_messages messages;
-    struct attn_rank_use *use; /* [ranks] */
-};
-
-static void open_log(struct pass_log *x, const struct attn_spec *spec)
+/* What ranks that only count note down, each or every so many: whole messages to others, as many
+ * and as large as is priced. */
+static void ck_counted(const struct attn_messages *counted, const struct attn_spec *spec,
+                       const char *text, const struct attn_problem *p, enum attn_pass pass,
+                       int every)
 {
-    struct attn_error err = {0};
-    ck_assert_int_eq(attn_messages_open(&x->messages, spec, &err), ATTN_OK);
-    x->use = calloc((size_t)x->messages.ranks, sizeof *x->use);
-    ck_assert_ptr_nonnull(x->use);
-}
-
-static void close_log(struct pass_log *x)
-{
-    attn_messages_close(&x->messages);
-    free(x->use);
-}
-
-/* The price of every rank, or of every so many, is what it counts, and what the log says. */
-static void expect_price(const struct pass_log *x, const struct attn_spec *spec, const char *text,
-                         const struct attn_problem *p, enum attn_pass pass, int every)
-{
-    for (int r = 0; r < x->messages.ranks; r += every) {
-        const struct attn_messages_of *of = &x->messages.of[r];
+    for (int r = 0; r < counted->ranks; r += every) {
+        const struct attn_messages_of *of = &counted->of[r];
         struct attn_cost cost = price_of(spec, p, pass, r);
         int64_t bytes = 0;
         for (int64_t n = 0; n < of->n; n++) {
-            bytes += of->note[n].bytes;
-            ck_assert(of->note[n].source == r && of->note[n].pass == pass);
-            ck_assert(of->note[n].destination != r && of->note[n].destination >= 0 &&
-                      of->note[n].destination < x->messages.ranks);
-            ck_assert(of->note[n].dtype == p->dtype || of->note[n].dtype == attn_lse_dtype(p));
+            const struct attn_note *x = &of->note[n];
+            bytes += x->bytes;
+            ck_assert(x->source == r && x->pass == pass && x->destination != r);
+            ck_assert(x->destination >= 0 && x->destination < counted->ranks);
+            ck_assert(x->dtype == p->dtype || x->dtype == attn_lse_dtype(p));
         }
-        ck_assert_msg(of->n == cost.messages && bytes == cost.bytes_sent &&
-                          x->use[r].messages == of->n && x->use[r].bytes_sent == bytes,
-                      "%s %s rank %d: price %lld in %lld, count %lld in %lld, log %lld in %lld",
-                      text, attn_pass_name(pass), r, (long long)cost.bytes_sent,
-                      (long long)cost.messages, (long long)x->use[r].bytes_sent,
-                      (long long)x->use[r].messages, (long long)bytes, (long long)of->n);
+        ck_assert_msg(of->n == cost.messages && bytes == cost.bytes_sent,
+                      "%s %s rank %d: price %lld in %lld, log %lld in %lld", text,
+                      attn_pass_name(pass), r, (long long)cost.bytes_sent, (long long)cost.messages,
+                      (long long)bytes, (long long)of->n);
     }
 }
 
-static void expect_same(const struct pass_log *a, const struct pass_log *b, const char *text)
+static void ck_same(const struct attn_messages *a, const struct attn_messages *b, const char *text)
 {
-    for (int r = 0; r < a->messages.ranks; r++) {
-        const struct attn_messages_of *x = &a->messages.of[r], *y = &b->messages.of[r];
-        ck_assert_msg(x->n == y->n, "%s rank %d: %lld and %lld notes", text, r, (long long)x->n,
-                      (long long)y->n);
-        for (int64_t n = 0; n < x->n; n++)
-            ck_assert_msg(x->note[n].step == y->note[n].step &&
-                              strcmp(x->note[n].tensor, y->note[n].tensor) == 0 &&
-                              x->note[n].destination == y->note[n].destination &&
-                              x->note[n].bytes == y->note[n].bytes,
+    for (int r = 0; r < a->ranks; r++) {
+        ck_assert_msg(a->of[r].n == b->of[r].n, "%s rank %d: %lld and %lld notes", text, r,
+                      (long long)a->of[r].n, (long long)b->of[r].n);
+        for (int64_t n = 0; n < a->of[r].n; n++) {
+            const struct attn_note *x = &a->of[r].note[n], *y = &b->of[r].note[n];
+            ck_assert_msg(x->step == y->step && strcmp(x->tensor, y->tensor) == 0 &&
+                              x->destination == y->destination && x->bytes == y->bytes,
                           "%s rank %d: note %lld differs", text, r, (long long)n);
+        }
     }
 }
 
-/* Ranks that compute. */
-static void simulate(struct pass_log *x, const struct attn_spec *spec, struct attn_setup *setup,
-                     enum attn_pass pass)
+/* Both passes, by ranks that count and, for few ranks, by ranks that compute. */
+static void ck_messages(struct running *x, const char *text, int every, int is_computed)
 {
-    struct attn_error err = {0};
-    struct attn_ledger ledger;
-    attn_ledger_init(&ledger, NULL);
-    struct attn_saved saved = {0};
-    struct attn_ctx ctx = {.ledger = &ledger,
-                           .options = &spec->options,
-                           .error = &err,
-                           .ranks = x->use,
-                           .saved = &saved};
-    for (int n = ATTN_FORWARD; n <= (int)pass; n++) { /* the last one is told */
-        ctx.log = n == (int)pass ? &x->messages.log : NULL;
-        ck_assert_msg(attn_setup_call(setup, spec->impl, &ctx, (enum attn_pass)n) == ATTN_OK, "%s",
-                      err.text);
+    for (int pass = 0; pass < 2; pass++) {
+        struct attn_messages counted, computed;
+        ck_assert_int_eq(attn_messages_open(&counted, &x->spec, &x->err), ATTN_OK);
+        ck_assert_int_eq(attn_messages_open(&computed, &x->spec, &x->err), ATTN_OK);
+        ck_assert_msg(attn_messages_count(&counted, &x->spec, &x->setup.problem,
+                                          (enum attn_pass)pass, NULL, &x->err) == ATTN_OK,
+                      "%s: %s", text, x->err.text);
+        ck_counted(&counted, &x->spec, text, &x->setup.problem, (enum attn_pass)pass, every);
+        x->ctx.log = &computed.log;
+        if (is_computed) {
+            running_well(x, (enum attn_pass)pass);
+            ck_same(&counted, &computed, text);
+        }
+        attn_messages_close(&counted);
+        attn_messages_close(&computed);
     }
-    attn_saved_drop(&saved, &ledger);
-    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
+    attn_saved_drop(&x->saved, &x->ledger);
 }
 
-/* 1: this spec does it. */
-static int compare(const char *text, struct attn_setup *setup, enum attn_pass pass, int simulated)
-{
-    struct attn_spec spec = spec_of(text);
-    struct attn_error err = {0};
-    struct attn_cost cost;
-    struct pass_log counted, computed;
-    int does =
-        attn_price(spec.impl, &spec.options, &setup->problem, pass, 0, &cost, &err) == ATTN_OK;
-    open_log(&counted, &spec);
-    enum attn_status status =
-        attn_messages_count(&counted.messages, &spec, &setup->problem, pass, counted.use, &err);
-    ck_assert_msg(status == (does ? ATTN_OK : ATTN_ENOTSUP), "%s: %s", text, err.text);
-    if (does)
-        expect_price(&counted, &spec, text, &setup->problem, pass, 1);
-    if (does && simulated) {
-        open_log(&computed, &spec);
-        simulate(&computed, &spec, setup, pass);
-        expect_price(&computed, &spec, text, &setup->problem, pass, 1);
-        expect_same(&counted, &computed, text);
-        close_log(&computed);
-    }
-    close_log(&counted);
-    return does;
-}
-
-struct comparing {
-    struct attn_setup setup;
-    int simulated, turn, done;
+struct counting {
+    struct running x;
+    int is_computed, turn, done;
 };
 
 /* One of so many of the ways to run on ranks; the next ones with the next case or number of ranks,
- * so that each is met somewhere.  Under ATTN_FULL all of them, also those that are refused; of many
- * ranks, whose prices take long, one of a few. */
+ * so that each is met somewhere.  Under ATTN_FULL all of them; of many ranks, whose prices take
+ * long, one of a few, and every 7th rank's price. */
 enum { ONE_OF = 97, FEW = 7 };
 
-static void compare_next(void *arg, const struct attn_impl *impl, const char *spec)
+static void count_next(void *arg, const struct attn_impl *impl, const char *text)
 {
-    struct comparing *x = arg;
+    struct counting *c = arg;
     (void)impl;
-    int full = getenv("ATTN_FULL") != NULL, one_of = !full ? ONE_OF : x->simulated ? 1 : FEW;
-    if ((full || !may_be_refused(spec)) && x->turn++ % one_of == 0)
-        for (int pass = 0; pass < 2; pass++) {
-            int does = compare(spec, &x->setup, (enum attn_pass)pass, x->simulated);
-            ck_assert_msg(does || may_be_refused(spec), "%s is refused", spec);
-            x->done += does;
-        }
+    int full = getenv("ATTN_FULL") != NULL, one_of = !full ? ONE_OF : c->is_computed ? 1 : FEW;
+    if (may_be_refused(text) || c->turn++ % one_of != 0)
+        return;
+    c->x.spec = spec_of(text);
+    ck_messages(&c->x, text, c->is_computed ? 1 : 7, c->is_computed);
+    c->done++;
 }
 
-static void compare_all(int n, const char *case_text, int ranks, int simulated)
+TEST_EACH(price_is_count_is_log, 8 * COUNT(cases))
 {
-    struct comparing x = {.simulated = simulated, .turn = n};
-    setup_of(case_text, &x.setup);
-    scheme_walk(ranks, compare_next, &x);
-    ck_assert_int_gt(x.done, 0);
-    attn_setup_close(&x.setup);
-}
-
-TEST_EACH(price_is_count_is_log, 6 * COUNT(cases))
-{
-    static const int ranks[] = {1, 2, 3, 4, 7, 8};
-    compare_all(_i, cases[_i / 6], ranks[_i % 6], 1);
-}
-
-TEST_EACH(price_is_count_for_many_ranks, 3 * COUNT(cases))
-{
-    static const int ranks[] = {16, 33, 64};
-    compare_all(_i, cases[_i / 3], ranks[_i % 3], 0);
+    static const int ranks[] = {1, 2, 3, 4, 7, 8, 16, 33};
+    const struct attn_spec none = {0};
+    struct counting c = {.is_computed = ranks[_i % 8] <= 8, .turn = _i};
+    running_open(&c.x, &none, cases[_i / 8]);
+    scheme_walk(ranks[_i % 8], count_next, &c);
+    running_close(&c.x);
+    ck_assert_int_gt(c.done, 0);
 }
 
 /* As many ranks as can be simulated.  Of a price every 51st rank: 0, 51, ..., 510. */
 TEST_EACH(price_is_count_for_512_ranks, 2)
 {
-    static const char *const schemes[] = {"ring", "ulysses"};
-    struct attn_setup setup;
-    struct attn_error err = {0};
-    struct pass_log x;
-    char text[80];
-    snprintf(text, sizeof text, "%s:ranks=512", schemes[_i]);
-    struct attn_spec spec = spec_of(text);
-    setup_of("b1h2g1q600k600d1v1:causal(br):f32:normal:s1:pass=bwd", &setup);
-    for (int pass = 0; pass < 2; pass++) {
-        open_log(&x, &spec);
-        ck_assert_msg(attn_messages_count(&x.messages, &spec, &setup.problem, (enum attn_pass)pass,
-                                          x.use, &err) == ATTN_OK,
-                      "%s", err.text);
-        expect_price(&x, &spec, text, &setup.problem, (enum attn_pass)pass, 51);
-        close_log(&x);
-    }
-    attn_setup_close(&setup);
+    static const char *const text[] = {"ring:ranks=512", "ulysses:ranks=512"};
+    const struct attn_spec spec = spec_of(text[_i]);
+    struct running x;
+    running_open(&x, &spec, "b1h2g1q600k600d1v1:causal(br):f32:normal:s1:pass=bwd");
+    ck_messages(&x, text[_i], 51, 0);
+    running_close(&x);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

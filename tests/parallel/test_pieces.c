@@ -251,19 +251,13 @@ TEST(refusals)
 
 /* ---- every implementation, on pieces --------------------------------------------------------- */
 
-enum { TOKENS = 40, WIDTH = 4, HEADS = 2, BATCH = 2 };
+enum { TOKENS = 39, WIDTH = 4, HEADS = 2, BATCH = 2, ROWS = BATCH * HEADS * TOKENS };
 
-/* The numbers of one call, [B,H,n,WIDTH] each; n is at most TOKENS. */
-struct numbers {
-    double qkv[3][BATCH * HEADS * TOKENS * WIDTH], o[BATCH * HEADS * TOKENS * WIDTH],
-        lse[BATCH * HEADS * TOKENS], bias[BATCH * HEADS * 4 * TOKENS * TOKENS]; /* of the whole */
-};
-
-static void check_row_of(const struct attn_problem *p, const struct attn_forward *t,
-                         struct attn_oracle_row *row, int64_t b, int64_t h, int64_t i,
-                         const char *name)
+static void ck_row(const struct attn_problem *p, const struct attn_forward *t,
+                   struct attn_oracle_row *row, int64_t r, const char *name)
 {
     const struct attn_cview q = t->q, k = t->k, v = t->v;
+    const int64_t b = r / TOKENS / HEADS, h = r / TOKENS % HEADS, i = r % TOKENS;
     attn_oracle_row_forward(p, &q, &k, &v, b, h, i, row);
     double lse = attn_view_get(&t->lse, b, h, i, 0);
     ck_assert_msg(row->n == 0 ? lse == -HUGE_VAL : fabs(lse - row->lse) < 1e-12,
@@ -273,63 +267,47 @@ static void check_row_of(const struct attn_problem *p, const struct attn_forward
         ck_assert(fabs(attn_view_get(&t->o, b, h, i, c) - row->o[c]) < 1e-12);
 }
 
-/* A stripe and runs with gaps, with ALiBi, and batches cut out of one sequence, with the bias of
- * the whole: the kernels add the origin by themselves. */
-TEST_EACH(implementations, attn_impl_count())
+/* Batches cut out of one sequence, with a bias of the whole or ALiBi: the kernels add the origin by
+ * themselves.  Stripes and runs with gaps, with ALiBi: what ranks compute (test_parallel.c). */
+TEST_EACH(batches_of_one_sequence, attn_impl_count())
 {
-    const struct attn_impl *impl = attn_impl_at(_i);
+    static double qkv[3][ROWS * WIDTH], o[ROWS * WIDTH], lse[ROWS],
+        bias[HEADS * 4 * TOKENS * TOKENS * 2];
     static const double slope[HEADS] = {0.25, 0.0625};
+    const struct attn_impl *impl = attn_impl_at(_i);
+    const int64_t whole = 2 * (TOKENS + 1);
     struct attn_options options;
     struct attn_ledger ledger;
     struct attn_error err = {0};
     struct attn_oracle_row row = {0};
-    static struct numbers x;
     if (impl->ranks != NULL)
         return;
-    for (size_t n = 0; n < sizeof x.qkv / sizeof(double); n++)
-        x.qkv[n % 3][n / 3] = attn_hash_normal(3, 1, n);
-    for (size_t n = 0; n < sizeof x.bias / sizeof(double); n++)
-        x.bias[n] = attn_hash_normal(4, 1, n);
+    for (uint64_t n = 0; n < 3 * ROWS * WIDTH; n++)
+        qkv[n % 3][n / 3] = attn_hash_normal(3, 1, n);
+    for (uint64_t n = 0; n < sizeof bias / sizeof *bias; n++)
+        bias[n] = attn_hash_normal(4, 1, n);
     struct attn_mask *mask =
-        mask_of("window(9,0,br)", (struct attn_mask_shape){BATCH, HEADS, 2 * TOKENS, 2 * TOKENS});
+        mask_of("window(9,0,br)", (struct attn_mask_shape){BATCH, HEADS, whole, whole});
+    struct attn_problem p = problem_of("b2h2q39d4:none:f64:normal:s1", mask);
+    p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope, .offset = 0};
+    if (impl->caps & ATTN_CAP_BIAS)
+        p.bias = (struct attn_bias){.kind = ATTN_BIAS_TENSOR,
+                                    .tensor = {bias, ATTN_F64, {0, whole * whole, whole, 1}}};
+    p.origin.one_batch = 1;
+    p.origin.query = p.origin.key = (struct attn_positions){.skip = 1, .by_batch = 1};
+    struct attn_forward t = {attn_packed_cview(qkv[0], ATTN_F64, HEADS, TOKENS, WIDTH),
+                             attn_packed_cview(qkv[1], ATTN_F64, HEADS, TOKENS, WIDTH),
+                             attn_packed_cview(qkv[2], ATTN_F64, HEADS, TOKENS, WIDTH),
+                             attn_packed_view(o, ATTN_F64, HEADS, TOKENS, WIDTH),
+                             attn_packed_view(lse, ATTN_F64, HEADS, TOKENS, 1)};
     attn_options_preset(impl, &options);
-    for (int piece = 0; piece < 3; piece++) {
-        int one = piece == 1;
-        struct attn_problem p = {.batch = BATCH,
-                                 .heads = HEADS,
-                                 .kv_heads = HEADS,
-                                 .n_query = TOKENS - one,
-                                 .n_key = TOKENS - one,
-                                 .d_key = WIDTH,
-                                 .d_value = WIDTH,
-                                 .scale = 0.5,
-                                 .dtype = ATTN_F64,
-                                 .mask = mask};
-        int64_t n = p.n_query;
-        p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope, .offset = 0};
-        if (one && impl->caps & ATTN_CAP_BIAS)
-            p.bias = (struct attn_bias){
-                .kind = ATTN_BIAS_TENSOR,
-                .tensor = attn_packed_cview(x.bias, ATTN_F64, HEADS, 2 * TOKENS, 2 * TOKENS)};
-        p.origin.query = p.origin.key =
-            (struct attn_positions){.first = 1 - one, .skip = 1, .by_batch = one};
-        if (piece == 2)
-            p.origin.query = p.origin.key = (struct attn_positions){.first = 1, .run = 3, .gap = 3};
-        p.origin.key.first = 0;
-        p.origin.one_batch = one;
-        struct attn_forward t = {attn_packed_cview(x.qkv[0], ATTN_F64, HEADS, n, WIDTH),
-                                 attn_packed_cview(x.qkv[1], ATTN_F64, HEADS, n, WIDTH),
-                                 attn_packed_cview(x.qkv[2], ATTN_F64, HEADS, n, WIDTH),
-                                 attn_packed_view(x.o, ATTN_F64, HEADS, n, WIDTH),
-                                 attn_packed_view(x.lse, ATTN_F64, HEADS, n, 1)};
-        attn_ledger_init(&ledger, NULL);
-        struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = &err};
-        ck_assert_msg(attn_run_forward(impl, &ctx, &p, &t) == ATTN_OK, "%s", err.text);
-        ck_assert_int_eq(attn_oracle_row_alloc(&p, &row, &err), ATTN_OK);
-        for (int64_t r = 0; r < BATCH * HEADS * n; r++)
-            check_row_of(&p, &t, &row, r / n / HEADS, r / n % HEADS, r % n, impl->name);
-        attn_oracle_row_free(&row);
-        ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
-    }
+    attn_ledger_init(&ledger, NULL);
+    struct attn_ctx ctx = {.ledger = &ledger, .options = &options, .error = &err};
+    ck_assert_msg(attn_run_forward(impl, &ctx, &p, &t) == ATTN_OK, "%s", err.text);
+    ck_assert_int_eq(attn_oracle_row_alloc(&p, &row, &err), ATTN_OK);
+    for (int64_t r = 0; r < ROWS; r++)
+        ck_row(&p, &t, &row, r, impl->name);
+    attn_oracle_row_free(&row);
+    ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
     attn_mask_free(mask);
 }

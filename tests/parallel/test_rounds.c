@@ -40,21 +40,7 @@ static int products_differ(const struct attn_product *a, const struct attn_produ
            a->part.n_key != b->part.n_key || pairs_that_differ(&a->part, &b->part) != 0;
 }
 
-static int prices_differ(const struct attn_work *w, const struct attn_problem *a,
-                         const struct attn_problem *b)
-{
-    const struct attn_spec local = {attn_rank_local(w->options),
-                                    attn_rank_local_options(w->options)};
-    struct attn_cost cost[2] = {price_of(&local, a, w->pass, 0), price_of(&local, b, w->pass, 0)};
-    int differ = cost[0].n_live != cost[1].n_live || cost[0].counted != cost[1].counted ||
-                 fabs(cost[0].flops - cost[1].flops) > 0;
-    for (int l = 0; l < cost[0].n_live && !differ; l++)
-        differ = cost[0].live[l].bytes != cost[1].live[l].bytes ||
-                 strcmp(cost[0].live[l].name, cost[1].live[l].name) != 0;
-    return differ;
-}
-
-/* Stops n and m have the same products and prices, and travel alike. */
+/* Stops n and m have the same products, of the same pairs, and travel alike. */
 static int stops_differ(const struct attn_work *at, int n, int m)
 {
     struct attn_work a = *at, b = *at;
@@ -66,8 +52,7 @@ static int stops_differ(const struct attn_work *at, int n, int m)
         (a.stop.query == a.rank) != (b.stop.query == b.rank))
         return 1;
     while (attn_work_next(&a, &x))
-        if (!attn_work_next(&b, &y) || products_differ(&x, &y) ||
-            prices_differ(at, &x.part, &y.part))
+        if (!attn_work_next(&b, &y) || products_differ(&x, &y))
             return 1;
     return attn_work_next(&b, &y);
 }
@@ -125,7 +110,7 @@ static void check_rounds(void *arg, const struct attn_impl *impl, const char *te
     ck_assert_msg(impl->rescales(&x->p, &spec.options) == most, "%s %s: rescales", whole, x->mask);
 }
 
-/* What a price takes for equal is equal: the same extents, the same pairs, the same local price.
+/* What a price takes for equal is equal: the same extents, the same pairs.
  * Blocks that differ in size, that are empty, that a mask cuts anywhere. */
 static const char *const cut_by[] = {"none",
                                      "causal(br)",

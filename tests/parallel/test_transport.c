@@ -7,6 +7,7 @@
 #include "optimized/parallel/transport/transport.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "ref/ledger.h"
+#include "tests/fixtures/expected_error.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
@@ -45,83 +46,6 @@ static enum attn_status one_send_one_receive(struct attn_transport *t, int to, i
 }
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
-
-/* Every rank's number goes once around. */
-static enum attn_status go_around(void *arg, struct attn_transport *t, struct attn_error *err)
-{
-    int64_t *seen = (int64_t *)arg + t->rank * t->size, held = 1000 + t->rank;
-    int next = (t->rank + 1) % t->size, previous = (t->rank + t->size - 1) % t->size;
-    for (int hop = 0; hop < t->size; hop++) {
-        int64_t got;
-        seen[hop] = held;
-        if (hop == t->size - 1)
-            break;
-        enum attn_status status =
-            one_send_one_receive(t, next, previous, attn_tag(ATTN_TAG_K, hop), &held, &got, 8, err);
-        if (status != ATTN_OK)
-            return status;
-        held = got;
-    }
-    return t->bytes_sent == 8 * (t->size - 1) && t->messages == t->size - 1
-               ? ATTN_OK
-               : attn_fail(err, ATTN_EINTERNAL, "miscounted");
-}
-
-static const int sizes[] = {1, 2, 3, 4, 7, 16, 64};
-
-TEST_EACH(ring_passes_everything, 7)
-{
-    static int64_t seen[64 * 64];
-    struct attn_error err = {0};
-    int size = sizes[_i];
-    ck_assert_msg(run(size, go_around, seen, &err) == ATTN_OK, "%s", err.text);
-    for (int r = 0; r < size; r++)
-        for (int hop = 0; hop < size; hop++)
-            ck_assert_int_eq(seen[r * size + hop], 1000 + (r - hop + size) % size);
-}
-
-/* All-to-all of strided pieces: rank r's grid [P][3][2] of pairs becomes columns of the
- * receiver. */
-static enum attn_status transpose(void *arg, struct attn_transport *t, struct attn_error *err)
-{
-    (void)arg;
-    int p = t->size;
-    int32_t from[64 * 3 * 2], to[3 * 2 * 64];
-    for (int r = 0; r < p; r++)
-        for (int y = 0; y < 3; y++)
-            for (int z = 0; z < 2; z++)
-                from[(r * 3 + y) * 2 + z] = ((t->rank * p + r) * 3 + y) * 2 + z;
-    struct attn_message send[64];
-    struct attn_message receive[64];
-    struct attn_piece out[64], in[64];
-    int n = 0;
-    for (int r = 0; r < p; r++) {
-        out[r] = (struct attn_piece){r * 3 * 2 * 4, {1, 3, 2}, {0, 2 * 4, 4}, 4};
-        in[r] = (struct attn_piece){r * 4, {1, 3, 2}, {0, 2 * p * 4, p * 4}, 4};
-        if (r == t->rank) {
-            attn_piece_copy(to, &in[r], from, &out[r]);
-            continue;
-        }
-        send[n] = message_of(r, attn_tag(ATTN_TAG_V, 0), from, &out[r]);
-        receive[n++] = message_of(r, attn_tag(ATTN_TAG_V, 0), to, &in[r]);
-    }
-    enum attn_status status = attn_exchange(t, send, n, receive, n, err);
-    for (int y = 0; y < 3 && status == ATTN_OK; y++)
-        for (int z = 0; z < 2; z++)
-            for (int s = 0; s < p; s++)
-                if (to[(y * 2 + z) * p + s] != ((s * p + t->rank) * 3 + y) * 2 + z)
-                    status = attn_fail(err, ATTN_EINTERNAL, "rank %d: wrong at %d %d %d", t->rank,
-                                       y, z, s);
-    if (status == ATTN_OK && (t->bytes_sent != (p - 1) * 24 || t->messages != p - 1))
-        status = attn_fail(err, ATTN_EINTERNAL, "miscounted");
-    return status;
-}
-
-TEST_EACH(all_to_all_transposes, 7)
-{
-    struct attn_error err = {0};
-    ck_assert_msg(run(sizes[_i], transpose, NULL, &err) == ATTN_OK, "%s", err.text);
-}
 
 /* Many exchanges of different sizes, none included, with partners that change every round: rank
  * r meets r + shift and r - shift, two messages each way, matched in order. */
@@ -267,241 +191,148 @@ TEST(pieces_make_a_message)
 
 /* ---- what must be found ---------------------------------------------------------------------- */
 
-enum plan {
-    OTHER_TAG,    /* rank 1 sends dk where rank 0 waits for k                 */
-    OTHER_STEP,   /* the right tensor of the wrong hop                        */
-    OTHER_SIZE,   /* 8 bytes for 16                                           */
-    OTHER_SHAPE,  /* 2 x 8 bytes for 16: equal in sum only                    */
-    BOTH_RECEIVE, /* nobody sends                                             */
-    CYCLE,        /* 0 waits for 1, 1 for 2, 2 for 0                          */
-    ONE_SKIPS,    /* rank 1 leaves out its last hop and is done (SP-21)       */
-    ONE_SENDS,    /* rank 0 sends what nobody takes                           */
-    SELF,         /* a message to oneself                                     */
-    NO_SUCH_RANK,
-    ONE_FAILS,     /* rank 2 has a reason of its own                           */
-    OTHERS_BUSY,   /* so it has, and ranks 0 and 1 do not need it for anything */
-    OTHER_PIECES,  /* the same bytes in one piece and in two          */
-    OTHER_PIECE,   /* the second of two differs                       */
-    LATE_CYCLE,    /* 0 and 1 wait for each other, 2 has other things to do and ends well */
-    OPEN_SEND,     /* rank 1 does not wait for what it posted, which is taken */
-    OPEN_RECEIVE,  /* the same, and nobody sends it                            */
-    OPEN_AND_GONE, /* the same, and somebody waits for rank 1                  */
-    TWICE,         /* posts what is open                                       */
-    TOO_MANY,
-    NOT_POSTED,
-    PLANS
-};
-static const struct {
+/* What ranks do, one after the other: `RANK VERB PEER TENSOR STEP PIECES`, RANK * being all and
+ * PIECES a number of rows x bytes, and bytes of a second piece.  A hop sends to the next rank and
+ * receives from the one before. */
+static const struct plan {
     int size;
     enum attn_status status;
-    const char *says;
-} planted[PLANS] = {
-    [OTHER_TAG] = {2, ATTN_EPEER,
-                   "rank 0 waits for k (step 0, 1x1x1 rows of 8 bytes) from rank 1, "
-                   "which sends dk (step 0"},
-    [OTHER_STEP] = {2, ATTN_EPEER, "which sends k (step 1"},
-    [OTHER_SIZE] = {2, ATTN_EPEER,
-                    "rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x1 rows of 8"},
-    [OTHER_SHAPE] = {2, ATTN_EPEER,
-                     "1x1x1 rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x2"},
-    [BOTH_RECEIVE] = {2, ATTN_EPEER,
-                      "deadlock; rank 0 waits to receive k (step 0) from rank 1; "
-                      "rank 1 waits to receive k (step 0) from rank 0"},
-    [CYCLE] = {3, ATTN_EPEER, "rank 2 waits to receive v (step 5) from rank 0"},
-    [ONE_SKIPS] = {4, ATTN_EPEER, "rank 1 has left"},
-    [ONE_SENDS] = {3, ATTN_EPEER, "rank 0 waits to send q (step 0): rank 2 has left"},
-    [SELF] = {2, ATTN_EINTERNAL, "rank 0 of 2 addresses rank 0"},
-    [NO_SUCH_RANK] = {2, ATTN_EINTERNAL, "addresses rank 2"},
-    [ONE_FAILS] = {4, ATTN_ENOMEM, "rank 2 is out of luck"},
-    [OTHERS_BUSY] = {3, ATTN_ENOMEM, "rank 2 is out of luck"},
-    [OTHER_PIECES] = {2, ATTN_EPEER,
-                      "rank 0 waits for k (step 0, 1x1x1 rows of 16 bytes) from rank 1, which "
-                      "sends k (step 0, 2 pieces, piece 0, 1x1x1 rows of 8 bytes)"},
-    [OTHER_PIECE] = {2, ATTN_EPEER,
-                     "waits for k (step 0, 2 pieces, piece 1, 1x1x1 rows of 9 bytes) from rank 1, "
-                     "which sends k (step 0, 2 pieces, piece 1, 1x1x1 rows of 8 bytes)"},
-    [LATE_CYCLE] = {3, ATTN_EPEER,
-                    "deadlock; rank 0 waits to receive q (step 0) from rank 1; "
-                    "rank 1 waits to receive q (step 0) from rank 0"},
-    [OPEN_SEND] = {2, ATTN_EINTERNAL,
-                   "rank 1 ended without waiting for its post to send k (step 4) to rank 0"},
-    [OPEN_RECEIVE] = {2, ATTN_EINTERNAL,
-                      "rank 1 ended without waiting for its post to receive dv (step 4) from "
-                      "rank 0"},
-    [OPEN_AND_GONE] = {2, ATTN_EINTERNAL, "to receive dv (step 4) from rank 0"},
-    [TWICE] = {2, ATTN_EINTERNAL, "rank 0 posts again what is still open"},
-    [TOO_MANY] = {2, ATTN_EINTERNAL, "rank 0 has 16 posts open: wait for one of them first"},
-    [NOT_POSTED] = {2, ATTN_EINTERNAL, "rank 0 waits for what it did not post"},
+    const char *script, *says;
+} planted[] = {
+    /* another tensor, the same of another hop, another size, and one that is equal in sum only */
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x8; 1 send 0 dk 0 1x8",
+     "rank 0 waits for k (step 0, 1x1x1 rows of 8 bytes) from rank 1, which sends dk (step 0"},
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x8; 1 send 0 k 1 1x8", "which sends k (step 1"},
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x16; 1 send 0 k 0 1x8",
+     "rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x1 rows of 8"},
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x16; 1 send 0 k 0 2x8",
+     "1x1x1 rows of 16 bytes) from rank 1, which sends k (step 0, 1x1x2"},
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x16; 1 send 0 k 0 1x8+8",
+     "rank 0 waits for k (step 0, 1x1x1 rows of 16 bytes) from rank 1, which sends k (step 0, 2 "
+     "pieces, piece 0, 1x1x1 rows of 8 bytes)"},
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x8+9; 1 send 0 k 0 1x8+8",
+     "waits for k (step 0, 2 pieces, piece 1, 1x1x1 rows of 9 bytes) from rank 1, which sends k "
+     "(step 0, 2 pieces, piece 1, 1x1x1 rows of 8 bytes)"},
+    /* nobody sends; 0 waits for 1, 1 for 2, 2 for 0; a cycle beside one who ends well, later */
+    {2, ATTN_EPEER, "0 receive 1 k 0 1x8; 1 receive 0 k 0 1x8",
+     "deadlock; rank 0 waits to receive k (step 0) from rank 1; "
+     "rank 1 waits to receive k (step 0) from rank 0"},
+    {3, ATTN_EPEER, "0 receive 1 v 5 1x8; 1 receive 2 v 5 1x8; 2 receive 0 v 5 1x8",
+     "rank 2 waits to receive v (step 5) from rank 0"},
+    {3, ATTN_EPEER, "0 receive 1 q 0 1x8; 1 receive 0 q 0 1x8; 2 sleep",
+     "deadlock; rank 0 waits to receive q (step 0) from rank 1; "
+     "rank 1 waits to receive q (step 0) from rank 0"},
+    /* one leaves out its last hop and is done (SP-21); one sends what nobody takes */
+    {4, ATTN_EPEER, "* hop 0 k 0 1x8; 0 hop 0 k 1 1x8; 2 hop 0 k 1 1x8; 3 hop 0 k 1 1x8",
+     "rank 1 has left"},
+    {3, ATTN_EPEER, "0 send 2 q 0 1x8", "rank 0 waits to send q (step 0): rank 2 has left"},
+    {2, ATTN_EINTERNAL, "0 send 0 k 0 1x8; 1 receive 0 k 0 1x8", "rank 0 of 2 addresses rank 0"},
+    {2, ATTN_EINTERNAL, "* send 2 k 0 1x8", "addresses rank 2"},
+    /* one has a reason of its own; and others do not need it for anything */
+    {4, ATTN_ENOMEM, "2 fail; * hop 0 k 0 1x8; * hop 0 k 1 1x8", "out of luck"},
+    {3, ATTN_ENOMEM, "2 fail; 0 play 1 q 0 1x8; 1 play 0 q 0 1x8", "out of luck"},
+    /* one does not wait for what it posted: it is taken, or nobody sends it, and somebody waits */
+    {2, ATTN_EINTERNAL, "0 receive 1 k 4 1x8; 1 post-send 0 k 4 1x8",
+     "rank 1 ended without waiting for its post to send k (step 4) to rank 0"},
+    {2, ATTN_EINTERNAL, "1 post-receive 0 dv 4 1x8",
+     "rank 1 ended without waiting for its post to receive dv (step 4) from rank 0"},
+    {2, ATTN_EINTERNAL, "0 receive 1 k 4 1x8; 1 post-receive 0 dv 4 1x8",
+     "to receive dv (step 4) from rank 0"},
+    /* posts what is open, more than there may be, and waits for what it did not post */
+    {2, ATTN_EINTERNAL, "0 twice", "rank 0 posts again what is still open"},
+    {2, ATTN_EINTERNAL, "0 many", "rank 0 has 16 posts open: wait for one of them first"},
+    {2, ATTN_EINTERNAL, "0 wait", "rank 0 waits for what it did not post"},
 };
 
-/* Rank 0 waits for `want` bytes of k, step 0; rank 1 sends what it is told to. */
-static enum attn_status disagree(struct attn_transport *t, int tag, struct attn_piece piece,
-                                 int64_t want, struct attn_error *err)
+static int tag_of(const char *name, int step)
 {
-    char bytes[32] = {0};
-    struct attn_piece whole = attn_piece_whole(want);
-    struct attn_message send = message_of(0, tag, bytes, &piece);
-    struct attn_message receive = message_of(1, attn_tag(ATTN_TAG_K, 0), bytes, &whole);
-    return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
-                        : attn_exchange(t, NULL, 0, &receive, 1, err);
+    int kind = 0;
+    while (kind < ATTN_TAG_KINDS && strcmp(attn_tag_name(kind), name) != 0)
+        kind++;
+    ck_assert_int_lt(kind, ATTN_TAG_KINDS);
+    return attn_tag((enum attn_tag_kind)kind, step);
 }
 
-static enum attn_status receive_only(struct attn_transport *t, int from, int tag,
-                                     struct attn_error *err)
+/* Posts of no messages, which would be good. */
+static enum attn_status misuse(struct attn_transport *t, const char *verb, struct attn_error *err)
 {
-    char bytes[8];
-    struct attn_piece whole = attn_piece_whole(8);
-    struct attn_message receive = message_of(from, tag, bytes, &whole);
-    return attn_exchange(t, NULL, 0, &receive, 1, err);
-}
-
-static enum attn_status send_only(struct attn_transport *t, int to, int tag, struct attn_error *err)
-{
-    char bytes[8] = {0};
-    struct attn_piece whole = attn_piece_whole(8);
-    struct attn_message send = message_of(to, tag, bytes, &whole);
-    return attn_exchange(t, &send, 1, NULL, 0, err);
-}
-
-static enum attn_status hops(struct attn_transport *t, int n, struct attn_error *err)
-{
-    char out[8] = {0}, in[8];
+    static struct attn_post post[ATTN_OPEN_POSTS + 1];
     enum attn_status status = ATTN_OK;
-    for (int hop = 0; hop < n && status == ATTN_OK; hop++)
-        status = one_send_one_receive(t, (t->rank + 1) % t->size, (t->rank + t->size - 1) % t->size,
-                                      attn_tag(ATTN_TAG_K, hop), out, in, 8, err);
+    if (strcmp(verb, "wait") == 0)
+        return attn_wait(t, &post[0], err);
+    for (int n = 0; n <= ATTN_OPEN_POSTS && status == ATTN_OK; n++)
+        status = attn_post(t, &post[strcmp(verb, "twice") == 0 ? 0 : n], err);
     return status;
 }
 
-/* Ranks 0 and 1 throw something to each other for as long as they may. */
-static enum attn_status play_ball(struct attn_transport *t, struct attn_error *err)
+/* Its lists and data outlive it, so that what is tested is what is said, not what is read. */
+static enum attn_status leave_open(struct attn_transport *t, const struct attn_message *x,
+                                   int is_send, struct attn_error *err)
 {
-    char out[8] = {0}, in[8];
-    enum attn_status status = ATTN_OK;
-    while (status == ATTN_OK)
-        status = one_send_one_receive(t, 1 - t->rank, 1 - t->rank, 0, out, in, 8, err);
-    return status;
-}
-
-/* Rank 0 wants two pieces of 8 and `last` bytes, or one of 16; rank 1 sends two of 8. */
-static enum attn_status disagree_in_pieces(struct attn_transport *t, int pieces, int64_t last,
-                                           struct attn_error *err)
-{
-    char bytes[32] = {0};
-    struct attn_piece two[2] = {attn_piece_whole(8), attn_piece_whole(last)},
-                      one = attn_piece_whole(16);
-    struct attn_message send = message_of(0, attn_tag(ATTN_TAG_K, 0), bytes, two);
-    struct attn_message receive =
-        message_of(1, attn_tag(ATTN_TAG_K, 0), bytes, pieces == 1 ? &one : two);
-    send.pieces = 2;
-    receive.pieces = pieces;
-    return t->rank == 1 ? attn_exchange(t, &send, 1, NULL, 0, err)
-                        : attn_exchange(t, NULL, 0, &receive, 1, err);
-}
-
-/* Rank 1 leaves a post open.  Its lists and data outlive it, so that what is tested is what is
- * said, not what is read. */
-static enum attn_status leave_open(struct attn_transport *t, enum plan plan, struct attn_error *err)
-{
-    static struct attn_message send;
-    static struct attn_message receive;
+    static struct attn_message message;
     static struct attn_post post;
-    static struct attn_piece whole;
-    static char bytes[8];
-    int k = attn_tag(ATTN_TAG_K, 4);
-    if (t->rank == 0 && plan == OPEN_RECEIVE)
-        return ATTN_OK;
-    if (t->rank == 0)
-        return receive_only(t, 1, k, err);
-    whole = attn_piece_whole(8);
-    send = message_of(0, k, bytes, &whole);
-    receive = message_of(0, attn_tag(ATTN_TAG_DV, 4), bytes, &whole);
-    post = plan == OPEN_SEND ? post_of(&send, NULL) : post_of(NULL, &receive);
+    static struct attn_piece piece;
+    static char bytes[32];
+    message = *x;
+    piece = *x->piece;
+    message.piece = &piece;
+    message.data = bytes;
+    post = is_send ? post_of(&message, NULL) : post_of(NULL, &message);
     return attn_post(t, &post, err);
 }
 
-/* Rank 0 misuses posts that would be good. */
-static enum attn_status misuse(struct attn_transport *t, enum plan plan, struct attn_error *err)
+/* One line of a script. */
+static enum attn_status act(struct attn_transport *t, const char *line, struct attn_error *err)
 {
-    static struct attn_post post[ATTN_OPEN_POSTS + 1]; /* of no messages */
+    char verb[16], name[8] = "k", bytes[32] = {0}, in[32];
+    int peer = 0, step = 0, rows = 1, first = 8, second = 0;
+    sscanf(line, "%*s %15[a-z-] %d %7s %d %dx%d+%d", verb, &peer, name, &step, &rows, &first,
+           &second);
+    const struct attn_piece piece[2] = {{0, {1, 1, rows}, {0, 0, first}, first},
+                                        attn_piece_whole(second)};
+    const int tag = tag_of(name, step), next = (t->rank + 1) % t->size;
+    struct attn_message x = message_of(peer, tag, bytes, piece);
     enum attn_status status = ATTN_OK;
-    if (t->rank == 1)
-        return ATTN_OK;
-    if (plan == NOT_POSTED)
-        return attn_wait(t, &post[0], err);
-    for (int n = 0; n <= ATTN_OPEN_POSTS && status == ATTN_OK; n++)
-        status = attn_post(t, &post[plan == TWICE ? 0 : n], err);
+    x.pieces = second > 0 ? 2 : 1;
+    if (strcmp(verb, "send") == 0)
+        return attn_exchange(t, &x, 1, NULL, 0, err);
+    if (strcmp(verb, "receive") == 0)
+        return attn_exchange(t, NULL, 0, &x, 1, err);
+    if (strncmp(verb, "post-", 5) == 0)
+        return leave_open(t, &x, strcmp(verb, "post-send") == 0, err);
+    if (strcmp(verb, "hop") == 0)
+        return one_send_one_receive(t, next, (t->rank + t->size - 1) % t->size, tag, bytes, in, 8,
+                                    err);
+    if (strcmp(verb, "fail") == 0)
+        return attn_fail(err, ATTN_ENOMEM, "out of luck");
+    if (strcmp(verb, "sleep") == 0)
+        return usleep(1000) == 0 ? ATTN_OK : ATTN_EINTERNAL;
+    if (strcmp(verb, "play") != 0)
+        return misuse(t, verb, err);
+    while (status == ATTN_OK) /* they throw something to each other for as long as they may */
+        status = one_send_one_receive(t, peer, peer, tag, bytes, in, 8, err);
     return status;
 }
 
-static enum attn_status planted_body(void *arg, struct attn_transport *t, struct attn_error *err)
+static enum attn_status follow(void *script, struct attn_transport *t, struct attn_error *err)
 {
-    int k = attn_tag(ATTN_TAG_K, 0);
-    struct attn_piece two_rows = {0, {1, 1, 2}, {0, 0, 8}, 8};
-    enum plan plan = *(const enum plan *)arg;
-    switch (plan) {
-    case OTHER_TAG:
-        return disagree(t, attn_tag(ATTN_TAG_DK, 0), attn_piece_whole(8), 8, err);
-    case OTHER_STEP:
-        return disagree(t, attn_tag(ATTN_TAG_K, 1), attn_piece_whole(8), 8, err);
-    case OTHER_SIZE:
-        return disagree(t, k, attn_piece_whole(8), 16, err);
-    case OTHER_SHAPE:
-        return disagree(t, k, two_rows, 16, err);
-    case BOTH_RECEIVE:
-        return receive_only(t, 1 - t->rank, k, err);
-    case CYCLE:
-        return receive_only(t, (t->rank + 1) % 3, attn_tag(ATTN_TAG_V, 5), err);
-    case ONE_SKIPS:
-        return hops(t, t->rank == 1 ? 2 : 3, err);
-    case ONE_SENDS:
-        return t->rank == 0 ? send_only(t, 2, attn_tag(ATTN_TAG_Q, 0), err) : ATTN_OK;
-    case SELF:
-        return t->rank == 0 ? send_only(t, 0, k, err) : receive_only(t, 0, k, err);
-    case NO_SUCH_RANK:
-        return send_only(t, 2, k, err);
-    case ONE_FAILS:
-        if (t->rank == 2)
-            return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
-        return hops(t, 3, err);
-    case OTHERS_BUSY:
-        if (t->rank == 2)
-            return attn_fail(err, ATTN_ENOMEM, "rank 2 is out of luck");
-        return play_ball(t, err);
-    case OTHER_PIECES:
-        return disagree_in_pieces(t, 1, 8, err);
-    case OTHER_PIECE:
-        return disagree_in_pieces(t, 2, t->rank == 0 ? 9 : 8, err);
-    case LATE_CYCLE:
-        if (t->rank < 2)
-            return receive_only(t, 1 - t->rank, attn_tag(ATTN_TAG_Q, 0), err);
-        usleep(1000);
-        return ATTN_OK;
-    case OPEN_SEND:
-    case OPEN_RECEIVE:
-    case OPEN_AND_GONE:
-        return leave_open(t, plan, err);
-    case TWICE:
-    case TOO_MANY:
-    case NOT_POSTED:
-        return misuse(t, plan, err);
-    case PLANS:
-        break;
+    enum attn_status status = ATTN_OK;
+    for (const char *line = script; line != NULL && status == ATTN_OK;) {
+        if (*line == '*' || *line - '0' == t->rank)
+            status = act(t, line, err);
+        line = strchr(line, ';');
+        line = line != NULL ? line + 2 : NULL;
     }
-    return ATTN_OK;
+    return status;
 }
 
 /* Twenty times each, because threads arrive in any order. */
-TEST_EACH(planted_faults_are_reported, PLANS)
+TEST_EACH(planted_faults_are_reported, COUNT(planted))
 {
-    enum plan plan = (enum plan)_i;
+    const struct plan *plan = &planted[_i];
     for (int repeat = 0; repeat < 20; repeat++) {
         struct attn_error err = {0};
-        enum attn_status status = run(planted[plan].size, planted_body, &plan, &err);
-        ck_assert_int_eq(status, planted[plan].status);
-        ck_assert_int_eq(err.status, status);
-        ck_assert_msg(strstr(err.text, planted[plan].says) != NULL, "'%s' lacks '%s'", err.text,
-                      planted[plan].says);
+        said(run(plan->size, follow, (void *)plan->script, &err), plan->status, &err, plan->says);
     }
 }
 
@@ -509,8 +340,8 @@ TEST_EACH(planted_faults_are_reported, PLANS)
 static enum attn_status deaf_to_stop(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     enum attn_status *second = arg;
-    enum attn_status first = receive_only(t, 1 - t->rank, 0, err);
-    second[t->rank] = hops(t, 1, err);
+    enum attn_status first = follow("0 receive 1 q 0 1x8; 1 receive 0 q 0 1x8", t, err);
+    second[t->rank] = act(t, "* hop 0 k 0 1x8", err);
     return first;
 }
 
@@ -527,7 +358,7 @@ TEST(refusals)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_rank_code body = {planted_body, NULL};
+    struct attn_rank_code body = {follow, "0 sleep"};
     attn_ledger_init(&ledger, NULL);
     ck_assert_int_eq(attn_sim_run(&ledger, 0, &body, &err), ATTN_EINVAL);
     ck_assert_int_eq(attn_sim_run(&ledger, -1, &body, &err), ATTN_EINVAL);
