@@ -416,6 +416,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 SO      := 0
+# Where neither the loader nor pkg-config looks by itself.
+OFF_PATH = $(filter-out /usr /usr/local,$(PREFIX))
 # What a caller or an implementer includes, as written from the root of the tree.
 PUBLIC  := ref/attn.h ref/impl.h ref/ledger.h ref/attn_plugin.h ref/mask/mask.h \
            optimized/registry.h optimized/simple.h
@@ -442,8 +444,11 @@ install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, head
 	$(B)/attnlab help --format=bash > "$$d/share/bash-completion/completions/attnlab"; \
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/attnlab' '' \
 	    'Name: attnlab' 'Description: attention, its memory and its checks' \
-	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn' \
+	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
 	    'Libs.private: -fopenmp -pthread -lm' > "$$l/pkgconfig/attnlab.pc"
+	@$(if $(DESTDIR),:,$(if $(OFF_PATH),printf '%s\n' '# $(PREFIX) is on no search path: say in your shell' \
+	    'export PATH=$(PREFIX)/bin:$$PATH PKG_CONFIG_PATH=$(LIBDIR)/pkgconfig:$$PKG_CONFIG_PATH' \
+	    'export MANPATH=$(PREFIX)/share/man:$$MANPATH',:))
 
 uninstall: ## remove what install installed: the same PREFIX and DESTDIR
 	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; \

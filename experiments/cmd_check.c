@@ -56,7 +56,8 @@ const struct attn_cli_command attn_cmd_check = {
         "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
         "\n"
         "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
-        "cannot be judged at all; 3 the environment lacks something.",
+        "cannot be judged at all; 3 the environment lacks something.\n"
+        "attnlab help verdicts says what the words and numbers of a verdict mean.",
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct attn_check_request),

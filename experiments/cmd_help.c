@@ -28,8 +28,10 @@ static int help(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_help = {
     .name = "help",
     .summary = "what a command does and takes",
-    .usage = "help [COMMAND] [--format text|man|bash]",
-    .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it.",
+    .usage = "help [COMMAND] [--format text|man|bash]\n"
+             "help verdicts",
+    .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it; or\n"
+             "what the words and numbers of a verdict mean.",
     .flags = flags,
     .more = "Exit status: 0 good, 2 usage.",
     .operands_most = 1,
@@ -74,6 +76,34 @@ void attn_command_print_list(FILE *file)
         if (!commands[c]->internal)
             fprintf(file, "  %-8s %s\n", commands[c]->name, commands[c]->summary);
     fprintf(file, "\nExit status: %s\n", exit_statuses);
+}
+
+/* What is no command and wants words. */
+static const struct {
+    const char *name, *text;
+} topics[] = {
+    {"verdicts",
+     "PASS, FAIL(kind), REFUSED, CRASH, TIMEOUT, INTERMITTENT, WEAK (zeros would pass), ERROR.\n"
+     "  error/bound  the largest error of an element by the bound of its rounding: beyond 1 it "
+     "fails\n"
+     "  gauge        the same error in units of u times the element's size: it judges nothing\n"
+     "  elements     how many were compared, and how many lie beyond the bound\n"
+     "  grade        A: near what rounding usually does (error/T2 up to 1); B: farther, and no "
+     "failure\n"
+     "  bias         whether errors lean to one side, in standard deviations; beyond the limit\n"
+     "               it fails; \"largest bias of 7\" is that of the 7 cases that can show it\n"
+     "  mask         how many pairs of a query and a key would be missed, or noticed if added\n"
+     "  growth       the power of the number of parts with which errors grow; beyond the limit it "
+     "fails\n"
+     "  declared     what the bounds took at its word; a generous declaration shows here\n"
+     "docs/bounds.md has each in full.\n"}};
+
+static int print_topic(const char *name)
+{
+    for (size_t t = 0; t < sizeof topics / sizeof *topics; t++)
+        if (strcmp(topics[t].name, name) == 0)
+            return fputs(topics[t].text, stdout) >= 0;
+    return 0;
 }
 
 /* ---- man ------------------------------------------------------------------------------------- */
@@ -198,6 +228,8 @@ static int help(void *values, int n, char **operand)
 {
     const int *asked = values;
     const struct attn_cli_command *command = n > 0 ? attn_command_find(operand[0]) : NULL;
+    if (n > 0 && command == NULL && print_topic(operand[0]))
+        return ATTN_EXIT_GOOD;
     if (n > 0 && command == NULL)
         return attn_command_unknown(operand[0]);
     if (*asked == BASH)

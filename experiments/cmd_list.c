@@ -314,12 +314,13 @@ static int draw_mask(struct request *want)
     const struct attn_mask_shape shape = {1, 1, want->length, want->keys};
     if (attn_mask_parse(want->picture, &shape, NULL, &mask, &err) != ATTN_OK)
         return attn_cli_error(&err);
-    if (want->out != NULL)
-        attn_picture_draw(mask, want->out);
-    else
+    int status = ATTN_EXIT_GOOD;
+    if (want->out == NULL)
         print_picture(want, mask);
+    else if (attn_picture_draw(mask, want->out, &err) != ATTN_OK)
+        status = attn_cli_error(&err);
     attn_mask_free(mask);
-    return ATTN_EXIT_GOOD;
+    return status;
 }
 
 static void list_masks(const struct request *want)

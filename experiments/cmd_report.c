@@ -187,7 +187,7 @@ static void read_plan(struct flags *flags, struct report *r)
     struct attn_error err;
     if (flags->plan == NULL)
         return;
-    attn_external_specs_open(&flags->externals, &flags->given);
+    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &err), &err);
     if (flags->from.n > 0)
         know_externals(&flags->externals, &r->sources.all);
     attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
@@ -280,14 +280,14 @@ static void draw(const struct flags *flags, struct report *r)
                              .groups = &r->groups,
                              .figures = &r->figures};
     describe_machine(r, &machine);
-    attn_figures_make(&r->groups, &machine, &r->figures);
+    attn_cli_must(attn_figures_make(&r->groups, &machine, &r->figures, &err), &err);
     for (int e = 0; e < r->n_external; e++)
         attn_external_records_draw(&r->external[e], &r->figures);
     for (int f = 0; f < r->figures.n; f++)
         if (r->figures.figure[f].omitted[0] == '\0' &&
             attn_draw(&r->figures.figure[f], r->figures_folder, &err) != ATTN_OK)
             attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text); /* it could not be made here */
-    attn_page_write(&page);
+    attn_cli_must(attn_page_write(&page, &err), &err);
 }
 
 /* What cannot be seen in a figure, because its group's name says nothing. */

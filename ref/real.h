@@ -2,8 +2,8 @@
  *
  * A textbook is written once, for a type called `real`.  It is compiled as float, and once more as
  * double by ref/textbook_f64.c.  Its passes get a suffix for the type, so that both stand in one
- * library: dense_forward is attn_dense_forward_f32 or _f64.  Its steps are static: tests include
- * the .c file to call one alone.  exp, log and tanh are those of the type (tgmath.h).
+ * library: dense_forward is attn_dense_forward_f32 or _f64.  exp, log and tanh are those
+ * of the type (tgmath.h).
  */
 #ifndef REF_REAL_H
 #define REF_REAL_H
@@ -18,9 +18,7 @@ typedef double real;
 #define REAL_NAME(name) attn_##name##_f64
 #else
 typedef float real;
-#ifndef REAL_NAME
 #define REAL_NAME(name) attn_##name##_f32
-#endif
 #endif
 
 #define MINUS_INF ((real)-INFINITY)

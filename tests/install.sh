@@ -54,6 +54,18 @@ else
     echo "skipped: Python"
 fi
 
+# A prefix off the search paths: what install says at its end is enough for the lines of README.md.
+make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home" install >lines
+(
+    set +u
+    unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
+    eval "$(cat lines)"
+    cp "$examples"/call.c* .
+    sed -n '/^## Taken home/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
+    [ "$(grep -c pkg-config run)" = 2 ] || fail "README.md has other lines"
+    bash -e run | grep -c '^o\[0\] 0.000000, ' | grep -qx 2 && attnlab --version
+) >said 2>&1 || fail "off the search paths: $(cat lines said)"
+
 # A plug-in that compiles from anywhere, judged by the installed program.
 gcc -shared -fPIC -o naive.so "$examples/plugin_naive.c" "${cflags[@]}" -lm
 "$there/bin/attnlab" check --plugin ./naive.so --case ties >/dev/null 2>&1 || fail "the plug-in"

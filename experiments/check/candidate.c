@@ -94,17 +94,20 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
 static void report_about(const struct attn_candidate *s)
 {
     char claims[600], scope[300], flags[1600], command[sizeof s->route + sizeof flags + 4200];
-    if (s->verdicts->report == NULL)
+    if (s->report == NULL)
         return;
     put_claims(s, claims, sizeof claims);
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
     snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
     const struct attn_report_about about = {
-        s->x.kind,       s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
-        s->claims_path,  s->list == NULL ? "not known" : claims,
-        scope,           command,
+        s->x.kind,
+        s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
+        s->x.kind == ATTN_EXTERNAL_PLUGIN ? NULL : s->claims_path, /* its own files only */
+        s->list == NULL ? "not known" : claims,
+        scope,
+        command,
         s->question.tier};
-    attn_report_begin(s->verdicts->report, &about);
+    attn_report_begin(s->report, &about);
 }
 
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
@@ -117,6 +120,16 @@ void attn_candidate_route(struct attn_candidate *s, const char *flag, const char
 }
 
 /* ---- books -------------------------------------------------------------------------------- */
+
+enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
+{
+    const struct attn_check_request *q = s->request;
+    const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->x.claims,
+                                       attn_external_route[s->x.kind].route, (uint64_t)q->seed};
+    return q->relation == NULL && q->soak <= 0 && !q->growth
+               ? attn_question_make(&asking, &s->question, err)
+               : ATTN_OK;
+}
 
 void attn_candidate_begin(struct attn_candidate *s)
 {
@@ -285,6 +298,18 @@ static void say_cost(const struct attn_candidate *s)
             fprintf(stderr, "note: %s\n", text);
 }
 
+/* Print what is filed, put it on the page, and forget it.  How many failures there are. */
+static int close_books(struct attn_candidate *s)
+{
+    const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
+    attn_verdicts_print(s->verdicts, s->list);
+    if (s->report != NULL)
+        attn_report_add(s->report, s->verdicts, s->list);
+    attn_verdicts_free(s->list);
+    s->list = NULL;
+    return t.failures;
+}
+
 int attn_candidate_end(struct attn_candidate *s)
 {
     const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
@@ -308,8 +333,7 @@ int attn_candidate_end(struct attn_candidate *s)
     int impossible = s->x.kind == ATTN_NOT_EXTERNAL && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     impossible = impossible && t.errors == 1;
-    int failures = attn_verdicts_end(s->verdicts, s->list);
-    s->list = NULL;
+    int failures = close_books(s);
     return failures == 0           ? ATTN_EXIT_GOOD
            : t.lacking == failures ? ATTN_EXIT_LACKS
            : nothing || impossible ? ATTN_EXIT_USAGE
@@ -323,7 +347,7 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail(0, "%s", s->trouble);
-        if (s->verdicts->report == NULL)
+        if (s->report == NULL)
             return;
     }
     snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
@@ -335,5 +359,5 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
     attn_verdicts_add(s->list, &subject, &r, 0);
-    attn_verdicts_end(s->verdicts, s->list);
+    close_books(s);
 }

@@ -34,42 +34,30 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
 }
 
 /* Flags that exclude each other. */
-static void check_externals(const struct attn_check_request *q, const struct attn_candidate *s,
-                            int n)
+static enum attn_status check_externals(const struct attn_check_request *q,
+                                        const struct attn_candidate *s, int n,
+                                        struct attn_error *err)
 {
     int of[ATTN_EXTERNAL_FOLDER + 1] = {0};
     for (int i = 0; i < n; i++)
         of[s[i].x.kind]++;
-    if (of[ATTN_EXTERNAL_FOLDER] > 0 && n > 1)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--results is judged alone; --plugin and --exec may be repeated");
-    if (s[0].claims_path != NULL && of[ATTN_EXTERNAL_PLUGIN] == n)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--claims %s: a plug-in says itself what it claims",
-                      s[0].claims_path);
-    if (of[ATTN_EXTERNAL_COMMAND] > 0 && s[0].claims_path == NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--exec needs --claims FILE: what the command can do "
-                      "(docs/external.md)");
-    if (q->relation != NULL && of[ATTN_EXTERNAL_PLUGIN] < n)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--relation is for plug-ins: relations change inputs between two "
-                      "calls, and a folder of files is one call");
-    if (q->repeat > 0 && of[ATTN_EXTERNAL_PLUGIN] < n)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--repeat is for plug-ins: a command and a folder of results are one "
-                      "call of each case");
-    if (q->soak > 0 && of[ATTN_EXTERNAL_FOLDER] > 0)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--soak needs something to run: --plugin or --exec");
-}
-
-enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
-{
-    const struct attn_check_request *q = s->request;
-    const struct attn_asking asking = {&q->cases, (enum attn_tier)q->tier, &s->x.claims,
-                                       attn_external_route[s->x.kind].route, (uint64_t)q->seed};
-    return q->relation == NULL && q->soak <= 0 && !q->growth
-               ? attn_question_make(&asking, &s->question, err)
-               : ATTN_OK;
+    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER];
+    if (s[0].claims_path != NULL && plugins == n)
+        return attn_fail(err, ATTN_EINVAL, "--claims %s: a plug-in says itself what it claims",
+                         s[0].claims_path);
+    const char *wrong =
+        folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
+        : of[ATTN_EXTERNAL_COMMAND] > 0 && s[0].claims_path == NULL
+            ? "--exec needs --claims FILE: what the command can do (docs/external.md)"
+        : q->relation != NULL && plugins < n
+            ? "--relation is for plug-ins: relations change inputs between two calls, and a folder "
+              "of files is one call"
+        : q->repeat > 0 && plugins < n
+            ? "--repeat is for plug-ins: a command and a folder of results are one call of each "
+              "case"
+        : q->soak > 0 && folders > 0 ? "--soak needs something to run: --plugin or --exec"
+                                     : NULL;
+    return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 
 /* What to ask and what is claimed; a folder of results brings its own manifest. */
@@ -125,39 +113,52 @@ static int judge_externals(struct attn_candidate *s, int n)
 {
     static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
                                        "INTERNAL ERROR"};
-    int worst = 0, *status = attn_cli_need(calloc((size_t)n, sizeof *status));
+    int worst = 0;
     for (int i = 0; i < n; i++) {
-        status[i] = judge_external(&s[i], i + 1);
-        worst = status[i] > worst ? status[i] : worst;
+        s[i].exit_status = judge_external(&s[i], i + 1);
+        worst = s[i].exit_status > worst ? s[i].exit_status : worst;
     }
     FILE *out = s->verdicts->out;
     if (s->verdicts->format == ATTN_FORMAT_TEXT && n > 1) {
         fprintf(out, "\n%d implementations:\n", n);
         for (int i = 0; i < n; i++)
-            fprintf(out, "  %-10s  %s\n", word[status[i]], s[i].label);
+            fprintf(out, "  %-10s  %s\n", word[s[i].exit_status], s[i].label);
     }
-    free(status);
     return worst;
 }
 
 /* Who is to be judged, and what is asked of each that claims as much as one before. */
-static void take_specs(struct attn_candidate *s, char **specs, int n)
+static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n,
+                                   struct attn_error *err)
 {
-    struct attn_error err;
-    for (int i = 0; i < n; i++) {
+    enum attn_status status = ATTN_OK;
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
         int like = 0;
-        attn_cli_must(
-            attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, &err),
-            &err);
+        status = attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, err);
+        if (status != ATTN_OK)
+            break;
         while (s[like].spec.impl->caps != s[i].spec.impl->caps)
             like++;
         attn_claims_of_impl(s[i].spec.impl, &s[i].x.claims);
         if (like < i)
             s[i].question = s[like].question;
         else
-            attn_cli_must(attn_candidate_ask(&s[i], &err), &err);
+            status = attn_candidate_ask(&s[i], err);
         s[i].is_first = like == i;
     }
+    return status;
+}
+
+/* All of them, on the terminal and on the page. */
+static int judge(struct attn_candidate *s, int n, int externals, struct attn_report *report)
+{
+    for (int i = 0; i < n; i++)
+        s[i].report = report;
+    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
+    attn_verdicts_print(s->verdicts, NULL);
+    int flushed = attn_cli_flush();
+    status = flushed > status ? flushed : status;
+    return report != NULL ? attn_report_close(report, status) : status;
 }
 
 int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
@@ -166,6 +167,8 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
                                             : n_specs > 0 ? n_specs
                                                           : attn_impl_count();
     struct attn_verdicts v;
+    struct attn_report *report = NULL;
+    struct attn_error err;
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
     attn_verdicts_open(&v, stdout);
     v.format = (enum attn_format)q->format;
@@ -181,18 +184,11 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
         n = take_externals(q, s);
     for (int i = 0; i < n; i++)
         s[i].is_one_of_many = n > 1;
-    if (externals)
-        check_externals(q, s, n);
-    else
-        take_specs(s, n_specs > 0 ? specs : NULL, n);
-    if (q->report != NULL)
-        v.report = attn_report_open(q->report);
-    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
-    attn_verdicts_close(&v);
-    int flushed = attn_cli_flush();
-    status = flushed > status ? flushed : status;
-    if (v.report != NULL)
-        status = attn_report_close(v.report, status);
+    enum attn_status ready = externals ? check_externals(q, s, n, &err)
+                                       : take_specs(s, n_specs > 0 ? specs : NULL, n, &err);
+    if (ready == ATTN_OK && q->report != NULL)
+        ready = attn_report_open(q->report, &report, &err);
+    int status = ready == ATTN_OK ? judge(s, n, externals, report) : attn_cli_error(&err);
     for (int i = 0; i < n && !externals; i++)
         if (s[i].is_first)
             attn_question_free(&s[i].question);

@@ -62,6 +62,7 @@ struct attn_check_request {
 struct attn_candidate {
     const struct attn_check_request *request;
     struct attn_verdicts *verdicts;
+    struct attn_report *report;     /* of --report (check_report.h), or NULL */
     struct attn_verdict_list *list; /* its own, once its books are open */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
@@ -73,6 +74,7 @@ struct attn_candidate {
     char route[1200];        /* "--plugin './naive.so'": for the line "again:"  */
     const char *claims_path; /* of --claims, or NULL */
     int diagnose;            /* a failure of the next case is to be diagnosed         */
+    int exit_status;         /* of an external, when it is judged                */
     int judged;              /* cases with a verdict about the implementation         */
 };
 

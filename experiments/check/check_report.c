@@ -64,46 +64,47 @@ static void compose(const struct attn_report *r, FILE *out)
     attn_document_end(&d);
 }
 
-/* Write the file anew: `text`, or of NULL the whole page.  An exit status. */
-static int save(const char *path, const char *text, const struct attn_report *r)
+/* Write the file anew: `text`, or of NULL the whole page. */
+static enum attn_status save(const char *path, const char *text, const struct attn_report *r,
+                             struct attn_error *err)
 {
     struct attn_save file;
-    struct attn_error err;
-    enum attn_status status = attn_save_open(path, &file, &err);
+    struct attn_error why;
+    enum attn_status status = attn_save_open(path, &file, &why);
     if (status == ATTN_OK) {
         if (text != NULL)
             fputs(text, file.stream);
         else
             compose(r, file.stream);
-        status = attn_save_close(&file, ATTN_OK, &err);
+        status = attn_save_close(&file, ATTN_OK, &why);
     }
-    return status == ATTN_OK ? ATTN_EXIT_GOOD
-                             : attn_cli_fail(ATTN_EXIT_LACKS, "--report %s", err.text);
+    return status == ATTN_OK ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "--report %s", why.text);
 }
 
-struct attn_report *attn_report_open(const char *path)
+enum attn_status attn_report_open(const char *path, struct attn_report **report,
+                                  struct attn_error *err)
 {
     static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
     int is_html = attn_cli_ends_with(path, ".html") || attn_cli_ends_with(path, ".htm");
     if (!is_html && !attn_cli_ends_with(path, ".md"))
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--report %.300s: a name that ends in .html or .md would "
-                      "work",
-                      path);
-    if (save(path, unfinished, NULL) != ATTN_EXIT_GOOD)
-        exit(attn_cli_leave(ATTN_EXIT_LACKS));
-    struct attn_report *r = attn_cli_need(calloc(1, sizeof *r));
+        return attn_fail(err, ATTN_EINVAL,
+                         "--report %.300s: a name that ends in .html or .md would work", path);
+    enum attn_status status = save(path, unfinished, NULL, err);
+    if (status != ATTN_OK)
+        return status;
+    struct attn_report *r = *report = attn_cli_need(calloc(1, sizeof *r));
     r->path = attn_cli_need(strdup(path));
     r->document.out = attn_cli_memory(&r->text, &r->size);
     r->document.is_html = is_html;
-    return r;
+    return ATTN_OK;
 }
 
 int attn_report_close(struct attn_report *r, int status)
 {
+    struct attn_error err;
     fclose(r->document.out);
     attn_cli_need(r->text);
-    int saved = save(r->path, NULL, r);
+    int saved = save(r->path, NULL, r, &err) == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
     free(r->text);
     free(r->about);
     free(r->all);

@@ -12,9 +12,10 @@
 struct attn_report; /* opaque */
 
 /* Take the file now, so that one that cannot be written is no surprise at the end; until then it
- * says that there is no verdict yet.  A name of neither format, or a file that cannot be written,
- * ends the program. */
-struct attn_report *attn_report_open(const char *path);
+ * says that there is no verdict yet.  EINVAL: a name of neither format; ENOMEM: it cannot be
+ * written. */
+enum attn_status attn_report_open(const char *path, struct attn_report **report,
+                                  struct attn_error *err);
 
 /* Who is judged next; strings are copied, and the digests of its files taken, now. */
 struct attn_report_about {

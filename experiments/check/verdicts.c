@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
 #include "tests/harness/files/fileio.h"
 
@@ -50,7 +49,7 @@ struct attn_verdict_list *attn_verdicts_begin(const char *spec)
     return list;
 }
 
-static void free_list(struct attn_verdict_list *list)
+void attn_verdicts_free(struct attn_verdict_list *list)
 {
     for (int e = 0; e < list->n; e++) {
         struct attn_verdict_entry *x = &list->entry[e];
@@ -178,31 +177,4 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
     attn_append(text, size, "at most %lld rescales and %lld merges a row", (long long)rescales,
                 (long long)merges);
     return n;
-}
-
-/* ---- ending ---------------------------------------------------------------------------------- */
-
-/* One spec's checks, or, given NULL, what the format needs at its end. */
-static void (*const print_as[])(struct attn_verdicts *v, const struct attn_verdict_list *list) = {
-    [ATTN_FORMAT_TEXT] = attn_verdicts_text,
-    [ATTN_FORMAT_TAP] = attn_verdicts_tap,
-    [ATTN_FORMAT_JUNIT] = attn_verdicts_junit,
-    [ATTN_FORMAT_JSON] = attn_verdicts_json};
-
-int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list)
-{
-    int failures = attn_verdicts_tally(v, list, ATTN_ALL_KINDS).failures;
-    print_as[v->format](v, list);
-    if (v->report != NULL)
-        attn_report_add(v->report, v, list);
-    v->n_specs++;
-    v->n_checks += list->n;
-    fflush(v->out);
-    free_list(list);
-    return failures;
-}
-
-void attn_verdicts_close(struct attn_verdicts *v)
-{
-    print_as[v->format](v, NULL);
 }

@@ -64,7 +64,6 @@ struct attn_verdicts {
     int details;          /* text: full details also of what passes    */
     int detailed, listed; /* text: failures with full details, and then with a line each */
     int n_specs, n_checks;
-    struct attn_report *report; /* of --report (check_report.h), or NULL */
 };
 
 /* Preset: text to out. */
@@ -78,15 +77,14 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *subject,
                                              const struct attn_result *result, double seconds);
 
-/* Print a spec's checks, and free them; returns how many of them are failures (ERROR and, if
- * strict, WEAK and REFUSED by it included). */
-int attn_verdicts_end(struct attn_verdicts *v, struct attn_verdict_list *list);
+void attn_verdicts_free(struct attn_verdict_list *list);
 
-/* Print what a format needs at its end. */
-void attn_verdicts_close(struct attn_verdicts *v);
+/* Print a spec's checks in v's format; of NULL what the format needs at its end. */
+void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* ---- for the formats ------------------------------------------------------------------------- */
 
+/* ERROR and, if strict, WEAK and REFUSED by it included. */
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
 
 /* Checks counted. */
@@ -121,9 +119,6 @@ void attn_verdict_facts_free(struct attn_facts *facts);
 
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
-void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list);
-void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list);
-void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);

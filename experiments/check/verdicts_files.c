@@ -1,5 +1,5 @@
-/* Checks for other programs: TAP 13, JUnit XML, JSON.  Each function prints one spec's checks, or,
- * given NULL, what the format needs at its end. */
+/* Checks in v's format: text, or for other programs TAP 13, JUnit XML, JSON.  Each function prints
+ * one spec's checks, or, given NULL, what the format needs at its end. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void put_block(FILE *out, const struct attn_verdict_entry *x, int bad)
     fputs("  ...\n", out);
 }
 
-void attn_verdicts_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
+static void put_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     FILE *out = v->out;
     int agree;
@@ -188,7 +188,7 @@ static void put_cause(FILE *out, const struct attn_common_cause *causes)
     fputs("    </properties>\n", out);
 }
 
-void attn_verdicts_junit(struct attn_verdicts *v, const struct attn_verdict_list *list)
+static void put_junit(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     FILE *out = v->out;
     if (v->n_specs == 0)
@@ -266,7 +266,7 @@ static json_t *types_of(const struct attn_common_cause *causes, int fail)
     return all;
 }
 
-void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
+static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     if (v->n_specs == 0)
         fputs("{\"format\":\"attnlab-check\",\"version\":1,\"specs\":[\n", v->out);
@@ -294,4 +294,17 @@ void attn_verdicts_json(struct attn_verdicts *v, const struct attn_verdict_list 
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);
+}
+
+void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    static void (*const put[])(struct attn_verdicts * v, const struct attn_verdict_list *list) = {
+        [ATTN_FORMAT_TEXT] = attn_verdicts_text,
+        [ATTN_FORMAT_TAP] = put_tap,
+        [ATTN_FORMAT_JUNIT] = put_junit,
+        [ATTN_FORMAT_JSON] = put_json};
+    put[v->format](v, list);
+    v->n_specs += list != NULL;
+    v->n_checks += list != NULL ? list->n : 0;
+    fflush(v->out);
 }

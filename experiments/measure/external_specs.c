@@ -36,28 +36,31 @@ static const char *cut_name(const char *value, char name[32])
     return value + n + 1;
 }
 
-static void take(struct attn_external_specs *externals, const char *flag, const char *value)
+static enum attn_status take(struct attn_external_specs *externals, const char *flag,
+                             const char *value, struct attn_error *err)
 {
     struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
         if (last == NULL || last->kind != ATTN_EXTERNAL_COMMAND || last->claims_path != NULL)
-            attn_cli_stop(ATTN_EINVAL, NULL,
-                          "--claims '%.60s' has no --exec of its own before it: a plug-in says "
-                          "itself what it claims",
-                          value);
+            return attn_fail(err, ATTN_EINVAL,
+                             "--claims '%.60s' has no --exec of its own before it: a plug-in says "
+                             "itself what it claims",
+                             value);
         last->claims_path = value;
-        return;
+        return ATTN_OK;
     }
     if (externals->n == ATTN_EXTERNAL_SPECS)
-        attn_cli_stop(ATTN_EINVAL, NULL, "more than %d plug-ins and commands", ATTN_EXTERNAL_SPECS);
+        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands",
+                         ATTN_EXTERNAL_SPECS);
     struct attn_external_spec *e = &externals->one[externals->n++];
     memset(e, 0, sizeof *e);
     e->kind = strcmp(flag, "plugin") == 0 ? ATTN_EXTERNAL_PLUGIN : ATTN_EXTERNAL_COMMAND;
     const char *source = cut_name(value, e->name);
     if (*source == '\0' || strlen(source) >= sizeof e->source)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
-                      value, sizeof e->source - 1);
+        return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
+                         value, sizeof e->source - 1);
     strcpy(e->source, source);
+    return ATTN_OK;
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */
@@ -88,32 +91,38 @@ static void find_digest(struct attn_external_spec *e)
 
 /* ---- meeting them ---------------------------------------------------------------------------- */
 
-static void meet_plugin(struct attn_external_spec *e, double timeout_s)
+static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout_s,
+                                    struct attn_error *err)
 {
     struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
-    struct attn_error err;
     char path[4096];
-    attn_cli_must(attn_external_route[e->kind].open(&x, &err), &err);
+    enum attn_status status = attn_external_route[e->kind].open(&x, err);
+    if (status != ATTN_OK)
+        return status;
     e->claims = x.claims;
     attn_external_route[e->kind].close(&x);
     if (realpath(e->source, path) == NULL)
-        attn_cli_stop(ATTN_EINVAL, e->source, "%s", strerror(errno));
+        return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
-        attn_cli_stop(ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
-                      sizeof e->source - 1);
+        return attn_fault(err, ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
+                          sizeof e->source - 1);
     strcpy(e->source, path);
+    return ATTN_OK;
 }
 
-static void meet_command(struct attn_external_spec *e, double timeout_s)
+static enum attn_status meet_command(struct attn_external_spec *e, double timeout_s,
+                                     struct attn_error *err)
 {
-    struct attn_error err;
+    struct attn_error why;
     if (e->claims_path == NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--exec '%.200s' needs --claims FILE after it (docs/external.md)", e->source);
-    attn_cli_must(attn_claims_read(e->claims_path, &e->claims, &err), &err);
-    if (attn_exec_try(e->source, &e->claims, timeout_s, &err) != ATTN_OK)
-        attn_cli_stop(err.status, NULL, "--exec '%.160s', on a tiny case: %.300s", e->source,
-                      err.text);
+        return attn_fail(err, ATTN_EINVAL,
+                         "--exec '%.200s' needs --claims FILE after it (docs/external.md)",
+                         e->source);
+    enum attn_status status = attn_claims_read(e->claims_path, &e->claims, err);
+    if (status == ATTN_OK && attn_exec_try(e->source, &e->claims, timeout_s, &why) != ATTN_OK)
+        status = attn_fail(err, why.status, "--exec '%.160s', on a tiny case: %.300s", e->source,
+                           why.text);
+    return status;
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
@@ -128,40 +137,45 @@ static void find_name(struct attn_external_spec *e)
     e->name[n] = '\0';
 }
 
-static void check_name(const struct attn_external_specs *externals, int which)
+static enum attn_status check_name(const struct attn_external_specs *externals, int which,
+                                   struct attn_error *err)
 {
     const struct attn_external_spec *e = &externals->one[which];
     const char *flag = e->kind == ATTN_EXTERNAL_PLUGIN ? "plugin" : "exec";
     if (e->name[0] == '\0')
-        attn_cli_stop(ATTN_EINVAL, NULL, "%.200s has no name: say --%s NAME=...", e->source, flag);
+        return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
+                         flag);
     if (attn_impl_find(e->name) != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
-                      e->name, flag);
+        return attn_fail(err, ATTN_EINVAL,
+                         "%.200s is called %s, as one of ours is: say --%s NAME=...", e->source,
+                         e->name, flag);
     for (int other = 0; other < which; other++)
         if (strcmp(externals->one[other].name, e->name) == 0)
-            attn_cli_stop(ATTN_EINVAL, NULL,
-                          "%.150s and %.150s are both called %s: say --%s NAME=...",
-                          externals->one[other].source, e->source, e->name, flag);
+            return attn_fail(err, ATTN_EINVAL,
+                             "%.150s and %.150s are both called %s: say --%s NAME=...",
+                             externals->one[other].source, e->source, e->name, flag);
+    return ATTN_OK;
 }
 
-void attn_external_specs_open(struct attn_external_specs *externals,
-                              const struct attn_cli_list *given)
+enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given, struct attn_error *err)
 {
     static const double PATIENCE = 60; /* s, to load a plug-in, or for a command on a tiny case */
-    for (int x = 0; x < given->n; x++)
-        take(externals, given->at[x].flag, given->at[x].value);
-    for (int i = 0; i < externals->n; i++) {
+    enum attn_status status = ATTN_OK;
+    for (int x = 0; x < given->n && status == ATTN_OK; x++)
+        status = take(externals, given->at[x].flag, given->at[x].value, err);
+    for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
         struct attn_external_spec *e = &externals->one[i];
-        if (e->kind == ATTN_EXTERNAL_PLUGIN)
-            meet_plugin(e, PATIENCE);
-        else
-            meet_command(e, PATIENCE);
+        status = e->kind == ATTN_EXTERNAL_PLUGIN ? meet_plugin(e, PATIENCE, err)
+                                                 : meet_command(e, PATIENCE, err);
+        if (status != ATTN_OK)
+            break;
         if (e->name[0] == '\0')
             find_name(e);
         find_digest(e);
-        check_name(externals, i);
+        status = check_name(externals, i, err);
     }
+    return status;
 }
 
 const struct attn_external_spec *

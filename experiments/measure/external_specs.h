@@ -30,10 +30,11 @@ struct attn_external_specs {
 
 /* Take --plugin, --exec and --claims as they were given, --claims for the --exec before it, and
  * meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
- * find out names and digests.  Where one does not load, cannot be run, has no claims, or has the
- * name of another, the program ends with one line. */
-void attn_external_specs_open(struct attn_external_specs *externals,
-                              const struct attn_cli_list *given);
+ * find out names and digests.  EINVAL and others where one does not load, cannot be run, has no
+ * claims, or has the name of another. */
+enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
+                                          const struct attn_cli_list *given,
+                                          struct attn_error *err);
 
 /* The one of that name; NULL: none, or externals is NULL. */
 const struct attn_external_spec *

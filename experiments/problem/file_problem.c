@@ -10,13 +10,6 @@
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 
-const struct attn_file_role attn_file_role[ATTN_IN_INPUTS] = {
-    [ATTN_IN_Q] = {"q", ATTN_AXES_QUERIES},     [ATTN_IN_K] = {"k", ATTN_AXES_KEYS},
-    [ATTN_IN_V] = {"v", ATTN_AXES_KEYS},        [ATTN_IN_DO] = {"do", ATTN_AXES_QUERIES},
-    [ATTN_IN_BIAS] = {"bias", ATTN_AXES_PAIRS}, [ATTN_IN_DLSE] = {"dlse", ATTN_AXES_ROWS},
-    [ATTN_IN_KEY_MASK] = {"key_mask", 0}, /* these are read by what they are for */
-    [ATTN_IN_CU_Q] = {"cu_seqlens_q", 0},       [ATTN_IN_CU_K] = {"cu_seqlens_k", 0}};
-
 int attn_file_input_named(const char *name)
 {
     for (int i = 0; i < ATTN_IN_INPUTS; i++)

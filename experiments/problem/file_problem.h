@@ -72,7 +72,7 @@ struct attn_files {
     const struct attn_tensors_entry *stored[ATTN_OUTPUTS];  /* results beside the inputs */
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
-    int layout_row; /* of the table in file_problem.c */
+    const char *layout_words; /* "B,H,L,d", ... */
     struct attn_file_layout layout;
     struct attn_packed_batch packed; /* where the layout is */
     enum attn_pass pass;
@@ -127,8 +127,6 @@ int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to 
 /* ---- file_settings.c ------------------------------------------------------------------------- */
 
 void attn_files_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-const char *attn_files_layout(const struct attn_files *files); /* "B,H,L,d", ... */
 
 /* What metadata say under a key, NULL: nothing; whether it is this word. */
 const char *attn_files_said(const struct attn_files *files, const char *key);

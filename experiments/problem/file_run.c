@@ -213,7 +213,7 @@ static enum attn_status write_safetensors(const struct attn_files *files, int n_
     } all[MOST] = {{1, {"spec", files->request->spec}},
                    {1, {"mask", files->mask_text}},
                    {1, {"scale", scale}},
-                   {1, {"layout", attn_files_layout(files)}},
+                   {1, {"layout", files->layout_words}},
                    {1, {"pass", attn_pass_name(files->pass)}},
                    {1, {"lse", "e"}}, /* whatever the input declares of others */
                    {1, {"empty_lse", "-inf"}},

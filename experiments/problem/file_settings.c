@@ -113,11 +113,6 @@ static int find_layout(const char *text)
     return -1;
 }
 
-const char *attn_files_layout(const struct attn_files *files)
-{
-    return layouts[files->layout_row][1];
-}
-
 /* Whether a flag means what a file says: the same word, number, layout or mask. */
 static int means(const struct attn_files *files, const char *key, const char *flag,
                  const char *said)
@@ -191,15 +186,15 @@ enum attn_status attn_files_numbers(struct attn_files *files, struct attn_error 
 /* ---- the layout ------------------------------------------------------------------------------ */
 
 /* Heads that are folded into the last axis: nothing but a number says how many. */
-static enum attn_status set_heads(struct attn_files *files, struct attn_error *err)
+static enum attn_status set_heads(struct attn_files *files, int is_folded, struct attn_error *err)
 {
     static const char *const key[2] = {"heads", "kv_heads"}, *const flags[2] = {"heads",
                                                                                 "kv-heads"};
     const char *flag[2] = {files->request->heads, files->request->kv_heads};
     for (int n = 0; n < 2; n++) {
-        if (files->layout_row != BLE && flag[n] != NULL)
+        if (!is_folded && flag[n] != NULL)
             return attn_fail(err, ATTN_EINVAL, "--%s belongs to --layout BLE, [B,L,H*d]", flags[n]);
-        if (files->layout_row != BLE)
+        if (!is_folded)
             continue;
         const char *text = attn_files_setting(files, key[n]);
         if (text == NULL && n == 1)
@@ -225,11 +220,11 @@ enum attn_status attn_files_axes(struct attn_files *files, struct attn_error *er
                          "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d', 'L,B,H,d', 'B,L,H*d' and "
                          "'T,H,d' are understood (or say --layout)",
                          said);
-    files->layout_row = layout;
+    files->layout_words = layouts[layout][1];
     files->layout.by_token = layout != BHLD;
     files->layout.by_sequence = layout == SBHD;
     files->layout.is_packed = layout == THD;
-    return set_heads(files, err);
+    return set_heads(files, layout == BLE, err);
 }
 
 /* ---- the bias -------------------------------------------------------------------------------- */

@@ -13,6 +13,13 @@
 #include "tests/harness/cases/band.h"
 #include "tests/harness/files/fileio.h"
 
+const struct attn_file_role attn_file_role[ATTN_IN_INPUTS] = {
+    [ATTN_IN_Q] = {"q", ATTN_AXES_QUERIES},     [ATTN_IN_K] = {"k", ATTN_AXES_KEYS},
+    [ATTN_IN_V] = {"v", ATTN_AXES_KEYS},        [ATTN_IN_DO] = {"do", ATTN_AXES_QUERIES},
+    [ATTN_IN_BIAS] = {"bias", ATTN_AXES_PAIRS}, [ATTN_IN_DLSE] = {"dlse", ATTN_AXES_ROWS},
+    [ATTN_IN_KEY_MASK] = {"key_mask", 0}, /* these are read by what they are for */
+    [ATTN_IN_CU_Q] = {"cu_seqlens_q", 0},       [ATTN_IN_CU_K] = {"cu_seqlens_k", 0}};
+
 /* ---- where documents begin ------------------------------------------------------------------- */
 
 /* The n + 1 places where n documents begin and the last one ends, malloc'ed; the n. */
@@ -274,7 +281,7 @@ static enum attn_status check_qkv(const struct attn_files *files, const int64_t 
             "%s: q is %s, k is %s, v is %s, read as %s (--layout reads them otherwise)", wrong,
             attn_file_shape(files->input[ATTN_IN_Q]->tensor, text[0]),
             attn_file_shape(files->input[ATTN_IN_K]->tensor, text[1]),
-            attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]), attn_files_layout(files));
+            attn_file_shape(files->input[ATTN_IN_V]->tensor, text[2]), files->layout_words);
     return ATTN_OK;
 }
 

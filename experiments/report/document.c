@@ -54,7 +54,8 @@ int attn_html_image(FILE *file, const char *path, const char *label)
     return 0;
 }
 
-const char attn_html_style[] =
+/* What stands in <style>. */
+static const char html_style[] =
     ":root{color-scheme:light dark;--ink:#1c1c1c;--soft:#5a5a5a;--rule:#d5d5d5;--paper:#fff;"
     "--band:#f5f5f3;--bad:#a40000;--good:#00604a}"
     "@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--soft:#a8a8a8;--rule:#484848;"
@@ -193,7 +194,7 @@ void attn_document_begin(struct attn_document *d, FILE *out, int is_html, const 
               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
               out);
         attn_html_text(out, title);
-        fprintf(out, "</title>\n<style>%s</style>\n</head>\n<body>\n", attn_html_style);
+        fprintf(out, "</title>\n<style>%s</style>\n</head>\n<body>\n", html_style);
     }
     attn_document_heading(d, 1, title);
 }

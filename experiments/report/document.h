@@ -11,6 +11,7 @@
 struct attn_document {
     FILE *out;
     int is_html;
+    int lacks_picture;    /* one of the page cannot be read */
     int in_table, column; /* private */
     unsigned is_numeric;  /* private: a bit for each column */
 };
@@ -62,8 +63,5 @@ void attn_html_text(FILE *file, const char *text);
 /* A picture inside the page, which stays one file: <img> with the file as its data, and the label
  * for those who do not see it.  Returns 0, -1 when the file cannot be read. */
 int attn_html_image(FILE *file, const char *path, const char *label);
-
-/* What stands in <style>. */
-extern const char attn_html_style[];
 
 #endif

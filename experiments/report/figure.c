@@ -469,21 +469,21 @@ static void write_mask(FILE *file, const struct attn_mask *mask, const char *nam
     write_runs(file, mask);
 }
 
-void attn_picture_draw(const struct attn_mask *mask, const char *path)
+enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
+                                   struct attn_error *err)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    struct attn_error err;
     char folder[PATH_MAX], name[PATH_MAX], *head;
     size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0, size;
     if (stem == 0 || stem >= sizeof folder - 8 || strcmp(path + stem, ".svg") != 0)
-        attn_cli_stop(ATTN_EINVAL, NULL, "'%.200s': a name that ends in .svg would work", path);
+        return attn_fail(err, ATTN_EINVAL, "'%.200s': a name that ends in .svg would work", path);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)stem, path);
     char *slash = strrchr(folder, '/');
     (void)snprintf(name, sizeof name, "%s", slash == NULL ? folder : slash + 1);
     if (name[0] == '\0' || !is_of(name, letters))
-        attn_cli_stop(ATTN_EINVAL, NULL, "'%.200s': letters, digits, '_', '-' and '.' would work",
-                      name);
+        return attn_fail(err, ATTN_EINVAL, "'%.200s': letters, digits, '_', '-' and '.' would work",
+                         name);
     if (slash == NULL)
         (void)snprintf(folder, sizeof folder, ".");
     else
@@ -491,7 +491,9 @@ void attn_picture_draw(const struct attn_mask *mask, const char *path)
     FILE *file = attn_cli_memory(&head, &size);
     write_mask(file, mask, name);
     fclose(file);
-    attn_cli_must(write_script(attn_cli_need(head), "mask", folder, name, &err), &err);
-    attn_cli_must(draw_script(folder, name, 1, &err), &err);
+    enum attn_status status = write_script(attn_cli_need(head), "mask", folder, name, err);
+    if (status == ATTN_OK)
+        status = draw_script(folder, name, 1, err);
     free(head);
+    return status;
 }

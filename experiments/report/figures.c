@@ -318,7 +318,8 @@ int attn_figure_of_kind(const char *name, struct attn_figure *figure)
 }
 
 /* The columns of its lines, and which of them it is about. */
-static void choose_columns(const struct kind *kind, struct attn_figure *figure)
+static enum attn_status choose_columns(const struct kind *kind, struct attn_figure *figure,
+                                       struct attn_error *err)
 {
     const struct lines *of = &lines[kind->lines];
     figure->n_columns = of->n_columns;
@@ -330,11 +331,12 @@ static void choose_columns(const struct kind *kind, struct attn_figure *figure)
                (strncmp(of->column[c], word, n) != 0 || of->column[c][n] != '\0'))
             c++;
         if (c == of->n_columns || figure->n_about == ATTN_FIGURE_ABOUT)
-            attn_cli_stop(ATTN_EINTERNAL, NULL, "plots/figures.def: %s: there is no column %s",
-                          kind->name, word);
+            return attn_fail(err, ATTN_EINTERNAL, "plots/figures.def: %s: there is no column %s",
+                             kind->name, word);
         figure->about[figure->n_about++] = c;
         word += n;
     }
+    return ATTN_OK;
 }
 
 /* Does a curve of the figure have two different x that are measured, or only priced on purpose?  In
@@ -372,8 +374,9 @@ static void write_words(const struct kind *kind, const struct attn_figure_group 
                    machine->text[0] != '\0' ? "; " : "", machine->text);
 }
 
-static void make(const struct kind *kind, const struct attn_figure_group *group,
-                 const struct attn_figure_machine *machine, struct attn_figure *figure)
+static enum attn_status make(const struct kind *kind, const struct attn_figure_group *group,
+                             const struct attn_figure_machine *machine, struct attn_figure *figure,
+                             struct attn_error *err)
 {
     const struct attn_group_word *word = &attn_group_words[group->kind];
     *figure = (struct attn_figure){.x_name = word->x_name,
@@ -383,7 +386,9 @@ static void make(const struct kind *kind, const struct attn_figure_group *group,
                                    .memory_bytes = machine->memory_bytes};
     (void)attn_figure_of_kind(kind->name, figure);
     write_words(kind, group, machine, figure);
-    choose_columns(kind, figure);
+    enum attn_status status = choose_columns(kind, figure, err);
+    if (status != ATTN_OK)
+        return status;
     lines[kind->lines].add(figure);
     const char *column = figure->column[figure->about[0]];
     (void)snprintf(figure->finding, sizeof figure->finding, "%s",
@@ -394,27 +399,31 @@ static void make(const struct kind *kind, const struct attn_figure_group *group,
         (void)snprintf(figure->omitted, sizeof figure->omitted,
                        "group %s has no curve for it: no implementation has two good points",
                        group->name);
+    return ATTN_OK;
 }
 
-void attn_figures_make(const struct attn_figure_groups *groups,
-                       const struct attn_figure_machine *machine, struct attn_figures *figures)
+enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
+                                   const struct attn_figure_machine *machine,
+                                   struct attn_figures *figures, struct attn_error *err)
 {
+    enum attn_status status = ATTN_OK;
     figures->n = 0;
     figures->figure = attn_cli_need(calloc((size_t)groups->n * KINDS + 1, sizeof *figures->figure));
     /* All memory figures first, then all time figures, and so on. */
     for (int k = 0; k < KINDS; k++)
-        for (int g = 0; g < groups->n; g++) {
+        for (int g = 0; g < groups->n && status == ATTN_OK; g++) {
             const struct attn_figure_group *group = &groups->group[g];
             struct attn_figure *figure = &figures->figure[figures->n];
             if (group->kind == ATTN_GROUP_OTHER ||
                 !attn_cli_listed(kinds[k].groups, " ", attn_group_words[group->kind].word))
                 continue;
-            make(&kinds[k], group, machine, figure);
+            status = make(&kinds[k], group, machine, figure, err);
             if (figure->n == 0)
                 attn_figure_free(figure); /* no row has its column: nothing is missing */
             else
                 figures->n++;
         }
+    return status;
 }
 
 void attn_figures_free(struct attn_figures *figures)

@@ -129,9 +129,9 @@ enum { ATTN_PICTURE_TEXT_MOST = 512, ATTN_PICTURE_SVG_MOST = 4096 };
 void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row);
 
 /* PATH, which ends in .svg, by gnuplot, and beside it the script that drew it, .gp, to be edited
- * and run again.  The end of the program: another name, it cannot be written, or gnuplot is not
- * there or fails. */
-void attn_picture_draw(const struct attn_mask *mask, const char *path);
+ * and run again.  EINVAL: another name; else as attn_draw. */
+enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
+                                   struct attn_error *err);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
@@ -143,9 +143,10 @@ enum attn_status attn_summary_csv_save(const char *path, const struct attn_figur
                                        struct attn_error *err);
 
 /* All figures of all groups, studied (curves.h).  One without a curve is there as well, with its
- * reason. */
-void attn_figures_make(const struct attn_figure_groups *groups,
-                       const struct attn_figure_machine *machine, struct attn_figures *figures);
+ * reason.  EINTERNAL: figures.def names a column that no line has. */
+enum attn_status attn_figures_make(const struct attn_figure_groups *groups,
+                                   const struct attn_figure_machine *machine,
+                                   struct attn_figures *figures, struct attn_error *err);
 void attn_figures_free(struct attn_figures *figures);
 
 #endif

@@ -62,10 +62,6 @@ int64_t attn_group_common_length(const struct attn_figure_group *group, enum att
 const struct attn_row *attn_group_find(const struct attn_figure_group *group, const char *label,
                                        enum attn_pass pass, int64_t n_query);
 
-/* What was not measured, and from where on: "Dropped by the time budget: dense from 8,192
- * (forward), 4,096 (backward).".  "" when everything was; what does not fit is cut, and said. */
-void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size);
-
 /* "too big for this machine", "dropped by the time budget", ... */
 const char *attn_status_phrase(enum attn_point_status status);
 

@@ -1,3 +1,4 @@
+/* See page.h: the template, and all of the page that is no table of page_tables.c. */
 #include "experiments/report/page.h"
 
 #include <limits.h>
@@ -6,345 +7,6 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
-
-/* ---- cells ----------------------------------------------------------------------------------- */
-
-const char *attn_seconds_text(double seconds, char text[32])
-{
-    static const char *const unit[] = {"s", "ms", "µs", "ns"};
-    int u = 0;
-    double x = seconds;
-    for (; x < 1 && x > 0 && u < 3; u++)
-        x *= 1000;
-    if (isnan(seconds))
-        (void)snprintf(text, 32, "%s", attn_document_dash);
-    else
-        (void)snprintf(text, 32, "%.3g %s", x, unit[u]);
-    return text;
-}
-
-static void real_cell(struct attn_document *d, enum attn_style style, double x)
-{
-    if (isnan(x))
-        attn_document_cells(d, "w", attn_document_dash);
-    else if (isinf(x))
-        attn_document_cell(d, style, "∞");
-    else
-        attn_document_cell(d, style, "%.3g", x);
-}
-
-/* ---- summary ------------------------------------------------------------------------------- */
-
-/* The exponent of peak or time in L of a curve, as figures have it. */
-static void exponent_cell(struct attn_document *d, const struct attn_figure_group *group,
-                          const char *label, enum attn_pass pass, int of_time)
-{
-    const struct attn_power *power = NULL;
-    for (int64_t s = 0; s < group->n && power == NULL; s++)
-        if (group->row[s]->point->c.pass == pass && strcmp(group->row[s]->label, label) == 0)
-            power = of_time ? &group->row[s]->time_power : &group->row[s]->bytes_power;
-    if (power == NULL || power->n == 0)
-        attn_document_cells(d, "w", attn_document_dash);
-    else
-        attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
-                           fabs(power->slope) < 0.005 ? 0 : power->slope,
-                           power->interval.high - power->slope);
-}
-
-/* The largest ratio of a label, and its verdict over all points that ran and were compared. */
-static void verdict_cells(struct attn_document *d, const struct attn_figure_group *group,
-                          const char *label)
-{
-    int64_t judged = 0, wrong = 0;
-    double worst = (double)NAN;
-    for (int64_t s = 0; s < group->n; s++) {
-        const struct attn_row *row = group->row[s];
-        if (strcmp(group->row[s]->label, label) != 0 ||
-            (row->status != ATTN_POINT_OK && row->status != ATTN_POINT_WRONG))
-            continue;
-        judged++;
-        wrong += row->status == ATTN_POINT_WRONG;
-        worst = isnan(worst) || row->worst > worst ? row->worst : worst;
-    }
-    real_cell(d, worst > 1 ? ATTN_BAD : ATTN_WORDS, worst);
-    if (judged == 0)
-        attn_document_cells(d, "w", "nothing ran");
-    else if (wrong > 0)
-        attn_document_cell(d, ATTN_BAD, "WRONG at %lld of %lld points", (long long)wrong,
-                           (long long)judged);
-    else
-        attn_document_cell(d, ATTN_GOOD, "agrees at all %lld points", (long long)judged);
-}
-
-/* A column of the summary: a quantity in one pass, at the length that all have in common. */
-struct quantity {
-    enum { MEMORY_EXPONENT, TIME_EXPONENT, PEAK, QUANTITIES } what;
-    enum attn_pass pass;
-    int64_t length;
-    char head[80];
-};
-
-/* Those of a group; their number. */
-static int find_quantities(const struct attn_figure_group *group,
-                           struct quantity column[2 * QUANTITIES])
-{
-    static const char *const words[] = {"exponent of memory", "exponent of time", "peak"};
-    char number[32];
-    int n = 0;
-    for (int k = 0; k < 2 * QUANTITIES; k++) {
-        struct quantity *c = &column[n];
-        c->what = k / 2;
-        c->pass = (enum attn_pass)(k % 2);
-        c->length = attn_group_common_length(group, c->pass);
-        (void)snprintf(c->head, sizeof c->head, "#%s, %s%s%s", words[c->what],
-                       attn_pass_word(c->pass), c->what == PEAK ? ", L = " : "",
-                       c->what == PEAK ? attn_cli_grouped(c->length, number) : "");
-        n += attn_group_has_pass(group, c->pass);
-    }
-    return n;
-}
-
-static void put_summary(struct attn_document *d, const struct attn_figure_group *group)
-{
-    struct quantity column[2 * QUANTITIES];
-    const char *head[2 * QUANTITIES + 4] = {"implementation"};
-    int n = find_quantities(group, column);
-    for (int c = 0; c < n; c++)
-        head[1 + c] = column[c].head;
-    head[1 + n] = "#worst error/bound";
-    head[2 + n] = "verdict";
-    attn_document_heading(d, 3, group->special);
-    attn_document_text(d, "%s", group->problem);
-    attn_document_table(d, head);
-    for (int64_t s = 0; s < group->n; s++) {
-        const char *label = group->row[s]->label;
-        if (!attn_group_is_first(group, s))
-            continue;
-        attn_document_row(d, "c", label);
-        for (int c = 0; c < n; c++) {
-            const struct attn_row *row =
-                attn_group_find(group, label, column[c].pass, column[c].length);
-            if (column[c].what == PEAK)
-                attn_document_cells(d, "b", row != NULL ? row->peak : INT64_C(-1));
-            else
-                exponent_cell(d, group, label, column[c].pass, column[c].what == TIME_EXPONENT);
-        }
-        verdict_cells(d, group, label);
-    }
-    attn_document_table_end(d);
-}
-
-static void put_summaries(struct attn_document *d, const struct attn_page *page)
-{
-    for (int g = 0; g < page->groups->n; g++)
-        if (page->groups->group[g].kind == ATTN_GROUP_LENGTH)
-            put_summary(d, &page->groups->group[g]);
-}
-
-/* ---- tables of groups ------------------------------------------------------------------------ */
-
-/* A spec, and of several files of records which one it is of. */
-static const char *spec_of(const struct attn_point *p, char text[256])
-{
-    int is_one = p->origin == NULL;
-    (void)snprintf(text, 256, is_one ? "%s" : "%s (%s)", p->spec, is_one ? "" : p->origin);
-    return text;
-}
-
-/* A table for each group of a kind; is_shown: NULL, or which rows. */
-static void put_groups(struct attn_document *d, const struct attn_page *page,
-                       enum attn_group_kind kind, const char *const *head,
-                       int (*is_shown)(const struct attn_figure_group *group, int64_t s),
-                       void (*put_row)(struct attn_document *d, const struct attn_row *row))
-{
-    char title[64], spec[256];
-    for (int g = 0; g < page->groups->n; g++) {
-        const struct attn_figure_group *group = &page->groups->group[g];
-        if (group->kind != kind)
-            continue;
-        (void)snprintf(title, sizeof title, "Group %s", group->name);
-        attn_document_heading(d, 3, kind == ATTN_GROUP_OTHER ? title : group->special);
-        if (kind == ATTN_GROUP_OTHER)
-            attn_document_text(d,
-                               "Its name does not say what varies, so there is no figure: the "
-                               "words for it are%s.",
-                               attn_group_word_list);
-        attn_document_table(d, head);
-        for (int64_t s = 0; s < group->n; s++)
-            if (is_shown == NULL || is_shown(group, s)) {
-                attn_document_row(d, "c", spec_of(group->row[s]->point, spec));
-                put_row(d, group->row[s]);
-            }
-        attn_document_table_end(d);
-    }
-}
-
-static void put_other_row(struct attn_document *d, const struct attn_row *row)
-{
-    char text[32];
-    double seconds = (row->time.n > 0 ? &row->time : &row->single)->median;
-    attn_document_cells(d, "cwbbw", row->point->text, attn_status_phrase(row->status), row->priced,
-                        row->ledger, attn_seconds_text(seconds, text));
-}
-
-/* Groups whose name begins with no known word: a table only. */
-static void put_others(struct attn_document *d, const struct attn_page *page)
-{
-    static const char *const head[] = {"implementation", "case",  "status", "#priced",
-                                       "#ledger",        "#time", NULL};
-    put_groups(d, page, ATTN_GROUP_OTHER, head, NULL, put_other_row);
-}
-
-/* The good row of the largest length of this row's label and pass?  Lengths increase. */
-static int is_longest(const struct attn_figure_group *group, int64_t s)
-{
-    const struct attn_row *row = group->row[s];
-    if (row->status != ATTN_POINT_OK || row->ledger < 0)
-        return 0;
-    while (++s < group->n && group->row[s]->first == row->first &&
-           group->row[s]->point->c.pass == row->point->c.pass)
-        if (group->row[s]->status == ATTN_POINT_OK)
-            return 0;
-    return 1;
-}
-
-static void put_live_row(struct attn_document *d, const struct attn_row *row)
-{
-    const struct attn_point *p = row->point;
-    char live[1024] = "", number[32];
-    for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
-        attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
-                    attn_cli_bytes(p->live_bytes[a], number));
-    attn_document_cells(d, "wnwnnn", attn_pass_word(p->c.pass), p->c.n_query, live, p->shard_bytes,
-                        row->priced, row->ledger);
-    attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
-                       attn_cli_grouped(row->ledger - row->priced, number));
-    attn_document_cells(d, "nn", row->process, row->resident);
-    if (row->process >= 1 << 20 && row->resident >= 0)
-        attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
-                           100 * ((double)row->resident / (double)row->process - 1));
-    else
-        attn_document_cells(d, "w", attn_document_dash);
-}
-
-/* Price = ledger = resident set. */
-static void put_live(struct attn_document *d, const struct attn_page *page)
-{
-    static const char *const head[] = {"implementation",
-                                       "pass",
-                                       "#L",
-                                       "live at the peak",
-                                       "#beside inputs and outputs of",
-                                       "#priced",
-                                       "#ledger",
-                                       "#ledger − priced",
-                                       "#ledger, all ranks",
-                                       "#resident",
-                                       "#resident ÷ ledger − 1",
-                                       NULL};
-    put_groups(d, page, ATTN_GROUP_LENGTH, head, is_longest, put_live_row);
-}
-
-static void put_share_row(struct attn_document *d, const struct attn_row *row)
-{
-    const struct attn_point *p = row->point;
-    attn_document_cells(d, "wnbbbb", attn_pass_word(p->c.pass), (int64_t)p->ranks, row->priced,
-                        p->shard_bytes, p->total_bytes, p->ranks > 1 ? p->bytes_sent : INT64_C(-1));
-}
-
-/* What a rank needs. */
-static void put_shares(struct attn_document *d, const struct attn_page *page)
-{
-    static const char *const head[] = {"implementation",          "pass",      "#ranks P", "#peak",
-                                       "#its inputs and outputs", "#together", "#sends",   NULL};
-    put_groups(d, page, ATTN_GROUP_RANKS, head, NULL, put_share_row);
-}
-
-/* ---- what is not ours ------------------------------------------------------------------------ */
-
-static int has_external(const struct attn_page *page)
-{
-    for (int64_t s = 0; s < page->summary->n; s++)
-        if (page->summary->row[s].point->route[0] != '\0')
-            return 1;
-    return 0;
-}
-
-/* The first row of this program? */
-static int is_new(const struct attn_page *page, int64_t s)
-{
-    const struct attn_point *p = page->summary->row[s].point;
-    for (int64_t t = 0; t < s; t++)
-        if (strcmp(page->summary->row[t].point->spec, p->spec) == 0 &&
-            strcmp(page->summary->row[t].point->source_digest, p->source_digest) == 0)
-            return 0;
-    return p->route[0] != '\0';
-}
-
-/* Every clock that its times were taken by. */
-static void clocks_cell(struct attn_document *d, const struct attn_page *page, const char *spec)
-{
-    static const char *const clock[][2] = {
-        {"calls", "around its function"},
-        {"reported", "as it reports"},
-        {"command", "whole command less the same command on a tiny case"}};
-    char text[128] = "";
-    for (int c = 0; c < 3; c++)
-        for (int64_t s = 0; s < page->summary->n; s++) {
-            const struct attn_row *row = &page->summary->row[s];
-            if (row->status != ATTN_POINT_OK || strcmp(row->point->spec, spec) != 0 ||
-                strcmp(row->point->time_source, clock[c][0]) != 0)
-                continue;
-            attn_append(text, sizeof text, "%s%s", text[0] != '\0' ? "; " : "", clock[c][1]);
-            break;
-        }
-    attn_document_cells(d, "w", text[0] != '\0' ? text : attn_document_dash);
-}
-
-static void put_external(struct attn_document *d, const struct attn_page *page)
-{
-    static const char *const head[] = {"name", "what", "from", "digest", "time", NULL};
-    attn_document_table(d, head);
-    for (int64_t s = 0; s < page->summary->n; s++) {
-        const struct attn_point *p = page->summary->row[s].point;
-        if (!is_new(page, s))
-            continue;
-        attn_document_row(d, "cwcc", p->spec, p->route, p->source, p->source_digest);
-        clocks_cell(d, page, p->spec);
-    }
-    attn_document_table_end(d);
-}
-
-/* ---- what has no result ---------------------------------------------------------------------- */
-
-static void put_not_run(struct attn_document *d, const struct attn_page *page)
-{
-    static const char *const head[] = {"group", "implementation", "case", "why", NULL};
-    char spec[256];
-    int64_t n = 0;
-    for (int64_t s = 0; s < page->summary->n; s++)
-        n += page->summary->row[s].status != ATTN_POINT_OK;
-    if (n == 0) {
-        attn_document_text(d, "None: every point of these records was measured and agrees.");
-        return;
-    }
-    (void)fprintf(d->out, "<details%s><summary>%lld points</summary>", n <= 12 ? " open" : "",
-                  (long long)n);
-    attn_document_table(d, head);
-    for (int64_t s = 0; s < page->summary->n; s++) {
-        const struct attn_row *row = &page->summary->row[s];
-        const struct attn_point *p = row->point;
-        if (row->status == ATTN_POINT_OK)
-            continue;
-        attn_document_row(d, "wcc", p->group, spec_of(p, spec), p->text);
-        attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
-                           attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
-                           p->message);
-    }
-    attn_document_table_end(d);
-    (void)fputs("</details>\n", d->out);
-}
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
@@ -366,6 +28,10 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
         put_flag(d->out, "plan", page->plan);
         for (int e = 0; externals != NULL && e < externals->n; e++) {
             const struct attn_external_spec *one = &externals->one[e];
+            if (one->source[0] == '\0') /* of stored records: where it is, they do not say */
+                continue;
+            if (one->kind == ATTN_NOT_EXTERNAL)
+                continue; /* stored records name it: it was not given */
             int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
             char *source = attn_cli_text("%s=%s", one->name, one->source);
             put_flag(d->out, plugin ? "plugin" : "exec", source);
@@ -417,8 +83,7 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
                        "%s. %s. %s The numbers are in the table below the figure.", figure->title,
                        figure->subtitle, figure->finding);
         fputs("<figure><div class=plot>", d->out);
-        if (attn_html_image(d->out, path, label) != 0)
-            attn_cli_stop(ATTN_ENOMEM, NULL, "a picture cannot be read again: %s", path);
+        d->lacks_picture |= attn_html_image(d->out, path, label) != 0;
         fputs("</div>\n<figcaption>", d->out);
         if (figure->finding[0] != '\0')
             attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
@@ -529,12 +194,6 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
 
 /* ---- holes --------------------------------------------------------------------------------- */
 
-static void put_style(struct attn_document *d, const struct attn_page *page)
-{
-    (void)page;
-    fputs(attn_html_style, d->out);
-}
-
 static void put_counts(struct attn_document *d, const struct attn_page *page)
 {
     int64_t good = 0;
@@ -562,12 +221,19 @@ static void put_date(struct attn_document *d, const struct attn_page *page)
 static const struct {
     const char *name;
     void (*put)(struct attn_document *d, const struct attn_page *page);
-} holes[] = {
-    {"style", put_style},       {"counts", put_counts},     {"records", put_records},
-    {"date", put_date},         {"summary", put_summaries}, {"figures", put_figures},
-    {"others", put_others},     {"live", put_live},         {"shares", put_shares},
-    {"external", put_external}, {"not-run", put_not_run},   {"calibration", put_calibration},
-    {"machine", put_machine},   {"commands", put_commands}};
+} holes[] = {{"counts", put_counts},
+             {"records", put_records},
+             {"date", put_date},
+             {"summary", attn_page_summaries},
+             {"figures", put_figures},
+             {"others", attn_page_others},
+             {"live", attn_page_live},
+             {"shares", attn_page_shares},
+             {"external", attn_page_external},
+             {"not-run", attn_page_not_run},
+             {"calibration", put_calibration},
+             {"machine", put_machine},
+             {"commands", put_commands}};
 enum { HOLES = sizeof holes / sizeof holes[0] };
 
 /* {{?CONDITION}} ... {{/}}: what stands between is for pages of which this holds; -1: no such. */
@@ -579,63 +245,76 @@ static int holds(const struct attn_page *page, const char *condition)
     const struct {
         const char *name;
         int holds;
-    } known[] = {{"empty", page->summary->n == 0},        {"external", has_external(page)},
-                 {"length", has[ATTN_GROUP_LENGTH]},      {"no-length", !has[ATTN_GROUP_LENGTH]},
-                 {"ranks", has[ATTN_GROUP_RANKS]},        {"no-ranks", !has[ATTN_GROUP_RANKS]},
-                 {"no-density", !has[ATTN_GROUP_DENSITY]}};
+    } known[] = {
+        {"empty", page->summary->n == 0},        {"external", attn_page_has_external(page)},
+        {"length", has[ATTN_GROUP_LENGTH]},      {"no-length", !has[ATTN_GROUP_LENGTH]},
+        {"ranks", has[ATTN_GROUP_RANKS]},        {"no-ranks", !has[ATTN_GROUP_RANKS]},
+        {"no-density", !has[ATTN_GROUP_DENSITY]}};
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
         if (strcmp(known[k].name, condition) == 0)
             return known[k].holds;
     return -1;
 }
 
-static void fill_hole(struct attn_document *d, const struct attn_page *page, const char *name)
+static enum attn_status fill_hole(struct attn_document *d, const struct attn_page *page,
+                                  const char *name, struct attn_error *err)
 {
     int h = 0;
     while (h < HOLES && strcmp(holes[h].name, name) != 0)
         h++;
     if (h == HOLES)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: there is no hole {{%s}}", name);
+        return attn_fail(err, ATTN_ENOMEM, "page.html: there is no hole {{%s}}", name);
     holes[h].put(d, page);
+    return d->lacks_picture ? attn_fail(err, ATTN_ENOMEM,
+                                        "%s/figures: a picture cannot be read again", page->out)
+                            : ATTN_OK;
 }
 
 /* The template's text, with what belongs into its holes. */
-static void fill_template(FILE *file, const char *text, const struct attn_page *page)
+static enum attn_status fill_template(FILE *file, const char *text, const struct attn_page *page,
+                                      struct attn_error *err)
 {
-    struct attn_document d = {.out = file, .is_html = 1};
+    struct attn_document d;
+    enum attn_status status = ATTN_OK;
     int is_shown = 1;
-    for (const char *open;; text = strstr(open, "}}") + 2) {
+    attn_document_begin(&d, file, 1, "attnlab: what attention costs, measured");
+    for (const char *open; status == ATTN_OK; text = strstr(open, "}}") + 2) {
         char hole[64];
         open = strstr(text, "{{");
         if (is_shown)
             fwrite(text, 1, open != NULL ? (size_t)(open - text) : strlen(text), file);
         if (open == NULL)
-            return;
+            break;
         if (sscanf(open, "{{%63[^}]}}", hole) != 1)
-            attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: no hole at %.20s", open);
+            return attn_fail(err, ATTN_ENOMEM, "page.html: no hole at %.20s", open);
         if (*hole == '?')
             is_shown = holds(page, hole + 1);
         else if (*hole == '/')
             is_shown = 1;
         else if (is_shown)
-            fill_hole(&d, page, hole);
+            status = fill_hole(&d, page, hole, err);
         if (is_shown < 0)
-            attn_cli_stop(ATTN_ENOMEM, NULL, "page.html: there is no condition %s", hole + 1);
+            return attn_fail(err, ATTN_ENOMEM, "page.html: there is no condition %s", hole + 1);
     }
+    attn_document_end(&d);
+    return status;
 }
 
-void attn_page_write(const struct attn_page *page)
+enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err)
 {
-    struct attn_error err;
+    struct attn_error why;
     char path[PATH_MAX], *template, *whole;
     size_t size;
-    if (attn_plots_read("page.html", &template, &err) != ATTN_OK)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text);
+    if (attn_plots_read("page.html", &template, &why) != ATTN_OK)
+        return attn_fail(err, ATTN_ENOMEM, "%s", why.text);
     FILE *out = attn_cli_memory(&whole, &size);
-    fill_template(out, template, page);
+    enum attn_status status = fill_template(out, template, page, err);
     fclose(out);
+    attn_cli_need(whole);
     (void)snprintf(path, sizeof path, "%s/index.html", page->out);
-    attn_cli_must(attn_cli_save(path, attn_cli_need(whole), &err), &err);
+    if (status == ATTN_OK)
+        status = attn_cli_save(path, whole, err);
     free(template);
     free(whole);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* The report: one page that needs no other file, made from plots/page.html, whose {{holes}} are
+/* The report: one page that needs no other file, whose body is plots/page.html; its {{holes}} are
  * filled here. */
 #ifndef EXPERIMENTS_REPORT_PAGE_H
 #define EXPERIMENTS_REPORT_PAGE_H
@@ -20,8 +20,23 @@ struct attn_page {
     const struct attn_figures *figures;
 };
 
-/* Write OUT/index.html; whole, or the program ends with one line. */
-void attn_page_write(const struct attn_page *page);
+/* Write OUT/index.html, whole.  ENOMEM: it cannot be, or the template has a hole that is not
+ * known. */
+enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err);
+
+/* ---- page_tables.c --------------------------------------------------------------------------- */
+
+void attn_page_summaries(struct attn_document *d, const struct attn_page *page);
+void attn_page_others(struct attn_document *d, const struct attn_page *page);
+void attn_page_live(struct attn_document *d, const struct attn_page *page);
+void attn_page_shares(struct attn_document *d, const struct attn_page *page);
+void attn_page_external(struct attn_document *d, const struct attn_page *page);
+void attn_page_not_run(struct attn_document *d, const struct attn_page *page);
+int attn_page_has_external(const struct attn_page *page);
+
+/* What was not measured, and from where on: "Dropped by the time budget: dense from 8,192
+ * (forward), 4,096 (backward).".  "" when everything was; what does not fit is cut, and said. */
+void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size);
 
 /* "1.24 ms"; a dash for NaN. */
 const char *attn_seconds_text(double seconds, char text[32]);

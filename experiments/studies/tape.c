@@ -38,7 +38,7 @@ int attn_study_entry_of(struct attn_study_run *run, const char *name)
     return enter(run, name, &bytes);
 }
 
-/* A real tape that memory was lacking for. */
+/* A tape that memory was lacking for, or a ledger's entries. */
 static void *cut(struct attn_tape *tape, const struct attn_error *err)
 {
     tape->is_cut = 1;
@@ -112,7 +112,7 @@ void attn_tape_rename(struct attn_tape *tape, const char *name, const char *to)
         return;
     attn_ledger_uncount(&tape->ledger, name, tape->block[b].bytes);
     if (attn_ledger_count(&tape->ledger, to, tape->block[b].bytes, 1, &err) != ATTN_OK)
-        cut(tape, &err);
+        (void)cut(tape, &err);
 }
 
 void attn_tape_restart(struct attn_tape *tape)

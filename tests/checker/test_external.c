@@ -53,33 +53,34 @@ TEST_EACH(declared_conventions_pass, COUNT(honest))
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
 
+enum { CAUSAL = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL };
+static const struct {
+    const char *words, *args, *says;
+    unsigned claims;
+    int status;
+} asked[] = {
+    {"DOES_CAUSAL=1", "--case mask-causal-wide --case bias-inf --case length-64-192",
+     "fits causal(tl)", CAUSAL | ATTN_PLUGIN_DENSE, 1},
+    {"", "--case alone-f32-causal --case alone-f32-band --case alone-f32-dense",
+     "1 pass, 0 fail, 2 refused", CAUSAL, 0},
+    {"DECLINES=1", "--case bias-nan --case alone-f32-bias",
+     "by what was declined: nan-bias 1 (1 alone)", 0, 0},
+    {"DECLINES=6", "--case empty-rows-first --case bias-nan",
+     "nan-q 1 (0 alone), nan-do 1 (0 alone)", 0, 0},
+    {"DECLINES=16", "--case special-v-nan --case alone-f32",
+     "by what was declined: nonfinite 1 (1 alone)", 0, 0},
+    {"DECLINES=32", "--case alone-f32", "it declines 0x20", 0, 2},
+    {"DOES_WINDOW=1", "--case mask-window-tile",
+     "fits a window that counts the query's own key on both sides", 0, 1},
+    {"SAYS_WINDOW=1 DOES_WINDOW=0", "--case mask-window-tile",
+     "fits a window one key too long on both sides", 0, 1},
+};
+
 /* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken
  * it fails, although it claims bytes too.  What is declined is refused and counted.  A window that
  * is counted with the query's own key by a plug-in that is told it is not, and the reverse. */
-TEST_EACH(claims_are_met_and_no_more, 7)
+TEST_EACH(claims_are_met_and_no_more, COUNT(asked))
 {
-    enum { CAUSAL = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL };
-    static const struct {
-        const char *words, *args, *says;
-        unsigned claims;
-        int status;
-    } asked[] = {
-        {"DOES_CAUSAL=1", "--case mask-causal-wide --case bias-inf --case length-64-192",
-         "fits causal(tl)", CAUSAL | ATTN_PLUGIN_DENSE, 1},
-        {"", "--case alone-f32-causal --case alone-f32-band --case alone-f32-dense",
-         "1 pass, 0 fail, 2 refused", CAUSAL, 0},
-        {"DECLINES=1", "--case bias-nan --case alone-f32-bias",
-         "by what was declined: nan-bias 1 (1 alone)", 0, 0},
-        {"DECLINES=6", "--case empty-rows-first --case bias-nan",
-         "nan-q 1 (0 alone), nan-do 1 (0 alone)", 0, 0},
-        {"DECLINES=16", "--case special-v-nan --case alone-f32",
-         "by what was declined: nonfinite 1 (1 alone)", 0, 0},
-        {"DECLINES=32", "--case alone-f32", "it declines 0x20", 0, 2},
-        {"DOES_WINDOW=1", "--case mask-window-tile",
-         "fits a window that counts the query's own key on both sides", 0, 1},
-        {"SAYS_WINDOW=1 DOES_WINDOW=0", "--case mask-window-tile",
-         "fits a window one key too long on both sides", 0, 1},
-    };
     const char *path = build_full(asked[_i].words, asked[_i].claims);
     scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' %s", path,
                    asked[_i].args);

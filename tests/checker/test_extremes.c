@@ -3,9 +3,9 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "ref/oracle.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
@@ -231,45 +231,8 @@ TEST(classes_are_those_of_the_formulas)
     }
 }
 
-/* The oracle without our sets, by IEEE arithmetic alone, is of a class that they hold. */
-TEST_EACH(oracle_is_of_a_right_class, 2)
-{
-    struct attn_error err = {0};
-    int special = 0;
-    struct attn_spec spec = spec_of("dense");
-    for (int n = 0; n < (int)(sizeof element / sizeof *element); n++) {
-        struct attn_setup setup;
-        struct attn_truth truth;
-        struct attn_oracle_row row;
-        open_small(n, _i == 0 ? "f32" : "f64", &setup);
-        truth_of(&setup, &spec, NULL, &truth);
-        const struct attn_tensor *t = setup.tensor;
-        struct attn_cview q = attn_tensor_cview(&t[ATTN_T_Q]), k = attn_tensor_cview(&t[ATTN_T_K]),
-                          v = attn_tensor_cview(&t[ATTN_T_V]),
-                          d_o = attn_tensor_cview(&t[ATTN_T_DO]), d_lse = {0};
-        ck_assert_int_eq(attn_oracle_row_alloc(&setup.problem, &row, &err), ATTN_OK);
-        for (int64_t i = 0; i < 2; i++) {
-            attn_oracle_row_forward(&setup.problem, &q, &k, &v, 0, 0, i, &row);
-            attn_oracle_row_backward(&setup.problem, &d_o, &d_lse, 0, 0, i, &row);
-            const double got[] = {row.o[0], row.o[1], row.lse, row.dq[0]};
-            const struct attn_truth_tensor *of[] = {&truth.tensor[ATTN_O], &truth.tensor[ATTN_O],
-                                                    &truth.tensor[ATTN_LSE],
-                                                    &truth.tensor[ATTN_DQ]};
-            for (int x = 0; x < 4; x++) {
-                int64_t at = x < 2 ? 2 * i + x : i;
-                ck_assert_msg(attn_class_of(got[x]) & attn_truth_right(of[x], at),
-                              "element %d: %s[%d] = %g", n, of[x]->name, (int)at, got[x]);
-                special += !isfinite(got[x]);
-            }
-        }
-        attn_oracle_row_free(&row);
-        attn_truth_free(&truth);
-        attn_setup_close(&setup);
-    }
-    ck_assert_int_ge(special, 50);
-}
-
-/* Right code passes, whatever it is made of: every spec, every kind of number, hidden and not. */
+/* Right code passes, whatever it is made of: every spec, every kind of number, hidden and not; one
+ * case in four, with ATTN_FULL all of them. */
 static const char *const every[] = {"dense",           "csr-textbook",   "tiled-textbook:br=8,bc=8",
                                     "tiled",           "tiled:parts=2",  "gemm",
                                     "gemm:save=probs", "chunked",        "csr",
@@ -285,7 +248,8 @@ TEST_EACH(honest_code_passes_with_special_values, COUNT(every))
                                        "f32:normal:s10:bias=inf:dbias=1:dlse=1", "bf16:normal:s11"};
     int passes = 0, weak = 0;
     struct attn_spec spec = spec_of(every[_i]);
-    for (size_t n = 0; n < 9 * 4 * 5; n++) {
+    const int step = getenv("ATTN_FULL") != NULL ? 1 : 4;
+    for (int n = _i % step; n < 9 * 4 * 5; n += step) {
         char text[ATTN_CASE_TEXT];
         snprintf(text, sizeof text, "h2q40k40d8:%s:%s:pass=bwd:special=%s", mask[n / 9 % 4],
                  rest[n / 36], number[n % 9]);
@@ -296,6 +260,6 @@ TEST_EACH(honest_code_passes_with_special_values, COUNT(every))
         passes += r.verdict == ATTN_PASS;
         weak += r.verdict == ATTN_WEAK;
     }
-    ck_assert_int_ge(passes, 100); /* ranks take no bias tensor */
+    ck_assert_int_ge(step * passes, 100); /* ranks take no bias tensor */
     ck_assert_int_le(weak, 20);
 }

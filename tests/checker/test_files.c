@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/files/files.h"
 #include "tests/harness/files/folder.h"
@@ -78,7 +78,7 @@ TEST_EACH(every_type_returns, ATTN_FILE_DTYPES)
         const char *path = scratch_path("t.npy");
         enum attn_status status = attn_npy_write(path, &t, &err);
         if (_i == ATTN_FILE_BF16) {
-            said(status, ATTN_EINVAL, &err, "BF16");
+            ck_refusal(status, ATTN_EINVAL, &err, "BF16");
             ck_assert_int_eq(scratch_count(), 0);
             continue;
         }
@@ -246,7 +246,7 @@ TEST_EACH(full_disk, 2)
     t.extent[0] = sizeof data;
     enum attn_status status = write_one(_i, path, &t);
     setrlimit(RLIMIT_FSIZE, &before);
-    said(status, ATTN_ENOMEM, &err, "cannot be written");
+    ck_refusal(status, ATTN_ENOMEM, &err, "cannot be written");
     ck_assert_int_eq(scratch_count(), 1);
     accept(path);
     ck_assert_int_eq(file.tensor[0].bytes, 10);
@@ -263,13 +263,13 @@ TEST_EACH(unwritable, 2)
     struct attn_file_tensor t[2] = {make("q", ATTN_FILE_U8, 0, data),
                                     make("q", ATTN_FILE_U8, 0, data)};
     const struct attn_file_pair pair = {"k", "\xff"};
-    said(write_one(_i, scratch_path("no/such/folder"), t), ATTN_ENOMEM, &err, "No such file");
+    ck_refusal(write_one(_i, scratch_path("no/such/folder"), t), ATTN_ENOMEM, &err, "No such file");
     ck_assert_int_eq(mkdir(scratch_path("d"), 0700), 0);
     ck_assert_int_eq(write_one(_i, scratch_path("d"), t), ATTN_ENOMEM);
     ck_assert_int_eq(rmdir(scratch_path("d")), 0);
     const char *path = scratch_path("r");
-    said(attn_safetensors_write(path, t, 2, NULL, 0, &err), ATTN_EINVAL, &err, "two tensors");
-    said(attn_safetensors_write(path, t, 1, &pair, 1, &err), ATTN_EINVAL, &err, "UTF-8");
+    ck_refusal(attn_safetensors_write(path, t, 2, NULL, 0, &err), ATTN_EINVAL, &err, "two tensors");
+    ck_refusal(attn_safetensors_write(path, t, 1, &pair, 1, &err), ATTN_EINVAL, &err, "UTF-8");
     t[0].name = "\xff";
     ck_assert_int_eq(attn_safetensors_write(path, t, 1, NULL, 0, &err), ATTN_EINVAL);
     t[0].extent[0] = -2;

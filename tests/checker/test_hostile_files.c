@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/zip_fixture.h"
 #include "tests/harness/files/files.h"
@@ -27,32 +28,25 @@ static void accept(const char *path)
     ck_assert_msg(status == ATTN_OK, "%s", err.text);
 }
 
-static void check_line(const char *path, const char *what)
+/* The line names the file. */
+static void check_line(enum attn_status got, const char *path, const char *what)
 {
     const char *name = strrchr(path, '/') + 1;
+    ck_refusal(got, ATTN_EINVAL, &err, what);
     ck_assert_msg(strstr(err.text, name) != NULL, "'%s' does not name %s", err.text, name);
-    ck_assert_msg(strstr(err.text, what) != NULL, "'%s' does not say '%s'", err.text, what);
-    for (const char *c = err.text; *c != '\0'; c++)
-        ck_assert_msg((unsigned char)*c >= 0x20 && *c != 0x7f, "control character in '%s'",
-                      err.text);
 }
 
 /* Opening must fail with such a line. */
 static void refuse(const char *path, const char *what)
 {
-    err.text[0] = '\0';
-    ck_assert_msg(attn_file_open(path, &file, &err) == ATTN_EINVAL, "%s was accepted (%s)", path,
-                  what);
-    check_line(path, what);
+    check_line(attn_file_open(path, &file, &err), path, what);
     attn_file_close(&file); /* legal, and does nothing */
 }
 
 /* Loading the first tensor must. */
 static void refuse_to_load(const char *path, const char *what)
 {
-    accept(path);
-    ck_assert_int_eq(attn_file_load(&file, &file.tensor[0], &err), ATTN_EINVAL);
-    check_line(path, what);
+    check_line(attn_file_load(&file, &file.tensor[0], &err), path, what);
     ck_assert_ptr_null(file.tensor[0].data);
     attn_file_close(&file);
 }
@@ -97,7 +91,6 @@ static const struct {
     const char *what;
 } hostile[] = {
     {"[]", 0, "does not begin with '{'"},
-    {" {}", 0, "does not begin with '{'"},
     {"{", 0, "header byte"},
     {"{}x", 0, "header byte"},
     {"{\"a\":\"\xff\xfe\"}", 0, "header byte"},
@@ -174,12 +167,7 @@ static const struct {
     {"{'descr':'|O','fortran_order':False,'shape':(1,)}", 8, "Python objects"},
     {"{'descr':[('a','<f4')],'fortran_order':False,'shape':(1,)}", 4, "structured"},
     {"{'descr':'<U4','fortran_order':False,'shape':(1,)}", 16, "'<U4' is not read"},
-    {"{'descr':'|S4','fortran_order':False,'shape':(1,)}", 4, "'|S4' is not read"},
-    {"{'descr':'|V2','fortran_order':False,'shape':(1,)}", 2, "'|V2' is not read"},
-    {"{'descr':'<c8','fortran_order':False,'shape':(1,)}", 8, "'<c8' is not read"},
-    {"{'descr':'<f16','fortran_order':False,'shape':(1,)}", 16, "'<f16' is not read"},
     {"{'descr':'<u4','fortran_order':False,'shape':(1,)}", 4, "'<u4' is not read"},
-    {"{'descr':'|f4','fortran_order':False,'shape':(1,)}", 4, "'|f4' is not read"},
     {"{'descr':'=f4','fortran_order':False,'shape':(1,)}", 4, "'=f4' is not read"},
     {"{'descr':'','fortran_order':False,'shape':(1,)}", 4, "'' is not read"},
     {"{'descr':f4,'fortran_order':False,'shape':(1,)}", 4, "expected a type"},
@@ -330,10 +318,12 @@ TEST_EACH(fields_that_lie, COUNT(lies))
     if (lies[_i].value == 27)
         zip_fixture_set(&fixture, 0, ZIP_LAB_FLAGS, ZIP_LAB_BOTH, 1);
     const char *path = zip_fixture_put(&fixture, "l.npz");
-    if (lies[_i].load)
-        refuse_to_load(path, lies[_i].says);
-    else
+    if (!lies[_i].load) {
         refuse(path, lies[_i].says);
+        return;
+    }
+    accept(path);
+    refuse_to_load(path, lies[_i].says);
 }
 
 static const struct {
@@ -383,7 +373,9 @@ TEST_EACH(bombs, 2)
         return;
     }
     zip_fixture_set(&fixture, 0, ZIP_LAB_SIZE, ZIP_LAB_BOTH, honest);
-    refuse_to_load(zip_fixture_put(&fixture, "bomb.npz"), "inflates to more than the ");
+    const char *path = zip_fixture_put(&fixture, "bomb.npz");
+    accept(path);
+    refuse_to_load(path, "inflates to more than the ");
 }
 
 /* Headers of blanks: each within the limit of a .npy, all together not. */
@@ -425,10 +417,7 @@ TEST(lying_ends)
     at[56 + 8] = 40; /* where the record is */
     at[56 + 16] = 1;
     memcpy(at + 76, "PK\5\6\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20);
-    err.text[0] = '\0';
-    const char *path = scratch_put("e.npz", many, 40 + 76 + 22);
-    ck_assert_int_ne(attn_file_open(path, &file, &err), ATTN_OK);
-    check_line(path, "e.npz: ");
+    refuse(scratch_put("e.npz", many, 40 + 76 + 22), "e.npz: ");
     memset(many, 0, sizeof many);
     memcpy(many, "PK\3\4", 4);
     memcpy(many + 40, "PK\5\6\0\0\0\0\xff\xff\xff\xff", 12); /* 65,535 members in no bytes */
@@ -453,8 +442,5 @@ TEST_EACH(changing_file, 3)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(_i < 2 ? ftruncate(fd, 20000) : pwrite(fd, "\1", 1, 50000) - 1, 0);
     close(fd);
-    ck_assert_int_eq(attn_file_load(&file, &file.tensor[0], &err), ATTN_EINVAL);
-    check_line(path, says[_i]);
-    ck_assert_ptr_null(file.tensor[0].data);
-    attn_file_close(&file);
+    refuse_to_load(path, says[_i]);
 }

@@ -31,15 +31,15 @@ TEST(numpy_example)
 TEST_EACH(numpy_mistakes, 3)
 {
     static const struct {
-        const char *edit, *says;
+        const char *edit, *says, *cases; /* NULL: some */
     } mistake[] = {
         {"s/t\\[\"cu_seqlens_\\([qk]\\)\"\\]\\(\\[1:\\]\\)*/t[\"cu_seqlens_\\1\"][S0\\2]/g;"
          "s/S0\\[1:\\]/-1:/g;s/S0/:1/g",
-         "FAIL(bound)"},
-        {"s/j - i - case/j - i + case/", "FAIL(finite)"},
+         "FAIL(bound)", "--case mask-documents --case ranks-documents"},
+        {"s/j - i - case/j - i + case/", "FAIL(finite)", NULL},
         {"s/\\*\\*packed(case, tensors)/**{n: x.T if n == \"lse\" else x for n, x in "
          "packed(case, tensors).items()}/",
-         "lse has shape ["},
+         "lse has shape [", "--case length-15-17"},
     };
     if (!fixture_python("numpy"))
         return;
@@ -50,8 +50,9 @@ TEST_EACH(numpy_mistakes, 3)
         fixture_shell("cmp -s docs/examples/numpy_packed.py '%s'", scratch_path("packed.py")), 0);
     scratch_expect(1, mistake[_i].says,
                    "check --exec '/usr/bin/python3 %s' "
-                   "--claims docs/examples/numpy_packed.json%s",
-                   scratch_path("packed.py"), fixture_some_cases());
+                   "--claims docs/examples/numpy_packed.json %s",
+                   scratch_path("packed.py"),
+                   mistake[_i].cases != NULL ? mistake[_i].cases : fixture_some_cases());
 }
 
 /* ---- by attnlab run ------------------------------------------------------------------------- */

@@ -14,14 +14,10 @@ SUITE(relations, .seconds = 240);
 
 /* ---- honest ---------------------------------------------------------------------------------- */
 
-static const char *const variants[] = {"tiled-textbook:br=1,bc=1", "tiled-textbook:br=7,bc=13",
-                                       "dense:mask=float4d",       "ring:ranks=2",
-                                       "ring:ranks=2,local=dense", "ulysses:ranks=2"};
-
-TEST_EACH(honest_pass, attn_impl_count() + COUNT(variants))
+/* By its presets: R17 is of other tiles, stores, ranks and local kernels. */
+TEST_EACH(honest_pass, attn_impl_count())
 {
-    const char *name =
-        _i < attn_impl_count() ? attn_impl_at(_i)->name : variants[_i - attn_impl_count()];
+    const char *name = attn_impl_at(_i)->name;
     int passed = 0;
     struct attn_spec spec = spec_of(name);
     for (int n = 0; n < ATTN_RELATION_COUNT; n++) {

@@ -269,33 +269,3 @@ TEST_EACH(names_round_trip, attn_rule_count)
     ck_assert(again.rule == rule && again.parameter[0] == choice.parameter[0] &&
               again.parameter[1] == choice.parameter[1]);
 }
-
-static const struct {
-    const char *text, *says;
-} refused[] = {
-    {"", "no rule is called ''; there are: bound fa2 allclose"},
-    {"isclose", "there are:"},
-    {"allclos", "there are:"},
-    {"allclose", "needs rtol"},
-    {"allclose(1e-3)", "needs atol"},
-    {"allclose(1,2,3)", "not one of its parameters: rtol atol"},
-    {"allclose(x=1)", "'x' is not one of its parameters"},
-    {"allclose(1,2", "not closed"},
-    {"allclose(1,two)", "a number from 0"},
-    {"allclose(1,-2)", "a number from 0"},
-    {"allclose(nan,1)", "a number from 0"},
-    {"allclose(inf,1)", "a number from 0"},
-    {"allclose(,)", "a number from 0"},
-    {"allclose(1,2)(3)", "parameters"},
-    {"numpy(1)", "it has none"},
-    {"ulp()x", "not closed"},
-};
-
-TEST_EACH(refusals, COUNT(refused))
-{
-    struct attn_rule_choice choice;
-    struct attn_error err = {0};
-    ck_assert_int_eq(attn_rule_parse(refused[_i].text, &choice, &err), ATTN_EINVAL);
-    ck_assert_msg(strstr(err.text, refused[_i].says) != NULL, "'%s': %s", refused[_i].text,
-                  err.text);
-}

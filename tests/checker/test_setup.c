@@ -1,11 +1,10 @@
-/* Cases made concrete: layouts, poison, mask tensors, biases, refusals. */
+/* Cases made concrete: layouts, poison, mask tensors, biases. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
 #include "tests/harness/runner.h"
 #include "tests/suites.h"
 
@@ -124,26 +123,6 @@ TEST_EACH(mask_tensors_are_made_from_their_names, 8)
     ck_assert(visible > 720 && visible < 2880);
     attn_setup_close(&s);
     attn_setup_close(&same);
-}
-
-TEST(impossible_cases_are_refused)
-{
-    static const struct {
-        const char *text, *says;
-    } bad[] = {{"q3k99d4v3:none:bf16:reveal:s1", "32 a column"},
-               {"h4g3q3d4:none:f32:normal:s1", "divisor"},
-               {"h4g0q3d4:none:f32:normal:s1", "divisor"},
-               {"q3d4:diagonal(br):f32:normal:s1", "causal"},
-               {"q3d4:dense(mine):f32:normal:s1", "qk10"},
-               {"q3d4:dense(qk101):f32:normal:s1", "per cent"},
-               {"q3d4:keys(bq50):f32:normal:s1", "k always"},
-               {"q4000000000000000000d4:none:f32:normal:s1", "64 bits"}};
-    for (size_t n = 0; n < sizeof bad / sizeof *bad; n++) {
-        struct attn_setup s;
-        struct attn_error err = {ATTN_OK, ""};
-        struct attn_case c = case_of(bad[n].text);
-        said(attn_setup_open(&c, &s, &err), ATTN_EINVAL, &err, bad[n].says);
-    }
 }
 
 TEST(bias_has_its_shape)

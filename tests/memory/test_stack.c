@@ -7,7 +7,7 @@
 #include "experiments/measure/point.h"
 #include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/memory_data.h"
 #include "tests/fixtures/scratch.h"
@@ -259,7 +259,7 @@ TEST(hidden_by_hand)
     p.dtype = ATTN_F32;
     p.n_key = 77;
     struct attn_error err = {0};
-    said(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
+    ck_refusal(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
          "attends to itself");
 }
 
@@ -282,7 +282,7 @@ TEST(what_cannot_be_is_refused)
         struct attn_stack_cost cost;
         struct attn_error err = {0};
         const struct attn_stack layers = {2, refused[r].save, 0};
-        said(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP, &err,
+        ck_refusal(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP, &err,
              refused[r].words);
     }
 }
@@ -299,7 +299,7 @@ TEST(prices_are_of_any_size)
     ck_assert_int_eq(cost.cost.saved_bytes, 1000 * (4 * (16LL << 20) * 72 * 2 + (16LL << 20) * 4));
     layers.n = ATTN_STACK_MOST;
     p.n_query = p.n_key = 1LL << 30;
-    said(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
+    ck_refusal(attn_stack_price(&layers, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
          "exceeds 64 bits");
 }
 

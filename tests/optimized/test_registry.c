@@ -8,7 +8,7 @@
 
 #include "optimized/registry.h"
 #include "optimized/simple.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/harness/fill.h"
 
 SUITE(registry, .seconds = 60);
@@ -111,18 +111,6 @@ TEST_EACH(options, attn_impl_count())
     ck_assert_int_ge(attn_ranks(x, &preset), 1);
 }
 
-TEST(every_family_is_here)
-{
-    static const char *const name[] = {"dense", "csr-textbook", "tiled-textbook", "ulysses",
-                                       "ring"};
-    for (size_t n = 0; n < sizeof name / sizeof *name; n++)
-        ck_assert_ptr_nonnull(attn_impl_find(name[n]));
-    ck_assert_int_ge(attn_impl_count(), 5);
-    ck_assert_ptr_null(attn_impl_find(""));
-    ck_assert_ptr_null(attn_impl_find("Dense"));
-    ck_assert_ptr_null(attn_impl_find("dense "));
-}
-
 /* ---- round trips ---------------------------------------------------------------------------- */
 
 static void check_round_trip(const struct attn_spec *spec)
@@ -179,38 +167,34 @@ TEST_EACH(round_trips, attn_impl_count())
     }
 }
 
+/* What is written, and how it is printed: in the list's order, without presets. */
+static const struct {
+    const char *text, *printed;
+} meant[] = {
+    {"dense:mask=int32", "dense:mask=int32"},
+    {"tiled-textbook:bc=16,br=1", "tiled-textbook:br=1,bc=16"},
+    {"tiled-textbook:br=64,bc=16", "tiled-textbook:bc=16"},
+    {"ring:local=dense,ranks=2", "ring:ranks=2,local=dense"},
+    {"ring:local=tiled", "ring"},
+    {"ring:local=(tiled:few=8),ranks=4", "ring"},
+    {"ring:local=(chunked:k=4096,q=32),ranks=8@portable",
+     "ring:ranks=8,local=(chunked:q=32)@portable"},
+};
+
 TEST(what_specs_mean)
 {
     char text[100];
-    struct attn_spec spec = spec_of("dense:mask=int32");
-    ck_assert_int_eq(spec.options.value[0], 2); /* bool4d bool2d int32 float4d */
-    spec = spec_of("tiled-textbook:bc=16,br=1");
-    ck_assert_int_eq(spec.options.value[0], 1);
-    ck_assert_int_eq(spec.options.value[1], 16);
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "tiled-textbook:br=1,bc=16");
-    spec = spec_of("tiled-textbook:br=64,bc=16");
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "tiled-textbook:bc=16");
-    spec = spec_of("ring:local=dense,ranks=2");
-    ck_assert_ptr_eq(spec.options.local, attn_impl_find("dense"));
-    ck_assert_int_eq(attn_ranks(spec.impl, &spec.options), 2);
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "ring:ranks=2,local=dense");
-    spec = spec_of("ring:local=tiled");
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "ring");
-    spec = spec_of("ring:local=(tiled:few=8),ranks=4");
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "ring"); /* both are the presets */
-    spec = spec_of("ring:local=(chunked:k=4096,q=32),ranks=8@portable");
+    for (int n = 0; n < COUNT(meant); n++) {
+        struct attn_spec spec = spec_of(meant[n].text);
+        attn_spec_print(&spec, text, sizeof text);
+        ck_assert_str_eq(text, meant[n].printed);
+    }
+    struct attn_spec spec = spec_of("ring:local=(chunked:k=4096,q=32),ranks=8");
     ck_assert_ptr_eq(spec.options.local, attn_impl_find("chunked"));
     ck_assert_int_eq(spec.options.local_value[0], 32);
     ck_assert_int_eq(spec.options.local_value[1], 4096);
-    attn_spec_print(&spec, text, sizeof text);
-    ck_assert_str_eq(text, "ring:ranks=8,local=(chunked:q=32)@portable");
-    spec = spec_of("ulysses");
-    ck_assert_ptr_eq(spec.options.local, attn_impl_find("tiled"));
+    ck_assert_int_eq(attn_ranks(spec.impl, &spec.options), 8);
+    ck_assert_ptr_eq(spec_of("ulysses").options.local, attn_impl_find("tiled"));
 }
 
 /* A text that is too long for its place is cut and ended, and its length is told. */
@@ -227,110 +211,16 @@ TEST(short_room)
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
-static void refused(const char *text, const char *part)
+/* A name that is unknown is met by every name that would work. */
+TEST_EACH(names_are_offered, attn_impl_count())
 {
-    struct attn_spec spec;
-    struct attn_error err = {0};
-    said(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err, part);
-    ck_assert_int_eq(attn_spec_parse(text, &spec, NULL), ATTN_EINVAL);
-}
-
-TEST(errors)
-{
-    refused("", "no implementation is called ''; there are: dense");
-    refused("flash", "no implementation is called 'flash'");
-    for (int i = 0; i < attn_impl_count(); i++) {
-        refused("flash", attn_impl_at(i)->name);
-        if (attn_impl_at(i)->ranks == NULL)
-            refused("ring:local=flash", attn_impl_at(i)->name);
+    static const char *const text[] = {"flash", "ring:local=flash"};
+    const struct attn_impl *x = attn_impl_at(_i);
+    for (int n = 0; n < (x->ranks == NULL ? 2 : 1); n++) {
+        struct attn_spec spec;
+        struct attn_error err = {0};
+        ck_refusal(attn_spec_parse(text[n], &spec, &err), ATTN_EINVAL, &err, x->name);
     }
-    refused(":mask=int32", "called ''");
-    refused("dense ", "called 'dense '");
-    refused("DENSE", "called 'DENSE'");
-    refused("dense:", "spec option '': NAME=VALUE is needed");
-    refused("dense:mask", "spec option 'mask': NAME=VALUE is needed");
-    refused("dense:mask=int32,", "spec option '': NAME=VALUE");
-    refused("dense:,mask=int32", "spec option '': NAME=VALUE");
-    refused("dense:=int32", "dense has no option ''; it has: mask");
-    refused("dense:br=4", "dense has no option 'br'; it has: mask");
-    refused("csr-textbook:br=4", "csr-textbook has no option 'br'; it has: none");
-    refused("tiled-textbook:b=4", "it has: br, bc");
-    refused("tiled-textbook:brr=4", "no option 'brr'");
-    refused("dense:mask=int64", "dense:mask=int64: one of these would work: bool4d bool2d int32");
-    refused("dense:mask=", "dense:mask=: one of these would work");
-    refused("dense:mask=bool", "dense:mask=bool: one of these");
-    refused("dense:mask=bool4d bool2d", "one of these");
-    refused("dense:mask=int32,mask=int32", "dense:mask is given twice");
-    refused("tiled-textbook:br=0", "br=0: a whole number from 1 to 4096 is needed");
-    refused("tiled-textbook:br=4097", "from 1 to 4096");
-    refused("tiled-textbook:br=-1", "from 1 to 4096");
-    refused("tiled-textbook:br=", "tiled-textbook:br=: a whole number");
-    refused("tiled-textbook:br= 4", "a whole number");
-    refused("tiled-textbook:br=\t4", "a whole number");
-    refused("tiled-textbook:br=+4", "a whole number");
-    refused("tiled-textbook:br=4 ", "a whole number");
-    refused("tiled-textbook:br=4.0", "a whole number");
-    refused("tiled-textbook:br=0x10", "a whole number");
-    refused("tiled-textbook:br=1e2", "a whole number");
-    refused("tiled-textbook:br=-", "a whole number");
-    refused("tiled-textbook:br=99999999999999999999", "a whole number");
-    refused("tiled-textbook:br=4:bc=4", "a whole number");
-    refused("ring:ranks=4097", "ring:ranks=4097: a whole number from 1 to 4096");
-    refused("ring:local=", "ring:local=: the work of one rank is done by one of: dense");
-    refused("ring:local=ring", "ring:local=ring: the work of one rank is done by one of");
-    refused("ring:local=dense:mask=int32", "ring:local=dense:mask=int32: the work of one rank");
-    refused("ring:local=@dense", "the work of one rank");
-    refused("ring:local=dense:mask=int32", "with options: local=(NAME:...)");
-    refused("ring:local=(dense:mask=int64)",
-            "ring:local=(...): dense:mask=int64: one of these would work");
-    refused("ring:local=(tiled:few=99),ranks=2", "ring:local=(...): tiled:few=99: a whole number");
-    refused("ring:local=(tiled:fw=9)", "ring:local=(...): tiled has no option 'fw'; it has: parts");
-    refused("ring:local=(tiled:few=9,few=9)", "ring:local=(...): tiled:few is given twice");
-    refused("ring:local=(tiled:)", "ring:local=(...): spec option '': NAME=VALUE is needed");
-    refused("ring:local=(ring:ranks=2)", "ring:local=ring: the work of one rank is done by one of");
-    refused("ring:local=()", "ring:local=: the work of one rank");
-    refused("ring:local=(", "ring:local=(: a ')' is missing");
-    refused("ring:local=(tiled:few=9,ranks=2", "ring:local=(tiled:few=9,ranks=2: a ')' is missing");
-    refused("ring:local=(tiled)few", "a ')' is missing at the end");
-    refused("ring:local=((tiled))", "ring:local=(tiled): the work of one rank");
-    refused("ring:local=(tiled@portable)", "an @ISA stands at the end of the whole spec");
-    refused("tiled:few=(9)", "tiled:few=(9): a whole number");
-}
-
-/* A million characters in any place: an error of one line that still says what would work. */
-TEST(hostile_lengths)
-{
-    static const struct {
-        const char *before, *part;
-        char fill;
-    } place[] = {{"", "there are: dense", 'x'},
-                 {"dense", "there are: dense", 'e'},
-                 {"dense:", "NAME=VALUE is needed", 'm'},
-                 {"dense:", "NAME=VALUE is needed", ','},
-                 {"dense:", "it has: mask", '='},
-                 {"dense:mask=int32", "float4d", '2'},
-                 {"dense:mask=", "bool4d bool2d int32 float4d", 'b'},
-                 {"dense:mask=int32,mask", "NAME=VALUE", 'k'},
-                 {"tiled-textbook:br=1", "from 1 to 4096", '0'},
-                 {"tiled-textbook:br=", "from 1 to 4096", '0'},
-                 {"tiled-textbook:br=", "from 1 to 4096", '-'},
-                 {"ring:local=", "done by one of: dense", 'd'},
-                 {"ring:local=dense", "done by one of: dense", 'e'},
-                 {"ring:local=", "a ')' is missing", '('},
-                 {"ring:local=(tiled:few", "a ')' is missing", ','},
-                 {"", "there are: dense", ':'},
-                 {"", "there are: dense", '%'}};
-    enum { LONG = 1000000 };
-    char *text = malloc(LONG + 64);
-    ck_assert_ptr_nonnull(text);
-    for (size_t n = 0; n < sizeof place / sizeof *place; n++) {
-        size_t used = strlen(place[n].before);
-        memcpy(text, place[n].before, used);
-        memset(text + used, place[n].fill, LONG);
-        text[used + LONG] = '\0';
-        refused(text, place[n].part);
-    }
-    free(text);
 }
 
 /* ---- calls of other languages ---------------------------------------------------------------- */

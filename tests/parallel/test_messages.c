@@ -9,7 +9,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/files/fileio.h"
@@ -258,11 +258,12 @@ TEST(one_process_has_none)
     struct attn_messages messages;
     struct running x;
     running_open(&x, &spec, cases[0]);
-    said(attn_messages_open(&messages, &spec, &x.err), ATTN_EINVAL, &x.err, "tiled is one process");
+    ck_refusal(attn_messages_open(&messages, &spec, &x.err), ATTN_EINVAL, &x.err,
+               "tiled is one process");
     x.ctx.counts_only = 1;
     for (int pass = 0; pass < 2; pass++) {
         x.err.text[0] = '\0';
-        said(running_pass(&x, (enum attn_pass)pass), ATTN_EINVAL, &x.err, "ring, would work");
+        ck_refusal(running_pass(&x, (enum attn_pass)pass), ATTN_EINVAL, &x.err, "ring, would work");
     }
     running_close(&x);
 }

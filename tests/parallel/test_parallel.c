@@ -11,8 +11,8 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/fibers.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/harness/fill.h"
 #include "tests/harness/runner.h"
@@ -255,7 +255,7 @@ TEST_EACH(the_cause_is_reported, 7)
     running_open(&x, &spec, "b2h8g8q16k16d2v3:causal(tl):f64:normal:s1:pass=bwd");
     for (int pass = ATTN_BACKWARD; pass >= ATTN_FORWARD; pass--) {
         x.err.text[0] = '\0';
-        said(running_pass(&x, (enum attn_pass)pass), ATTN_ENOMEM, &x.err, "planted failure");
+        ck_refusal(running_pass(&x, (enum attn_pass)pass), ATTN_ENOMEM, &x.err, "planted failure");
     }
     x.ctx.error = NULL; /* nobody asks why */
     ck_assert_int_eq(running_pass(&x, ATTN_FORWARD), ATTN_ENOMEM);

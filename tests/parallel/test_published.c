@@ -7,7 +7,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/suites.h"
 
@@ -272,8 +272,8 @@ TEST_EACH(refusals_say_what_works, COUNT(refused))
     if (refused[_i].lacks != 0)
         attn_options_set_local(&spec.options, &weak);
     ck_assert(attn_setup_describe(&c, &setup, &err) == ATTN_OK);
-    said(attn_price(spec.impl, &spec.options, &setup.problem, c.pass, 0, &cost, &err), ATTN_ENOTSUP,
-         &err, refused[_i].says);
+    ck_refusal(attn_price(spec.impl, &spec.options, &setup.problem, c.pass, 0, &cost, &err),
+               ATTN_ENOTSUP, &err, refused[_i].says);
     attn_setup_close(&setup);
 }
 
@@ -284,6 +284,6 @@ TEST(runs_with_gaps_are_not_dealt_out)
     struct attn_error err = {0};
     ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
     p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
-    said(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
-         "the whole it was cut from would work");
+    ck_refusal(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
+               "the whole it was cut from would work");
 }

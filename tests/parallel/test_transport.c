@@ -7,7 +7,7 @@
 #include "optimized/parallel/transport/transport.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "ref/ledger.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 
@@ -332,7 +332,8 @@ TEST_EACH(planted_faults_are_reported, COUNT(planted))
     const struct plan *plan = &planted[_i];
     for (int repeat = 0; repeat < 20; repeat++) {
         struct attn_error err = {0};
-        said(run(plan->size, follow, (void *)plan->script, &err), plan->status, &err, plan->says);
+        ck_refusal(run(plan->size, follow, (void *)plan->script, &err), plan->status, &err,
+                   plan->says);
     }
 }
 

@@ -195,28 +195,40 @@ TEST(as_users_meet_it)
     scratch_has("with another result:\n    4.08 GiB less:");
     scratch_has("ring on 2 ranks: ring has ranks: a stack of layers is of one process");
     scratch_has("save probs: tiled leaves no P");
-    scratch_expect(0, "mask=bool2d: dense:mask=bool2d holds one [Lq,Lk] mask",
-                   "price dense --length 4096 --batch 2 --mask 'keys(1000,4096)' --advise");
-    scratch_expect(2, "--advise is for one SPEC", "price dense csr --length 64 --advise");
-    scratch_expect(2, "--advise is for one SPEC", "price dense --length 64,128 --advise");
-    scratch_expect(2, "refused: ring:ranks=3,sizes=strict needs ranks that divide",
-                   "price ring:ranks=3,sizes=strict --length 8 --advise");
 }
 
-/* Where a layer with projections does not run, it is priced, which is said; so are its changes. */
-TEST(priced_only)
+#define LAYERS "--length 4096 --heads 16 --dim 72 --layers 2 --hidden 1152 "
+#define PARAMS "price tiled --length 4096 --heads 16 --layers 4 --memory 80GB "
+static const struct scratch_row words[] = {
+    {"price dense --length 4096 --batch 2 --mask 'keys(1000,4096)' --advise", 0,
+     "mask=bool2d: dense:mask=bool2d holds one [Lq,Lk] mask"},
+    {"price dense csr --length 64 --advise", 2, "--advise is for one SPEC"},
+    {"price dense --length 64,128 --advise", 2, "--advise is for one SPEC"},
+    {"price ring:ranks=3,sizes=strict --length 8 --advise", 2,
+     "refused: ring:ranks=3,sizes=strict needs ranks that divide"},
+    /* where a layer with projections does not run, it is priced, which is said; so its changes */
+    {"price tiled " LAYERS "--dtype bf16", 0, "priced only: a layer does not run in bf16"},
+    {"price tiled " LAYERS "--dtype f16 --format json", 0,
+     "\"priced_only\": \"a layer does not run in f16\""},
+    {"price tiled " LAYERS "--advise", 0,
+     "stored as bf16 or f16; priced only: a layer does not run in bf16"},
+    {"price tiled " LAYERS "--dtype bf16 --pass both --advise", 0,
+     "save inputs (checkpointing); priced only: a layer does not run in bf16"},
+    {"price tiled " LAYERS "--advise --format json", 0,
+     "\"priced_only\": \"a layer does not run in bf16\""},
+    /* what a price does not know of is named, and what is said of it is added */
+    {PARAMS, 0, "not in it: projections, MLP, norms and embeddings, their weights"},
+    {PARAMS, 0, "needs 257 MiB of the device's 74.5 GiB"},
+    {PARAMS "--params 1G", 0, "needed too: 1,000,000,000 parameters of 16 B, 14.9 GiB"},
+    {PARAMS "--params 10G,10", 0, "does not fit: needs 93.4 GiB of the device's 74.5 GiB"},
+    {PARAMS "--params 1G,2 --advise", 0, "--memory 80000000000 --params 1000000000,2"},
+    {PARAMS "--params 1G,0", 2, "params '1G,0': a number such as 7G"},
+    {PARAMS "--params x", 2, "params 'x'"},
+};
+
+TEST(words_and_status)
 {
-    static const char layers[] = "--length 4096 --heads 16 --dim 72 --layers 2 --hidden 1152";
-    scratch_expect(0, "priced only: a layer does not run in bf16", "price tiled %s --dtype bf16",
-                   layers);
-    scratch_expect(0, "\"priced_only\": \"a layer does not run in f16\"",
-                   "price tiled %s --dtype f16 --format json", layers);
-    scratch_expect(0, "stored as bf16 or f16; priced only: a layer does not run in bf16",
-                   "price tiled %s --advise", layers);
-    scratch_expect(0, "save inputs (checkpointing); priced only: a layer does not run in bf16",
-                   "price tiled %s --dtype bf16 --pass both --advise", layers);
-    scratch_expect(0, "\"priced_only\": \"a layer does not run in bf16\"",
-                   "price tiled %s --advise --format json", layers);
+    scratch_rows(words, COUNT(words));
 }
 
 /* Where no single change fits, two do: P is dropped by another implementation, which is refused
@@ -233,21 +245,4 @@ TEST(pairs)
                                    "grep -q ', and save'",
                                    test_build(), args),
                      1);
-}
-
-/* What a price does not know of: it is named, and what is said of it is added. */
-TEST(parameters)
-{
-    static const char args[] = "tiled --length 4096 --heads 16 --layers 4 --memory 80GB";
-    scratch_expect(0, "not in it: projections, MLP, norms and embeddings, their weights",
-                   "price %s", args);
-    scratch_has("needs 257 MiB of the device's 74.5 GiB");
-    scratch_expect(0, "needed too: 1,000,000,000 parameters of 16 B, 14.9 GiB",
-                   "price %s --params 1G", args);
-    scratch_expect(0, "does not fit: needs 93.4 GiB of the device's 74.5 GiB",
-                   "price %s --params 10G,10", args);
-    scratch_expect(0, "--memory 80000000000 --params 1000000000,2",
-                   "price %s --params 1G,2 --advise", args);
-    scratch_expect(2, "params '1G,0': a number such as 7G", "price %s --params 1G,0", args);
-    scratch_expect(2, "params 'x'", "price %s --params x", args);
 }

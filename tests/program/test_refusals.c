@@ -13,47 +13,40 @@ SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
 static const char real[] = "tests/data/gpt-causal.safetensors";
 
-static const struct {
-    const char *arguments; /* for a shell */
-    const char *said;
-} usage[] = {
-    {"", "an argument is missing: attnlab run SPEC"},
-    {"dense", "tensors are missing"},
-    {"dense tiled-textbook --input $tensors --compare", "'tiled-textbook' is left over"},
-    {"dense --input $tensors", "--out DIR"},
-    {"dense --inptu $tensors", "--inptu: no such flag"},
-    {"dense --input $tensors --compare --input $tensors", "--input was given before"},
-    {"dense --input $tensors --compare --q $tensors", "one file, or each from its own"},
-    {"dense --q $tensors --k $tensors --compare", "tensors are missing"},
-    {"dense --q $tensors --k $tensors --v $tensors --compare", "holds 4 tensors"},
-    {"nosuch --input $tensors --compare", "nosuch"},
-    {"dense:nosuch=1 --input $tensors --compare", "nosuch"},
-    {"dense --input $folder/absent --compare", "No such file"},
-    {"dense --input $folder --compare", "is a directory"},
-    {"dense --input $tensors --compare --format png", "safetensors or npy would work"},
-    {"dense --input $tensors --compare --layout HBLD", "BHLD, BLHD, SBHD, BLE and THD exist"},
-    {"dense --input $tensors --compare --pass back", "fwd, bwd or both would work"},
-    {"dense --input $tensors --compare --scale one", "finite number"},
-    {"dense --input $tensors --compare --scale inf", "finite number"},
-    {"dense --input $tensors --compare --softcap -1", "softcap"},
-    {"dense --input $tensors --compare --mask causal", "tl"},
-    {"dense --input $tensors --compare --mask 'causal(br)&'", "mask"},
-    {"dense --input $tensors --compare --alibi 1", "one for each of 2 heads"},
-    {"dense --input $tensors --compare --alibi 1,2,3", "one for each of 2 heads"},
-    {"dense --input $tensors --compare --alibi 1,", "not a finite slope"},
-    {"dense --input $tensors --compare --alibi 1,2", "say --alibi-align"},
-    {"dense --input $tensors --compare --alibi 1,2 --alibi-align 3", "signed offset"},
-    {"dense --input $tensors --compare --alibi-align br", "without alibi"},
-    {"ring:ranks=2,sizes=strict --input $tensors --compare --mask none", "ranks that divide"},
+static const struct scratch_row usage[] = {
+    {"run", 2, "an argument is missing: attnlab run SPEC"},
+    {"run dense", 2, "tensors are missing"},
+    {"run dense tiled-textbook --input $tensors --compare", 2, "'tiled-textbook' is left over"},
+    {"run dense --input $tensors", 2, "--out DIR"},
+    {"run dense --input $tensors --compare --q $tensors", 2, "one file, or each from its own"},
+    {"run dense --q $tensors --k $tensors --compare", 2, "tensors are missing"},
+    {"run dense --q $tensors --k $tensors --v $tensors --compare", 2, "holds 4 tensors"},
+    {"run dense --input $folder/absent --compare", 2, "No such file"},
+    {"run dense --input $folder --compare", 2, "is a directory"},
+    {"run dense --input $tensors --compare --format png", 2, "safetensors or npy would work"},
+    {"run dense --input $tensors --compare --layout HBLD", 2,
+     "BHLD, BLHD, SBHD, BLE and THD exist"},
+    {"run dense --input $tensors --compare --pass back", 2, "fwd, bwd or both would work"},
+    {"run dense --input $tensors --compare --scale inf", 2, "finite number"},
+    {"run dense --input $tensors --compare --softcap -1", 2, "softcap"},
+    {"run dense --input $tensors --compare --mask causal", 2, "tl"},
+    {"run dense --input $tensors --compare --mask 'causal(br)&'", 2, "mask"},
+    {"run dense --input $tensors --compare --alibi 1", 2, "one for each of 2 heads"},
+    {"run dense --input $tensors --compare --alibi 1,2,3", 2, "one for each of 2 heads"},
+    {"run dense --input $tensors --compare --alibi 1,", 2, "not a finite slope"},
+    {"run dense --input $tensors --compare --alibi 1,2", 2, "say --alibi-align"},
+    {"run dense --input $tensors --compare --alibi 1,2 --alibi-align 3", 2, "signed offset"},
+    {"run dense --input $tensors --compare --alibi-align br", 2, "without alibi"},
+    {"run ring:ranks=2,sizes=strict --input $tensors --compare --mask none", 2,
+     "ranks that divide"},
 };
 
-TEST_EACH(usage_errors, COUNT(usage))
+TEST(usage_errors)
 {
     struct small s;
     small_make(&s, 3);
     setenv("tensors", small_save(&s), 1);
-    setenv("folder", scratch_path(""), 1);
-    scratch_expect(2, usage[_i].said, "run %s", usage[_i].arguments);
+    scratch_rows(usage, COUNT(usage));
     ck_assert_int_eq(scratch_count(), 1);
 }
 
@@ -138,65 +131,48 @@ TEST(hours)
     ck_assert_msg(strstr(scratch_output, "operations") == NULL, "%s", scratch_output);
 }
 
-/* Files whose metadata or shapes contradict themselves or each other. */
-static void spoil_metadata(int how, struct small *s)
-{
-    static const char *const pair[][2] = {{"mask", "causal"},    {"mask", "causal"},
-                                          {"mask", "padding"},   {"scale", "\33[31m"},
-                                          {"layout", "H,B,L,d"}, {"softcap", "-1"}};
-    small_say(s, pair[how][0], pair[how][1]);
-}
-
-static void spoil_shape(int how, struct small *s)
-{
-    if (how == 6)
-        small_add(s, "o", 4, 1, 2, 3, 3);
-    else if (how == 7)
-        small_add(s, "lse", 3, 0, 1, 2, 4);
-    else if (how == 8)
-        small_add(s, "bias", 2, 0, 0, 2, 6);
-    else if (how == 9)
-        s->t[1].n_axes = 3;
-    else if (how == 10)
-        s->t[2].extent[1] = 1;
-    else if (how == 11)
-        s->t[1].extent[3] = 3;
-    else
-        s->t[2].name = "V";
-}
-
-static void spoil_type(int how, struct small *s)
-{
-    s->t[0].dtype = how == 13 ? ATTN_FILE_I32 : ATTN_FILE_F16;
-}
-
-static const char *const contradiction[] = {"--mask 'causal(tl)'",
-                                            "--mask 'causal(br)'",
-                                            "'key_mask'",
-                                            "finite number",
-                                            "are understood",
-                                            "softcap = -1", /* metadata */
-                                            "o is [1,2,3,3]: [1,2,3,4] would",
-                                            "lse is [1,2,4]: [1,2,3] would",
-                                            "bias is [2,6]",
-                                            "needs 4 axes",
-                                            "different heads",
-                                            "different features",
-                                            "has no tensor 'v'", /* shapes */
-                                            "stored as I32",
-                                            "must be alike"}; /* types */
+/* Files whose metadata or shapes contradict themselves or each other: a pair of metadata, or a
+ * tensor added, or one of q, k, v, do in another shape, type or name. */
+static const struct {
+    const char *says, *key, *value;
+    int which; /* of q, k, v, do; 4: it is added */
+    const char *name;
+    int n_axes;
+    int64_t extent[4]; /* all four, of which the last n_axes count */
+    enum attn_file_dtype dtype;
+} contradiction[] = {
+    {.says = "--mask 'causal(tl)'", .key = "mask", .value = "causal"},
+    {.says = "--mask 'causal(br)'", .key = "mask", .value = "causal"},
+    {.says = "'key_mask'", .key = "mask", .value = "padding"},
+    {.says = "finite number", .key = "scale", .value = "\33[31m"},
+    {.says = "are understood", .key = "layout", .value = "H,B,L,d"},
+    {.says = "softcap = -1", .key = "softcap", .value = "-1"},
+    {"o is [1,2,3,3]: [1,2,3,4] would", 0, 0, 4, "o", 4, {1, 2, 3, 3}, ATTN_FILE_F32},
+    {"lse is [1,2,4]: [1,2,3] would", 0, 0, 4, "lse", 3, {0, 1, 2, 4}, ATTN_FILE_F32},
+    {"bias is [2,6]", 0, 0, 4, "bias", 2, {0, 0, 2, 6}, ATTN_FILE_F32},
+    {"needs 4 axes", 0, 0, 1, "k", 3, {0, 1, 2, 6}, ATTN_FILE_F32},
+    {"different heads", 0, 0, 2, "v", 4, {1, 1, 6, 4}, ATTN_FILE_F32},
+    {"different features", 0, 0, 1, "k", 4, {1, 2, 6, 3}, ATTN_FILE_F32},
+    {"has no tensor 'v'", 0, 0, 2, "V", 4, {1, 2, 6, 4}, ATTN_FILE_F32},
+    {"stored as I32", 0, 0, 0, "q", 4, {1, 2, 3, 4}, ATTN_FILE_I32},
+    {"must be alike", 0, 0, 0, "q", 4, {1, 2, 3, 4}, ATTN_FILE_F16},
+};
 
 TEST_EACH(contradictions, COUNT(contradiction))
 {
     struct small s;
     small_make(&s, 3);
-    if (_i < 6)
-        spoil_metadata(_i, &s);
-    else if (_i < 13)
-        spoil_shape(_i, &s);
-    else
-        spoil_type(_i, &s);
-    scratch_expect(2, contradiction[_i], "run dense --input %s --compare", small_save(&s));
+    if (contradiction[_i].key != NULL) {
+        small_say(&s, contradiction[_i].key, contradiction[_i].value);
+    } else {
+        const int64_t *x = contradiction[_i].extent;
+        int n = s.n;
+        s.n = contradiction[_i].which;
+        small_add(&s, contradiction[_i].name, contradiction[_i].n_axes, x[0], x[1], x[2], x[3])
+            ->dtype = contradiction[_i].dtype;
+        s.n = n > s.n ? n : s.n;
+    }
+    scratch_expect(2, contradiction[_i].says, "run dense --input %s --compare", small_save(&s));
 }
 
 /* A million tokens: 3.6 TiB of scores, from files of 4 MB that are holes.  Refused at once, with

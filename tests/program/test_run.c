@@ -1,7 +1,8 @@
-/* `attnlab run` as a program: two real inputs under every registered implementation, and the same
+/* `attnlab run` as a program: two real inputs under an implementation of each family, and the same
  * numbers by every road into it.  What it refuses: test_refusals.c. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "optimized/registry.h"
@@ -64,44 +65,27 @@ static void check_written(const char *path, const char *input)
     attn_file_close(&whole);
 }
 
-/* Loop: every implementation on both. */
+/* Is it the first of its family?  The battery judges every implementation. */
+static int is_asked(int which)
+{
+    int first = 0;
+    while (strcmp(attn_impl_at(first)->family, attn_impl_at(which)->family) != 0)
+        first++;
+    return first == which || getenv("ATTN_FULL") != NULL;
+}
+
+/* Loop: an implementation of each family on both, in test-full every one. */
 TEST_EACH(real_inputs, 2 * attn_impl_count())
 {
     const struct attn_impl *impl = attn_impl_at(_i / 2);
     const char *input = real[_i % 2], *out = scratch_path("out");
+    if (!is_asked(_i / 2))
+        return;
     scratch_expect(0, _i % 2 == 0 ? "causal(br)" : "keys(key_mask)",
                    "run '%s%s' --input %s --out %s --compare", impl->name,
                    impl->ranks != NULL ? ":ranks=2" : "", input, out);
     ck_assert_msg(times(" ok ") == 10 && times("the file ") == 5, "%s", scratch_output);
     check_written(scratch_path("out/result.safetensors"), input);
-}
-
-/* A thousandth of the largest element of each stored result must not pass. */
-TEST_EACH(corrupted_copy, 5)
-{
-    struct attn_file file;
-    char said[64];
-    open_file(&file, real[0]);
-    const struct attn_file_tensor *t = tensor(&file, result[_i]);
-    float *x = t->data;
-    int64_t worst = 0;
-    for (int64_t e = 0; e < t->bytes / 4; e++)
-        worst = fabsf(x[e]) > fabsf(x[worst]) ? e : worst;
-    x[worst] *= 1.001f;
-    const char *path = scratch_path("bad.safetensors");
-    ck_assert_int_eq(attn_safetensors_write(path, file.tensor, file.n_tensors, file.metadata,
-                                            file.n_metadata, &err),
-                     ATTN_OK);
-    attn_file_close(&file);
-    if (_i == 1)
-        snprintf(said, sizeof said, "FAIL  [0,%d,%d] ", (int)(worst / 512), (int)(worst % 512));
-    else
-        snprintf(said, sizeof said, "FAIL  [0,%d,%d,%d] ", (int)(worst / 64 / 512),
-                 (int)(worst / 64 % 512), (int)(worst % 64));
-    scratch_expect(1, said, "run tiled-textbook --input %s --compare", path);
-    snprintf(said, sizeof said, " elements of %s (the file) are not within", result[_i]);
-    scratch_has(said);
-    ck_assert_msg(times("FAIL") == 1 && times(" ok ") == 9, "%s", scratch_output);
 }
 
 /* What the file holds and the pass does not compute is not judged: no success, unless it was left
@@ -117,14 +101,6 @@ TEST(half_compared)
                    real[0]);
     scratch_expect(2, "neither given nor computed", "run dense --input %s --compare --only dbias",
                    real[0]);
-}
-
-/* The sharpest check of a mask is its neighbour: one key more, and every result disagrees. */
-TEST(wrong_mask)
-{
-    scratch_expect(1, "note: --mask 'causal(+1)' instead of mask=causal",
-                   "run tiled-textbook --input %s --compare --mask 'causal(+1)'", real[0]);
-    ck_assert_msg(times("FAIL") == 5 && times(" ok ") == 5, "%s", scratch_output);
 }
 
 /* ---- a small problem by every road -------------------------------------------------------- */
@@ -234,39 +210,6 @@ TEST(fewer_axes_and_npy)
     attn_file_close(&file);
 }
 
-/* [B,L,H,d]: the same numbers in another order; lse stays [B,H,L]. */
-TEST(other_layout)
-{
-    struct small s;
-    struct attn_file a, b;
-    small_make(&s, 6);
-    small_say(&s, "mask", "causal(br)");
-    const char *one = scratch_path("one"), *two = scratch_path("two");
-    scratch_expect(0, "", "run tiled-textbook --input %s --out %s", small_save(&s), one);
-    for (int t = 0; t < 4; t++) {
-        float copy[48], *x = s.t[t].data;
-        memcpy(copy, x, sizeof copy);
-        for (int e = 0; e < 48; e++) /* [2,6,4] to [6,2,4] */
-            x[e / 4 % 6 * 8 + e / 24 * 4 + e % 4] = copy[e];
-        s.t[t].extent[1] = 6, s.t[t].extent[2] = 2;
-    }
-    scratch_expect(0, "b1h2g2q6k6d4v4",
-                   "run tiled-textbook --input %s --out %s --layout BLHD --compare", small_save(&s),
-                   two);
-    open_file(&a, scratch_path("one/result.safetensors"));
-    open_file(&b, scratch_path("two/result.safetensors"));
-    ck_assert_str_eq(attn_file_metadata(&b, "layout"), "B,L,H,d");
-    for (int r = 0; r < 5; r++) {
-        const float *x = tensor(&a, result[r])->data, *y = tensor(&b, result[r])->data;
-        if (r == 1)
-            ck_assert_int_eq(memcmp(x, y, 12 * sizeof *x), 0);
-        for (int e = 0; r != 1 && e < 48; e++)
-            ck_assert(x[e] == y[e / 4 % 6 * 8 + e / 24 * 4 + e % 4]);
-    }
-    attn_file_close(&a);
-    attn_file_close(&b);
-}
-
 /* A bias that spells ALiBi out gives what --alibi gives, and neither is without effect. */
 TEST(bias_and_alibi)
 {
@@ -296,28 +239,6 @@ TEST(bias_and_alibi)
     attn_file_close(&a);
     attn_file_close(&b);
     attn_file_close(&plain);
-}
-
-TEST(softcap_dlse_f64)
-{
-    struct small s;
-    small_make(&s, 6);
-    small_say(&s, "softcap", "0.75");
-    small_add(&s, "dlse", 3, 0, 1, 2, 6);
-    scratch_expect(0, "softcap 0.75", "run dense --input %s --compare", small_save(&s));
-    for (int t = 0; t < s.n; t++) {
-        double *wide = s.t[t].data;
-        s.t[t].dtype = ATTN_FILE_F64;
-        for (int e = 0; e < 48; e++)
-            wide[e] = attn_hash_normal(4, (uint64_t)t, (uint64_t)e);
-    }
-    const char *out = scratch_path("out");
-    scratch_expect(0, " f64, mask none", "run dense --input %s --compare --out %s", small_save(&s),
-                   out);
-    struct attn_file file;
-    open_file(&file, scratch_path("out/result.safetensors"));
-    ck_assert_int_eq((int)tensor(&file, "lse")->dtype, ATTN_FILE_F64);
-    attn_file_close(&file);
 }
 
 /* --key-mask hides keys besides --mask. */
@@ -421,7 +342,7 @@ TEST(keys_in_use)
                    "run tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s));
 }
 
-/* The gradient of the bias, where it is asked for; a wrong one beside the inputs is seen. */
+/* The gradient of the bias, where it is asked for (a wrong one: test stored, garbage). */
 TEST(gradient_of_bias)
 {
     struct small s;
@@ -440,11 +361,5 @@ TEST(gradient_of_bias)
     open_file(&file, scratch_path("out/result.safetensors"));
     const struct attn_file_tensor *got = tensor(&file, "dbias");
     ck_assert(got->n_axes == 3 && got->extent[0] == 2 && got->extent[1] == 1);
-    struct attn_file_tensor *stored = small_add(&s, "dbias", 3, 0, 2, 1, 6);
-    memcpy(stored->data, got->data, (size_t)got->bytes);
     attn_file_close(&file);
-    scratch_expect(0, "dbias  the file", "run tiled --input %s --compare", small_save(&s));
-    ((float *)stored->data)[7] *= 1.001f;
-    scratch_expect(1, "of dbias (the file) are not", "run tiled --input %s --compare",
-                   small_save(&s));
 }

@@ -1,16 +1,14 @@
-/* The compressed pattern of a problem: shared where it may be, priced at any length, and clean when
- * memory runs out.  That it is its mask, and its price the ledger's: test_pieces.c. */
+/* The compressed pattern of a problem: shared where it may be, and of no more keys than it can
+ * name.  That it is its mask, and its price the ledger's: test_pieces.c; its bytes by literals:
+ * test_storage.c; when memory runs out: memory_failures.c. */
 #include "tests/suites.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #include "ref/impl.h"
 #include "ref/mask/pattern.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
 #include "tests/fixtures/mask_data.h"
+#include "tests/fixtures/refused.h"
 
 SUITE(csr, .seconds = 300);
 
@@ -42,50 +40,6 @@ TEST(patterns_are_shared)
     }
 }
 
-TEST(memory_that_runs_out_leaves_nothing)
-{
-    static struct mask_data d;
-    mask_data_fill(&d, &mask_shapes[0]);
-    struct attn_mask *mask = mask_data_parse("causal(br)&keys(pad)", &d);
-    struct attn_problem p = problem_of("b2h2q7d1:none:f64:normal:s1", mask);
-    int failures = 0;
-    for (int64_t k = 0;; k++) {
-        struct attn_ledger ledger;
-        struct attn_error err = {0};
-        struct attn_csr csr;
-        attn_ledger_init(&ledger, NULL);
-        ledger.fail_at = k;
-        enum attn_status status = attn_csr_build(&p, &ledger, &csr, &err);
-        attn_csr_free(&csr, &ledger);
-        ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
-        if (status == ATTN_OK)
-            break;
-        ck_assert_int_eq(status, ATTN_ENOMEM);
-        ck_assert_int_eq(err.status, ATTN_ENOMEM);
-        failures++;
-    }
-    ck_assert_int_eq(failures, 2);
-    attn_mask_free(mask);
-}
-
-/* Prices of lengths that no memory holds; literals: 8 bytes a row, 4 a pair. */
-TEST(long_problems_are_priced)
-{
-    struct attn_mask *mask =
-        mask_of("causal(br)&window(511,-1,br)", (struct attn_mask_shape){2, 8, 200000, 200000});
-    struct attn_problem p = problem_of("b2h8q200000d1:none:f64:normal:s1", mask);
-    struct attn_cost cost = {0};
-    struct attn_csr csr;
-    ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, NULL), ATTN_OK);
-    ck_assert_int_eq(csr.nnz, 102269184);
-    ck_assert_int_eq(attn_csr_pairs(&p, &csr), INT64_C(16) * 102269184);
-    ck_assert_int_eq(cost.live[0].bytes, 1600008);
-    ck_assert_int_eq(cost.live[1].bytes, 409076736);
-    ck_assert_int_eq(cost.peak_bytes, 410676744);
-    ck_assert_int_eq(cost.counted, 0);
-    attn_mask_free(mask);
-}
-
 TEST(columns_beyond_32_bits_are_refused)
 {
     struct attn_problem p = problem_of("q1k2147483648d1:none:f64:normal:s1", NULL);
@@ -94,7 +48,7 @@ TEST(columns_beyond_32_bits_are_refused)
     struct attn_cost cost = {0};
     struct attn_error err = {0};
     attn_ledger_init(&ledger, NULL);
-    said(attn_csr_build(&p, &ledger, &csr, &err), ATTN_ENOTSUP, &err, "2147483648 keys");
+    ck_refusal(attn_csr_build(&p, &ledger, &csr, &err), ATTN_ENOTSUP, &err, "2147483648 keys");
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_ENOTSUP);
     p.n_key--;
     ck_assert_int_eq(attn_csr_cost(&p, &cost, &csr, &err), ATTN_OK);

@@ -8,7 +8,6 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/mask_data.h"
-#include "tests/harness/runner.h"
 
 SUITE(mask, .seconds = 300);
 
@@ -187,25 +186,6 @@ TEST_EACH(drawn_formulas_agree_with_the_definition, 20)
         mask_data_fill(&d, &shapes[n % 3]);
         mask_data_draw(text, sizeof text, &d.shape, &draws, 1 + n % 3);
         check_everything(text, &d, 0);
-    }
-}
-
-/* Kernels ask for runs, tiles and lists; the oracle asks the definition. */
-TEST_EACH(kernels_see_what_is_defined, mask_texts)
-{
-    static struct mask_data d;
-    static const char *const specs[] = {"csr", "tiled", "tiled-textbook:br=4,bc=4", "bsr:size=4"};
-    char text[256], at[320];
-    mask_data_text(_i, 0, &d, text, sizeof text);
-    if (strpbrk(text, "_") != NULL || strstr(text, "pad") != NULL || strstr(text, "used") != NULL ||
-        strstr(text, "csr(") != NULL || strstr(text, "dense(") != NULL)
-        return; /* a case has other tensors */
-    snprintf(at, sizeof at, "b%dh%dq%dk%dd4:%s:f64:normal:s1", (int)d.shape.batch,
-             (int)d.shape.heads, (int)d.shape.n_query, (int)d.shape.n_key, text);
-    for (int n = 0; n < COUNT(specs); n++) {
-        struct attn_spec spec = spec_of(specs[n]);
-        struct attn_result r = result_of(&spec, at);
-        ck_assert_msg(r.verdict == ATTN_PASS, "%s, %s: %s", specs[n], at, r.text);
     }
 }
 

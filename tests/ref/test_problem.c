@@ -1,5 +1,5 @@
 /* Every precondition of a problem and of a call, provoked: extents, masks, biases, tensors, an
- * implementation's claims; and prices of problems that no machine could hold. */
+ * implementation's claims; and prices that no machine could hold. */
 #include "tests/suites.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "ref/problem.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 
 SUITE(problem, .seconds = 60);
 
@@ -30,7 +30,7 @@ static struct attn_problem base(void)
 
 static void refused(const struct attn_problem *p, const char *part)
 {
-    said(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
+    ck_refusal(attn_problem_check(p, &err), ATTN_EINVAL, &err, part);
     ck_assert_int_eq(attn_problem_check(p, NULL), ATTN_EINVAL);
 }
 
@@ -49,9 +49,7 @@ TEST(extents)
     p = base(), p.n_query = -3, refused(&p, "n_query = -3");
     p = base(), p.n_key = INT64_MIN, refused(&p, "n_key = -9223372036854775808");
     p = base(), p.d_key = -1, refused(&p, "d_key = -1: extents start at 0");
-    p = base(), p.d_value = -7, refused(&p, "d_value = -7");
-    p = base(), p.kv_heads = 3, refused(&p, "4 heads cannot share 3 kv heads");
-    p = base(), p.kv_heads = 8, refused(&p, "a divisor of 4 would work");
+    p = base(), p.kv_heads = 3, refused(&p, "4 heads cannot share 3 ... a divisor of 4 would work");
     p = base(), p.kv_heads = 0, refused(&p, "4 heads cannot share 0 kv heads");
     p = base(), p.heads = p.kv_heads = 0, accepted(&p);
     p = base(), p.heads = 0, accepted(&p); /* no heads share two kv heads: no output rows */
@@ -66,7 +64,6 @@ TEST(products)
     struct attn_problem p = base();
     p = base(), p.n_query = p.n_key = p.d_key = large, refused(&p, "a product exceeds 64 bits");
     p = base(), p.batch = p.n_query = large * 4, refused(&p, "b8589934592 h4 q8589934592");
-    p = base(), p.batch = p.n_key = large * 4, refused(&p, "k8589934592");
     p = base(), p.n_query = p.d_value = large * 2, refused(&p, "exceeds");
     p = base(), p.n_key = p.d_key = large * 4, refused(&p, "exceeds");
     p = base(), p.n_query = p.n_key = large * 4, refused(&p, "exceeds"); /* scores */
@@ -83,13 +80,10 @@ TEST(numbers)
     struct attn_problem p = base();
     p = base(), p.scale = nan_, refused(&p, "scale = ");
     p = base(), p.scale = inf, refused(&p, "scale = inf: must be finite");
-    p = base(), p.scale = -inf, refused(&p, "scale = -inf");
     p = base(), p.scale = -0.3, accepted(&p);
-    p = base(), p.scale = 0, accepted(&p);
     p = base(), p.softcap = -1, refused(&p, "softcap = -1: must be positive");
-    p = base(), p.softcap = nan_, refused(&p, "softcap = ");
     p = base(), p.softcap = inf, refused(&p, "softcap = inf");
-    p = base(), p.softcap = 30, accepted(&p);
+    p = base(), p.scale = 0, p.softcap = 30, accepted(&p);
     p = base(), p.dtype = (enum attn_dtype)4, refused(&p, "dtype 4: f64, f32, bf16 and f16 exist");
     p = base(), p.dtype = (enum attn_dtype) - 1, refused(&p, "dtype -1");
     p = base(), p.dtype = ATTN_BF16, accepted(&p); /* legal; who can do it is another question */
@@ -103,7 +97,6 @@ TEST(masks_and_origins)
     p = base(), p.mask = mask, p.batch = 3, refused(&p, "mask made for b2h4q3k5 does not cover");
     p = base(), p.mask = mask, p.heads = 8, refused(&p, "does not cover b2h8q3k5");
     p = base(), p.mask = mask, p.n_query = 4, refused(&p, "does not cover b2h4q4k5");
-    p = base(), p.mask = mask, p.n_key = 6, refused(&p, "does not cover b2h4q3k6");
     p = base(), p.mask = mask, p.batch = 1, p.n_query = 1, p.n_key = 2;
     p.origin = (struct attn_origin){1, 0, {.first = 2}, {.first = 3}, 0},
     accepted(&p); /* the last piece fits */
@@ -113,7 +106,6 @@ TEST(masks_and_origins)
     p.origin.query.first = 2, p.origin.key.first = 4, refused(&p, "does not cover");
     p.origin.key.first = INT64_MAX, refused(&p, "does not cover");
     p = base(), p.origin.batch = -1, refused(&p, "origin: batch -1, head 0");
-    p = base(), p.origin.head = -2, refused(&p, "head -2");
     p = base(), p.origin.query.first = -3, refused(&p, "queries -3 skipping 0");
     p = base(), p.origin.key.first = -4, refused(&p, "keys -4 skipping 0");
     attn_mask_free(mask);
@@ -126,7 +118,6 @@ TEST(biases)
     p = base(), p.bias.kind = (enum attn_bias_kind)3, refused(&p, "bias kind 3: none, tensor");
     p = base(), p.bias.kind = ATTN_BIAS_TENSOR, p.bias.tensor.dtype = ATTN_BF16;
     refused(&p, "bias stored as bf16: f32 or f64 would work");
-    p.bias.tensor.dtype = ATTN_F16, refused(&p, "bias stored as f16");
     p.bias.tensor.dtype = (enum attn_dtype)9, refused(&p, "bias stored as unknown");
     p.bias.tensor.dtype = ATTN_F64, accepted(&p);
     p = base(), p.bias.kind = ATTN_BIAS_ALIBI;
@@ -136,39 +127,6 @@ TEST(biases)
     p.origin.head = 0, slope[1] = (double)NAN;
     refused(&p, "ALiBi slope of head 1 is ");
     p.heads = p.kv_heads = 0, p.bias.slope = NULL, accepted(&p);
-}
-
-/* ---- small helpers of implementations ------------------------------------------------------- */
-
-TEST(needs)
-{
-    static const double slope[4];
-    const struct attn_mask_shape shape = {2, 4, 3, 5};
-    struct attn_mask *none = mask_of("none", shape), *causal = mask_of("causal(tl)", shape);
-    struct attn_problem p = base();
-    ck_assert_uint_eq(attn_problem_needs(&p), ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS);
-    p.kv_heads = 4, p.n_query = 5, p.mask = none, p.dtype = ATTN_F64;
-    ck_assert_uint_eq(attn_problem_needs(&p), ATTN_CAP_F64);
-    p.d_value = 3, p.mask = causal, p.softcap = 1, p.dtype = ATTN_BF16;
-    ck_assert_uint_eq(attn_problem_needs(&p),
-                      ATTN_CAP_BF16 | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_SOFTCAP);
-    p = base(), p.bias.kind = ATTN_BIAS_TENSOR;
-    ck_assert_uint_ne(attn_problem_needs(&p) & ATTN_CAP_BIAS, 0);
-    p.bias = (struct attn_bias){.kind = ATTN_BIAS_ALIBI, .slope = slope};
-    ck_assert_uint_ne(attn_problem_needs(&p) & ATTN_CAP_ALIBI, 0);
-    ck_assert_uint_eq(attn_problem_needs(&p) & ATTN_CAP_BIAS, 0);
-    attn_mask_free(none);
-    attn_mask_free(causal);
-}
-
-TEST(product_of_two)
-{
-    ck_assert_int_eq(attn_product(0, INT64_MAX), 0);
-    ck_assert_int_eq(attn_product(3037000499, 3037000499), INT64_C(9223372030926249001));
-    ck_assert_int_eq(attn_product(3037000500, 3037000500), -1);
-    ck_assert_int_eq(attn_product(-1, 5), -1);
-    ck_assert_int_eq(attn_product(5, -1), -1);
-    ck_assert_int_eq(attn_product(-1, 0), -1); /* an overflow stays one */
 }
 
 TEST(all_pairs_of_nothing)
@@ -185,21 +143,6 @@ TEST(all_pairs_of_nothing)
     ck_assert_int_eq(counted, 0);
 }
 
-TEST(views)
-{
-    float f[24];
-    double d[24];
-    for (int n = 0; n < 24; n++)
-        d[n] = n + 0.5, f[n] = (float)d[n];
-    const int64_t stride[4] = {12, 4, 1, 2};
-    ck_assert_int_eq(attn_offset(stride, 1, 2, 1), 21);
-    struct attn_cview cf = {f, ATTN_F32, {12, 4, 1, 2}}, cd = {d, ATTN_F64, {12, 4, 1, 2}};
-    struct attn_view vf = {f, ATTN_F32, {12, 4, 1, 2}};
-    ck_assert(attn_cview_get(&cf, 1, 2, 1, 1) == 23.5);
-    ck_assert(attn_cview_get(&cd, 1, 0, 0, 1) == 14.5);
-    ck_assert(attn_view_get(&vf, 0, 1, 1, 0) == 5.5);
-}
-
 /* ---- names ---------------------------------------------------------------------------------- */
 
 TEST(names)
@@ -210,16 +153,8 @@ TEST(names)
     memset(large, 'x', sizeof large - 1), large[sizeof large - 1] = '\0';
     attn_fail(&err, ATTN_EINVAL, "%s", large);
     ck_assert_uint_eq(strlen(err.text), sizeof err.text - 1);
-    ck_assert_str_eq(attn_status_name(ATTN_OK), "ok");
     ck_assert_str_eq(attn_status_name((enum attn_status)77), "unknown");
-    ck_assert_str_eq(attn_dtype_name(ATTN_F16), "f16");
     ck_assert_str_eq(attn_dtype_name((enum attn_dtype)4), "unknown");
-    ck_assert_uint_eq(attn_dtype_size(ATTN_F64), 8);
-    ck_assert_uint_eq(attn_dtype_size(ATTN_BF16), 2);
-    ck_assert(attn_dtype_roundoff(ATTN_F32) == 0x1p-24);
-    ck_assert(attn_dtype_roundoff(ATTN_BF16) == 0x1p-8);
-    ck_assert_str_eq(attn_pass_name(ATTN_FORWARD), "fwd");
-    ck_assert_str_eq(attn_pass_name(ATTN_BACKWARD), "bwd");
     for (int a = 0; a < ATTN_CAPS; a++) {
         const char *name = attn_cap_name((enum attn_cap)(1u << a));
         ck_assert_str_ne(name, "unknown");
@@ -292,22 +227,15 @@ static void runs(const struct attn_impl *impl, enum attn_pass last)
 }
 
 /* It is refused with these words; then the next one begins. */
-static void call_refused(enum attn_pass pass, const char *part)
+static void call_refused(enum attn_pass pass, const char *words)
 {
-    said(run(&attn_impl_dense, pass), ATTN_EINVAL, &err, part);
+    ck_refusal(run(&attn_impl_dense, pass), ATTN_EINVAL, &err, words);
     open_call();
 }
 
-static void not_claimed(const struct attn_impl *impl, enum attn_pass pass, const char *part)
+static void not_claimed(const struct attn_impl *impl, enum attn_pass pass, const char *words)
 {
-    said(run(impl, pass), ATTN_ENOTSUP, &err, part);
-}
-
-TEST(calls_that_work)
-{
-    open_call();
-    runs(&attn_impl_dense, ATTN_BACKWARD);
-    ck_assert(c.lse[3] == logf(3));
+    ck_refusal(run(impl, pass), ATTN_ENOTSUP, &err, words);
 }
 
 TEST(absent_tensors)
@@ -318,7 +246,6 @@ TEST(absent_tensors)
     c.f.v.data = NULL, call_refused(0, "tensor v is absent: [1,1,3,5]");
     c.f.o.data = NULL, call_refused(0, "tensor o is absent: [1,2,2,5]");
     c.f.lse.data = NULL, call_refused(0, "tensor lse is absent: [1,2,2,1]");
-    c.b.q.data = NULL, call_refused(1, "tensor q is absent");
     c.b.o.data = NULL, call_refused(1, "tensor o is absent");
     c.b.lse.data = NULL, call_refused(1, "tensor lse is absent");
     c.b.d_o.data = NULL, call_refused(1, "tensor do is absent: [1,2,2,5]");
@@ -355,7 +282,6 @@ TEST(outputs_that_overlap)
     c.f.o.stride[3] = 0;
     call_refused(0, "output o has stride 0 on axis 3 of extent 5");
     c.f.o.stride[1] = 0, call_refused(0, "output o has stride 0 on axis 1");
-    c.f.lse.stride[2] = 0, call_refused(0, "output lse has stride 0 on axis 2");
     c.b.dq.stride[2] = 0, call_refused(1, "output dq has stride 0 on axis 2");
     c.b.dk.stride[2] = 0, call_refused(1, "output dk has stride 0 on axis 2");
     c.b.dv.stride[3] = 0, call_refused(1, "output dv has stride 0 on axis 3");
@@ -417,9 +343,6 @@ TEST(layouts_that_are_not_claimed)
     not_claimed(&toy, ATTN_FORWARD,
                 "tensor q: stride 8 on axis 2, only contiguous [B,H,L,d] (stride 4) is claimed");
     open_call();
-    c.f.lse.stride[1] = 3;
-    not_claimed(&toy, ATTN_FORWARD, "tensor lse: stride 3 on axis 1");
-    open_call();
     c.b.d_o.stride[3] = 0;
     not_claimed(&toy, ATTN_BACKWARD, "tensor do: stride 0 on axis 3");
     open_call();
@@ -451,7 +374,6 @@ TEST(claims)
                  attn_cap_name((enum attn_cap)caps[n]));
         toy.caps &= ~caps[n];
         not_claimed(&toy, ATTN_BACKWARD, part);
-        toy.caps &= ~(unsigned)ATTN_CAP_STRIDES;
         toy.caps = attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* hard is nobody's need */
         not_claimed(&toy, ATTN_BACKWARD, part);
     }
@@ -495,8 +417,8 @@ TEST(half_types_of_ranks)
                       ATTN_OK,
                   "%s", err.text);
     ck_assert_str_eq(cost.lacks, "dense");
-    said(attn_check_forward(spec.impl, &spec.options, &c.p, &c.f, &err), ATTN_ENOTSUP, &err,
-         "dense does not store bf16: f32 and f64 would work");
+    ck_refusal(attn_check_forward(spec.impl, &spec.options, &c.p, &c.f, &err), ATTN_ENOTSUP, &err,
+               "dense does not store bf16: f32 and f64 would work");
 }
 
 /* o and gradients of a 16-bit problem may be f32 where that is claimed; inputs and LSE may not be
@@ -514,15 +436,16 @@ TEST(wide_results)
         c.b.o.dtype = dtype;
         not_claimed(&narrow, ATTN_BACKWARD, "tensor dq is stored");
         c.b.d_o.dtype = ATTN_F32;
-        said(run(&attn_impl_dense, ATTN_BACKWARD), ATTN_EINVAL, &err,
-             "tensor do is stored as f32: this problem needs");
+        ck_refusal(run(&attn_impl_dense, ATTN_BACKWARD), ATTN_EINVAL, &err,
+                   "tensor do is stored as f32: this problem needs");
         c.p.wide = 1;
-        said(price(&narrow, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "dense does not claim: wide");
+        ck_refusal(price(&narrow, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err,
+                   "dense does not claim: wide");
     }
     open_call();
     c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.lse.dtype = ATTN_F64;
-    said(run(&attn_impl_dense, ATTN_FORWARD), ATTN_EINVAL, &err,
-         "tensor o is stored as f32: this problem needs f64");
+    ck_refusal(run(&attn_impl_dense, ATTN_FORWARD), ATTN_EINVAL, &err,
+               "tensor o is stored as f32: this problem needs f64");
 }
 
 static enum attn_status accepts_nothing(const struct attn_problem *p, const struct attn_options *o,
@@ -539,9 +462,9 @@ TEST(own_refusals)
     toy.accepts = accepts_nothing;
     open_call();
     not_claimed(&toy, ATTN_FORWARD, "3 keys: 7 would work");
-    said(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
+    ck_refusal(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
     c.p.scale = (double)INFINITY;
-    said(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
+    ck_refusal(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
 }
 
 /* ---- prices --------------------------------------------------------------------------------- */
@@ -551,16 +474,16 @@ TEST(ranks_of_a_price)
     open_call();
     struct attn_problem p = c.p;
     attn_options_preset(&attn_impl_dense, &options);
-    said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 1, &cost, &err), ATTN_EINVAL,
-         &err, "rank 1: dense has ranks 0 to 0");
-    said(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, -1, &cost, &err), ATTN_EINVAL,
-         &err, "rank -1");
+    ck_refusal(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, 1, &cost, &err),
+               ATTN_EINVAL, &err, "rank 1: dense has ranks 0 to 0");
+    ck_refusal(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, -1, &cost, &err),
+               ATTN_EINVAL, &err, "rank -1");
     struct attn_impl toy = attn_impl_dense;
     toy.caps &= ~(unsigned)ATTN_CAP_BACKWARD;
-    said(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
+    ck_refusal(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
     ck_assert_int_eq(price(&toy, &p, ATTN_FORWARD), ATTN_OK);
     p.batch = -1;
-    said(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
+    ck_refusal(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
 }
 
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */
@@ -569,40 +492,9 @@ TEST(absurd_prices)
     /* 2^62 bytes of scores are legal, as many probabilities beside them are not */
     struct attn_problem p = problem_of("q1073741824k536870912d1:none:f64:normal:s1", NULL);
     attn_options_preset(&attn_impl_dense, &options);
-    said(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
-         "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
-    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
+    ck_refusal(price(&attn_impl_dense, &p, ATTN_FORWARD), ATTN_EINVAL, &err,
+               "buffer 'probs' of 576460752303423488 x 8 bytes exceeds 64 bits");
+    ck_refusal(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "exceed");
     attn_options_preset(&attn_impl_tiled_textbook, &options);
     ck_assert_int_eq(price(&attn_impl_tiled_textbook, &p, ATTN_BACKWARD), ATTN_OK);
-}
-
-TEST(more_keys_than_csr_can_name)
-{
-    struct attn_problem p = problem_of("q1k2147483647d1:none:f32:normal:s1", NULL);
-    attn_options_preset(&attn_impl_csr_textbook, &options);
-    ck_assert_int_eq(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_OK);
-    p.n_key++;
-    said(price(&attn_impl_csr_textbook, &p, ATTN_FORWARD), ATTN_ENOTSUP, &err,
-         "2147483648 keys are too many, 2147483647 would work");
-}
-
-TEST(adding_to_a_price)
-{
-    char same[] = "a";
-    ck_assert_int_eq(attn_cost_add(&cost, "a", 3, 8, &err), ATTN_OK);
-    ck_assert_int_eq(attn_cost_add(&cost, "none", 0, 8, &err), ATTN_OK);
-    ck_assert_int_eq(attn_cost_add(&cost, same, 2, 8, &err), ATTN_OK);
-    ck_assert_int_eq(cost.n_live, 1);
-    ck_assert_int_eq(cost.live[0].bytes, 40);
-    ck_assert_int_eq(cost.peak_bytes, 40);
-    said(attn_cost_add(&cost, "b", INT64_MAX / 2, 3, &err), ATTN_EINVAL, &err, "buffer 'b' of ");
-    said(attn_cost_add(&cost, "b", -1, 3, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
-    said(attn_cost_add(&cost, "b", INT64_MAX, 1, &err), ATTN_EINVAL, &err, "exceeds 64 bits");
-    ck_assert_int_eq(cost.peak_bytes, 40);
-    static char name[ATTN_MAX_ACCOUNTS][8];
-    for (int n = 1; n < ATTN_MAX_ACCOUNTS; n++) {
-        snprintf(name[n], sizeof name[n], "n%d", n);
-        ck_assert_int_eq(attn_cost_add(&cost, name[n], 1, 1, &err), ATTN_OK);
-    }
-    said(attn_cost_add(&cost, "too many", 1, 1, &err), ATTN_EINTERNAL, &err, "more than 64 named");
 }

@@ -6,7 +6,7 @@
 
 #include "experiments/studies/storage.h"
 #include "ref/mask/mask.h"
-#include "tests/fixtures/expected_error.h"
+#include "tests/fixtures/refused.h"
 
 SUITE(storage, .seconds = 120);
 
@@ -190,6 +190,6 @@ TEST(sizes_beyond_64_bits_are_refused)
     const struct attn_mask_shape far = {8, 8, INT64_C(1) << 30, INT64_C(1) << 30};
     struct attn_stored_text x;
     struct attn_error err = {0};
-    said(attn_stored_text_open("none", &far, &x, &err), ATTN_EINVAL, &err, "exceed 64 bits");
+    ck_refusal(attn_stored_text_open("none", &far, &x, &err), ATTN_EINVAL, &err, "exceed 64 bits");
     attn_stored_text_close(&x);
 }

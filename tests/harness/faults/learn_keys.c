@@ -206,23 +206,35 @@ static void take(struct common *c, struct learner *x)
         c->tile = c->rows == 1 && c->tile > 8 ? c->tile / 2 : 0; /* the first decides how many */
 }
 
+/* "keys 3 to 7", "key 3". */
+static const char *put_keys(long long lo, long long hi, char text[64])
+{
+    if (lo == hi)
+        snprintf(text, 64, "key %lld", lo);
+    else
+        snprintf(text, 64, "keys %lld to %lld", lo, hi);
+    return text;
+}
+
 static void describe(const struct common *c, const struct attn_problem *p, char *text, size_t size)
 {
-    static const char *const verb[] = {"loses", "sees", "loses some and sees other of"};
+    static const char *const verb[] = {"loses", "also sees", "loses some and sees other of"};
     static const char *const end[] = {", which the mask shows", ": not what the mask says",
                                       ": not what the mask says"};
     const long long lo = c->of[LO], hi = c->of[HI], left = c->of[LEFT], right = c->of[RIGHT];
     long long tail = attn_tail_of(c->low, c->high, p->n_query);
     int how = (int)c->of[HOW], same = c->same[HOW] && c->same[LO] && c->same[HI];
+    char keys[64], alike[48] = "";
+    put_keys(lo, hi, keys);
     int moved = !(c->same[FIRST] && c->same[LAST]) && c->same[LEFT] && c->same[RIGHT];
     if (c->tile > 0)
         snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
                  (long long)c->tile);
     else if (same && how == LOST && hi == p->n_key - 1)
-        snprintf(text, size, "fits keys %lld to %lld lost: the last %lld%s", lo, hi, hi - lo + 1,
+        snprintf(text, size, "fits %s lost: the last %lld%s", keys, hi - lo + 1,
                  lo == p->n_query ? " (as many are read as there are queries)" : "");
     else if (same && how == LOST)
-        snprintf(text, size, "fits keys %lld to %lld lost in every row that fails", lo, hi);
+        snprintf(text, size, "fits %s lost in every row that fails", keys);
     else if (moved && left == 0 && right != 0)
         snprintf(text, size, "fits a diagonal %lld keys too far to the %s%s", llabs(right),
                  right > 0 ? "right" : "left",
@@ -234,13 +246,14 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
     else if (tail > 0)
         snprintf(text, size,
                  "fits queries %lld to %lld (the tail of a tile of %lld) under another mask: the "
-                 "first %s keys %lld to %lld",
-                 (long long)c->low, (long long)c->high, tail, verb[how], lo, hi);
-    else
-        snprintf(text, size,
-                 "fits query [%lld,%lld,%lld], and %lld like it, that %s keys %lld to %lld%s",
-                 (long long)c->b, (long long)c->h, (long long)c->i, (long long)c->rows - 1,
-                 verb[how], lo, hi, end[how]);
+                 "first %s %s",
+                 (long long)c->low, (long long)c->high, tail, verb[how], keys);
+    else {
+        if (c->rows > 1)
+            snprintf(alike, sizeof alike, ", and %lld like it,", (long long)c->rows - 1);
+        snprintf(text, size, "fits query [%lld,%lld,%lld]%s that %s %s%s", (long long)c->b,
+                 (long long)c->h, (long long)c->i, alike, verb[how], keys, end[how]);
+    }
 }
 
 static int learn(struct attn_failed_run *run, struct learner *x)
