@@ -191,6 +191,10 @@ static void read_plan(struct flags *flags, struct report *r)
     if (flags->from.n > 0)
         know_externals(&flags->externals, &r->sources.all);
     attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
+    /* what only records name has no flags, which the page would print */
+    while (flags->externals.n > 0 &&
+           flags->externals.one[flags->externals.n - 1].kind == ATTN_NOT_EXTERNAL)
+        flags->externals.n--;
     for (int k = 0; k < flags->keys.n; k++)
         if (!attn_plan_override(&r->plan, flags->keys.at[k].flag, flags->keys.at[k].value))
             attn_cli_stop(ATTN_EINVAL, NULL, "cannot use --%s '%.60s'", flags->keys.at[k].flag,

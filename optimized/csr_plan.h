@@ -1,4 +1,5 @@
-/* What csr.c, csr_panels.c and csr_backward.c share: the plan, and the memory. */
+/* The plan of `csr`: how its work is cut into units, and their memory.  csr.c, csr_panels.c and
+ * csr_backward.c share it. */
 #ifndef OPTIMIZED_CSR_PLAN_H
 #define OPTIMIZED_CSR_PLAN_H
 

@@ -1,4 +1,4 @@
-/* Infinities and NaN stay with the queries that see them.
+/* Mends rows that a NaN or an infinity reached through a hidden pair of their tile.
  *
  * A tile of queries and keys that the mask cuts through is computed whole, with weights of exactly
  * 0 at hidden pairs.  That is right for all finite numbers; but 0 * inf and 0 * NaN are NaN, and so

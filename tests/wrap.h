@@ -1,4 +1,4 @@
-/* The allocator as the linker shows it to the tests.
+/* Counts what the code under test takes from the allocator, which the linker wraps.
  *
  * The test program is linked with --wrap, so every call of malloc, calloc, realloc, aligned_alloc,
  * posix_memalign and mmap that our own objects make passes through wrap.c first, and so does every

@@ -1,6 +1,6 @@
-/* What the cases were: the values of each property on which kernels branch; and what a tier met of
- * the table of factors, by storage type: a verdict for one type is never read as one for another.
- * Counted, and as tables of a page. */
+/* Coverage of a check: which values of the factors on which kernels branch, and which pairs, were
+ * judged, only refused, or never met, by storage type: a verdict for one type is never read as one
+ * for another.  Counted, and as tables of a page. */
 #ifndef EXPERIMENTS_CHECK_COVERAGE_H
 #define EXPERIMENTS_CHECK_COVERAGE_H
 

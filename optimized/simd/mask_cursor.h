@@ -1,4 +1,4 @@
-/* What a block of queries sees of a block of keys.
+/* Mask cursors: which keys of a block each query of a block sees, from the runs of the mask.
  *
  * A mask gives each query its visible keys as runs, in increasing order (attn_problem_next; a
  * stored pattern does the same).  A kernel walks over key blocks in increasing order with one

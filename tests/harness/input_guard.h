@@ -1,4 +1,4 @@
-/* What an implementation must leave alone while it runs, watched by the machine itself.
+/* Input guard: while an implementation runs, a write to an input is noticed by the machine itself.
  *
  * Inputs (with the red zones around them) are mapped read-only: whoever writes to one, even what
  * stands there already, is noted with the element that was hit, and let go on.  The floating-point

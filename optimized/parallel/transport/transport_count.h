@@ -1,4 +1,4 @@
-/* Ranks that only count: no threads and no data.
+/* A transport that counts messages, for prices and logs: no threads and no data.
  *
  * One rank after another runs its whole code.  A message is done when it is posted, and nothing
  * arrives, so what a rank sends and when can be known for thousands of ranks: prices are compared

@@ -1,4 +1,4 @@
-/* What a pass is worth, and what only many numbers together can show.
+/* Grades of a pass, and bias: what many errors show together that no single one does.
  *
  * T1 (bound.h) decides, element by element, and has derived constants only.  The constants here
  * grade or judge sets of errors; they are chosen, and docs/bounds.md lists each with its measured

@@ -1,6 +1,5 @@
-/* What is worked out of a case once, for every spec that is judged on it and for all that a
- * judgement asks: the rows of the oracle, and with each declared precision the truth and its
- * bounds.
+/* Results of the oracle for one case, computed once for every spec that is judged on it: its rows,
+ * and with each declared precision the truth and its bounds.
  *
  * The caller promises that problem and inputs stay as they are in between. */
 #ifndef TESTS_HARNESS_BOUND_KEPT_H

@@ -1,4 +1,4 @@
-/* Is a case a test of its mask?
+/* Mask power: does a pass of a case prove that every key of its mask was seen or hidden?
  *
  * A case can have all its bounds right and still not see one key more or less, because that key's
  * weight is below the noise.  So each (row, key) pair is asked what its loss (where it is visible)

@@ -1,4 +1,4 @@
-/* The maker of choices that meet the values of the table: what its two halves share.
+/* Choosing values of the factors until every value and pair is met by a case: what both parts use.
  *
  * factor_alone.c: each value alone; factor_pairs.c: each pair of them. */
 #ifndef TESTS_HARNESS_CASES_FACTOR_MAKER_H
