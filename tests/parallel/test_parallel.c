@@ -90,10 +90,8 @@ static void open_case(const char *text, struct attn_setup *setup)
 static void ck_agrees(const struct attn_spec *spec, struct attn_setup *setup)
 {
     struct attn_result r;
-    char text[4096];
     attn_run_setup(spec, setup, NULL, &r);
-    attn_result_print(spec, &setup->given, &r, text, sizeof text);
-    ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", text);
+    ck_passed(spec, &setup->given, &r, 1);
 }
 
 struct sizing {

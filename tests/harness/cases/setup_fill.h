@@ -7,7 +7,7 @@
 #ifndef TESTS_HARNESS_CASES_SETUP_FILL_H
 #define TESTS_HARNESS_CASES_SETUP_FILL_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/setup.h"
 
 enum { ATTN_STREAMS = 12 }; /* of the hash: setup_fill.c names them */
 

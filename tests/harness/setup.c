@@ -1,4 +1,6 @@
-/* A case made concrete: mask, tensors in their layouts, data, poison. */
+/* See setup.h: mask, tensors in their layouts, data, poison. */
+#include "tests/harness/setup.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/cases/setup_mask.h"
-#include "tests/harness/runner.h"
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
