@@ -98,7 +98,11 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
                     struct attn_diagnosis *d)
 {
     static const double max_work = 8e6;
-    struct attn_failed_run run = {.ranks = ranks, .text = d->text, .size = sizeof d->text};
+    struct attn_failed_run run = {.ranks = ranks,
+                                  .text = d->text,
+                                  .where = d->where,
+                                  .size = sizeof d->text,
+                                  .where_size = sizeof d->where};
     int numeric =
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};

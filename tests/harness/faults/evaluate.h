@@ -102,7 +102,7 @@ struct attn_fault_model {
     enum attn_place place;
     void (*change)(struct attn_evaluation *x, struct attn_fault_at *at); /* NULL where NONE is */
     int64_t n;                                                           /* of the row's range */
-    int64_t b, g; /* learn_heads.c: the batch and kv head that are read */
+    int64_t b, g; /* beyond n: what a learner says (learn_heads.c, learn_keys.c) */
 };
 
 /* Elements of rows that fit: those that are wrong; of these those that are as the model has them

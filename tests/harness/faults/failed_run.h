@@ -36,7 +36,8 @@ struct attn_failed_run {
     int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
     double loose;  /* relative tolerance                                              */
     char *text;    /* what is found out                                               */
-    size_t size;
+    char *where;   /* and of which query, where a case has one of its own               */
+    size_t size, where_size;
 };
 
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */
