@@ -121,9 +121,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     char seen[256];
     int damaged = ledger->damaged;
     attn_ledger_restart(ledger);
-    for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
-        if (s->tensor[slot].data != NULL)
-            attn_tensor_remember(&s->tensor[slot]);
+    attn_setup_remember(s, pass);
     attn_input_guard_begin(s, pass);
     enum attn_status status = attn_setup_call(s, spec->impl, &ctx, pass);
     const char *complaint = attn_input_guard_end(s, seen, sizeof seen);
@@ -343,20 +341,13 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
                              memory[p]);
 }
 
-static void poison_outputs(struct attn_setup *s)
-{
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (s->tensor[slot].data != NULL)
-            attn_tensor_poison(&s->tensor[slot]);
-}
-
 static void run_again(struct runs *x, const struct attn_repetition *how, struct attn_result *first)
 {
     struct repeats repeats;
     open_repeats(&repeats, how, x->setup, first);
     while (wants_another(&repeats)) {
         struct attn_result r;
-        poison_outputs(x->setup);
+        attn_setup_poison(x->setup);
         run_once(x, first, &r);
         add_run(&repeats, x->setup, &r);
     }
@@ -392,7 +383,7 @@ void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
                     const struct attn_repetition *how, struct attn_result *r)
 {
     memset(r, 0, sizeof *r);
-    poison_outputs(setup);
+    attn_setup_poison(setup);
     run_on(spec, setup, how != NULL ? how : &once, r);
 }
 

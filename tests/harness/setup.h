@@ -57,6 +57,11 @@ void attn_setup_close(struct attn_setup *setup);
 enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *setup,
                                      struct attn_error *err);
 
+/* Before a pass: outputs get a pattern that is never written; what the pass reads is remembered, to
+ * see that it stays as it is. */
+void attn_setup_poison(struct attn_setup *setup);
+void attn_setup_remember(struct attn_setup *setup, enum attn_pass pass);
+
 /* From now on the inputs stay as they are, and what the oracle says of them is kept until the
  * setup is closed: for several specs on one case (attn_run_setup). */
 void attn_setup_keep(struct attn_setup *setup);

@@ -7,12 +7,6 @@
 
 #include "ref/problem.h"
 
-/* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
-static double finite_part(double x)
-{
-    return isfinite(x) ? x : 0;
-}
-
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
@@ -72,7 +66,7 @@ static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64
 {
     double size = 0, squares = 0;
     for (int64_t c = 0; c < width; c++) {
-        double x = finite_part(fabs(attn_cview_get(from, b, h, i, c)));
+        double x = attn_finite_part(fabs(attn_cview_get(from, b, h, i, c)));
         size += x;
         squares += x * x;
     }
@@ -318,7 +312,7 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
     double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
     double u_sum = attn_sum_roundoff(a);
     for (int64_t c = 0; c < p->d_value; c++) {
-        double g = finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
+        double g = attn_finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
         by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }

@@ -3,6 +3,8 @@
 #ifndef TESTS_HARNESS_BOUND_ROW_BOUND_H
 #define TESTS_HARNESS_BOUND_ROW_BOUND_H
 
+#include <math.h>
+
 #include "ref/oracle.h"
 #include "tests/harness/bound/bound.h"
 
@@ -35,6 +37,12 @@ struct attn_row_bound {
     int64_t cached_batch, cached_head;
     void *block;
 };
+
+/* What is left of a term where what is not finite is skipped, and left to classes.h (6.3). */
+static inline double attn_finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
+}
 
 /* What of a pair may be too large for the type that it is stored or summed in between (2.3). */
 enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };

@@ -37,12 +37,6 @@ static enum attn_dtype storage_of(const struct attn_problem *p, enum attn_output
     return output == ATTN_LSE ? attn_lse_dtype(p) : attn_result_dtype(p);
 }
 
-/* x, or 0 where the kinds speak of it. */
-static double finite_part(double x)
-{
-    return isfinite(x) ? x : 0;
-}
-
 /* ---- one row at a time -------------------------------------------------------------------- */
 
 struct work {
@@ -106,9 +100,9 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
     const struct attn_problem *p = w->p;
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t c = 0; c < p->d_key; c++)
-        w->q[c] = finite_part(attn_cview_get(&w->in->q, b, h, i, c));
+        w->q[c] = attn_finite_part(attn_cview_get(&w->in->q, b, h, i, c));
     for (int64_t c = 0; c < p->d_value; c++)
-        w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
+        w->d_o[c] = attn_finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
     for (int64_t n = 0; n < w->row->n; n++) {
         int64_t slot = w->slot[w->row->key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
         int adds = slot >= 0 && w->row->s[n] != -(double)INFINITY && isfinite(w->bound.dsr[n]);
@@ -163,7 +157,7 @@ static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
 {
     if (w->in->d_lse.data == NULL || w->row->max == -(double)INFINITY)
         return 0;
-    return finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
+    return attn_finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
 }
 
 /* The oracle's row, computed unless it is kept. */
