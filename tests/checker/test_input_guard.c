@@ -7,9 +7,9 @@
 #include <xmmintrin.h>
 #endif
 
+#include "optimized/registry.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "optimized/registry.h"
 #include "tests/harness/input_guard.h"
 #include "tests/harness/isolated.h"
 #include "tests/suites.h"

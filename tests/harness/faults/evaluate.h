@@ -186,7 +186,7 @@ const double *attn_evaluate_key_row(struct attn_evaluation *x, enum attn_fault_o
 double attn_evaluate_score(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i, int64_t j);
 /* Scores, raw scores; returns the largest score. */
 double attn_evaluate_score_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i);
-/* Weights from scores and a maximum, their sum l and what follows from it; of a row without keys. */
+/* Weights from scores and a maximum, their sum l and what follows from it; a row without keys. */
 void attn_evaluation_weigh(struct attn_evaluation *x, double m);
 void attn_evaluation_set_sum(struct attn_evaluation *x, double l);
 void attn_evaluation_see_nothing(struct attn_evaluation *x);
@@ -221,7 +221,7 @@ static inline int attn_is_half(const struct attn_problem *p)
     return p->dtype == ATTN_BF16 || p->dtype == ATTN_F16;
 }
 
-/* ---- ranks: who has which of n tokens --------------------------------------------------------- */
+/* ---- ranks: who has which of n tokens ------------------------------------------------------- */
 
 /* The first tokens % ranks of them have one token more. */
 static inline int64_t attn_fault_rank_of(int64_t ranks, int64_t tokens, int64_t token)

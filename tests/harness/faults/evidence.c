@@ -1,5 +1,5 @@
-/* See evaluate.h: a row of an output, as a model tells it, against what was computed, and whether the
- * rows that fit speak for the model. */
+/* See evaluate.h: a row of an output, as a model tells it, against what was computed, and whether
+ * the rows that fit speak for the model. */
 #include <math.h>
 
 #include "tests/harness/faults/evaluate.h"

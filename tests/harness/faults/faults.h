@@ -1,5 +1,5 @@
 /* Who is asked what a failed run looks like, in this order: the models of faults.def, what can be
- * learned from the numbers, other runs.  Each returns 1, with run->text, when the fault is found. */
+ * learned from the numbers, other runs.  Each returns 1, with run->text, when it has found it. */
 #ifndef TESTS_HARNESS_FAULTS_FAULTS_H
 #define TESTS_HARNESS_FAULTS_FAULTS_H
 

@@ -217,7 +217,7 @@ static void hide_keys(struct attn_evaluation *x, struct attn_fault_at *at)
         at->seen = 0;
 }
 
-/* Rows lose different keys where they see different ones: are the same keys lost for all of them? */
+/* Rows lose different keys where they see different ones: are the same keys lost for all? */
 static void join_lost(struct common *c, const struct attn_failed_run *run)
 {
     const struct attn_fault_model f = {ATTN_AT_MASK, hide_keys, c->lost[0], 0, c->lost[1]};

@@ -72,7 +72,7 @@ static int has_band(const struct attn_failed_run *run, enum attn_band_kind kind)
     return found;
 }
 
-/* ---- what a row changes: how a tensor is read ------------------------------------------------- */
+/* ---- what a row changes: how a tensor is read ----------------------------------------------- */
 
 static int is_broadcast(const struct attn_tensor *t, int axis)
 {
@@ -140,7 +140,7 @@ static unsigned input(int64_t n)
     return n == 0 ? (1u << ATTN_T_O) - 1 : 1u << (n - 1);
 }
 
-/* ---- what a row changes: which keys, of which rank -------------------------------------------- */
+/* ---- what a row changes: which keys, of which rank ------------------------------------------ */
 
 static int sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
@@ -171,7 +171,7 @@ static int64_t of_two_runs(int64_t ranks, int64_t n_key, int64_t j)
     return run * (each / 2) + at % (each / 2);
 }
 
-/* ---- what a row changes: numbers, and the softmax of a row ------------------------------------ */
+/* ---- what a row changes: numbers, and the softmax of a row ---------------------------------- */
 
 /* Of q and k that are scaled before they are multiplied. */
 static double stored_times(const struct attn_problem *p, double y, double factor)
@@ -314,7 +314,7 @@ static const struct {
 #include "tests/harness/faults/faults.def"
 };
 
-/* ---- hypotheses ------------------------------------------------------------------------------- */
+/* ---- hypotheses ----------------------------------------------------------------------------- */
 
 void attn_hypothesis_skip(struct attn_hypothesis *x)
 {
