@@ -51,7 +51,7 @@ static void battery(const char *text, const struct attn_isa *isa, enum attn_dtyp
         attn_run_case(&spec, &c, &r);
         passed += r.verdict == ATTN_PASS;
         if (r.verdict == ATTN_FAILED && failed++ == 0)
-            attn_result_print(&spec, &c, &r, line, sizeof line);
+            snprintf(line, sizeof line, "%s: %s", attn_battery_at(n)->text, r.text);
     }
     snprintf(name, sizeof name, "%s@%s, %s: %d cases of the battery pass, %d fail", text, isa->name,
              attn_dtype_name(dtype), passed, failed);

@@ -39,12 +39,10 @@ static void run_sets(const struct attn_case *c, const char *text)
     for (int set = HONEST_PLAIN + 1; set < HONEST_ARITHMETICS; set++) {
         const struct attn_spec spec = honest_spec((enum honest_arithmetic)set);
         struct attn_result r;
-        char said[4096];
         if (!(spec.impl->caps >> c->dtype & 1))
             continue;
         attn_run_setup(&spec, &setup, NULL, &r);
-        attn_result_print(&spec, c, &r, said, sizeof said);
-        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK, "%s", said);
+        ck_passed(&spec, c, &r, 1);
         worst[set].passed += r.verdict == ATTN_PASS;
         worst[set].weak += r.verdict == ATTN_WEAK;
         if (r.worst > worst[set].ratio) {

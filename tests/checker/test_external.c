@@ -142,6 +142,7 @@ static const struct {
     {"TURNED", "length-15-17", "fits layout BLHD for the outputs alone"},
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
+    {"TWO_KEYS", "", " lost: the last 2\n"},
 };
 
 TEST_EACH(slips_are_named, COUNT(slips))

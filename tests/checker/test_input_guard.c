@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "optimized/registry.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/input_guard.h"

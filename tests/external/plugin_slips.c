@@ -15,6 +15,7 @@ static struct {
     int turned;                   /* O is written as [B,L,H,dv]                                   */
     int times;                    /* O times 1.25, as dropout that stays on                       */
     int one_element;              /* of O, in the middle, is wrong                                */
+    int two_keys;                 /* the last two of a tail of 16 are lost                        */
 } slip;
 
 static int64_t group_of(const struct attn_plugin_call *t)
@@ -41,6 +42,8 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
         s[j] *= (float)t->scale;
         if (visible != NULL && !visible[r * t->n_key + j])
             s[j] = slip.add_1e9 ? s[j] - 1e9f : -INFINITY;
+        if (slip.two_keys && t->n_key > 16 && t->n_key % 16 >= 2 && j >= t->n_key - 2)
+            s[j] = -INFINITY;
     }
 }
 
@@ -145,5 +148,6 @@ const struct attn_plugin *attn_plugin_get(void)
     slip.turned = told("TURNED");
     slip.times = told("TIMES");
     slip.one_element = told("ONE_ELEMENT");
+    slip.two_keys = told("TWO_KEYS");
     return &slips;
 }

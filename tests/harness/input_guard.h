@@ -9,7 +9,7 @@
 #ifndef TESTS_HARNESS_INPUT_GUARD_H
 #define TESTS_HARNESS_INPUT_GUARD_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/setup.h"
 
 void attn_input_guard_begin(struct attn_setup *setup, enum attn_pass pass);
 

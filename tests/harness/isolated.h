@@ -3,7 +3,7 @@
 #ifndef TESTS_HARNESS_ISOLATED_H
 #define TESTS_HARNESS_ISOLATED_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/judge.h"
 
 /* Fork, let the child call judge(arg, i, result) for each i below n, and bring the results back.
  * CRASH when the child was ended by a signal or left without a result, TIMEOUT after so many

@@ -1,4 +1,4 @@
-/* Run one case and judge it: see runner.h for the order of verdicts. */
+/* See runner.h. */
 #include "tests/harness/runner.h"
 
 #include <math.h>
@@ -10,26 +10,6 @@
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/input_guard.h"
-
-const char *attn_verdict_name(enum attn_verdict verdict)
-{
-    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED",      "WEAK",
-                                       "CRASH", "TIMEOUT", "INTERMITTENT", "ERROR"};
-    return (unsigned)verdict < sizeof name / sizeof *name ? name[verdict] : "unknown";
-}
-
-const char *attn_failure_name(enum attn_failure failure)
-{
-    static const char *const name[] = {"none",  "status", "integrity", "finite", "exact",
-                                       "bound", "bias",   "growth",    "memory"};
-    return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
-}
-
-int attn_result_is_bad(const struct attn_result *r)
-{
-    return r->verdict == ATTN_FAILED || r->verdict == ATTN_CRASH || r->verdict == ATTN_TIMEOUT ||
-           r->verdict == ATTN_INTERMITTENT;
-}
 
 /* ---- memory: priced = ledger -------------------------------------------------------------- */
 
@@ -141,9 +121,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     char seen[256];
     int damaged = ledger->damaged;
     attn_ledger_restart(ledger);
-    for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
-        if (s->tensor[slot].data != NULL)
-            attn_tensor_remember(&s->tensor[slot]);
+    attn_setup_remember(s, pass);
     attn_input_guard_begin(s, pass);
     enum attn_status status = attn_setup_call(s, spec->impl, &ctx, pass);
     const char *complaint = attn_input_guard_end(s, seen, sizeof seen);
@@ -363,20 +341,13 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
                              memory[p]);
 }
 
-static void poison_outputs(struct attn_setup *s)
-{
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (s->tensor[slot].data != NULL)
-            attn_tensor_poison(&s->tensor[slot]);
-}
-
 static void run_again(struct runs *x, const struct attn_repetition *how, struct attn_result *first)
 {
     struct repeats repeats;
     open_repeats(&repeats, how, x->setup, first);
     while (wants_another(&repeats)) {
         struct attn_result r;
-        poison_outputs(x->setup);
+        attn_setup_poison(x->setup);
         run_once(x, first, &r);
         add_run(&repeats, x->setup, &r);
     }
@@ -412,7 +383,7 @@ void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
                     const struct attn_repetition *how, struct attn_result *r)
 {
     memset(r, 0, sizeof *r);
-    poison_outputs(setup);
+    attn_setup_poison(setup);
     run_on(spec, setup, how != NULL ? how : &once, r);
 }
 
@@ -428,33 +399,4 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c, stru
     }
     run_on(spec, &setup, &once, r);
     attn_setup_close(&setup);
-}
-
-/* ---- saying it ---------------------------------------------------------------------------- */
-
-void attn_result_print(const struct attn_spec *spec, const struct attn_case *c,
-                       const struct attn_result *r, char *text, size_t size)
-{
-    char name[256], line[ATTN_CASE_TEXT];
-    attn_spec_print(spec, name, sizeof name);
-    attn_case_print(c, line);
-    text[0] = '\0';
-    attn_append(text, size, "%s", attn_verdict_name(r->verdict));
-    if (r->verdict == ATTN_FAILED)
-        attn_append(text, size, "(%s)", attn_failure_name(r->failure));
-    attn_append(text, size, "  %s  %s\n", name, line);
-    if (r->text[0] != '\0')
-        attn_append(text, size, "  %s\n", r->text);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (r->output[o].n > 0)
-            attn_append(text, size,
-                        "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
-                        r->output[o].name, r->output[o].ratio, r->output[o].gauge,
-                        (long long)r->output[o].n, (long long)r->output[o].n_bad);
-    if (r->precision.u > 0) {
-        char declared[256];
-        attn_precision_print(&r->precision, declared, sizeof declared);
-        attn_append(text, size, "  declared: %s\n", declared);
-    }
-    attn_append(text, size, "  again: attnlab check '%s' --case '%s'\n", name, line);
 }

@@ -335,6 +335,18 @@ static uint64_t interior_digest(const struct attn_tensor *t)
     return digest;
 }
 
+uint64_t attn_tensor_digest(const struct attn_tensor *t, uint64_t digest)
+{
+    const int64_t size = (int64_t)attn_dtype_size(t->dtype);
+    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent);) {
+        int64_t slot = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
+        const unsigned char *p = (const unsigned char *)t->data + slot * size;
+        for (int64_t byte = 0; byte < size; byte++)
+            digest = (digest ^ p[byte]) * 0x100000001b3u;
+    }
+    return digest;
+}
+
 void attn_tensor_remember(struct attn_tensor *t)
 {
     if (!t->shared && t->map != NULL)

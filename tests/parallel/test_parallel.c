@@ -63,13 +63,13 @@ static void add_way(void *arg, const struct attn_impl *impl, const char *spec)
 static void judge(struct walk *x, const struct way *way, struct attn_setup *setup)
 {
     int claims = (attn_problem_needs(&setup->problem) & ~way->spec.impl->caps) == 0;
-    char text[4096];
+    char text[ATTN_CASE_TEXT];
     struct attn_result r;
     attn_run_setup(&way->spec, setup, NULL, &r);
-    attn_result_print(&way->spec, &setup->given, &r, text, sizeof text);
+    attn_case_print(&setup->given, text);
     ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_WEAK ||
                       (r.verdict == ATTN_REFUSED && (!claims || may_be_refused(way->text))),
-                  "%s", text);
+                  "%s %s: %s", way->text, text, r.text);
     x->refused += r.verdict == ATTN_REFUSED;
     x->runs++;
 }

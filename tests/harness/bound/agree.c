@@ -8,6 +8,21 @@
 #include "ref/problem.h"
 #include "tests/harness/tensor.h"
 
+unsigned attn_class_of(double x)
+{
+    return isnan(x)      ? ATTN_CLASS_NAN
+           : isfinite(x) ? ATTN_CLASS_FINITE
+           : x > 0       ? ATTN_CLASS_PLUS_INF
+                         : ATTN_CLASS_MINUS_INF;
+}
+
+unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
+{
+    if (t->right != NULL && t->right[n] != 0)
+        return t->right[n];
+    return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
+}
+
 /* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
  * error: a class that is not right, or any error where the bound is 0.  From `overflow` on the
  * storage type has infinities only. */

@@ -177,3 +177,51 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
         impl->precision(p, options, x);
     attn_precision_complete(p, x);
 }
+
+/* ---- what a declaration makes of a sum; sections of docs/bounds.md --------------------------- */
+
+double attn_gamma(double n, double u)
+{
+    return n * u < 1 ? n * u / (1 - n * u) : (double)INFINITY;
+}
+
+double attn_sum_error(double n, double u, double lambda)
+{
+    double worst = attn_gamma(n, u), likely = lambda * sqrt(n) * u;
+    return lambda > 0 && likely < worst ? likely : worst;
+}
+
+double attn_sum_roundoff(const struct attn_precision *a)
+{
+    return a->u_sum > a->u ? a->u_sum : a->u;
+}
+
+int attn_may_overflow(const struct attn_precision *a, double size)
+{
+    return a->overflow > 0 && size >= a->overflow;
+}
+
+int attn_sum_may_overflow(const struct attn_precision *a, double size)
+{
+    return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
+}
+
+/* 5.5 */
+double attn_operand_tiny(const struct attn_precision *a, double u, double scale)
+{
+    double shrinks = scale != 0 && fabs(scale) < 1 ? 1 / fabs(scale) : 1;
+    return u > 0 ? a->tiny_inner * shrinks : 0;
+}
+
+/* 4.4 */
+double attn_partials_error(const struct attn_precision *a, double size, double count, double scale)
+{
+    enum attn_dtype type = a->u_partial < 0x1p-10 ? ATTN_F16 : ATTN_BF16;
+    double more = fabs(scale) > 1 ? fabs(scale) : 1,
+           less = scale != 0 && fabs(scale) < 1 ? fabs(scale) : 1;
+    if (!(a->u_partial > 0))
+        return 0;
+    return size / less < attn_dtype_overflow(type)
+               ? a->u_partial * size + count * more * fmax(attn_dtype_tiny(type), a->tiny_inner)
+               : (double)INFINITY;
+}

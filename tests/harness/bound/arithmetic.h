@@ -53,4 +53,27 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
 /* "u 5.96e-08, storage ..., at most 4 rescales and 3 merges a row". */
 void attn_precision_print(const struct attn_precision *precision, char *text, size_t size);
 
+/* Unit roundoff of sums of products. */
+double attn_sum_roundoff(const struct attn_precision *precision);
+
+/* May a number of this size be an infinity of the type that inner results, or sums, have? */
+int attn_may_overflow(const struct attn_precision *precision, double size);
+int attn_sum_may_overflow(const struct attn_precision *precision, double size);
+
+/* What is added for operands of a scaled gradient that are rounded (u_q): subnormals, scaled before
+ * or after, in units of the sum before scale. */
+double attn_operand_tiny(const struct attn_precision *precision, double u, double scale);
+
+/* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
+double attn_gamma(double n, double u);
+
+/* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
+double attn_sum_error(double n, double u, double lambda);
+
+/* The error of partial results that are stored narrower than their sum (u_partial), so many whose
+ * sizes sum to this, scaled before or after: 0 where none are; infinite where one of them may
+ * overflow. */
+double attn_partials_error(const struct attn_precision *precision, double size, double count,
+                           double scale);
+
 #endif

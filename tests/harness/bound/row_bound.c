@@ -7,58 +7,6 @@
 
 #include "ref/problem.h"
 
-double attn_gamma(double n, double u)
-{
-    return n * u < 1 ? n * u / (1 - n * u) : (double)INFINITY;
-}
-
-double attn_sum_error(double n, double u, double lambda)
-{
-    double worst = attn_gamma(n, u), likely = lambda * sqrt(n) * u;
-    return lambda > 0 && likely < worst ? likely : worst;
-}
-
-double attn_sum_roundoff(const struct attn_precision *a)
-{
-    return a->u_sum > a->u ? a->u_sum : a->u;
-}
-
-int attn_may_overflow(const struct attn_precision *a, double size)
-{
-    return a->overflow > 0 && size >= a->overflow;
-}
-
-int attn_sum_may_overflow(const struct attn_precision *a, double size)
-{
-    return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
-}
-
-/* 5.5 */
-double attn_operand_tiny(const struct attn_precision *a, double u, double scale)
-{
-    double shrinks = scale != 0 && fabs(scale) < 1 ? 1 / fabs(scale) : 1;
-    return u > 0 ? a->tiny_inner * shrinks : 0;
-}
-
-/* 4.4 */
-double attn_partials_error(const struct attn_precision *a, double size, double count, double scale)
-{
-    enum attn_dtype type = a->u_partial < 0x1p-10 ? ATTN_F16 : ATTN_BF16;
-    double more = fabs(scale) > 1 ? fabs(scale) : 1,
-           less = scale != 0 && fabs(scale) < 1 ? fabs(scale) : 1;
-    if (!(a->u_partial > 0))
-        return 0;
-    return size / less < attn_dtype_overflow(type)
-               ? a->u_partial * size + count * more * fmax(attn_dtype_tiny(type), a->tiny_inner)
-               : (double)INFINITY;
-}
-
-/* x, or 0 where it is not finite: what is left of a sum where that is skipped (6.3). */
-static double finite_part(double x)
-{
-    return isfinite(x) ? x : 0;
-}
-
 enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
                                       struct attn_error *err)
 {
@@ -118,7 +66,7 @@ static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64
 {
     double size = 0, squares = 0;
     for (int64_t c = 0; c < width; c++) {
-        double x = finite_part(fabs(attn_cview_get(from, b, h, i, c)));
+        double x = attn_finite_part(fabs(attn_cview_get(from, b, h, i, c)));
         size += x;
         squares += x * x;
     }
@@ -364,7 +312,7 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
     double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
     double u_sum = attn_sum_roundoff(a);
     for (int64_t c = 0; c < p->d_value; c++) {
-        double g = finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
+        double g = attn_finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
         by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }

@@ -3,6 +3,8 @@
 #ifndef TESTS_HARNESS_BOUND_ROW_BOUND_H
 #define TESTS_HARNESS_BOUND_ROW_BOUND_H
 
+#include <math.h>
+
 #include "ref/oracle.h"
 #include "tests/harness/bound/bound.h"
 
@@ -36,31 +38,14 @@ struct attn_row_bound {
     void *block;
 };
 
+/* What is left of a term where what is not finite is skipped, and left to classes.h (6.3). */
+static inline double attn_finite_part(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
 /* What of a pair may be too large for the type that it is stored or summed in between (2.3). */
 enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };
-
-/* Unit roundoff of sums of products. */
-double attn_sum_roundoff(const struct attn_precision *precision);
-
-/* May a number of this size be an infinity of the type that inner results, or sums, have? */
-int attn_may_overflow(const struct attn_precision *precision, double size);
-int attn_sum_may_overflow(const struct attn_precision *precision, double size);
-
-/* What is added for operands of a scaled gradient that are rounded (u_q): subnormals, scaled before
- * or after, in units of the sum before scale. */
-double attn_operand_tiny(const struct attn_precision *precision, double u, double scale);
-
-/* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
-double attn_gamma(double n, double u);
-
-/* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
-double attn_sum_error(double n, double u, double lambda);
-
-/* The error of partial results that are stored narrower than their sum (u_partial), so many whose
- * sizes sum to this, scaled before or after: 0 where none are; infinite where one of them may
- * overflow. */
-double attn_partials_error(const struct attn_precision *precision, double size, double count,
-                           double scale);
 
 enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
                                       struct attn_row_bound *bound, struct attn_error *err);

@@ -14,6 +14,7 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"
+#include "tests/harness/bound/truth_sum.h"
 #include "tests/harness/fill.h"
 
 const char *attn_output_name(enum attn_output output)
@@ -36,175 +37,6 @@ static enum attn_dtype storage_of(const struct attn_problem *p, enum attn_output
     return output == ATTN_LSE ? attn_lse_dtype(p) : attn_result_dtype(p);
 }
 
-unsigned attn_class_of(double x)
-{
-    return isnan(x)      ? ATTN_CLASS_NAN
-           : isfinite(x) ? ATTN_CLASS_FINITE
-           : x > 0       ? ATTN_CLASS_PLUS_INF
-                         : ATTN_CLASS_MINUS_INF;
-}
-
-unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
-{
-    if (t->right != NULL && t->right[n] != 0)
-        return t->right[n];
-    return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
-}
-
-/* ---- sums over rows ----------------------------------------------------------------------- */
-
-/* An output that many rows add to: the compensated sum, its terms' errors and sizes.  Value and
- * gauge do not depend on the precision: where they are known, only errors and sizes are summed. */
-struct sum {
-    struct attn_truth_tensor *out;
-    const struct attn_truth_tensor *known; /* the same output by another precision, or NULL */
-    double *lost, *error, *size;
-    int64_t *terms;       /* by row of the tensor: how many were added             */
-    unsigned char *kinds; /* of the terms of special rows, added up */
-};
-
-static void sum_free(struct sum *x)
-{
-    free(x->lost);
-    free(x->error);
-    free(x->size);
-    free(x->terms);
-    free(x->kinds);
-}
-
-/* The same output of the truth that was kept last, unless the kinds have spoken of it. */
-static const struct attn_truth_tensor *known_sum(const struct attn_inputs *in,
-                                                 const struct attn_truth_tensor *t,
-                                                 enum attn_output output, size_t n)
-{
-    if (in->kept == NULL || in->kept->first == NULL)
-        return NULL;
-    const struct attn_truth_tensor *x = &in->kept->first->truth.tensor[output];
-    int same = x->want != NULL && x->sample == t->sample &&
-               memcmp(x->extent, t->extent, sizeof x->extent) == 0;
-    for (size_t at = 0; same && at < n; at++)
-        same = x->right[at] == 0;
-    return same ? x : NULL;
-}
-
-static enum attn_status sum_alloc(const struct attn_inputs *in, struct attn_truth *truth,
-                                  enum attn_output output, struct sum *x, struct attn_error *err)
-{
-    struct attn_truth_tensor *t = &truth->tensor[output];
-    size_t rows = (size_t)(t->extent[0] * t->extent[1] * t->extent[2]);
-    size_t n = rows * (size_t)t->extent[3];
-    *x = (struct sum){t,
-                      known_sum(in, t, output, n),
-                      calloc(n + 1, sizeof(double)),
-                      calloc(n + 1, sizeof(double)),
-                      calloc(n + 1, sizeof(double)),
-                      calloc(rows + 1, sizeof(int64_t)),
-                      malloc(n + 1)};
-    if (x->lost == NULL || x->error == NULL || x->size == NULL || x->terms == NULL ||
-        x->kinds == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory to sum %s (%zu elements)", t->name, n);
-    memset(x->kinds, ATTN_KIND_ZERO, n + 1);
-    return ATTN_OK;
-}
-
-/* What a row adds to an output for each of its keys: weight * y, where weight is known to within
- * error + more, with gauge * times for the gauge. */
-struct addends {
-    const double *weight, *error, *gauge;
-    double more, times;
-};
-
-/* Row place[n] of the output, which is `width` wide, gains addend n; none where that is negative.
- * y[c] is known to within `tiny`; TwoSum keeps what double would lose. */
-ATTN_ANY_WIDTH static void sum_add(struct sum *x, const int64_t *place, int64_t n_places,
-                                   int64_t width, const double *restrict y,
-                                   const struct addends *row, double tiny)
-{
-    const int64_t unknown = x->known == NULL ? width : 0;
-    for (int64_t n = 0; n < n_places; n++) {
-        if (place[n] < 0)
-            continue;
-        int64_t at = place[n] * width;
-        double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
-        double *restrict gauges = x->out->gauge + at;
-        double *restrict errors = x->error + at, *restrict size = x->size + at;
-        double weight = row->weight[n], error = row->error[n] + row->more;
-        double both = fabs(weight) + error, flushed = fabs(weight) * tiny;
-        double gauge = row->times * row->gauge[n];
-        for (int64_t c = 0; c < unknown; c++) {
-            double term = weight * y[c], s = want[c] + term, z = s - want[c];
-            lost[c] += (want[c] - (s - z)) + (term - z);
-            want[c] = s;
-            gauges[c] += gauge * fabs(y[c]);
-        }
-        for (int64_t c = 0; c < width; c++) {
-            double a = fabs(y[c]), off = error * a + flushed, large = both * a;
-            errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
-            size[c] += a > 0 ? large : 0;
-        }
-    }
-}
-
-/* Elements at..at+n gain weight * y[c], as kinds. */
-static void sum_kinds(struct sum *x, int64_t at, int64_t n, const unsigned char *y, unsigned weight)
-{
-    unsigned char *kinds = x->kinds + at;
-    for (int64_t c = 0; c < n; c++)
-        kinds[c] = (unsigned char)attn_kinds_plus(kinds[c], attn_kinds_weigh(weight, y[c]));
-}
-
-/* What the kinds of an element say of it, beside its value and bound. */
-static void set_right(struct attn_truth_tensor *t, int64_t at, unsigned kinds)
-{
-    unsigned right = attn_kinds_classes(kinds);
-    t->right[at] = (unsigned char)right;
-    if (!(right & ATTN_CLASS_FINITE)) {
-        if (!(attn_class_of(t->want[at]) & right))
-            t->want[at] = right & ATTN_CLASS_NAN        ? (double)NAN
-                          : right & ATTN_CLASS_PLUS_INF ? (double)INFINITY
-                                                        : -(double)INFINITY;
-        t->bound[at] = t->gauge[at] = 0;
-    } else if (kinds & ATTN_KIND_UNKNOWN || !isfinite(t->want[at])) {
-        t->bound[at] = (double)INFINITY;
-        t->gauge[at] = 0;
-    }
-}
-
-/* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says;
- * its parts (a->sums more than one) may each underflow by themselves, and be stored narrower. */
-static void sum_finish(struct sum *x, double scale, double operand, const struct attn_precision *a)
-{
-    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
-    int64_t width = x->out->extent[3];
-    int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
-    for (int64_t at = 0; at < rows * width; at++) {
-        double n = (double)x->terms[at / width], size = x->size[at];
-        double relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
-        relative += operand * (1 + relative);
-        double sum = x->out->want[at], lost = x->lost[at];
-        double want =
-            x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
-        double e = size_of_scale * (x->error[at] + n * a->tiny + relative * size + 0x1p-51 * size);
-        double partial = attn_partials_error(a, size_of_scale * size + e, parts, scale);
-        e += (1 + relative) * partial;
-        double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
-        x->out->want[at] = want;
-        x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
-        x->out->gauge[at] =
-            x->known != NULL ? x->known->gauge[at] : size_of_scale * x->out->gauge[at];
-        if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
-            set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
-        if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
-            set_right(x->out, at, ATTN_KINDS_ANY);
-    }
-}
-
-/* x, or 0 where the kinds speak of it. */
-static double finite_part(double x)
-{
-    return isfinite(x) ? x : 0;
-}
-
 /* ---- one row at a time -------------------------------------------------------------------- */
 
 struct work {
@@ -214,7 +46,7 @@ struct work {
     const struct attn_precision *a;
     const struct attn_sample *sample;
     struct attn_truth *truth;
-    struct sum dk, dv, dbias;
+    struct attn_sum dk, dv, dbias;
     int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
     /* a thread's own */
@@ -237,13 +69,13 @@ static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
         o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
         o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
         if (w->kinds.special)
-            set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
+            attn_truth_set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
     }
     lse->want[at] = w->row->lse;
     lse->bound[at] = w->bound.e_lse;
     lse->gauge[at] = isfinite(w->row->lse) ? 1 + w->bound.score_size + fabs(w->row->lse) : 0;
     if (w->kinds.special)
-        set_right(lse, at, w->kinds.lse);
+        attn_truth_set_right(lse, at, w->kinds.lse);
 }
 
 static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
@@ -255,9 +87,9 @@ static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
         dq->bound[at + c] = w->bound.e_dq[c];
         dq->gauge[at + c] = w->bound.gauge_dq[c];
         if (w->kinds.special)
-            set_right(dq, at + c, w->kinds.dq[c]);
+            attn_truth_set_right(dq, at + c, w->kinds.dq[c]);
         if (w->a->u_partial > 0 && isinf(w->bound.e_dq[c])) /* a partial result may overflow */
-            set_right(dq, at + c, ATTN_KINDS_ANY);
+            attn_truth_set_right(dq, at + c, ATTN_KINDS_ANY);
     }
 }
 
@@ -268,15 +100,15 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
     const struct attn_problem *p = w->p;
     int64_t g = h / (p->heads / p->kv_heads);
     for (int64_t c = 0; c < p->d_key; c++)
-        w->q[c] = finite_part(attn_cview_get(&w->in->q, b, h, i, c));
+        w->q[c] = attn_finite_part(attn_cview_get(&w->in->q, b, h, i, c));
     for (int64_t c = 0; c < p->d_value; c++)
-        w->d_o[c] = finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
+        w->d_o[c] = attn_finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
     for (int64_t n = 0; n < w->row->n; n++) {
         int64_t slot = w->slot[w->row->key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
         int adds = slot >= 0 && w->row->s[n] != -(double)INFINITY && isfinite(w->bound.dsr[n]);
         if (slot >= 0 && w->kinds.special) {
-            sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
-            sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
+            attn_sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
+            attn_sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
         }
         w->place[n] = adds ? at : -1;
         if (adds)
@@ -286,14 +118,15 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
     int overflows = w->a->u_s > 0 && w->row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
     for (int64_t slot = 0; slot < w->n_keys * overflows; slot++) /* 0 times a dP of infinity too */
         for (int64_t c = 0; c < p->d_key; c++)
-            set_right(w->dk.out, ((b * p->kv_heads + g) * w->n_keys + slot) * p->d_key + c,
-                      ATTN_KINDS_ANY);
-    struct addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
-    struct addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
-    sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk,
-            w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale));
-    sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv,
-            w->a->tiny + attn_operand_tiny(w->a, w->a->u_v, 1));
+            attn_truth_set_right(w->dk.out,
+                                 ((b * p->kv_heads + g) * w->n_keys + slot) * p->d_key + c,
+                                 ATTN_KINDS_ANY);
+    struct attn_addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
+    struct attn_addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
+    attn_sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk,
+                 w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale));
+    attn_sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv,
+                 w->a->tiny + attn_operand_tiny(w->a, w->a->u_v, 1));
 }
 
 /* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
@@ -311,12 +144,12 @@ static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
     for (int64_t n = 0; n < w->row->n; n++) {
         int64_t at = r * t->extent[3] + (t->extent[3] == 1 ? 0 : w->row->key[n]);
         if (w->kinds.special)
-            sum_kinds(&w->dbias, at, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
+            attn_sum_kinds(&w->dbias, at, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
         w->place[n] = isfinite(w->row->ds[n]) ? at : -1;
     }
     static const double one = 1;
-    struct addends of_bias = {w->row->ds, w->bound.e_ds, w->bound.gauge_ds, 0, 1};
-    sum_add(&w->dbias, w->place, w->row->n, 1, &one, &of_bias, 0);
+    struct attn_addends of_bias = {w->row->ds, w->bound.e_ds, w->bound.gauge_ds, 0, 1};
+    attn_sum_add(&w->dbias, w->place, w->row->n, 1, &one, &of_bias, 0);
 }
 
 /* dLSE as the bounds take it. */
@@ -324,7 +157,7 @@ static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
 {
     if (w->in->d_lse.data == NULL || w->row->max == -(double)INFINITY)
         return 0;
-    return finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
+    return attn_finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
 }
 
 /* The oracle's row, computed unless it is kept. */
@@ -447,11 +280,11 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
                                                     : keys,
                                   err);
     if (status == ATTN_OK && backward)
-        status = sum_alloc(w->in, w->truth, ATTN_DK, &w->dk, err);
+        status = attn_sum_open(w->in, w->truth, ATTN_DK, &w->dk, err);
     if (status == ATTN_OK && backward)
-        status = sum_alloc(w->in, w->truth, ATTN_DV, &w->dv, err);
+        status = attn_sum_open(w->in, w->truth, ATTN_DV, &w->dv, err);
     if (status == ATTN_OK && backward && w->in->want_d_bias)
-        status = sum_alloc(w->in, w->truth, ATTN_DBIAS, &w->dbias, err);
+        status = attn_sum_open(w->in, w->truth, ATTN_DBIAS, &w->dbias, err);
     w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
     if (status == ATTN_OK && w->slot == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
@@ -472,8 +305,8 @@ static void finish_sums(struct work *w)
         shared.sums = own.sums > group ? own.sums : group;
     }
     if (w->in->d_o.data != NULL) {
-        sum_finish(&w->dv, 1, own.u_v, &shared);
-        sum_finish(&w->dk, w->p->scale, own.u_q, &shared);
+        attn_sum_finish(&w->dv, 1, own.u_v, &shared);
+        attn_sum_finish(&w->dk, w->p->scale, own.u_q, &shared);
     }
     if (w->dbias.out == NULL)
         return;
@@ -483,7 +316,7 @@ static void finish_sums(struct work *w)
     if (own.u_bias > 0x1p-53)
         own.tiny = fmax(own.tiny, 0x1p-150);
     own.tiny_storage = own.tiny;
-    sum_finish(&w->dbias, 1, 0, &own);
+    attn_sum_finish(&w->dbias, 1, 0, &own);
 }
 
 /* Does the row add to the gradients that are asked for?  To those of a sample of keys only a row
@@ -638,9 +471,9 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     } else
         attn_truth_free(truth);
     free(w.slot);
-    sum_free(&w.dk);
-    sum_free(&w.dv);
-    sum_free(&w.dbias);
+    attn_sum_free(&w.dk);
+    attn_sum_free(&w.dv);
+    attn_sum_free(&w.dbias);
     return status;
 }
 

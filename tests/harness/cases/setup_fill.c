@@ -446,3 +446,19 @@ double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64
         return normal(r, STREAM_D_LSE, query_cell(r->problem, at[0], at[1], at[2], 0, 1));
     }
 }
+
+/* By roots and products: the same bits everywhere. */
+double attn_recipe_slope(const struct attn_case *c, int64_t h)
+{
+    int64_t n = 1;
+    double base = 0x1p-8, slope = 1;
+    if (c->slopes == ATTN_SLOPES_HALVES)
+        return ldexp(1, -(int)(1 + h % 8));
+    for (; 2 * n <= c->heads; n *= 2)
+        base = sqrt(base);
+    if (h >= n)
+        base = sqrt(base);
+    for (int64_t k = h < n ? h + 1 : 2 * (h - n) + 1; k > 0; k--)
+        slope *= base;
+    return slope;
+}

@@ -7,7 +7,7 @@
 #ifndef TESTS_HARNESS_CASES_SETUP_FILL_H
 #define TESTS_HARNESS_CASES_SETUP_FILL_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/setup.h"
 
 enum { ATTN_STREAMS = 12 }; /* of the hash: setup_fill.c names them */
 
@@ -34,5 +34,10 @@ int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t 
 
 /* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
 double attn_recipe_value(struct attn_recipe *recipe, enum attn_slot slot, const int64_t at[4]);
+
+/* ALiBi's slope of a head.  halves: exact everywhere, 1/2, 1/4, ... 1/256, 1/2, ...  press: with n
+ * the largest power of two up to the heads, 2^(-8 k/n) for k = 1 ... n, then 2^(-4 k/n) for k = 1,
+ * 3, 5, ... */
+double attn_recipe_slope(const struct attn_case *c, int64_t h);
 
 #endif

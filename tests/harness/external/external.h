@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "tests/harness/cases/claims.h"
+#include "tests/harness/runner.h"
 
 /* What became of one case. */
 struct attn_answer {

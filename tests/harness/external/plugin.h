@@ -6,6 +6,7 @@
 #ifndef TESTS_HARNESS_EXTERNAL_PLUGIN_H
 #define TESTS_HARNESS_EXTERNAL_PLUGIN_H
 
+#include "optimized/registry.h"
 #include "tests/harness/cases/claims.h"
 
 /* What the plug-in is doing, for the report of a crash. */

@@ -9,63 +9,6 @@
 #include "tests/harness/faults/faults.h"
 #include "tests/harness/files/fileio.h"
 
-/* ---- the failed run ------------------------------------------------------------------------- */
-
-int64_t attn_run_rows(const struct attn_failed_run *run, enum attn_output o)
-{
-    const int64_t *n = run->truth.tensor[o].extent;
-    return n[0] * n[1] * n[2];
-}
-
-int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_output o, int64_t n)
-{
-    const struct attn_truth_tensor *t = &run->truth.tensor[o];
-    double got = run->x[ATTN_T_O + o][n];
-    return fabs(got - t->want[n]) <= t->bound[n] || got == t->want[n];
-}
-
-int attn_run_row_is_right(const struct attn_failed_run *run, enum attn_output o, int64_t row)
-{
-    int64_t width = run->truth.tensor[o].extent[3];
-    for (int64_t n = row * width; n < (row + 1) * width && run->truth.tensor[o].want != NULL; n++)
-        if (!attn_run_element_is_right(run, o, n))
-            return 0;
-    return 1;
-}
-
-void attn_run_close(struct attn_failed_run *run)
-{
-    for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        free(run->x[slot]);
-    attn_truth_free(&run->truth);
-    attn_run_close_parts(run);
-}
-
-int attn_run_open(struct attn_failed_run *run, const struct attn_setup *s,
-                  const struct attn_precision *precision)
-{
-    struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
-    struct attn_error err = {0};
-    int ok = attn_truth_compute(&s->problem, &in, precision, NULL, &run->truth, &err) == ATTN_OK;
-    run->setup = s;
-    run->loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5;
-    for (int slot = 0; slot < ATTN_SLOTS && ok; slot++) {
-        const struct attn_truth_tensor *t =
-            slot >= ATTN_T_O ? &run->truth.tensor[slot - ATTN_T_O] : NULL;
-        const int64_t *n = t != NULL ? t->extent : s->tensor[slot].extent;
-        if (s->tensor[slot].data == NULL || (t != NULL && t->want == NULL))
-            continue;
-        memcpy(run->extent[slot], n, sizeof run->extent[slot]);
-        const struct attn_cview view = attn_tensor_cview(&s->tensor[slot]);
-        run->x[slot] = attn_packed_numbers(&view, n);
-        ok = run->x[slot] != NULL;
-    }
-    attn_run_open_parts(run);
-    if (!ok)
-        attn_run_close(run);
-    return ok;
-}
-
 /* What failed. */
 static void take_result(struct attn_failed_run *run, const struct attn_result *r)
 {
@@ -155,7 +98,11 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
                     struct attn_diagnosis *d)
 {
     static const double max_work = 8e6;
-    struct attn_failed_run run = {.ranks = ranks, .text = d->text, .size = sizeof d->text};
+    struct attn_failed_run run = {.ranks = ranks,
+                                  .text = d->text,
+                                  .where = d->where,
+                                  .size = sizeof d->text,
+                                  .where_size = sizeof d->where};
     int numeric =
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};

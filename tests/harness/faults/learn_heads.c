@@ -13,13 +13,21 @@ static int block_fails(const struct attn_failed_run *run, int64_t block)
     return 0;
 }
 
+/* K, V or both (n) are those of kv head g of batch b. */
+static void read_other(struct attn_evaluation *x, struct attn_fault_at *at)
+{
+    const struct attn_fault_model *f = x->f;
+    if (f->n == ATTN_OF_K_AND_V || at->of == f->n)
+        at->b = f->b, at->g = f->g;
+}
+
 /* The kv head and batch with which a block fits; 0: with none. */
 static int learn_block(const struct attn_failed_run *run, int64_t block, enum attn_fault_of of,
                        struct attn_fault_model *f)
 {
     const struct attn_problem *p = &run->setup->problem;
     struct attn_failed_run one = *run;
-    *f = (struct attn_fault_model){.place = ATTN_AT_KEY, .n = of};
+    *f = (struct attn_fault_model){ATTN_AT_KEY, read_other, of, 0, 0};
     one.block = 1 + block;
     for (f->b = 0; f->b < p->batch; f->b++)
         for (f->g = 0; f->g < p->kv_heads; f->g++)

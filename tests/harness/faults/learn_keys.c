@@ -9,6 +9,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/fileio.h"
 
 enum { MOST_KEYS = 512, MOST_ROWS = 2048 };
 enum how { LOST, ADDED, REPLACED, HOWS };
@@ -150,6 +151,7 @@ struct common {
     int64_t tile;          /* lost are whole tiles of so many, visible in part; or 0 */
     int64_t of[FACTS];     /* of the first */
     int same[FACTS];       /* of all */
+    int64_t lost[2];       /* the first and last key that any row has lost */
 };
 
 static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
@@ -195,38 +197,49 @@ static void take(struct common *c, struct learner *x)
     now[LEFT] = now[FIRST] - got_first;
     now[RIGHT] = got_last - now[LAST];
     if (c->rows++ == 0) {
-        *c = (struct common){1, x->b, x->h, x->i, x->i, x->i, 64, {0}, {0}};
+        *c = (struct common){1, x->b, x->h, x->i, x->i, x->i, 64, {0}, {0}, {x->n, -1}};
         memcpy(c->of, now, sizeof now);
     }
     for (int f = 0; f < FACTS; f++)
         c->same[f] = (c->rows == 1 || c->same[f]) && now[f] == c->of[f];
+    c->lost[0] = now[LO] < c->lost[0] ? now[LO] : c->lost[0];
+    c->lost[1] = now[HI] > c->lost[1] ? now[HI] : c->lost[1];
     c->low = x->i < c->low ? x->i : c->low;
     c->high = x->i > c->high ? x->i : c->high;
     while (c->tile > 0 && (now[HOW] != LOST || c->tile < 8 || !loses_partial(x, c->tile)))
         c->tile = c->rows == 1 && c->tile > 8 ? c->tile / 2 : 0; /* the first decides how many */
 }
 
-/* "keys 3 to 7", "key 3". */
-static const char *put_keys(long long lo, long long hi, char text[64])
+/* Keys n to g are hidden, whatever the mask says. */
+static void hide_keys(struct attn_evaluation *x, struct attn_fault_at *at)
 {
-    if (lo == hi)
-        snprintf(text, 64, "key %lld", lo);
-    else
-        snprintf(text, 64, "keys %lld to %lld", lo, hi);
-    return text;
+    if (at->j >= x->f->n && at->j <= x->f->g)
+        at->seen = 0;
 }
 
-static void describe(const struct common *c, const struct attn_problem *p, char *text, size_t size)
+/* Rows lose different keys where they see different ones: are the same keys lost for all? */
+static void join_lost(struct common *c, const struct attn_failed_run *run)
 {
-    static const char *const verb[] = {"loses", "also sees", "loses some and sees other of"};
-    static const char *const end[] = {", which the mask shows", ": not what the mask says",
-                                      ": not what the mask says"};
+    const struct attn_fault_model f = {ATTN_AT_MASK, hide_keys, c->lost[0], 0, c->lost[1]};
+    if (!c->same[HOW] || c->of[HOW] != LOST || !attn_fault_fits(run, &f))
+        return;
+    c->of[LO] = c->lost[0], c->of[HI] = c->lost[1];
+    c->same[LO] = c->same[HI] = 1;
+}
+
+static void describe(const struct common *c, struct attn_failed_run *run)
+{
+    static const char *const rows_that[] = {"lose keys that the mask shows",
+                                            "see keys that the mask hides",
+                                            "lose some keys and see others"};
+    const struct attn_problem *p = &run->setup->problem;
     const long long lo = c->of[LO], hi = c->of[HI], left = c->of[LEFT], right = c->of[RIGHT];
     long long tail = attn_tail_of(c->low, c->high, p->n_query);
     int how = (int)c->of[HOW], same = c->same[HOW] && c->same[LO] && c->same[HI];
-    char keys[64], alike[48] = "";
-    put_keys(lo, hi, keys);
     int moved = !(c->same[FIRST] && c->same[LAST]) && c->same[LEFT] && c->same[RIGHT];
+    char *text = run->text, keys[60];
+    size_t size = run->size;
+    snprintf(keys, sizeof keys, lo == hi ? "key %lld" : "keys %lld to %lld", lo, hi);
     if (c->tile > 0)
         snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
                  (long long)c->tile);
@@ -243,16 +256,14 @@ static void describe(const struct common *c, const struct attn_problem *p, char 
     else if (moved && left != 0)
         snprintf(text, size, "fits a window %lld keys too %s on the left", llabs(left),
                  left > 0 ? "long" : "short");
-    else if (tail > 0)
-        snprintf(text, size,
-                 "fits queries %lld to %lld (the tail of a tile of %lld) under another mask: the "
-                 "first %s %s",
-                 (long long)c->low, (long long)c->high, tail, verb[how], keys);
-    else {
+    else { /* of which query is no part of the cause: every case has another */
+        snprintf(text, size, "fits rows%s that %s", tail > 0 ? " in the tail of a tile" : "",
+                 rows_that[how]);
+        snprintf(run->where, run->where_size, "query [%lld,%lld,%lld]", (long long)c->b,
+                 (long long)c->h, (long long)c->i);
         if (c->rows > 1)
-            snprintf(alike, sizeof alike, ", and %lld like it,", (long long)c->rows - 1);
-        snprintf(text, size, "fits query [%lld,%lld,%lld]%s that %s %s%s", (long long)c->b,
-                 (long long)c->h, (long long)c->i, alike, verb[how], keys, end[how]);
+            attn_append(run->where, run->where_size, " and %lld more", (long long)c->rows - 1);
+        attn_append(run->where, run->where_size, ": %s", keys);
     }
 }
 
@@ -273,7 +284,8 @@ static int learn(struct attn_failed_run *run, struct learner *x)
     }
     if (common.rows == 0 || !attn_evaluation_explains(&x->eval))
         return 0;
-    describe(&common, p, run->text, run->size);
+    join_lost(&common, run);
+    describe(&common, run);
     return 1;
 }
 

@@ -1,13 +1,19 @@
 /* See faults.h: the rows of faults.def made hypotheses for one failed run, and held against it one
  * by one. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/cases/setup_mask.h"
 #include "tests/harness/faults/faults.h"
 
-/* ---- helpers of the rows -------------------------------------------------------------------- */
+/* ---- whether a case can show a row, and its words -------------------------------------------- */
+
+enum { LOW_SCORES = 12, STARTS = 8 };
+static const double low_score[LOW_SCORES] = {-1e9, -1e4,   -(double)FLT_MAX, -1e30, -1e10, -1e6,
+                                             -1e5, -65504, -32768,           -5e4,  -1e3,  -100};
+static const double max_start[STARTS] = {0, -100, -1e3, -1e4, -32768, -5e4, -65504, -1e5};
 
 static const char *const for_kv[] = {"", " for K", " for V"};
 static const char *const flushed_numbers[] = {"results", "inputs", "all that is computed"};
@@ -51,7 +57,12 @@ static int splits(const struct attn_failed_run *run, int64_t ranks)
     return run->ranks && p->n_query >= ranks && p->n_key >= ranks;
 }
 
-/* ---- the mask, taken apart ------------------------------------------------------------------- */
+/* Offsets of ALiBi's distance that one may take. */
+static int64_t alibi_offset(const struct attn_problem *p, int64_t n)
+{
+    const int64_t offset[] = {0, p->n_key - p->n_query, p->bias.offset + 1, p->bias.offset - 1};
+    return offset[n];
+}
 
 static int has_band(const struct attn_failed_run *run, enum attn_band_kind kind)
 {
@@ -61,125 +72,268 @@ static int has_band(const struct attn_failed_run *run, enum attn_band_kind kind)
     return found;
 }
 
-/* The band of causal(A) and window(l,r,A). */
-static struct attn_fault_band band_of(const char *text, const struct attn_problem *p)
+/* ---- what a row changes: how a tensor is read ----------------------------------------------- */
+
+static int is_broadcast(const struct attn_tensor *t, int axis)
 {
-    long long left = -1, right = 0;
-    char align[32];
-    int n = 0;
-    struct attn_fault_band band = {.kind = ATTN_BAND_WINDOW};
-    sscanf(text, "window(%lld,%lld,%31[^)])%n", &left, &right, align, &n);
-    if (n == 0) {
-        band.kind = ATTN_BAND_CAUSAL;
-        sscanf(text, "causal(%31[^)])%n", align, &n);
+    return t->extent[axis] > 1 && t->stride[axis] == 0;
+}
+
+/* Token-major where it is head-major and the reverse. */
+static void turn(struct attn_fault_at *at)
+{
+    const int64_t *n = at->tensor->extent;
+    int64_t *stride = at->view->stride, width = n[3], heads = n[1], rows = n[2];
+    int token_major = heads > 1 && rows > 1 && stride[2] > stride[1];
+    stride[3] = 1;
+    stride[0] = heads * rows * width;
+    stride[1] = token_major ? rows * width : width;
+    stride[2] = token_major ? width : heads * width;
+}
+
+/* As if packed; axes that are broadcast stay so. */
+static void pack(struct attn_fault_at *at)
+{
+    int64_t room = 1;
+    for (int axis = 3; axis >= 0; axis--) {
+        if (is_broadcast(at->tensor, axis))
+            continue;
+        at->view->stride[axis] = room;
+        room *= at->tensor->extent[axis];
     }
-    if (n == 0 || text[n] != '\0')
-        return (struct attn_fault_band){.kind = ATTN_BAND_NONE};
-    band.offset = strcmp(align, "br") == 0 ? p->n_key - p->n_query : strtoll(align, NULL, 10);
-    band.left = left < 0 ? ATTN_NO_END : left;
-    band.right = right < 0 ? ATTN_NO_END : right;
-    return band;
 }
 
-/* The length of the text up to the next & or | outside of parentheses. */
-static size_t part_length(const char *text)
+static void adjoin(struct attn_fault_at *at)
 {
-    int depth = 0;
-    size_t n = 0;
-    while (text[n] != '\0' && (depth > 0 || strchr("&|", text[n]) == NULL)) {
-        depth += (text[n] == '(') - (text[n] == ')');
-        n++;
+    at->view->stride[3] = is_broadcast(at->tensor, 3) ? 0 : 1;
+}
+
+static void close_rows(struct attn_fault_at *at)
+{
+    if (!is_broadcast(at->tensor, 2))
+        at->view->stride[2] = at->tensor->extent[3] * at->view->stride[3];
+}
+
+static void round_down(struct attn_fault_at *at, int64_t bytes)
+{
+    at->view->data = (const void *)((uintptr_t)at->view->data & ~((uintptr_t)bytes - 1));
+}
+
+static void strides_of(struct attn_fault_at *at, const struct attn_tensor *other)
+{
+    memcpy(at->view->stride, other->stride, sizeof at->view->stride);
+}
+
+/* The tensors from this slot on that have tokens, heads and features. */
+static unsigned wide(const struct attn_failed_run *run, int first)
+{
+    unsigned slots = 0;
+    for (int slot = first; slot < ATTN_SLOTS; slot++)
+        if (run->extent[slot][3] > 1 && slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS)
+            slots |= 1u << slot;
+    return slots;
+}
+
+/* All inputs (n = 0), or one. */
+static unsigned input(int64_t n)
+{
+    return n == 0 ? (1u << ATTN_T_O) - 1 : 1u << (n - 1);
+}
+
+/* ---- what a row changes: which keys, of which rank ------------------------------------------ */
+
+static int sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return attn_mask_allows(p->mask, b, h, i, j);
+}
+
+/* How many keys of [lo,hi) a query sees. */
+static int64_t visible(const struct attn_problem *p, const struct attn_fault_at *at, int64_t lo,
+                       int64_t hi)
+{
+    return attn_mask_row_count(p->mask, at->b, at->h, at->i, lo, hi < p->n_key ? hi : p->n_key);
+}
+
+/* The token at the same place in the part of another rank, or the last one. */
+static int64_t moved_to(int64_t ranks, int64_t tokens, int64_t token, int64_t rank)
+{
+    int64_t own = attn_fault_rank_start(ranks, tokens, attn_fault_rank_of(ranks, tokens, token));
+    int64_t to = token - own + attn_fault_rank_start(ranks, tokens, rank);
+    return to < tokens ? to : tokens - 1;
+}
+
+/* The key that is j-th where what the ranks hold lies one behind the other: two runs each, one from
+ * each end. */
+static int64_t of_two_runs(int64_t ranks, int64_t n_key, int64_t j)
+{
+    int64_t each = n_key / ranks, rank = j / each, at = j % each;
+    int64_t run = 2 * at < each ? rank : 2 * ranks - 1 - rank;
+    return run * (each / 2) + at % (each / 2);
+}
+
+/* ---- what a row changes: numbers, and the softmax of a row ---------------------------------- */
+
+/* Of q and k that are scaled before they are multiplied. */
+static double stored_times(const struct attn_problem *p, double y, double factor)
+{
+    return attn_dtype_round(y * factor, p->dtype) / factor;
+}
+
+/* Of an input or a result, in its own type; of what is between, in that of the arithmetic. */
+static double flushed(const struct attn_problem *p, unsigned of, double y)
+{
+    int is_stored = (of & (ATTN_OF_INPUTS | ATTN_OF_RESULT)) != 0;
+    enum attn_dtype dtype = is_stored || p->dtype == ATTN_F64 ? p->dtype : ATTN_F32;
+    return fabs(y) < attn_least_normal(dtype) ? 0 : y;
+}
+
+/* To 11 significant bits, or cut to them. */
+static double as_tf32(double y, int is_cut)
+{
+    int e;
+    double fraction = ldexp(frexp(y, &e), 11);
+    return y == 0 || !isfinite(y) ? y : ldexp(is_cut ? trunc(fraction) : rint(fraction), e - 11);
+}
+
+/* Weights are exp(s), whatever the maximum is; where they are subnormal, or their sum alone
+ * overflows, the numbers hang on rounding. */
+static void forget_max(struct attn_evaluation *x)
+{
+    double least = x->p->dtype == ATTN_F64 ? 0x1p-1000 : 0x1p-110, l = 0, largest = 0;
+    for (int64_t j = 0; j < x->p->n_key; j++) {
+        l += x->w[j] = attn_narrow(x->p, exp(x->s[j]));
+        largest = fmax(largest, x->w[j]);
     }
-    return n;
+    x->m = 0;
+    attn_evaluation_set_sum(x, attn_narrow(x->p, l));
+    x->unsure = (x->l > 0 && x->l < least) || (isinf(x->l) && isfinite(largest));
 }
 
-void attn_run_open_parts(struct attn_failed_run *run)
+static void weigh_alike(struct attn_evaluation *x)
 {
-    const struct attn_problem *p = &run->setup->problem;
-    const struct attn_case *c = &run->setup->given;
-    const struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    struct attn_mask_maker maker = {c, &run->made};
-    const struct attn_mask_source source = {attn_made_tensor_find, &maker};
-    const char *const whole = p->mask != NULL ? attn_mask_text(p->mask) : "", *text = whole;
-    int ok = 1, is_and = 0;
-    while (*text != '\0' && ok && run->parts < ATTN_PARTS) {
-        struct attn_mask_part *part = &run->part[run->parts++];
-        size_t n = part_length(text);
-        snprintf(part->text, sizeof part->text, "%.*s", (int)n, text);
-        part->is_or = text[n] == '|';
-        part->is_and = is_and || text[n] == '&' || n == strlen(whole);
-        part->band = band_of(part->text, p);
-        is_and = text[n] == '&';
-        ok = attn_mask_parse(part->text, &shape, &source, &part->mask, NULL) == ATTN_OK;
-        text += n + (text[n] != '\0');
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        x->w[j] = 1;
+    x->norm = (double)x->p->n_key;
+}
+
+/* Keys from `first` on. */
+static void count_twice(struct attn_evaluation *x, int64_t first)
+{
+    double l = x->l;
+    for (int64_t j = first; j < x->p->n_key; j++) {
+        l += x->w[j];
+        x->w[j] *= 2;
     }
-    if (!ok || *text != '\0')
-        attn_run_close_parts(run);
+    if (l > 0)
+        attn_evaluation_set_sum(x, l);
 }
 
-void attn_run_close_parts(struct attn_failed_run *run)
+/* Keys of score 0, whose V is 0. */
+static void pad_keys(struct attn_evaluation *x, int64_t more)
 {
-    while (run->parts > 0)
-        attn_mask_free(run->part[--run->parts].mask);
-    attn_made_tensor_free(run->made);
-    run->made = NULL;
+    attn_evaluation_weigh(x, fmax(x->m, 0));
+    attn_evaluation_set_sum(x, x->l + (double)more * exp(-x->m));
 }
 
-/* ---- the rows of faults.def ----------------------------------------------------------------- */
+/* Running sums that are not rescaled: each weight is relative to the maximum of its time. */
+enum { STALE_O = 1, STALE_L = 2 };
+static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
+{
+    double m = -(double)INFINITY, l = 0;
+    for (int64_t j0 = 0; j0 < x->p->n_key; j0 += tile) {
+        int64_t j1 = j0 + tile < x->p->n_key ? j0 + tile : x->p->n_key;
+        for (int64_t j = j0; j < j1; j++)
+            m = x->s[j] > m ? x->s[j] : m;
+        for (int64_t j = j0; j < j1; j++) {
+            double w = m == -(double)INFINITY ? 0 : exp(x->s[j] - m);
+            l += w;
+            if (what & STALE_O)
+                x->w[j] = w;
+        }
+    }
+    if (what & STALE_L && m > -(double)INFINITY)
+        attn_evaluation_set_sum(x, l);
+}
+
+/* ---- the rows of faults.def, each two functions that are named by its line ------------------ */
 
 #define ONCE          FROM(0, 0)
 #define COUNT(k)      FROM(0, (k)-1)
 #define FROM(a, b)    ((struct attn_fault_range){a, b, 0})
 #define DOUBLED(a, b) ((struct attn_fault_range){a, b, 1})
 
-/* A row is known by its line. */
-static const int rows[] = {
-#define ATTN_FAULT(...) __LINE__,
+/* What conditions, words and changes of a row may name; few of them name all. */
+#define UNUSED __attribute__((unused)) const
+#define FACTS(run, problem, number)                                                   \
+    UNUSED struct attn_problem *p = (problem);                                        \
+    UNUSED struct attn_case *c = &(run)->setup->given;                                \
+    UNUSED int64_t B = p->batch, H = p->heads, G = p->kv_heads, r = attn_group_of(p); \
+    UNUSED int64_t Lq = p->n_query, Lk = p->n_key, d = p->d_key, dv = p->d_value;     \
+    UNUSED int64_t n = (number);                                                      \
+    UNUSED int bwd = (run)->backward, fwd = !bwd, masked = p->mask != NULL;           \
+    UNUSED int bias = p->bias.kind != ATTN_BIAS_NONE;                                 \
+    UNUSED int alibi = p->bias.kind == ATTN_BIAS_ALIBI;                               \
+    UNUSED char *added = alibi ? "ALiBi" : "bias"
+#define JOINED(a, b) a##b
+#define NAMED(a, b)  JOINED(a, b)
+
+/* The first is 0 when the case cannot show the row. */
+#define ATTN_FAULT(kind_of, range_of, when, at_place, change_by, ...)                           \
+    static int NAMED(shows_, __LINE__)(const struct attn_failed_run *run,                       \
+                                       struct attn_hypothesis *x)                               \
+    {                                                                                           \
+        FACTS(run, &run->setup->problem, x->model.n);                                           \
+        x->range = range_of;                                                                    \
+        if (n < x->range.first || !(when))                                                      \
+            return 0;                                                                           \
+        snprintf(x->words, sizeof x->words, __VA_ARGS__);                                       \
+        return 1;                                                                               \
+    }                                                                                           \
+    static void NAMED(change_, __LINE__)(struct attn_evaluation * x, struct attn_fault_at * at) \
+    {                                                                                           \
+        UNUSED struct attn_failed_run *run = x->run;                                            \
+        FACTS(run, x->p, x->f->n);                                                              \
+        UNUSED int empty = x->m == -(double)INFINITY;                                           \
+        __attribute__((unused)) struct attn_fault_band *band = &at->band;                       \
+        int64_t b = at->b, h = at->h, i = at->i, j = at->j;                                     \
+        double y = at->y;                                                                       \
+        change_by;                                                                              \
+        at->b = b, at->h = h, at->i = i, at->j = j;                                             \
+        at->y = y;                                                                              \
+    }
+#include "tests/harness/faults/faults.def"
+
+static const struct {
+    enum attn_fault kind;
+    enum attn_place place;
+    int (*shows)(const struct attn_failed_run *run, struct attn_hypothesis *x);
+    void (*change)(struct attn_evaluation *x, struct attn_fault_at *at);
+} row[] = {
+#define ATTN_FAULT(kind_of, range_of, when, at_place, ...) \
+    {ATTN_FAULT_##kind_of, ATTN_AT_##at_place, NAMED(shows_, __LINE__), NAMED(change_, __LINE__)},
 #include "tests/harness/faults/faults.def"
 };
 
-/* 0 when the case cannot show it. */
-static int set_up(const struct attn_failed_run *run, struct attn_hypothesis *x)
-{
-    const struct attn_problem *p = &run->setup->problem;
-    const struct attn_case *c = &run->setup->given;
-    const int64_t B = p->batch, H = p->heads, G = p->kv_heads, r = G > 0 ? H / G : 1;
-    const int64_t Lq = p->n_query, Lk = p->n_key, d = p->d_key, dv = p->d_value, n = x->model.n;
-    const int bwd = run->backward, fwd = !bwd, masked = p->mask != NULL;
-    const int bias = p->bias.kind != ATTN_BIAS_NONE, alibi = p->bias.kind == ATTN_BIAS_ALIBI;
-    const char *added = alibi ? "ALiBi" : "bias";
-    switch (x->model.row) {
-#define ATTN_FAULT(kind_of, range_of, when, at, change, ...) \
-    case __LINE__:                                           \
-        x->kind = ATTN_FAULT_##kind_of;                      \
-        x->range = range_of;                                 \
-        x->model.place = ATTN_AT_##at;                       \
-        if (n < x->range.first || !(when))                   \
-            return 0;                                        \
-        snprintf(x->words, sizeof x->words, __VA_ARGS__);    \
-        return 1;
-#include "tests/harness/faults/faults.def"
-    }
-    return 0;
-}
+/* ---- hypotheses ----------------------------------------------------------------------------- */
 
 void attn_hypothesis_skip(struct attn_hypothesis *x)
 {
     x->r++;
-    x->model.row = 0;
+    x->model.change = NULL;
 }
 
 int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothesis *x)
 {
-    for (; x->r < (int)(sizeof rows / sizeof *rows); attn_hypothesis_skip(x)) {
+    for (; x->r < (int)(sizeof row / sizeof *row); attn_hypothesis_skip(x)) {
         int64_t *n = &x->model.n;
-        if (x->model.row == 0) {
-            x->model.row = rows[x->r], *n = -1;
-            set_up(run, x); /* its range */
+        if (x->model.change == NULL) {
+            x->kind = row[x->r].kind;
+            x->model = (struct attn_fault_model){row[x->r].place, row[x->r].change, -1, 0, 0};
+            row[x->r].shows(run, x); /* its range */
         }
         do
             *n = *n < 0 ? x->range.first : x->range.doubles ? 2 * *n : *n + 1;
-        while (*n <= x->range.last && !set_up(run, x));
+        while (*n <= x->range.last && !row[x->r].shows(run, x));
         if (*n <= x->range.last)
             return 1;
     }

@@ -161,7 +161,6 @@ static int is_sayable(struct attn_fixture *f, const struct attn_trial *t, int th
 int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct attn_spec *spec,
                       struct attn_ledger *ledger, int threads)
 {
-    struct attn_tensor *x = t->setup.tensor;
     struct attn_ledger fresh;
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
@@ -176,13 +175,9 @@ int attn_fixture_call(struct attn_fixture *f, struct attn_trial *t, const struct
     options.threads = threads;
     struct attn_saved saved = {0};
     struct attn_ctx ctx = {.ledger = ledger, .options = &options, .error = &err, .saved = &saved};
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (x[slot].data != NULL && x[slot].map != NULL)
-            attn_tensor_poison(&x[slot]);
+    attn_setup_poison(&t->setup);
     for (int pass = ATTN_FORWARD; pass <= (int)t->setup.given.pass && status == ATTN_OK; pass++) {
-        for (int slot = 0; slot < (pass == ATTN_FORWARD ? ATTN_T_O : ATTN_T_DQ); slot++)
-            if (x[slot].data != NULL && x[slot].map != NULL)
-                attn_tensor_remember(&x[slot]);
+        attn_setup_remember(&t->setup, (enum attn_pass)pass);
         status = attn_setup_call(&t->setup, spec->impl, &ctx, (enum attn_pass)pass);
         if (status == ATTN_OK && f->result->verdict == ATTN_PASS)
             attn_setup_check(&t->setup, (enum attn_pass)pass, f->result);

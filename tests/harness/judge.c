@@ -1,4 +1,6 @@
 /* Judging what was computed: everything in the order of verdicts (runner.h) from "finite" on. */
+#include "tests/harness/judge.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +9,26 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/runner.h"
+
+const char *attn_verdict_name(enum attn_verdict verdict)
+{
+    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED",      "WEAK",
+                                       "CRASH", "TIMEOUT", "INTERMITTENT", "ERROR"};
+    return (unsigned)verdict < sizeof name / sizeof *name ? name[verdict] : "unknown";
+}
+
+const char *attn_failure_name(enum attn_failure failure)
+{
+    static const char *const name[] = {"none",  "status", "integrity", "finite", "exact",
+                                       "bound", "bias",   "growth",    "memory"};
+    return (unsigned)failure < sizeof name / sizeof *name ? name[failure] : "unknown";
+}
+
+int attn_result_is_bad(const struct attn_result *r)
+{
+    return r->verdict == ATTN_FAILED || r->verdict == ATTN_CRASH || r->verdict == ATTN_TIMEOUT ||
+           r->verdict == ATTN_INTERMITTENT;
+}
 
 void attn_result_fail(struct attn_result *r, enum attn_failure failure, const char *format, ...)
 {

@@ -1,4 +1,6 @@
-/* A case made concrete: mask, tensors in their layouts, data, poison. */
+/* See setup.h: mask, tensors in their layouts, data, poison. */
+#include "tests/harness/setup.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/cases/setup_mask.h"
-#include "tests/harness/runner.h"
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
@@ -212,10 +213,8 @@ static void fill_special(struct attn_setup *s)
 
 int attn_setup_sees(const struct attn_setup *s, int64_t b, int64_t h, int64_t i)
 {
-    for (int64_t j = 0; j < s->problem.n_key; j++)
-        if (attn_problem_allows(&s->problem, b, h, i, j))
-            return 1;
-    return 0;
+    int64_t lo, hi;
+    return attn_problem_next(&s->problem, b, h, i, 0, &lo, &hi);
 }
 
 /* Does any query, in so many batches from b on, see row j of kv head g? */
@@ -300,23 +299,6 @@ static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
     return status;
 }
 
-/* halves: exact everywhere, 1/2, 1/4, ... 1/256, 1/2, ...  press: with n the largest power of two
- * up to the heads, 2^(-8 k/n) for k = 1 ... n, then 2^(-4 k/n) for k = 1, 3, 5, ... */
-static double slope_of(const struct attn_case *c, int64_t h)
-{
-    int64_t n = 1;
-    double base = 0x1p-8, slope = 1; /* by roots and products: the same bits everywhere */
-    if (c->slopes == ATTN_SLOPES_HALVES)
-        return ldexp(1, -(int)(1 + h % 8));
-    for (; 2 * n <= c->heads; n *= 2)
-        base = sqrt(base);
-    if (h >= n)
-        base = sqrt(base);
-    for (int64_t k = h < n ? h + 1 : 2 * (h - n) + 1; k > 0; k--)
-        slope *= base;
-    return slope;
-}
-
 static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
 {
     struct attn_problem *p = &s->problem;
@@ -328,7 +310,7 @@ static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
     if (s->slope == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for %lld slopes", (long long)p->heads);
     for (int64_t h = 0; h < p->heads; h++)
-        s->slope[h] = slope_of(&s->given, h);
+        s->slope[h] = attn_recipe_slope(&s->given, h);
     p->bias.kind = ATTN_BIAS_ALIBI;
     p->bias.slope = s->slope;
     p->bias.offset = s->given.has_alibi_offset ? s->given.alibi_offset : p->n_key - p->n_query;
@@ -349,11 +331,21 @@ static void load(struct attn_setup *s, struct attn_recipe *recipe)
         poison_queries(s, x);
         poison_bias(s);
     }
-    for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        if (is_output(slot))
+    attn_setup_poison(s);
+    attn_setup_remember(s, ATTN_FORWARD);
+}
+
+void attn_setup_poison(struct attn_setup *s)
+{
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
+        if (s->tensor[slot].map != NULL)
             attn_tensor_poison(&s->tensor[slot]);
-        else
-            attn_tensor_remember(&s->tensor[slot]);
+}
+
+void attn_setup_remember(struct attn_setup *s, enum attn_pass pass)
+{
+    for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
+        attn_tensor_remember(&s->tensor[slot]);
 }
 
 enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *s,
@@ -496,23 +488,11 @@ struct attn_seal attn_setup_seal(struct attn_setup *s)
     return (struct attn_seal){seal_all, s};
 }
 
-static uint64_t digest_tensor(const struct attn_tensor *t, uint64_t digest)
-{
-    const int64_t size = (int64_t)attn_dtype_size(t->dtype);
-    for (int64_t at[4] = ATTN_START; attn_each(at, t->extent);) {
-        int64_t slot = attn_offset(t->stride, at[0], at[1], at[2]) + at[3] * t->stride[3];
-        const unsigned char *p = (const unsigned char *)t->data + slot * size;
-        for (int64_t byte = 0; byte < size; byte++)
-            digest = (digest ^ p[byte]) * 0x100000001b3u;
-    }
-    return digest;
-}
-
 uint64_t attn_setup_digest(const struct attn_setup *s, enum attn_pass pass)
 {
     uint64_t digest = 0xcbf29ce484222325u;
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
         if (pass == ATTN_BACKWARD || slot <= ATTN_T_LSE)
-            digest = digest_tensor(&s->tensor[slot], digest);
+            digest = attn_tensor_digest(&s->tensor[slot], digest);
     return digest;
 }

@@ -1,0 +1,47 @@
+/* A gradient that many query rows add to (dK, dV, dBias): the truth as a compensated sum, and its
+ * bound. */
+#ifndef TESTS_HARNESS_BOUND_TRUTH_SUM_H
+#define TESTS_HARNESS_BOUND_TRUTH_SUM_H
+
+#include "tests/harness/bound/bound.h"
+
+/* An output that many rows add to: the compensated sum, its terms' errors and sizes.  Value and
+ * gauge do not depend on the precision: where they are known, only errors and sizes are summed. */
+struct attn_sum {
+    struct attn_truth_tensor *out;
+    const struct attn_truth_tensor *known; /* the same output by another precision, or NULL */
+    double *lost, *error, *size;
+    int64_t *terms;       /* by row of the tensor: how many were added             */
+    unsigned char *kinds; /* of the terms of special rows, added up */
+};
+
+/* What a row adds to an output for each of its keys: weight * y, where weight is known to within
+ * error + more, with gauge * times for the gauge. */
+struct attn_addends {
+    const double *weight, *error, *gauge;
+    double more, times;
+};
+
+enum attn_status attn_sum_open(const struct attn_inputs *inputs, struct attn_truth *truth,
+                               enum attn_output output, struct attn_sum *sum,
+                               struct attn_error *err);
+void attn_sum_free(struct attn_sum *sum);
+
+/* Row place[n] of the output, which is `width` wide, gains addend n; none where that is negative.
+ * y[c] is known to within `tiny`. */
+void attn_sum_add(struct attn_sum *sum, const int64_t *place, int64_t n_places, int64_t width,
+                  const double *restrict y, const struct attn_addends *row, double tiny);
+
+/* Elements at..at+n gain weight * y[c], as kinds (classes.h). */
+void attn_sum_kinds(struct attn_sum *sum, int64_t at, int64_t n, const unsigned char *y,
+                    unsigned weight);
+
+/* All is added: the sum is multiplied by `scale`, of operands rounded to `operand`, and stored, as
+ * the precision says. */
+void attn_sum_finish(struct attn_sum *sum, double scale, double operand,
+                     const struct attn_precision *precision);
+
+/* What the kinds of an element say of it, beside its value and bound. */
+void attn_truth_set_right(struct attn_truth_tensor *truth, int64_t at, unsigned kinds);
+
+#endif

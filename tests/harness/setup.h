@@ -1,0 +1,91 @@
+/* A case made concrete: its problem, its mask and its tensors, filled and guarded, for whoever runs
+ * an implementation on them or works out the truth. */
+#ifndef TESTS_HARNESS_SETUP_H
+#define TESTS_HARNESS_SETUP_H
+
+#include "ref/impl.h"
+#include "ref/mask/mask.h"
+#include "tests/harness/bound/bound.h"
+#include "tests/harness/cases/cases.h"
+#include "tests/harness/tensor.h"
+
+enum attn_slot {
+    ATTN_T_Q,
+    ATTN_T_K,
+    ATTN_T_V,
+    ATTN_T_BIAS,
+    ATTN_T_DO,
+    ATTN_T_DLSE, /* inputs  */
+    ATTN_T_O,
+    ATTN_T_LSE,
+    ATTN_T_DQ,
+    ATTN_T_DK,
+    ATTN_T_DV,
+    ATTN_T_DBIAS, /* outputs */
+    ATTN_SLOTS
+};
+
+/* Outputs stand in the same order among the slots. */
+static inline enum attn_slot attn_slot_of(enum attn_output output)
+{
+    return (enum attn_slot)(ATTN_T_O + (int)output);
+}
+
+/* Mask, tensors and problem of a case.  Tensors that the case does not have are empty
+ * (data == NULL).  Not to be copied: the problem points into it. */
+struct attn_setup {
+    struct attn_case given;
+    struct attn_problem problem;
+    struct attn_mask *mask;
+    struct attn_made_tensor *made; /* what the mask names, made up from the names */
+    double *slope;
+    struct attn_tensor tensor[ATTN_SLOTS];
+    struct attn_kept *kept; /* NULL: nothing is */
+    int unweighed;          /* nobody asks what a pass proves about the mask */
+    /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
+    void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);
+};
+
+/* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
+ * NULL.  Fails (EINVAL) also when the fill cannot keep its promise for the case, and ENOTSUP for
+ * storage that does not exist yet; nothing needs closing then. */
+enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
+                                 struct attn_error *err);
+void attn_setup_close(struct attn_setup *setup);
+
+/* The same without tensors: mask and problem, to ask what the case needs.  Close it too. */
+enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *setup,
+                                     struct attn_error *err);
+
+/* Before a pass: outputs get a pattern that is never written; what the pass reads is remembered, to
+ * see that it stays as it is. */
+void attn_setup_poison(struct attn_setup *setup);
+void attn_setup_remember(struct attn_setup *setup, enum attn_pass pass);
+
+/* From now on the inputs stay as they are, and what the oracle says of them is kept until the
+ * setup is closed: for several specs on one case (attn_run_setup). */
+void attn_setup_keep(struct attn_setup *setup);
+struct attn_forward attn_setup_forward(const struct attn_setup *setup);
+struct attn_backward attn_setup_backward(const struct attn_setup *setup);
+
+/* Call an implementation on it: one pass, nothing else. */
+enum attn_status attn_setup_call(const struct attn_setup *setup, const struct attn_impl *impl,
+                                 struct attn_ctx *ctx, enum attn_pass pass);
+
+/* Whether query i sees any key. */
+int attn_setup_sees(const struct attn_setup *setup, int64_t b, int64_t h, int64_t i);
+
+/* What the truth of a pass is worked out from, and in which types its results are stored. */
+struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_pass pass);
+
+/* Bytes of inputs and outputs: the floor below which no process can measure. */
+int64_t attn_setup_bytes(const struct attn_setup *setup);
+
+/* A seal (attn.h) over the setup's tensors, but for bias and dBias: those, like masks, are spoken
+ * of in whole-problem indices, and ranks use them in place. */
+struct attn_seal attn_setup_seal(struct attn_setup *setup);
+
+/* FNV-1a over all output elements, rows in order. */
+uint64_t attn_setup_digest(const struct attn_setup *setup, enum attn_pass pass);
+
+#endif
