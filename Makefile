@@ -164,9 +164,9 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	@echo '{"name": "dense in C", "claims": ["f32", "cross", "dv", "gqa", "scale", "band", "dense", "backward"]}' > $(@D)/claims.json
 	$(Q)$(subst -MMD -MP,,$(LINK)) -w -o $@ $^ $(HARNESS_LIBS) -lm
 
-# Plug-ins of the tests, which are told what to do when they run.
+# Plug-ins of the tests, which have switches.
 PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
-$(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/told.h docs/examples/plugin_naive.c $(B)/libattn.a
+$(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches.h docs/examples/plugin_naive.c $(B)/libattn.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
 	    $(B)/libattn.a -lm

@@ -87,7 +87,7 @@ static void check_flags(const struct attn_point_flags *flags)
 }
 
 /* Whose point it is.  The descriptor for the record; -1 on failure. */
-static int choose(struct attn_work *work, const struct attn_point_flags *flags,
+static int choose(struct attn_point_work *work, const struct attn_point_flags *flags,
                   struct attn_error *err)
 {
     struct attn_point *p = &work->point;
@@ -110,7 +110,7 @@ static int choose(struct attn_work *work, const struct attn_point_flags *flags,
 static int point(void *values, int n, char **operand)
 {
     const struct attn_point_flags *asked = values;
-    static struct attn_work work; /* too large for the stack: it has room for all samples */
+    static struct attn_point_work work; /* too large for the stack: it has room for all samples */
     struct attn_error err = {ATTN_OK, ""};
     (void)n;
     (void)operand;

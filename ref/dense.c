@@ -62,7 +62,7 @@ static void dense_output_row(const struct attn_head *x, int64_t i, const real *P
             axpy(P[j], row(x->V, j), O, x->dv);
 }
 
-void dense_forward(const struct attn_head *x, const struct attn_work *w)
+void dense_forward(const struct attn_head *x, const struct attn_head_buffers *w)
 {
     for (int64_t i = 0; i < x->n_query; i++)
         dense_score_row(x, &w->mask, i, row(w->S, i), NULL);
@@ -117,8 +117,8 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
  * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
  * Added to what is there, 0 in the beginning: several query heads may share these keys. */
-static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_rows P,
-                           struct attn_rows dX)
+static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_matrix P,
+                           struct attn_matrix dX)
 {
     for (int64_t i = 0; i < x->n_query; i++) {
         if (row(dX, i)[j] != 0)
@@ -128,7 +128,7 @@ static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_row
     }
 }
 
-void dense_backward(const struct attn_head *x, const struct attn_work *w)
+void dense_backward(const struct attn_head *x, const struct attn_head_buffers *w)
 {
     real *slope = row(w->slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {

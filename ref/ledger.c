@@ -103,16 +103,16 @@ static enum attn_status enter(struct attn_ledger *ledger, const char *name, int6
 /* ---- lists of blocks ------------------------------------------------------------------------- */
 
 /* Room for one more; 0: there is no memory. */
-static int make_room(struct attn_ledger_blocks *list)
+static int reserve(struct attn_ledger_blocks *list)
 {
-    if (list->n < list->room)
+    if (list->n < list->capacity)
         return 1;
-    int room = list->room > 0 ? 2 * list->room : 16;
-    struct attn_ledger_block *at = realloc(list->at, (size_t)room * sizeof *at);
+    int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+    struct attn_ledger_block *at = realloc(list->at, (size_t)capacity * sizeof *at);
     if (at == NULL)
         return 0;
     list->at = at;
-    list->room = room;
+    list->capacity = capacity;
     return 1;
 }
 
@@ -155,8 +155,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
     void *data = NULL;
     if (enter(ledger, name, count, size, &bytes, &account, err) != ATTN_OK)
         return NULL;
-    if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes) &&
-        make_room(&ledger->live))
+    if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes) && reserve(&ledger->live))
         data = find_block(ledger, (size_t)bytes);
     if (data == NULL) {
         attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
@@ -190,7 +189,7 @@ static void drop(struct attn_ledger *ledger, int b)
         ledger->damaged++;
     ledger->account[block.account].bytes -= (int64_t)block.bytes;
     add_total(ledger, -(int64_t)block.bytes);
-    if (ledger->keeps && make_room(&ledger->kept))
+    if (ledger->keeps && reserve(&ledger->kept))
         ledger->kept.at[ledger->kept.n++] = block;
     else
         block_drop(block.data, block.bytes);

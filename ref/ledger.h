@@ -38,7 +38,7 @@ struct attn_ledger_block {
 /* On the heap while there are any. */
 struct attn_ledger_blocks {
     struct attn_ledger_block *at;
-    int n, room;
+    int n, capacity;
 };
 
 struct attn_ledger {

@@ -30,7 +30,7 @@ static inline int64_t least(int64_t a, int64_t b)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-static inline real *row(struct attn_rows x, int64_t i)
+static inline real *row(struct attn_matrix x, int64_t i)
 {
     return (real *)x.data + i * x.ld;
 }

@@ -31,13 +31,13 @@ static int brings_heads(const struct attn_problem *p)
 /* One tensor on its way to the algorithm. */
 enum role { READ, WRITE, ADD }; /* ADD: begins at 0 */
 struct tensor {
-    const char *name;      /* of the buffer that a head of it is brought into; NULL: never is */
-    struct attn_view view; /* the data of an input is not written to                          */
-    struct attn_rows *at;  /* where the algorithm finds it, in struct attn_head               */
-    int of_keys;           /* one for each kv head; else one for each query head              */
-    int64_t n_rows, width; /* of one head                                                     */
+    const char *name;       /* of the buffer that a head of it is brought into; NULL: never is */
+    struct attn_view view;  /* the data of an input is not written to                          */
+    struct attn_matrix *at; /* where the algorithm finds it, in struct attn_head               */
+    int of_keys;            /* one for each kv head; else one for each query head              */
+    int64_t n_rows, width;  /* of one head                                                     */
     enum role role;
-    struct attn_rows buffer;
+    struct attn_matrix buffer;
 };
 
 /* What the three differ in. */
@@ -55,34 +55,34 @@ struct call {
     const struct attn_options *options;
     enum attn_pass pass;
     struct attn_head head;
-    struct attn_work work; /* of the head that comes next, and those after it */
-    int64_t head_rows;     /* of S, P and dS, that a head has for itself; csr: see next_work */
-    struct attn_rows mask; /* dense: [..,Lq,Lk] cells */
-    int64_t masks[2];      /* for so many batches and heads: 1 where they share it */
-    struct attn_csr csr;   /* csr-textbook            */
+    struct attn_head_buffers work; /* of the head that comes next, and those after it */
+    int64_t head_rows;       /* of S, P and dS, that a head has for itself; csr: see next_work */
+    struct attn_matrix mask; /* dense: [..,Lq,Lk] cells */
+    int64_t masks[2];        /* for so many batches and heads: 1 where they share it */
+    struct attn_csr csr;     /* csr-textbook            */
     struct tensor tensor[TENSORS];
     struct attn_buffer buffer[BUFFERS];
-    struct attn_rows *rows[BUFFERS]; /* where a buffer's address goes */
+    struct attn_matrix *rows[BUFFERS]; /* where a buffer's address goes */
     int n_tensors, n_buffers;
 };
 
 /* A buffer of n_rows rows of ld numbers. */
 static void add(struct call *x, const char *name, int64_t n_rows, int64_t ld,
-                struct attn_rows *rows)
+                struct attn_matrix *rows)
 {
     rows->ld = ld;
     x->rows[x->n_buffers] = rows;
     x->buffer[x->n_buffers++] = attn_buffer_of(name, n_rows, ld, real_size(x->p));
 }
 
-static struct attn_rows rows_from(struct attn_rows x, int64_t i, int64_t size)
+static struct attn_matrix rows_from(struct attn_matrix x, int64_t i, int64_t size)
 {
-    return (struct attn_rows){(char *)x.data + i * x.ld * size, x.ld};
+    return (struct attn_matrix){(char *)x.data + i * x.ld * size, x.ld};
 }
 
 /* A tensor of this call: width features of each query, or of each key. */
 static void add_tensor(struct call *x, const char *name, struct attn_view view,
-                       struct attn_rows *at, int of_keys, int64_t width, enum role role)
+                       struct attn_matrix *at, int of_keys, int64_t width, enum role role)
 {
     int64_t n_rows = of_keys ? x->p->n_key : x->p->n_query;
     struct tensor t = {name, view, at, of_keys, n_rows, width, role, {0}};
@@ -138,11 +138,11 @@ static void open_head(const struct tensor *t, int64_t b, int64_t h, int64_t size
 {
     static const double nothing = 0;
     if (t->n_rows == 0 || t->width == 0) { /* has no memory: an address that is not read */
-        *t->at = (struct attn_rows){(void *)(uintptr_t)&nothing, 0};
+        *t->at = (struct attn_matrix){(void *)(uintptr_t)&nothing, 0};
         return;
     }
     char *first = (char *)t->view.data + attn_offset(t->view.stride, b, h, 0) * size;
-    *t->at = t->buffer.data != NULL ? t->buffer : (struct attn_rows){first, t->view.stride[2]};
+    *t->at = t->buffer.data != NULL ? t->buffer : (struct attn_matrix){first, t->view.stride[2]};
     if (t->buffer.data != NULL && t->role == READ)
         copy_head(t, b, h, size, 1);
     for (int64_t i = 0; i < t->n_rows && t->role == ADD; i++)
@@ -237,9 +237,10 @@ static int64_t mask_before(const struct call *x, int64_t b, int64_t h)
 /* ---- every call ---------------------------------------------------------------------------- */
 
 /* The buffers of head h of batch b; heads come in order. */
-static struct attn_work next_work(struct call *x, const struct family *family, int64_t b, int64_t h)
+static struct attn_head_buffers next_work(struct call *x, const struct family *family, int64_t b,
+                                          int64_t h)
 {
-    struct attn_work own = x->work;
+    struct attn_head_buffers own = x->work;
     int64_t rows = x->head_rows, size = real_size(x->p);
     if (family->has_csr) { /* one for each visible pair */
         const int64_t *start = x->csr.row_start;
@@ -264,7 +265,7 @@ static void run_heads(struct call *x, const struct family *family)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             open_heads(x, 1, b, g);
             for (int64_t h = g * group; h < (g + 1) * group; h++) {
-                struct attn_work work = next_work(x, family, b, h);
+                struct attn_head_buffers work = next_work(x, family, b, h);
                 x->head.b = b, x->head.h = h;
                 open_heads(x, 0, b, h);
                 pass(&x->head, &work);
@@ -356,7 +357,7 @@ static enum attn_status price(const struct family *family, const struct attn_pro
 /* What dense has for each pair of a row of keys, csr for each visible pair. */
 static void add_scores(struct call *x, int64_t rows, int64_t ld)
 {
-    struct attn_work *w = &x->work;
+    struct attn_head_buffers *w = &x->work;
     int forward_pass = x->pass == ATTN_FORWARD;
     if (forward_pass)
         add(x, "scores", rows, ld, &w->S);
@@ -471,7 +472,7 @@ static const struct attn_option tiled_options[] = {{"br", 64, 1, 4096, NULL, "qu
 
 static void tiled_lay_out(struct call *x)
 {
-    struct attn_work *w = &x->work;
+    struct attn_head_buffers *w = &x->work;
     int64_t br = w->br = x->options->value[0], bc = w->bc = x->options->value[1];
     int64_t d = x->head.d, dv = x->head.dv;
     add(x, "tile.q", br, d, &w->Q);

@@ -14,7 +14,7 @@
 
 /* A matrix.  Row i begins at element i * ld of data; the elements of a row are adjacent.  They are
  * float or double, as the arithmetic is (`real` in ref/real.h). */
-struct attn_rows {
+struct attn_matrix {
     void *data;
     int64_t ld;
 };
@@ -24,11 +24,11 @@ struct attn_head {
     const struct attn_problem *problem;
     int64_t b, h; /* its indices: masks and biases ask for them */
     int64_t n_query, n_key, d, dv;
-    struct attn_rows Q, K, V;      /* [Lq,d] [Lk,d] [Lk,dv]                                   */
-    struct attn_rows O, lse;       /* [Lq,dv] [Lq]: forward writes them, backward reads them  */
-    struct attn_rows dO, dlse;     /* [Lq,dv] [Lq]; dlse.data is NULL where there is none     */
-    struct attn_rows dQ;           /* [Lq,d], to be written                                   */
-    struct attn_rows dK, dV;       /* [Lk,d] [Lk,dv], to be added to: the query heads that
+    struct attn_matrix Q, K, V;    /* [Lq,d] [Lk,d] [Lk,dv]                                   */
+    struct attn_matrix O, lse;     /* [Lq,dv] [Lq]: forward writes them, backward reads them  */
+    struct attn_matrix dO, dlse;   /* [Lq,dv] [Lq]; dlse.data is NULL where there is none     */
+    struct attn_matrix dQ;         /* [Lq,d], to be written                                   */
+    struct attn_matrix dK, dV;     /* [Lk,d] [Lk,dv], to be added to: the query heads that
                                       share a kv head add up                                  */
     const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
 };
@@ -49,19 +49,19 @@ static inline int attn_dense_mask_allows(const struct attn_dense_mask *mask, int
 }
 
 /* The buffers of one (batch, head); each algorithm has its own. */
-struct attn_work {
-    struct attn_rows S, P, dS;   /* dense: [Lq,Lk]; csr: one element for each visible pair, ld = 1;
+struct attn_head_buffers {
+    struct attn_matrix S, P, dS; /* dense: [Lq,Lk]; csr: one element for each visible pair, ld = 1;
                                   tiled: S only, [Br,Bc]                                      */
-    struct attn_rows slope;      /* backward: [1,Lk], tiled [Br,Bc]                              */
+    struct attn_matrix slope;    /* backward: [1,Lk], tiled [Br,Bc]                              */
     struct attn_dense_mask mask; /* dense */
     const struct attn_csr *csr;  /* csr: the visible pairs */
     int64_t br, bc;              /* tiled: queries and keys in a tile */
-    struct attn_rows Q, K, V, O, m, l; /* tiled: [Br,d] [Bc,d] [Bc,dv] [Br,dv] [Br] [Br]     */
-    struct attn_rows dO, dK, dV, D;    /* tiled, backward: [Br,dv] [Bc,d] [Bc,dv] [Lq]            */
+    struct attn_matrix Q, K, V, O, m, l; /* tiled: [Br,d] [Bc,d] [Bc,dv] [Br,dv] [Br] [Br]     */
+    struct attn_matrix dO, dK, dV, D; /* tiled, backward: [Br,dv] [Bc,d] [Bc,dv] [Lq]            */
 };
 
 /* One pass over one (batch, head). */
-typedef void attn_head_pass(const struct attn_head *x, const struct attn_work *w);
+typedef void attn_head_pass(const struct attn_head *x, const struct attn_head_buffers *w);
 attn_head_pass attn_dense_forward_f32, attn_dense_forward_f64, attn_dense_backward_f32,
     attn_dense_backward_f64, attn_csr_forward_f32, attn_csr_forward_f64, attn_csr_backward_f32,
     attn_csr_backward_f64, attn_tiled_forward_f32, attn_tiled_forward_f64, attn_tiled_backward_f32,

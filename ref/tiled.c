@@ -11,8 +11,8 @@
 #include "ref/real.h"
 
 /* Rows [i0,i1) of a matrix into fast memory. */
-static void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n,
-                       struct attn_rows tile)
+static void tiled_load(struct attn_matrix from, int64_t i0, int64_t i1, int64_t n,
+                       struct attn_matrix tile)
 {
     for (int64_t i = i0; i < i1; i++)
         for (int64_t c = 0; c < n; c++)
@@ -22,7 +22,7 @@ static void tiled_load(struct attn_rows from, int64_t i0, int64_t i1, int64_t n,
 /* S = scores of queries [i0,i1) and keys [j0,j1), -inf where hidden; slope (data NULL: not needed)
  * their derivatives.  attn_problem_next gives the next run [lo,hi) of visible keys, lo >= from, so
  * what is hidden is not computed. */
-static void tiled_scores(const struct attn_head *x, const struct attn_work *t, int64_t i0,
+static void tiled_scores(const struct attn_head *x, const struct attn_head_buffers *t, int64_t i0,
                          int64_t i1, int64_t j0, int64_t j1)
 {
     for (int64_t i = i0; i < i1; i++) {
@@ -53,7 +53,7 @@ static void tiled_scores(const struct attn_head *x, const struct attn_work *t, i
  */
 
 /* O = 0, l = 0, m = -inf in the first rows of a tile of queries. */
-static void tiled_begin(const struct attn_head *x, const struct attn_work *t, int64_t rows)
+static void tiled_begin(const struct attn_head *x, const struct attn_head_buffers *t, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
         set_zero(row(t->O, r), x->dv);
@@ -64,8 +64,8 @@ static void tiled_begin(const struct attn_head *x, const struct attn_work *t, in
 
 /* Row r takes up the n keys of a tile.  If no key of the row was visible so far, m' is -inf, and
  * exp(-inf - -inf) would be NaN: such a row is left alone. */
-static void tiled_update_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
-                             int64_t n)
+static void tiled_update_row(const struct attn_head *x, const struct attn_head_buffers *t,
+                             int64_t r, int64_t n)
 {
     const real *S = row(t->S, r);
     real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r), m_new = *m, l_tile = 0;
@@ -88,8 +88,8 @@ static void tiled_update_row(const struct attn_head *x, const struct attn_work *
 }
 
 /* O_i = O / l, LSE_i = m + ln l of query i, which is row r; 0 and -inf where no key is visible. */
-static void tiled_finish_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
-                             int64_t i)
+static void tiled_finish_row(const struct attn_head *x, const struct attn_head_buffers *t,
+                             int64_t r, int64_t i)
 {
     real m = *row(t->m, r), l = *row(t->l, r);
     int seen = m != MINUS_INF;
@@ -98,7 +98,7 @@ static void tiled_finish_row(const struct attn_head *x, const struct attn_work *
     *row(x->lse, i) = seen ? m + log(l) : MINUS_INF;
 }
 
-void tiled_forward(const struct attn_head *x, const struct attn_work *t)
+void tiled_forward(const struct attn_head *x, const struct attn_head_buffers *t)
 {
     for (int64_t i0 = 0; i0 < x->n_query; i0 += t->br) {
         int64_t i1 = least(i0 + t->br, x->n_query);
@@ -136,8 +136,8 @@ void tiled_forward(const struct attn_head *x, const struct attn_work *t)
 
 /* The share of query i, which is row r, in dQ_i and in the tile's dK and dV.  Each line quotes the
  * forward line that it differentiates. */
-static void tiled_gradient_row(const struct attn_head *x, const struct attn_work *t, int64_t r,
-                               int64_t i, int64_t j0, int64_t n)
+static void tiled_gradient_row(const struct attn_head *x, const struct attn_head_buffers *t,
+                               int64_t r, int64_t i, int64_t j0, int64_t n)
 {
     const real *S = row(t->S, r), *slope = row(t->slope, r), *q = row(t->Q, r), *dO = row(t->dO, r);
     real lse = *row(x->lse, i), D = row(t->D, 0)[i];
@@ -163,7 +163,7 @@ static void tiled_delta(const struct attn_head *x, real *D)
 }
 
 /* The finished tile is added to dK and dV of keys [j0,j1): query heads may share them. */
-static void tiled_add_keys(const struct attn_head *x, const struct attn_work *t, int64_t j0,
+static void tiled_add_keys(const struct attn_head *x, const struct attn_head_buffers *t, int64_t j0,
                            int64_t j1)
 {
     for (int64_t j = j0; j < j1; j++) {
@@ -172,7 +172,7 @@ static void tiled_add_keys(const struct attn_head *x, const struct attn_work *t,
     }
 }
 
-void tiled_backward(const struct attn_head *x, const struct attn_work *t)
+void tiled_backward(const struct attn_head *x, const struct attn_head_buffers *t)
 {
     tiled_delta(x, row(t->D, 0));
     for (int64_t i = 0; i < x->n_query; i++)

@@ -124,7 +124,7 @@ void attn_report_digest(const char *path, int is_folder, char hex[65])
         " xargs -0r sha256sum) && printf '%s\\n' \"$list\" | sha256sum; }; f";
     const double patience = 600;
     char out[80];
-    struct attn_process p = {.out = out, .room = sizeof out};
+    struct attn_process p = {.out = out, .capacity = sizeof out};
     attn_cli_need(attn_process_shell(is_folder ? of_folder : of_file, path, "", patience, &p) == 0
                       ? out
                       : NULL);

@@ -70,9 +70,10 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *s,
                                              const struct attn_result *result, double seconds)
 {
-    if (list->n == list->room) {
-        list->room = list->room > 0 ? 2 * list->room : 64;
-        list->entry = attn_cli_need(realloc(list->entry, (size_t)list->room * sizeof *list->entry));
+    if (list->n == list->capacity) {
+        list->capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        list->entry =
+            attn_cli_need(realloc(list->entry, (size_t)list->capacity * sizeof *list->entry));
     }
     list->entry[list->n++] =
         (struct attn_verdict_entry){.kind = s->kind,

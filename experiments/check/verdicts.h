@@ -50,7 +50,7 @@ struct attn_verdict_entry {
 };
 struct attn_verdict_list {
     char *spec;
-    int n, room;
+    int n, capacity;
     struct attn_verdict_entry *entry;
     struct attn_common_cause causes; /* what its failures look like: its cause */
 };

@@ -144,15 +144,15 @@ char *attn_cli_text(const char *format, ...)
 
 struct memory {
     char *data, **text;
-    size_t n, room, *size;
+    size_t n, capacity, *size;
 };
 
 static ssize_t memory_write(void *cookie, const char *data, size_t n)
 {
     struct memory *m = cookie;
-    if (m->data != NULL && n >= m->room - m->n) {
-        m->room = 2 * (m->room + n);
-        char *more = realloc(m->data, m->room);
+    if (m->data != NULL && n >= m->capacity - m->n) {
+        m->capacity = 2 * (m->capacity + n);
+        char *more = realloc(m->data, m->capacity);
         if (more == NULL)
             free(m->data);
         m->data = more;

@@ -77,7 +77,7 @@ static int ask(const char *const args[], struct attn_process *child, struct attn
 static int calibrate_memory(FILE *file, const char *session, struct attn_error *err)
 {
     char out[1 << 16];
-    struct attn_process child = {.out = out, .room = sizeof out};
+    struct attn_process child = {.out = out, .capacity = sizeof out};
     int64_t bytes = MEMORY_BYTES;
     while (bytes > (8 << 20) && bytes > attn_cli_memory_available() / 4)
         bytes /= 2;
@@ -113,7 +113,7 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
 static int aa_time(double *time_s, struct attn_error *err)
 {
     char out[1 << 16];
-    struct attn_process child = {.out = out, .room = sizeof out};
+    struct attn_process child = {.out = out, .capacity = sizeof out};
     struct attn_point point;
     const char *const args[] = {
         "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};

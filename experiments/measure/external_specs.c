@@ -91,8 +91,8 @@ static void find_digest(struct attn_external_spec *e)
 
 /* ---- meeting them ---------------------------------------------------------------------------- */
 
-static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout_s,
-                                    struct attn_error *err)
+static enum attn_status try_plugin(struct attn_external_spec *e, double timeout_s,
+                                   struct attn_error *err)
 {
     struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
     char path[4096];
@@ -110,8 +110,8 @@ static enum attn_status meet_plugin(struct attn_external_spec *e, double timeout
     return ATTN_OK;
 }
 
-static enum attn_status meet_command(struct attn_external_spec *e, double timeout_s,
-                                     struct attn_error *err)
+static enum attn_status try_command(struct attn_external_spec *e, double timeout_s,
+                                    struct attn_error *err)
 {
     struct attn_error why;
     if (e->claims_path == NULL)
@@ -166,8 +166,8 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
         status = take(externals, given->at[x].flag, given->at[x].value, err);
     for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
         struct attn_external_spec *e = &externals->one[i];
-        status = e->kind == ATTN_EXTERNAL_PLUGIN ? meet_plugin(e, PATIENCE, err)
-                                                 : meet_command(e, PATIENCE, err);
+        status = e->kind == ATTN_EXTERNAL_PLUGIN ? try_plugin(e, PATIENCE, err)
+                                                 : try_command(e, PATIENCE, err);
         if (status != ATTN_OK)
             break;
         if (e->name[0] == '\0')
@@ -190,9 +190,9 @@ attn_external_specs_find(const struct attn_external_specs *externals, const char
 /* ---- what is known before it runs ------------------------------------------------------------ */
 
 /* The mask of a command lies in a file, and is made in memory before it gets there. */
-enum attn_status attn_external_spec_afford(const struct attn_external_spec *e,
-                                           const struct attn_case *c, struct attn_point *point,
-                                           int64_t *need, struct attn_error *err)
+enum attn_status attn_external_spec_preflight(const struct attn_external_spec *e,
+                                              const struct attn_case *c, struct attn_point *point,
+                                              int64_t *need, struct attn_error *err)
 {
     struct attn_problem problem;
     struct attn_given_mask given;

@@ -42,8 +42,8 @@ attn_external_specs_find(const struct attn_external_specs *externals, const char
 
 /* What is known before it runs: writes pairs, density and inputs and outputs to the point, takes
  * away what only prices know, and gives the bytes that a process needs at least. */
-enum attn_status attn_external_spec_afford(const struct attn_external_spec *external,
-                                           const struct attn_case *c, struct attn_point *point,
-                                           int64_t *need, struct attn_error *err);
+enum attn_status attn_external_spec_preflight(const struct attn_external_spec *external,
+                                              const struct attn_case *c, struct attn_point *point,
+                                              int64_t *need, struct attn_error *err);
 
 #endif

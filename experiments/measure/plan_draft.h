@@ -70,7 +70,7 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
                                     struct attn_error *err);
 
 /* An array of n things with room for one more: it doubles at every power of two. */
-void *attn_plan_room(void *array, int64_t n, size_t size);
+void *attn_plan_reserve(void *array, int64_t n, size_t size);
 
 /* Multiply one group out: its points, and its figures, are added to the plan. */
 enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,

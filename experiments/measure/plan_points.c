@@ -61,7 +61,7 @@ static enum attn_status append(struct attn_plan *plan, const struct attn_plan_po
     if (plan->n == ATTN_PLAN_POINTS)
         return attn_fail(err, ATTN_EINVAL, "more than %d points: make plans of fewer",
                          ATTN_PLAN_POINTS);
-    plan->point = attn_plan_room(plan->point, plan->n, sizeof *plan->point);
+    plan->point = attn_plan_reserve(plan->point, plan->n, sizeof *plan->point);
     plan->point[plan->n++] = *point;
     return ATTN_OK;
 }

@@ -107,7 +107,7 @@ static enum attn_status begin_group(struct attn_plan_draft *draft, const char *n
     for (int g = 1; g < draft->n; g++)
         if (strcmp(draft->group[g].name, name) == 0)
             return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
-    draft->group = attn_plan_room(draft->group, draft->n, sizeof *draft->group);
+    draft->group = attn_plan_reserve(draft->group, draft->n, sizeof *draft->group);
     draft->group[draft->n] = (struct attn_plan_group){.line = draft->line};
     memcpy(draft->group[draft->n++].name, name, n + 1);
     return ATTN_OK;
@@ -175,7 +175,7 @@ static enum attn_status set_look(struct attn_plan_draft *draft, const struct loo
         if (strcmp(group->look[l].what, what) == 0 &&
             (subject == NULL || strcmp(group->look[l].subject, subject) == 0))
             return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
-    group->look = attn_plan_room(group->look, group->n_looks, sizeof *group->look);
+    group->look = attn_plan_reserve(group->look, group->n_looks, sizeof *group->look);
     group->look[group->n_looks++] = (struct attn_plan_look){what, subject, value};
     return ATTN_OK;
 }
@@ -194,7 +194,7 @@ static enum attn_status set_limit(struct attn_plan_draft *draft, char *subjects,
         return attn_fail(err, ATTN_EINVAL,
                          "a limit reads `limit SUBJECT... = LENGTH`, where a subject is an "
                          "implementation, a spec, a pass or a mask");
-    group->limit = attn_plan_room(group->limit, group->n_limits, sizeof *group->limit);
+    group->limit = attn_plan_reserve(group->limit, group->n_limits, sizeof *group->limit);
     group->limit[group->n_limits++] = limit;
     return ATTN_OK;
 }

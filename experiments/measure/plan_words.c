@@ -33,7 +33,7 @@ char *attn_plan_next_word(char **text)
     return word;
 }
 
-void *attn_plan_room(void *array, int64_t n, size_t size)
+void *attn_plan_reserve(void *array, int64_t n, size_t size)
 {
     int is_full = (n & (n - 1)) == 0;
     return is_full ? attn_cli_need(realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size)) : array;

@@ -43,7 +43,7 @@ static void fail_here(struct attn_point *p, const struct attn_error *err)
  * problem into the plug-in's conventions is not its time. */
 static void tell(void *arg, enum attn_plugin_phase phase)
 {
-    struct attn_work *work = arg;
+    struct attn_point_work *work = arg;
     double wall = attn_seconds(CLOCK_MONOTONIC);
     double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (phase == ATTN_PHASE_FORWARD || phase == ATTN_PHASE_BACKWARD) {
@@ -55,7 +55,7 @@ static void tell(void *arg, enum attn_plugin_phase phase)
     }
 }
 
-int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
+int attn_point_load(struct attn_point_work *work, const struct attn_point_flags *flags,
                     struct attn_error *err)
 {
     static struct attn_plugin_impl plugin;
@@ -76,7 +76,7 @@ int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags
     return record;
 }
 
-enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
+enum attn_status attn_point_open(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_claims *claims = work->claims;
     struct attn_point *p = &work->point;
@@ -100,7 +100,8 @@ enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static enum attn_status call(struct attn_work *work, enum attn_pass pass, struct attn_error *err)
+static enum attn_status call(struct attn_point_work *work, enum attn_pass pass,
+                             struct attn_error *err)
 {
     struct attn_ctx ctx = {.ledger = &work->ledger,
                            .options = &work->spec.options,
@@ -116,7 +117,7 @@ struct seconds {
 };
 
 /* One call, or one half of a stack; the clock is read around calls only. */
-static enum attn_status timed_call(struct attn_work *work, struct seconds *s,
+static enum attn_status timed_call(struct attn_point_work *work, struct seconds *s,
                                    struct attn_error *err)
 {
     const struct attn_point *p = &work->point;
@@ -145,7 +146,7 @@ static enum attn_status timed_call(struct attn_work *work, struct seconds *s,
 
 /* What a measured call is to find: of a backward one, what a forward pass left, whose own memory
  * does not count. */
-static enum attn_status prepare(struct attn_work *work, struct attn_error *err)
+static enum attn_status prepare(struct attn_point_work *work, struct attn_error *err)
 {
     double seconds;
     enum attn_status status = ATTN_OK;
@@ -169,7 +170,7 @@ static void keep_resident(struct attn_point *p, const struct attn_resident *resi
 /* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
  * that the machine has yet to give, and is no repeat of itself.  Each backward half of a stack
  * needs a forward half before it, which would raise the mark: its memory is that of the first. */
-static enum attn_status measure(struct attn_work *work, const struct attn_point_flags *flags,
+static enum attn_status measure(struct attn_point_work *work, const struct attn_point_flags *flags,
                                 struct attn_error *err)
 {
     struct attn_point *p = &work->point;
@@ -208,7 +209,7 @@ static enum attn_status measure(struct attn_work *work, const struct attn_point_
 }
 
 /* The live set at the peak: of the process, or of the rank that holds most. */
-static void keep_ledger(struct attn_work *work)
+static void keep_ledger(struct attn_point_work *work)
 {
     struct attn_point *p = &work->point;
     p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
@@ -230,7 +231,7 @@ static void keep_ledger(struct attn_work *work)
     p->n_live = n;
 }
 
-static enum attn_status run(struct attn_work *work, const struct attn_point_flags *flags,
+static enum attn_status run(struct attn_point_work *work, const struct attn_point_flags *flags,
                             struct attn_error *err)
 {
     struct attn_point *p = &work->point;
@@ -256,8 +257,8 @@ static enum attn_status run(struct attn_work *work, const struct attn_point_flag
     return ATTN_OK;
 }
 
-static enum attn_status run_stack(struct attn_work *work, const struct attn_point_flags *flags,
-                                  struct attn_error *err)
+static enum attn_status run_stack(struct attn_point_work *work,
+                                  const struct attn_point_flags *flags, struct attn_error *err)
 {
     enum attn_status status = attn_point_stack_open(work, err);
     if (status == ATTN_OK)
@@ -269,12 +270,12 @@ static enum attn_status run_stack(struct attn_work *work, const struct attn_poin
 /* ---- is the result right? -------------------------------------------------------------------- */
 
 /* Whoever gives no LSE is lent the oracle's when the rest is judged, and nothing before. */
-static int has_no_lse(const struct attn_work *work)
+static int has_no_lse(const struct attn_point_work *work)
 {
     return work->claims != NULL && work->claims->lse == ATTN_PLUGIN_LSE_ABSENT;
 }
 
-static void blank_lse(struct attn_work *work)
+static void blank_lse(struct attn_point_work *work)
 {
     struct attn_tensor *lse = &work->setup.tensor[ATTN_T_LSE];
     for (int64_t b = 0; b < lse->extent[0]; b++)
@@ -350,7 +351,7 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
     keep_verdict(p, &result);
 }
 
-static void judge(struct attn_work *work, int64_t verify_all)
+static void judge(struct attn_point_work *work, int64_t verify_all)
 {
     struct attn_precision precision;
     const struct attn_problem *problem = &work->setup.problem;
@@ -378,7 +379,7 @@ static int same_bits(struct attn_point *p, const char *verified)
     return 1;
 }
 
-void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags)
+void attn_point_verify(struct attn_point_work *work, const struct attn_point_flags *flags)
 {
     struct attn_point *p = &work->point;
     double start = attn_seconds(CLOCK_MONOTONIC);
@@ -400,7 +401,7 @@ void attn_point_verify(struct attn_work *work, const struct attn_point_flags *fl
         attn_point_untimed(p);
 }
 
-void attn_point_call(struct attn_work *work, const struct attn_point_flags *flags)
+void attn_point_call(struct attn_point_work *work, const struct attn_point_flags *flags)
 {
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};

@@ -16,7 +16,7 @@ struct attn_point_flags {
 };
 
 /* Everything about the one point. */
-struct attn_work {
+struct attn_point_work {
     struct attn_spec spec;
     struct attn_setup setup;
     struct attn_ledger ledger;
@@ -34,20 +34,20 @@ void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
 /* Load the plug-in, so that calls of work->spec are calls of it; from here on what it prints goes
  * to standard error, and the record to the descriptor that is returned, -1 on failure. */
-int attn_point_load(struct attn_work *work, const struct attn_point_flags *flags,
+int attn_point_load(struct attn_point_work *work, const struct attn_point_flags *flags,
                     struct attn_error *err);
 
 /* Set up as this implementation wants its tensors, and refuse what it does not claim. */
-enum attn_status attn_point_open(struct attn_work *work, struct attn_error *err);
+enum attn_status attn_point_open(struct attn_point_work *work, struct attn_error *err);
 
 /* The stack of layers that the point is of (stack.h; point_stack.c).  One half of it, with the
  * seconds in its calls; forget: what layers hold goes, so that it can begin again.  After close the
  * outputs, and of a hidden width the inputs, are those of every layer. */
-enum attn_status attn_point_stack_open(struct attn_work *work, struct attn_error *err);
-enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass half, double *seconds,
-                                       struct attn_error *err);
-void attn_point_stack_forget(struct attn_work *work);
-void attn_point_stack_close(struct attn_work *work);
+enum attn_status attn_point_stack_open(struct attn_point_work *work, struct attn_error *err);
+enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_pass half,
+                                       double *seconds, struct attn_error *err);
+void attn_point_stack_forget(struct attn_point_work *work);
+void attn_point_stack_close(struct attn_point_work *work);
 
 /* After a call of p->c.pass on this set-up, of a point or of bench.  Overwritten red zones, changed
  * inputs, elements that nobody wrote: 1 when there are none, else 0 and p->message. */
@@ -59,10 +59,10 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
                       int64_t verify_all, int lacks_lse, struct attn_point *p);
 
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
-void attn_point_verify(struct attn_work *work, const struct attn_point_flags *flags);
+void attn_point_verify(struct attn_point_work *work, const struct attn_point_flags *flags);
 
 /* All of a point whose work a call, or a command, does: fills work->point, whatever happens. */
-void attn_point_call(struct attn_work *work, const struct attn_point_flags *flags);
-void attn_point_exec(struct attn_work *work, const struct attn_point_flags *flags);
+void attn_point_call(struct attn_point_work *work, const struct attn_point_flags *flags);
+void attn_point_exec(struct attn_point_work *work, const struct attn_point_flags *flags);
 
 #endif

@@ -29,7 +29,7 @@ static void say(struct attn_point *p, enum attn_point_status status, const char 
 }
 
 /* Any command may repeat its calls, if it reports each one's time.  0, or -1: no memory. */
-static int give_wishes(const struct attn_point_flags *flags)
+static int export_repeats(const struct attn_point_flags *flags)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)flags->repeat);
@@ -202,7 +202,7 @@ static int keep_time(struct attn_point *p, const char *folder, const struct attn
     return 1;
 }
 
-static void read_results(struct attn_work *work, const struct attn_point_flags *flags,
+static void read_results(struct attn_point_work *work, const struct attn_point_flags *flags,
                          const char *folder)
 {
     struct attn_error err = {ATTN_OK, ""};
@@ -221,7 +221,7 @@ static void read_results(struct attn_work *work, const struct attn_point_flags *
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void run_both(struct attn_work *work, const struct attn_point_flags *flags,
+static void run_both(struct attn_point_work *work, const struct attn_point_flags *flags,
                      struct launcher *launcher)
 {
     struct attn_point *p = &work->point;
@@ -246,13 +246,13 @@ static void run_both(struct attn_work *work, const struct attn_point_flags *flag
         read_results(work, flags, whole);
 }
 
-void attn_point_exec(struct attn_work *work, const struct attn_point_flags *flags)
+void attn_point_exec(struct attn_point_work *work, const struct attn_point_flags *flags)
 {
     static struct attn_claims claims;
     struct launcher launcher;
     struct attn_point *p = &work->point;
     struct attn_error err = {ATTN_OK, ""};
-    if (give_wishes(flags) != 0 || launcher_open(&launcher, flags->exec) != 0) {
+    if (export_repeats(flags) != 0 || launcher_open(&launcher, flags->exec) != 0) {
         attn_fail(&err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
         attn_point_fail(p, &err);
         return;

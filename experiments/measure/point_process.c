@@ -103,22 +103,22 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
 }
 
 /* A process that got no memory may have had none to price itself with. */
-static void say_price(const struct attn_point *priced, struct attn_point *told)
+static void say_price(const struct attn_point *priced, struct attn_point *recorded)
 {
     char bytes[32];
-    size_t n = strlen(told->message);
-    told->priced_bytes = priced->priced_bytes;
-    told->shard_bytes = priced->shard_bytes;
-    told->total_bytes = priced->total_bytes;
+    size_t n = strlen(recorded->message);
+    recorded->priced_bytes = priced->priced_bytes;
+    recorded->shard_bytes = priced->shard_bytes;
+    recorded->total_bytes = priced->total_bytes;
     if (priced->priced_bytes >= 0)
-        snprintf(told->message + n, sizeof told->message - n, "; priced at %s",
+        snprintf(recorded->message + n, sizeof recorded->message - n, "; priced at %s",
                  attn_cli_bytes(priced->priced_bytes, bytes));
 }
 
 /* What became of the child, as a point. */
 static void read_child(const struct attn_process *child, double limit_s, struct attn_point *point)
 {
-    struct attn_point told;
+    struct attn_point recorded;
     struct attn_error err = {ATTN_OK, ""};
     const char *why = NULL;
     if (child->timed_out) {
@@ -137,10 +137,10 @@ static void read_child(const struct attn_process *child, double limit_s, struct 
     }
     if (child->n_out == 0 && child->last_line[0] == '\0')
         why = "the process ended without a record";
-    else if (attn_record_parse_point(child->out, child->n_out, &told, &err) != ATTN_OK)
+    else if (attn_record_parse_point(child->out, child->n_out, &recorded, &err) != ATTN_OK)
         why = child->last_line[0] != '\0' ? child->last_line : err.text;
     else
-        why = contradiction(&told, point, child);
+        why = contradiction(&recorded, point, child);
     if (why != NULL) {
         /* OpenMP's runtime ends the process when it gets no memory: there is no record. */
         int lacks_memory = strstr(why, "libgomp: Out of memory") != NULL;
@@ -151,22 +151,22 @@ static void read_child(const struct attn_process *child, double limit_s, struct 
             say_price(point, point);
         return;
     }
-    memcpy(told.group, point->group, sizeof told.group);
-    memcpy(told.route, point->route, sizeof told.route);
-    memcpy(told.source, point->source, sizeof told.source);
-    memcpy(told.source_digest, point->source_digest, sizeof told.source_digest);
-    memcpy(told.build, point->build, sizeof told.build);
-    memcpy(told.session, point->session, sizeof told.session);
-    told.round = point->round;
-    if (told.status == ATTN_POINT_OUT_OF_MEMORY)
-        say_price(point, &told);
-    *point = told;
+    memcpy(recorded.group, point->group, sizeof recorded.group);
+    memcpy(recorded.route, point->route, sizeof recorded.route);
+    memcpy(recorded.source, point->source, sizeof recorded.source);
+    memcpy(recorded.source_digest, point->source_digest, sizeof recorded.source_digest);
+    memcpy(recorded.build, point->build, sizeof recorded.build);
+    memcpy(recorded.session, point->session, sizeof recorded.session);
+    recorded.round = point->round;
+    if (recorded.status == ATTN_POINT_OUT_OF_MEMORY)
+        say_price(point, &recorded);
+    *point = recorded;
 }
 
 int attn_point_process(const struct attn_point_request *asked, struct attn_point *point)
 {
     char output[1 << 16];
-    struct attn_process child = {.out = output, .room = sizeof output};
+    struct attn_process child = {.out = output, .capacity = sizeof output};
     double load = attn_machine_load(), steal = attn_machine_steal();
     if (run_child(asked, point, &child) != 0)
         snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",

@@ -21,7 +21,7 @@ struct layer {
 };
 
 struct stack {
-    struct attn_work *work;
+    struct attn_point_work *work;
     struct attn_stack layers;
     struct layer *layer;     /* [n + 1]: the last y and dy belong to none */
     struct attn_layer shape; /* with a hidden width */
@@ -240,7 +240,7 @@ static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_cal
 
 /* ---- one half -------------------------------------------------------------------------------- */
 
-void attn_point_stack_forget(struct attn_work *work)
+void attn_point_stack_forget(struct attn_point_work *work)
 {
     struct stack *x = &running;
     attn_ledger_clear(&work->ledger);
@@ -249,8 +249,8 @@ void attn_point_stack_forget(struct attn_work *work)
 
 /* After the forward half the ledger holds what the price calls saved, and after the other one
  * nothing. */
-enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass half, double *seconds,
-                                       struct attn_error *err)
+enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_pass half,
+                                       double *seconds, struct attn_error *err)
 {
     struct stack *x = &running;
     const struct attn_stack_reader reader = {x, stack_take, stack_give, stack_call, stack_drop};
@@ -270,7 +270,7 @@ enum attn_status attn_point_stack_half(struct attn_work *work, enum attn_pass ha
 }
 
 /* Layers copy the point's tensors, and results into them, as blocks of bytes. */
-static enum attn_status check_case(const struct attn_work *work, struct attn_error *err)
+static enum attn_status check_case(const struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_case *c = &work->point.c;
     if (work->point.stack.hidden > 0 &&
@@ -286,7 +286,7 @@ static enum attn_status check_case(const struct attn_work *work, struct attn_err
                            "offset and wide would work");
 }
 
-enum attn_status attn_point_stack_open(struct attn_work *work, struct attn_error *err)
+enum attn_status attn_point_stack_open(struct attn_point_work *work, struct attn_error *err)
 {
     struct stack *x = &running;
     *x = (struct stack){.work = work, .layers = work->point.stack, .between = *work->spec.impl};
@@ -301,7 +301,7 @@ enum attn_status attn_point_stack_open(struct attn_work *work, struct attn_error
     return status;
 }
 
-void attn_point_stack_close(struct attn_work *work)
+void attn_point_stack_close(struct attn_point_work *work)
 {
     struct stack *x = &running;
     if (x->layer == NULL)

@@ -41,11 +41,11 @@ static const struct field {
 #define PART(key, kind, member, column)                                                      \
     {key, kind, offsetof(struct attn_point, member), sizeof((struct attn_point *)0)->member, \
      column},
-#define TEXT(name, room) PART(#name, TEXT, name, NULL)
-#define INT(name)        PART(#name, INT, name, NULL)
-#define INT64(name)      PART(#name, INT64, name, NULL)
-#define BYTES(name)      PART(#name, BYTES, name, NULL)
-#define REAL(name)       PART(#name, REAL, name, NULL)
+#define TEXT(name, capacity) PART(#name, TEXT, name, NULL)
+#define INT(name)            PART(#name, INT, name, NULL)
+#define INT64(name)          PART(#name, INT64, name, NULL)
+#define BYTES(name)          PART(#name, BYTES, name, NULL)
+#define REAL(name)           PART(#name, REAL, name, NULL)
 #include "experiments/measure/record_fields.def"
 };
 enum { FIELDS = sizeof field_table / sizeof field_table[0] };
@@ -343,7 +343,7 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
 static enum attn_status take_point(struct attn_records *r, const json_t *json,
                                    struct attn_error *err)
 {
-    if ((r->n & (r->n - 1)) == 0) /* room doubles at every power of two */
+    if ((r->n & (r->n - 1)) == 0) /* the capacity doubles at every power of two */
         r->point =
             attn_cli_need(realloc(r->point, (r->n == 0 ? 1 : 2 * (size_t)r->n) * sizeof *r->point));
     return point_from_json(json, &r->point[r->n++], err);
@@ -397,10 +397,10 @@ static enum attn_status read_lines(FILE *file, const char *path, struct attn_rec
                                    struct attn_error *err)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     ssize_t size;
     enum attn_status status = ATTN_OK;
-    for (int64_t number = 1; status == ATTN_OK && (size = getline(&line, &room, file)) > 0;
+    for (int64_t number = 1; status == ATTN_OK && (size = getline(&line, &capacity, file)) > 0;
          number++) {
         struct attn_error why = {0};
         const char *kind;

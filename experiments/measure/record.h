@@ -42,7 +42,7 @@ const char *attn_point_status_name(enum attn_point_status status); /* "ok", "wro
 enum attn_call { ATTN_CALL_WARM, ATTN_CALL_FIRST };
 
 struct attn_point {
-#define TEXT(name, room)                char name[room];
+#define TEXT(name, capacity)            char name[capacity];
 #define INT(name)                       int name;
 #define INT64(name)                     int64_t name;
 #define BYTES(name)                     int64_t name;

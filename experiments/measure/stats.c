@@ -123,7 +123,7 @@ int attn_stats_power(const double *x, const double *y, int n, struct attn_power 
 }
 
 /* ln y of a curve at x, which its points must enclose, unless it is one point. */
-static double curve_at(const struct attn_curve *c, double x)
+static double curve_at(const struct attn_stats_curve *c, double x)
 {
     int s = 0;
     while (s + 2 < c->n && x > c->x[s + 1])
@@ -135,8 +135,8 @@ static double curve_at(const struct attn_curve *c, double x)
 }
 
 /* The smallest abscissa of either curve above x, or `end`. */
-static double next_knot(const struct attn_curve *a, const struct attn_curve *b, double x,
-                        double end)
+static double next_knot(const struct attn_stats_curve *a, const struct attn_stats_curve *b,
+                        double x, double end)
 {
     double next = end;
     for (int s = 0; s < a->n; s++)
@@ -149,10 +149,11 @@ static double next_knot(const struct attn_curve *a, const struct attn_curve *b, 
 }
 
 /* What both cover. */
-static struct attn_interval range_of(const struct attn_curve *a, const struct attn_curve *b)
+static struct attn_interval range_of(const struct attn_stats_curve *a,
+                                     const struct attn_stats_curve *b)
 {
     struct attn_interval range = {-(double)INFINITY, (double)INFINITY};
-    const struct attn_curve *both[] = {a, b};
+    const struct attn_stats_curve *both[] = {a, b};
     for (int c = 0; c < 2; c++) {
         if (both[c]->n < 1)
             return (struct attn_interval){none, none};
@@ -164,8 +165,8 @@ static struct attn_interval range_of(const struct attn_curve *a, const struct at
     return range;
 }
 
-int attn_stats_crossing(const struct attn_curve *a, const struct attn_curve *b, double *x,
-                        double *y)
+int attn_stats_crossing(const struct attn_stats_curve *a, const struct attn_stats_curve *b,
+                        double *x, double *y)
 {
     *x = *y = none;
     struct attn_interval range = range_of(a, b);
@@ -191,7 +192,7 @@ int attn_stats_crossing(const struct attn_curve *a, const struct attn_curve *b, 
 /* Two sampled curves, and the medians of a draw of each. */
 struct drawing {
     const struct attn_sampled_curve *from[2];
-    struct attn_curve curve[2];
+    struct attn_stats_curve curve[2];
     double *y[2], *drawn; /* of the medians; room for any sample */
     int known;            /* every point has two samples or more */
 };
@@ -211,7 +212,7 @@ static void drawing_open(struct drawing *d, const struct attn_sampled_curve *a,
     d->y[1] = d->y[0] + a->n;
     d->drawn = d->y[1] + b->n;
     for (int c = 0; c < 2; c++)
-        d->curve[c] = (struct attn_curve){d->from[c]->x, d->y[c], d->from[c]->n};
+        d->curve[c] = (struct attn_stats_curve){d->from[c]->x, d->y[c], d->from[c]->n};
 }
 
 /* Medians of resamples; without a generator, of the samples. */

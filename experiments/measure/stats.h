@@ -47,12 +47,12 @@ void attn_stats_frontier(const double *x, const double *y, int n, int *is_best);
 /* Where two curves, linear between their points in (ln x, ln y), first cross, within the range
  * that both cover.  x increases in both; all values are positive.  A curve of one point is level
  * over the range of the other.  Returns 1 when they cross. */
-struct attn_curve {
+struct attn_stats_curve {
     const double *x, *y;
     int n;
 };
-int attn_stats_crossing(const struct attn_curve *a, const struct attn_curve *b, double *x,
-                        double *y);
+int attn_stats_crossing(const struct attn_stats_curve *a, const struct attn_stats_curve *b,
+                        double *x, double *y);
 
 /* A curve whose points were measured several times: their medians are its y. */
 struct attn_samples {

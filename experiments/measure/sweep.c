@@ -94,7 +94,7 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     p->stack = state->plan->layers;
     const struct attn_external_spec *external = state->plan->external;
     enum attn_status status =
-        external != NULL ? attn_external_spec_afford(external, &p->c, p, &state->need, &err)
+        external != NULL ? attn_external_spec_preflight(external, &p->c, p, &state->need, &err)
                          : attn_preflight_case(&state->plan->spec, &p->c, p, &state->need, &err);
     state->work = external != NULL ? all_pairs_flops(&p->c) : fmax(p->flops, 0);
     if (status == ATTN_OK)

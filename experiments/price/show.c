@@ -159,9 +159,9 @@ static void print_range(const struct attn_cost *cost, int first, int end)
     struct attn_cost least = cost[first], most = cost[first];
     double with[2] = {HUGE_VAL, 0};
     for (int r = first; r < end; r++) {
-        double held = cost[r].shard_bytes + (double)cost[r].peak_bytes;
-        with[0] = fmin(with[0], held);
-        with[1] = fmax(with[1], held);
+        double total = cost[r].shard_bytes + (double)cost[r].peak_bytes;
+        with[0] = fmin(with[0], total);
+        with[1] = fmax(with[1], total);
         least.flops = fmin(least.flops, cost[r].flops);
         most.flops = fmax(most.flops, cost[r].flops);
         if (cost[r].bytes_sent < least.bytes_sent)

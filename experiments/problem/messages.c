@@ -13,9 +13,9 @@ static void note_down(void *arg, const struct attn_note *note)
 {
     struct attn_messages *messages = arg;
     struct attn_messages_of *of = &messages->of[note->source];
-    if (of->n == of->room) {
-        of->room = 2 * of->room + 16;
-        of->note = attn_cli_need(realloc(of->note, (size_t)of->room * sizeof *of->note));
+    if (of->n == of->capacity) {
+        of->capacity = 2 * of->capacity + 16;
+        of->note = attn_cli_need(realloc(of->note, (size_t)of->capacity * sizeof *of->note));
     }
     of->note[of->n++] = *note;
 }

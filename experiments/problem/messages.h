@@ -11,7 +11,7 @@
 
 struct attn_messages_of {
     struct attn_note *note; /* [n] */
-    int64_t n, room;
+    int64_t n, capacity;
 };
 
 struct attn_messages {

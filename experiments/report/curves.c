@@ -73,8 +73,8 @@ static double price_of(const struct attn_row *row)
 }
 
 /* The numbers of the rows that have one, in x and y with room for n, which are to be freed by x. */
-static struct attn_curve take(struct attn_row *const *row, int64_t n,
-                              double (*of)(const struct attn_row *row))
+static struct attn_stats_curve take(struct attn_row *const *row, int64_t n,
+                                    double (*of)(const struct attn_row *row))
 {
     double *x = attn_cli_need(malloc(2 * (size_t)n * sizeof *x)), *y = x + n;
     int taken = 0;
@@ -83,10 +83,10 @@ static struct attn_curve take(struct attn_row *const *row, int64_t n,
         x[taken] = row[s]->x;
         taken += !isnan(y[taken]);
     }
-    return (struct attn_curve){x, y, taken};
+    return (struct attn_stats_curve){x, y, taken};
 }
 
-static void drop(struct attn_curve *curve)
+static void drop(struct attn_stats_curve *curve)
 {
     free((double *)(uintptr_t)curve->x);
 }
@@ -98,7 +98,7 @@ static struct attn_power fit(struct attn_row *const *row, int64_t n,
 {
     static const double WIDEST = 0.5, LEAST_POWER = 0.2;
     struct attn_power power = {.n = 0};
-    struct attn_curve c = take(row, n, of);
+    struct attn_stats_curve c = take(row, n, of);
     int first = attn_stats_upper(c.x, c.n);
     if (attn_stats_power(c.x + first, c.y + first, c.n - first, &power) != 0 ||
         power.interval.high - power.interval.low > WIDEST || power.worst > LEAST_POWER)
@@ -277,8 +277,8 @@ static int measured_crossing(const struct pair *pair, int of_memory, struct attn
 /* By the price: 1 and where, 0, or -1 where there is none. */
 static int priced_crossing(const struct pair *pair, double *at, double *height, int *is_below)
 {
-    struct attn_curve sparse = take(pair->csr, pair->n_csr, price_of),
-                      flat = take(pair->dense, pair->n_dense, price_of);
+    struct attn_stats_curve sparse = take(pair->csr, pair->n_csr, price_of),
+                            flat = take(pair->dense, pair->n_dense, price_of);
     int known = sparse.n > 0 && flat.n > 0;
     int found = known ? attn_stats_crossing(&sparse, &flat, at, height) : -1;
     *is_below = known && sparse.y[0] < flat.y[0];

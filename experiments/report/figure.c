@@ -101,8 +101,8 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     memset(curve, 0, sizeof *curve);
     (void)snprintf(curve->key, sizeof curve->key, "%s", key);
     flatten(curve->key);
-    const char *label = attn_group_wish(figure->group, "label", key),
-               *colour = attn_group_wish(figure->group, "colour", key);
+    const char *label = attn_group_setting(figure->group, "label", key),
+               *colour = attn_group_setting(figure->group, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
     curve->origin = origin;
@@ -129,7 +129,7 @@ static int panel_of(struct attn_figure *figure, const char *name)
 struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char *panel, int curve,
                                           double x)
 {
-    if ((figure->n & (figure->n - 1)) == 0) /* room doubles at every power of two */
+    if ((figure->n & (figure->n - 1)) == 0) /* the capacity doubles at every power of two */
         figure->point = attn_cli_need(realloc(
             figure->point, (size_t)(figure->n == 0 ? 1 : 2 * figure->n) * sizeof *figure->point));
     struct attn_figure_point *point = &figure->point[figure->n++];
@@ -165,8 +165,8 @@ void attn_figure_free(struct attn_figure *figure)
 /* A range that the plan wants for this figure, or for all of its group. */
 static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
 {
-    const json_t *wishes = figure->group != NULL ? figure->group->wishes : NULL;
-    const json_t *of = json_object_get(wishes, axis);
+    const json_t *settings = figure->group != NULL ? figure->group->settings : NULL;
+    const json_t *of = json_object_get(settings, axis);
     const char *range = json_string_value(json_object_get(of, figure->kind));
     range = range != NULL ? range : json_string_value(json_object_get(of, ""));
     if (is_of(range, "0123456789.eE+-:*"))
@@ -369,7 +369,7 @@ static const char *const format[FORMATS] = {"svg", "png", "pdf"};
  * when it could not be started or was killed.  words receives the beginning of what it said. */
 static int run(const char *command, const char *folder, char words[WORDS])
 {
-    struct attn_process end = {.out = words, .room = WORDS};
+    struct attn_process end = {.out = words, .capacity = WORDS};
     words[0] = '\0';
     return attn_process_shell(command, folder, "", (double)INFINITY, &end) == 0 ? end.exit_status
                                                                                 : -1;

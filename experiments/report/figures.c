@@ -134,13 +134,13 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     int is_trade = group->kind == ATTN_GROUP_TRADE;
     int is_ours = row->impl < attn_impl_count() && attn_row_is_ours(row);
     const char *key = is_trade ? p->impl : row->label,
-               *wish = attn_group_wish(group, "label", row->label);
+               *setting = attn_group_setting(group, "label", row->label);
     char panel[64];
     attn_row_panel(group, row, panel);
     int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, p->origin);
     struct attn_figure_point *point = attn_figure_add(figure, panel, curve, x);
     point->status = attn_point_status_name(row->status);
-    point->note = is_trade                       ? wish != NULL ? wish : row->option
+    point->note = is_trade                       ? setting != NULL ? setting : row->option
                   : row->status == ATTN_POINT_OK ? p->verified
                                                  : p->message;
     if (!is_trade && p->origin != NULL)
@@ -248,12 +248,12 @@ static void add_buffers(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
     char number[32], *names = figure->variables;
-    size_t room = sizeof figure->variables;
+    size_t capacity = sizeof figure->variables;
     int bars = 0;
     figure->x_name = "bar";
     figure->x_label = NULL;
     figure->x_base = 0;
-    attn_append(names, room, "bars     = '");
+    attn_append(names, capacity, "bars     = '");
     for (int64_t s = 0; s < group->n; s++) {
         int has_bar = 0;
         for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD && attn_group_is_first(group, s);
@@ -267,9 +267,9 @@ static void add_buffers(struct attn_figure *figure)
             has_bar = 1;
         }
         if (has_bar)
-            attn_append(names, room, "%s%s", bars++ > 0 ? "|" : "", group->row[s]->label);
+            attn_append(names, capacity, "%s%s", bars++ > 0 ? "|" : "", group->row[s]->label);
     }
-    attn_append(names, room, "'\n");
+    attn_append(names, capacity, "'\n");
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
         if (attn_group_has_pass(group, (enum attn_pass)pass))
             attn_append(
@@ -361,7 +361,7 @@ static int has_curve(const struct attn_figure *figure)
 static void write_words(const struct kind *kind, const struct attn_figure_group *group,
                         const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
-    const char *title = json_string_value(json_object_get(group->wishes, "title"));
+    const char *title = json_string_value(json_object_get(group->settings, "title"));
     const struct attn_group_word *word = &attn_group_words[group->kind];
     size_t n = strcspn(kind->groups, " ");
     int is_plain = strlen(word->word) == n && strncmp(kind->groups, word->word, n) == 0;

@@ -48,7 +48,7 @@ void attn_mask_words(const char *mask, char text[80])
         attn_append(text, 80, "mask %.70s", mask);
 }
 
-/* Sizes of a problem, in the order in which they are told. */
+/* Sizes of a problem, in the order in which they are named. */
 static const struct size {
     const char *name;
     size_t place;
@@ -171,7 +171,7 @@ static void write_option(const char *impl, const char *label, char option[ATTN_L
 /* ---- grouping -------------------------------------------------------------------------------- */
 
 /* The last line that the records have of a plan's group; NULL: none. */
-static const json_t *wishes_of(const json_t *all, const char *group)
+static const json_t *settings_of(const json_t *all, const char *group)
 {
     for (size_t i = json_array_size(all); i > 0; i--) {
         const json_t *line = json_array_get(all, i - 1);
@@ -183,9 +183,9 @@ static const json_t *wishes_of(const json_t *all, const char *group)
 }
 
 /* The figure that a plan's group is drawn in: a name of its own, or one that it shares. */
-static const char *figure_of(const json_t *wishes, const char *group)
+static const char *figure_of(const json_t *settings, const char *group)
 {
-    const char *name = json_string_value(json_object_get(wishes_of(wishes, group), "figure"));
+    const char *name = json_string_value(json_object_get(settings_of(settings, group), "figure"));
     return name != NULL ? name : group;
 }
 
@@ -215,28 +215,28 @@ struct key {
     int shared, mask, length;
 };
 
-static struct key key_of(const struct attn_summary *all, const json_t *wishes, const char *group)
+static struct key key_of(const struct attn_summary *all, const json_t *settings, const char *group)
 {
-    struct key key = {.figure = figure_of(wishes, group)};
+    struct key key = {.figure = figure_of(settings, group)};
     enum attn_group_kind kind = attn_group_kind_of(key.figure);
     const char *apart = kind != ATTN_GROUP_OTHER ? attn_group_words[kind].apart : "";
-    key.shared = json_object_get(wishes_of(wishes, group), "figure") != NULL;
+    key.shared = json_object_get(settings_of(settings, group), "figure") != NULL;
     key.length = strchr(apart, 'l') != NULL;
     key.mask = strchr(apart, 'm') != NULL &&
                (kind != ATTN_GROUP_LENGTH || (!key.shared && splits_by_mask(all, group)));
     return key;
 }
 
-static int belongs(const json_t *wishes, const struct attn_point *p, const struct attn_point *first,
-                   const struct key *key)
+static int belongs(const json_t *settings, const struct attn_point *p,
+                   const struct attn_point *first, const struct key *key)
 {
-    return strcmp(figure_of(wishes, p->group), key->figure) == 0 &&
+    return strcmp(figure_of(settings, p->group), key->figure) == 0 &&
            (!key->mask || strcmp(p->c.mask, first->c.mask) == 0) &&
            (!key->length || p->c.n_query == first->c.n_query);
 }
 
 /* Of groups that share a figure, all labels and colours count, and the first title. */
-static void add_wishes(json_t *to, const json_t *from)
+static void add_settings(json_t *to, const json_t *from)
 {
     const char *key;
     json_t *value;
@@ -276,7 +276,7 @@ static void place_rows(struct attn_figure_group *group, const struct facts *fact
     qsort(group->row, (size_t)group->n, sizeof *group->row, compare_rows);
 }
 
-static void take_rows(const struct attn_summary *all, const json_t *wishes, int64_t first,
+static void take_rows(const struct attn_summary *all, const json_t *settings, int64_t first,
                       const struct key *key, struct attn_figure_group *group)
 {
     const struct attn_point *p = all->row[first].point;
@@ -284,13 +284,13 @@ static void take_rows(const struct attn_summary *all, const json_t *wishes, int6
     group->row = attn_cli_need(malloc((size_t)all->n * sizeof *group->row));
     (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
     group->kind = attn_group_kind_of(key->figure);
-    group->wishes = json_object();
+    group->settings = json_object();
     for (int64_t s = 0; s < all->n; s++) {
         const struct attn_point *q = all->row[s].point;
-        if (!belongs(wishes, q, p, key))
+        if (!belongs(settings, q, p, key))
             continue;
         if (group->n == 0 || strcmp(q->group, group->row[group->n - 1]->point->group) != 0)
-            add_wishes(group->wishes, wishes_of(wishes, q->group));
+            add_settings(group->settings, settings_of(settings, q->group));
         group->row[group->n++] = &all->row[s];
         group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
     }
@@ -318,21 +318,21 @@ static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group
     }
 }
 
-void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+void attn_groups_make(const struct attn_summary *summary, const json_t *settings,
                       struct attn_figure_groups *groups)
 {
     groups->n = 0;
     groups->group = attn_cli_need(calloc((size_t)summary->n + 1, sizeof *groups->group));
     for (int64_t s = 0; s < summary->n; s++) {
         const struct attn_point *p = summary->row[s].point;
-        struct key key = key_of(summary, wishes, p->group);
+        struct key key = key_of(summary, settings, p->group);
         int64_t before = 0;
-        while (!belongs(wishes, summary->row[before].point, p, &key))
+        while (!belongs(settings, summary->row[before].point, p, &key))
             before++;
         if (before < s)
             continue;
         struct attn_figure_group *group = &groups->group[groups->n];
-        take_rows(summary, wishes, s, &key, group);
+        take_rows(summary, settings, s, &key, group);
         make_tag(groups, group);
         groups->n++;
     }
@@ -342,7 +342,7 @@ void attn_groups_free(struct attn_figure_groups *groups)
 {
     for (int s = 0; s < groups->n; s++) {
         free(groups->group[s].row);
-        json_decref(groups->group[s].wishes);
+        json_decref(groups->group[s].settings);
     }
     free(groups->group);
     *groups = (struct attn_figure_groups){NULL, 0};
@@ -350,10 +350,10 @@ void attn_groups_free(struct attn_figure_groups *groups)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-const char *attn_group_wish(const struct attn_figure_group *group, const char *what,
-                            const char *key)
+const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
+                               const char *key)
 {
-    const json_t *of = json_object_get(group != NULL ? group->wishes : NULL, what);
+    const json_t *of = json_object_get(group != NULL ? group->settings : NULL, what);
     const char *text = json_string_value(json_object_get(of, key));
     char spec[ATTN_LABEL_TEXT];
     (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
@@ -363,8 +363,9 @@ const char *attn_group_wish(const struct attn_figure_group *group, const char *w
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
                        char text[ATTN_LABEL_TEXT])
 {
-    const char *wish = attn_group_wish(group, "label", row->label), *origin = row->point->origin;
-    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", wish != NULL ? wish : row->label);
+    const char *setting = attn_group_setting(group, "label", row->label),
+               *origin = row->point->origin;
+    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", setting != NULL ? setting : row->label);
     if (origin != NULL && strstr(text, origin) == NULL)
         attn_append(text, ATTN_LABEL_TEXT, " (%s)", origin);
 }

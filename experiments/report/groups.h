@@ -20,7 +20,7 @@ struct attn_figure_group {
     char special[160];                /* for titles: "causal mask", "window of 256, L = 32,768"  */
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
     int masks_differ;                 /* a curve is a spec and a mask                            */
-    json_t *wishes;                   /* what the plan says of this figure                       */
+    json_t *settings;                 /* what the plan says of this figure                       */
     struct attn_row **row;            /* [n] by label, pass and x (borrowed)                     */
     int64_t n;
     char finding_of_bytes[400], finding_of_time[400]; /* in words (curves.h); "" */
@@ -31,16 +31,16 @@ struct attn_figure_groups {
     int n;
 };
 
-/* wishes: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get what
- * they are to their group. */
-void attn_groups_make(const struct attn_summary *summary, const json_t *wishes,
+/* settings: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get
+ * what they are to their group. */
+void attn_groups_make(const struct attn_summary *summary, const json_t *settings,
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
 
 /* What the plan wants for a curve, by its whole key or by the spec that it begins with:
  * {"label": {SPEC: TEXT}}; NULL: nothing. */
-const char *attn_group_wish(const struct attn_figure_group *group, const char *what,
-                            const char *key);
+const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
+                               const char *key);
 
 /* The name of a row's curve in the legend: what the plan calls it, and of several files which. */
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,

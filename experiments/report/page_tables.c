@@ -348,8 +348,8 @@ static int reason_of(const struct attn_row *row)
     return row->status == ATTN_POINT_OK && !has_time ? (int)NO_TIME : (int)row->status;
 }
 
-/* Rows of one label and pass that ended alike: only the first is told, where the curve ends. */
-static int is_told(const struct attn_figure_group *group, int64_t s)
+/* Rows of one label and pass that ended alike: only the first is reported, where the curve ends. */
+static int is_reported(const struct attn_figure_group *group, int64_t s)
 {
     const struct attn_row *row = group->row[s];
     while (--s >= 0 && group->row[s]->first == row->first)
@@ -372,7 +372,7 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
         const char *between = "", *last = "";
         for (int64_t s = 0; s < group->n; s++) {
             const char *label = group->row[s]->label;
-            if (reason_of(group->row[s]) != reasons[r] || is_told(group, s))
+            if (reason_of(group->row[s]) != reasons[r] || is_reported(group, s))
                 continue;
             size_t begin = strlen(text);
             if (between[0] == '\0')

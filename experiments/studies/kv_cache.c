@@ -90,20 +90,20 @@ enum { HEADS = 4, LENGTH = 48, DIM = 16, Q = HEADS * LENGTH * DIM };
 static double decode(struct attn_tape *tape, const struct model *m, const float *q, const float *k,
                      const float *v, const float *all_at_once)
 {
-    int64_t room = kept(m, LENGTH);
+    int64_t slots = kept(m, LENGTH);
     take_cache(tape, m, LENGTH);
     float *k_cache = attn_tape_data(tape, "k cache"), *v_cache = attn_tape_data(tape, "v cache");
     float scores[LENGTH], probs[LENGTH], o[DIM];
     double worst = 0;
     for (int64_t i = 0; k_cache != NULL && v_cache != NULL && i < LENGTH; i++) {
         for (int64_t g = 0; g < m->kv_heads; g++) {
-            int64_t slot = (g * room + i % room) * DIM, from = (g * LENGTH + i) * DIM;
+            int64_t slot = (g * slots + i % slots) * DIM, from = (g * LENGTH + i) * DIM;
             memcpy(k_cache + slot, k + from, sizeof(float[DIM]));
             memcpy(v_cache + slot, v + from, sizeof(float[DIM]));
         }
         for (int64_t h = 0; h < HEADS; h++) {
-            int64_t group = h / (HEADS / m->kv_heads) * room * DIM, row = (h * LENGTH + i) * DIM;
-            int64_t n = i < room ? i + 1 : room;
+            int64_t group = h / (HEADS / m->kv_heads) * slots * DIM, row = (h * LENGTH + i) * DIM;
+            int64_t n = i < slots ? i + 1 : slots;
             attn_study_softmax(q + row, k_cache + group, n, DIM, 1 / sqrtf(DIM), scores, probs);
             attn_study_sum(probs, v_cache + group, n, DIM, o);
             for (int c = 0; c < DIM; c++)

@@ -106,7 +106,7 @@ static void layer(struct attn_study_run *run, const char *name, const char *spec
     const char *const args[] = {"layer",  spec, "--length", "64",   "--boundary", boundary,
                                 "--mask", mask, "--format", "json", NULL};
     static char out[1 << 17];
-    struct attn_process child = {.out = out, .room = sizeof out};
+    struct attn_process child = {.out = out, .capacity = sizeof out};
     if (run->leave_out >= 0)
         return;
     int failed = attn_process_attnlab(args, (double)INFINITY, &child) != 0;

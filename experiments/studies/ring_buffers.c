@@ -7,7 +7,8 @@
 enum { LENGTH = 1 << 20 };
 static const char TEXT[] = "q1048576d64:causal(br):f32:normal:s1";
 
-static int64_t held(struct attn_study_run *run, const char *scheme, int ranks, const char *buffer)
+static int64_t buffer_bytes(struct attn_study_run *run, const char *scheme, int ranks,
+                            const char *buffer)
 {
     return attn_study_buffer(run, attn_study_text(run, "%s:ranks=%d", scheme, ranks), TEXT, buffer);
 }
@@ -30,7 +31,7 @@ void attn_study_run_ring_buffers(struct attn_study_run *run)
         attn_study_quantity(
             run, attn_study_text(run, "ring on %d ranks: two buffers for K, V on a rank", ranks),
             ATTN_DERIVED, 2.0 * 2 * LENGTH / ranks * 64 * 4,
-            (double)held(run, "ring", ranks, "kv.travel"), "B", 0);
+            (double)buffer_bytes(run, "ring", ranks, "kv.travel"), "B", 0);
     }
     attn_study_say(run,
                    "All-gather holds all of them on every rank, whatever P is.  Some code that "
@@ -40,8 +41,8 @@ void attn_study_run_ring_buffers(struct attn_study_run *run)
         attn_study_quantity(run,
                             attn_study_text(run, "allgather on %d ranks: K, V on a rank", ranks),
                             ATTN_DERIVED, 2.0 * LENGTH * 64 * 4,
-                            (double)(held(run, "allgather", ranks, "k.all") +
-                                     held(run, "allgather", ranks, "v.all")),
+                            (double)(buffer_bytes(run, "allgather", ranks, "k.all") +
+                                     buffer_bytes(run, "allgather", ranks, "v.all")),
                             "B", 0);
     }
     attn_study_say(run, "A ring with a fresh buffer for each hop holds as much in the end:");

@@ -189,7 +189,7 @@ static int allows_dense(const struct attn_tape *tape, const struct attn_stored_m
                         struct attn_pair_place at)
 {
     const struct attn_problem *p = mask->problem;
-    const struct attn_block *kept = &tape->block[0];
+    const struct attn_tape_block *kept = &tape->block[0];
     int of_heads = kept->name == COPIES;
     int64_t size = kept->bytes / (pairs_of(p) * (of_heads ? p->heads : 1));
     int64_t plane = of_heads ? at.b * p->heads + at.h : at.b;

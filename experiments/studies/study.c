@@ -88,7 +88,7 @@ static void print_line(struct attn_study_run *run, const char *name, enum attn_s
     run->in_list = 1;
 }
 
-json_t *attn_tape_json(const struct attn_block *block, int n)
+json_t *attn_tape_json(const struct attn_tape_block *block, int n)
 {
     json_t *live = json_array();
     for (int b = 0; b < n; b++)
@@ -100,7 +100,7 @@ json_t *attn_tape_json(const struct attn_block *block, int n)
 /* block: the live set of which the quantity is the sum, or NULL. */
 static void record(struct attn_study_run *run, const char *name, enum attn_study_label label,
                    double published, double got, const char *unit, double tolerance,
-                   const struct attn_block *block, int n_blocks)
+                   const struct attn_tape_block *block, int n_blocks)
 {
     int ok = fabs(got - published) <= tolerance; /* not: of NaN */
     run->n_quantities++;
@@ -150,7 +150,7 @@ void attn_study_quantity(struct attn_study_run *run, const char *name, enum attn
     record(run, name, label, published, got, unit, tolerance, NULL, 0);
 }
 
-static void print_live(struct attn_study_run *run, const struct attn_block *block, int n)
+static void print_live(struct attn_study_run *run, const struct attn_tape_block *block, int n)
 {
     char text[32];
     end_list(run);
@@ -168,8 +168,8 @@ static void print_live(struct attn_study_run *run, const struct attn_block *bloc
 
 /* A quantity that would not come out without any of these that is larger than the tolerance. */
 static void add_up(struct attn_tape *tape, const char *name, enum attn_study_label label,
-                   double published, double got, double tolerance, const struct attn_block *block,
-                   int n)
+                   double published, double got, double tolerance,
+                   const struct attn_tape_block *block, int n)
 {
     struct attn_study_run *run = tape->run;
     for (int b = 0; b < n; b++)
@@ -199,7 +199,7 @@ void attn_study_same(const char *name, const struct attn_pair *pair)
     struct attn_study_run *run = real->run;
     int same = real->n_at_peak == counted->n_at_peak;
     for (int b = 0; b < counted->n_at_peak; b++) {
-        const struct attn_block *block = &counted->at_peak[b];
+        const struct attn_tape_block *block = &counted->at_peak[b];
         if (block->entry >= 0 && block->bytes > 0)
             run->entry[block->entry].matters = 1;
         same = same && strcmp(real->at_peak[b].name, block->name) == 0 &&

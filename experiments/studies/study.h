@@ -92,7 +92,7 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
 int attn_study_entry_of(struct attn_study_run *run, const char *name);
 
 /* Blocks as an array of JSON objects. */
-json_t *attn_tape_json(const struct attn_block *block, int n);
+json_t *attn_tape_json(const struct attn_tape_block *block, int n);
 
 /* A paragraph of the account; nothing in JSON. */
 void attn_study_say(struct attn_study_run *run, const char *format, ...)
@@ -155,7 +155,7 @@ void attn_study_sum(const float *probs, const float *v, int64_t n, int64_t dim, 
  * .png and .pdf.  ENOMEM: there is no gnuplot, or the folder cannot be written. */
 void attn_study_figure_open(const struct attn_study *study, struct attn_figure *figure);
 void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label label,
-                           double published, double got, const struct attn_block *block,
+                           double published, double got, const struct attn_tape_block *block,
                            int n_blocks); /* at its place; of bars, the live set */
 enum attn_status attn_study_figure_draw(const struct attn_study *study, struct attn_figure *figure,
                                         const char *folder, struct attn_error *err);

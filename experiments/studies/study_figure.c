@@ -42,7 +42,8 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
 }
 
 /* The bar of a live set: its objects from the left, as many of one name and size as one piece. */
-static void add_bar(struct attn_study_run *run, double got, const struct attn_block *block, int n)
+static void add_bar(struct attn_study_run *run, double got, const struct attn_tape_block *block,
+                    int n)
 {
     struct attn_figure *figure = run->figure;
     char *bars = figure->variables;
@@ -64,7 +65,7 @@ static void add_bar(struct attn_study_run *run, double got, const struct attn_bl
 }
 
 void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label label,
-                           double published, double got, const struct attn_block *block, int n)
+                           double published, double got, const struct attn_tape_block *block, int n)
 {
     struct attn_figure *figure = run->figure;
     if (run->study->figure.x == NULL) {

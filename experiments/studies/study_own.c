@@ -118,7 +118,7 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
     const char *repeat = run->is_long ? "0" : "3"; /* the first call of minutes is enough */
     const char *const args[] = {"point",    "--spec", spec,           "--case", text,
                                 "--repeat", repeat,   "--verify-all", "2048",   NULL};
-    struct attn_process child = {.out = line, .room = sizeof line};
+    struct attn_process child = {.out = line, .capacity = sizeof line};
     struct attn_error err = {ATTN_OK, ""};
     struct attn_point own;
     point = point != NULL ? point : &own;

@@ -53,7 +53,7 @@ void *attn_tape_take(struct attn_tape *tape, const char *name, const char *maker
                      int64_t size)
 {
     struct attn_error err = {ATTN_OK, ""};
-    struct attn_block block = {name, maker, count * size, -1, NULL};
+    struct attn_tape_block block = {name, maker, count * size, -1, NULL};
     int64_t peak = tape->ledger.peak;
     if (tape->n == ATTN_TAPE_BLOCKS)
         attn_cli_need(NULL);

@@ -13,7 +13,7 @@ struct attn_study_run; /* study.h */
 
 enum { ATTN_TAPE_BLOCKS = 64 };
 
-struct attn_block {
+struct attn_tape_block {
     const char *name, *maker; /* static storage: what it is, and the call that makes it */
     int64_t bytes;
     int entry; /* of the run; -1: on a real tape */
@@ -29,7 +29,7 @@ struct attn_tape {
     int is_cut;                 /* memory was lacking: nothing is taken any more */
     struct attn_ledger ledger;
     int n, n_at_peak;
-    struct attn_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
+    struct attn_tape_block block[ATTN_TAPE_BLOCKS], at_peak[ATTN_TAPE_BLOCKS];
 };
 
 /* count * size bytes, live from here on.  The block on a real tape; NULL on a counted one, which

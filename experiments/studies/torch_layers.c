@@ -73,15 +73,15 @@ static void take(struct attn_torch_play *x, int64_t layer, enum attn_torch_tenso
         return;
     const struct attn_cuda_block *block =
         attn_cli_need(attn_cuda_take(&x->cache, attn_torch_tensors[tensor].name, bytes));
-    x->held[layer][tensor] = 1 + block->address;
+    x->live_at[layer][tensor] = 1 + block->address;
 }
 
 static void give(struct attn_torch_play *x, int64_t layer, enum attn_torch_tensor tensor)
 {
-    int64_t *held = &x->held[layer][tensor];
-    if (*held > 0)
-        attn_cuda_give(&x->cache, *held - 1);
-    *held = 0;
+    int64_t *live_at = &x->live_at[layer][tensor];
+    if (*live_at > 0)
+        attn_cuda_give(&x->cache, *live_at - 1);
+    *live_at = 0;
 }
 
 /* What a layer takes, and with ~ gives back, in this order; what a row does not have is nothing. */
@@ -214,7 +214,7 @@ void attn_torch_play_row(struct attn_torch_play *x, const struct attn_torch_row 
     int64_t n = row->layers, i = 0;
     x->row = row;
     attn_cuda_open(&x->cache);
-    memset(x->held, 0, sizeof x->held);
+    memset(x->live_at, 0, sizeof x->live_at);
     STEPS(LIBRARIES);
     for (; i < n; i++)
         STEPS(WQKV, WO);

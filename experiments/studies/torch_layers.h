@@ -45,8 +45,8 @@ struct attn_torch_play {
     const struct attn_study_run *run;
     const int *entry; /* [TENSORS] of the run */
     struct attn_cuda_cache cache;
-    int64_t held[MOST_LAYERS][TENSORS]; /* 1 + its address; 0: not there    */
-    struct attn_ledger forward;         /* as it was after the forward pass */
+    int64_t live_at[MOST_LAYERS][TENSORS]; /* 1 + its address; 0: not there    */
+    struct attn_ledger forward;            /* as it was after the forward pass */
 };
 
 /* Predicted bytes above base. */

@@ -60,9 +60,9 @@ struct attn_mask {
     struct attn_mask_shape shape;
     char *text;
     struct mask_node *node;
-    int64_t n_nodes, room_nodes, root;
+    int64_t n_nodes, node_capacity, root;
     int64_t *number; /* the lists of all calls, one after another */
-    int64_t n_numbers, room_numbers;
+    int64_t n_numbers, number_capacity;
     struct mask_block *kept; /* what nodes own */
 };
 

@@ -246,11 +246,11 @@ static int64_t count_either(struct counter *count, const struct region *region, 
     struct term term = take_term(&first, at);
     const struct mask_node *a = &count->view->mask->node[term.child];
     struct region second = first, both;
-    int room = add_term(&first, a, a->child);
-    if (room && a->next < 0)
+    int fits = add_term(&first, a, a->child);
+    if (fits && a->next < 0)
         return count_region(count, first, depth);
     both = first;
-    if (!room || !add_term(&second, term.node, a->next) || !add_term(&both, term.node, a->next))
+    if (!fits || !add_term(&second, term.node, a->next) || !add_term(&both, term.node, a->next))
         return NOT_CLOSED;
     int64_t n_first = count_region(count, first, depth);
     int64_t n_second = n_first < 0 ? NOT_CLOSED : count_region(count, second, depth);

@@ -77,15 +77,15 @@ static enum attn_status no_memory(struct attn_error *err, size_t bytes)
 /* ---- growing arrays ----------------------------------------------------------------------- */
 
 /* Room for one more of n elements of this size; NULL, and a failure, when there is none. */
-static void *grow(struct mask_parser *p, void *array, int64_t n, int64_t *room, size_t size)
+static void *grow(struct mask_parser *p, void *array, int64_t n, int64_t *capacity, size_t size)
 {
-    if (p->status != ATTN_OK || n < *room)
+    if (p->status != ATTN_OK || n < *capacity)
         return array;
-    void *grown = realloc(array, (size_t)(2 * *room + 16) * size);
+    void *grown = realloc(array, (size_t)(2 * *capacity + 16) * size);
     if (grown == NULL)
-        attn_mask_stop(p, no_memory(p->err, (size_t)(2 * *room + 16) * size));
+        attn_mask_stop(p, no_memory(p->err, (size_t)(2 * *capacity + 16) * size));
     else
-        *room = 2 * *room + 16;
+        *capacity = 2 * *capacity + 16;
     return grown != NULL ? grown : array;
 }
 
@@ -93,7 +93,7 @@ void attn_mask_push_number(struct mask_parser *p, int64_t number)
 {
     struct attn_mask *mask = p->mask;
     mask->number =
-        grow(p, mask->number, mask->n_numbers, &mask->room_numbers, sizeof *mask->number);
+        grow(p, mask->number, mask->n_numbers, &mask->number_capacity, sizeof *mask->number);
     if (p->status == ATTN_OK)
         mask->number[mask->n_numbers++] = number;
 }
@@ -122,7 +122,7 @@ void attn_mask_keep(struct mask_parser *p, struct mask_node *node, const void *o
 static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 {
     struct attn_mask *mask = p->mask;
-    mask->node = grow(p, mask->node, mask->n_nodes, &mask->room_nodes, sizeof *mask->node);
+    mask->node = grow(p, mask->node, mask->n_nodes, &mask->node_capacity, sizeof *mask->node);
     if (p->status != ATTN_OK)
         return -1;
     mask->node[mask->n_nodes] = *node;

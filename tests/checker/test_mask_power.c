@@ -1,4 +1,4 @@
-/* Is a case a test of its mask?  The label is held against masks with one key more or less. */
+/* Is a case a test of its mask?  The label is compared with masks with one key more or less. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ TEST_EACH(label_is_what_flipping_shows, COUNT(fills))
         snprintf(other, sizeof other, "q1k10d4:%s:f32:%s:s5", mask, fills[_i]);
         digits[j] = (char)('0' + '1' - digits[j]);
         double d = distance(text, other);
-        seen += d >= ATTN_ADMISSION;
+        seen += d >= ATTN_POWER_MIN;
         weakest = fmin(weakest, d);
     }
     ck_assert_int_eq(x.pairs, 10);

@@ -35,7 +35,7 @@ TEST_EACH(honest_pass, attn_impl_count())
 
 TEST(honest_fixture_passes)
 {
-    struct attn_spec spec = faulty_spec(TOY_HONEST);
+    struct attn_spec spec = faulty_spec(FAULTY_HONEST);
     for (int n = 0; n < ATTN_RELATION_COUNT; n++) {
         struct attn_result r;
         if (strcmp(attn_relations[n].id, "R17") == 0)
@@ -52,22 +52,22 @@ static const struct {
     const char *relation;
     enum faulty_mischief mischief;
 } wrong[] = {
-    {"R1", TOY_LSE_BASE_2},    {"R2", TOY_ONE_KEY_LESS},    {"R3", TOY_O_BY_ROW},
-    {"R4", TOY_ONE_KEY_LESS},  {"R5", TOY_LSE_BASE_2},      {"R6", TOY_O_BY_MASK},
-    {"R7", TOY_O_BY_LAST_V},   {"R8", TOY_O_CURVED},        {"R9", TOY_O_CURVED},
-    {"R10", TOY_O_LARGE},      {"R11", TOY_O_LARGE},        {"R12", TOY_O_BY_FEATURE},
-    {"R13", TOY_O_BY_FEATURE}, {"R14", TOY_O_BY_NEIGHBOUR}, {"R15", TOY_O_BY_GROUPS},
-    {"R16", TOY_O_BY_LENGTH},  {"R17", TOY_O_BY_OPTION},    {"R18", TOY_LSE_BASE_2},
-    {"R19", TOY_O_BY_LENGTH},  {"R20", TOY_O_BY_LAYOUT},    {"R21", TOY_LSE_OFFSET},
-    {"R22", TOY_O_BY_MASK},    {"R23", TOY_O_BY_COLUMN},    {"G1", TOY_DK_OFFSET},
-    {"G2", TOY_DV_LARGE},      {"G3", TOY_DV_LARGE},        {"G4", TOY_DQ_LARGE},
-    {"G5", TOY_DQ_BY_KEY},     {"G6", TOY_DV_BY_FIRST},     {"G7", TOY_DK_OFFSET},
-    {"G8", TOY_DQ_LARGE},      {"G9", TOY_DBIAS_OFFSET},    {"D1", TOY_O_BY_CALLS},
-    {"D2", TOY_O_BY_THREADS},  {"D3", TOY_O_BY_HISTORY},    {"P1", TOY_O_BY_ADDRESS},
-    {"I1", TOY_NARROW_STRIDE}, {"I2", TOY_NARROW_ORIGIN},   {"R5", TOY_ONE_KEY_LESS},
-    {"R18", TOY_ONE_KEY_LESS}, {"R19", TOY_ONE_KEY_LESS},   {"R21", TOY_ONE_KEY_LESS},
-    {"G3", TOY_O_LARGE},       {"G4", TOY_DK_OFFSET},       {"G7", TOY_DV_LARGE},
-    {"G8", TOY_DV_LARGE},
+    {"R1", FAULTY_LSE_BASE_2},    {"R2", FAULTY_ONE_KEY_LESS},    {"R3", FAULTY_O_BY_ROW},
+    {"R4", FAULTY_ONE_KEY_LESS},  {"R5", FAULTY_LSE_BASE_2},      {"R6", FAULTY_O_BY_MASK},
+    {"R7", FAULTY_O_BY_LAST_V},   {"R8", FAULTY_O_CURVED},        {"R9", FAULTY_O_CURVED},
+    {"R10", FAULTY_O_LARGE},      {"R11", FAULTY_O_LARGE},        {"R12", FAULTY_O_BY_FEATURE},
+    {"R13", FAULTY_O_BY_FEATURE}, {"R14", FAULTY_O_BY_NEIGHBOUR}, {"R15", FAULTY_O_BY_GROUPS},
+    {"R16", FAULTY_O_BY_LENGTH},  {"R17", FAULTY_O_BY_OPTION},    {"R18", FAULTY_LSE_BASE_2},
+    {"R19", FAULTY_O_BY_LENGTH},  {"R20", FAULTY_O_BY_LAYOUT},    {"R21", FAULTY_LSE_OFFSET},
+    {"R22", FAULTY_O_BY_MASK},    {"R23", FAULTY_O_BY_COLUMN},    {"G1", FAULTY_DK_OFFSET},
+    {"G2", FAULTY_DV_LARGE},      {"G3", FAULTY_DV_LARGE},        {"G4", FAULTY_DQ_LARGE},
+    {"G5", FAULTY_DQ_BY_KEY},     {"G6", FAULTY_DV_BY_FIRST},     {"G7", FAULTY_DK_OFFSET},
+    {"G8", FAULTY_DQ_LARGE},      {"G9", FAULTY_DBIAS_OFFSET},    {"D1", FAULTY_O_BY_CALLS},
+    {"D2", FAULTY_O_BY_THREADS},  {"D3", FAULTY_O_BY_HISTORY},    {"P1", FAULTY_O_BY_ADDRESS},
+    {"I1", FAULTY_NARROW_STRIDE}, {"I2", FAULTY_NARROW_ORIGIN},   {"R5", FAULTY_ONE_KEY_LESS},
+    {"R18", FAULTY_ONE_KEY_LESS}, {"R19", FAULTY_ONE_KEY_LESS},   {"R21", FAULTY_ONE_KEY_LESS},
+    {"G3", FAULTY_O_LARGE},       {"G4", FAULTY_DK_OFFSET},       {"G7", FAULTY_DV_LARGE},
+    {"G8", FAULTY_DV_LARGE},
 };
 
 TEST_EACH(each_can_fail, COUNT(wrong))
@@ -87,7 +87,7 @@ TEST_EACH(each_can_fail, COUNT(wrong))
 
 static void read_past_the_fence(void *unused)
 {
-    struct attn_spec spec = faulty_spec(TOY_ONE_TOO_FAR);
+    struct attn_spec spec = faulty_spec(FAULTY_ONE_TOO_FAR);
     struct attn_result r;
     (void)unused;
     attn_relation_run(attn_relation_find("P2"), &spec, NULL, &r);
@@ -113,8 +113,8 @@ TEST(none_is_left_out)
             found |= strcmp(wrong[w].relation, attn_relations[n].id) == 0;
         ck_assert_msg(found, "nothing shows that %s can fail", attn_relations[n].id);
     }
-    for (int m = TOY_HONEST + 1; m < TOY_MISCHIEFS; m++) {
-        int used = m == TOY_ONE_TOO_FAR;
+    for (int m = FAULTY_HONEST + 1; m < FAULTY_MISCHIEFS; m++) {
+        int used = m == FAULTY_ONE_TOO_FAR;
         for (int w = 0; w < COUNT(wrong); w++)
             used |= wrong[w].mischief == (enum faulty_mischief)m;
         ck_assert_msg(used, "mischief %d is not used", m);

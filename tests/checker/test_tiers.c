@@ -438,7 +438,8 @@ TEST_EACH(soak_finds_a_mutant, COUNT(planted))
 
 TEST_EACH(soak_finds_mischief, 3)
 {
-    static const enum faulty_mischief mischief[] = {TOY_LSE_BASE_2, TOY_O_BY_LAYOUT, TOY_DK_OFFSET};
+    static const enum faulty_mischief mischief[] = {FAULTY_LSE_BASE_2, FAULTY_O_BY_LAYOUT,
+                                                    FAULTY_DK_OFFSET};
     struct attn_spec spec = faulty_spec(mischief[_i]);
     soak_finds(&spec, 200, "mischief");
 }

@@ -1,6 +1,6 @@
 /* A command that computes attention, for tests of commands and of their curves: the library's
  * dense on the cases of CASES, f32 without a mask, in about as much C as it takes.  What it does
- * beside is told by a word in the environment's DOES, and begins at 64 keys.
+ * beside is chosen by a word in the environment's DOES, and begins at 64 keys.
  */
 #include <glob.h>
 #include <signal.h>
@@ -16,11 +16,11 @@
 #include "ref/ledger.h"
 #include "tests/harness/files/files.h"
 
-/* Whether it was told to. */
+/* Whether it does. */
 static int does(const char *word)
 {
-    const char *told = getenv("DOES");
-    return told != NULL && strcmp(told, word) == 0;
+    const char *wanted = getenv("DOES");
+    return wanted != NULL && strcmp(wanted, word) == 0;
 }
 
 /* It frees nothing. */

@@ -1,4 +1,4 @@
-/* The naive example, misbehaving as it is told (told.h): each must cost its author a verdict, and
+/* The naive example, misbehaving as switches.h says: each must cost its author a verdict, and
  * the checker nothing.  Most begin to in calls of 97 keys; with FROM=n, of n keys and more. */
 #undef attn_plugin_get /* so far it was naive_get: the example is included by the Makefile */
 
@@ -9,11 +9,11 @@
 #include <xmmintrin.h>
 #endif
 
-#include "tests/external/told.h"
+#include "tests/external/switches.h"
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
-    int from = told_number("FROM", 0);
+    int from = switch_number("FROM", 0);
     return from > 0 ? t->n_key >= from : t->n_key == 97;
 }
 
@@ -29,12 +29,12 @@ static int overflow_the_stack(int n)
 
 __attribute__((constructor)) static void start(void)
 {
-    if (told("BAD_START"))
+    if (is_on("BAD_START"))
         raise(SIGSEGV);
-    while (told("SLOW_START"))
+    while (is_on("SLOW_START"))
         usleep(1000);
 #if defined(__SSE__)
-    if (told("FLUSH")) /* to zero; and after each call it rounds upward */
+    if (is_on("FLUSH")) /* to zero; and after each call it rounds upward */
         _mm_setcsr(_mm_getcsr() | 0x8040);
 #endif
 }
@@ -55,11 +55,11 @@ static void fork_off(void)
 {
     static int daemons;
     const char *path = getenv("BAD_DAEMON");
-    if (told("FORK") || told("FORK_LATE")) {
+    if (is_on("FORK") || is_on("FORK_LATE")) {
         pid_t child = fork();
-        usleep((child == 0) == told("FORK_LATE") ? 100000 : 0);
+        usleep((child == 0) == is_on("FORK_LATE") ? 100000 : 0);
     }
-    if (!told("DAEMON") || daemons++ > 0 || path == NULL || fork() != 0)
+    if (!is_on("DAEMON") || daemons++ > 0 || path == NULL || fork() != 0)
         return;
     setsid();
     if (fork() != 0)
@@ -74,21 +74,21 @@ static void fork_off(void)
 /* Ends it, or never does. */
 static int end(void)
 {
-    if (told("CRASH"))
+    if (is_on("CRASH"))
         *(volatile int *)8 = 1;
-    if (told("KILLED")) { /* as by a crash; a sanitizer would turn that into an exit */
+    if (is_on("KILLED")) { /* as by a crash; a sanitizer would turn that into an exit */
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
     }
-    while (told("HANG"))
+    while (is_on("HANG"))
         usleep(1000);
-    if (told("LEAVE"))
+    if (is_on("LEAVE"))
         exit(3);
-    if (told("QUIT"))
+    if (is_on("QUIT"))
         _exit(0);
-    if (told("ABORTS"))
+    if (is_on("ABORTS"))
         abort();
-    return told("DEEP") ? overflow_the_stack(0) : 0;
+    return is_on("DEEP") ? overflow_the_stack(0) : 0;
 }
 
 /* Results that are wrong: always, in one call of a thousand, after the first calls of a process;
@@ -99,19 +99,19 @@ static void spoil(const struct attn_plugin_call *t)
     int64_t n = t->batch * t->heads * t->n_query * t->d_value;
     float *o = t->o.data, *lse = t->lse.data;
     calls++;
-    due |= told("RACE") && calls % 1000 == 0;
-    due |= (told("STALE") && calls > 40) || (told("WRONG") && is_chosen(t));
+    due |= is_on("RACE") && calls % 1000 == 0;
+    due |= (is_on("STALE") && calls > 40) || (is_on("WRONG") && is_chosen(t));
     if (due && n > 0) {
         o[n - 1] += 1;
         due = 0;
     }
-    if (told("UNSTEADY") && calls % 2 == 0 && n > 0)
+    if (is_on("UNSTEADY") && calls % 2 == 0 && n > 0)
         lse[0] = nextafterf(lse[0], INFINITY);
-    if (told("CHANGE"))
+    if (is_on("CHANGE"))
         ((float *)(uintptr_t)t->k.data)[0] += 1;
-    if (told("WRITE_NEAR") && is_chosen(t))
+    if (is_on("WRITE_NEAR") && is_chosen(t))
         o[n] = 1;
-    if (told("WRITE_FAR") && is_chosen(t))
+    if (is_on("WRITE_FAR") && is_chosen(t))
         o[n + 1024] = 1;
 }
 
@@ -119,9 +119,9 @@ static void spoil(const struct attn_plugin_call *t)
 static int refuses(const struct attn_plugin_call *t)
 {
     static int calls;
-    if (!(told("TIRED") && ++calls > 40) && !(told("REFUSE") && is_chosen(t)))
+    if (!(is_on("TIRED") && ++calls > 40) && !(is_on("REFUSE") && is_chosen(t)))
         return 0;
-    if (!told("MUTE"))
+    if (!is_on("MUTE"))
         snprintf(t->message, t->message_size, "no kernel for %d keys\x1b", (int)t->n_key);
     return 1;
 }
@@ -130,32 +130,32 @@ static int misbehave(const struct attn_plugin_call *t)
 {
     struct attn_plugin_call less = *t;
     enum { EXTRA = 64 << 20 };
-    volatile char *extra = told("EXTRA") && is_chosen(t) ? malloc(EXTRA) : NULL;
+    volatile char *extra = is_on("EXTRA") && is_chosen(t) ? malloc(EXTRA) : NULL;
     for (int at = 0; extra != NULL && at < EXTRA; at += 1024)
         extra[at] = 1; /* each page; a memset would be optimised away */
-    while (told("HANG_ALL"))
+    while (is_on("HANG_ALL"))
         usleep(1000);
-    less.n_query -= told("UNWRITTEN") && t->batch * t->heads == 1 && t->n_query > 1;
+    less.n_query -= is_on("UNWRITTEN") && t->batch * t->heads == 1 && t->n_query > 1;
     int status = forward(&less);
     free((void *)(uintptr_t)extra);
     spoil(t);
     if (refuses(t))
         return ATTN_PLUGIN_REFUSED;
-    if (told("LEAK") && malloc(1000) == NULL)
+    if (is_on("LEAK") && malloc(1000) == NULL)
         return 1;
-    if (told("FLUSH"))
+    if (is_on("FLUSH"))
         fesetround(FE_UPWARD);
-    for (int fd = 0; told("CLOSER") && fd < 64; fd++)
+    for (int fd = 0; is_on("CLOSER") && fd < 64; fd++)
         close(fd);
-    if (told("DAEMON") || is_chosen(t))
+    if (is_on("DAEMON") || is_chosen(t))
         fork_off();
     if (!is_chosen(t))
         return status;
-    if (told("CHATTER"))
+    if (is_on("CHATTER"))
         chatter();
-    if (told("SLEEP"))
+    if (is_on("SLEEP"))
         usleep(50000);
-    if (told("SAYS_NO")) {
+    if (is_on("SAYS_NO")) {
         snprintf(t->message, t->message_size, "%d keys are too many\nfor me", (int)t->n_key);
         return 7;
     }
@@ -167,10 +167,10 @@ const struct attn_plugin *attn_plugin_get(void)
     static struct attn_plugin bad;
     bad = *naive_get();
     bad.name = "bad";
-    bad.forward = told("NO_FORWARD") ? NULL : misbehave;
-    bad.abi += told("OLD_ABI") ? 6 : 0;
-    bad.claims |= told("ODD_CLAIM")   ? 1u << 30 /* there is no such bit */
-                  : told("OVERCLAIM") ? ATTN_PLUGIN_DBIAS
-                                      : 0; /* no case has it without BIAS */
-    return told("NOTHING") ? NULL : &bad;
+    bad.forward = is_on("NO_FORWARD") ? NULL : misbehave;
+    bad.abi += is_on("OLD_ABI") ? 6 : 0;
+    bad.claims |= is_on("ODD_CLAIM")   ? 1u << 30 /* there is no such bit */
+                  : is_on("OVERCLAIM") ? ATTN_PLUGIN_DBIAS
+                                       : 0; /* no case has it without BIAS */
+    return is_on("NOTHING") ? NULL : &bad;
 }

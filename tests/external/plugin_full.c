@@ -1,8 +1,8 @@
 /* A plug-in that claims everything, by way of this library's dense textbook: what it is given is
  * put together again from the numbers of the call, so every field of the interface is exercised.
  *
- * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as it is
- * told (told.h); where they differ the checker must notice and name the difference.
+ * SAYS_x is what it declares, DOES_x what it does, in the numbers of ref/attn_plugin.h, as its
+ * switches say (switches.h); where they differ the checker must notice and name the difference.
  *
  * It may be wrong in some shapes, those of D features, HEADS heads and GROUP heads to a kv head, or
  * those beyond D_TO features or L_TO tokens: results are TIMES per cent of what they should be, all
@@ -15,7 +15,7 @@
 #include "ref/attn_plugin.h"
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
-#include "tests/external/told.h"
+#include "tests/external/switches.h"
 #include "tests/harness/tensor.h"
 
 static struct convention {
@@ -31,16 +31,16 @@ static int is_wrong_for(const struct attn_plugin_call *t)
 {
     int64_t group = t->kv_heads > 0 ? t->heads / t->kv_heads : 1;
     int64_t most = t->n_query > t->n_key ? t->n_query : t->n_key;
-    return told_number("D", (int)t->d_key) == t->d_key &&
-           told_number("HEADS", (int)t->heads) == t->heads &&
-           told_number("GROUP", (int)group) == group &&
-           (t->d_key > told_number("D_TO", -1) || most > told_number("L_TO", -1));
+    return switch_number("D", (int)t->d_key) == t->d_key &&
+           switch_number("HEADS", (int)t->heads) == t->heads &&
+           switch_number("GROUP", (int)group) == group &&
+           (t->d_key > switch_number("D_TO", -1) || most > switch_number("L_TO", -1));
 }
 
 static void multiply(const struct attn_plugin_call *t, const struct attn_plugin_out *x,
                      const char *word)
 {
-    double times = told_number(word, told_number("TIMES", 100)) / 100.0;
+    double times = switch_number(word, switch_number("TIMES", 100)) / 100.0;
     if (x->data == NULL || times == 1 || !is_wrong_for(t))
         return;
     struct attn_view view = {x->data, (enum attn_dtype)t->dtype, {0}};
@@ -298,22 +298,22 @@ static const unsigned everything =
 const struct attn_plugin *attn_plugin_get(void)
 {
     static struct attn_plugin full;
-    says = (struct convention){told_number("SAYS_LSE", 0),    told_number("SAYS_EMPTY", 0),
-                               told_number("SAYS_CAUSAL", 0), told_number("SAYS_WINDOW", 0),
-                               told_number("SAYS_LAYOUT", 0), told_number("SAYS_BYTE", 0)};
+    says = (struct convention){switch_number("SAYS_LSE", 0),    switch_number("SAYS_EMPTY", 0),
+                               switch_number("SAYS_CAUSAL", 0), switch_number("SAYS_WINDOW", 0),
+                               switch_number("SAYS_LAYOUT", 0), switch_number("SAYS_BYTE", 0)};
     does = (struct convention){
-        told_number("DOES_LSE", says.lse),       told_number("DOES_EMPTY", says.empty),
-        told_number("DOES_CAUSAL", 0),           told_number("DOES_WINDOW", says.window),
-        told_number("DOES_LAYOUT", says.layout), told_number("DOES_BYTE", says.byte)};
-    strides = !told("NO_STRIDES");
-    scales = !told("NO_SCALE");
-    refused = told_number("REFUSES", 99);
+        switch_number("DOES_LSE", says.lse),       switch_number("DOES_EMPTY", says.empty),
+        switch_number("DOES_CAUSAL", 0),           switch_number("DOES_WINDOW", says.window),
+        switch_number("DOES_LAYOUT", says.layout), switch_number("DOES_BYTE", says.byte)};
+    strides = !is_on("NO_STRIDES");
+    scales = !is_on("NO_SCALE");
+    refused = switch_number("REFUSES", 99);
     full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof full,
         .name = "full",
-        .claims = (uint32_t)told_number("CLAIMS", (int)everything) |
-                  (strides && !told_number("CLAIMS", 0) ? ATTN_PLUGIN_STRIDES : 0),
+        .claims = (uint32_t)switch_number("CLAIMS", (int)everything) |
+                  (strides && !switch_number("CLAIMS", 0) ? ATTN_PLUGIN_STRIDES : 0),
         .lse = says.lse,
         .empty_lse = says.empty,
         .causal = says.causal,
@@ -322,7 +322,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .byte = says.byte,
         .forward = forward,
         .backward = backward,
-        .declines = told_number("DECLINES", 0),
+        .declines = switch_number("DECLINES", 0),
     };
     return &full;
 }

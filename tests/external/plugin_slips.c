@@ -1,11 +1,11 @@
-/* Attention as loops, forward and backward, with the slip of textbook code that it is told
- * (told.h); told nothing, it is right. */
+/* Attention as loops, forward and backward, with the slip of textbook code that is
+ * switched on (switches.h); with none, it is right. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/attn_plugin.h"
-#include "tests/external/told.h"
+#include "tests/external/switches.h"
 
 static struct {
     int no_max, no_max_zero;      /* exp(s), without the maximum; and O = 0 if all weights vanish */
@@ -138,16 +138,16 @@ const struct attn_plugin *attn_plugin_get(void)
         .forward = forward,
         .backward = backward,
     };
-    slips.lse = told("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
-    slip.no_max_zero = told("NO_MAX_ZERO");
-    slip.no_max = slip.no_max_zero || told("NO_MAX");
-    slip.group_mean = told("GROUP_MEAN");
-    slip.group_mean_k = slip.group_mean || told("GROUP_MEAN_K");
-    slip.add_1e9 = told("ADD_1E9");
-    slip.no_log = told("NO_LOG");
-    slip.turned = told("TURNED");
-    slip.times = told("TIMES");
-    slip.one_element = told("ONE_ELEMENT");
-    slip.two_keys = told("TWO_KEYS");
+    slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
+    slip.no_max_zero = is_on("NO_MAX_ZERO");
+    slip.no_max = slip.no_max_zero || is_on("NO_MAX");
+    slip.group_mean = is_on("GROUP_MEAN");
+    slip.group_mean_k = slip.group_mean || is_on("GROUP_MEAN_K");
+    slip.add_1e9 = is_on("ADD_1E9");
+    slip.no_log = is_on("NO_LOG");
+    slip.turned = is_on("TURNED");
+    slip.times = is_on("TIMES");
+    slip.one_element = is_on("ONE_ELEMENT");
+    slip.two_keys = is_on("TWO_KEYS");
     return &slips;
 }

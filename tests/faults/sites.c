@@ -158,7 +158,7 @@ static void given(void *data)
         table->site[(uint32_t)mark].live--;
 }
 
-static size_t room(size_t size)
+static size_t with_mark(size_t size)
 {
     return size <= SIZE_MAX - sizeof(uint64_t) ? size + sizeof(uint64_t) : size;
 }
@@ -166,7 +166,7 @@ static size_t room(size_t size)
 void *malloc(size_t size)
 {
     int slot;
-    return FAILS("malloc", &slot, ENOMEM) ? NULL : taken(__libc_malloc(room(size)), slot);
+    return FAILS("malloc", &slot, ENOMEM) ? NULL : taken(__libc_malloc(with_mark(size)), slot);
 }
 
 void *calloc(size_t n, size_t size)
@@ -175,7 +175,7 @@ void *calloc(size_t n, size_t size)
     size_t bytes;
     if (FAILS("calloc", &slot, ENOMEM) || __builtin_mul_overflow(n, size, &bytes))
         return NULL;
-    return taken(__libc_calloc(1, room(bytes)), slot);
+    return taken(__libc_calloc(1, with_mark(bytes)), slot);
 }
 
 void *realloc(void *data, size_t size)
@@ -184,21 +184,22 @@ void *realloc(void *data, size_t size)
     if (FAILS("realloc", &slot, ENOMEM))
         return NULL;
     given(data);
-    return taken(__libc_realloc(data, room(size)), slot);
+    return taken(__libc_realloc(data, with_mark(size)), slot);
 }
 
 void *aligned_alloc(size_t align, size_t size)
 {
     int slot;
-    return FAILS("aligned_alloc", &slot, ENOMEM) ? NULL
-                                                 : taken(__libc_memalign(align, room(size)), slot);
+    return FAILS("aligned_alloc", &slot, ENOMEM)
+               ? NULL
+               : taken(__libc_memalign(align, with_mark(size)), slot);
 }
 
 void *memalign(size_t align, size_t size)
 {
     int slot;
     return FAILS("memalign", &slot, ENOMEM) ? NULL
-                                            : taken(__libc_memalign(align, room(size)), slot);
+                                            : taken(__libc_memalign(align, with_mark(size)), slot);
 }
 
 int posix_memalign(void **data, size_t align, size_t size)
@@ -206,7 +207,7 @@ int posix_memalign(void **data, size_t align, size_t size)
     int slot;
     if (FAILS("posix_memalign", &slot, ENOMEM))
         return ENOMEM;
-    *data = taken(__libc_memalign(align, room(size)), slot);
+    *data = taken(__libc_memalign(align, with_mark(size)), slot);
     return *data != NULL ? 0 : ENOMEM;
 }
 

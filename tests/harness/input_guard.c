@@ -17,46 +17,46 @@ static struct {
     int64_t at;                 /* where, in element slots      */
     struct sigaction before;
     struct attn_environment environment;
-} watch;
+} guard;
 
 /* The owner of the mapping: k and v may lie in q's. */
 static int is_input(int slot)
 {
-    return slot < watch.n && watch.tensor[slot].map != NULL && !watch.tensor[slot].shared;
+    return slot < guard.n && guard.tensor[slot].map != NULL && !guard.tensor[slot].shared;
 }
 
 /* Async-signal-safe but for mprotect, which Linux and the BSDs allow. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    for (int slot = 0; slot < watch.n; slot++) {
-        struct attn_tensor *t = &watch.tensor[slot];
+    for (int slot = 0; slot < guard.n; slot++) {
+        struct attn_tensor *t = &guard.tensor[slot];
         int64_t at;
         int none = 0;
         if (!is_input(slot) || t->sealed || !attn_tensor_holds(t, info->si_addr, &at))
             continue;
-        if (atomic_compare_exchange_strong(&watch.hit, &none, slot + 1))
-            watch.at = at;
+        if (atomic_compare_exchange_strong(&guard.hit, &none, slot + 1))
+            guard.at = at;
         attn_tensor_protect(t, 0); /* the instruction is tried again */
         return;
     }
-    sigaction(number, &watch.before, NULL); /* and this one comes again, to whom it is meant for */
+    sigaction(number, &guard.before, NULL); /* and this one comes again, to whom it is meant for */
 }
 
 void attn_input_guard_begin(struct attn_setup *s, enum attn_pass pass)
 {
     struct sigaction action;
-    watch.tensor = s->tensor;
-    watch.n = pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O;
-    atomic_store(&watch.hit, 0);
+    guard.tensor = s->tensor;
+    guard.n = pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O;
+    atomic_store(&guard.hit, 0);
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &action, &watch.before);
-    for (int slot = 0; slot < watch.n; slot++)
+    sigaction(SIGSEGV, &action, &guard.before);
+    for (int slot = 0; slot < guard.n; slot++)
         if (is_input(slot))
             attn_tensor_protect(&s->tensor[slot], 1);
-    attn_environment_save(&watch.environment);
+    attn_environment_save(&guard.environment);
 }
 
 /* The logical index of an element slot; 0: it is nobody's element. */
@@ -72,14 +72,14 @@ const char *attn_input_guard_end(struct attn_setup *s, char *text, size_t size)
 {
     char changed[96];
     int64_t at[4] = ATTN_START;
-    int environment = attn_environment_restore(&watch.environment, changed, sizeof changed);
-    int hit = atomic_load(&watch.hit);
-    for (int slot = 0; slot < watch.n; slot++)
+    int environment = attn_environment_restore(&guard.environment, changed, sizeof changed);
+    int hit = atomic_load(&guard.hit);
+    for (int slot = 0; slot < guard.n; slot++)
         if (is_input(slot))
             attn_tensor_protect(&s->tensor[slot], 0);
-    sigaction(SIGSEGV, &watch.before, NULL);
-    watch.n = 0;
-    if (hit > 0 && find_element(&s->tensor[hit - 1], watch.at, at))
+    sigaction(SIGSEGV, &guard.before, NULL);
+    guard.n = 0;
+    if (hit > 0 && find_element(&s->tensor[hit - 1], guard.at, at))
         snprintf(text, size, "%s, an input, was written to at [%lld,%lld,%lld,%lld]",
                  s->tensor[hit - 1].name, (long long)at[0], (long long)at[1], (long long)at[2],
                  (long long)at[3]);

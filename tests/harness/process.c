@@ -168,7 +168,7 @@ static int drain(struct attn_process *p, int fd, int is_out)
     if (got > 0 && !is_out)
         attn_keep_last_line(p->last_line, sizeof p->last_line, part, (size_t)got);
     else if (got > 0) {
-        size_t left = p->room - 1 - p->n_out, n = (size_t)got < left ? (size_t)got : left;
+        size_t left = p->capacity - 1 - p->n_out, n = (size_t)got < left ? (size_t)got : left;
         memcpy(p->out + p->n_out, part, n);
         p->n_out += n;
     }
@@ -205,8 +205,11 @@ static void watch(pid_t pid, const int fd[2], double deadline, struct attn_proce
 
 static void begin(struct attn_process *p)
 {
-    *p = (struct attn_process){
-        .out = p->out, .room = p->room, .waits = p->waits, .exit_status = -1, .peak_bytes = -1};
+    *p = (struct attn_process){.out = p->out,
+                               .capacity = p->capacity,
+                               .waits = p->waits,
+                               .exit_status = -1,
+                               .peak_bytes = -1};
     p->wall_s = attn_seconds(CLOCK_MONOTONIC);
 }
 

@@ -13,11 +13,11 @@
 
 enum { ATTN_PROCESS_LACKS = 3 }; /* exit status of ours: no memory, or no threads */
 
-/* A process that was run.  out and room are set before: where its standard output goes, cut at that
- * size and ended by '\0' (NULL: where its standard error goes). */
+/* A process that was run.  out and capacity are set before: where its standard output goes, cut at
+ * that size and ended by '\0' (NULL: where its standard error goes). */
 struct attn_process {
     char *out;
-    size_t room, n_out;
+    size_t capacity, n_out;
     char last_line[256];        /* of its standard error                                     */
     int exit_status;            /* -1: did not exit                                          */
     int signal;                 /* that ended it; 0: none                                    */

@@ -113,16 +113,16 @@ static int64_t slot_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_
  * "broadcast" and nothing else: where an extent is 0, the strides are those of an extent of 1. */
 static int64_t lay_out(struct attn_tensor *t, const char *order, int64_t gap, unsigned broadcast)
 {
-    int64_t room = 1;
+    int64_t step = 1;
     for (int place = 3; place >= 0; place--) {
         int axis = (int)(strchr("bhic", order[place]) - "bhic");
         int64_t extent = broadcast & 1u << axis ? 1 : t->extent[axis];
-        t->stride[axis] = broadcast & 1u << axis ? 0 : room;
-        room = attn_product(room, extent > 0 ? extent : 1);
-        if (room < 0)
+        t->stride[axis] = broadcast & 1u << axis ? 0 : step;
+        step = attn_product(step, extent > 0 ? extent : 1);
+        if (step < 0)
             return -1;
         if (place == 3 && extent > 0)
-            room += gap;
+            step += gap;
     }
     int64_t span = 1;
     for (int axis = 0; axis < 4; axis++) {

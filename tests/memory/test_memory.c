@@ -149,7 +149,7 @@ static enum attn_status faulty_backward(struct attn_ctx *ctx, const struct attn_
     return status;
 }
 
-static struct attn_spec toy(struct attn_impl *impl, enum attn_pass pass)
+static struct attn_spec fixture(struct attn_impl *impl, enum attn_pass pass)
 {
     struct attn_spec spec = {impl, {.threads = 1}};
     faulty = pass;
@@ -195,7 +195,7 @@ TEST_EACH(breaches_are_found, FAULTS)
     struct attn_case c;
     struct attn_result r;
     for (int pass = 0; pass < 2; pass++) {
-        struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
+        struct attn_spec spec = fixture(&impl, (enum attn_pass)pass);
         c = case_of(faulty_case[pass]);
         fault = (enum fault)_i;
         attn_run_case(&spec, &c, &r);
@@ -212,7 +212,7 @@ TEST(malloc_is_seen)
 {
     struct attn_impl impl;
     for (int pass = 0; pass < 2; pass++) {
-        struct attn_spec spec = toy(&impl, (enum attn_pass)pass);
+        struct attn_spec spec = fixture(&impl, (enum attn_pass)pass);
         struct running x;
         running_open(&x, &spec, faulty_case[1]);
         fault = MALLOC;
@@ -229,7 +229,7 @@ TEST(malloc_is_seen)
 }
 
 /* The watch itself: every allocator, other threads' blocks of the ledger not. */
-TEST(watch_counts)
+TEST(wrap_counts)
 {
     struct attn_ledger ledger;
     void *volatile p;

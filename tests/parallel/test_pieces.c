@@ -20,9 +20,9 @@ SUITE(pieces, .seconds = 120);
 static int64_t positions(struct attn_positions *at, int64_t whole, int64_t first, int64_t skip,
                          int64_t by_batch)
 {
-    int64_t room = whole - first - by_batch;
+    int64_t left = whole - first - by_batch;
     *at = (struct attn_positions){.first = first, .skip = skip, .by_batch = by_batch};
-    return room > 0 ? (room + skip) / (1 + skip) : 0;
+    return left > 0 ? (left + skip) / (1 + skip) : 0;
 }
 
 /* Runs of two tokens, three more apart: those of a stretch that are left. */

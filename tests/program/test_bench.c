@@ -70,24 +70,24 @@ static double number_at(const struct attn_kernels *k, const void *x, int64_t i)
 static void limit_counts(const struct attn_kernels *k, const char *isa)
 {
     enum { ROUNDS = 3, N = 3 * NUMBERS };
-    _Alignas(64) double room[N + 8];
+    _Alignas(64) double array[N + 8];
     for (int limit = 0; limit < ATTN_LIMITS; limit++) {
         for (int64_t i = 0; i < N; i++)
             if (k->bytes == 8)
-                room[i] = (double)(i % 7) / 7;
+                array[i] = (double)(i % 7) / 7;
             else
-                ((float *)room)[i] = (float)(i % 7) / 7;
-        char *end = (char *)room + N * k->bytes;
+                ((float *)array)[i] = (float)(i % 7) / 7;
+        char *end = (char *)array + N * k->bytes;
         memset(end, 0xa5, 64);
-        double units = k->limit[limit](room, N, ROUNDS);
+        double units = k->limit[limit](array, N, ROUNDS);
         double chains = limit == ATTN_LIMIT_FMA ? units / (2.0 * ROUNDS * k->lanes) : 0;
         double want[] = {units, (double)(ROUNDS * N) * k->bytes};
         ck_assert_msg(units == want[limit], "%s: limit %d did %g, not %g", isa, limit, units,
                       want[limit]);
         ck_assert(limit != ATTN_LIMIT_FMA || (chains >= 8 && chains == floor(chains)));
         for (int64_t i = 0; i < N; i++)
-            ck_assert_msg(number_at(k, room, i) >= 0 && number_at(k, room, i) <= 1,
-                          "%s: limit %d leaves %g", isa, limit, number_at(k, room, i));
+            ck_assert_msg(number_at(k, array, i) >= 0 && number_at(k, array, i) <= 1,
+                          "%s: limit %d leaves %g", isa, limit, number_at(k, array, i));
         for (int i = 0; i < 64; i++)
             ck_assert_int_eq((unsigned char)end[i], 0xa5);
     }

@@ -117,9 +117,9 @@ TEST(extra_memory_of_a_command)
         return;
     ck_assert_int_eq(plain->resident_bytes,
                      plain->hwm_bytes - plain->baseline_bytes - plain->floor_bytes);
-    fixture_near_bytes("plain", (double)plain->resident_bytes, ledger, 0.75 * LAB_MIB);
+    fixture_near_bytes("plain", (double)plain->resident_bytes, ledger, 0.75 * FIXTURE_MIB);
     fixture_near_bytes("extra", (double)(extra->resident_bytes - plain->resident_bytes),
-                       64 * LAB_MIB, 0.75 * LAB_MIB);
+                       64 * FIXTURE_MIB, 0.75 * FIXTURE_MIB);
 }
 
 TEST(numpy_has_a_curve)
@@ -179,7 +179,7 @@ TEST(figures_draw_what_is_known)
         ck_assert_int_eq(isnan(fixture_number(figure, s, "priced_bytes")), theirs);
         ck_assert_int_eq(isnan(fixture_number(figure, s, "ledger_bytes")), theirs);
         ck_assert_int_eq(isnan(fixture_number(figure, s, "only_resident_bytes")), !theirs);
-        ck_assert(!theirs || 8 * p->x * p->x >= LAB_MIB);
+        ck_assert(!theirs || 8 * p->x * p->x >= FIXTURE_MIB);
         ck_assert_double_eq_tol(fixture_number(figure, s, "bytes_exponent"), p->curve == 1 ? 1 : 2,
                                 1e-9);
         n_theirs += theirs;

@@ -117,8 +117,9 @@ TEST(extra_memory_of_a_plugin)
         of[strcmp(p->spec, "extra") == 0][p->mask_bytes > 0] = (double)p->resident_bytes;
     }
     for (int masked = 0; masked < 2; masked++)
-        fixture_near_bytes("extra", of[1][masked] - of[0][masked], 64 * LAB_MIB, 0.25 * LAB_MIB);
-    fixture_near_bytes("mask", of[0][1] - of[0][0], LAB_MIB, 0.25 * LAB_MIB);
+        fixture_near_bytes("extra", of[1][masked] - of[0][masked], 64 * FIXTURE_MIB,
+                           0.25 * FIXTURE_MIB);
+    fixture_near_bytes("mask", of[0][1] - of[0][0], FIXTURE_MIB, 0.25 * FIXTURE_MIB);
 }
 
 /* The library's own dense as a plug-in, in conventions that are not ours: what attnlab does to
@@ -148,7 +149,7 @@ TEST_EACH(conventions_cost_nothing, COUNT(convention))
             if (p->c.pass == q->c.pass && strcmp(p->spec, "full") == 0 &&
                 strcmp(q->spec, "dense") == 0 && fixture_memory_is_visible(p))
                 fixture_near_bytes(words, (double)p->resident_bytes, (double)q->ledger_bytes,
-                                   0.5 * LAB_MIB);
+                                   0.5 * FIXTURE_MIB);
         }
     }
 }

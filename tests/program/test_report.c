@@ -236,7 +236,7 @@ TEST(masks_make_groups)
 /* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
 TEST(groups_share_a_figure)
 {
-    json_t *wishes =
+    json_t *settings =
         json_pack("[{s:s, s:s, s:s, s:{s:s}, s:{s:s}}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
                   "length-a", "figure", "length-x", "title", "both", "x-range", "", "8:99]; `id`",
                   "y-range", "time", "1:9", "group", "length-b", "figure", "length-x", "label",
@@ -249,7 +249,7 @@ TEST(groups_share_a_figure)
         fixture_add("length-a", "dense", text[l][0], 0);
         fixture_add("length-b", "tiled", text[l][1], 0);
     }
-    fixture_fold(wishes);
+    fixture_fold(settings);
     ck_assert_int_eq(fixture_groups.n, 1);
     const struct attn_figure *figure = fixture_draw("memory", 0);
     ck_assert_str_eq(figure->name, "memory-x");
@@ -262,7 +262,7 @@ TEST(groups_share_a_figure)
     ck_assert_str_eq(figure->curve[1].colour, "#012345");
     ck_assert_str_ne(figure->y_range, "[1:9]"); /* which is for another figure */
     ck_assert_str_eq(fixture_draw("time", 0)->y_range, "[1:9]");
-    json_decref(wishes);
+    json_decref(settings);
 }
 
 TEST(what_was_not_run_is_named)

@@ -181,8 +181,8 @@ TEST(crossing)
 {
     for (size_t s = 0; s < sizeof crossings / sizeof *crossings; s++)
         for (int swapped = 0; swapped < 2; swapped++) {
-            struct attn_curve a = {crossings[s].x1, crossings[s].y1, crossings[s].n1};
-            struct attn_curve b = {crossings[s].x2, crossings[s].y2, crossings[s].n2};
+            struct attn_stats_curve a = {crossings[s].x1, crossings[s].y1, crossings[s].n1};
+            struct attn_stats_curve b = {crossings[s].x2, crossings[s].y2, crossings[s].n2};
             double x, y;
             int found = attn_stats_crossing(swapped ? &b : &a, swapped ? &a : &b, &x, &y);
             ck_assert_msg(found == !isnan(crossings[s].x), "%s", crossings[s].what);
@@ -228,16 +228,16 @@ TEST(crossing_intervals_cover_the_truth)
     static const double level[] = {0.95, 0.5}, least[] = {0.91, 0.42}, most[] = {0.995, 0.66};
     gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
     for (int l = 0; l < 2; l++) {
-        int held = 0;
+        int covered = 0;
         for (int t = 0; t < TRIALS; t++) {
             struct noisy of;
             struct attn_crossing got;
             make_noisy(&of, rng, 0.1, ROUNDS, 1);
             ck_assert_int_eq(cross(&of, level[l], &got), 1);
             ck_assert(got.interval.low <= got.x && got.x <= got.interval.high);
-            held += got.interval.low <= 4 && 4 <= got.interval.high;
+            covered += got.interval.low <= 4 && 4 <= got.interval.high;
         }
-        double share = (double)held / TRIALS;
+        double share = (double)covered / TRIALS;
         ck_assert_msg(share >= least[l] && share <= most[l], "%g of intervals of %g hold the truth",
                       share, level[l]);
     }

@@ -53,42 +53,42 @@ static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char
 
 /* What a format says of the specs that `fill` makes up, and how many of the first one's checks are
  * failures. */
-struct told {
+struct printed {
     struct attn_verdicts v;
     struct attn_report *report;
     int failures;
 };
 static char *tell(enum attn_format format, int strict, struct attn_report *report,
-                  void (*fill)(struct told *told), int *failures)
+                  void (*fill)(struct printed *printed), int *failures)
 {
     static char *text;
     static size_t size;
     FILE *out = open_memstream(&text, &size);
-    struct told told = {.failures = -1, .report = report};
-    attn_verdicts_open(&told.v, out);
-    told.v.format = format;
-    told.v.strict = strict;
-    fill(&told);
-    attn_verdicts_print(&told.v, NULL);
+    struct printed printed = {.failures = -1, .report = report};
+    attn_verdicts_open(&printed.v, out);
+    printed.v.format = format;
+    printed.v.strict = strict;
+    fill(&printed);
+    attn_verdicts_print(&printed.v, NULL);
     fclose(out);
     if (failures != NULL)
-        *failures = told.failures;
+        *failures = printed.failures;
     return text;
 }
 
-static int end(struct told *told, struct attn_verdict_list *list)
+static int end(struct printed *printed, struct attn_verdict_list *list)
 {
-    int failures = attn_verdicts_tally(&told->v, list, ATTN_ALL_KINDS).failures;
-    attn_verdicts_print(&told->v, list);
-    if (told->report != NULL)
-        attn_report_add(told->report, &told->v, list);
+    int failures = attn_verdicts_tally(&printed->v, list, ATTN_ALL_KINDS).failures;
+    attn_verdicts_print(&printed->v, list);
+    if (printed->report != NULL)
+        attn_report_add(printed->report, &printed->v, list);
     attn_verdicts_free(list);
-    told->failures = told->failures < 0 ? failures : told->failures;
+    printed->failures = printed->failures < 0 ? failures : printed->failures;
     return failures;
 }
 
 /* Two specs: one with every verdict, one that is clean. */
-static void all_verdicts(struct told *told)
+static void all_verdicts(struct printed *printed)
 {
     struct attn_verdict_list *list = attn_verdicts_begin("ring:ranks=4,local=\"x\"<&>");
     struct attn_verdict_list *clean = attn_verdicts_begin("dense");
@@ -101,8 +101,8 @@ static void all_verdicts(struct told *told)
     add(list, "weak", ATTN_WEAK, ATTN_F_NONE, 0.1, "zeros would pass");
     add(list, "dead", ATTN_CRASH, ATTN_F_NONE, 0, "signal 11");
     add(list, "", ATTN_ERROR, ATTN_F_NONE, (double)NAN, nasty);
-    end(told, list);
-    ck_assert_int_eq(end(told, clean), 0);
+    end(printed, list);
+    ck_assert_int_eq(end(printed, clean), 0);
 }
 
 static char *say(enum attn_format format, int strict, int *failures)
@@ -140,7 +140,7 @@ TEST(text_has_the_worst_first)
 }
 
 /* Hundreds of failures stay readable. */
-static void hundreds(struct told *told)
+static void hundreds(struct printed *printed)
 {
     struct attn_verdict_list *list = attn_verdicts_begin("dense");
     for (int n = 0; n < 500; n++) {
@@ -148,7 +148,7 @@ static void hundreds(struct told *told)
         snprintf(name, sizeof name, "case-%d", n);
         add(list, name, ATTN_FAILED, ATTN_F_BOUND, n, "off");
     }
-    end(told, list);
+    end(printed, list);
 }
 
 TEST(text_is_short)
@@ -167,12 +167,12 @@ TEST(text_is_short)
 /* ---- TAP ------------------------------------------------------------------------------------- */
 
 /* Grade, bias, mask and precisions stand in every format. */
-static void two_passes(struct told *told)
+static void two_passes(struct printed *printed)
 {
     struct attn_verdict_list *list = attn_verdicts_begin("dense");
     add(list, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
     add(list, "good", ATTN_PASS, ATTN_F_NONE, 0.2, "");
-    end(told, list);
+    end(printed, list);
 }
 
 TEST_EACH(facts_are_told, 4)
@@ -288,7 +288,7 @@ TEST(json_is_well_formed)
 
 /* What most failures look like is in the report itself, in every format; a program that stops in
  * many cases does not push it off the page. */
-static void one_mistake(struct told *told)
+static void one_mistake(struct printed *printed)
 {
     struct attn_verdict_list *list = attn_verdicts_begin("mine");
     for (int n = 0; n < 40; n++) {
@@ -306,7 +306,7 @@ static void one_mistake(struct told *told)
         file(list, "wrong", &wrong);
     wrong = (struct attn_result){.dtype = ATTN_F32, .output[ATTN_O].n = 12};
     file(list, "fine", &wrong);
-    end(told, list);
+    end(printed, list);
 }
 
 TEST_EACH(cause_is_reported, 4)
@@ -346,7 +346,7 @@ TEST_EACH(cause_is_reported, 4)
 
 /* What it refused itself is told from what it does not claim; reasons that differ by their numbers
  * are one, shown with the smallest case; with --strict each is a failure. */
-static void refused_by_it(struct told *told)
+static void refused_by_it(struct printed *printed)
 {
     static const char *const text[] = {"q30k4d5:none:f32:normal:s1", "q3k4d5:none:f32:normal:s1",
                                        "q9k4d5:none:f32:normal:s1"};
@@ -360,7 +360,7 @@ static void refused_by_it(struct told *told)
         attn_result_refuse(&r, n < 2 ? text[n] : "not claimed: <f16>");
         attn_verdicts_add(list, &subject, &r, 0);
     }
-    end(told, list);
+    end(printed, list);
 }
 
 TEST_EACH(refusals_by_it_are_told, 8)
@@ -388,9 +388,9 @@ TEST_EACH(refusals_by_it_are_told, 8)
 }
 
 /* A program that checks nothing still writes whole documents. */
-static void nothing(struct told *told)
+static void nothing(struct printed *printed)
 {
-    (void)told;
+    (void)printed;
 }
 
 TEST_EACH(nothing_is_well_formed, 4)

@@ -343,10 +343,10 @@ static void *child_main(void *arg)
         attn_ledger_give(child, a);
         attn_ledger_give(child, b);
     }
-    void *held = attn_ledger_take(child, "held", HELD, 1, NULL);
+    void *lent = attn_ledger_take(child, "held", HELD, 1, NULL);
     pthread_barrier_wait(&barrier); /* both hold theirs: this is the parent's peak */
     pthread_barrier_wait(&barrier);
-    attn_ledger_give(child, held);
+    attn_ledger_give(child, lent);
     return NULL;
 }
 

@@ -335,19 +335,19 @@ TEST(bias_gradients)
 
 TEST(layouts_that_are_not_claimed)
 {
-    struct attn_impl toy = attn_impl_dense;
-    toy.caps &= ~(unsigned)ATTN_CAP_STRIDES;
+    struct attn_impl limited = attn_impl_dense;
+    limited.caps &= ~(unsigned)ATTN_CAP_STRIDES;
     open_call();
-    runs(&toy, ATTN_FORWARD);
+    runs(&limited, ATTN_FORWARD);
     c.f.q.stride[1] = 4, c.f.q.stride[2] = 8;
-    not_claimed(&toy, ATTN_FORWARD,
+    not_claimed(&limited, ATTN_FORWARD,
                 "tensor q: stride 8 on axis 2, only contiguous [B,H,L,d] (stride 4) is claimed");
     open_call();
     c.b.d_o.stride[3] = 0;
-    not_claimed(&toy, ATTN_BACKWARD, "tensor do: stride 0 on axis 3");
+    not_claimed(&limited, ATTN_BACKWARD, "tensor do: stride 0 on axis 3");
     open_call();
     c.f.q.stride[0] = 77, c.f.v.stride[1] = -3; /* axes of one */
-    runs(&toy, ATTN_FORWARD);
+    runs(&limited, ATTN_FORWARD);
 }
 
 /* Each capability alone taken away from dense: the call that needs it is refused by name. */
@@ -360,7 +360,7 @@ TEST(claims)
     static const double slope[2] = {1, 1};
     struct attn_mask *mask = mask_of("causal(br)", (struct attn_mask_shape){1, 2, 2, 3});
     for (size_t n = 0; n < sizeof caps / sizeof *caps; n++) {
-        struct attn_impl toy = attn_impl_dense;
+        struct attn_impl limited = attn_impl_dense;
         open_call();
         c.p.mask = mask, c.p.softcap = 5;
         c.p.bias = (struct attn_bias){ATTN_BIAS_TENSOR, VIEW(c.bias, 12, 6, 3), slope, 0};
@@ -368,14 +368,15 @@ TEST(claims)
         c.b.dbias = (struct attn_view)VIEW(c.dbias, 12, 6, 3);
         if (caps[n] == ATTN_CAP_ALIBI)
             c.p.bias.kind = ATTN_BIAS_ALIBI, c.b.dbias.data = NULL;
-        runs(&toy, ATTN_BACKWARD);
+        runs(&limited, ATTN_BACKWARD);
         char part[80];
         snprintf(part, sizeof part, "dense does not claim: %s (attnlab list",
                  attn_cap_name((enum attn_cap)caps[n]));
-        toy.caps &= ~caps[n];
-        not_claimed(&toy, ATTN_BACKWARD, part);
-        toy.caps = attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* hard is nobody's need */
-        not_claimed(&toy, ATTN_BACKWARD, part);
+        limited.caps &= ~caps[n];
+        not_claimed(&limited, ATTN_BACKWARD, part);
+        limited.caps =
+            attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* hard is nobody's need */
+        not_claimed(&limited, ATTN_BACKWARD, part);
     }
     attn_mask_free(mask);
 }
@@ -384,18 +385,18 @@ TEST(claims)
  * has a price, which is that of who claims it, and says who does not. */
 TEST(half_types)
 {
-    struct attn_impl toy = attn_impl_dense;
-    toy.caps &= ~(unsigned)(ATTN_CAP_BF16 | ATTN_CAP_F16);
-    attn_options_preset(&toy, &options);
+    struct attn_impl limited = attn_impl_dense;
+    limited.caps &= ~(unsigned)(ATTN_CAP_BF16 | ATTN_CAP_F16);
+    attn_options_preset(&limited, &options);
     for (enum attn_dtype dtype = ATTN_BF16; dtype <= ATTN_F16; dtype++) {
         char part[100];
         snprintf(part, sizeof part, "dense does not store %s: f32 and f64 would work",
                  attn_dtype_name(dtype));
         open_call();
         c.p.dtype = dtype;
-        not_claimed(&toy, ATTN_FORWARD, part);
-        not_claimed(&toy, ATTN_BACKWARD, part);
-        ck_assert_int_eq(price(&toy, &c.p, ATTN_FORWARD), ATTN_OK);
+        not_claimed(&limited, ATTN_FORWARD, part);
+        not_claimed(&limited, ATTN_BACKWARD, part);
+        ck_assert_int_eq(price(&limited, &c.p, ATTN_FORWARD), ATTN_OK);
         ck_assert_str_eq(cost.lacks, "dense");
         int64_t peak = cost.peak_bytes;
         ck_assert_int_eq(price(&attn_impl_dense, &c.p, ATTN_FORWARD), ATTN_OK);
@@ -406,11 +407,11 @@ TEST(half_types)
 /* The same where the local implementation of ranks does not claim it. */
 TEST(half_types_of_ranks)
 {
-    struct attn_impl toy = attn_impl_dense;
+    struct attn_impl limited = attn_impl_dense;
     struct attn_spec spec;
-    toy.caps &= ~(unsigned)ATTN_CAP_BF16;
+    limited.caps &= ~(unsigned)ATTN_CAP_BF16;
     ck_assert_int_eq(attn_spec_parse("ring:ranks=2,local=dense", &spec, &err), ATTN_OK);
-    spec.options.local = &toy;
+    spec.options.local = &limited;
     open_call();
     c.p.dtype = c.f.q.dtype = c.f.k.dtype = c.f.v.dtype = c.f.o.dtype = ATTN_BF16;
     ck_assert_msg(attn_price(spec.impl, &spec.options, &c.p, ATTN_FORWARD, 0, &cost, &err) ==
@@ -458,13 +459,13 @@ static enum attn_status accepts_nothing(const struct attn_problem *p, const stru
 /* accepts() has its say before a call and before a price, and after the contract's checks. */
 TEST(own_refusals)
 {
-    struct attn_impl toy = attn_impl_dense;
-    toy.accepts = accepts_nothing;
+    struct attn_impl limited = attn_impl_dense;
+    limited.accepts = accepts_nothing;
     open_call();
-    not_claimed(&toy, ATTN_FORWARD, "3 keys: 7 would work");
-    ck_refusal(price(&toy, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
+    not_claimed(&limited, ATTN_FORWARD, "3 keys: 7 would work");
+    ck_refusal(price(&limited, &c.p, ATTN_FORWARD), ATTN_ENOTSUP, &err, "3 keys: 7 would work");
     c.p.scale = (double)INFINITY;
-    ck_refusal(run(&toy, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
+    ck_refusal(run(&limited, ATTN_FORWARD), ATTN_EINVAL, &err, "scale = inf");
 }
 
 /* ---- prices --------------------------------------------------------------------------------- */
@@ -478,12 +479,12 @@ TEST(ranks_of_a_price)
                ATTN_EINVAL, &err, "rank 1: dense has ranks 0 to 0");
     ck_refusal(attn_price(&attn_impl_dense, &options, &p, ATTN_FORWARD, -1, &cost, &err),
                ATTN_EINVAL, &err, "rank -1");
-    struct attn_impl toy = attn_impl_dense;
-    toy.caps &= ~(unsigned)ATTN_CAP_BACKWARD;
-    ck_refusal(price(&toy, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
-    ck_assert_int_eq(price(&toy, &p, ATTN_FORWARD), ATTN_OK);
+    struct attn_impl limited = attn_impl_dense;
+    limited.caps &= ~(unsigned)ATTN_CAP_BACKWARD;
+    ck_refusal(price(&limited, &p, ATTN_BACKWARD), ATTN_ENOTSUP, &err, "backward");
+    ck_assert_int_eq(price(&limited, &p, ATTN_FORWARD), ATTN_OK);
     p.batch = -1;
-    ck_refusal(price(&toy, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
+    ck_refusal(price(&limited, &p, ATTN_FORWARD), ATTN_EINVAL, &err, "batch = -1");
 }
 
 /* Sizes that are legal but whose buffers do not fit 64 bits are refused, never wrapped round. */

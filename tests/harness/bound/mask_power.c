@@ -13,7 +13,7 @@
 
 enum { MOST_PAIRS = 1 << 22 };
 
-/* A row of the truth: what the pairs of a row are held against. */
+/* A row of the truth: what the pairs of a row are compared with. */
 struct row {
     double lse, lse_bound;
     const double *o, *o_bound;
@@ -72,11 +72,11 @@ static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
         if (all->s[n] == -(double)INFINITY)
             continue;
         double enough = x->pairs == 0                 ? (double)INFINITY
-                        : x->weakest > ATTN_ADMISSION ? x->weakest
-                                                      : ATTN_ADMISSION;
+                        : x->weakest > ATTN_POWER_MIN ? x->weakest
+                                                      : ATTN_POWER_MIN;
         double effect = effect_of(row, all->s[n], sees[n], v, b, h / (p->heads / p->kv_heads),
                                   all->key[n], p->d_value, enough);
-        x->seen += effect >= ATTN_ADMISSION;
+        x->seen += effect >= ATTN_POWER_MIN;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
         x->pairs++;
     }

@@ -7,7 +7,7 @@
  *      lost     p |v - o| / (1 - p)    and  -ln(1 - p)
  *      leaked   p |v - o| / (1 + p)    and   ln(1 + p)          p = exp(s - LSE)
  *
- * Only if each would move something by ATTN_ADMISSION bounds or more is the case admitted as a test
+ * Only if each would move something by ATTN_POWER_MIN bounds or more is the case admitted as a test
  * of its whole mask.  A label, not a verdict: it says what a pass proves.  Pairs that a bias of
  * -inf hides, or in rows that a NaN of the bias spoils, are not asked.
  *
@@ -17,7 +17,7 @@
 
 #include "tests/harness/bound/bound.h"
 
-#define ATTN_ADMISSION 10.0
+#define ATTN_POWER_MIN 10.0
 
 struct attn_mask_power {
     int64_t pairs;  /* asked; 0: none, or too many to ask (2^22) */
@@ -29,9 +29,9 @@ struct attn_mask_power {
 enum attn_status attn_mask_power_weigh(const struct attn_problem *problem,
                                        const struct attn_inputs *inputs,
                                        const struct attn_truth *truth,
-                                       struct attn_mask_power *admission, struct attn_error *err);
+                                       struct attn_mask_power *result, struct attn_error *err);
 
 /* "every key", "12 of 40 pairs", "no key"; "" where nothing was asked.  Returns text. */
-const char *attn_mask_power_words(const struct attn_mask_power *admission, char text[64]);
+const char *attn_mask_power_words(const struct attn_mask_power *result, char text[64]);
 
 #endif

@@ -133,7 +133,7 @@ static int gain_of(const struct pairs *p, int factor, int value)
 }
 
 /* Whether the row may have what was just chosen, and shows it and its seed. */
-static int is_room(const struct attn_maker *m, const struct pairs *p, int f, int g)
+static int is_allowed(const struct attn_maker *m, const struct pairs *p, int f, int g)
 {
     struct attn_choice c = complete(m, p, 1);
     return attn_choice_work(m->t, &c) <= p->most && is_met_by(m, &c, p->seed[0], p->seed[1]) &&
@@ -151,7 +151,7 @@ static void take_best(const struct attn_maker *m, struct pairs *p, int factor)
             (gain == most && best != UNSET && p->left[x] <= p->left[attn_value_id(factor, best)]))
             continue;
         p->choice.value[factor] = v;
-        if (is_room(m, p, factor, p->seed[0])) {
+        if (is_allowed(m, p, factor, p->seed[0])) {
             best = v;
             most = gain;
         }
@@ -196,7 +196,7 @@ static int take_another(struct attn_maker *m, struct pairs *p)
             tries++;
             p->choice.value[f] = x % ATTN_FACTOR_VALUES;
             p->choice.value[g] = y % ATTN_FACTOR_VALUES;
-            if (is_room(m, p, f, g))
+            if (is_allowed(m, p, f, g))
                 return 1;
             p->choice.value[f] = p->choice.value[g] = UNSET;
         }

@@ -161,14 +161,14 @@ static void add(struct attn_tier_list *list, const char *name, const struct attn
                 const char *ids, const char *why, const struct attn_choice *choice)
 {
     char text[ATTN_CASE_TEXT];
-    if (list->n == list->room) {
-        int room = list->room > 0 ? 2 * list->room : 1024;
-        void *more = realloc(list->at, (size_t)room * sizeof *list->at);
+    if (list->n == list->capacity) {
+        int capacity = list->capacity > 0 ? 2 * list->capacity : 1024;
+        void *more = realloc(list->at, (size_t)capacity * sizeof *list->at);
         list->lacks_memory |= more == NULL;
         if (more == NULL)
             return;
         list->at = more;
-        list->room = room;
+        list->capacity = capacity;
     }
     attn_case_print(c, text);
     struct attn_tier_case *to = &list->at[list->n++];
@@ -194,7 +194,7 @@ void attn_tier_close(struct attn_tier_list *list)
         drop(&list->at[i]);
     free(list->at);
     list->at = NULL;
-    list->n = list->room = 0;
+    list->n = list->capacity = 0;
 }
 
 /* A choice of the table as a case; one that is not allowed after all is none, and counted: the

@@ -21,7 +21,7 @@ struct attn_tier_case {
     struct attn_choice choice;
 };
 struct attn_tier_list {
-    int n, room;
+    int n, capacity;
     struct attn_tier_case *at;
     struct attn_claims claims;
     struct attn_factors table; /* of these claims */

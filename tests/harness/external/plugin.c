@@ -66,12 +66,12 @@ static const char *const order_of[] = {
 static int lies_as(const char *order, const int64_t extent[4], const int64_t stride[4])
 {
     static const char axes[] = "bhic";
-    int64_t room = 1;
+    int64_t step = 1;
     for (int n = 3; n >= 0; n--) {
         int axis = (int)(strchr(axes, order[n]) - axes);
-        if (extent[axis] > 1 && stride[axis] != room)
+        if (extent[axis] > 1 && stride[axis] != step)
             return 0;
-        room *= extent[axis];
+        step *= extent[axis];
     }
     return 1;
 }
@@ -186,19 +186,19 @@ static enum attn_status give_bytes(struct work *w)
     struct attn_plugin_in *in = &w->call.mask;
     extents(p, OF_PAIRS, in->extent);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = shape_count(in->extent);
-    size_t room = (bytes + page - 1) / page * page;
-    w->mask_bytes = room + page;
+    size_t rounded = (bytes + page - 1) / page * page;
+    w->mask_bytes = rounded + page;
     w->mask_map =
         mmap(NULL, w->mask_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (w->mask_map == MAP_FAILED) {
         w->mask_map = NULL;
         return attn_fail(w->err, ATTN_ENOMEM, "no memory for a mask of %zu bytes", bytes);
     }
-    unsigned char *byte = (unsigned char *)w->mask_map + room - bytes;
+    unsigned char *byte = (unsigned char *)w->mask_map + rounded - bytes;
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     attn_mask_bytes(p->mask, &shape, w->plugin->claims.byte == ATTN_PLUGIN_ONE_IS_VISIBLE, byte);
     mprotect(w->mask_map, w->mask_bytes, PROT_READ);
-    mprotect((unsigned char *)w->mask_map + room, page, PROT_NONE);
+    mprotect((unsigned char *)w->mask_map + rounded, page, PROT_NONE);
     in->data = byte;
     in->stride[3] = 1;
     for (int a = 2; a >= 0; a--)

@@ -106,7 +106,7 @@ static enum attn_status check_shape(const struct attn_file *file, const char *na
 
 /* Make room for numbers that were stored in another type than the case's, or that are changed on
  * the way: as double, so that nothing is rounded here. */
-static enum attn_status make_room(struct attn_tensor *t, enum attn_dtype stored, int as_is,
+static enum attn_status make_wide(struct attn_tensor *t, enum attn_dtype stored, int as_is,
                                   struct attn_error *err)
 {
     struct attn_tensor wide;
@@ -175,7 +175,7 @@ static enum attn_status read_output(const char *folder, const char *in, struct a
     if (status == ATTN_OK)
         status = attn_file_load(file, got, err);
     if (status == ATTN_OK)
-        status = make_room(t, stored, as_is, err);
+        status = make_wide(t, stored, as_is, err);
     if (status == ATTN_OK)
         fill_output(claims, t, o, &x, got);
     attn_file_close(&one);

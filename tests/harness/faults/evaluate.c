@@ -309,7 +309,7 @@ static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t 
         x->o[c] /= x->norm;
 }
 
-/* ---- held against what was computed --------------------------------------------------------- */
+/* ---- compared with what was computed --------------------------------------------------------- */
 
 static int forward_fits(struct attn_evaluation *x)
 {

@@ -142,10 +142,10 @@ void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64
 /* Row `row` of dQ into x->dq, had its delta been this. */
 void attn_evaluate_dq(struct attn_evaluation *x, int64_t row, double delta);
 
-/* A row of an output, `told` by the model, against what was computed; the tolerance is some bounds
- * of the truth and a part of the row's size. */
+/* A row of an output as the model predicts it, against what was computed; the tolerance is some
+ * bounds of the truth and a part of the row's size. */
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
-                         const double *told);
+                         const double *predicted);
 
 /* Is the model one that these numbers speak for?  It must say something else than the truth, most
  * elements that are wrong must be as it says, and few others may be right where it says another

@@ -111,12 +111,12 @@ static void add_dbias(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i
     }
 }
 
-static int output_fits(struct attn_evaluation *x, enum attn_output o, const double *told)
+static int output_fits(struct attn_evaluation *x, enum attn_output o, const double *predicted)
 {
     const int64_t width = x->run->truth.tensor[o].extent[3];
-    for (int64_t row = 0; x->run->compared[o] && told != NULL && row < attn_run_rows(x->run, o);
-         row++)
-        if (!attn_evaluation_fits(x, o, row, told + row * width))
+    for (int64_t row = 0;
+         x->run->compared[o] && predicted != NULL && row < attn_run_rows(x->run, o); row++)
+        if (!attn_evaluation_fits(x, o, row, predicted + row * width))
             return 0;
     return 1;
 }

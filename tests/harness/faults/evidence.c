@@ -11,12 +11,12 @@ static int is_as(double got, double want, double bound)
 
 /* One element more of a row that fits.  Where outputs are looked for in other places, what is wrong
  * in its own place must be right there. */
-static void count(struct attn_evaluation *x, double got, double own, double told, double want,
+static void count(struct attn_evaluation *x, double got, double own, double predicted, double want,
                   double bound)
 {
     struct attn_evidence *e = &x->evidence;
-    double error = got == told ? 0 : fabs(got - told);
-    int is_apart = x->has_moved_outputs || !is_as(told, want, bound);
+    double error = got == predicted ? 0 : fabs(got - predicted);
+    int is_apart = x->has_moved_outputs || !is_as(predicted, want, bound);
     if (isinf(bound)) /* nothing can be said of it */
         return;
     if (is_as(own, want, bound)) {
@@ -30,18 +30,18 @@ static void count(struct attn_evaluation *x, double got, double own, double told
         e->apart += is_apart && !(error >= fabs(own - want) / 2);
 }
 
-/* What is told, as the result's type has it, if what was computed is a number of that type. */
-static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double told)
+/* What is predicted, as the result's type has it, if what was computed is a number of that type. */
+static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double predicted)
 {
     enum attn_dtype dtype = attn_result_dtype(x->p);
     if (o == ATTN_LSE || o == ATTN_DBIAS) /* never in 16 bits */
-        return told;
-    told = attn_changed_number(x, ATTN_OF_RESULT, told);
-    return got == attn_dtype_round(got, dtype) ? attn_dtype_round(told, dtype) : told;
+        return predicted;
+    predicted = attn_changed_number(x, ATTN_OF_RESULT, predicted);
+    return got == attn_dtype_round(got, dtype) ? attn_dtype_round(predicted, dtype) : predicted;
 }
 
 int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t row,
-                         const double *told)
+                         const double *predicted)
 {
     const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
     int64_t width = t->extent[3], at = row * width;
@@ -52,14 +52,14 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     if (!x->run->compared[o])
         return 1;
     for (int64_t c = 0; c < width; c++)
-        size = isfinite(told[c]) && fabs(told[c]) > size ? fabs(told[c]) : size;
+        size = isfinite(predicted[c]) && fabs(predicted[c]) > size ? fabs(predicted[c]) : size;
     for (int64_t c = 0; c < width; c++) {
-        double room = loose * size + 4 * t->bound[at + c] + 1e-30;
-        if (!isinf(t->bound[at + c]) && !is_as(got[c], told[c], room))
+        double tolerance = loose * size + 4 * t->bound[at + c] + 1e-30;
+        if (!isinf(t->bound[at + c]) && !is_as(got[c], predicted[c], tolerance))
             return 0;
     }
     for (int64_t c = 0; c < width; c++) {
-        count(x, got[c], own[c], as_result(x, o, got[c], told[c]), t->want[at + c],
+        count(x, got[c], own[c], as_result(x, o, got[c], predicted[c]), t->want[at + c],
               t->bound[at + c]);
         x->evidence.finite += x->run->failing[o] && isfinite(got[c]);
     }

@@ -56,15 +56,15 @@ static int weigh(struct learner *x)
     return isfinite(x->eval.m);
 }
 
-/* Can the first element of the row be what is told?  more: what the prefix sums have lost. */
-static int is_near(const struct learner *x, enum attn_output o, double told, double size,
+/* Can the first element of the row be what is predicted?  more: what the prefix sums have lost. */
+static int is_near(const struct learner *x, enum attn_output o, double predicted, double size,
                    double more)
 {
     const struct attn_failed_run *run = x->eval.run;
     int64_t n = o == ATTN_O ? x->row * x->d : x->row;
     double bound = run->truth.tensor[o].bound[n], got = run->x[ATTN_T_O + o][n];
-    return !run->compared[o] || !isfinite(told) || isinf(bound) ||
-           fabs(got - told) <= run->loose * size + 4 * bound + 1e-30 + more;
+    return !run->compared[o] || !isfinite(predicted) || isinf(bound) ||
+           fabs(got - predicted) <= run->loose * size + 4 * bound + 1e-30 + more;
 }
 
 /* Most runs are refuted by LSE, or by the first feature. */

@@ -90,17 +90,18 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
     int64_t wrong = 0, apart = 0;
     for (int64_t e = 0; e < n; e++) {
         double want = t->want[e], got = run->x[ATTN_T_O + o][e];
-        double told = isinf(want) ? want : line->factor * want + line->term;
-        double room = 4 * t->bound[e] * fmax(1, fabs(line->factor)) + run->loose * fabs(told);
+        double predicted = isinf(want) ? want : line->factor * want + line->term;
+        double tolerance =
+            4 * t->bound[e] * fmax(1, fabs(line->factor)) + run->loose * fabs(predicted);
         int is_right = attn_run_element_is_right(run, o, e);
         if (isinf(t->bound[e]))
             continue;
-        if (!(fabs(got - told) <= room || got == told))
+        if (!(fabs(got - predicted) <= tolerance || got == predicted))
             return 0;
         if (want != 0 && fabs(want) < least)
             continue;
         wrong += !is_right;
-        apart += !is_right && fabs(got - told) < fabs(got - want) / 4;
+        apart += !is_right && fabs(got - predicted) < fabs(got - want) / 4;
     }
     return apart >= 4 && 2 * apart >= wrong;
 }

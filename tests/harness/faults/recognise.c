@@ -1,4 +1,4 @@
-/* See faults.h: the rows of faults.def made hypotheses for one failed run, and held against it one
+/* See faults.h: the rows of faults.def made hypotheses for one failed run, and compared with it one
  * by one. */
 #include <float.h>
 #include <math.h>
@@ -94,12 +94,12 @@ static void turn(struct attn_fault_at *at)
 /* As if packed; axes that are broadcast stay so. */
 static void pack(struct attn_fault_at *at)
 {
-    int64_t room = 1;
+    int64_t step = 1;
     for (int axis = 3; axis >= 0; axis--) {
         if (is_broadcast(at->tensor, axis))
             continue;
-        at->view->stride[axis] = room;
-        room *= at->tensor->extent[axis];
+        at->view->stride[axis] = step;
+        step *= at->tensor->extent[axis];
     }
 }
 

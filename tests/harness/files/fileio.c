@@ -199,10 +199,11 @@ static int open_temporary(struct attn_save *save)
 {
     const char *slash = strrchr(save->target, '/');
     int fd = -1, folder = slash != NULL ? (int)(slash - save->target) + 1 : 0;
-    size_t room = (size_t)folder + 64;
-    char *name = malloc(room);
+    size_t capacity = (size_t)folder + 64;
+    char *name = malloc(capacity);
     for (int t = 0; name != NULL && fd < 0 && t < NAMES_TRIED; t++) {
-        snprintf(name, room, "%.*s.attnlab-%ld-%d.tmp", folder, save->target, (long)getpid(), t);
+        snprintf(name, capacity, "%.*s.attnlab-%ld-%d.tmp", folder, save->target, (long)getpid(),
+                 t);
         fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;

@@ -233,9 +233,9 @@ enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_t
     if (tensor->data != NULL)
         return ATTN_OK;
     int64_t size = attn_file_dtype_size(tensor->dtype), n = tensor->bytes / size;
-    size_t room = ((size_t)tensor->bytes / 64 + 1) * 64;
-    char *data = aligned_alloc(64, room);
-    char *ordered = tensor->fortran && data != NULL ? aligned_alloc(64, room) : NULL;
+    size_t rounded = ((size_t)tensor->bytes / 64 + 1) * 64;
+    char *data = aligned_alloc(64, rounded);
+    char *ordered = tensor->fortran && data != NULL ? aligned_alloc(64, rounded) : NULL;
     enum attn_status status = ATTN_OK;
     if (data == NULL || (tensor->fortran && ordered == NULL))
         status =

@@ -124,7 +124,7 @@ enum attn_status attn_file_read_plain(const struct attn_file *file,
 struct attn_npy_source {
     const char *label; /* names it in messages                                             */
     int64_t size;
-    int64_t *room; /* bytes that headers may still take: those of this one go off      */
+    int64_t *header_left; /* bytes that headers may still take: those of this one go off      */
     enum attn_status (*read)(void *arg, void *to, int64_t bytes, struct attn_error *err);
     void *arg;
 };

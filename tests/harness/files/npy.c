@@ -226,11 +226,11 @@ enum attn_status attn_npy_read(const struct attn_npy_source *from, struct attn_f
         return attn_fault(err, ATTN_EINVAL, from->label,
                           "claims a header of %llu bytes, and has %lld in all: cut off?",
                           (unsigned long long)length, (long long)from->size);
-    if (length > (uint64_t)*from->room)
+    if (length > (uint64_t)*from->header_left)
         return attn_fault(err, ATTN_EINVAL, from->label,
                           "all headers of a file together are longer than %d bytes",
                           ATTN_FILE_HEADER);
-    *from->room -= (int64_t)length;
+    *from->header_left -= (int64_t)length;
     char *text = calloc(1, (size_t)length + 1);
     if (text == NULL)
         return attn_fault(err, ATTN_ENOMEM, from->label, "no memory for its header");
@@ -256,9 +256,9 @@ static enum attn_status read_next(void *arg, void *to, int64_t bytes, struct att
 
 static enum attn_status header(struct attn_file *file, struct attn_error *err)
 {
-    int64_t room = ATTN_FILE_HEADER;
+    int64_t header_left = ATTN_FILE_HEADER;
     struct place place = {file, 0};
-    const struct attn_npy_source from = {file->path, file->size, &room, read_next, &place};
+    const struct attn_npy_source from = {file->path, file->size, &header_left, read_next, &place};
     file->tensor = calloc(1, sizeof *file->tensor);
     if (file->tensor == NULL || (file->tensor->name = strdup("")) == NULL)
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for its header");

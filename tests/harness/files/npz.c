@@ -152,9 +152,10 @@ static enum attn_status open_stream(const struct attn_file *file, struct member 
     return attn_fault(err, blame(), m->label, "cannot be read: %s", zip_strerror(file->archive));
 }
 
-/* Type and shape, and where the numbers begin.  room: what the headers may still take. */
-static enum attn_status read_member(const struct attn_file *file, zip_uint64_t index, int64_t *room,
-                                    struct attn_file_tensor *t, struct attn_error *err)
+/* Type and shape, and where the numbers begin.  header_left: what the headers may still take. */
+static enum attn_status read_member(const struct attn_file *file, zip_uint64_t index,
+                                    int64_t *header_left, struct attn_file_tensor *t,
+                                    struct attn_error *err)
 {
     struct member m;
     enum attn_status status = open_member(file, index, &m, err);
@@ -167,7 +168,8 @@ static enum attn_status read_member(const struct attn_file *file, zip_uint64_t i
     if (status == ATTN_OK &&
         (t->name = strndup(m.stat.name, strlen(m.stat.name) - strlen(".npy"))) == NULL)
         status = attn_fault(err, ATTN_ENOMEM, m.label, "no memory for its name");
-    const struct attn_npy_source from = {m.label, (int64_t)m.stat.size, room, read_exactly, &m};
+    const struct attn_npy_source from = {m.label, (int64_t)m.stat.size, header_left, read_exactly,
+                                         &m};
     if (status == ATTN_OK)
         status = attn_npy_read(&from, t, err);
     t->member = (int64_t)index;
@@ -202,7 +204,7 @@ static enum attn_status open_archive(struct attn_file *file, struct attn_error *
 
 static enum attn_status header(struct attn_file *file, struct attn_error *err)
 {
-    int64_t room = ATTN_FILE_HEADER;
+    int64_t header_left = ATTN_FILE_HEADER;
     enum attn_status status = open_archive(file, err);
     if (status != ATTN_OK)
         return status;
@@ -216,7 +218,7 @@ static enum attn_status header(struct attn_file *file, struct attn_error *err)
     if (file->tensor == NULL)
         return attn_fault(err, ATTN_ENOMEM, file->path, "no memory for %lld tensors", (long long)n);
     for (zip_int64_t i = 0; i < n && status == ATTN_OK; i++) {
-        status = read_member(file, (zip_uint64_t)i, &room, &file->tensor[i], err);
+        status = read_member(file, (zip_uint64_t)i, &header_left, &file->tensor[i], err);
         file->n_tensors++;
     }
     return status;

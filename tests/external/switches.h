@@ -1,10 +1,10 @@
-/* What a plug-in of the tests is told to do: words in the last line of its own file, behind all
+/* The switches of a plug-in of the tests: words in the last line of its own file, behind all
  * that the loader reads.  One build serves every test, and each copy has a digest of its own.
  *
  *      printf '\nCRASH FROM=64' >> copy.so
  */
-#ifndef TESTS_EXTERNAL_TOLD_H
-#define TESTS_EXTERNAL_TOLD_H
+#ifndef TESTS_EXTERNAL_SWITCHES_H
+#define TESTS_EXTERNAL_SWITCHES_H
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Begins and ends with a blank. */
-static const char *told_line(void)
+static const char *switch_line(void)
 {
     static char line[512];
     Dl_info info;
@@ -31,20 +31,20 @@ static const char *told_line(void)
     return line;
 }
 
-/* Whether it was told this word. */
-static int told(const char *word)
+/* Whether this word is there. */
+static int is_on(const char *word)
 {
     char part[64];
     snprintf(part, sizeof part, " %s ", word);
-    return strstr(told_line(), part) != NULL;
+    return strstr(switch_line(), part) != NULL;
 }
 
 /* The number of NAME=NUMBER. */
-static int told_number(const char *name, int otherwise)
+static int switch_number(const char *name, int otherwise)
 {
     char part[64];
     snprintf(part, sizeof part, " %s=", name);
-    const char *at = strstr(told_line(), part);
+    const char *at = strstr(switch_line(), part);
     return at != NULL ? atoi(at + strlen(part)) : otherwise;
 }
 
