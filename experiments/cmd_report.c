@@ -226,6 +226,28 @@ static void fold(struct report *r)
     attn_curves_study(&r->groups);
 }
 
+/* Labels and colours of the plan that no record of their group has. */
+static void say_unmatched(const struct report *r)
+{
+    static const char *const kind[] = {"label", "colour"};
+    for (size_t f = 0; f < json_array_size(r->plan.figures); f++) {
+        json_t *figure = json_array_get(r->plan.figures, f), *text;
+        const char *group = json_string_value(json_object_get(figure, "group")), *subject;
+        for (int k = 0; k < 2; k++)
+            json_object_foreach(json_object_get(figure, kind[k]), subject, text)
+            {
+                int64_t s = 0;
+                while (s < r->summary.n &&
+                       !(strcmp(r->summary.row[s].point->group, group) == 0 &&
+                         attn_spec_is_named(r->summary.row[s].point->spec, subject)))
+                    s++;
+                if (s == r->summary.n)
+                    (void)attn_cli_fail(0, "group %s: %s names '%.60s', of which it has no record",
+                                        group, kind[k], subject);
+            }
+    }
+}
+
 static void write_csv(const struct flags *flags, const struct report *r)
 {
     char path[PATH_MAX + 16];
@@ -357,6 +379,7 @@ static int report(void *values, int n, char **operand)
     if (is_measured)
         read_records(asked, &r);
     fold(&r);
+    say_unmatched(&r);
     write_csv(asked, &r);
     draw(asked, &r);
     say_no_figure(&r);

@@ -164,20 +164,14 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
                      p->layers.n > 0 ? " of " : "", attn_stack_print(&p->layers, stack));
 }
 
-/* Labels and colours are of curves of the group: "SPEC", "SPEC, MASK" or "SPEC (P=2)". */
+/* Labels and colours are of curves of the group. */
 static enum attn_status check_curve(const struct attn_plan *plan, int64_t first,
                                     const struct attn_plan_look *look, const char *group,
                                     struct attn_error *err)
 {
-    size_t n = attn_spec_length(look->subject);
-    for (int64_t i = first; i < plan->n; i++) {
-        char short_form[128];
-        const char *spec = plan->point[i].spec_text;
-        attn_spec_without_ranks(spec, short_form);
-        if ((strlen(spec) == n && strncmp(spec, look->subject, n) == 0) ||
-            (strlen(short_form) == n && strncmp(short_form, look->subject, n) == 0))
+    for (int64_t i = first; i < plan->n; i++)
+        if (attn_spec_is_named(plan->point[i].spec_text, look->subject))
             return ATTN_OK;
-    }
     return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it", group,
                      look->what, look->subject);
 }
@@ -225,6 +219,13 @@ static void add_figure(struct attn_plan *plan, const struct attn_plan_group *gro
 enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
                                   struct attn_plan_group *group, struct attn_error *err)
 {
+    int is_look = *value_of(draft, group, SPEC) == '\0' &&
+                  *value_of(draft, group, LENGTH) == '\0' && group->n_looks > 0 &&
+                  group->n_limits == 0;
+    if (is_look) { /* of records that there are: nothing to measure */
+        add_figure(draft->plan, group);
+        return ATTN_OK;
+    }
     add_externals(draft, group);
     if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
         return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length: it has no %s",

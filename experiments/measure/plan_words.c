@@ -135,3 +135,12 @@ size_t attn_spec_length(const char *label)
     const char *end = comma == NULL || (open != NULL && open < comma) ? open : comma;
     return end != NULL ? (size_t)(end - label) : strlen(label);
 }
+
+int attn_spec_is_named(const char *spec, const char *curve)
+{
+    char without_ranks[128];
+    size_t n = attn_spec_length(curve);
+    attn_spec_without_ranks(spec, without_ranks);
+    return (strlen(spec) == n && strncmp(spec, curve, n) == 0) ||
+           (strlen(without_ranks) == n && strncmp(without_ranks, curve, n) == 0);
+}

@@ -465,6 +465,9 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path, int is_dr
     struct tm utc;
     char date[32] = "";
     *n_errors = 0;
+    if (plan->n == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "the plan has no point: its groups say how figures "
+                                              "look; spec and length say what is measured");
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());

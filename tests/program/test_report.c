@@ -591,6 +591,13 @@ TEST(a_report_that_fails_leaves_nothing)
     fixture_report(2, "goes with --plan, without --from", "--from '%s' --budget 3", from);
     fixture_report(0, "", "--from '%s' --plan '%s'", from, path);
     fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"My own\""));
+    static const char label[] = "group length-causal\n label mine = Mine alone\n label none = x\n";
+    (void)snprintf(path, sizeof path, "%s", scratch_put("label.plan", label, sizeof label - 1));
+    fixture_report(0, "label names 'none', of which it has no record", "--from '%s' --plan '%s'",
+                   from, path);
+    fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"Mine alone\""));
+    scratch_expect(2, "has no point", "measure --plan '%s' --out '%s'", path,
+                   scratch_path("m.jsonl"));
 }
 
 TEST(a_full_disk_is_told)
