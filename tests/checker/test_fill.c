@@ -234,7 +234,7 @@ static int rows_between(const struct attn_setup *s, int64_t b, int64_t h, const 
 {
     int n = 0;
     for (int64_t i = 0; i < s->problem.n_query; i++) {
-        double l = 0, m = -INFINITY;
+        double l = 0, m = -HUGE_VAL;
         for (int64_t j = 0; j < s->problem.n_key; j++)
             m = fmax(m, score(s, b, h, i, j));
         for (int64_t j = 0; j < s->problem.n_key; j++)

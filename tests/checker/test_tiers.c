@@ -320,8 +320,8 @@ TEST_EACH(soak_draws_what_is_claimed, 3)
     static const char *const claims_text[] = {
         "{\"claims\": [\"bf16\", \"backward\", \"gqa\", \"scale\", \"causal\"]}",
         "{\"claims\": [\"f16\", \"gqa\", \"cross\", \"dv\", \"band\"], \"causal\": \"br\"}",
-        "{\"claims\": [\"bf16\", \"gqa\", \"causal\"], \"shapes\": {\"d\": \"8..256 step 8\", "
-        "\"group\": \"1 2 4 8 16\", \"heads\": \"1..64\"}}"};
+        ("{\"claims\": [\"bf16\", \"gqa\", \"causal\"], \"shapes\": {\"d\": \"8..256 step 8\", "
+         "\"group\": \"1 2 4 8 16\", \"heads\": \"1..64\"}}")};
     struct attn_claims claims;
     ck_assert(attn_claims_parse("claims", claims_text[_i], &claims, NULL) == ATTN_OK);
     const struct attn_soak_source source = {1, &claims, ATTN_ROUTE_PLUGIN};
