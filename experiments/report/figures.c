@@ -115,9 +115,10 @@ static void say_of(struct attn_figure *figure, int curve, const char *what)
 static const char *means_of(const struct attn_row *row, const char *column)
 {
     const char *clock = row->point->time_source;
+    size_t n = strlen(column); /* "O" has one letter */
     if (strcmp(column, "only_resident_bytes") == 0)
         return "resident";
-    if (strcmp(column + strlen(column) - 2, "_s") != 0)
+    if (n < 2 || strcmp(column + n - 2, "_s") != 0)
         return "";
     return strcmp(clock, "reported") == 0  ? "as it reports"
            : strcmp(clock, "command") == 0 ? "whole command - tiny case"
