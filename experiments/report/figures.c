@@ -111,14 +111,19 @@ static void say_of(struct attn_figure *figure, int curve, const char *what)
         attn_append(label, sizeof figure->curve[0].label, " (%s)", what);
 }
 
+static int is_time(const char *column)
+{
+    size_t n = strlen(column); /* "O" has one letter */
+    return n > 2 && strcmp(column + n - 2, "_s") == 0;
+}
+
 /* How an external implementation came to the number of this column, in the legend. */
 static const char *means_of(const struct attn_row *row, const char *column)
 {
     const char *clock = row->point->time_source;
-    size_t n = strlen(column); /* "O" has one letter */
     if (strcmp(column, "only_resident_bytes") == 0)
         return "resident";
-    if (n < 2 || strcmp(column + n - 2, "_s") != 0)
+    if (!is_time(column))
         return "";
     return strcmp(clock, "reported") == 0  ? "as it reports"
            : strcmp(clock, "command") == 0 ? "whole command - tiny case"
@@ -393,8 +398,7 @@ static enum attn_status make(const struct kind *kind, const struct attn_figure_g
     lines[kind->lines].add(figure);
     const char *column = figure->column[figure->about[0]];
     (void)snprintf(figure->finding, sizeof figure->finding, "%s",
-                   strcmp(column + strlen(column) - 2, "_s") == 0 ? group->finding_of_time
-                                                                  : group->finding_of_bytes);
+                   is_time(column) ? group->finding_of_time : group->finding_of_bytes);
     attn_figure_finish(figure);
     if (!has_curve(figure))
         (void)snprintf(figure->omitted, sizeof figure->omitted,
