@@ -212,7 +212,8 @@ void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_ve
     }
 }
 
-void attn_coverage_pairs(const struct attn_coverage *x, int *judged, int *refused)
+/* Pairs that were judged, and that stand only in cases that were refused. */
+static void count_pairs(const struct attn_coverage *x, int *judged, int *refused)
 {
     *judged = *refused = 0;
     for (int i = 0; i < ATTN_FACTOR_IDS; i++)
@@ -247,7 +248,7 @@ void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tie
         int judged, refused;
         char title[40];
         attn_coverage_count(tier, list, type, x);
-        attn_coverage_pairs(x, &judged, &refused);
+        count_pairs(x, &judged, &refused);
         snprintf(title, sizeof title, "What was met in %s", t->of[ATTN_FACTOR_DTYPE].value[type]);
         attn_document_heading(d, 3, title);
         attn_document_text(d,

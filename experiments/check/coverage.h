@@ -19,9 +19,6 @@ struct attn_coverage {
 void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_verdict_list *list,
                          int type, struct attn_coverage *coverage);
 
-/* Pairs that were judged, and that stand only in cases that were refused. */
-void attn_coverage_pairs(const struct attn_coverage *coverage, int *judged, int *refused);
-
 /* A heading and a table: of a tier, for each type; of whatever cases there were. */
 void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tier,
                        const struct attn_verdict_list *list);

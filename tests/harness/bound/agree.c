@@ -16,7 +16,9 @@ unsigned attn_class_of(double x)
                          : ATTN_CLASS_MINUS_INF;
 }
 
-unsigned attn_truth_right(const struct attn_truth_tensor *t, int64_t n)
+/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing
+ * of, which is an error of the suite. */
+static unsigned right_of(const struct attn_truth_tensor *t, int64_t n)
 {
     if (t->right != NULL && t->right[n] != 0)
         return t->right[n];
@@ -109,7 +111,7 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
     for (int64_t n = 0; next(truth, own, at); n++) {
         double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
         double want = truth->want[n], bound = truth->bound[n];
-        unsigned right = attn_truth_right(truth, n);
+        unsigned right = right_of(truth, n);
         int not_finite;
         double ratio = judge(value, want, bound, right, overflow, &not_finite);
         see(x, ratio, ratio <= 1, at, value, want, bound);
@@ -148,7 +150,7 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
         double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
         double want = attn_dtype_round(truth->want[n], truth->storage);
         want = attn_dtype_round(want, truth->stored);
-        unsigned right = attn_truth_right(truth, n);
+        unsigned right = right_of(truth, n);
         int is_asked = !(isfinite(want) && fabs(want) > 1 / u) && (right & (right - 1)) == 0;
         int ok = value == want || !is_asked;
         see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);

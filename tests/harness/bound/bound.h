@@ -45,10 +45,6 @@ struct attn_truth_tensor {
     unsigned char *right;    /* enum attn_class, ored; NULL: 0 everywhere */
 };
 
-/* The classes that are right for element n: none if the value is a NaN that `right` knows nothing
- * of, which is an error of the suite. */
-unsigned attn_truth_right(const struct attn_truth_tensor *truth, int64_t n);
-
 struct attn_truth {
     struct attn_truth_tensor tensor[ATTN_OUTPUTS]; /* want == NULL: not asked for */
 };
