@@ -155,7 +155,7 @@ $(B)/attnlab-faults: $(FAULT_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.
 	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
 # Implementations of somebody else for it; the plug-in's own memory is its own affair.
-$(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h
+$(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h | $(READY)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O1 -shared -fPIC -I. -Dmalloc=__libc_malloc -Dfree=__libc_free -o $@ $< -lm
 
@@ -219,7 +219,7 @@ $(MUTANT_C): $(B)/mutants/planted
 	@:
 $(B)/mutants/headers: $(LIB_HEADERS)
 	@mkdir -p $(@D) && touch $@
-$(MUTANT_C:.c=.o): %.o: %.c $(B)/mutants/headers
+$(MUTANT_C:.c=.o): %.o: %.c $(B)/mutants/headers | $(READY)
 	@$(CC) -I$(@D) $(subst -MMD -MP,,$(FLAGS)) -fopenmp -O0 -g0 -w -c -o $@ $<
 
 # A mutant is its unit alone, and one library serves them all: the loader looks for a name in the
