@@ -231,11 +231,16 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
              is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
                  (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
              ALL, 0);
-    /* 16 bits hide what a row gives to other keys than the one with all the weight; of many rows
-     * some have two */
-    int sharp = narrow && d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
-    add_veil(veil, &n, sharp, ALL, BIT(SCALE));
-    add_veil(veil, &n, sharp && x.queries * x.keys < 1000, ALL, 0);
+    /* one key has all the weight: 16 bits hide what a row gives to the others, and so does any type
+     * in a few rows; of many rows some have two */
+    int sharp = d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
+    int sharp_rows = d > 16 && narrow && is(t, choice, ATTN_FACTOR_FILL, "rows");
+    add_veil(veil, &n, sharp && narrow, ALL, BIT(SCALE));
+    add_veil(veil, &n, (sharp || sharp_rows) && (x.queries < 5 || x.queries * x.keys < 1000), ALL,
+             0);
+    /* so many terms of both signs in few elements of dK that 16 bits hide their sums */
+    add_veil(veil, &n, narrow && x.queries > 1000 && x.keys < 16 && d < 32, ALL,
+             BIT(QUERIES) | BIT(KEYS) | BIT(D));
     /* data of models: with another scale or one feature one key has all the weight, and so it may
      * be for one query of several kinds */
     int usual =
@@ -244,6 +249,8 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
              BIT(FILL) | BIT(SCALE));
     add_veil(veil, &n, !usual && d < 8, ALL, BIT(FILL) | BIT(D));
     add_veil(veil, &n, is(t, choice, ATTN_FACTOR_FILL, "rows") && x.queries < 5, ALL,
+             BIT(FILL) | BIT(QUERIES));
+    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_FILL, "scales") && x.queries < 5, ALL,
              BIT(FILL) | BIT(QUERIES));
     add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_FILL, "scales"), BIT(FILL), 0);
     return n;
