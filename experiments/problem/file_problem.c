@@ -249,6 +249,9 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
         attn_files_numbers, attn_files_bias, check_problem,    attn_files_mask};
     *files = (struct attn_files){.request = request, .set = set};
     enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
+    if (status == ATTN_OK)
+        status = attn_cli_run_by(attn_ranks(files->spec.impl, &files->spec.options),
+                                 &files->spec.options, err);
     for (size_t s = 0; s < sizeof step / sizeof *step && status == ATTN_OK; s++)
         status = step[s](files, err);
     if (status == ATTN_OK)
