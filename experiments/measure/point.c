@@ -302,7 +302,7 @@ int attn_point_intact(const struct attn_setup *s, struct attn_point *p)
     return 1;
 }
 
-static void keep_verdict(struct attn_point *p, const struct attn_result *result)
+void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result)
 {
     snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
     snprintf(p->message, sizeof p->message, "%s", result->text);
@@ -322,6 +322,21 @@ static void keep_verdict(struct attn_point *p, const struct attn_result *result)
         p->status = result->lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
 }
 
+struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
+                                     int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST])
+{
+    struct attn_sample sample = {-1, -1, row, key};
+    strcpy(p->verified, "all");
+    if (p->c.n_query <= verify_all && p->c.n_key <= verify_all)
+        return sample;
+    sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
+    sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
+    int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
+    if (p->c.pass == ATTN_BACKWARD)
+        snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys", (int)sample.n_keys);
+    return sample;
+}
+
 void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
                       int64_t verify_all, int lacks_lse, struct attn_point *p)
 {
@@ -329,17 +344,8 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
     struct attn_forward t = attn_setup_forward(setup);
     struct attn_result result;
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
-    struct attn_sample sample = {-1, -1, row, key};
+    struct attn_sample sample = attn_point_sample(p, verify_all, row, key);
     memset(&result, 0, sizeof result);
-    strcpy(p->verified, "all");
-    if (p->c.n_query > verify_all || p->c.n_key > verify_all) {
-        sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
-        sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
-        int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
-        if (p->c.pass == ATTN_BACKWARD)
-            snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys",
-                     (int)sample.n_keys);
-    }
     if (lacks_lse &&
         attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
         fail_here(p, &err);
@@ -348,7 +354,7 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
     attn_judge(setup, precision, &sample, p->c.pass, &result);
     if (lacks_lse)
         attn_claims_drop_lse(&result);
-    keep_verdict(p, &result);
+    attn_point_keep_verdict(p, &result);
 }
 
 static void judge(struct attn_point_work *work, int64_t verify_all)

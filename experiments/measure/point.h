@@ -53,8 +53,13 @@ void attn_point_stack_close(struct attn_point_work *work);
  * inputs, elements that nobody wrote: 1 when there are none, else 0 and p->message. */
 int attn_point_intact(const struct attn_setup *setup, struct attn_point *p);
 
-/* The oracle: status, verdict, message, worst errors and `verified` of p.  Every element up to
- * verify_all queries and keys; beyond, 64 rows and keys.  lacks_lse: whoever ran gives none. */
+/* What is compared, and p->verified says: every element up to verify_all queries and keys; beyond,
+ * 64 rows and keys. */
+struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
+                                     int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST]);
+void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result);
+
+/* The oracle: status, verdict, message, worst errors and `verified` of p.  lacks_lse: whoever ran gives none. */
 void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
                       int64_t verify_all, int lacks_lse, struct attn_point *p);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point_ranks.h"
 #include "optimized/parallel/transport/transport_mpi.h"
 
 int __real_main(int argc, char **argv);
@@ -30,16 +31,14 @@ static void give_up(const char *line)
     MPI_Abort(MPI_COMM_WORLD, ATTN_EXIT_INTERNAL);
 }
 
-/* Whoever ends the program, and with which status. */
-static void finish(int status, void *unused)
+/* Whoever ends the program, and with which status.  arg: who is served, or NULL. */
+static void finish(int status, void *arg)
 {
-    int is_over = 0;
     (void)status;
-    (void)unused;
     fflush(NULL);
-    MPI_Finalized(&is_over);
-    if (!is_over)
-        MPI_Finalize();
+    if (arg != NULL)
+        attn_point_ranks_over(arg);
+    MPI_Finalize();
 }
 
 static void be_silent(void)
@@ -69,12 +68,15 @@ int __wrap_main(int argc, char **argv)
     double limit = LIMIT;
     struct attn_error err;
     int is_ours = 0, rank = 0;
+    if (argc > 1 && (strcmp(argv[1], "point") == 0 || strcmp(argv[1], "worker") == 0))
+        return __real_main(argc, argv); /* a process that another one started, and no rank */
     MPI_Init(&argc, &argv);
-    on_exit(finish, NULL);
     dup2(STDERR_FILENO, SILENT);
     for (size_t n = 0; n < sizeof ours / sizeof *ours; n++)
         is_ours |= argc > 1 && strcmp(argv[1], ours[n]) == 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    int serves = is_ours && strcmp(argv[1], "measure") == 0;
+    on_exit(finish, serves && rank == 0 ? &runner : NULL);
     if (!is_ours)
         return attn_cli_leave(run_alone(rank, argc, argv));
     if (rank > 0)
@@ -85,7 +87,9 @@ int __wrap_main(int argc, char **argv)
     if (attn_mpi_open(limit, give_up, &runner, &err) != ATTN_OK)
         return attn_cli_leave(attn_cli_error(&err));
     attn_cli_set_runner(&runner);
-    int status = __real_main(argc, argv);
-    attn_mpi_close(&runner);
-    return status;
+    if (!serves || rank == 0)
+        return __real_main(argc, argv);
+    attn_cli_started(argv[0], argv[1]);
+    attn_point_ranks_serve(&runner);
+    return attn_cli_leave(ATTN_EXIT_GOOD);
 }

@@ -20,6 +20,10 @@ struct attn_runner {
     enum attn_status (*share)(void *state, int from, void *data, int64_t bytes,
                               struct attn_error *err);
 
+    /* Until all processes are here; the largest number of all. */
+    enum attn_status (*largest)(void *state, double *x, struct attn_error *err);
+    double (*seconds)(void); /* by the clock on the wall */
+
     /* A name of another process, in memory that stays. */
     const char *(*name)(void *state, const char *text);
 };

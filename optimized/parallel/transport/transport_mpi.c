@@ -444,6 +444,24 @@ static enum attn_status mpi_share(void *state, int from, void *data, int64_t byt
     return code == MPI_SUCCESS ? ATTN_OK : mpi_failed(code, "a broadcast", err);
 }
 
+static enum attn_status mpi_largest(void *state, double *x, struct attn_error *err)
+{
+    struct attn_mpi *mpi = state;
+    double own = *x;
+    enum attn_status status = ATTN_OK;
+    for (int r = 0; r < mpi->size && status == ATTN_OK; r++) {
+        double theirs = own;
+        status = mpi_share(mpi, r, &theirs, sizeof theirs, err);
+        *x = theirs > *x ? theirs : *x;
+    }
+    return status;
+}
+
+static double mpi_seconds(void)
+{
+    return MPI_Wtime();
+}
+
 static const char *mpi_name(void *state, const char *text)
 {
     struct attn_mpi *mpi = state;
@@ -465,7 +483,7 @@ enum attn_status attn_mpi_open(double limit, void (*give_up)(const char *line),
                                struct attn_runner *runner, struct attn_error *err)
 {
     struct attn_mpi *mpi = calloc(1, sizeof *mpi);
-    *runner = (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_name};
+    *runner = (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_largest, mpi_seconds, mpi_name};
     if (mpi == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for MPI");
     mpi->limit = limit;
@@ -496,11 +514,4 @@ void attn_mpi_close(struct attn_runner *runner)
     free(mpi->note);
     free(mpi->sent);
     free(mpi);
-}
-
-enum attn_status attn_mpi_largest(struct attn_runner *runner, double *x, struct attn_error *err)
-{
-    struct attn_mpi *mpi = runner->state;
-    int code = MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_MAX, mpi->data);
-    return code == MPI_SUCCESS ? ATTN_OK : mpi_failed(code, "a maximum", err);
 }

@@ -28,7 +28,4 @@ enum attn_status attn_mpi_open(double limit, void (*give_up)(const char *line),
                                struct attn_runner *runner, struct attn_error *err);
 void attn_mpi_close(struct attn_runner *runner);
 
-/* Until all processes are here; the largest number of all: such as seconds of a call. */
-enum attn_status attn_mpi_largest(struct attn_runner *runner, double *x, struct attn_error *err);
-
 #endif
