@@ -5,7 +5,7 @@
 #ifndef OPTIMIZED_PARALLEL_RUNNER_H
 #define OPTIMIZED_PARALLEL_RUNNER_H
 
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 struct attn_runner {
     void *state;

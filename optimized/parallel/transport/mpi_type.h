@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 /* From MPI_BOTTOM on: the header, then all pieces at their addresses, but for pads.  Committed; to
  * be freed. */

@@ -3,7 +3,7 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 /* What the two sides of a message must agree in: its tag, its pieces, their extents.  Of a message
  * from another process only the first `known` pieces are there. */
