@@ -311,8 +311,15 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 # What tests run, beside the test program itself.
 TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
-test: $(TESTED) ## everything that proves the suite right (five to seven minutes on 2 cores)
+# Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
+HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))
+test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
+	$(if $(HAS_MPI),@bash tests/mpi/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
+
+TESTED_MPI := $(addprefix $(B)/,attnlab attnlab-mpi mpi-tests)
+test-mpi: $(TESTED_MPI) ## ranks that are processes against simulated ones (20 s)
+	@bash tests/mpi/run.sh $(B)
 
 test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said

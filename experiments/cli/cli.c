@@ -20,7 +20,7 @@
 /* How this process was started, which each message begins with, whether it leaves of its own will,
  * which a handler asks, and who runs ranks. */
 static struct {
-    char program[4096]; /* as a word of a shell */
+    char program[4096]; /* as words of a shell */
     const char *command;
     int is_leaving;
     const struct attn_runner *runner;
@@ -53,9 +53,16 @@ enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct
 
 void attn_cli_started(const char *argv0, const char *command)
 {
+    char word[sizeof process.program - 128] = "attnlab";
     process.command = command;
     if (argv0 != NULL && argv0[0] != '\0')
-        attn_cli_quote(argv0, process.program, sizeof process.program);
+        attn_cli_quote(argv0, word, sizeof word);
+    if (process.runner == NULL)
+        snprintf(process.program, sizeof process.program, "%s", word);
+    else /* Open MPI wants to be told that root means it, and that cores may be shared */
+        snprintf(process.program, sizeof process.program, "%smpirun --oversubscribe -n %d %s",
+                 geteuid() == 0 ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
+                 process.runner->size, word);
 }
 
 const char *attn_cli_program(void)

@@ -20,7 +20,7 @@ enum {
 /* main() says how this program was started, and which command it runs. */
 void attn_cli_started(const char *argv0, const char *command);
 
-/* As one word of a shell, the first of a line that repeats something; "attnlab" before main(). */
+/* As words of a shell, the first of a line that repeats something; "attnlab" before main(). */
 const char *attn_cli_program(void);
 const char *attn_cli_command(void); /* "check"; "" before main() */
 

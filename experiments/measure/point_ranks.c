@@ -290,8 +290,7 @@ static void keep_ledger(struct attn_point_member *m)
     for (int r = 0; r < p->n_processes; r++)
         p->resident_bytes = greater(p->resident_bytes, p->rank_resident[r]);
     for (p->n_live = 0; p->n_live < most->n_live; p->n_live++) {
-        snprintf(p->live_name[p->n_live], sizeof p->live_name[0], "%s",
-                 most->live[p->n_live].name);
+        snprintf(p->live_name[p->n_live], sizeof p->live_name[0], "%s", most->live[p->n_live].name);
         p->live_bytes[p->n_live] = most->live[p->n_live].bytes;
     }
 }
@@ -305,11 +304,11 @@ static enum attn_status open_member(struct attn_point_member *m, const struct as
     if (status == ATTN_OK)
         status = attn_spec_parse(ask->spec, &m->spec, m->err);
     if (status == ATTN_OK)
-        status = attn_cli_run_by(attn_ranks(m->spec.impl, &m->spec.options), &m->spec.options,
-                                 m->err);
+        status =
+            attn_cli_run_by(attn_ranks(m->spec.impl, &m->spec.options), &m->spec.options, m->err);
     if (status == ATTN_OK && (p->c.special != ATTN_SPECIAL_NONE || p->c.poison != ATTN_POISON_NONE))
-        status = attn_fail(m->err, ATTN_ENOTSUP,
-                           "special= and poison= are not measured on processes");
+        status =
+            attn_fail(m->err, ATTN_ENOTSUP, "special= and poison= are not measured on processes");
     if (status == ATTN_OK)
         status = attn_setup_describe(&p->c, &m->setup, m->err);
     if (status == ATTN_OK)
@@ -350,7 +349,8 @@ static enum attn_status run(struct attn_point_member *m, const struct ask *ask)
     status = look(m, ATTN_OUTPUT, &digest);
     look(m, ATTN_INPUT, &after);
     if (status == ATTN_OK && before != after)
-        status = attn_fail(m->err, ATTN_EINTERNAL, "rank %d: an input was changed", m->runner->rank);
+        status =
+            attn_fail(m->err, ATTN_EINTERNAL, "rank %d: an input was changed", m->runner->rank);
     status = attn_point_settle(m, status);
     start = m->runner->seconds();
     if (status == ATTN_OK)

@@ -59,8 +59,7 @@ static enum attn_status fetch_from(struct attn_point_member *m, const struct row
     x.what = PACK;
     if (r == m->runner->rank)
         attn_shards_each_row(&s, carry_row, &x);
-    enum attn_status status =
-        m->runner->share(m->runner->state, r, x.buffer, bytes, m->err);
+    enum attn_status status = m->runner->share(m->runner->state, r, x.buffer, bytes, m->err);
     x.n = 0;
     x.what = UNPACK;
     s.data = NULL;
@@ -82,11 +81,9 @@ static enum attn_status fetch(struct attn_point_member *m, const int64_t n[2],
         if (m->tensor[kind].role != ATTN_OUTPUT)
             continue;
         *x = (struct rows){kind, n[keys], keys ? p->kv_heads : p->heads, 0, place[keys], NULL};
-        x->row_bytes =
-            attn_tag_width(kind, p) * (int64_t)attn_dtype_size(attn_tag_dtype(kind, p));
-        if (m->runner->rank == 0 && (x->data = malloc((size_t)(p->batch * x->heads * x->n *
-                                                               x->row_bytes) +
-                                                      1)) == NULL)
+        x->row_bytes = attn_tag_width(kind, p) * (int64_t)attn_dtype_size(attn_tag_dtype(kind, p));
+        if (m->runner->rank == 0 &&
+            (x->data = malloc((size_t)(p->batch * x->heads * x->n * x->row_bytes) + 1)) == NULL)
             status = attn_fail(m->err, ATTN_ENOMEM, "no memory for rows of results");
         status = attn_point_settle(m, status);
         for (int r = 0; r < m->point->ranks && status == ATTN_OK; r++)
@@ -121,8 +118,9 @@ static enum attn_status open_tensor(struct attn_point_member *m, const struct at
                               .extent = {1, keys ? 1 : p->heads, n, width},
                               .stride = {(keys ? 1 : p->heads) * n * width, n * width, width, 1}};
     t->data = calloc((size_t)(t->stride[0]) + 1, attn_dtype_size(dtype));
-    return t->data != NULL ? ATTN_OK
-                           : attn_fail(m->err, ATTN_ENOMEM, "no memory for %s of one head", t->name);
+    return t->data != NULL
+               ? ATTN_OK
+               : attn_fail(m->err, ATTN_ENOMEM, "no memory for %s of one head", t->name);
 }
 
 /* Rows of results that were fetched, or of inputs as the case has them; of queries only those that
@@ -181,8 +179,8 @@ static void add_head(const struct attn_result *r, const struct attn_problem *p,
                      struct attn_result *all)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (r->output[o].n > 0 && (all->output[o].n == 0 || r->output[o].ratio >
-                                                                all->output[o].ratio))
+        if (r->output[o].n > 0 &&
+            (all->output[o].n == 0 || r->output[o].ratio > all->output[o].ratio))
             all->output[o] = r->output[o];
     all->worst = r->worst > all->worst ? r->worst : all->worst;
     if (all->verdict != ATTN_PASS || r->verdict == ATTN_PASS)

@@ -271,11 +271,11 @@ static enum attn_status read_field(const json_t *line, const struct field *field
     void *to = (char *)point + field->offset;
     if (value == NULL || json_is_null(value) || repeats_case(field) || field->kind == STATUS)
         return ATTN_OK;
-    int fits = field->kind == TEXT || field->kind == SAVE ? json_is_string(value)
-               : field->kind == REAL                      ? json_is_number(value)
+    int fits = field->kind == TEXT || field->kind == SAVE     ? json_is_string(value)
+               : field->kind == REAL                          ? json_is_number(value)
                : field->kind == TIMES || field->kind == RANKS ? json_is_array(value)
-               : field->kind == LIVE                      ? json_is_object(value)
-                                                          : json_is_integer(value);
+               : field->kind == LIVE                          ? json_is_object(value)
+                                                              : json_is_integer(value);
     if (!fits)
         return attn_fail(err, ATTN_EINVAL, "\"%s\" has the wrong type", field->key);
     int64_t integer = json_integer_value(value);

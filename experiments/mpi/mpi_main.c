@@ -82,8 +82,8 @@ int __wrap_main(int argc, char **argv)
     if (rank > 0)
         be_silent();
     if (said != NULL && (!attn_cli_double(said, &limit) || !(limit > 0)))
-        return attn_cli_leave(attn_cli_fail(
-            ATTN_EXIT_USAGE, "ATTN_MPI_LIMIT '%.40s': seconds, such as 600", said));
+        return attn_cli_leave(
+            attn_cli_fail(ATTN_EXIT_USAGE, "ATTN_MPI_LIMIT '%.40s': seconds, such as 600", said));
     if (attn_mpi_open(limit, give_up, &runner, &err) != ATTN_OK)
         return attn_cli_leave(attn_cli_error(&err));
     attn_cli_set_runner(&runner);

@@ -32,7 +32,7 @@ struct attn_rank_group {
     struct attn_shards *tensor;   /* [tensors] */
     struct attn_rank_use *use[2]; /* [ranks], what ranks report: all of it is known in the end */
     int tensors, compares;        /* compares: outputs that several ranks have */
-    int differ;                   /* if so, how many ranks have other bits than the last, added up */
+    int differ; /* if so, how many ranks have other bits than the last, added up */
 
     struct attn_ledger ledger;       /* the group's own, for shards and book-keeping */
     struct attn_ledger *rank_ledger; /* [ranks] */

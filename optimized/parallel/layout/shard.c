@@ -48,8 +48,8 @@ struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
     struct attn_box stored = stored_box(s, rank);
     char *data = s->data != NULL ? s->data + offset_of(s, rank) : NULL;
-    return attn_packed_view(data, attn_tag_dtype(s->kind, &s->whole),
-                            stored.heads.n, stored.tokens, attn_tag_width(s->kind, &s->whole));
+    return attn_packed_view(data, attn_tag_dtype(s->kind, &s->whole), stored.heads.n, stored.tokens,
+                            attn_tag_width(s->kind, &s->whole));
 }
 
 enum way { FROM_WHOLE, TO_WHOLE, COMPARE };

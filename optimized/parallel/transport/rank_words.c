@@ -66,8 +66,7 @@ enum attn_status attn_say_left(int rank, const char *verb, const struct attn_mes
 void attn_say_wait(int rank, const struct attn_post *post, char *text, size_t size)
 {
     const struct attn_message *in = attn_first_open(post->receive, post->n_receives);
-    const struct attn_message *x =
-        in != NULL ? in : attn_first_open(post->send, post->n_sends);
+    const struct attn_message *x = in != NULL ? in : attn_first_open(post->send, post->n_sends);
     snprintf(text, size, "rank %d waits to %s %s (step %d) %s rank %d", rank,
              in != NULL ? "receive" : "send", attn_tag_name(x->tag), attn_tag_step(x->tag),
              in != NULL ? "from" : "to", x->peer);

@@ -11,15 +11,16 @@
 #include "optimized/parallel/transport/rank_words.h"
 
 enum {
-    SHOWN = 4,           /* pieces of a message that its header has */
-    CHUNK = 1 << 30,     /* bytes of one broadcast */
-    TAGS = 1 << 14,      /* calls of ranks have tags of their own; after so many, again the first */
-    YIELDS = 200,        /* before the first sleep */
-    FIRST_NAP = 20000,   /* ns */
+    SHOWN = 4,         /* pieces of a message that its header has */
+    CHUNK = 1 << 30,   /* bytes of one broadcast */
+    TAGS = 1 << 14,    /* calls of ranks have tags of their own; after so many, again the first */
+    YIELDS = 200,      /* before the first sleep */
+    FIRST_NAP = 20000, /* ns */
     LAST_NAP = 1000000
 };
-static const double GRACE_LEFT = 0.5, /* seconds for what a rank that has left still has on its way */
-    GRACE_LOST = 3;                   /* and for the note of a rank after another one's has failed */
+static const double GRACE_LEFT =
+                        0.5, /* seconds for what a rank that has left still has on its way */
+    GRACE_LOST = 3;          /* and for the note of a rank after another one's has failed */
 
 /* What a message begins with; words are of one byte order and size on all machines of a run. */
 struct header {
@@ -38,12 +39,12 @@ struct note {
 struct attn_mpi {
     MPI_Comm data, notes;
     int rank, size;
-    int tag;             /* of this call of ranks */
+    int tag; /* of this call of ranks */
     double limit;
     void (*give_up)(const char *line);
-    struct note *note;   /* [size], of this call */
-    MPI_Request *sent;   /* [size]: of our own note */
-    char **name;         /* [n_names]: of buffers, by other processes */
+    struct note *note; /* [size], of this call */
+    MPI_Request *sent; /* [size]: of our own note */
+    char **name;       /* [n_names]: of buffers, by other processes */
     int n_names;
 };
 
@@ -140,8 +141,8 @@ static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct at
     if (waited == NULL)
         return ATTN_OK;
     int lost = lacking(mpi, ranks);
-    int used = lost > 0 ? snprintf(text, sizeof text, "%d of %d ranks give no answer for %g s", lost,
-                                   ranks, mpi->limit)
+    int used = lost > 0 ? snprintf(text, sizeof text, "%d of %d ranks give no answer for %g s",
+                                   lost, ranks, mpi->limit)
                         : snprintf(text, sizeof text, "deadlock");
     for (int r = 0; r < ranks && (size_t)used < sizeof text; r++)
         if (mpi->note[r].wait[0] != '\0')
@@ -278,8 +279,12 @@ static enum attn_status mpi_post(struct attn_transport *t, struct attn_post *pos
         me->note.how = STOPPED;
         return attn_say_stopped(t->rank, err);
     }
-    *x = (struct open){post, (int)n, (int)n, calloc(n + 1, sizeof *x->request),
-                       calloc(n + 1, sizeof *x->status), calloc(n + 1, sizeof *x->index),
+    *x = (struct open){post,
+                       (int)n,
+                       (int)n,
+                       calloc(n + 1, sizeof *x->request),
+                       calloc(n + 1, sizeof *x->status),
+                       calloc(n + 1, sizeof *x->index),
                        calloc(n + 1, sizeof *x->header)};
     if (x->request == NULL || x->status == NULL || x->index == NULL || x->header == NULL) {
         close_open(x);
@@ -402,15 +407,15 @@ static enum attn_status mpi_run(void *state, int ranks, const struct attn_rank_c
     struct attn_error own = {0};
     struct member me = {.mpi = mpi, .ranks = ranks};
     if (ranks < 1 || ranks > mpi->size)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%d ranks are as many processes, and there are %d: mpirun -n %d would work",
-                         ranks, mpi->size, ranks);
+        return attn_fail(
+            err, ATTN_ENOTSUP,
+            "%d ranks are as many processes, and there are %d: mpirun -n %d would work", ranks,
+            mpi->size, ranks);
     memset(mpi->note, 0, (size_t)mpi->size * sizeof *mpi->note);
     mpi->tag = (mpi->tag + 1) % TAGS;
     me.note.how = ENDED;
     if (mpi->rank < ranks) {
-        struct attn_transport t = {
-            .ops = &mpi_ops, .state = &me, .rank = mpi->rank, .size = ranks};
+        struct attn_transport t = {.ops = &mpi_ops, .state = &me, .rank = mpi->rank, .size = ranks};
         me.note.status = attn_transport_end(&t, code->run(code->arg, &t, &own), &own);
         if (me.note.status == ATTN_OK)
             me.note.how = ENDED;
@@ -483,7 +488,8 @@ enum attn_status attn_mpi_open(double limit, void (*give_up)(const char *line),
                                struct attn_runner *runner, struct attn_error *err)
 {
     struct attn_mpi *mpi = calloc(1, sizeof *mpi);
-    *runner = (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_largest, mpi_seconds, mpi_name};
+    *runner =
+        (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_largest, mpi_seconds, mpi_name};
     if (mpi == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for MPI");
     mpi->limit = limit;
