@@ -91,7 +91,7 @@ struct attn_options {
     const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
     int priced_only;                       /* that set is not on this machine: no call is made */
     int threads;                           /* at most so many; 1 by default */
-    const struct attn_runner *runner;      /* optimized/parallel/runner.h: each of its processes is
+    const struct attn_runner *runner; /* optimized/parallel/rank_runner.h: each of its processes is
                                               a rank; NULL: ranks are threads of this one */
 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optimized/parallel/runner.h"
+#include "optimized/parallel/rank_runner.h"
 #include "ref/impl.h"
 #include "tests/harness/files/fileio.h"
 

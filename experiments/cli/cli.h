@@ -7,7 +7,7 @@
 
 #include "ref/attn.h"
 
-struct attn_runner; /* optimized/parallel/runner.h */
+struct attn_runner; /* optimized/parallel/rank_runner.h */
 
 enum {
     ATTN_EXIT_GOOD = 0,

@@ -59,7 +59,8 @@ struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
                                      int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST]);
 void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result);
 
-/* The oracle: status, verdict, message, worst errors and `verified` of p.  lacks_lse: whoever ran gives none. */
+/* The oracle: status, verdict, message, worst errors and `verified` of p.  lacks_lse: whoever ran
+ * gives none. */
 void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
                       int64_t verify_all, int lacks_lse, struct attn_point *p);
 

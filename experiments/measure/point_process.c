@@ -10,7 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/point_ranks.h"
+#include "experiments/measure/ranks/point_ranks.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
 

@@ -6,7 +6,7 @@
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
-#include "optimized/parallel/runner.h"
+#include "optimized/parallel/rank_runner.h"
 #include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/parallel/travel/work_moves.h"

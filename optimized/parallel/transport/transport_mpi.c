@@ -123,8 +123,8 @@ static int lacking(const struct attn_mpi *mpi, int ranks)
     return n;
 }
 
-/* As a simulation decides: the lowest rank that failed by itself; else the transport's finding; else
- * nobody made progress. */
+/* As a simulation decides: the lowest rank that failed by itself; else the transport's finding;
+ * else nobody made progress. */
 static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct attn_error *err)
 {
     const struct note *found = NULL, *waited = NULL;

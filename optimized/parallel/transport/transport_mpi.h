@@ -19,7 +19,7 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_TRANSPORT_MPI_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_TRANSPORT_MPI_H
 
-#include "optimized/parallel/runner.h"
+#include "optimized/parallel/rank_runner.h"
 
 struct attn_mpi; /* its memory stands beside prices: messages in flight, lists of notes and names */
 

@@ -2,13 +2,13 @@
  *
  * A row of O needs all keys and values of its kv head, but those of no other; they are a function
  * of the case.  So the first process makes the inputs of one kv head after the other, and has rows
- * of results from the ranks: those of the sample, or all of a small problem.  Tensors of a head have
- * room for all rows, of which only those that are asked for are ever touched. */
+ * of results from the ranks: those of the sample, or all of a small problem.  Tensors of a head
+ * have room for all rows, of which only those that are asked for are ever touched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/point_ranks.h"
+#include "experiments/measure/ranks/point_ranks.h"
 #include "ref/problem.h"
 
 /* Rows of one output: [batch, heads, n, width] on the first process. */

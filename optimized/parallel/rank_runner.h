@@ -2,8 +2,8 @@
  * is one rank (transport_mpi.h).  Every process makes the same calls with the same arguments, and
  * of a call with ranks each runs its own.
  */
-#ifndef OPTIMIZED_PARALLEL_RUNNER_H
-#define OPTIMIZED_PARALLEL_RUNNER_H
+#ifndef OPTIMIZED_PARALLEL_RANK_RUNNER_H
+#define OPTIMIZED_PARALLEL_RANK_RUNNER_H
 
 #include "ref/ranks.h"
 

@@ -1,12 +1,12 @@
-/* A point whose ranks are processes (optimized/parallel/runner.h): no process has the whole of any
- * tensor.  The first one measures; the others serve it, and all do the same things in turn. */
-#ifndef EXPERIMENTS_MEASURE_POINT_RANKS_H
-#define EXPERIMENTS_MEASURE_POINT_RANKS_H
+/* A point whose ranks are processes (optimized/parallel/rank_runner.h): no process has the whole of
+ * any tensor.  The first one measures; the others serve it, and all do the same things in turn. */
+#ifndef EXPERIMENTS_MEASURE_RANKS_POINT_RANKS_H
+#define EXPERIMENTS_MEASURE_RANKS_POINT_RANKS_H
 
 #include "experiments/measure/point.h"
 #include "experiments/measure/point_process.h"
 #include "optimized/parallel/layout/shard.h"
-#include "optimized/parallel/runner.h"
+#include "optimized/parallel/rank_runner.h"
 #include "tests/harness/cases/setup_fill.h"
 
 /* On the first process, the same as attn_point_process.  It is never interrupted. */
