@@ -296,6 +296,7 @@ static void draw(const struct flags *flags, struct report *r)
     struct attn_page page = {.out = flags->out,
                              .sources = &r->sources,
                              .plan = flags->plan,
+                             .keys = &flags->keys,
                              .externals = &flags->externals,
                              .external_records = &flags->external_records,
                              .summary = &r->summary,

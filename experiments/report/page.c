@@ -26,6 +26,8 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     if (page->plan != NULL) {
         fputs("attnlab measure", d->out);
         put_flag(d->out, "plan", page->plan);
+        for (int k = 0; page->keys != NULL && k < page->keys->n; k++)
+            put_flag(d->out, page->keys->at[k].flag, page->keys->at[k].value);
         for (int e = 0; externals != NULL && e < externals->n; e++) {
             const struct attn_external_spec *one = &externals->one[e];
             if (one->source[0] == '\0') /* of stored records: where it is, they do not say */
