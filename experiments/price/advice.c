@@ -139,7 +139,8 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
     static const char *const scheme[] = {"ulysses", "ring"};
     enum { NUMBERS = 3 }; /* 2, 4, 8 */
     const struct attn_spec *is = asked->spec;
-    if (n == NUMBERS * (is_parallel(is->impl) ? 1 : 2))
+    int is_stack = asked->stack->n > 0; /* of which all are refused: said once */
+    if (n == (is_stack ? 1 : NUMBERS * (is_parallel(is->impl) ? 1 : 2)))
         return -1;
     if (!is_parallel(is->impl)) {
         struct attn_spec *spec = &to->spec;
