@@ -34,17 +34,6 @@ TEST(hash_is_pinned)
     ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 1)), 0x3fe8625f1bbea578u);
 }
 
-TEST(names_find_their_fills)
-{
-    for (int f = 0; f < ATTN_FILLS; f++) {
-        ck_assert_int_eq(attn_fill_find(attn_fill_name((enum attn_fill)f)), f);
-        ck_assert_int_gt(strlen(attn_fill_aim((enum attn_fill)f)), 10);
-    }
-    ck_assert_int_eq(attn_fill_find("norma"), -1);
-    ck_assert_int_eq(attn_fill_find(""), -1);
-    ck_assert_str_eq(attn_fill_name(ATTN_FILLS), "unknown");
-}
-
 /* ---- the recipes ----------------------------------------------------------------------------- */
 
 /* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd, with bias=full where that is legal: one element of q and

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/faulty.h"
 #include "tests/harness/cases/soak.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
@@ -434,14 +433,6 @@ TEST_EACH(soak_finds_a_mutant, COUNT(planted))
     ck_assert_msg(parse(spec_name, &spec, &err) == ATTN_OK, "%s", err.text);
     soak_finds(&spec, 2000, planted[_i]);
     dlclose(library);
-}
-
-TEST_EACH(soak_finds_mischief, 3)
-{
-    static const enum faulty_mischief mischief[] = {FAULTY_LSE_BASE_2, FAULTY_O_BY_LAYOUT,
-                                                    FAULTY_DK_OFFSET};
-    struct attn_spec spec = faulty_spec(mischief[_i]);
-    soak_finds(&spec, 200, "mischief");
 }
 
 /* Random cases of the types that exist: nobody honest is flagged. */

@@ -263,20 +263,6 @@ TEST(system_says_no)
     ck_assert_int_eq(attn_ledger_clear(&x), 24);
 }
 
-TEST(fails_where_told)
-{
-    struct attn_ledger x = new_ledger();
-    x.fail_at = 2;
-    take(&x, "a", 8);
-    take(&x, "b", 8);
-    struct attn_error err = {0};
-    ck_assert_ptr_null(attn_ledger_take(&x, "c", 5, 8, &err));
-    ck_refusal(err.status, ATTN_ENOMEM, &err, "'c': asked 40 bytes, 16 are live");
-    take(&x, "d", 8); /* number 3 */
-    ck_assert_int_eq(x.takes, 4);
-    ck_assert_int_eq(attn_ledger_clear(&x), 24);
-}
-
 TEST(limit_holds)
 {
     struct attn_ledger x = new_ledger(), child;
