@@ -59,35 +59,6 @@ TEST_EACH(strings_have_one_canonical_form, COUNT(spellings))
     ck_assert_str_eq(text, spellings[_i].canonical);
 }
 
-/* A random legal case, extents and numbers of every size. */
-static void random_case(uint64_t seed, struct attn_case *c)
-{
-    soak_of(seed, 0, c);
-    int64_t *const extent[] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
-                               &c->n_key, &c->d_key, &c->d_value};
-    for (uint64_t e = 0; e < 7; e++)
-        *extent[e] = (int64_t)(attn_hash(seed, 2, e) >> 1) >> attn_hash(seed, 1, e) % 63;
-    c->seed = attn_hash(seed, 3, 0) >> seed % 64;
-    if (seed % 2)
-        c->scale = ldexp(attn_hash_normal(seed, 4, 0), (int)(attn_hash(seed, 4, 1) % 2000) - 1000);
-    if (seed % 3 == 0 && c->fill != ATTN_FILL_SELECT && c->fill != ATTN_FILL_REVEAL)
-        c->softcap = attn_hash_uniform(seed, 5, 0) * 50;
-}
-
-TEST(random_cases_round_trip)
-{
-    for (uint64_t seed = 0; seed < 5000; seed++) {
-        struct attn_case c;
-        char text[ATTN_CASE_TEXT], twice[ATTN_CASE_TEXT];
-        random_case(seed, &c);
-        attn_case_print(&c, text);
-        struct attn_case again = case_of(text);
-        ck_assert_msg(memcmp(&c, &again, sizeof c) == 0, "%s", text);
-        attn_case_print(&again, twice);
-        ck_assert_str_eq(text, twice);
-    }
-}
-
 /* The longest of everything still fits, and reads back. */
 TEST(the_longest_case_fits)
 {

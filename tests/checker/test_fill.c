@@ -19,21 +19,6 @@ static uint64_t bits(double x)
     return u;
 }
 
-/* ---- the hash -------------------------------------------------------------------------------- */
-
-/* Recomputed outside C, in Python's integers, where one step from 1234567 gives the published
- * 6457827717110365317 of splitmix64. */
-TEST(hash_is_pinned)
-{
-    ck_assert_uint_eq(attn_hash(0, 0, 0), 0x238275bc38fcbe91u);
-    ck_assert_uint_eq(attn_hash(42, 7, 123456789), 0xe204fa1f49145d85u);
-    ck_assert_uint_eq(attn_hash(UINT64_MAX, UINT64_MAX, UINT64_MAX), 0xd54b6289df47cec8u);
-    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 0)), 0x3fc6701627726974u);
-    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 1)), 0x3fe012da50983735u);
-    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 0)), 0xbffb1a5531bf95b2u);
-    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 1)), 0x3fe8625f1bbea578u);
-}
-
 /* ---- the recipes ----------------------------------------------------------------------------- */
 
 /* b2h2q7k9d4v5:none:f64:FILL:s7:pass=bwd, with bias=full where that is legal: one element of q and
