@@ -188,7 +188,7 @@ struct paper {
     const struct attn_stack *layers;
     struct attn_cost pass[2];   /* of one call */
     double again_flops;         /* of a backward one, what it makes again */
-    struct attn_account p_left; /* P that a forward call leaves, if it is told to */
+    struct attn_account p_left; /* P that a forward call leaves, if an option says so */
     int holds_p;                /* the layer that is called has a P to read */
     struct attn_ledger ledger;
     struct attn_stack_cost *to;

@@ -50,7 +50,7 @@ static const int64_t half_styles[][HALF_STORE] = {
     {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
 };
 
-/* Who is judged, and what each must be told. */
+/* Who is judged, and on which cases. */
 enum kind {
     SPEC,   /* registered, or a variant of it: each case as it is    */
     RANKS,  /* the same for many ranks, which share one engine: those made for ranks, and one in

@@ -1,4 +1,4 @@
-/* The data: golden bits, and what each fill promises about its scores. */
+/* The data: golden bits, and what each fill guarantees of its scores. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ static double score(const struct attn_setup *s, int64_t b, int64_t h, int64_t i,
         for (int64_t h = 0; h < (s)->problem.heads; h++) \
             for (int64_t i = 0; i < (s)->problem.n_query; i++)
 
-/* Shapes and scales under which the promises hold: default scale, 1, negative; d = 1 too. */
+/* Shapes and scales under which that holds: default scale, 1, negative; d = 1 too. */
 static const char *const shape[] = {"b2h4g2q9k70d16:none:f32:%s:s%d", "h2q5k70d1v3:none:f32:%s:s%d",
                                     "h2q5k70d8:none:f64:%s:s%d:scale=-0.25",
                                     "h2q5k70d64:none:f32:%s:s%d:scale=1"};
@@ -220,7 +220,7 @@ static int rows_between(const struct attn_setup *s, int64_t b, int64_t h, const 
 }
 
 /* What storage in 16 bits leaves of them still is what they are for. */
-TEST_EACH(models_keep_their_promise, 3 * COUNT(model))
+TEST_EACH(models_have_their_property, 3 * COUNT(model))
 {
     static const struct {
         enum attn_fill fill;

@@ -196,7 +196,7 @@ TEST(what_specs_mean)
     ck_assert_ptr_eq(spec_of("ulysses").options.local, attn_impl_find("tiled"));
 }
 
-/* A text that is too long for its place is cut and ended, and its length is told. */
+/* A text that is too long for its place is cut and ended, and its length is returned. */
 TEST(short_room)
 {
     char text[16];

@@ -329,7 +329,7 @@ static void *child_main(void *arg)
         attn_ledger_give(child, a);
         attn_ledger_give(child, b);
     }
-    void *lent = attn_ledger_take(child, "held", HELD, 1, NULL);
+    void *lent = attn_ledger_take(child, "kept", HELD, 1, NULL);
     pthread_barrier_wait(&barrier); /* both hold theirs: this is the parent's peak */
     pthread_barrier_wait(&barrier);
     attn_ledger_give(child, lent);
@@ -355,7 +355,7 @@ TEST(children_in_threads)
     for (int t = 0; t < 2; t++) {
         ck_assert_int_eq(child[t].now, 0);
         ck_assert_int_eq(child[t].peak, HELD);
-        ck_assert_int_eq(at_peak(&child[t], "held"), HELD);
+        ck_assert_int_eq(at_peak(&child[t], "kept"), HELD);
         ck_assert_int_eq(child[t].n_at_peak, 1);
         ck_assert_int_eq(child[t].takes, 2 * ROUNDS + 1);
     }
