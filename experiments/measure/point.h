@@ -27,6 +27,7 @@ struct attn_point_work {
     struct attn_plugin_impl *plugin;  /* NULL: ours, or a command                           */
     double plugin_wall, plugin_cpu;   /* of its last call, by the clock right around it     */
     const struct attn_claims *claims; /* of what is not ours; NULL: ours                  */
+    int64_t highest;                  /* VmHWM before the mark of the calls was set */
 };
 
 /* This point has no result: refused, or an error. */

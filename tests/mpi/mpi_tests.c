@@ -1,8 +1,8 @@
 /* Ranks that are processes against simulated ones: mpirun -n 4 mpi-tests, of which every process
  * does both.
  *
- *      mpi-tests         the same bytes in any pieces; datatypes above 2 GiB; the same results,
- *                        messages and prices of every scheme; the same line when something fails
+ *      mpi-tests         datatypes above 2 GiB; the same results, messages and prices of every
+ *                        scheme; the same line when something fails
  *      mpi-tests lost    rank 1 never answers: the others end the run
  */
 #include <mpi.h>
@@ -15,8 +15,7 @@
 #include "optimized/parallel/transport/transport_mpi.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/registry.h"
-#include "ref/mask/mask.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/setup.h"
 
 /* Seconds without progress: where none is to come, and where it may be slow. */
 static const double HASTY = 1.5, PATIENT = 60;
@@ -39,69 +38,6 @@ static void give_up(const char *line)
 {
     fprintf(stderr, "mpi-tests: %s\n", line);
     MPI_Abort(MPI_COMM_WORLD, 4);
-}
-
-/* ---- pieces ---------------------------------------------------------------------------------- */
-
-enum { BYTES = 4096, PIECES = 7, ROUNDS = 200 };
-
-static int64_t draw(int round, int rank, int what, int64_t below)
-{
-    return (int64_t)(attn_hash((uint64_t)round, (uint64_t)rank, (uint64_t)what) % (uint64_t)below);
-}
-
-/* Of a message from this rank: up to 7 pieces of up to 3 x 3 x 3 rows of up to 9 bytes, one of them
- * pads, where sender or receiver has them. */
-static int pieces_of(int round, int sender, int side, struct attn_piece piece[PIECES])
-{
-    int n = (int)draw(round, sender, 0, PIECES + 1);
-    for (int p = 0; p < n; p++) {
-        struct attn_piece *x = &piece[p];
-        *x = (struct attn_piece){.row = draw(round, sender, 10 * p + 1, 10)};
-        for (int a = 0; a < 3; a++)
-            x->extent[a] = draw(round, sender, 10 * p + 2 + a, 4);
-        int is_packed = (int)draw(round, sender, 10 * p + 6 + side, 2);
-        x->stride[2] = x->row + (is_packed ? 0 : 3);
-        x->stride[1] = 3 * x->stride[2] + (is_packed ? 0 : 5);
-        x->stride[0] = 3 * x->stride[1] + (is_packed ? 0 : 1);
-        x->offset = p * (BYTES / PIECES);
-        if (draw(round, sender, 10 * p + 5, 5) == 0)
-            *x = attn_piece_pads(x->row);
-    }
-    return n;
-}
-
-static void fill_bytes(int round, int rank, unsigned char to[BYTES])
-{
-    for (int n = 0; n < BYTES; n++)
-        to[n] = (unsigned char)draw(round, rank, 1000 + n, 256);
-}
-
-static enum attn_status in_pieces(void *arg, struct attn_transport *t, struct attn_error *err)
-{
-    static unsigned char out[BYTES], in[BYTES], want[BYTES];
-    struct attn_piece sent[PIECES], got[PIECES], theirs[PIECES];
-    int to = (t->rank + 1) % t->size, from = (t->rank + t->size - 1) % t->size;
-    enum attn_status status = ATTN_OK;
-    (void)arg;
-    for (int round = 0; round < ROUNDS && status == ATTN_OK; round++) {
-        int n = pieces_of(round, from, 1, got);
-        struct attn_message send = {.peer = to, .tag = round, .data = out, .piece = sent};
-        struct attn_message receive = {
-            .peer = from, .tag = round, .data = in, .piece = got, .pieces = n};
-        send.pieces = pieces_of(round, t->rank, 0, sent);
-        fill_bytes(round, from, out);
-        memset(in, 77, BYTES);
-        memset(want, 77, BYTES);
-        pieces_of(round, from, 0, theirs);
-        for (int p = 0; p < n; p++)
-            attn_piece_copy(want, &got[p], out, &theirs[p]);
-        fill_bytes(round, t->rank, out);
-        status = attn_exchange(t, &send, 1, &receive, 1, err);
-        expect(status != ATTN_OK || memcmp(in, want, BYTES) == 0,
-               "pieces arrive where they belong");
-    }
-    return status;
 }
 
 /* ---- datatypes above 2 GiB ------------------------------------------------------------------- */
@@ -136,15 +72,12 @@ static void test_large_types(void)
 
 /* ---- schemes --------------------------------------------------------------------------------- */
 
-enum { B = 2, H = 4, G = 2, L = 24, D = 5, MOST_NOTES = 4096 };
-enum { Q, K, V, DO, O, LSE, DQ, DK, DV, TENSORS };
-static const int64_t heads[TENSORS] = {H, G, G, H, H, H, H, G, G},
-                     width[TENSORS] = {D, D, D, D, D, 1, D, D, D};
+enum { RANKS = 4, MOST_NOTES = 4096 };
 
-/* Tensors of a call, what its ranks used, and the messages that one of them sent. */
+/* Of a forward and a backward call: all results, what ranks used, and what one of them sent. */
 struct outcome {
-    float data[TENSORS][B * H * L * D];
-    struct attn_rank_use use[2][8];
+    uint64_t digest;
+    struct attn_rank_use use[2][RANKS];
     int rank, notes;
     struct attn_note note[MOST_NOTES];
 };
@@ -156,124 +89,95 @@ static void keep_note(void *arg, const struct attn_note *note)
         x->note[x->notes++] = *note;
 }
 
-static struct attn_view view(struct outcome *x, int t)
-{
-    return (struct attn_view){
-        x->data[t], ATTN_F32, {heads[t] * L * width[t], L * width[t], width[t], 1}};
-}
-static struct attn_cview cview(struct outcome *x, int t)
-{
-    struct attn_view v = view(x, t);
-    return (struct attn_cview){v.data, v.dtype, {v.stride[0], v.stride[1], v.stride[2], 1}};
-}
-
-static struct attn_problem problem_of(int64_t length, const struct attn_mask *mask)
-{
-    return (struct attn_problem){.batch = B,
-                                 .heads = H,
-                                 .kv_heads = G,
-                                 .n_query = length,
-                                 .n_key = length,
-                                 .d_key = D,
-                                 .d_value = D,
-                                 .scale = 0.4,
-                                 .dtype = ATTN_F32,
-                                 .mask = mask};
-}
-
-static void run_scheme(const struct attn_spec *spec, const struct attn_problem *p, int rank,
+static void run_scheme(struct attn_setup *setup, const struct attn_spec *spec, int rank,
                        struct outcome *x)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_log log = {keep_note, x};
-    struct attn_ctx ctx = {
-        .ledger = &ledger, .options = &spec->options, .error = &err, .ranks = x->use[0]};
+    const struct attn_log log = {keep_note, x};
     attn_ledger_init(&ledger, NULL);
     memset(x, 0, sizeof *x);
     x->rank = rank;
-    ctx.log = &log;
-    for (int t = Q; t < O; t++)
-        for (int n = 0; n < B * H * L * D; n++)
-            x->data[t][n] = (float)attn_hash_normal(1, (uint64_t)t, (uint64_t)n);
-    struct attn_forward f = {cview(x, Q), cview(x, K), cview(x, V), view(x, O), view(x, LSE)};
-    if (attn_run_forward(spec->impl, &ctx, p, &f) != ATTN_OK)
-        fail(spec->impl->name, err.text, "a result");
-    struct attn_backward b = {.q = f.q, .k = f.k, .v = f.v, .o = cview(x, O)};
-    b.lse = cview(x, LSE);
-    b.d_o = cview(x, DO);
-    b.dq = view(x, DQ), b.dk = view(x, DK), b.dv = view(x, DV);
-    ctx.ranks = x->use[1];
-    if (attn_run_backward(spec->impl, &ctx, p, &b) != ATTN_OK)
-        fail(spec->impl->name, err.text, "gradients");
+    attn_setup_poison(setup);
+    for (int pass = 0; pass < 2; pass++) {
+        struct attn_ctx ctx = {.ledger = &ledger,
+                               .options = &spec->options,
+                               .error = &err,
+                               .ranks = x->use[pass],
+                               .log = &log};
+        if (attn_setup_call(setup, spec->impl, &ctx, (enum attn_pass)pass) != ATTN_OK)
+            fail(spec->impl->name, err.text, "results");
+    }
+    x->digest = attn_setup_digest(setup, ATTN_BACKWARD);
     expect(attn_ledger_clear(&ledger) == 0, "all is given back");
 }
 
-static void expect_same_use(const struct attn_rank_use *a, const struct attn_rank_use *b)
+static void expect_same(const struct outcome *a, const struct outcome *b)
 {
-    int same = a->peak_bytes == b->peak_bytes && a->bytes_sent == b->bytes_sent &&
-               a->messages == b->messages && a->n_live == b->n_live;
-    for (int n = 0; n < a->n_live && same; n++)
-        same =
-            strcmp(a->live[n].name, b->live[n].name) == 0 && a->live[n].bytes == b->live[n].bytes;
-    expect(same, "every rank has used and sent the same");
+    expect(a->digest == b->digest, "the same bits");
+    expect(a->notes == b->notes && a->notes < MOST_NOTES, "as many messages");
+    for (int n = 0; n < a->notes; n++) {
+        const struct attn_note *x = &a->note[n], *y = &b->note[n];
+        expect(x->pass == y->pass && x->step == y->step && x->destination == y->destination &&
+                   x->bytes == y->bytes && strcmp(x->tensor, y->tensor) == 0,
+               "the same messages in the same order");
+    }
+    for (int n = 0; n < 2 * RANKS; n++) {
+        const struct attn_rank_use *x = &a->use[n / RANKS][n % RANKS],
+                                   *y = &b->use[n / RANKS][n % RANKS];
+        expect(x->peak_bytes == y->peak_bytes && x->bytes_sent == y->bytes_sent &&
+                   x->messages == y->messages && x->n_live == y->n_live,
+               "every rank has taken and sent as much");
+        for (int l = 0; l < x->n_live; l++)
+            expect(strcmp(x->live[l].name, y->live[l].name) == 0, "in the same buffers");
+    }
 }
 
-/* 0: refused, as the simulation refuses it. */
-static int test_scheme(const char *text, int64_t length, const struct attn_runner *runner)
+/* 0: the simulation refuses it. */
+static int test_scheme(const char *text, const char *case_text, const struct attn_runner *runner)
 {
     static struct outcome sim, mpi;
-    const struct attn_mask_shape shape = {B, H, length, length};
-    struct attn_cost cost;
+    static struct attn_setup setup;
     struct attn_spec spec;
-    struct attn_mask *mask = NULL;
+    struct attn_case c;
+    struct attn_cost cost;
     struct attn_error err = {0};
     if (attn_spec_parse(text, &spec, &err) != ATTN_OK)
         return 0;
-    expect(attn_mask_parse("causal(br)", &shape, NULL, &mask, &err) == ATTN_OK, "a mask");
-    const struct attn_problem p = problem_of(length, mask);
-    if (attn_price(spec.impl, &spec.options, &p, ATTN_FORWARD, 0, &cost, &err) != ATTN_OK) {
-        attn_mask_free(mask);
-        return 0;
+    if (attn_case_parse(case_text, &c, &err) != ATTN_OK ||
+        attn_setup_open(&c, &setup, &err) != ATTN_OK)
+        fail(case_text, err.text, "a case");
+    int runs = attn_price(spec.impl, &spec.options, &setup.problem, ATTN_BACKWARD, 0, &cost,
+                          &err) == ATTN_OK;
+    if (runs) {
+        run_scheme(&setup, &spec, runner->rank, &sim);
+        spec.options.runner = runner;
+        run_scheme(&setup, &spec, runner->rank, &mpi);
+        expect_same(&sim, &mpi);
     }
-    run_scheme(&spec, &p, runner->rank, &sim);
-    spec.options.runner = runner;
-    run_scheme(&spec, &p, runner->rank, &mpi);
-    if (memcmp(sim.data, mpi.data, sizeof sim.data) != 0)
-        fail(text, "other bits", "those of the simulation");
-    expect(sim.notes == mpi.notes && sim.notes < MOST_NOTES, "as many messages");
-    for (int n = 0; n < sim.notes; n++) {
-        const struct attn_note *a = &sim.note[n], *b = &mpi.note[n];
-        expect(a->pass == b->pass && a->step == b->step && a->destination == b->destination &&
-                   a->bytes == b->bytes && a->dtype == b->dtype &&
-                   strcmp(a->tensor, b->tensor) == 0,
-               "the same messages in the same order");
-    }
-    for (int n = 0; n < 8; n++)
-        expect_same_use(&sim.use[n / 4][n % 4], &mpi.use[n / 4][n % 4]);
-    attn_mask_free(mask);
-    return 1;
+    attn_setup_close(&setup);
+    return runs;
 }
 
-/* Each with what it accepts of this; how many runs that were. */
+/* Each on what it accepts of this; how many runs that were. */
 static int test_schemes(const struct attn_runner *runner)
 {
     static const char *const option[] = {"ranks=4", "ranks=3", "ranks=4,sizes=pad"};
-    int n = 0, of_one;
+    static const char *const text[] = {"b2h4g2q24d5:causal(br):f32:normal:s1:pass=bwd",
+                                       "b2h4g2q23d5:causal(br):bf16:normal:s1:pass=bwd"};
+    int n = 0;
     for (int i = 0; i < attn_impl_count(); i++) {
         const struct attn_impl *impl = attn_impl_at(i);
-        if (impl->ranks == NULL)
-            continue;
-        of_one = 0;
-        for (int o = 0; o < 6; o++) {
-            char text[128];
-            snprintf(text, sizeof text, "%s:%s", impl->name, option[o % 3]);
-            of_one += test_scheme(text, L - o / 3, runner);
+        int runs = 0;
+        for (int o = 0; o < 6 && impl->ranks != NULL; o++) {
+            char spec[128];
+            snprintf(spec, sizeof spec, "%s:%s", impl->name, option[o % 3]);
+            runs += test_scheme(spec, text[o / 3], runner);
         }
         int has_masks_of_its_own =
             strcmp(impl->name, "skiparse") == 0 || strcmp(impl->name, "video") == 0;
-        expect(of_one > 0 || has_masks_of_its_own, impl->name);
-        n += of_one;
+        expect(runs > 0 || impl->ranks == NULL || has_masks_of_its_own, impl->name);
+        n += runs;
     }
     return n;
 }
@@ -344,11 +248,9 @@ int main(int argc, char **argv)
     if (attn_mpi_open(PATIENT, give_up, &runner, &err) != ATTN_OK ||
         attn_mpi_open(HASTY, give_up, &hasty, &err) != ATTN_OK)
         fail("MPI", err.text, "");
-    struct attn_rank_code lost = {never_posts, NULL}, code = {in_pieces, NULL};
+    struct attn_rank_code lost = {never_posts, NULL};
     if (argc > 1)
         hasty.run(hasty.state, 4, &lost, &err);
-    if (runner.run(runner.state, 4, &code, &err) != ATTN_OK)
-        fail("pieces", err.text, "");
     test_large_types();
     int n = test_schemes(&runner);
     if (runner.rank == 0)

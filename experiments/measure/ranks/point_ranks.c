@@ -1,404 +1,198 @@
-/* See point_ranks.h.  The order is that of point.c:
- *
- *      shards, price  ->  (bwd: the forward)  ->  VmHWM  ->  first call, timed  ->  more calls
- *      ->  VmHWM, ledger  ->  verify
- *
- * A time is that of the process that took longest. */
+/* See point_ranks.h. */
 #include "experiments/measure/ranks/point_ranks.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
-#include "experiments/measure/stats.h"
 #include "optimized/integers.h"
 #include "optimized/parallel/work.h"
 #include "ref/clock.h"
-#include "ref/problem.h"
+
+/* ---- the tensors of a rank ------------------------------------------------------------------- */
+
+static int is_of_keys(int slot)
+{
+    return slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+}
+
+static void extent_of(const struct attn_setup_part *part, int slot, int64_t extent[4])
+{
+    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    struct attn_box box = attn_layout_stored_box(&x->home, x->problem, is_of_keys(slot), x->rank);
+    extent[0] = box.batches.n;
+    extent[1] = box.heads.n;
+    extent[2] = box.tokens;
+}
+
+/* What is in a box comes first on every axis; the rest is pads. */
+static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4])
+{
+    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    struct attn_box box = attn_layout_box(&x->home, x->problem, is_of_keys(slot), x->rank);
+    int64_t b = at[0], row = at[2];
+    at[0] = -1;
+    if (b >= box.batches.n || at[1] >= box.heads.n)
+        return;
+    for (int64_t n = 0; n < attn_box_stretches(&box) && at[0] < 0; n++) {
+        struct attn_stretch s = attn_box_stretch(&box, n);
+        int64_t i = (row - s.row) / s.step;
+        if (row < s.row || (row - s.row) % s.step != 0 || i >= s.tokens.n)
+            continue;
+        at[0] = box.batches.first + b;
+        at[1] += box.heads.first;
+        at[2] = s.tokens.first + i * s.tokens.step;
+    }
+}
+
+struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
+                                        const struct attn_problem *problem, int rank)
+{
+    const struct attn_work w = attn_work_of(problem, &spec->options, ATTN_FORWARD, 0);
+    return (struct attn_rank_part){{extent_of, whole_of}, problem, w.home, rank};
+}
+
+/* Nobody writes pads of results, and nobody reads them. */
+static void write_pads(struct attn_setup *s, const struct attn_rank_part *part)
+{
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && part->home.pads; slot++) {
+        struct attn_tensor *t = &s->tensor[slot];
+        for (int64_t at[4] = ATTN_START; t->data != NULL && attn_each(at, t->extent);) {
+            int64_t whole[4] = {at[0], at[1], at[2], 0};
+            whole_of(&part->part, slot, whole);
+            if (whole[0] < 0)
+                attn_tensor_set(t, at[0], at[1], at[2], at[3], 0);
+        }
+    }
+}
+
+/* A process that is no rank has as much as rank 0, and does nothing with it. */
+enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_error *err)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    int ranks = attn_ranks(work->spec.impl, &work->spec.options);
+    struct attn_problem problem;
+    attn_case_problem(&work->point.c, &problem);
+    enum attn_status status = attn_problem_check(&problem, err);
+    for (int r = 0; r < ranks && status == ATTN_OK; r++)
+        for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
+            struct attn_rank_part x = attn_rank_part_of(&work->spec, &problem, r);
+            int64_t extent[4];
+            extent_of(&x.part, keys ? ATTN_T_K : ATTN_T_Q, extent);
+            if (extent[0] * extent[1] * extent[2] == 0)
+                status = attn_fail(err, ATTN_ENOTSUP, "rank %d of %d has no %s to measure", r,
+                                   ranks, keys ? "keys" : "queries");
+        }
+    struct attn_rank_part own =
+        attn_rank_part_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
+    if (status == ATTN_OK)
+        status = attn_setup_open_part(&work->point.c, &own.part, &work->setup, err);
+    if (status == ATTN_OK)
+        write_pads(&work->setup, &own);
+    enum attn_status all = attn_point_settle(runner, status, err);
+    if (status == ATTN_OK && all != ATTN_OK)
+        attn_setup_close(&work->setup);
+    return all;
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_status status,
+                                   struct attn_error *err)
+{
+    struct attn_error own = *err, theirs;
+    enum attn_status first = ATTN_OK, shared = ATTN_OK;
+    own.status = status;
+    for (int r = 0; r < runner->size && shared == ATTN_OK; r++) {
+        theirs = own;
+        shared = runner->share(runner->state, r, &theirs, sizeof theirs, err);
+        if (shared == ATTN_OK && first == ATTN_OK && theirs.status != ATTN_OK)
+            first = attn_fail(err, theirs.status, "%s", theirs.text);
+    }
+    return shared != ATTN_OK ? shared : first;
+}
+
+int attn_point_all_intact(struct attn_point_work *work, int intact)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    struct attn_point *p = &work->point;
+    struct attn_error err = {0};
+    uint64_t digest = ATTN_DIGEST_BEGIN;
+    snprintf(err.text, sizeof err.text, "rank %d: %.400s", runner->rank, p->message);
+    intact |= runner->rank >= p->ranks; /* no rank, and its results are none */
+    enum attn_status status = attn_point_settle(runner, intact ? ATTN_OK : ATTN_EINTERNAL, &err);
+    for (int r = 0; r < p->ranks && r < ATTN_RECORD_RANKS && status == ATTN_OK; r++) {
+        struct attn_cost cost;
+        status = attn_price(work->spec.impl, &work->spec.options, &work->setup.problem, p->c.pass,
+                            r, &cost, &err);
+        p->rank_priced[r] = cost.peak_bytes;
+    }
+    for (int r = 0; r < p->ranks && status == ATTN_OK; r++) {
+        char theirs[sizeof p->digest];
+        memcpy(theirs, p->digest, sizeof theirs);
+        status = runner->share(runner->state, r, theirs, sizeof theirs, &err);
+        digest = attn_digest_bytes(digest, theirs, sizeof theirs);
+    }
+    snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
+    snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
+    return status == ATTN_OK;
+}
+
+/* What every rank knows of itself: resident in the calls, and of all the point. */
+static void share_numbers(struct attn_point_work *work, struct attn_resident *all)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    struct attn_point *p = &work->point;
+    struct attn_error err;
+    p->n_processes = (int)less(attn_ranks(work->spec.impl, &work->spec.options), ATTN_RECORD_RANKS);
+    int64_t most = greater(work->highest, all->hwm) - all->baseline, largest = -1;
+    for (int r = 0; r < p->n_processes; r++) {
+        int64_t own[2] = {p->resident_bytes, most};
+        runner->share(runner->state, r, own, sizeof own, &err);
+        p->rank_resident[r] = own[0];
+        p->rank_process[r] = own[1];
+        largest = greater(largest, own[0]);
+    }
+    p->resident_bytes = largest;
+}
+
+/* ---- asking and serving ---------------------------------------------------------------------- */
 
 /* What the first process tells the others to do. */
 struct ask {
     int is_over;
-    char spec[128], text[ATTN_CASE_TEXT];
+    char spec[128], text[ATTN_CASE_TEXT], verified[160];
     int64_t repeat, verify_all;
     double enough;
 };
 
-/* ---- the rank's tensors ---------------------------------------------------------------------- */
-
-static enum attn_role role_of(const struct attn_point_member *m, enum attn_tag_kind kind)
+static void do_point(const struct ask *ask, struct attn_point *point)
 {
-    int backward = m->point->c.pass == ATTN_BACKWARD;
-    switch (kind) {
-    case ATTN_TAG_Q:
-    case ATTN_TAG_K:
-    case ATTN_TAG_V:
-        return ATTN_INPUT;
-    case ATTN_TAG_O:
-    case ATTN_TAG_LSE:
-        return ATTN_OUTPUT;
-    case ATTN_TAG_DO:
-        return backward ? ATTN_INPUT : ATTN_ABSENT;
-    case ATTN_TAG_DELTA:
-        return backward && m->point->c.d_lse ? ATTN_INPUT : ATTN_ABSENT;
-    default:
-        return backward ? ATTN_OUTPUT : ATTN_ABSENT;
-    }
-}
-
-struct filling {
-    struct attn_point_member *m;
-    const struct attn_shards *s;
-};
-
-static void fill_row(void *arg, const int64_t at[3], void *row)
-{
-    const struct filling *x = arg;
-    const struct attn_problem *p = &x->m->setup.problem;
-    const struct attn_view to = {row, attn_tag_dtype(x->s->kind, p), {0, 0, 0, 1}};
-    int64_t place[4] = {at[0], at[1], at[2], 0}, width = attn_tag_width(x->s->kind, p);
-    for (; place[3] < width; place[3]++)
-        attn_view_set(&to, 0, 0, 0, place[3],
-                      attn_recipe_value(&x->m->recipe, attn_slot_of_kind(x->s->kind), place));
-}
-
-/* Inputs are filled, outputs get a pattern that no result has; pads keep it. */
-static enum attn_status make_shards(struct attn_point_member *m)
-{
-    const struct attn_work w =
-        attn_work_of(&m->setup.problem, &m->spec.options, m->point->c.pass, 0);
-    enum attn_status status = ATTN_OK;
-    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS && status == ATTN_OK; kind++) {
-        struct attn_shards *s = &m->tensor[kind];
-        *s = (struct attn_shards){.role = role_of(m, kind),
-                                  .name = "shard",
-                                  .whole = m->setup.problem,
-                                  .kind = kind,
-                                  .layout = w.home,
-                                  .first = m->runner->rank,
-                                  .n = 1};
-        if (s->role == ATTN_ABSENT || m->runner->rank >= w.home.ranks)
-            continue;
-        status = attn_shards_take(s, &m->shards, m->err);
-        if (status != ATTN_OK)
-            return status;
-        memset(s->data, 0xFF, (size_t)attn_shards_bytes(s, s->first));
-        if (s->role == ATTN_INPUT)
-            attn_shards_each_row(s, fill_row, &(struct filling){m, s});
-    }
-    return status;
-}
-
-struct looking {
-    const struct attn_shards *s;
-    int64_t row_bytes, unwritten[3], n_unwritten;
-    uint64_t digest;
-};
-
-static void look_at_row(void *arg, const int64_t at[3], void *row)
-{
-    struct looking *x = arg;
-    const unsigned char *byte = row;
-    int64_t n = 0;
-    while (n < x->row_bytes && byte[n] == 0xFF)
-        n++;
-    x->digest = attn_digest_bytes(x->digest, row, (size_t)x->row_bytes);
-    if (n == x->row_bytes && n > 0 && x->n_unwritten++ == 0)
-        memcpy(x->unwritten, at, sizeof x->unwritten);
-}
-
-/* A digest of these tensors' rows; of outputs, EINTERNAL when one was never written. */
-static enum attn_status look(struct attn_point_member *m, enum attn_role role, uint64_t *digest)
-{
-    const struct attn_problem *p = &m->setup.problem;
-    *digest = ATTN_DIGEST_BEGIN;
-    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS; kind++) {
-        const struct attn_shards *s = &m->tensor[kind];
-        struct looking x = {.s = s, .digest = *digest};
-        if (s->role != role || s->data == NULL)
-            continue;
-        x.row_bytes = attn_tag_width(kind, p) * (int64_t)attn_dtype_size(attn_tag_dtype(kind, p));
-        attn_shards_each_row(s, look_at_row, &x);
-        *digest = x.digest;
-        if (role == ATTN_OUTPUT && x.n_unwritten > 0)
-            return attn_fail(m->err, ATTN_EINTERNAL,
-                             "rank %d: %lld rows of %s were never written, the first [%lld,%lld,"
-                             "%lld]",
-                             m->runner->rank, (long long)x.n_unwritten, attn_tag_name((int)kind),
-                             (long long)x.unwritten[0], (long long)x.unwritten[1],
-                             (long long)x.unwritten[2]);
-    }
-    return ATTN_OK;
-}
-
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-/* Strides of an empty shard mean nothing, and may not be 0. */
-static struct attn_view view_of(const struct attn_point_member *m, enum attn_tag_kind kind)
-{
-    const struct attn_shards *s = &m->tensor[kind];
-    enum attn_dtype dtype = attn_tag_dtype(kind, &m->setup.problem);
-    if (s->role == ATTN_ABSENT)
-        return (struct attn_view){0};
-    if (s->data == NULL) /* a process that is no rank */
-        return (struct attn_view){(void *)m, dtype, {1, 1, 1, 1}};
-    struct attn_view v = attn_shards_view(s, s->first);
-    for (int a = 0; a < 4; a++)
-        v.stride[a] = at_least_1(v.stride[a]);
-    return v;
-}
-
-static struct attn_cview cview_of(const struct attn_point_member *m, enum attn_tag_kind kind)
-{
-    struct attn_view v = view_of(m, kind);
-    return attn_view_const(&v);
-}
-
-static enum attn_status call(struct attn_point_member *m, enum attn_pass pass)
-{
-    struct attn_ctx ctx = {.ledger = &m->ledger,
-                           .options = &m->spec.options,
-                           .error = m->err,
-                           .ranks = m->use,
-                           .saved = &m->saved,
-                           .has_shards = 1};
-    struct attn_forward f = {.q = cview_of(m, ATTN_TAG_Q),
-                             .k = cview_of(m, ATTN_TAG_K),
-                             .v = cview_of(m, ATTN_TAG_V),
-                             .o = view_of(m, ATTN_TAG_O),
-                             .lse = view_of(m, ATTN_TAG_LSE)};
-    if (pass == ATTN_FORWARD)
-        return attn_run_forward(m->spec.impl, &ctx, &m->setup.problem, &f);
-    struct attn_backward b = {.q = f.q,
-                              .k = f.k,
-                              .v = f.v,
-                              .o = attn_view_const(&f.o),
-                              .lse = attn_view_const(&f.lse),
-                              .d_o = cview_of(m, ATTN_TAG_DO),
-                              .d_lse = cview_of(m, ATTN_TAG_DELTA),
-                              .dq = view_of(m, ATTN_TAG_DQ),
-                              .dk = view_of(m, ATTN_TAG_DK),
-                              .dv = view_of(m, ATTN_TAG_DV)};
-    return attn_run_backward(m->spec.impl, &ctx, &m->setup.problem, &b);
-}
-
-/* A message layer takes memory of its own when it has its first messages, which is nobody's price:
- * some go round before anything is measured. */
-static enum attn_status first_messages(void *arg, struct attn_transport *t, struct attn_error *err)
-{
-    enum { ROWS = 1 << 12, ROW = 1 << 7 };
-    struct attn_ledger *ledger = arg;
-    const struct attn_piece every_other = {0, {1, 1, ROWS}, {0, 0, 2 * ROW}, ROW};
-    char *out = attn_ledger_take(ledger, "first.messages", 4 * ROWS, ROW, err), *in = out + ROW;
-    if (out == NULL)
-        return attn_transport_end(t, ATTN_ENOMEM, err);
-    memset(out, 0, 4 * ROWS * ROW);
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 4 && status == ATTN_OK && t->size > 1; n++) {
-        struct attn_message send[2], receive[2];
-        for (int m = 0; m < 2; m++) {
-            send[m] = receive[m] = (struct attn_message){
-                .tag = attn_tag(m == 0 ? ATTN_TAG_K : ATTN_TAG_V, n), .piece = &every_other};
-            send[m].pieces = receive[m].pieces = 1;
-            send[m].data = out + 2 * m * ROWS * ROW;
-            receive[m].data = in + 2 * m * ROWS * ROW;
-            send[m].peer = (t->rank + 1) % t->size;
-            receive[m].peer = (t->rank + t->size - 1) % t->size;
-        }
-        status = attn_exchange(t, send, 2, receive, 2, err);
-    }
-    attn_ledger_give(ledger, out);
-    return attn_transport_end(t, status, err);
-}
-
-/* All begin together; the seconds of the slowest. */
-static enum attn_status timed_call(struct attn_point_member *m, double *seconds)
-{
-    const struct attn_runner *runner = m->runner;
-    enum attn_pass pass = m->point->c.pass;
-    *seconds = 0;
-    enum attn_status status = runner->largest(runner->state, seconds, m->err);
-    double start = runner->seconds();
-    if (status == ATTN_OK)
-        status = call(m, pass);
-    *seconds = runner->seconds() - start;
-    if (pass == ATTN_FORWARD)
-        attn_saved_drop(&m->saved, &m->ledger);
-    return status == ATTN_OK ? runner->largest(runner->state, seconds, m->err) : status;
-}
-
-/* CPU seconds of the slowest rank, and of all. */
-static void read_cpu(const struct attn_point_member *m, double *most, double *sum)
-{
-    *most = *sum = 0;
-    for (int r = 0; r < m->point->ranks; r++) {
-        *most = fmax(*most, m->use[r].cpu_seconds);
-        *sum += m->use[r].cpu_seconds;
-    }
-}
-
-static enum attn_status measure(struct attn_point_member *m, const struct ask *ask)
-{
-    struct attn_point *p = m->point;
-    double spent = 0, most[ATTN_RECORD_TIMES], sum[ATTN_RECORD_TIMES];
-    struct attn_spread spread;
-    enum attn_status status = timed_call(m, &p->first_s);
-    read_cpu(m, &p->first_cpu_max_s, &p->first_cpu_sum_s);
-    while (status == ATTN_OK && p->n_warm < ask->repeat && p->n_warm < ATTN_RECORD_TIMES &&
-           (p->n_warm == 0 || spent < ask->enough)) {
-        status = timed_call(m, &p->warm_s[p->n_warm]);
-        read_cpu(m, &most[p->n_warm], &sum[p->n_warm]);
-        spent += p->warm_s[p->n_warm++];
-    }
-    attn_stats_spread(most, p->n_warm, &spread);
-    p->warm_cpu_max_s = spread.median;
-    attn_stats_spread(sum, p->n_warm, &spread);
-    p->warm_cpu_sum_s = spread.median;
-    strcpy(p->time_source, "MPI_Wtime");
-    return status;
-}
-
-/* ---- what each rank knows -------------------------------------------------------------------- */
-
-static enum attn_status share_numbers(struct attn_point_member *m, int64_t resident,
-                                      int64_t process)
-{
-    struct attn_point *p = m->point;
-    enum attn_status status = ATTN_OK;
-    p->n_processes = p->ranks < ATTN_RECORD_RANKS ? p->ranks : ATTN_RECORD_RANKS;
-    for (int r = 0; r < p->n_processes && status == ATTN_OK; r++) {
-        struct attn_cost cost;
-        int64_t own[2] = {resident, process};
-        status = attn_price(m->spec.impl, &m->spec.options, &m->setup.problem, p->c.pass, r, &cost,
-                            m->err);
-        if (status == ATTN_OK)
-            status = m->runner->share(m->runner->state, r, own, sizeof own, m->err);
-        p->rank_priced[r] = cost.peak_bytes;
-        p->rank_resident[r] = own[0];
-        p->rank_process[r] = own[1];
-    }
-    return status;
-}
-
-static void keep_ledger(struct attn_point_member *m)
-{
-    struct attn_point *p = m->point;
-    const struct attn_rank_use *most = &m->use[0];
-    for (int r = 1; r < p->ranks; r++)
-        most = m->use[r].peak_bytes > most->peak_bytes ? &m->use[r] : most;
-    p->ledger_bytes = most->peak_bytes;
-    p->resident_bytes = -1;
-    for (int r = 0; r < p->n_processes; r++)
-        p->resident_bytes = greater(p->resident_bytes, p->rank_resident[r]);
-    for (p->n_live = 0; p->n_live < most->n_live; p->n_live++) {
-        snprintf(p->live_name[p->n_live], sizeof p->live_name[0], "%s", most->live[p->n_live].name);
-        p->live_bytes[p->n_live] = most->live[p->n_live].bytes;
-    }
-}
-
-/* ---- the point ------------------------------------------------------------------------------- */
-
-static enum attn_status open_member(struct attn_point_member *m, const struct ask *ask)
-{
-    struct attn_point *p = m->point;
-    enum attn_status status = attn_case_parse(ask->text, &p->c, m->err);
-    if (status == ATTN_OK)
-        status = attn_spec_parse(ask->spec, &m->spec, m->err);
-    if (status == ATTN_OK)
-        status =
-            attn_cli_run_by(attn_ranks(m->spec.impl, &m->spec.options), &m->spec.options, m->err);
-    if (status == ATTN_OK && (p->c.special != ATTN_SPECIAL_NONE || p->c.poison != ATTN_POISON_NONE))
-        status =
-            attn_fail(m->err, ATTN_ENOTSUP, "special= and poison= are not measured on processes");
-    if (status == ATTN_OK)
-        status = attn_setup_describe(&p->c, &m->setup, m->err);
-    if (status == ATTN_OK)
-        status = attn_recipe_open(&p->c, &m->setup.problem, &m->recipe, m->err);
-    if (status == ATTN_OK)
-        status = attn_preflight_price(&m->spec, &m->setup.problem, p, m->err);
-    if (status != ATTN_OK)
-        return status;
-    m->use = calloc((size_t)p->ranks, sizeof *m->use);
-    if (m->use == NULL)
-        return attn_fail(m->err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
-    return make_shards(m);
-}
-
-/* Two marks are kept apart: of the call, and of all the time. */
-static enum attn_status run(struct attn_point_member *m, const struct ask *ask)
-{
-    struct attn_resident all, of_call;
-    uint64_t before = 0, after = 0, digest = 0;
+    struct attn_point_work *work = attn_cli_need(calloc(1, sizeof *work));
+    struct attn_point_flags flags = {.verified = ask->verified[0] != '\0' ? ask->verified : NULL,
+                                     .repeat = ask->repeat,
+                                     .verify_all = ask->verify_all,
+                                     .enough = ask->enough};
+    struct attn_resident all;
+    struct attn_error err;
+    work->point = *point;
     attn_resident_begin(&all);
-    double start = m->runner->seconds();
-    enum attn_status status = attn_point_settle(m, open_member(m, ask));
-    m->point->setup_s = m->runner->seconds() - start;
-    look(m, ATTN_INPUT, &before);
-    const struct attn_rank_code first = {first_messages, &m->shards};
+    enum attn_status status = attn_case_parse(ask->text, &work->point.c, &err);
     if (status == ATTN_OK)
-        status = m->runner->run(m->runner->state, m->point->ranks, &first, m->err);
-    if (status == ATTN_OK && m->point->c.pass == ATTN_BACKWARD)
-        status = call(m, ATTN_FORWARD);
-    attn_resident_end(&all);
-    int64_t highest = all.bytes;
-    attn_resident_begin(&of_call);
-    of_call.baseline -= m->ledger.now; /* what was saved is resident by now, and is to be seen */
+        status = attn_spec_parse(ask->spec, &work->spec, &err);
     if (status == ATTN_OK)
-        status = measure(m, ask);
-    attn_resident_end(&of_call);
-    attn_saved_drop(&m->saved, &m->ledger);
-    if (status != ATTN_OK)
-        return status;
-    m->point->hwm_reset = of_call.reset;
-    status = look(m, ATTN_OUTPUT, &digest);
-    look(m, ATTN_INPUT, &after);
-    if (status == ATTN_OK && before != after)
-        status =
-            attn_fail(m->err, ATTN_EINTERNAL, "rank %d: an input was changed", m->runner->rank);
-    status = attn_point_settle(m, status);
-    start = m->runner->seconds();
-    if (status == ATTN_OK)
-        status = attn_point_judge_ranks(m, ask->verify_all);
-    m->point->verify_s = m->runner->seconds() - start;
-    for (int r = 0; r < m->point->ranks && status == ATTN_OK; r++) {
-        uint64_t theirs = digest;
-        status = m->runner->share(m->runner->state, r, &theirs, sizeof theirs, m->err);
-        after = attn_digest_bytes(r == 0 ? ATTN_DIGEST_BEGIN : after, &theirs, sizeof theirs);
-    }
-    snprintf(m->point->digest, sizeof m->point->digest, "%016" PRIx64, after);
-    int64_t rest = all.baseline;
-    attn_resident_end(&all); /* from the mark of the call on */
-    highest = greater(highest, greater(of_call.hwm, all.hwm) - rest);
-    return status == ATTN_OK ? share_numbers(m, of_call.bytes, highest) : status;
-}
-
-static void do_point(const struct attn_runner *runner, const struct ask *ask,
-                     struct attn_point *point)
-{
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_point_member m = {.runner = runner, .point = point, .err = &err};
-    attn_ledger_init(&m.shards, NULL);
-    attn_ledger_init(&m.ledger, NULL);
-    enum attn_status status = run(&m, ask);
-    if (status == ATTN_OK)
-        keep_ledger(&m);
-    else if (status == ATTN_EINTERNAL) {
-        point->status = ATTN_POINT_WRONG;
-        snprintf(point->message, sizeof point->message, "%s", err.text);
+        status = attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
+                                 &work->spec.options, &err);
+    if (status == ATTN_OK) {
+        attn_point_call(work, &flags);
+        attn_resident_end(&all);
+        share_numbers(work, &all);
     } else
-        attn_point_fail(point, &err);
-    if (status == ATTN_ENOMEM)
-        point->status = ATTN_POINT_OUT_OF_MEMORY;
-    if (point->status != ATTN_POINT_OK)
-        attn_point_untimed(point);
-    attn_ledger_clear(&m.ledger);
-    attn_ledger_clear(&m.shards);
-    free(m.use);
-    attn_setup_close(&m.setup);
+        attn_point_fail(&work->point, &err);
+    *point = work->point;
+    free(work);
 }
 
 int attn_point_ranks(const struct attn_point_request *asked, struct attn_point *point)
@@ -408,13 +202,13 @@ int attn_point_ranks(const struct attn_point_request *asked, struct attn_point *
     struct ask ask = {.repeat = asked->of->is_once ? 0 : asked->plan->repeat,
                       .verify_all = asked->plan->verify_all,
                       .enough = asked->plan->enough_s};
-    double start = attn_seconds(CLOCK_MONOTONIC);
+    double start = attn_seconds(CLOCK_MONOTONIC), steal = attn_machine_steal();
     snprintf(ask.spec, sizeof ask.spec, "%s", point->spec);
     snprintf(ask.text, sizeof ask.text, "%s", point->text);
+    snprintf(ask.verified, sizeof ask.verified, "%s", asked->verified);
     point->load = attn_machine_load();
-    double steal = attn_machine_steal();
     if (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK)
-        do_point(runner, &ask, point);
+        do_point(&ask, point);
     else
         attn_point_fail(point, &err);
     point->steal_s = attn_machine_steal() - steal;
@@ -429,7 +223,7 @@ void attn_point_ranks_serve(const struct attn_runner *runner)
     struct attn_point *point = attn_cli_need(calloc(1, sizeof *point));
     while (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK && !ask.is_over) {
         attn_point_init(point);
-        do_point(runner, &ask, point);
+        do_point(&ask, point);
     }
     free(point);
 }

@@ -47,9 +47,8 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank)
 {
     struct attn_box stored = stored_box(s, rank);
-    char *data = s->data != NULL ? s->data + offset_of(s, rank) : NULL;
-    return attn_packed_view(data, attn_tag_dtype(s->kind, &s->whole), stored.heads.n, stored.tokens,
-                            attn_tag_width(s->kind, &s->whole));
+    return attn_packed_view(s->data + offset_of(s, rank), attn_tag_dtype(s->kind, &s->whole),
+                            stored.heads.n, stored.tokens, attn_tag_width(s->kind, &s->whole));
 }
 
 enum way { FROM_WHOLE, TO_WHOLE, COMPARE };
@@ -131,32 +130,4 @@ void attn_shards_gather(const struct attn_shards *s)
 int attn_shards_differ(const struct attn_shards *s)
 {
     return do_shards(s, COMPARE);
-}
-
-/* Rows of one rank. */
-static void each_row(const struct attn_shards *s, int rank,
-                     void (*visit)(void *arg, const int64_t at[3], void *row), void *arg)
-{
-    struct attn_box box =
-        attn_layout_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
-    struct attn_view mine = attn_shards_view(s, rank);
-    const int64_t e = (int64_t)attn_dtype_size(mine.dtype);
-    for (int64_t b = 0; b < box.batches.n; b++)
-        for (int64_t h = 0; h < box.heads.n; h++)
-            for (int64_t n = 0; n < attn_box_stretches(&box); n++) {
-                struct attn_stretch x = attn_box_stretch(&box, n);
-                for (int64_t i = 0; i < x.tokens.n; i++) {
-                    const int64_t at[3] = {box.batches.first + b, box.heads.first + h,
-                                           x.tokens.first + i * x.tokens.step};
-                    int64_t row = attn_offset(mine.stride, b, h, x.row + i * x.step);
-                    visit(arg, at, s->data != NULL ? (char *)mine.data + e * row : NULL);
-                }
-            }
-}
-
-void attn_shards_each_row(const struct attn_shards *s,
-                          void (*visit)(void *arg, const int64_t at[3], void *row), void *arg)
-{
-    for (int r = s->first; r < end_of(s); r++)
-        each_row(s, r, visit, arg);
 }

@@ -31,11 +31,6 @@ void attn_shards_scatter(const struct attn_shards *s);
 void attn_shards_gather(const struct attn_shards *s);
 struct attn_view attn_shards_view(const struct attn_shards *s, int rank);
 
-/* Every row of the shards that are here: the batch, head and token of the whole tensor, and where
- * it lies (NULL where there is no data). */
-void attn_shards_each_row(const struct attn_shards *s,
-                          void (*visit)(void *arg, const int64_t at[3], void *row), void *arg);
-
 /* Ranks that have something else than the tensor has at its place: copies that are not the same. */
 int attn_shards_differ(const struct attn_shards *s);
 
