@@ -71,7 +71,7 @@ static int prepare(struct attn_candidate *s)
         attn_candidate_route(s, "--results", s->x.source);
         attn_candidate_route(s, "--vectors", manifest);
         status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question,
-                                    &s->x.claims, &err);
+                                    &s->x, &err);
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->x.claims, &err);
