@@ -142,8 +142,8 @@ static void weigh_power(struct attn_result *r)
     }
 }
 
-void attn_result_judge(struct attn_result *r, const struct attn_agreement *x,
-                       enum attn_failure failure)
+static void judge_output(const struct attn_agreement *x, enum attn_failure failure,
+                         struct attn_result *r)
 {
     int64_t bad = failure == ATTN_F_FINITE ? x->n_not_finite : x->n_bad;
     if (x->n == 0 || bad == 0)
@@ -201,11 +201,11 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
             r->worst = r->output[o].ratio;
     }
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        attn_result_judge(r, &r->output[o], ATTN_F_FINITE);
+        judge_output(&r->output[o], ATTN_F_FINITE, r);
     if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
         judge_exactly(s, &kept->truth, r);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        attn_result_judge(r, &r->output[o], ATTN_F_BOUND);
+        judge_output(&r->output[o], ATTN_F_BOUND, r);
     weigh_power(r);
     if (r->verdict != ATTN_PASS || sample != NULL)
         return;

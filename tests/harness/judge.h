@@ -64,10 +64,6 @@ int attn_result_is_bad(const struct attn_result *result);
 void attn_result_fail(struct attn_result *result, enum attn_failure failure, const char *format,
                       ...) __attribute__((format(printf, 3, 4)));
 
-/* FAIL of this kind (finite, bound) where elements of an output are not as they should be. */
-void attn_result_judge(struct attn_result *result, const struct attn_agreement *output,
-                       enum attn_failure failure);
-
 /* ERROR: the suite could not do its part, and why. */
 void attn_result_error(struct attn_result *result, enum attn_status status, const char *text);
 

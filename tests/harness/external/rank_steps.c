@@ -1,4 +1,4 @@
-/* See rank_steps.h: who holds what when, and what it should be. */
+/* See rank_steps.h: who holds what when, and what counts for it. */
 #include "tests/harness/external/rank_steps.h"
 
 #include <stdio.h>
@@ -7,18 +7,18 @@
 
 #include "ref/problem.h"
 
-/* ---- the schedule ---------------------------------------------------------------------------- */
-
 enum { MAX_PAIRS = 1 << 27 }; /* bytes of a mask */
+enum {
+    FORWARD = 1 << ATTN_T_O | 1 << ATTN_T_LSE,
+    OF_KEYS = 1 << ATTN_T_DK | 1 << ATTN_T_DV,
+    INPUTS = 1 << ATTN_T_Q | 1 << ATTN_T_K | 1 << ATTN_T_V
+};
+
+/* ---- the schedule ---------------------------------------------------------------------------- */
 
 static struct attn_work work_of(const struct attn_rank_steps *x, int rank)
 {
-    return attn_work_of(&x->setup->problem, &x->spec.options, x->pass, rank);
-}
-
-static int is_ring(const struct attn_rank_steps *x)
-{
-    return x->query_rank != NULL;
+    return attn_work_of(&x->setup->problem, &x->spec.options, x->setup->given.pass, rank);
 }
 
 int attn_rank_block(const struct attn_rank_steps *x, int rank, int step)
@@ -27,40 +27,22 @@ int attn_rank_block(const struct attn_rank_steps *x, int rank, int step)
     return attn_work_stop(&w, step).key;
 }
 
-static unsigned bit(enum attn_slot slot)
-{
-    return 1u << slot;
-}
-
-static const unsigned forward = 1u << ATTN_T_O | 1u << ATTN_T_LSE;
-static const unsigned of_keys = 1u << ATTN_T_DK | 1u << ATTN_T_DV;
-
 struct attn_rank_held attn_rank_held(const struct attn_rank_steps *x, int rank, int step)
 {
     const struct attn_work w = work_of(x, rank);
-    const struct attn_problem *p = &x->setup->problem;
-    const int ends = step == x->steps, backward = x->pass == ATTN_BACKWARD;
-    const struct attn_layout *layout = ends ? &w.home : &w.work;
+    const int ends = step == x->steps, backward = x->setup->given.pass == ATTN_BACKWARD;
     struct attn_rank_held held = {.rank = rank, .step = step, .block = rank};
-    if (is_ring(x) && !ends)
+    if (x->is_ring && !ends)
         held.block = attn_work_stop(&w, step).key;
-    held.queries = attn_layout_box(layout, p, 0, rank);
-    held.keys = attn_layout_box(layout, p, 1, held.block);
-    if (!is_ring(x) && step == 0)
-        held.slots = bit(ATTN_T_Q) | bit(ATTN_T_K) | bit(ATTN_T_V) |
-                     (backward ? bit(ATTN_T_DO) : 0);
+    for (int is_keys = 0; is_keys < 2; is_keys++)
+        held.box[is_keys] = attn_layout_box(ends ? &w.home : &w.work, w.whole, is_keys,
+                                            is_keys ? held.block : rank);
+    if (!x->is_ring && step == 0)
+        held.slots = INPUTS | (backward ? 1u << ATTN_T_DO : 0);
+    else if (backward)
+        held.slots = FORWARD | OF_KEYS | (ends || !x->is_ring ? 1u << ATTN_T_DQ : 0);
     else
-        held.slots = forward | (backward ? of_keys : 0) |
-                     (backward && (ends || !is_ring(x)) ? bit(ATTN_T_DQ) : 0);
-    return held;
-}
-
-struct attn_rank_held attn_rank_given(const struct attn_rank_steps *x, int rank)
-{
-    struct attn_rank_held held = attn_rank_held(x, rank, x->steps);
-    held.slots = bit(ATTN_T_Q) | bit(ATTN_T_K) | bit(ATTN_T_V);
-    if (x->pass == ATTN_BACKWARD)
-        held.slots |= bit(ATTN_T_DO) | bit(ATTN_T_DLSE);
+        held.slots = FORWARD;
     return held;
 }
 
@@ -75,16 +57,6 @@ const char *attn_rank_folder(const struct attn_rank_steps *x, const char *name, 
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static int is_of_keys(int slot)
-{
-    return slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
-}
-
-const struct attn_box *attn_rank_box(const struct attn_rank_held *held, int slot)
-{
-    return is_of_keys(slot) ? &held->keys : &held->queries;
-}
-
 int64_t attn_rank_token(const struct attn_box *box, int64_t row)
 {
     for (int64_t s = 0; s < attn_box_stretches(box); s++) {
@@ -95,29 +67,34 @@ int64_t attn_rank_token(const struct attn_box *box, int64_t row)
     return -1;
 }
 
+static const struct attn_box *box_of(const struct attn_rank_held *held, int slot)
+{
+    return &held->box[((1 << ATTN_T_K | 1 << ATTN_T_V | OF_KEYS) >> slot) & 1];
+}
+
 void attn_rank_place(const struct attn_rank_held *held, int slot, const int64_t at[4],
                      int64_t whole[4])
 {
-    const struct attn_box *box = attn_rank_box(held, slot);
-    whole[0] = box->batches.first + at[0];
+    const struct attn_box *box = box_of(held, slot);
+    whole[0] = at[0];
     whole[1] = box->heads.first + at[1];
     whole[2] = attn_rank_token(box, at[2]);
     whole[3] = at[3];
 }
 
 enum attn_status attn_rank_piece_open(const struct attn_rank_steps *x,
-                                      const struct attn_rank_held *held, struct attn_setup *piece,
-                                      struct attn_error *err)
+                                      const struct attn_rank_held *held, int is_wide,
+                                      struct attn_setup *piece, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     *piece = (struct attn_setup){.given = x->setup->given, .problem = x->setup->problem};
     for (int slot = 0; slot < ATTN_SLOTS && status == ATTN_OK; slot++) {
         const struct attn_tensor *t = &x->setup->tensor[slot];
-        const struct attn_box *box = attn_rank_box(held, slot);
-        const int64_t extent[4] = {box->batches.n, box->heads.n, box->tokens, t->extent[3]};
+        const struct attn_box *box = box_of(held, slot);
+        const int64_t extent[4] = {t->extent[0], box->heads.n, box->tokens, t->extent[3]};
         if ((held->slots >> slot & 1u) != 0 && t->map != NULL)
-            status = attn_tensor_alloc(&piece->tensor[slot], t->name, t->dtype, extent, "bhic", 0,
-                                       0, 0, err);
+            status = attn_tensor_alloc(&piece->tensor[slot], t->name, is_wide ? ATTN_F64 : t->dtype,
+                                       extent, "bhic", 0, 0, 0, err);
     }
     if (status != ATTN_OK)
         attn_rank_piece_close(piece);
@@ -132,37 +109,37 @@ void attn_rank_piece_close(struct attn_setup *piece)
     memset(piece, 0, sizeof *piece);
 }
 
-/* ---- what it should be ----------------------------------------------------------------------- */
+/* ---- what counts ----------------------------------------------------------------------------- */
 
-/* Ranks whose keys (is_keys) or queries have met the other side of what is held. */
+/* Forward, the ranks whose keys the rank has met; backward, those whose queries the block has. */
 static void mark_ranks(const struct attn_rank_steps *x, const struct attn_rank_held *held,
-                       int is_keys, unsigned char met[ATTN_MAX_RANKS])
+                       enum attn_pass pass, unsigned char met[ATTN_MAX_RANKS])
 {
     memset(met, 0, ATTN_MAX_RANKS);
-    for (int r = 0; r < x->ranks; r++)
-        for (int s = 0; s <= held->step && s < x->steps; s++)
-            if (is_keys ? r == held->rank : attn_rank_block(x, r, s) == held->block)
-                met[is_keys ? attn_rank_block(x, r, s) : r] = 1;
+    for (int step = 0; step <= held->step; step++)
+        for (int r = 0; r < x->ranks; r++)
+            if (pass == ATTN_FORWARD ? r == attn_rank_block(x, held->rank, step)
+                                     : held->block == attn_rank_block(x, r, step))
+                met[r] = 1;
 }
 
-/* The pairs that count: for O and LSE those of the keys that the rank has met; for gradients the
- * rows whose queries have met the keys, and of copied kv heads only those of the rank's heads. */
+/* O and LSE are of the keys that the rank has met.  Gradients of keys are sums over the rows of
+ * queries that have met them, each row whole: its P is that of all keys. */
 static void mark_pairs(struct attn_rank_steps *x, const struct attn_rank_held *held,
                        enum attn_pass pass)
 {
     const struct attn_problem *p = &x->setup->problem;
-    const struct attn_tokens *heads = &held->queries.heads;
-    const int is_keys = pass == ATTN_FORWARD, cuts = is_ring(x) && held->step < x->steps;
+    const struct attn_tokens *heads = &held->box[0].heads;
+    const int cuts = x->is_ring && held->step < x->steps;
     const int64_t n[4] = {p->batch, p->heads, p->n_query, p->n_key};
-    unsigned char met[ATTN_MAX_RANKS];
+    unsigned char met[ATTN_MAX_RANKS], *counts = x->counts;
     const unsigned char *sees = x->sees;
-    unsigned char *counts = x->counts;
     if (cuts)
-        mark_ranks(x, held, is_keys, met);
+        mark_ranks(x, held, pass, met);
     for (int64_t at[4] = ATTN_START; attn_each(at, n);) {
-        int is_met = !cuts || met[is_keys ? x->key_rank[at[3]] : x->query_rank[at[2]]];
+        int rank = pass == ATTN_FORWARD ? x->key_rank[at[3]] : x->query_rank[at[2]];
         int is_here = at[1] >= heads->first && at[1] < heads->first + heads->n;
-        *counts++ = *sees++ && is_met && is_here;
+        *counts++ = *sees++ && is_here && (!cuts || met[rank]);
     }
 }
 
@@ -172,165 +149,119 @@ static enum attn_status find_pairs(void *arg, const char *name, const char *part
     const struct attn_rank_steps *x = arg;
     const struct attn_problem *p = &x->setup->problem;
     (void)name, (void)part, (void)err;
-    *tensor = (struct attn_mask_tensor){
-        x->counts, 1, 4, {p->batch, p->heads, p->n_query, p->n_key}};
+    *tensor =
+        (struct attn_mask_tensor){x->counts, 1, 4, {p->batch, p->heads, p->n_query, p->n_key}};
     return ATTN_OK;
 }
 
-/* Of all heads of a truth those of the box, one batch behind the other. */
-static void keep_heads(struct attn_truth_tensor *t, const struct attn_tokens *heads)
+enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_rank_held *held,
+                                enum attn_pass pass, struct attn_setup *part,
+                                struct attn_sample *sample, struct attn_error *err)
 {
-    int64_t each = t->extent[2] * t->extent[3], to = 0;
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = heads->first; h < heads->first + heads->n; h++)
-            for (int64_t n = 0; n < each; n++, to++) {
-                int64_t from = (b * t->extent[1] + h) * each + n;
-                t->want[to] = t->want[from];
-                t->bound[to] = t->bound[from];
-                t->gauge[to] = t->gauge[from];
-                t->right[to] = t->right[from];
-            }
-    t->extent[1] = heads->n;
-    t->sample = NULL;
-}
-
-static void list_tokens(const struct attn_box *box, int64_t *token)
-{
-    for (int64_t n = 0; n < box->tokens; n++)
-        token[n] = attn_rank_token(box, n);
-}
-
-/* The whole problem, with the mask of what counts; rows and keys are those that are held. */
-enum attn_status attn_rank_truth(struct attn_rank_steps *x, const struct attn_rank_held *held,
-                                 enum attn_pass pass, const struct attn_precision *precision,
-                                 const struct attn_setup *piece, struct attn_truth *truth,
-                                 struct attn_error *err)
-{
-    struct attn_problem p = x->setup->problem;
-    struct attn_mask_shape shape = {p.batch, p.heads, p.n_query, p.n_key};
-    struct attn_mask_source source = {find_pairs, x};
-    struct attn_mask *mask = NULL;
-    struct attn_inputs in = attn_setup_inputs(x->setup, pass);
-    int64_t *row = malloc(((size_t)held->queries.tokens + 1) * sizeof *row);
-    int64_t *key = malloc(((size_t)held->keys.tokens + 1) * sizeof *key);
-    const int takes_rows = pass == ATTN_FORWARD || (held->slots & bit(ATTN_T_DQ)) != 0;
-    enum attn_status status = row != NULL && key != NULL
-                                  ? ATTN_OK
-                                  : attn_fail(err, ATTN_ENOMEM, "no memory for a rank's tokens");
+    const struct attn_problem *p = &x->setup->problem;
+    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    const struct attn_mask_source source = {find_pairs, x};
+    const int has_rows = pass == ATTN_FORWARD || (held->slots >> ATTN_T_DQ & 1u) != 0;
+    struct attn_mask *mask;
     mark_pairs(x, held, pass);
-    if (status == ATTN_OK)
-        status = attn_mask_parse("dense(counts)", &shape, &source, &mask, err);
-    if (status == ATTN_OK) {
-        list_tokens(&held->queries, row);
-        list_tokens(&held->keys, key);
-        const struct attn_sample sample = {takes_rows ? held->queries.tokens : 0,
-                                           pass == ATTN_BACKWARD ? held->keys.tokens : 0, row, key};
-        p.mask = mask;
-        in.kept = NULL;
-        for (int o = 0; o < ATTN_OUTPUTS && piece != NULL; o++)
-            if (piece->tensor[ATTN_T_O + o].map != NULL)
-                in.stored[o] = piece->tensor[ATTN_T_O + o].stored;
-        status = attn_truth_compute(&p, &in, precision, &sample, truth, err);
-    }
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (truth->tensor[o].want != NULL)
-            keep_heads(&truth->tensor[o], &attn_rank_box(held, ATTN_T_O + o)->heads);
-    attn_mask_free(mask);
-    free(row);
-    free(key);
+    for (int is_keys = 0; is_keys < 2; is_keys++)
+        for (int64_t n = 0; n < held->box[is_keys].tokens; n++)
+            x->token[is_keys][n] = attn_rank_token(&held->box[is_keys], n);
+    *sample = (struct attn_sample){has_rows ? held->box[0].tokens : 0,
+                                   pass == ATTN_BACKWARD ? held->box[1].tokens : 0, x->token[0],
+                                   x->token[1]};
+    *part = *x->setup;
+    part->kept = NULL;
+    enum attn_status status = attn_mask_parse("dense(counts)", &shape, &source, &mask, err);
+    part->problem.mask = mask;
     return status;
 }
 
 void attn_rank_precision(const struct attn_rank_steps *x, const struct attn_claims *claims,
                          struct attn_precision *precision)
 {
+    const struct attn_problem *p = &x->setup->problem;
     const struct attn_work w = work_of(x, 0);
-    int64_t partials = attn_layout_partials(&w.work) - 1 +
-                       (attn_layout_copies(&w.work, &x->setup->problem) ? x->ranks - 1 : 0);
-    attn_claims_precision(claims, &x->setup->problem, precision);
-    precision->rescales += partials; /* merged by numerators, or by LSE */
+    int64_t partials =
+        attn_layout_partials(&w.work) - 1 + (attn_layout_copies(&w.work, p) ? x->ranks - 1 : 0);
+    attn_claims_precision(claims, p, precision);
+    precision->rescales += partials; /* where numerators are summed */
     precision->merges += partials;
     precision->sums += partials;
-    attn_precision_complete(&x->setup->problem, precision);
+    attn_precision_complete(p, precision);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static enum attn_status check_scheme(const char *text, const struct attn_spec *spec,
-                                     struct attn_error *err)
+static enum attn_status check(const char *text, const struct attn_rank_steps *x,
+                              struct attn_error *err)
 {
-    const struct attn_scheme *scheme = spec->impl->scheme;
-    int is_known = strcmp(spec->impl->name, "ring") == 0 || strcmp(spec->impl->name, "ulysses") == 0;
-    if (scheme == NULL || !is_known)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--scheme %.200s: the steps of ring and ulysses are known (ring:ranks=4, "
-                         "order= and inner= too, ulysses:ranks=4); their results hold for any other",
-                         text);
-    if (spec->options.value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--scheme %.200s: shards are written without pads; sizes=uneven or "
-                         "sizes=strict would work",
-                         text);
-    return ATTN_OK;
-}
-
-static void list_owners(const struct attn_rank_steps *x, int is_keys, int *owner)
-{
-    const struct attn_work w = work_of(x, 0);
-    for (int r = 0; r < x->ranks; r++) {
-        const struct attn_box box = attn_layout_box(&w.work, &x->setup->problem, is_keys, r);
-        for (int64_t n = 0; n < box.tokens; n++)
-            owner[attn_rank_token(&box, n)] = r;
-    }
-}
-
-static enum attn_status check_case(const struct attn_rank_steps *x, struct attn_error *err)
-{
-    const struct attn_problem *p = &x->setup->problem;
     const struct attn_impl *impl = x->spec.impl;
+    const struct attn_problem *p = &x->setup->problem;
     double pairs = (double)p->batch * (double)p->heads * (double)p->n_query * (double)p->n_key;
+    if (strcmp(impl->name, "ring") != 0 && strcmp(impl->name, "ulysses") != 0)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--scheme %.200s: the steps of ring and ulysses are known, such as "
+                         "ring:ranks=4,order=zigzag and ulysses:ranks=2",
+                         text);
+    if (x->spec.options.value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--scheme %.200s: shards have no pads here; sizes=uneven and sizes=strict "
+                         "would work",
+                         text);
     if ((attn_problem_needs(p) & ~impl->caps) != 0)
-        return attn_fail(err, ATTN_ENOTSUP, "%s does not take a bias tensor", impl->name);
+        return attn_fail(err, ATTN_ENOTSUP, "%s takes no bias tensor", impl->name);
     if (pairs > MAX_PAIRS)
-        return attn_fail(err, ATTN_ENOTSUP, "%.0f pairs are too many to be judged step by step: %d",
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%.0f pairs are too many to be judged at every step: "
+                         "up to %d would work",
                          pairs, MAX_PAIRS);
     return impl->accepts(p, &x->spec.options, err);
+}
+
+static void fill(struct attn_rank_steps *x)
+{
+    const struct attn_problem *p = &x->setup->problem;
+    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    const struct attn_work w = work_of(x, 0);
+    attn_mask_bytes(p->mask, &shape, 1, x->sees);
+    for (int r = 0; r < x->ranks; r++)
+        for (int is_keys = 0; is_keys < 2; is_keys++) {
+            const struct attn_box box = attn_layout_box(&w.work, p, is_keys, r);
+            for (int64_t n = 0; n < box.tokens; n++)
+                (is_keys ? x->key_rank : x->query_rank)[attn_rank_token(&box, n)] = r;
+        }
 }
 
 enum attn_status attn_rank_steps_open(const char *text, const struct attn_setup *setup,
                                       struct attn_rank_steps *x, struct attn_error *err)
 {
     const struct attn_problem *p = &setup->problem;
-    struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    size_t pairs = (size_t)(p->batch * p->heads * p->n_query * p->n_key);
-    *x = (struct attn_rank_steps){.setup = setup, .pass = setup->given.pass};
+    const size_t queries = (size_t)p->n_query + 1, keys = (size_t)p->n_key + 1;
+    *x = (struct attn_rank_steps){.setup = setup};
     enum attn_status status = attn_spec_parse_priced(text, &x->spec, err);
     if (status == ATTN_OK)
-        status = check_scheme(text, &x->spec, err);
-    if (status == ATTN_OK)
-        status = check_case(x, err);
+        status = check(text, x, err);
     if (status != ATTN_OK)
         return status;
+    const size_t pairs = (size_t)(p->batch * p->heads * p->n_query * p->n_key) + 1;
     const struct attn_work w = work_of(x, 0);
+    x->is_ring = w.passes_on;
     x->ranks = attn_parallel_ranks(&x->spec.options);
-    x->steps = w.passes_on ? w.stops : 2;
-    x->sees = malloc(pairs + 1);
-    x->counts = malloc(pairs + 1);
-    if (w.passes_on) {
-        x->query_rank = malloc(((size_t)p->n_query + 1) * sizeof *x->query_rank);
-        x->key_rank = malloc(((size_t)p->n_key + 1) * sizeof *x->key_rank);
+    x->steps = x->is_ring ? w.stops : 2;
+    x->sees = malloc(pairs);
+    x->counts = malloc(pairs);
+    x->query_rank = malloc(queries * sizeof *x->query_rank);
+    x->key_rank = malloc(keys * sizeof *x->key_rank);
+    x->token[0] = malloc(queries * sizeof *x->token[0]);
+    x->token[1] = malloc(keys * sizeof *x->token[1]);
+    if (x->sees != NULL && x->counts != NULL && x->query_rank != NULL && x->key_rank != NULL &&
+        x->token[0] != NULL && x->token[1] != NULL) {
+        fill(x);
+        return ATTN_OK;
     }
-    if (x->sees == NULL || x->counts == NULL ||
-        (w.passes_on && (x->query_rank == NULL || x->key_rank == NULL))) {
-        attn_rank_steps_close(x);
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the steps of %.200s", text);
-    }
-    attn_mask_bytes(p->mask, &shape, 1, x->sees);
-    if (w.passes_on) {
-        list_owners(x, 0, x->query_rank);
-        list_owners(x, 1, x->key_rank);
-    }
-    return ATTN_OK;
+    attn_rank_steps_close(x);
+    return attn_fail(err, ATTN_ENOMEM, "no memory for the steps of %.200s", text);
 }
 
 void attn_rank_steps_close(struct attn_rank_steps *x)
@@ -339,5 +270,7 @@ void attn_rank_steps_close(struct attn_rank_steps *x)
     free(x->counts);
     free(x->query_rank);
     free(x->key_rank);
+    free(x->token[0]);
+    free(x->token[1]);
     memset(x, 0, sizeof *x);
 }
