@@ -1,14 +1,410 @@
+/* See rank_steps.h: attention as the ranks of a ring compute it, with one place changed, held
+ * against what a rank holds.  Plain double arithmetic, of everything that is held. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/oracle.h"
+#include "ref/problem.h"
 #include "tests/harness/external/rank_steps.h"
+
+enum { MAX_PAIRS = 1 << 20 }; /* a hint is not worth more */
+
+/* The numbers of a pair of the whole, whatever the mask says, and of a row, as it says. */
+struct pair {
+    double s, slope, dp;
+};
+struct row {
+    double lse, delta;
+};
+
+/* One place where a row of rank_faults.def may change what is done. */
+struct at {
+    const struct attn_rank_steps *x;
+    const struct pair *pair; /* [B,H,Lq,Lk] */
+    const struct row *row;   /* [B,H,Lq] */
+    int64_t b, h, i, j, li, lj;
+    int rank, t, S, ends, block, seen, from;
+    double lse, before, delta, old, part, kept, given;
+};
+
+static double add_lse(double a, double b)
+{
+    double m = fmax(a, b);
+    return m == -HUGE_VAL ? m : m + log(exp(a - m) + exp(b - m));
+}
+
+static double weight(double lse, double of)
+{
+    return lse == -HUGE_VAL ? 0 : exp(lse - of);
+}
+
+/* ---- helpers of rank_faults.def -------------------------------------------------------------- */
+
+static int turn(const struct attn_rank_steps *x, int rank)
+{
+    return (rank % x->ranks + x->ranks) % x->ranks;
+}
+
+/* The rank that has a block at a step. */
+static int holder(const struct attn_rank_steps *x, int block, int step)
+{
+    int r = 0;
+    while (attn_rank_block(x, r, step) != block)
+        r++;
+    return r;
+}
+
+static struct attn_box box_of(const struct at *at, int is_keys, int rank)
+{
+    return attn_rank_held(at->x, rank, at->x->steps).box[is_keys];
+}
+
+/* What the mask says of tokens i and j. */
+static int sees(const struct at *at, int64_t i, int64_t j)
+{
+    const struct attn_problem *p = &at->x->setup->problem;
+    return i >= 0 && j >= 0 && i < p->n_query && j < p->n_key &&
+           at->x->sees[((at->b * p->heads + at->h) * p->n_query + i) * p->n_key + j];
+}
+
+/* Token n of a rank's shard, if shards lay one behind the other. */
+static int64_t in_a_row(const struct at *at, int is_keys, int rank, int64_t n)
+{
+    for (int r = 0; r < rank; r++)
+        n += box_of(at, is_keys, r).tokens;
+    return n;
+}
+
+static const struct pair *pair_of(const struct at *at, int64_t j)
+{
+    const struct attn_problem *p = &at->x->setup->problem;
+    return &at->pair[((at->b * p->heads + at->h) * p->n_query + at->i) * p->n_key + j];
+}
+
+static double block_lse(const struct at *at, int block)
+{
+    const struct attn_box box = box_of(at, 1, block);
+    double lse = -HUGE_VAL;
+    for (int64_t n = 0; n < box.tokens; n++) {
+        int64_t j = attn_rank_token(&box, n);
+        lse = sees(at, at->i, j) ? add_lse(lse, pair_of(at, j)->s) : lse;
+    }
+    return lse;
+}
+
+static double block_delta(const struct at *at, int block)
+{
+    const struct attn_box box = box_of(at, 1, block);
+    double lse = block_lse(at, block), delta = 0;
+    for (int64_t n = 0; n < box.tokens; n++) {
+        int64_t j = attn_rank_token(&box, n);
+        delta += sees(at, at->i, j) ? weight(pair_of(at, j)->s, lse) * pair_of(at, j)->dp : 0;
+    }
+    return delta;
+}
+
+/* Of the blocks that the rank has met. */
+static double met_lse(const struct at *at)
+{
+    double lse = -HUGE_VAL;
+    for (int t = 0; t <= at->t; t++)
+        lse = add_lse(lse, block_lse(at, attn_rank_block(at->x, at->rank, t)));
+    return lse;
+}
+
+static const struct row *row_of(const struct at *at, int64_t i)
+{
+    const struct attn_problem *p = &at->x->setup->problem;
+    return &at->row[(at->b * p->heads + at->h) * p->n_query + i];
+}
+
+/* Of the row that has the same place in another rank's shard. */
+static double row_lse(const struct at *at, int rank)
+{
+    const struct attn_box box = box_of(at, 0, rank);
+    int64_t i = attn_rank_token(&box, at->li);
+    return i >= 0 ? row_of(at, i)->lse : at->lse;
+}
+
+/* ---- the rows of rank_faults.def, each a function that is named by its line ------------------ */
+
+enum place { BLOCK, SEEN, MERGE, ROW, SUM };
+enum { FORWARD = 1, BACKWARD = 2, BOTH = 3 };
+
+#define NAMED_(line) change_##line
+#define NAMED(line)  NAMED_(line)
+#define UNUSED       __attribute__((unused)) const
+#define ATTN_RANK_FAULT(pass, place, change_by, words)                                            \
+    static void NAMED(__LINE__)(struct at * at)                                                   \
+    {                                                                                             \
+        UNUSED struct attn_rank_steps *x = at->x;                                                 \
+        UNUSED int r = at->rank, t = at->t, S = at->S, P = x->ranks, ends = at->ends;             \
+        UNUSED int64_t i = at->i, j = at->j, li = at->li, lj = at->lj;                            \
+        UNUSED double before = at->before;                                                        \
+        int block = at->block, seen = at->seen, from = at->from;                                  \
+        double lse = at->lse, delta = at->delta, old = at->old, part = at->part, kept = at->kept; \
+        double given = at->given;                                                                 \
+        change_by;                                                                                \
+        at->block = block, at->seen = seen, at->from = from, at->lse = lse, at->delta = delta;    \
+        at->old = old, at->part = part, at->kept = kept, at->given = given;                       \
+    }
+#include "tests/harness/external/rank_faults.def"
+#undef ATTN_RANK_FAULT
+
+static const struct model {
+    int passes;
+    enum place place;
+    void (*change)(struct at *at);
+    const char *words;
+} models[] = {
+#define ATTN_RANK_FAULT(pass, place, change_by, words) {pass, place, NAMED(__LINE__), words},
+#include "tests/harness/external/rank_faults.def"
+};
+
+/* ---- what a model computes ------------------------------------------------------------------- */
+
+struct evaluation {
+    struct at at;
+    const struct model *model;
+    const struct attn_rank_held *held;
+    const struct attn_truth *truth; /* in whose shapes it predicts */
+    double *predicted[ATTN_OUTPUTS];
+};
+
+static void change(struct evaluation *e, enum place place)
+{
+    if (e->model->place == place)
+        e->model->change(&e->at);
+}
+
+/* Which block the rank of `at` multiplies at its step, and which of its pairs are seen. */
+static struct attn_box multiplied(struct evaluation *e)
+{
+    e->at.block = attn_rank_block(e->at.x, e->at.rank, e->at.t);
+    change(e, BLOCK);
+    return box_of(&e->at, 1, e->at.block);
+}
+
+static int is_seen(struct evaluation *e, const struct attn_box *box, int64_t lj)
+{
+    e->at.lj = lj;
+    e->at.j = attn_rank_token(box, lj);
+    e->at.seen = sees(&e->at, e->at.i, e->at.j);
+    change(e, SEEN);
+    return e->at.seen;
+}
+
+static double value(const struct evaluation *e, int slot, int64_t h, int64_t token, int64_t c)
+{
+    return attn_tensor_get(&e->at.x->setup->tensor[slot], e->at.b, h, token, c);
+}
+
+/* Row (b,h,i): parts of blocks, merged one by one. */
+static void predict_row(struct evaluation *e, double *o, double *lse)
+{
+    struct at *at = &e->at;
+    const struct attn_problem *p = &at->x->setup->problem;
+    const int64_t g = at->h / (p->heads / p->kv_heads);
+    double kept = -HUGE_VAL, before = -HUGE_VAL;
+    for (at->t = 0; at->t <= at->S; at->t++) {
+        const struct attn_box box = multiplied(e);
+        at->lse = -HUGE_VAL;
+        for (int64_t lj = 0; lj < box.tokens; lj++)
+            if (is_seen(e, &box, lj))
+                at->lse = add_lse(at->lse, pair_of(at, at->j)->s);
+        at->before = before;
+        at->old = kept, at->part = at->lse, at->kept = at->given = add_lse(kept, at->lse);
+        change(e, MERGE);
+        double both = add_lse(at->old, at->part);
+        for (int64_t c = 0; c < p->d_value; c++)
+            o[c] *= weight(at->old, both);
+        for (int64_t lj = 0; lj < box.tokens; lj++) {
+            if (!is_seen(e, &box, lj))
+                continue;
+            double w = weight(pair_of(at, at->j)->s, at->lse) * weight(at->part, both);
+            for (int64_t c = 0; c < p->d_value; c++)
+                o[c] += w * value(e, ATTN_T_V, g, at->j, c);
+        }
+        kept = at->kept, before = at->lse;
+        *lse = at->given;
+    }
+}
+
+static void predict_forward(struct evaluation *e)
+{
+    const struct attn_problem *p = &e->at.x->setup->problem;
+    const struct attn_box *box = &e->held->box[0];
+    int64_t n = 0;
+    for (e->at.b = 0; e->at.b < p->batch; e->at.b++)
+        for (e->at.h = 0; e->at.h < p->heads; e->at.h++)
+            for (e->at.li = 0; e->at.li < box->tokens; e->at.li++, n++) {
+                e->at.i = attn_rank_token(box, e->at.li);
+                predict_row(e, &e->predicted[ATTN_O][n * p->d_value], &e->predicted[ATTN_LSE][n]);
+            }
+}
+
+/* What row (b,h,i) of the rank of `at` adds to the sums of the block that it multiplies. */
+static void add_row(struct evaluation *e, const struct attn_box *box)
+{
+    struct at *at = &e->at;
+    const struct attn_problem *p = &at->x->setup->problem;
+    const int64_t g = at->h / (p->heads / p->kv_heads), keys = e->held->box[1].tokens;
+    at->lse = row_of(at, at->i)->lse;
+    at->delta = row_of(at, at->i)->delta;
+    change(e, ROW);
+    for (int64_t lj = 0; lj < box->tokens && lj < keys; lj++) {
+        if (!is_seen(e, box, lj))
+            continue;
+        const struct pair *pair = pair_of(at, at->j);
+        double w = weight(pair->s, at->lse), ds = w * (pair->dp - at->delta) * pair->slope;
+        int64_t n = (at->b * p->kv_heads + g) * keys + lj;
+        for (int64_t c = 0; c < p->d_key; c++)
+            e->predicted[ATTN_DK][n * p->d_key + c] +=
+                p->scale * ds * value(e, ATTN_T_Q, at->h, at->i, c);
+        for (int64_t c = 0; c < p->d_value; c++)
+            e->predicted[ATTN_DV][n * p->d_value + c] += w * value(e, ATTN_T_DO, at->h, at->i, c);
+    }
+}
+
+static void predict_backward(struct evaluation *e)
+{
+    struct at *at = &e->at;
+    const struct attn_problem *p = &at->x->setup->problem;
+    for (at->t = 0; at->t <= at->S; at->t++) {
+        at->rank = e->held->rank;
+        at->from = holder(at->x, e->held->block, at->t);
+        change(e, SUM);
+        if (at->from < 0)
+            continue;
+        at->rank = at->from;
+        const struct attn_box keys = multiplied(e), rows = box_of(at, 0, at->rank);
+        for (at->b = 0; at->b < p->batch; at->b++)
+            for (at->h = 0; at->h < p->heads; at->h++)
+                for (at->li = 0; at->li < rows.tokens; at->li++) {
+                    at->i = attn_rank_token(&rows, at->li);
+                    add_row(e, &keys);
+                }
+    }
+}
+
+/* ---- against what is held -------------------------------------------------------------------- */
+
+/* Every element is as the model has it; and most that are wrong are none that the truth, within
+ * what is allowed here, would be. */
+static int fits(const struct evaluation *e, const struct attn_setup *part)
+{
+    const double u = attn_dtype_roundoff(part->problem.dtype);
+    const double loose = part->problem.dtype == ATTN_F64 ? 1e-11 : fmax(2e-5, 4 * u);
+    int64_t wrong = 0, apart = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_truth_tensor *t = &e->truth->tensor[o];
+        int64_t n = 0;
+        for (int64_t at[4] = ATTN_START; t->want != NULL && attn_each(at, t->extent); n++) {
+            double got =
+                attn_tensor_get(&part->tensor[ATTN_T_O + o], at[0], at[1], t->sample[at[2]], at[3]);
+            double is = e->predicted[o][n], want = t->want[n], size = 0;
+            for (int64_t c = n - at[3]; c < n - at[3] + t->extent[3]; c++)
+                size = isfinite(e->predicted[o][c]) ? fmax(size, fabs(e->predicted[o][c])) : size;
+            double tolerance = loose * size + 4 * t->bound[n] + 1e-30;
+            if (!(got == is || fabs(got - is) <= tolerance || (isnan(got) && isnan(is))))
+                return 0;
+            wrong += !(got == want || fabs(got - want) <= t->bound[n]);
+            apart += !(is == want || fabs(is - want) <= 2 * tolerance);
+        }
+    }
+    return wrong > 0 && 2 * apart > wrong;
+}
+
+/* Every pair's numbers without a mask, every row's with it. */
+static enum attn_status take_numbers(const struct attn_rank_steps *x, struct pair *pair,
+                                     struct row *row, struct attn_error *err)
+{
+    struct attn_problem open = x->setup->problem;
+    const struct attn_problem *p = &x->setup->problem;
+    const struct attn_inputs in = attn_setup_inputs(x->setup, x->setup->given.pass);
+    const int64_t n[4] = {p->batch, p->heads, p->n_query, 1};
+    struct attn_oracle_row o;
+    open.mask = NULL;
+    enum attn_status status = attn_oracle_row_alloc(p, &o, err);
+    if (status != ATTN_OK)
+        return status;
+    for (int64_t at[4] = ATTN_START; attn_each(at, n); row++, pair += p->n_key) {
+        attn_oracle_row_forward(p, &in.q, &in.k, &in.v, at[0], at[1], at[2], &o);
+        if (in.d_o.data != NULL)
+            attn_oracle_row_backward(p, &in.d_o, &in.d_lse, at[0], at[1], at[2], &o);
+        *row = (struct row){o.lse, o.delta};
+        attn_oracle_row_forward(&open, &in.q, &in.k, &in.v, at[0], at[1], at[2], &o);
+        if (in.d_o.data != NULL)
+            attn_oracle_row_backward(&open, &in.d_o, &in.d_lse, at[0], at[1], at[2], &o);
+        for (int64_t j = 0; j < p->n_key; j++)
+            pair[j] = (struct pair){o.s[j], o.slope[j], in.d_o.data != NULL ? o.dp[j] : 0};
+    }
+    attn_oracle_row_free(&o);
+    return ATTN_OK;
+}
+
+/* The words of the first model that fits, or NULL. */
+static const char *recognise(struct evaluation *e, enum attn_pass pass,
+                             const struct attn_setup *part)
+{
+    const struct at start = e->at;
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        if ((models[m].passes & (pass == ATTN_FORWARD ? FORWARD : BACKWARD)) == 0)
+            continue;
+        e->model = &models[m];
+        e->at = start;
+        for (int o = 0; o < ATTN_OUTPUTS; o++) {
+            const struct attn_truth_tensor *t = &e->truth->tensor[o];
+            int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+            int is_predicted = pass == ATTN_FORWARD || o >= ATTN_DK; /* dQ is as it should be */
+            for (int64_t i = 0; t->want != NULL && i < n; i++)
+                e->predicted[o][i] = is_predicted ? 0 : t->want[i];
+        }
+        if (pass == ATTN_FORWARD)
+            predict_forward(e);
+        else
+            predict_backward(e);
+        if (fits(e, part))
+            return models[m].words;
+    }
+    return NULL;
+}
+
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,
                         enum attn_pass pass, const struct attn_setup *part,
                         const struct attn_sample *sample, const struct attn_precision *precision,
                         struct attn_diagnosis *diagnosis)
 {
-    (void)x;
-    (void)held;
-    (void)pass;
-    (void)part;
-    (void)sample;
-    (void)precision;
-    (void)diagnosis;
+    const struct attn_problem *p = &x->setup->problem;
+    const struct attn_inputs in = attn_setup_inputs(part, pass);
+    const int64_t rows = p->batch * p->heads * p->n_query;
+    struct attn_truth truth;
+    if (!x->is_ring || (double)rows * (double)p->n_key > MAX_PAIRS ||
+        attn_truth_compute(&part->problem, &in, precision, sample, &truth, NULL) != ATTN_OK)
+        return;
+    struct pair *pair = malloc((size_t)(rows * p->n_key + 1) * sizeof *pair);
+    struct row *row = malloc((size_t)(rows + 1) * sizeof *row);
+    struct evaluation e = {.held = held, .truth = &truth};
+    int is_ready = pair != NULL && row != NULL;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const int64_t *n = truth.tensor[o].extent;
+        e.predicted[o] = malloc((size_t)(n[0] * n[1] * n[2] * n[3] + 1) * sizeof **e.predicted);
+        is_ready &= e.predicted[o] != NULL;
+    }
+    e.at = (struct at){
+        .x = x, .pair = pair, .row = row, .rank = held->rank, .ends = held->step == x->steps};
+    e.at.S = held->step - e.at.ends;
+    const char *words =
+        is_ready && take_numbers(x, pair, row, NULL) == ATTN_OK ? recognise(&e, pass, part) : NULL;
+    if (words != NULL) {
+        diagnosis->fault = ATTN_FAULT_RANKS;
+        snprintf(diagnosis->text, sizeof diagnosis->text, "fits %s", words);
+    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        free(e.predicted[o]);
+    free(pair);
+    free(row);
+    attn_truth_free(&truth);
 }

@@ -180,7 +180,7 @@ static void judge_steps(struct given *g, struct attn_result *r)
                 const struct attn_rank_held held = attn_rank_held(&g->x, rank, step);
                 const struct attn_setup *piece = piece_of(g, rank, step);
                 *r = (struct attn_result){0};
-                if (piece->problem.heads == 0) /* left out */
+                if (piece->tensor[ATTN_T_O].map == NULL && piece->tensor[ATTN_T_Q].map == NULL) /* left out */
                     continue;
                 if (held.slots >> ATTN_T_O == 0)
                     judge_inputs(g, &held, piece, r);
