@@ -34,6 +34,21 @@ def weights(s, lse):
     return np.exp(s - np.where(np.isinf(lse), 0, lse))
 
 
+def attend(s, v):
+    """O and LSE of a block alone."""
+    m = s.max(axis=-1, keepdims=True, initial=-np.inf)
+    p = weights(s, m)
+    l = p.sum(axis=-1, keepdims=True)
+    return p @ v / np.where(l == 0, 1, l), m + np.log(l)
+
+
+def merge(o, lse, part, part_lse):
+    """Of two sets of keys.  The weights are divided by their sum, so that the rounding of LSE does not matter."""
+    m = np.maximum(lse, part_lse)
+    a, b = weights(lse, m), weights(part_lse, m)
+    return (a * o + b * part) / np.where(a + b == 0, 1, a + b), m + np.log(a + b)
+
+
 def ring(case, ranks, put):
     group, hop = case["heads"] // case["kv_heads"], lambda x: x[-1:] + x[:-1]  # r gets what r - 1 had
     wide = lambda x: np.repeat(x, group, axis=1)  # noqa: E731  (head h reads h // group)
@@ -44,12 +59,8 @@ def ring(case, ranks, put):
     for step in range(len(ranks)):
         for r, t in enumerate(ranks):
             k, v, j = kv[r]
-            s = scores(case, t["q"], wide(k), t["query_tokens"], j)
-            part_lse = np.logaddexp.reduce(s, axis=-1, keepdims=True)
-            part = weights(s, part_lse) @ wide(v)
-            both = np.logaddexp(lse[r], part_lse)
-            o[r] = weights(lse[r], both) * o[r] + weights(part_lse, both) * part
-            lse[r] = both
+            part = attend(scores(case, t["q"], wide(k), t["query_tokens"], j), wide(v))
+            o[r], lse[r] = merge(o[r], lse[r], *part)
             put(r, step, o=o[r], lse=lse[r][..., 0])
         kv = hop(kv)
     for r in range(len(ranks)):
@@ -76,6 +87,7 @@ def ring(case, ranks, put):
 
 
 def main(cases, out):
+    np.seterr(divide="ignore")  # log(0) is -inf: no key is visible
     with open(os.path.join(cases, "manifest.json")) as file:
         manifest = json.load(file)
     for case in manifest["cases"]:

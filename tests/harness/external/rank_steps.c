@@ -172,6 +172,7 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
                                    x->token[1]};
     *part = *x->setup;
     part->kept = NULL;
+    part->given.fill = ATTN_FILL_NORMAL; /* its probes have one exact answer in the whole alone */
     enum attn_status status = attn_mask_parse("dense(counts)", &shape, &source, &mask, err);
     part->problem.mask = mask;
     return status;
