@@ -180,7 +180,8 @@ static void judge_steps(struct given *g, struct attn_result *r)
                 const struct attn_rank_held held = attn_rank_held(&g->x, rank, step);
                 const struct attn_setup *piece = piece_of(g, rank, step);
                 *r = (struct attn_result){0};
-                if (piece->tensor[ATTN_T_O].map == NULL && piece->tensor[ATTN_T_Q].map == NULL) /* left out */
+                if (piece->tensor[ATTN_T_O].map == NULL &&
+                    piece->tensor[ATTN_T_Q].map == NULL) /* left out */
                     continue;
                 if (held.slots >> ATTN_T_O == 0)
                     judge_inputs(g, &held, piece, r);
@@ -199,6 +200,7 @@ static void judge_steps(struct given *g, struct attn_result *r)
 static void judge_whole(struct given *g, struct attn_result *r)
 {
     double worst = r->worst;
+    char words[400];
     for (int rank = 0; rank < g->x.ranks; rank++) {
         const struct attn_rank_held held = attn_rank_held(&g->x, rank, g->x.steps);
         show(g, &held, piece_of(g, rank, g->x.steps));
@@ -210,10 +212,9 @@ static void judge_whole(struct given *g, struct attn_result *r)
         attn_diagnose(g->whole, r, &r->diagnosis);
     if (r->verdict != ATTN_PASS || g->left_out == 0)
         return;
-    r->verdict = ATTN_WEAK;
-    snprintf(r->text, sizeof r->text,
-             "results agree; %d of %d steps were left out and not judged: %s", g->left_out,
-             g->x.ranks * g->x.steps, g->why);
+    snprintf(words, sizeof words, "the results agree, but %d of %d steps are left out: %.300s",
+             g->left_out, g->x.ranks * g->x.steps, g->why);
+    attn_result_refuse(r, words);
 }
 
 void attn_rank_results_judge(const char *scheme, const char *folder, const char *name,
