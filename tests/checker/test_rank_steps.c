@@ -58,7 +58,8 @@ static void put_parts(const char *spec, const struct attn_setup *setup)
 {
     struct attn_rank_steps x;
     struct attn_setup piece;
-    ck_assert_int_eq(attn_rank_steps_open(spec, setup, &x, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_rank_steps_open(spec, &(struct attn_claims){0}, setup, &x, NULL),
+                     ATTN_OK);
     for (int n = 0; n < x.ranks * (x.steps + 1); n++) {
         const struct attn_rank_held held = attn_rank_held(&x, n % x.ranks, n / x.ranks);
         if (x.is_ring && held.step < x.steps)

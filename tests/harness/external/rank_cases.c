@@ -188,7 +188,7 @@ enum attn_status attn_rank_cases_write(struct attn_vector_files_writer *w, const
 {
     struct attn_rank_steps x;
     char path[4096];
-    enum attn_status status = attn_rank_steps_open(w->scheme, setup, &x, err);
+    enum attn_status status = attn_rank_steps_open(w->scheme, w->claims, setup, &x, err);
     if (status != ATTN_OK)
         return status;
     struct sheet *sheet = calloc(1, sizeof *sheet);

@@ -223,7 +223,7 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
 {
     struct given g = {.claims = claims, .whole = setup};
     struct attn_error err = {0};
-    enum attn_status status = attn_rank_steps_open(scheme, setup, &g.x, &err);
+    enum attn_status status = attn_rank_steps_open(scheme, claims, setup, &g.x, &err);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         return;

@@ -234,13 +234,19 @@ static void fill(struct attn_rank_steps *x)
         }
 }
 
-enum attn_status attn_rank_steps_open(const char *text, const struct attn_setup *setup,
-                                      struct attn_rank_steps *x, struct attn_error *err)
+enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims *claims,
+                                      const struct attn_setup *setup, struct attn_rank_steps *x,
+                                      struct attn_error *err)
 {
     const struct attn_problem *p = &setup->problem;
     const size_t queries = (size_t)p->n_query + 1, keys = (size_t)p->n_key + 1;
     *x = (struct attn_rank_steps){.setup = setup};
     enum attn_status status = attn_spec_parse_priced(text, &x->spec, err);
+    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT || claims->layout == ATTN_CLAIMS_THD)
+        return attn_fail(err, ATTN_EINVAL,
+                         "--scheme %.200s: ranks have an LSE, by which they merge, and no packed "
+                         "batches: \"lse\": \"absent\" and \"layout\": \"thd\" are not for them",
+                         text);
     if (status == ATTN_OK)
         status = check(text, x, err);
     if (status != ATTN_OK)

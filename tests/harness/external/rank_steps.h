@@ -34,10 +34,11 @@ struct attn_rank_steps {
     int64_t *token[2];     /* [n_query], [n_key] of what is held: attn_rank_case */
 };
 
-/* EINVAL: no such spec, or a scheme whose steps are not known, which names those that are; ENOTSUP:
- * the scheme does not take the case.  Nothing is to be closed then. */
-enum attn_status attn_rank_steps_open(const char *spec, const struct attn_setup *setup,
-                                      struct attn_rank_steps *x, struct attn_error *err);
+/* EINVAL: no such spec, a scheme whose steps are not known, or claims under which ranks are not
+ * judged; ENOTSUP: the scheme does not take the case.  Nothing is to be closed then. */
+enum attn_status attn_rank_steps_open(const char *spec, const struct attn_claims *claims,
+                                      const struct attn_setup *setup, struct attn_rank_steps *x,
+                                      struct attn_error *err);
 void attn_rank_steps_close(struct attn_rank_steps *x);
 
 /* The block of a ring that a rank has at a step. */
