@@ -72,8 +72,7 @@ static int vectors(void *values, int n, char **operand)
     attn_question_free(&question);
     if (asked->scheme != NULL && written == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--scheme %s: it takes no case of these%s%s",
-                             asked->scheme, err.text[0] != '\0' ? "; of the last: " : "",
-                             err.text);
+                             asked->scheme, err.text[0] != '\0' ? "; of the last: " : "", err.text);
     printf("%d cases in %s\n", written, operand[0]);
     return ATTN_EXIT_GOOD;
 }

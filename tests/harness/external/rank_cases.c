@@ -1,7 +1,7 @@
 /* See rank_steps.h: shards and truths out.
  *
- *      DIR/NAME/rank-R/inputs.safetensors   q k v [do] [dlse] of the rank's tokens; query_tokens and
- *                                           key_tokens, which these are; [mask], of its queries and
+ *      DIR/NAME/rank-R/inputs.safetensors   q k v [do] [dlse] of the rank's tokens, which are
+ *                                           query_tokens and key_tokens; [mask], of its queries and
  *                                           all keys
  *      DIR/NAME/rank-R/truth.safetensors    what it must hold, step-S.o, step-S.lse, ..., and give,
  *                                           o, lse, ...: by the oracle, F64

@@ -11,19 +11,15 @@
 
 enum { MAX_PAIRS = 1 << 20 }; /* a hint is not worth more */
 
-/* The numbers of a pair of the whole, whatever the mask says, and of a row, as it says. */
+/* Of the whole: the numbers of a pair, whatever the mask says, and of its row, as it says. */
 struct pair {
-    double s, slope, dp;
-};
-struct row {
-    double lse, delta;
+    double s, slope, dp, lse, delta;
 };
 
 /* One place where a row of rank_faults.def may change what is done. */
 struct at {
     const struct attn_rank_steps *x;
     const struct pair *pair; /* [B,H,Lq,Lk] */
-    const struct row *row;   /* [B,H,Lq] */
     int64_t b, h, i, j, li, lj;
     int rank, t, S, ends, block, seen, from;
     double lse, before, delta, old, part, kept, given;
@@ -100,12 +96,6 @@ static double block_lse(const struct at *at)
     return lse;
 }
 
-static const struct row *row_of(const struct at *at, int64_t i)
-{
-    const struct attn_problem *p = &at->x->setup->problem;
-    return &at->row[(at->b * p->heads + at->h) * p->n_query + i];
-}
-
 /* ---- the rows of rank_faults.def, each a function that is named by its line ------------------ */
 
 enum place { BLOCK, SEEN, MERGE, ROW, SUM };
@@ -137,8 +127,7 @@ struct evaluation {
     struct at at;
     const struct model *model;
     const struct attn_rank_held *held;
-    const struct attn_truth *truth; /* in whose shapes it predicts */
-    double *predicted[ATTN_OUTPUTS];
+    struct attn_truth truth; /* whose gauges, which nobody needs here, become what is predicted */
 };
 
 static void change(struct evaluation *e, enum place place)
@@ -209,7 +198,8 @@ static void predict_forward(struct evaluation *e)
         for (e->at.h = 0; e->at.h < p->heads; e->at.h++)
             for (e->at.li = 0; e->at.li < box->tokens; e->at.li++, n++) {
                 e->at.i = attn_rank_token(box, e->at.li);
-                predict_row(e, &e->predicted[ATTN_O][n * p->d_value], &e->predicted[ATTN_LSE][n]);
+                predict_row(e, &e->truth.tensor[ATTN_O].gauge[n * p->d_value],
+                            &e->truth.tensor[ATTN_LSE].gauge[n]);
             }
 }
 
@@ -219,8 +209,11 @@ static void add_row(struct evaluation *e, const struct attn_box *box)
     struct at *at = &e->at;
     const struct attn_problem *p = &at->x->setup->problem;
     const int64_t g = at->h / (p->heads / p->kv_heads), keys = e->held->box[1].tokens;
-    at->lse = row_of(at, at->i)->lse;
-    at->delta = row_of(at, at->i)->delta;
+    double *dk = e->truth.tensor[ATTN_DK].gauge, *dv = e->truth.tensor[ATTN_DV].gauge;
+    if (p->n_key == 0)
+        return;
+    at->lse = pair_of(at, 0)->lse;
+    at->delta = pair_of(at, 0)->delta;
     change(e, ROW);
     for (int64_t lj = 0; lj < box->tokens && lj < keys; lj++) {
         if (!is_seen(e, box, lj))
@@ -229,10 +222,9 @@ static void add_row(struct evaluation *e, const struct attn_box *box)
         double w = weight(pair->s, at->lse), ds = w * (pair->dp - at->delta) * pair->slope;
         int64_t n = (at->b * p->kv_heads + g) * keys + lj;
         for (int64_t c = 0; c < p->d_key; c++)
-            e->predicted[ATTN_DK][n * p->d_key + c] +=
-                p->scale * ds * value(e, ATTN_T_Q, at->h, at->i, c);
+            dk[n * p->d_key + c] += p->scale * ds * value(e, ATTN_T_Q, at->h, at->i, c);
         for (int64_t c = 0; c < p->d_value; c++)
-            e->predicted[ATTN_DV][n * p->d_value + c] += w * value(e, ATTN_T_DO, at->h, at->i, c);
+            dv[n * p->d_value + c] += w * value(e, ATTN_T_DO, at->h, at->i, c);
     }
 }
 
@@ -267,14 +259,14 @@ static int fits(const struct evaluation *e, const struct attn_setup *part)
     const double loose = part->problem.dtype == ATTN_F64 ? 1e-11 : fmax(2e-5, 4 * u);
     int64_t wrong = 0, apart = 0;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_truth_tensor *t = &e->truth->tensor[o];
+        const struct attn_truth_tensor *t = &e->truth.tensor[o];
         int64_t n = 0;
         for (int64_t at[4] = ATTN_START; t->want != NULL && attn_each(at, t->extent); n++) {
             double got =
                 attn_tensor_get(&part->tensor[ATTN_T_O + o], at[0], at[1], t->sample[at[2]], at[3]);
-            double is = e->predicted[o][n], want = t->want[n], size = 0;
+            double is = t->gauge[n], want = t->want[n], size = 0;
             for (int64_t c = n - at[3]; c < n - at[3] + t->extent[3]; c++)
-                size = isfinite(e->predicted[o][c]) ? fmax(size, fabs(e->predicted[o][c])) : size;
+                size = isfinite(t->gauge[c]) ? fmax(size, fabs(t->gauge[c])) : size;
             double tolerance = loose * size + 4 * t->bound[n] + 1e-30;
             if (!(got == is || fabs(got - is) <= tolerance || (isnan(got) && isnan(is))))
                 return 0;
@@ -285,9 +277,7 @@ static int fits(const struct evaluation *e, const struct attn_setup *part)
     return wrong > 0 && 2 * apart > wrong;
 }
 
-/* Every pair's numbers without a mask, every row's with it. */
-static enum attn_status take_numbers(const struct attn_rank_steps *x, struct pair *pair,
-                                     struct row *row, struct attn_error *err)
+static enum attn_status take_numbers(const struct attn_rank_steps *x, struct pair *pair)
 {
     struct attn_problem open = x->setup->problem;
     const struct attn_problem *p = &x->setup->problem;
@@ -295,19 +285,20 @@ static enum attn_status take_numbers(const struct attn_rank_steps *x, struct pai
     const int64_t n[4] = {p->batch, p->heads, p->n_query, 1};
     struct attn_oracle_row o;
     open.mask = NULL;
-    enum attn_status status = attn_oracle_row_alloc(p, &o, err);
+    enum attn_status status = attn_oracle_row_alloc(p, &o, NULL);
     if (status != ATTN_OK)
         return status;
-    for (int64_t at[4] = ATTN_START; attn_each(at, n); row++, pair += p->n_key) {
+    for (int64_t at[4] = ATTN_START; attn_each(at, n); pair += p->n_key) {
         attn_oracle_row_forward(p, &in.q, &in.k, &in.v, at[0], at[1], at[2], &o);
         if (in.d_o.data != NULL)
             attn_oracle_row_backward(p, &in.d_o, &in.d_lse, at[0], at[1], at[2], &o);
-        *row = (struct row){o.lse, o.delta};
+        const double lse = o.lse, delta = o.delta;
         attn_oracle_row_forward(&open, &in.q, &in.k, &in.v, at[0], at[1], at[2], &o);
         if (in.d_o.data != NULL)
             attn_oracle_row_backward(&open, &in.d_o, &in.d_lse, at[0], at[1], at[2], &o);
         for (int64_t j = 0; j < p->n_key; j++)
-            pair[j] = (struct pair){o.s[j], o.slope[j], in.d_o.data != NULL ? o.dp[j] : 0};
+            pair[j] =
+                (struct pair){o.s[j], o.slope[j], in.d_o.data != NULL ? o.dp[j] : 0, lse, delta};
     }
     attn_oracle_row_free(&o);
     return ATTN_OK;
@@ -324,11 +315,11 @@ static const char *recognise(struct evaluation *e, enum attn_pass pass,
         e->model = &models[m];
         e->at = start;
         for (int o = 0; o < ATTN_OUTPUTS; o++) {
-            const struct attn_truth_tensor *t = &e->truth->tensor[o];
+            struct attn_truth_tensor *t = &e->truth.tensor[o];
             int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
             int is_predicted = pass == ATTN_FORWARD || o >= ATTN_DK; /* dQ is as it should be */
             for (int64_t i = 0; t->want != NULL && i < n; i++)
-                e->predicted[o][i] = is_predicted ? 0 : t->want[i];
+                t->gauge[i] = is_predicted ? 0 : t->want[i];
         }
         if (pass == ATTN_FORWARD)
             predict_forward(e);
@@ -347,32 +338,20 @@ void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_
 {
     const struct attn_problem *p = &x->setup->problem;
     const struct attn_inputs in = attn_setup_inputs(part, pass);
-    const int64_t rows = p->batch * p->heads * p->n_query;
-    struct attn_truth truth;
-    if (!x->is_ring || (double)rows * (double)p->n_key > MAX_PAIRS ||
-        attn_truth_compute(&part->problem, &in, precision, sample, &truth, NULL) != ATTN_OK)
+    const double pairs = (double)(p->batch * p->heads * p->n_query) * (double)p->n_key;
+    struct evaluation e = {.held = held};
+    if (!x->is_ring || pairs > MAX_PAIRS ||
+        attn_truth_compute(&part->problem, &in, precision, sample, &e.truth, NULL) != ATTN_OK)
         return;
-    struct pair *pair = malloc((size_t)(rows * p->n_key + 1) * sizeof *pair);
-    struct row *row = malloc((size_t)(rows + 1) * sizeof *row);
-    struct evaluation e = {.held = held, .truth = &truth};
-    int is_ready = pair != NULL && row != NULL;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const int64_t *n = truth.tensor[o].extent;
-        e.predicted[o] = malloc((size_t)(n[0] * n[1] * n[2] * n[3] + 1) * sizeof **e.predicted);
-        is_ready &= e.predicted[o] != NULL;
-    }
-    e.at = (struct at){
-        .x = x, .pair = pair, .row = row, .rank = held->rank, .ends = held->step == x->steps};
+    struct pair *pair = malloc(((size_t)pairs + 1) * sizeof *pair);
+    e.at = (struct at){.x = x, .pair = pair, .rank = held->rank, .ends = held->step == x->steps};
     e.at.S = held->step - e.at.ends;
     const char *words =
-        is_ready && take_numbers(x, pair, row, NULL) == ATTN_OK ? recognise(&e, pass, part) : NULL;
+        pair != NULL && take_numbers(x, pair) == ATTN_OK ? recognise(&e, pass, part) : NULL;
     if (words != NULL) {
         diagnosis->fault = ATTN_FAULT_RANKS;
         snprintf(diagnosis->text, sizeof diagnosis->text, "fits %s", words);
     }
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        free(e.predicted[o]);
     free(pair);
-    free(row);
-    attn_truth_free(&truth);
+    attn_truth_free(&e.truth);
 }

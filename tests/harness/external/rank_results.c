@@ -109,22 +109,6 @@ static void judge_inputs(const struct given *g, const struct attn_rank_held *hel
     }
 }
 
-/* A piece in its place among the outputs of the whole. */
-static void show(struct given *g, const struct attn_rank_held *held, const struct attn_setup *piece)
-{
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++) {
-        const struct attn_tensor *t = &piece->tensor[slot];
-        int64_t w[4];
-        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
-            attn_rank_place(held, slot, at, w);
-            attn_tensor_set(&g->whole->tensor[slot], w[0], w[1], w[2], w[3],
-                            attn_tensor_get(t, at[0], at[1], at[2], at[3]));
-        }
-        if (t->map != NULL)
-            g->whole->tensor[slot].stored = t->stored;
-    }
-}
-
 /* F64 outputs of heads that see nothing, which other ranks have. */
 static enum attn_status clear(struct attn_setup *whole, struct attn_error *err)
 {
@@ -148,14 +132,14 @@ static enum attn_status clear(struct attn_setup *whole, struct attn_error *err)
 }
 
 static void judge_outputs(struct given *g, const struct attn_rank_held *held, enum attn_pass pass,
-                          const struct attn_setup *piece, struct attn_result *r)
+                          struct attn_setup *piece, struct attn_result *r)
 {
     struct attn_setup part;
     struct attn_sample sample;
     struct attn_error err = {0};
     enum attn_status status = clear(g->whole, &err);
     if (status == ATTN_OK) {
-        show(g, held, piece);
+        attn_rank_piece_copy(held, piece, g->whole, 1);
         status = attn_rank_case(&g->x, held, pass, &part, &sample, &err);
     }
     if (status != ATTN_OK) {
@@ -178,7 +162,7 @@ static void judge_steps(struct given *g, struct attn_result *r)
         for (int step = 0; step <= g->x.steps; step++)
             for (int rank = 0; rank < g->x.ranks; rank++) {
                 const struct attn_rank_held held = attn_rank_held(&g->x, rank, step);
-                const struct attn_setup *piece = piece_of(g, rank, step);
+                struct attn_setup *piece = piece_of(g, rank, step);
                 *r = (struct attn_result){0};
                 if (piece->tensor[ATTN_T_O].map == NULL &&
                     piece->tensor[ATTN_T_Q].map == NULL) /* left out */
@@ -203,7 +187,7 @@ static void judge_whole(struct given *g, struct attn_result *r)
     char words[400];
     for (int rank = 0; rank < g->x.ranks; rank++) {
         const struct attn_rank_held held = attn_rank_held(&g->x, rank, g->x.steps);
-        show(g, &held, piece_of(g, rank, g->x.steps));
+        attn_rank_piece_copy(&held, piece_of(g, rank, g->x.steps), g->whole, 1);
     }
     *r = (struct attn_result){0};
     attn_judge(g->whole, &g->precision, NULL, g->whole->given.pass, r);

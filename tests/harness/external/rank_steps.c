@@ -21,19 +21,13 @@ static struct attn_work work_of(const struct attn_rank_steps *x, int rank)
     return attn_work_of(&x->setup->problem, &x->spec.options, x->setup->given.pass, rank);
 }
 
-int attn_rank_block(const struct attn_rank_steps *x, int rank, int step)
-{
-    const struct attn_work w = work_of(x, rank);
-    return attn_work_stop(&w, step).key;
-}
-
 struct attn_rank_held attn_rank_held(const struct attn_rank_steps *x, int rank, int step)
 {
     const struct attn_work w = work_of(x, rank);
     const int ends = step == x->steps, backward = x->setup->given.pass == ATTN_BACKWARD;
     struct attn_rank_held held = {.rank = rank, .step = step, .block = rank};
     if (x->is_ring && !ends)
-        held.block = attn_work_stop(&w, step).key;
+        held.block = attn_rank_block(x, rank, step);
     for (int is_keys = 0; is_keys < 2; is_keys++)
         held.box[is_keys] = attn_layout_box(ends ? &w.home : &w.work, w.whole, is_keys,
                                             is_keys ? held.block : rank);
@@ -99,6 +93,26 @@ enum attn_status attn_rank_piece_open(const struct attn_rank_steps *x,
     if (status != ATTN_OK)
         attn_rank_piece_close(piece);
     return status;
+}
+
+void attn_rank_piece_copy(const struct attn_rank_held *held, struct attn_setup *piece,
+                          struct attn_setup *whole, int to_whole)
+{
+    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+        struct attn_tensor *t = &piece->tensor[slot], *all = &whole->tensor[slot];
+        int64_t w[4];
+        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
+            attn_rank_place(held, slot, at, w);
+            if (to_whole)
+                attn_tensor_set(all, w[0], w[1], w[2], w[3],
+                                attn_tensor_get(t, at[0], at[1], at[2], at[3]));
+            else
+                attn_tensor_set(t, at[0], at[1], at[2], at[3],
+                                attn_tensor_get(all, w[0], w[1], w[2], w[3]));
+        }
+        if (t->map != NULL && to_whole)
+            all->stored = t->stored;
+    }
 }
 
 void attn_rank_piece_close(struct attn_setup *piece)
@@ -200,7 +214,7 @@ static enum attn_status check(const char *text, const struct attn_rank_steps *x,
     const struct attn_impl *impl = x->spec.impl;
     const struct attn_problem *p = &x->setup->problem;
     double pairs = (double)p->batch * (double)p->heads * (double)p->n_query * (double)p->n_key;
-    if (strcmp(impl->name, "ring") != 0 && strcmp(impl->name, "ulysses") != 0)
+    if (impl != attn_impl_find("ring") && impl != attn_impl_find("ulysses"))
         return attn_fail(err, ATTN_EINVAL,
                          "--scheme %.200s: the steps of ring and ulysses are known, such as "
                          "ring:ranks=4,order=zigzag and ulysses:ranks=2",
@@ -226,12 +240,16 @@ static void fill(struct attn_rank_steps *x)
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     const struct attn_work w = work_of(x, 0);
     attn_mask_bytes(p->mask, &shape, 1, x->sees);
-    for (int r = 0; r < x->ranks; r++)
+    for (int r = 0; r < x->ranks; r++) {
+        const struct attn_work own = work_of(x, r);
+        for (int step = 0; step < x->steps && x->is_ring; step++)
+            x->block[r * x->steps + step] = attn_work_stop(&own, step).key;
         for (int is_keys = 0; is_keys < 2; is_keys++) {
             const struct attn_box box = attn_layout_box(&w.work, p, is_keys, r);
             for (int64_t n = 0; n < box.tokens; n++)
                 (is_keys ? x->key_rank : x->query_rank)[attn_rank_token(&box, n)] = r;
         }
+    }
 }
 
 enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims *claims,
@@ -258,12 +276,13 @@ enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims
     x->steps = x->is_ring ? w.stops : 2;
     x->sees = malloc(pairs);
     x->counts = malloc(pairs);
+    x->block = malloc((size_t)(x->ranks * x->steps) * sizeof *x->block);
     x->query_rank = malloc(queries * sizeof *x->query_rank);
     x->key_rank = malloc(keys * sizeof *x->key_rank);
     x->token[0] = malloc(queries * sizeof *x->token[0]);
     x->token[1] = malloc(keys * sizeof *x->token[1]);
-    if (x->sees != NULL && x->counts != NULL && x->query_rank != NULL && x->key_rank != NULL &&
-        x->token[0] != NULL && x->token[1] != NULL) {
+    if (x->sees != NULL && x->counts != NULL && x->block != NULL && x->query_rank != NULL &&
+        x->key_rank != NULL && x->token[0] != NULL && x->token[1] != NULL) {
         fill(x);
         return ATTN_OK;
     }
@@ -275,6 +294,7 @@ void attn_rank_steps_close(struct attn_rank_steps *x)
 {
     free(x->sees);
     free(x->counts);
+    free(x->block);
     free(x->query_rank);
     free(x->key_rank);
     free(x->token[0]);

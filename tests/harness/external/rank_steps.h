@@ -12,8 +12,9 @@
  * should be there is not computed by any scheme: it is the oracle's attention over the pairs that
  * count so far, with the bounds of bound.h.
  *
- *      rank_cases.c    writes shards and truths      rank_results.c   reads results, and judges them
- *      rank_faults.c   what a wrong step looks like
+ *      rank_cases.c     writes shards and truths
+ *      rank_results.c   reads results and judges them
+ *      rank_faults.c    what a wrong step looks like
  */
 #ifndef TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
 #define TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
@@ -27,6 +28,7 @@ struct attn_rank_steps {
     struct attn_spec spec;
     int ranks, steps;      /* step number `steps` is the results */
     int is_ring;           /* else ulysses */
+    int *block;            /* [ranks][steps] of a ring: attn_rank_block */
     int *query_rank;       /* [n_query] whose queries these are, */
     int *key_rank;         /* [n_key] and whose keys, while the scheme computes */
     unsigned char *sees;   /* [B,H,Lq,Lk] the mask of the case */
@@ -42,7 +44,10 @@ enum attn_status attn_rank_steps_open(const char *spec, const struct attn_claims
 void attn_rank_steps_close(struct attn_rank_steps *x);
 
 /* The block of a ring that a rank has at a step. */
-int attn_rank_block(const struct attn_rank_steps *x, int rank, int step);
+static inline int attn_rank_block(const struct attn_rank_steps *x, int rank, int step)
+{
+    return x->block[rank * x->steps + step];
+}
 
 /* What a rank holds after a step: these slots (bits), of these heads and tokens. */
 struct attn_rank_held {
@@ -62,16 +67,19 @@ void attn_rank_place(const struct attn_rank_held *held, int slot, const int64_t 
 const char *attn_rank_folder(const struct attn_rank_steps *x, const char *name, int rank, int step,
                              char text[240]);
 
-/* Tensors of what is held, in their own types or as float64, to be filled; closed by piece_close. */
+/* Tensors of what is held, in their own types or as float64; their elements copied from those of
+ * the whole, or to them. */
 enum attn_status attn_rank_piece_open(const struct attn_rank_steps *x,
                                       const struct attn_rank_held *held, int is_wide,
                                       struct attn_setup *piece, struct attn_error *err);
+void attn_rank_piece_copy(const struct attn_rank_held *held, struct attn_setup *piece,
+                          struct attn_setup *whole, int to_whole);
 void attn_rank_piece_close(struct attn_setup *piece);
 
-/* The case in which only those pairs are visible that count for what is held in a pass, and the rows
- * and keys of it that are held: what attn_judge and attn_truth_compute take.  Other heads see
- * nothing.  It borrows the whole's tensors; its mask is to be freed, and the sample is good until the
- * next. */
+/* The case in which only those pairs are visible that count for what is held in a pass, and which
+ * rows and keys of it are held: what attn_judge and attn_truth_compute take.  Other heads see
+ * nothing.  It borrows the whole's tensors; its mask is to be freed, and the sample is good until
+ * the next. */
 enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_rank_held *held,
                                 enum attn_pass pass, struct attn_setup *part,
                                 struct attn_sample *sample, struct attn_error *err);
@@ -80,8 +88,8 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
 void attn_rank_precision(const struct attn_rank_steps *x, const struct attn_claims *claims,
                          struct attn_precision *precision);
 
-/* DIR/NAME/rank-R/inputs.safetensors and truth.safetensors, by the writer's scheme; w->ranks is set.
- * ENOTSUP: the scheme does not take the case. */
+/* DIR/NAME/rank-R/inputs.safetensors and truth.safetensors, by the writer's scheme; w->ranks is
+ * set.  ENOTSUP: the scheme does not take the case. */
 enum attn_status attn_rank_cases_write(struct attn_vector_files_writer *w, const char *name,
                                        const struct attn_setup *setup, struct attn_error *err);
 

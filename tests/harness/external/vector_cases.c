@@ -353,8 +353,7 @@ static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct
         return attn_fail(err, status, "%s", why.text);
     if (status != ATTN_OK)
         return ATTN_OK;
-    asked->written =
-        attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, err) == ATTN_OK;
+    asked->written = attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, err) == ATTN_OK;
     if (asked->written && w->scheme != NULL) {
         status = attn_rank_cases_write(w, asked->name, &setup, err);
         asked->written = status != ATTN_ENOTSUP;

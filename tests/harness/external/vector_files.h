@@ -19,7 +19,7 @@
 struct attn_vector_files_writer {
     const char *folder; /* borrowed */
     const struct attn_claims *claims;
-    void *cases; /* a JSON array */
+    void *cases;        /* a JSON array */
     const char *scheme; /* of ranks, for which each case is written too (rank_steps.h); or NULL */
     int ranks;
 };

@@ -215,13 +215,12 @@ static enum attn_status check_unread(const char *folder, const char *name,
         return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
     for (int n = 0; n < all->n_tensors; n++) {
         int slot = 0;
-        while (slot < ATTN_SLOTS && (!(slots >> slot & 1u) ||
-                                     strcmp(s->tensor[slot].name, all->tensor[n].name) != 0))
+        while (slot < ATTN_SLOTS &&
+               (!(slots >> slot & 1u) || strcmp(s->tensor[slot].name, all->tensor[n].name) != 0))
             slot++;
         if (slot == ATTN_SLOTS)
             return attn_fault(err, ATTN_EINVAL, all->path,
-                              "has a tensor %.60s, which is not asked for: nothing is left unjudged; "
-                              "leave it out",
+                              "has a tensor %.60s, which is not asked for; leave it out",
                               all->tensor[n].name);
     }
     return ATTN_OK;
