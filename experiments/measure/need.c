@@ -62,6 +62,7 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
                               struct attn_error *err)
 {
     const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    const int has_shards = stack->n == 0 && spec->impl->ranks != NULL;
     *need = (struct attn_need){0};
     need->ranks = stack->n > 0 ? 1 : attn_ranks(spec->impl, &spec->options);
     need->beside = stack->n > 0 ? 0 : attn_pass_bytes(p, last);
@@ -76,6 +77,7 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
         if (status != ATTN_OK)
             return status;
         add_rank(&x.cost, need);
+        need->copies += has_shards ? x.cost.shard_bytes : 0;
         need->again_flops += x.again_flops;
         if (each != NULL)
             each[rank] = x.cost;
@@ -180,13 +182,12 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
     if (status != ATTN_OK)
         return status;
     status = attn_preflight_price(spec, &problem, point, err);
-    double shards = spec->impl->ranks != NULL ? (double)point->floor_bytes : 0; /* copies */
     struct attn_need both; /* bwd runs the forward pass first */
     if (status == ATTN_OK)
         status = attn_need_of(spec, &point->stack, &problem,
                               c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
                               &both, err);
-    *need = status == ATTN_OK ? to_bytes((double)*need + shards + both.peaks) : 0;
+    *need = status == ATTN_OK ? to_bytes((double)*need + both.copies + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;
 }
@@ -242,7 +243,7 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
 {
     double params = (double)memory->params * (double)memory->param_bytes;
-    return params + (memory->is_device ? need->device : need->beside + need->peaks);
+    return params + (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
 }
 
 /* A search for the longest. */

@@ -91,7 +91,7 @@ void attn_price_print_beside(const struct attn_price_asked *asked)
 static void print_fit(const struct attn_price_asked *asked, const struct attn_need *need)
 {
     const struct attn_memory *memory = asked->memory;
-    char part[32], beside[32], sum[32], has[32], of[32] = "";
+    char part[32], beside[32], sum[32], has[32], copies[32], of[64] = "", shards[64] = "";
     double bytes = attn_need_in(need, memory);
     const char *verdict = bytes <= memory->bytes ? "fits" : "does not fit";
     if (isinf(memory->bytes)) {
@@ -106,10 +106,14 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
     }
     if (need->ranks > 1)
         snprintf(of, sizeof of, " of %d simulated ranks", need->ranks);
+    if (need->copies > 0)
+        snprintf(shards, sizeof shards, " + %s of shards, their copies",
+                 attn_price_bytes(need->copies, copies));
     printf("  %s: %s available here\n", verdict, attn_price_bytes(memory->bytes, has));
     if (asked->stack->n == 0 && (bytes > memory->bytes || need->ranks > 1))
-        printf("      %s%s + %s of inputs and outputs = %s\n", attn_price_bytes(need->peaks, part),
-               of, attn_price_bytes(need->beside, beside), attn_price_bytes(bytes, sum));
+        printf("      %s%s + %s of inputs and outputs%s = %s\n",
+               attn_price_bytes(need->peaks, part), of, attn_price_bytes(need->beside, beside),
+               shards, attn_price_bytes(bytes, sum));
     putchar('\n');
 }
 
