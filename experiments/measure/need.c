@@ -41,6 +41,7 @@ static void join(struct attn_cost *cost, const struct attn_cost *forward)
     cost->saved_bytes = greater(cost->saved_bytes, forward->saved_bytes);
     cost->counted |= forward->counted;
     cost->flops += forward->flops;
+    cost->pairs += forward->pairs;
     cost->bytes_sent += forward->bytes_sent;
     cost->messages += forward->messages;
 }

@@ -120,7 +120,8 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
 static int is_same(const struct attn_cost *a, const struct attn_cost *b)
 {
     return a->peak_bytes == b->peak_bytes && fabs(a->flops - b->flops) <= 0 &&
-           a->bytes_sent == b->bytes_sent && fabs(a->shard_bytes - b->shard_bytes) <= 0;
+           fabs(a->pairs - b->pairs) <= 0 && a->bytes_sent == b->bytes_sent &&
+           fabs(a->shard_bytes - b->shard_bytes) <= 0;
 }
 
 static const char *counted_text(const struct attn_cost *cost)
@@ -140,7 +141,7 @@ static int end_of_run(const struct attn_cost *cost, int ranks, int first)
 static void print_run(const struct attn_cost *cost, int ranks, int first, int end)
 {
     const struct attn_cost *x = &cost[first];
-    char text[32];
+    char text[32], pairs[32];
     if (ranks > 1 && end - first == ranks)
         printf("  each rank: ");
     else if (end - first > 1)
@@ -151,8 +152,9 @@ static void print_run(const struct attn_cost *cost, int ranks, int first, int en
     printf("with them %s; ", attn_price_bytes(x->shard_bytes + (double)x->peak_bytes, text));
     printf("%.4g flop", x->flops);
     if (ranks > 1)
-        printf("; sends %s in %lld messages", attn_cli_bytes(x->bytes_sent, text),
-               (long long)x->messages);
+        printf(" of %s pairs; sends %s in %lld messages",
+               attn_cli_grouped((int64_t)fmin(x->pairs, 9e18), pairs),
+               attn_cli_bytes(x->bytes_sent, text), (long long)x->messages);
     printf("%s\n", counted_text(x));
 }
 
@@ -256,14 +258,15 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
     for (int a = 0; a < cost->n_live; a++)
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", cost->live[a].name, "bytes",
                                               (json_int_t)cost->live[a].bytes));
-    json_t *rest = json_pack(
-        "{s:i, s:o, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:f, s:o, s:o}", "rank", rank, "live",
-        live, "peak_bytes", (json_int_t)cost->peak_bytes, "shard_bytes", cost->shard_bytes,
-        "saved_bytes", (json_int_t)cost->saved_bytes, "floor_bytes",
-        memory->is_device ? 0.0 : need->beside, "flops", cost->flops, "bytes_sent",
-        (json_int_t)cost->bytes_sent, "messages", (json_int_t)cost->messages, "counted",
-        cost->counted, "needed_bytes", bytes, "available_bytes", attn_cli_real(memory->bytes),
-        "fits", isinf(memory->bytes) ? json_null() : json_boolean(bytes <= memory->bytes));
+    json_t *rest =
+        json_pack("{s:i, s:o, s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:f, s:o, s:o}", "rank",
+                  rank, "live", live, "peak_bytes", (json_int_t)cost->peak_bytes, "shard_bytes",
+                  cost->shard_bytes, "saved_bytes", (json_int_t)cost->saved_bytes, "floor_bytes",
+                  memory->is_device ? 0.0 : need->beside, "flops", cost->flops, "pairs",
+                  cost->pairs, "bytes_sent", (json_int_t)cost->bytes_sent, "messages",
+                  (json_int_t)cost->messages, "counted", cost->counted, "needed_bytes", bytes,
+                  "available_bytes", attn_cli_real(memory->bytes), "fits",
+                  isinf(memory->bytes) ? json_null() : json_boolean(bytes <= memory->bytes));
     json_object_update(json, rest);
     json_decref(rest);
     if (memory->params > 0)
