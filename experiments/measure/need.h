@@ -28,12 +28,19 @@ struct attn_need {
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
+/* Who is told after each rank, of many a slow work where pairs are counted: so many are priced. */
+struct attn_need_watch {
+    void (*tell)(void *arg, int priced, int ranks);
+    void *arg;
+};
+
 /* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
- * of both passes.  ENOTSUP, EINVAL: as attn_price and attn_stack_price. */
+ * of both passes.  watch: NULL: nobody is told.  ENOTSUP, EINVAL: as attn_price and
+ * attn_stack_price. */
 enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
                               const struct attn_problem *p, enum attn_need_pass pass,
-                              struct attn_cost *each, struct attn_need *need,
-                              struct attn_error *err);
+                              const struct attn_need_watch *watch, struct attn_cost *each,
+                              struct attn_need *need, struct attn_error *err);
 
 /* The same of a shape, with its mask.  EINVAL, as attn_mask_parse too. */
 enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
