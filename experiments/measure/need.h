@@ -65,8 +65,8 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
                                      struct attn_error *err);
 void attn_preflight_close(struct attn_problem *problem);
 
-/* Both for such a case; *need are the bytes of the whole process: what attn_preflight_open says, and
- * what attn_need_in counts beside it in this machine (of either pass for bwd, which runs the
+/* Both for such a case; *need are the bytes of the whole process: what attn_preflight_open says,
+ * and what attn_need_in counts beside it in this machine (of either pass for bwd, which runs the
  * forward first). */
 enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
                                      struct attn_point *point, int64_t *need,

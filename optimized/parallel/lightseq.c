@@ -96,8 +96,8 @@ static struct attn_round round_of(const struct attn_work *w, int n)
 
 typedef int64_t row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* Written by pairs of blocks, each of which somebody multiplies, or nobody; tensors of a block travel
- * in a message each. */
+/* Written by pairs of blocks, which one rank multiplies or none; tensors of a block travel in a
+ * message each. */
 static struct attn_sent sent(const struct attn_work *w)
 {
     const struct attn_layout *blocks = &w->stored.work;
