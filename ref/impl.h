@@ -46,7 +46,8 @@ struct attn_cost {
     int64_t peak_bytes;                          /* its sum                           */
     int64_t saved_bytes;    /* of it, what a forward pass saves for the backward one when it may */
     const char *saved_name; /* and its name in the live set; static storage */
-    double flops;
+    double flops,
+        pairs;          /* pairs: of a query and a key, that are multiplied; visible ones, or all */
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
