@@ -31,6 +31,7 @@
 
 #include "optimized/integers.h"
 #include "optimized/parallel/travel/alike.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* ---- any ring: stops, and what they send ----------------------------------------------------- */
@@ -115,6 +116,10 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
     if (hops == 0)
         return (struct attn_sent){0, 0};
+    if (attn_work_mask_travels(w)) {
+        sent.bytes += own.batches.n * (p->n_key - last);
+        sent.messages += hops;
+    }
     if (w->pass == ATTN_BACKWARD) {
         sent.bytes += heads * p->n_key * sums;
         sent.messages += 2 * (hops + 1);
@@ -124,7 +129,7 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
 
 /* ---- the scheme ------------------------------------------------------------------------------ */
 
-enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING };
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING, OPTION_PARTIALS, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -132,6 +137,7 @@ static const struct attn_option options_of[] = {
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
     [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
+    [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
 static struct attn_ring ring_of(const struct attn_options *options)
@@ -147,6 +153,7 @@ static const struct attn_scheme ring = {.home = attn_layout_in_order,
                                         .stop = attn_ring_stop,
                                         .round = attn_ring_round,
                                         .merging = OPTION_MERGING,
+                                        .mask = OPTION_MASK,
                                         .sent = attn_ring_sent,
                                         .accepts = attn_ring_accepts};
 

@@ -74,6 +74,9 @@ struct attn_scheme {
     /* Where merge= and partials= stand in its table.  0: it has neither. */
     int merging;
 
+    /* Where mask= stands in its table.  0: all ranks read the described mask. */
+    int mask;
+
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
 
@@ -131,6 +134,21 @@ enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
         "partials", 0, 0, 1, "wide storage",                                                       \
             "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
             "is stored; f32 and f64 are both"                                                      \
+    }
+
+/* As what ranks have the mask (travel/work_mask.h). */
+enum attn_mask_form {
+    ATTN_MASK_DESCRIBED,
+    ATTN_MASK_KEYS,
+    ATTN_MASK_REPEATED,
+    ATTN_MASK_DENSE
+};
+#define ATTN_OPTION_OF_MASK                                                                    \
+    {                                                                                          \
+        "mask", ATTN_MASK_DESCRIBED, 0, ATTN_MASK_DENSE, "described keys repeated dense",      \
+            "the mask of a rank: a description that all read; the bytes of keys(...) of its "  \
+            "keys, brought where they are needed; these in P copies, for an all-to-all; rows " \
+            "of bytes of its queries"                                                          \
     }
 enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of all */
 #define ATTN_OPTION_OF_ORDER                                                          \

@@ -29,6 +29,8 @@ enum attn_tag_kind {
     ATTN_TAG_DQ,
     ATTN_TAG_DK,
     ATTN_TAG_DV,
+    ATTN_TAG_MASK_KEYS, /* bytes of a mask of keys, and rows of one: travel/work_mask.h */
+    ATTN_TAG_MASK_ROWS,
     ATTN_TAG_KINDS
 };
 static inline int attn_tag(enum attn_tag_kind kind, int step)

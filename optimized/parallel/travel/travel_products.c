@@ -20,23 +20,34 @@ static struct attn_ctx context(const struct attn_travel *x)
         .ledger = x->rank->ledger, .options = &x->local, .error = x->rank->error};
 }
 
+/* The mask that the rank has. */
+static struct attn_problem own_problem(const struct attn_travel *x, const struct attn_problem *part)
+{
+    struct attn_problem own = *part;
+    if (x->mask != NULL)
+        own.mask = x->mask;
+    return own;
+}
+
 /* On a piece of the problem, whose origin says which.  Where nothing arrives, nothing is done. */
 static enum attn_status run_forward(struct attn_travel *x, const struct attn_problem *part,
                                     const struct attn_forward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem own = own_problem(x, part);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, &own, t));
 }
 
 static enum attn_status run_backward(struct attn_travel *x, const struct attn_problem *part,
                                      const struct attn_backward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem own = own_problem(x, part);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, &own, t));
 }
 
 /* ---- what a product has of its blocks -------------------------------------------------------- */
