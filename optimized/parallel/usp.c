@@ -19,7 +19,13 @@
 #include "optimized/parallel/ring.h"
 #include "ref/problem.h"
 
-enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_HEADS, OPTION_MERGING, OPTION_PARTIALS, OPTION_MASK };
+enum {
+    OPTION_INNER = ATTN_OPTION_ORDER + 1,
+    OPTION_HEADS,
+    OPTION_MERGING,
+    OPTION_PARTIALS,
+    OPTION_MASK
+};
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,

@@ -14,7 +14,8 @@ SUITE(masks, .seconds = 120);
 enum { FORMS = 3 };
 static const char *const form[FORMS] = {"keys", "repeated", "dense"};
 
-/* Every exchange and every order of blocks; repeats: there is an all-to-all of all ranks. */
+/* Every exchange and every order of blocks; repeats: there is an all-to-all of all ranks.
+ * Of lightseq, queries travel, and it refuses rows. */
 static const struct {
     const char *spec;
     int repeats;
@@ -23,6 +24,8 @@ static const struct {
            {"ulysses:ranks=3,keys=whole,local=bsr", 1},
            {"samples:ranks=3,local=gemm", 1},
            {"samples:ranks=4,sizes=pad", 1},
+           {"lightseq:ranks=5", 0},
+           {"lightseq:ranks=4,sizes=pad,local=csr", 0},
            {"ring:ranks=1,local=dense", 0},
            {"ring:ranks=2,local=chunked", 0},
            {"ring:ranks=5,order=zigzag,sizes=pad", 0},
@@ -53,7 +56,7 @@ TEST_EACH(same_bits, COUNT(way) * COUNT(text))
     for (int f = 0; f < FORMS; f++) {
         const struct attn_spec bytes = with_mask(spec, form[f]);
         struct attn_result other = result_of(&bytes, problem);
-        if (f == 1 && !way[_i / COUNT(text)].repeats) {
+        if ((f == 1 && !way[_i / COUNT(text)].repeats) || (f == 2 && *spec == 'l')) {
             ck_assert_int_eq(other.verdict, ATTN_REFUSED);
             continue;
         }
@@ -70,17 +73,16 @@ static const struct {
     const char *spec;
     int64_t sent, messages; /* of the mask, by each rank */
     const char *held;       /* name=bytes, blank-separated; 0: none */
-} by_hand[] = {
-    {"ulysses:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40 mask.travel=0"},
-    {"ulysses:mask=repeated", 3 * 10, 3, "mask.repeated=40 mask.work=40 mask.shard=0"},
-    {"ulysses:mask=dense", 3 * 120, 3, "mask.shard=120 mask.work=480"},
-    {"ulysses:keys=whole,mask=keys", 0, 0, "mask.shard=40 mask.work=40"},
-    {"ring:mask=keys", 3 * 10, 3, "mask.shard=10 mask.travel=20 mask.work=0"},
-    {"ring:mask=dense", 0, 0, "mask.shard=120 mask.travel=0 mask.work=0"},
-    {"usp:heads=2,mask=keys", 10 + 20, 2, "mask.shard=10 mask.work=20 mask.travel=20"},
-    {"usp:heads=2,mask=dense", 120, 1, "mask.shard=120 mask.work=240 mask.travel=0"},
-    {"allgather:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40"},
-    {"allgather:mask=dense", 0, 0, "mask.shard=120 mask.work=0"}};
+} by_hand[] = {{"ulysses:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40 mask.travel=0"},
+               {"ulysses:mask=repeated", 3 * 10, 3, "mask.repeated=40 mask.work=40 mask.shard=0"},
+               {"ulysses:mask=dense", 3 * 120, 3, "mask.shard=120 mask.work=480"},
+               {"ulysses:keys=whole,mask=keys", 0, 0, "mask.shard=40 mask.work=40"},
+               {"ring:mask=keys", 3 * 10, 3, "mask.shard=10 mask.travel=20 mask.work=0"},
+               {"ring:mask=dense", 0, 0, "mask.shard=120 mask.travel=0 mask.work=0"},
+               {"usp:heads=2,mask=keys", 10 + 20, 2, "mask.shard=10 mask.work=20 mask.travel=20"},
+               {"usp:heads=2,mask=dense", 120, 1, "mask.shard=120 mask.work=240 mask.travel=0"},
+               {"allgather:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40"},
+               {"allgather:mask=dense", 0, 0, "mask.shard=120 mask.work=0"}};
 
 static void ck_held(const struct attn_spec *spec, const struct attn_problem *p, enum attn_pass pass,
                     const char *held)
@@ -105,8 +107,8 @@ TEST_EACH(masks_by_hand, 2 * COUNT(by_hand))
     ck_held(&spec, &x.setup.problem, pass, by_hand[_i / 2].held);
     ck_assert_int_eq(attn_messages_open(&computed, &spec, &x.err), ATTN_OK);
     ck_assert_int_eq(attn_messages_open(&counted, &spec, &x.err), ATTN_OK);
-    ck_assert_int_eq(
-        attn_messages_count(&counted, &spec, &x.setup.problem, pass, NULL, &x.err), ATTN_OK);
+    ck_assert_int_eq(attn_messages_count(&counted, &spec, &x.setup.problem, pass, NULL, &x.err),
+                     ATTN_OK);
     x.ctx.log = &computed.log;
     running_well(&x, pass);
     for (int r = 0; r < 4; r++) {
@@ -159,11 +161,12 @@ static enum attn_status planted_backward(struct attn_ctx *ctx, const struct attn
 
 static const struct {
     const char *spec, *bytes;
-} reads[] = {{"ulysses:mask=keys", "mask.work"},     {"ulysses:mask=repeated", "mask.work"},
-             {"ulysses:mask=dense", "mask.work"},    {"samples:mask=repeated", "mask.work"},
-             {"ring:mask=keys", "mask.travel"},      {"ring:mask=keys", "mask.shard"},
-             {"ring:mask=dense", "mask.shard"},      {"usp:mask=keys", "mask.travel"},
-             {"allgather:mask=dense", "mask.shard"}, {"allgather:mask=keys", "mask.work"}};
+} reads[] = {{"ulysses:mask=keys", "mask.work"},    {"ulysses:mask=repeated", "mask.work"},
+             {"ulysses:mask=dense", "mask.work"},   {"samples:mask=repeated", "mask.work"},
+             {"ring:mask=keys", "mask.travel"},     {"ring:mask=keys", "mask.shard"},
+             {"ring:mask=dense", "mask.shard"},     {"usp:mask=keys", "mask.travel"},
+             {"lightseq:mask=keys", "mask.travel"}, {"allgather:mask=dense", "mask.shard"},
+             {"allgather:mask=keys", "mask.work"}};
 
 /* A rank that would ask the described mask after all would not notice. */
 TEST_EACH(local_reads_the_bytes, 2 * COUNT(reads))
@@ -191,6 +194,7 @@ static const struct {
     {"ring:mask=keys", "q8k8d4v4:causal(br):f32:normal:s1", "'causal(br)' has 0 calls keys(...)"},
     {"ring:mask=keys", "q8k8d4v4:keys(4)|keys(x01):f32:normal:s1", "has 2 calls keys(...)"},
     {"ring:mask=repeated", "q8k8d4v4:keys(4):f32:normal:s1", "mask=keys would work"},
+    {"lightseq:mask=dense", "q8k8d4v4:keys(4):f32:normal:s1", "queries travel here"},
     {"usp:mask=repeated", "q8k8d4v4:keys(4):f32:normal:s1", "no all-to-all of all ranks"},
     {"ring:mask=dense", "q8k8d4v4:none:f32:normal:s1", "no mask to be stored"},
     {"ulysses:mask=dense", "h2q8k8d4v4:random(0.5,1,heads):f32:normal:s1", "same for all heads"},

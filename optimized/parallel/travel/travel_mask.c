@@ -54,10 +54,10 @@ enum attn_status attn_travel_bring_mask(struct attn_travel *x)
         return ATTN_OK;
     if (!counts) {
         make_shard(x, &m);
-        x->mask = attn_mask_over(x->buffer[ATTN_MASK_PARTS].data, x->w.whole->mask,
-                                 m.kind == ATTN_TAG_MASK_ROWS ? ATTN_MASK_OVER_ROWS
-                                                              : ATTN_MASK_OVER_KEYS,
-                                 &x->mask_bytes);
+        x->mask =
+            attn_mask_over(x->buffer[ATTN_MASK_PARTS].data, x->w.whole->mask,
+                           m.kind == ATTN_TAG_MASK_ROWS ? ATTN_MASK_OVER_ROWS : ATTN_MASK_OVER_KEYS,
+                           &x->mask_bytes);
     }
     placed->own.view.data = moves ? x->buffer[ATTN_MASK_WORK].data : shard->data;
     if (moves) {
@@ -67,8 +67,8 @@ enum attn_status attn_travel_bring_mask(struct attn_travel *x)
                                  .from = {.layout = &m.home, .data = shard->data},
                                  .to = {.layout = &m.work, .data = placed->own.view.data},
                                  .apart = shard->parts > 1 ? shard->numbers : 0};
-        status = attn_move(&move, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
-                           x->rank->error);
+        status =
+            attn_move(&move, x->rank->transport, x->buffer[ATTN_MESSAGES].data, x->rank->error);
     }
     return status;
 }
@@ -81,10 +81,9 @@ void attn_travel_show_mask(struct attn_travel *x)
         return;
     struct attn_box box = attn_layout_box(&m.work, &m.whole, keys, rank);
     struct attn_box stored = attn_layout_stored_box(&m.work, &m.whole, keys, rank);
-    x->mask_bytes =
-        (struct attn_mask_bytes){.data = x->tensor[ATTN_TAG_MASK_KEYS].now.view.data,
-                                 .batches = box.batches,
-                                 .batch_bytes = stored.tokens * m.whole.d_key};
+    x->mask_bytes = (struct attn_mask_bytes){.data = x->tensor[ATTN_TAG_MASK_KEYS].now.view.data,
+                                             .batches = box.batches,
+                                             .batch_bytes = stored.tokens * m.whole.d_key};
     for (int s = 0; s < box.stretches; s++)
         x->mask_bytes.stretch[s] = box.stretch[s];
 }

@@ -18,9 +18,9 @@ struct attn_mask_data attn_work_mask(const struct attn_work *w)
 {
     int dense = w->mask == ATTN_MASK_DENSE;
     struct attn_mask_data m = {.whole = *w->whole,
-                                    .kind = dense ? ATTN_TAG_MASK_ROWS : ATTN_TAG_MASK_KEYS,
-                                    .home = without_heads(w->home),
-                                    .work = without_heads(w->work)};
+                               .kind = dense ? ATTN_TAG_MASK_ROWS : ATTN_TAG_MASK_KEYS,
+                               .home = without_heads(w->home),
+                               .work = without_heads(w->work)};
     m.whole.heads = m.whole.kv_heads = 1;
     m.whole.d_key = dense ? w->whole->n_key : 1;
     return m;
@@ -35,11 +35,10 @@ int attn_work_mask_moves(const struct attn_work *w)
 
 int attn_work_mask_travels(const struct attn_work *w)
 {
-    return w->mask == ATTN_MASK_KEYS && w->passes_on && w->stops > 1;
+    return w->mask == ATTN_MASK_KEYS && w->stops > 1;
 }
 
-static int64_t bytes_of(const struct attn_mask_data *m, const struct attn_layout *layout,
-                        int rank)
+static int64_t bytes_of(const struct attn_mask_data *m, const struct attn_layout *layout, int rank)
 {
     struct attn_box box =
         attn_layout_stored_box(layout, &m->whole, attn_tag_is_of_keys(m->kind), rank);
@@ -84,7 +83,7 @@ void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffe
             attn_buffer_of("mask.work", 1, attn_work_mask_block(w, w->rank), 1);
     if (attn_work_mask_travels(w))
         buffer[ATTN_MASK_TRAVEL] = attn_buffer_of(
-            "mask.travel", less(w->stops - 1, 2),
+            "mask.travel", w->passes_on ? less(w->stops - 1, 2) : 1,
             attn_layout_stored_box(&m.work, &m.whole, 1, w->rank).batches.n * most, 1);
 }
 
@@ -117,6 +116,11 @@ static enum attn_status accepts_dense(const struct attn_problem *p, const struct
 {
     const char *name = w->options->impl->name;
     struct attn_mask_tensor row_start, column;
+    if (w->scheme->has_visitors != NULL)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s:mask=dense: queries travel here, and rows of the mask do not go with "
+                         "them; mask=keys would work, or ring:mask=dense",
+                         name);
     if (p->mask == NULL || attn_mask_is_none(p->mask))
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s:mask=dense: there is no mask to be stored; mask=described would work, "
