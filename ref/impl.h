@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* ---- what an implementation may promise --------------------------------------------------- */
+/* ---- what an implementation may claim ----------------------------------------------------- */
 
 enum attn_cap {
     ATTN_CAP_F64 = 1u << ATTN_F64,
@@ -153,7 +153,7 @@ struct attn_impl {
     const char *name;    /* the word in specs, records, legends and docs */
     const char *summary; /* one line */
     const char *family;  /* "dense", "csr", "tiled", "sequence-parallel" */
-    unsigned caps;       /* enum attn_cap; every bit is a promise and is tested */
+    unsigned caps;       /* enum attn_cap; every bit is a claim and is tested */
     const struct attn_option *options;
 
     /* Ranks of this spec; NULL means 1. */

@@ -96,7 +96,7 @@ enum attn_status attn_exchange(struct attn_transport *t, struct attn_message *se
                                struct attn_message *receive, int n_receives,
                                struct attn_error *err);
 
-/* ---- what makes a transport: simulated ranks, a count of messages, MPI ------------------------ */
+/* ---- what makes a transport: simulated ranks, a count of messages, MPI ----------------------- */
 
 enum { ATTN_MAX_RANKS = 4096 }; /* that can be priced */
 

@@ -154,7 +154,7 @@ static struct attn_spec fixture(struct attn_impl *impl, enum attn_pass pass)
     struct attn_spec spec = {impl, {.threads = 1}};
     faulty = pass;
     *impl = attn_impl_dense;
-    impl->name = "toy";
+    impl->name = "faulty";
     impl->cost = faulty_cost;
     if (pass == ATTN_FORWARD)
         impl->forward = faulty_forward;
