@@ -8,7 +8,6 @@
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
-#include "optimized/parallel/sent.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
 #include "optimized/parallel/travel/work_mask.h"

@@ -31,7 +31,6 @@
 
 #include "optimized/integers.h"
 #include "optimized/parallel/travel/alike.h"
-#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* ---- any ring: stops, and what they send ----------------------------------------------------- */
@@ -116,10 +115,6 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
     if (hops == 0)
         return (struct attn_sent){0, 0};
-    if (attn_work_mask_travels(w)) {
-        sent.bytes += own.batches.n * (p->n_key - last);
-        sent.messages += hops;
-    }
     if (w->pass == ATTN_BACKWARD) {
         sent.bytes += heads * p->n_key * sums;
         sent.messages += 2 * (hops + 1);

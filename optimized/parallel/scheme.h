@@ -19,6 +19,7 @@
 #ifndef OPTIMIZED_PARALLEL_SCHEME_H
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
+#include "optimized/parallel/mask_form.h"
 #include "optimized/parallel/rank_layout.h"
 #include "ref/ranks.h"
 
@@ -71,11 +72,8 @@ struct attn_scheme {
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);
 
-    /* Where merge= and partials= stand in its table.  0: it has neither. */
-    int merging;
-
-    /* Where mask= stands in its table.  0: all ranks read the described mask. */
-    int mask;
+    /* Where merge= and partials=, and where mask=, stand in its table.  0: it has none. */
+    int merging, mask;
 
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
@@ -105,13 +103,7 @@ extern const struct attn_option attn_parallel_options[];
 int attn_parallel_ranks(const struct attn_options *options);
 #define ATTN_OPTIONS_OF_ALL                                                                  \
     {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},                  \
-        {"local",                                                                            \
-         0,                                                                                  \
-         0,                                                                                  \
-         0,                                                                                  \
-         "@tiled",                                                                           \
-         "what a rank runs on its piece; any single-process implementation (tiled unless "   \
-         "given)"},                                                                          \
+        {"local", 0, 0, 0, "@tiled", "what a rank runs: any single-process implementation"}, \
     {                                                                                        \
         "sizes", 0, 0, 2, "uneven pad strict",                                               \
             "what ranks do not divide: dealt out unevenly, stored and sent with pads up to " \
@@ -134,21 +126,6 @@ enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
         "partials", 0, 0, 1, "wide storage",                                                       \
             "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
             "is stored; f32 and f64 are both"                                                      \
-    }
-
-/* As what ranks have the mask (travel/work_mask.h). */
-enum attn_mask_form {
-    ATTN_MASK_DESCRIBED,
-    ATTN_MASK_KEYS,
-    ATTN_MASK_REPEATED,
-    ATTN_MASK_DENSE
-};
-#define ATTN_OPTION_OF_MASK                                                                    \
-    {                                                                                          \
-        "mask", ATTN_MASK_DESCRIBED, 0, ATTN_MASK_DENSE, "described keys repeated dense",      \
-            "the mask of a rank: a description that all read; the bytes of keys(...) of its "  \
-            "keys, brought where they are needed; these in P copies, for an all-to-all; rows " \
-            "of bytes of its queries"                                                          \
     }
 enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of all */
 #define ATTN_OPTION_OF_ORDER                                                          \

@@ -51,8 +51,19 @@ int64_t attn_work_mask_block(const struct attn_work *w, int rank)
     return bytes_of(&m, &m.work, rank);
 }
 
+/* In a ring every block but the one that is held last, one after the other. */
+static struct attn_sent passed_on(const struct attn_work *w)
+{
+    const struct attn_problem *p = &w->stored.whole;
+    int64_t hops = w->stops - 1;
+    if (!w->passes_on || !attn_work_mask_travels(w))
+        return (struct attn_sent){0, 0};
+    int64_t last = attn_work_mask_block(w, attn_work_stop(w, w->stops - 1).key);
+    return (struct attn_sent){p->batch * p->n_key - last, hops};
+}
+
 /* Its rows, to each other rank that has them at work. */
-struct attn_sent attn_work_mask_sent(const struct attn_work *w)
+static struct attn_sent moved(const struct attn_work *w)
 {
     struct attn_mask_data m = attn_work_mask(w);
     int keys = attn_tag_is_of_keys(m.kind);
@@ -65,6 +76,11 @@ struct attn_sent attn_work_mask_sent(const struct attn_work *w)
         return (struct attn_sent){0, 0};
     int64_t others = attn_layout_rows(&work, &stored, keys, &mine) / rows - 1;
     return (struct attn_sent){others * rows * m.whole.d_key, others};
+}
+
+struct attn_sent attn_work_mask_sent(const struct attn_work *w)
+{
+    return attn_sent_both(moved(w), passed_on(w));
 }
 
 void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffer)

@@ -16,7 +16,7 @@
 #define OPTIMIZED_PARALLEL_WORK_MASK_H
 
 #include "optimized/parallel/layout/move.h"
-#include "optimized/parallel/work.h"
+#include "optimized/parallel/sent.h"
 
 /* The mask as a tensor of one head, whose rows are keys or queries: its problem, d_key being the
  * bytes of a row, and its layouts. */
@@ -34,7 +34,7 @@ int attn_work_mask_travels(const struct attn_work *w);
 /* Bytes of a rank's block at work, as it is stored. */
 int64_t attn_work_mask_block(const struct attn_work *w, int rank);
 
-/* What a rank sends of it in a pass, but for what travels with K and V. */
+/* What a rank sends of it in a pass; without what travels from the owner of the keys. */
 struct attn_sent attn_work_mask_sent(const struct attn_work *w);
 
 /* buffer: the table of work_buffers.h. */
