@@ -168,5 +168,8 @@ enum attn_status attn_work_mask_accepts(const struct attn_problem *p,
                          "%s:mask=%s: a piece of a problem has no mask of its own to be dealt out; "
                          "mask=described would work",
                          options->impl->name, words[w.mask]);
+    if (w.home.order >= ATTN_PLACES || w.work.order >= ATTN_PLACES)
+        return attn_fail(err, ATTN_EINTERNAL, "%s: bytes of a mask are of one or two stretches",
+                         options->impl->name);
     return w.mask == ATTN_MASK_DENSE ? accepts_dense(p, &w, err) : accepts_keys(p, &w, err);
 }
