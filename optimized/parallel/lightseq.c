@@ -114,7 +114,7 @@ static struct attn_sent sent(const struct attn_work *w)
     int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t dkv = part(p, ATTN_TAG_DK) + part(p, ATTN_TAG_DV);
     int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
-    int64_t masks = attn_work_mask_travels(w), my_mask = masks * attn_work_mask_block(w, w->rank);
+    int64_t masks = attn_work_mask_travels(w), my_mask = masks * attn_work_mask_rows(w, w->rank);
     int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
     const int edge[5] = {w->rank - blocks->ranks / 2, w->rank, w->rank + 1,
                          w->rank + blocks->ranks / 2 + 1, blocks->ranks};

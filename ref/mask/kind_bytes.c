@@ -1,27 +1,14 @@
-/* Masks that read the bytes which a rank holds.  See bytes.h; they are no calls. */
+/* Masks that read bytes, which are no calls.  See bytes.h. */
 #include "ref/mask/bytes.h"
 #include "ref/mask/mask_internal.h"
-
-/* The row of a token; -1: it is not there. */
-static int64_t row_of(const struct attn_mask_bytes *x, int64_t token)
-{
-    int64_t rows = 0;
-    for (int s = 0; s < ATTN_MASK_STRETCHES; s++) {
-        const struct attn_tokens *t = &x->stretch[s];
-        int64_t at = token - t->first;
-        if (at >= 0 && t->n > 0 && at <= (t->n - 1) * t->step && at % t->step == 0)
-            return rows + at / t->step;
-        rows += t->n;
-    }
-    return -1;
-}
 
 static int is_set(const struct mask_view *v, int64_t token, int64_t width, int64_t column)
 {
     const struct attn_mask_bytes *x = v->node->own;
-    int64_t batch = v->b - x->batches.first, row = row_of(x, token);
-    return batch >= 0 && batch < x->batches.n && row >= 0 &&
-           x->data[batch * x->batch_bytes + row * width + column] != 0;
+    int64_t at = token - x->tokens.first, step = x->tokens.step;
+    if (at < 0 || at % step != 0 || at / step >= x->tokens.n)
+        return 0;
+    return x->data[(v->b - x->batch) * x->batch_bytes + at / step * width + column] != 0;
 }
 
 static int in_keys(const struct mask_view *v, int64_t i, int64_t j)
@@ -38,8 +25,6 @@ static int in_rows(const struct mask_view *v, int64_t i, int64_t j)
 }
 
 const struct mask_kind attn_mask_kind_bytes_of_rows = {.allows = in_rows};
-
-/* ---- a mask over bytes -------------------------------------------------------------------- */
 
 /* The first keys(...) at or behind node `at`, or -1. */
 static int64_t keys_from(const struct attn_mask *mask, int64_t at)
@@ -71,24 +56,20 @@ int64_t attn_mask_over_size(const struct attn_mask *mask)
     return (int64_t)(sizeof *mask + (size_t)mask->n_nodes * sizeof *mask->node);
 }
 
-struct attn_mask *attn_mask_over(void *memory, const struct attn_mask *mask,
-                                 enum attn_mask_over what, const struct attn_mask_bytes *bytes)
+struct attn_mask *attn_mask_over(void *memory, const struct attn_mask *mask, int is_rows,
+                                 const struct attn_mask_bytes *bytes)
 {
     struct attn_mask *over = memory;
     *over = *mask;
     over->node = (struct mask_node *)(over + 1);
     memcpy(over->node, mask->node, (size_t)mask->n_nodes * sizeof *mask->node);
-    if (what == ATTN_MASK_OVER_ROWS) {
+    if (is_rows)
         over->root = 0;
-        over->node[0] = (struct mask_node){.kind = MASK_bytes_of_rows,
-                                           .own = bytes,
-                                           .by_batch = mask->node[mask->root].by_batch,
-                                           .child = -1,
-                                           .next = -1};
-    } else {
-        struct mask_node *keys = &over->node[keys_from(mask, 0)];
-        keys->kind = MASK_bytes_of_keys;
-        keys->own = bytes;
-    }
+    struct mask_node *node = &over->node[is_rows ? 0 : keys_from(mask, 0)];
+    if (is_rows)
+        *node = (struct mask_node){
+            .by_batch = mask->node[mask->root].by_batch, .child = -1, .next = -1};
+    node->kind = is_rows ? MASK_bytes_of_rows : MASK_bytes_of_keys;
+    node->own = bytes;
     return over;
 }

@@ -6,154 +6,118 @@
 #include "experiments/problem/messages.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/refused.h"
 #include "tests/suites.h"
 
 SUITE(masks, .seconds = 120);
 
-enum { FORMS = 3 };
-static const char *const form[FORMS] = {"keys", "repeated", "dense"};
-
-/* Every exchange and every order of blocks; repeats: there is an all-to-all of all ranks.
- * Of lightseq, queries travel, and it refuses rows. */
+/* Every exchange and every order of blocks, and what refuses a form: repeated, dense. */
 static const struct {
-    const char *spec;
-    int repeats;
-} way[] = {{"ulysses:ranks=3", 1},
-           {"ulysses:ranks=4,sizes=pad,exchange=list,local=csr", 1},
-           {"ulysses:ranks=3,keys=whole,local=bsr", 1},
-           {"samples:ranks=3,local=gemm", 1},
-           {"samples:ranks=4,sizes=pad", 1},
-           {"lightseq:ranks=5", 0},
-           {"lightseq:ranks=4,sizes=pad,local=csr", 0},
-           {"ring:ranks=1,local=dense", 0},
-           {"ring:ranks=2,local=chunked", 0},
-           {"ring:ranks=5,order=zigzag,sizes=pad", 0},
-           {"ring:ranks=4,order=striped,inner=2,merge=deferred,local=csr", 0},
-           {"usp:ranks=6,order=zigzag,local=bsr", 0},
-           {"usp:ranks=8,heads=2,sizes=pad", 0},
-           {"allgather:ranks=3,order=zigzag,stride=1", 0},
-           {"allgather:ranks=4,save=kv,sizes=pad,local=tiled-textbook", 0}};
+    const char *spec, *refuses;
+} way[] = {{"ulysses:ranks=4,sizes=pad,exchange=list,local=csr", ""},
+           {"ulysses:ranks=3,keys=whole,local=bsr", ""},
+           {"samples:ranks=3,local=gemm", ""},
+           {"samples:ranks=4,sizes=pad", ""},
+           {"lightseq:ranks=5,local=csr", "repeated dense"},
+           {"ring:ranks=1,local=dense", "repeated"},
+           {"ring:ranks=2,local=chunked", "repeated"},
+           {"ring:ranks=5,order=zigzag,sizes=pad", "repeated"},
+           {"ring:ranks=4,order=striped,inner=2,merge=deferred,local=csr", "repeated"},
+           {"usp:ranks=6,order=zigzag,local=bsr", "repeated"},
+           {"usp:ranks=8,heads=2,sizes=pad", "repeated"},
+           {"allgather:ranks=3,order=zigzag,stride=1", "repeated"},
+           {"allgather:ranks=4,save=kv,sizes=pad,local=tiled-textbook", "repeated"}};
 
 static const char *const text[] = {
     "b2h4g2q29k31d5v3:keys(29,17)&causal(br):f32:normal:s1:dlse=1:pass=bwd",
     "b3h4g4q33k33d4v6:keys(x01101,x1,x0)|window(2,0,br):bf16:normal:s2:pass=bwd",
     "b1h3g1q7k3d2v2:keys(x011):f64:normal:s3:pass=bwd"};
 
-static struct attn_spec with_mask(const char *spec, const char *what)
-{
-    char longer[200];
-    snprintf(longer, sizeof longer, "%s,mask=%s", spec, what);
-    return spec_of(longer);
-}
-
 TEST_EACH(same_bits, COUNT(way) * COUNT(text))
 {
-    const char *spec = way[_i / COUNT(text)].spec, *problem = text[_i % COUNT(text)];
-    const struct attn_spec described = with_mask(spec, "described");
-    struct attn_result one = result_of(&described, problem);
-    ck_assert_msg(one.verdict == ATTN_PASS, "%s: %s", spec, one.text);
-    for (int f = 0; f < FORMS; f++) {
-        const struct attn_spec bytes = with_mask(spec, form[f]);
-        struct attn_result other = result_of(&bytes, problem);
-        if ((f == 1 && !way[_i / COUNT(text)].repeats) || (f == 2 && *spec == 'l')) {
-            ck_assert_int_eq(other.verdict, ATTN_REFUSED);
-            continue;
-        }
-        ck_assert_msg(other.verdict == ATTN_PASS, "%s,mask=%s: %s", spec, form[f], other.text);
-        ck_assert_msg(other.digest == one.digest, "%s,mask=%s %s: other bits", spec, form[f],
-                      problem);
+    static const char *const form[] = {"described", "keys", "repeated", "dense"};
+    uint64_t digest = 0;
+    for (int f = 0; f < COUNT(form); f++) {
+        char with[200];
+        snprintf(with, sizeof with, "%s,mask=%s", way[_i / COUNT(text)].spec, form[f]);
+        const struct attn_spec spec = spec_of(with);
+        struct attn_result r = result_of(&spec, text[_i % COUNT(text)]);
+        int refused = strstr(way[_i / COUNT(text)].refuses, form[f]) != NULL;
+        ck_assert_msg(r.verdict == (refused ? ATTN_REFUSED : ATTN_PASS), "%s: %s", with, r.text);
+        digest = f == 0 ? r.digest : digest;
+        ck_assert_msg(refused || r.digest == digest, "%s: other bits", with);
     }
 }
 
-/* ---- what is held and sent ------------------------------------------------------------------- */
-
-/* B=2, Lq=12, Lk=20, on 4 ranks: a shard of keys has 2*5 bytes, one of rows 2*3*20. */
+/* B=2, Lq=12, Lk=20, on 4 ranks: a shard of keys has 2*5 bytes, one of rows 2*3*20.  What each rank
+ * sends of the mask, and what it holds of mask.shard, .repeated, .work and .travel. */
 static const struct {
     const char *spec;
-    int64_t sent, messages; /* of the mask, by each rank */
-    const char *held;       /* name=bytes, blank-separated; 0: none */
-} by_hand[] = {{"ulysses:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40 mask.travel=0"},
-               {"ulysses:mask=repeated", 3 * 10, 3, "mask.repeated=40 mask.work=40 mask.shard=0"},
-               {"ulysses:mask=dense", 3 * 120, 3, "mask.shard=120 mask.work=480"},
-               {"ulysses:keys=whole,mask=keys", 0, 0, "mask.shard=40 mask.work=40"},
-               {"ring:mask=keys", 3 * 10, 3, "mask.shard=10 mask.travel=20 mask.work=0"},
-               {"ring:mask=dense", 0, 0, "mask.shard=120 mask.travel=0 mask.work=0"},
-               {"usp:heads=2,mask=keys", 10 + 20, 2, "mask.shard=10 mask.work=20 mask.travel=20"},
-               {"usp:heads=2,mask=dense", 120, 1, "mask.shard=120 mask.work=240 mask.travel=0"},
-               {"allgather:mask=keys", 3 * 10, 3, "mask.shard=10 mask.work=40"},
-               {"allgather:mask=dense", 0, 0, "mask.shard=120 mask.work=0"}};
+    int64_t sent, messages, held[4];
+} by_hand[] = {{"ulysses:mask=keys", 3 * 10, 3, {10, 0, 40, 0}},
+               {"ulysses:mask=repeated", 3 * 10, 3, {0, 40, 40, 0}},
+               {"ulysses:mask=dense", 3 * 120, 3, {120, 0, 480, 0}},
+               {"ulysses:keys=whole,mask=keys", 0, 0, {40, 0, 40, 0}},
+               {"ring:mask=keys", 3 * 10, 3, {10, 0, 0, 20}},
+               {"ring:mask=dense", 0, 0, {120, 0, 0, 0}},
+               {"usp:heads=2,mask=keys", 10 + 20, 2, {10, 0, 20, 20}},
+               {"usp:heads=2,mask=dense", 120, 1, {120, 0, 240, 0}},
+               {"allgather:mask=dense", 0, 0, {120, 0, 0, 0}}};
 
-static void ck_held(const struct attn_spec *spec, const struct attn_problem *p, enum attn_pass pass,
-                    const char *held)
-{
-    struct attn_cost cost = price_of(spec, p, pass, 1);
-    char name[40];
-    int bytes, used;
-    for (; sscanf(held, " %39[^=]=%d%n", name, &bytes, &used) == 2; held += used)
-        ck_assert_msg(live_of(cost.live, cost.n_live, name) == bytes, "%s: %s is not %d bytes",
-                      spec->impl->name, name, bytes);
-    ck_assert(*held == '\0');
-}
-
-/* Ranks that compute post what is worked out by hand, and what ranks that count post. */
+/* By ranks that compute, and by ranks that count. */
 TEST_EACH(masks_by_hand, 2 * COUNT(by_hand))
 {
+    static const char *const name[] = {"mask.shard", "mask.repeated", "mask.work", "mask.travel"};
     const struct attn_spec spec = spec_of(by_hand[_i / 2].spec);
     enum attn_pass pass = (enum attn_pass)(_i % 2);
-    struct attn_messages computed, counted;
+    struct attn_messages messages[2];
     struct running x;
     running_open(&x, &spec, "b2h4g4q12k20d4v4:keys(20,11)&causal(br):f32:normal:s1:pass=bwd");
-    ck_held(&spec, &x.setup.problem, pass, by_hand[_i / 2].held);
-    ck_assert_int_eq(attn_messages_open(&computed, &spec, &x.err), ATTN_OK);
-    ck_assert_int_eq(attn_messages_open(&counted, &spec, &x.err), ATTN_OK);
-    ck_assert_int_eq(attn_messages_count(&counted, &spec, &x.setup.problem, pass, NULL, &x.err),
-                     ATTN_OK);
-    x.ctx.log = &computed.log;
+    struct attn_cost cost = price_of(&spec, &x.setup.problem, pass, 1);
+    for (int n = 0; n < COUNT(name); n++)
+        ck_assert_int_eq(live_of(cost.live, cost.n_live, name[n]), by_hand[_i / 2].held[n]);
+    for (int n = 0; n < 2; n++)
+        ck_assert_int_eq(attn_messages_open(&messages[n], &spec, &x.err), ATTN_OK);
+    attn_messages_count(&messages[0], &spec, &x.setup.problem, pass, NULL, &x.err);
+    x.ctx.log = &messages[1].log;
     running_well(&x, pass);
-    for (int r = 0; r < 4; r++) {
-        int64_t bytes = 0, messages = 0;
-        ck_assert_int_eq(computed.of[r].n, counted.of[r].n);
-        for (int64_t n = 0; n < computed.of[r].n; n++) {
-            const struct attn_note *a = &computed.of[r].note[n], *b = &counted.of[r].note[n];
-            int is_mask = strcmp(a->tensor, "mask") == 0;
-            ck_assert(strcmp(a->tensor, b->tensor) == 0 && a->bytes == b->bytes);
-            ck_assert(a->destination == b->destination && is_mask == (a->dtype == ATTN_U8));
-            bytes += is_mask ? a->bytes : 0;
-            messages += is_mask;
-        }
+    for (int r = 0; r < 2 * 4; r++) {
+        const struct attn_messages_of *of = &messages[r / 4].of[r % 4];
+        int64_t bytes = 0, n_sent = 0;
+        for (int64_t n = 0; n < of->n; n++)
+            if (strcmp(of->note[n].tensor, "mask") == 0) {
+                bytes += of->note[n].bytes;
+                n_sent++;
+            }
         ck_assert_int_eq(bytes, by_hand[_i / 2].sent);
-        ck_assert_int_eq(messages, by_hand[_i / 2].messages);
+        ck_assert_int_eq(n_sent, by_hand[_i / 2].messages);
     }
-    attn_messages_close(&computed);
-    attn_messages_close(&counted);
+    attn_messages_close(&messages[0]);
+    attn_messages_close(&messages[1]);
     running_close(&x);
 }
 
 /* ---- a wrong byte ---------------------------------------------------------------------------- */
 
-/* On its first call a rank's local implementation finds its first key hidden in these bytes. */
-static const char *planted;
+static const char *planted; /* bytes whose first key a local implementation finds hidden */
 
 static void plant(const struct attn_ctx *ctx)
 {
-    const struct attn_ledger *ledger = ctx->ledger;
-    for (int n = 0; n < ledger->live.n; n++) {
-        const struct attn_ledger_block *block = &ledger->live.at[n];
-        if (strcmp(ledger->account[block->account].name, planted) == 0 && block->bytes > 0)
+    for (int n = 0; n < ctx->ledger->live.n; n++) {
+        const struct attn_ledger_block *block = &ctx->ledger->live.at[n];
+        if (strcmp(ctx->ledger->account[block->account].name, planted) == 0)
             memset(block->data, 0, 1);
     }
 }
 
-static enum attn_status planted_forward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                        const struct attn_forward *t)
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
 {
     plant(ctx);
     return attn_impl_tiled_textbook.forward(ctx, p, t);
 }
 
-static enum attn_status planted_backward(struct attn_ctx *ctx, const struct attn_problem *p,
-                                         const struct attn_backward *t)
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
 {
     plant(ctx);
     return attn_impl_tiled_textbook.backward(ctx, p, t);
@@ -161,49 +125,45 @@ static enum attn_status planted_backward(struct attn_ctx *ctx, const struct attn
 
 static const struct {
     const char *spec, *bytes;
-} reads[] = {{"ulysses:mask=keys", "mask.work"},    {"ulysses:mask=repeated", "mask.work"},
-             {"ulysses:mask=dense", "mask.work"},   {"samples:mask=repeated", "mask.work"},
-             {"ring:mask=keys", "mask.travel"},     {"ring:mask=keys", "mask.shard"},
-             {"ring:mask=dense", "mask.shard"},     {"usp:mask=keys", "mask.travel"},
-             {"lightseq:mask=keys", "mask.travel"}, {"allgather:mask=dense", "mask.shard"},
-             {"allgather:mask=keys", "mask.work"}};
+} reads[] = {{"ulysses:mask=keys", "mask.work"},     {"ulysses:mask=dense", "mask.work"},
+             {"samples:mask=repeated", "mask.work"}, {"ring:mask=keys", "mask.travel"},
+             {"ring:mask=keys", "mask.shard"},       {"ring:mask=dense", "mask.shard"},
+             {"lightseq:mask=keys", "mask.travel"},  {"allgather:mask=dense", "mask.shard"}};
 
-/* A rank that would ask the described mask after all would not notice. */
+/* A local implementation that asked the described mask after all would not notice. */
 TEST_EACH(local_reads_the_bytes, 2 * COUNT(reads))
 {
-    const char *problem[] = {"b2h4g4q12k20d4v4:keys(20,11):f32:normal:s1",
-                             "b2h4g4q12k20d4v4:keys(20,11):f32:normal:s1:pass=bwd"};
     struct attn_spec spec = spec_of(reads[_i / 2].spec);
     struct attn_impl local = attn_impl_tiled_textbook;
-    local.forward = _i % 2 == 0 ? planted_forward : local.forward;
-    local.backward = planted_backward;
+    if (_i % 2 == 0)
+        local.forward = forward;
+    else
+        local.backward = backward;
     attn_options_set_local(&spec.options, &local);
-    planted = "nothing";
-    struct attn_result right = result_of(&spec, problem[_i % 2]);
-    ck_assert_msg(right.verdict == ATTN_PASS, "%s", right.text);
-    planted = reads[_i / 2].bytes;
-    struct attn_result wrong = result_of(&spec, problem[_i % 2]);
-    ck_assert_msg(wrong.verdict == ATTN_FAILED, "%s does not read %s", reads[_i / 2].spec, planted);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        planted = wrong ? reads[_i / 2].bytes : "nothing";
+        struct attn_result r =
+            result_of(&spec, "b2h4g4q12k20d4v4:keys(20,11):f32:normal:s1:pass=bwd");
+        ck_assert_msg(r.verdict == (wrong ? ATTN_FAILED : ATTN_PASS), "%s: %s", planted, r.text);
+    }
 }
 
-/* ---- refusals -------------------------------------------------------------------------------- */
-
 static const struct {
-    const char *spec, *text, *says;
-} refused[] = {
-    {"ring:mask=keys", "q8k8d4v4:causal(br):f32:normal:s1", "'causal(br)' has 0 calls keys(...)"},
-    {"ring:mask=keys", "q8k8d4v4:keys(4)|keys(x01):f32:normal:s1", "has 2 calls keys(...)"},
-    {"ring:mask=repeated", "q8k8d4v4:keys(4):f32:normal:s1", "mask=keys would work"},
-    {"lightseq:mask=dense", "q8k8d4v4:keys(4):f32:normal:s1", "queries travel here"},
-    {"usp:mask=repeated", "q8k8d4v4:keys(4):f32:normal:s1", "no all-to-all of all ranks"},
-    {"ring:mask=dense", "q8k8d4v4:none:f32:normal:s1", "no mask to be stored"},
-    {"ulysses:mask=dense", "h2q8k8d4v4:random(0.5,1,heads):f32:normal:s1", "same for all heads"},
-    {"ulysses:mask=dense", "q64k64d4v4:csr(qk60):f32:normal:s1", "arrays are read in place"}};
+    const char *spec, *mask, *says;
+} refused[] = {{"ring:mask=keys", "causal(br)", "does not have just one"},
+               {"ring:mask=keys", "keys(4)|keys(x01)", "causal(br)&keys(NAME) would work"},
+               {"usp:mask=repeated", "keys(4)", "no all-to-all of all ranks"},
+               {"lightseq:mask=dense", "keys(4)", "queries travel here"},
+               {"ring:mask=dense", "none", "no mask to be stored"},
+               {"ulysses:mask=dense", "random(0.5,1,heads)", "the same for all heads"},
+               {"ulysses:mask=dense", "csr(qk60)", "are read in place"}};
 
 TEST_EACH(mask_refused, COUNT(refused))
 {
     const struct attn_spec spec = spec_of(refused[_i].spec);
-    struct attn_result r = result_of(&spec, refused[_i].text);
-    ck_assert_int_eq(r.verdict, ATTN_REFUSED);
-    ck_assert_msg(strstr(r.text, refused[_i].says) != NULL, "%s", r.text);
+    char of_mask[100];
+    snprintf(of_mask, sizeof of_mask, "h2q64k64d4v4:%s:f32:normal:s1", refused[_i].mask);
+    struct attn_result r = result_of(&spec, of_mask);
+    ck_assert_msg(r.verdict == ATTN_REFUSED && strstr(r.text, refused[_i].says) != NULL, "%s",
+                  r.text);
 }

@@ -12,6 +12,7 @@
 
 #include "optimized/parallel/layout/shard_rows.h"
 #include "optimized/parallel/rank.h"
+#include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
 #include "ref/mask/bytes.h"
 
@@ -85,9 +86,9 @@ void attn_travel_add(struct attn_travel *x, enum attn_tag_kind kind, const struc
 
 /* ---- the mask as data ------------------------------------------------------------------------ */
 
-/* Before the first stop, what is not passed on; and at each, the bytes of its queries or keys. */
+/* To work, before the first stop; and the problem of a product, with the mask that the rank has. */
 enum attn_status attn_travel_bring_mask(struct attn_travel *x);
-void attn_travel_show_mask(struct attn_travel *x);
+struct attn_problem attn_travel_part(struct attn_travel *x, const struct attn_product *product);
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 

@@ -71,7 +71,7 @@ static struct bundle bundle_at(const struct attn_travel *x, enum bundle_of what,
     if (what == KEYS && attn_work_mask_travels(&x->w)) { /* in a place of its own */
         b.kind[b.n] = ATTN_TAG_MASK_KEYS;
         b.dtype[b.n] = ATTN_U8;
-        b.bytes[b.n] = attn_work_mask_block(&x->w, rank);
+        b.bytes[b.n] = attn_work_mask_rows(&x->w, rank);
         b.data[b.n++] = NULL;
     }
     return b;
@@ -271,7 +271,6 @@ static enum attn_status arrive(struct attn_travel *x, int n)
     show_own(x);
     if (x->w.pass == ATTN_BACKWARD && x->w.stop.key >= 0)
         show_gradients(x);
-    attn_travel_show_mask(x);
     return status;
 }
 

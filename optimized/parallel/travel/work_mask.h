@@ -6,9 +6,9 @@
  *      repeated    the same P times, [P, B, Lk/P]          the same, by an all-to-all
  *      dense       rows of its queries, [B, 1, Lq/P, Lk]   of the queries that it multiplies
  *
- * Bytes are those of all heads.  What is not at home comes as q, k and v come: by a move, or with
- * the block of K and V that travels.  The local implementation reads nothing else; which products
- * show nothing at all is read from the description, so that price and call agree.
+ * What is not at home comes by a move, or with the block of K and V that travels.  The local
+ * implementation reads nothing else.  Which products show nothing at all is read from the
+ * description, so that price and call agree.
  *
  * Source: Open-Sora (a mask [B, 1, L, L] on every rank), Open-Sora-Plan v1.2 (repeated).
  */
@@ -18,11 +18,12 @@
 #include "optimized/parallel/layout/move.h"
 #include "optimized/parallel/sent.h"
 
-/* The mask as a tensor of one head, whose rows are keys or queries: its problem, d_key being the
- * bytes of a row, and its layouts. */
+/* The mask as a tensor of one head, of keys or of queries: its problem, d_key being the bytes of a
+ * row, and its layouts. */
 struct attn_mask_data {
     struct attn_problem whole;
     enum attn_tag_kind kind;
+    int is_of_keys;
     struct attn_layout home, work;
 };
 struct attn_mask_data attn_work_mask(const struct attn_work *w);
@@ -31,8 +32,8 @@ struct attn_mask_data attn_work_mask(const struct attn_work *w);
 int attn_work_mask_moves(const struct attn_work *w);
 int attn_work_mask_travels(const struct attn_work *w);
 
-/* Bytes of a rank's block at work, as it is stored. */
-int64_t attn_work_mask_block(const struct attn_work *w, int rank);
+/* Rows of a rank's block at work, as it is stored. */
+int64_t attn_work_mask_rows(const struct attn_work *w, int rank);
 
 /* What a rank sends of it in a pass; without what travels from the owner of the keys. */
 struct attn_sent attn_work_mask_sent(const struct attn_work *w);
