@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/problem/messages.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
@@ -46,54 +45,6 @@ TEST_EACH(same_bits, COUNT(way) * COUNT(text))
         digest = f == 0 ? r.digest : digest;
         ck_assert_msg(refused || r.digest == digest, "%s: other bits", with);
     }
-}
-
-/* B=2, Lq=12, Lk=20, on 4 ranks: a shard of keys has 2*5 bytes, one of rows 2*3*20.  What each rank
- * sends of the mask, and what it holds of mask.shard, .repeated, .work and .travel. */
-static const struct {
-    const char *spec;
-    int64_t sent, messages, held[4];
-} by_hand[] = {{"ulysses:mask=keys", 3 * 10, 3, {10, 0, 40, 0}},
-               {"ulysses:mask=repeated", 3 * 10, 3, {0, 40, 40, 0}},
-               {"ulysses:mask=dense", 3 * 120, 3, {120, 0, 480, 0}},
-               {"ulysses:keys=whole,mask=keys", 0, 0, {40, 0, 40, 0}},
-               {"ring:mask=keys", 3 * 10, 3, {10, 0, 0, 20}},
-               {"ring:mask=dense", 0, 0, {120, 0, 0, 0}},
-               {"usp:heads=2,mask=keys", 10 + 20, 2, {10, 0, 20, 20}},
-               {"usp:heads=2,mask=dense", 120, 1, {120, 0, 240, 0}},
-               {"allgather:mask=dense", 0, 0, {120, 0, 0, 0}}};
-
-/* By ranks that compute, and by ranks that count. */
-TEST_EACH(masks_by_hand, 2 * COUNT(by_hand))
-{
-    static const char *const name[] = {"mask.shard", "mask.repeated", "mask.work", "mask.travel"};
-    const struct attn_spec spec = spec_of(by_hand[_i / 2].spec);
-    enum attn_pass pass = (enum attn_pass)(_i % 2);
-    struct attn_messages messages[2];
-    struct running x;
-    running_open(&x, &spec, "b2h4g4q12k20d4v4:keys(20,11)&causal(br):f32:normal:s1:pass=bwd");
-    struct attn_cost cost = price_of(&spec, &x.setup.problem, pass, 1);
-    for (int n = 0; n < COUNT(name); n++)
-        ck_assert_int_eq(live_of(cost.live, cost.n_live, name[n]), by_hand[_i / 2].held[n]);
-    for (int n = 0; n < 2; n++)
-        ck_assert_int_eq(attn_messages_open(&messages[n], &spec, &x.err), ATTN_OK);
-    attn_messages_count(&messages[0], &spec, &x.setup.problem, pass, NULL, &x.err);
-    x.ctx.log = &messages[1].log;
-    running_well(&x, pass);
-    for (int r = 0; r < 2 * 4; r++) {
-        const struct attn_messages_of *of = &messages[r / 4].of[r % 4];
-        int64_t bytes = 0, n_sent = 0;
-        for (int64_t n = 0; n < of->n; n++)
-            if (strcmp(of->note[n].tensor, "mask") == 0) {
-                bytes += of->note[n].bytes;
-                n_sent++;
-            }
-        ck_assert_int_eq(bytes, by_hand[_i / 2].sent);
-        ck_assert_int_eq(n_sent, by_hand[_i / 2].messages);
-    }
-    attn_messages_close(&messages[0]);
-    attn_messages_close(&messages[1]);
-    running_close(&x);
 }
 
 /* ---- a wrong byte ---------------------------------------------------------------------------- */
