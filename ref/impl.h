@@ -170,6 +170,10 @@ struct attn_impl {
     enum attn_status (*accepts)(const struct attn_problem *problem,
                                 const struct attn_options *options, struct attn_error *err);
 
+    /* Conditions on extents that such refusals come from, as external implementations declare theirs
+     * (docs/external.md): cases are made within them.  NULL: none. */
+    void (*shapes)(const struct attn_options *options, char *text, size_t size);
+
     enum attn_status (*cost)(const struct attn_problem *problem, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err);
