@@ -170,7 +170,7 @@ struct attn_impl {
     enum attn_status (*accepts)(const struct attn_problem *problem,
                                 const struct attn_options *options, struct attn_error *err);
 
-    /* Conditions on extents that such refusals come from, as external implementations declare theirs
+    /* Conditions on extents behind such refusals, as external implementations declare theirs
      * (docs/external.md): cases are made within them.  NULL: none. */
     void (*shapes)(const struct attn_options *options, char *text, size_t size);
 

@@ -1,4 +1,4 @@
-/* What a textbook of sequence parallelism is given: one rank of P, with its own part of each tensor.
+/* What a textbook of sequence parallelism is given: one rank of P, with its part of each tensor.
  *
  * The sequence is cut into P equal runs, and rank r has the r-th of them: tokens [r n, (r+1) n).
  * ref/ring.c and ref/ulysses.c are what one rank does.  They know no other rank but by messages

@@ -16,8 +16,8 @@
  * Sent     forward (P-1) (K, V); backward (P-1) (K, V) and P (dK, dV), to the next rank alone.
  * Flops    those of tiled-textbook, shared out.  Under a causal mask rank 0 has least to do and
  *          rank P-1 most: the engine's order=striped and zigzag mend that.
- * Source   Liu, Zaharia, Abbeel 2023 (Ring Attention), algorithm 1; backward: Dao 2023, algorithm 2,
- *          one block of keys a hop.
+ * Source   Liu, Zaharia, Abbeel 2023 (Ring Attention), algorithm 1; backward: Dao 2023,
+ *          FlashAttention-2, algorithm 2, one block of keys a hop.
  * Caveats  P divides Lq and Lk.  K and V of a block that a mask hides travel all the same.
  */
 #include "ref/merge.h"
@@ -108,7 +108,8 @@ static int64_t ring_kv_head(const struct attn_problem *p, int64_t h)
     return h / (p->heads / p->kv_heads);
 }
 
-/* What tiled is shown of head h of batch b: its rows of Q_r, and of K_J, V_J those of its kv head. */
+/* What tiled is shown of head h of batch b: its rows of Q_r, and those of its kv head in K_J and
+ * V_J. */
 static struct attn_head ring_head(const struct attn_rank_part *x, const struct attn_problem *block,
                                   struct ring_pair keys, int64_t b, int64_t h)
 {

@@ -1,13 +1,13 @@
-/* ulysses-textbook: change what is cut.  A head needs all tokens but no other head, so an all-to-all
- * turns parts of the sequence into whole heads, and another one turns the result back:
+/* ulysses-textbook: change what is cut.  A head needs all tokens but no other head, so one
+ * all-to-all turns parts of the sequence into whole heads, and another turns the result back:
  *
  *      rank r has        [B, H, L/P, d]      all heads, its own tokens
  *      all-to-all        [B, H/P, L, d]      its own heads, all tokens
  *      attention         [B, H/P, L, dv]     as on one process: no message
  *      all-to-all back   [B, H, L/P, dv]
  *
- * Memory   a rank: q k v o lse of its heads, forward; q k v dO lse D dQ dK dV of them, backward, and
- *          -D of its tokens; and the tiles of ref/tiled.c.
+ * Memory   a rank, forward: q k v o lse of its heads; backward: q k v dO lse D dQ dK dV of them,
+ *          and -D of its tokens; and the tiles of ref/tiled.c.
  * Sent     of each of these (P-1)/P of a rank's part, in P-1 messages: to each other rank what is
  *          at once one's own token and its head.
  * Flops    those of tiled-textbook, shared out by heads: under any mask the same on each rank.

@@ -15,7 +15,7 @@
 #include "ref/precision.h"
 #include "ref/problem.h"
 
-/* ---- what ranks must divide -------------------------------------------------------------------- */
+/* ---- what ranks must divide ------------------------------------------------------------------ */
 
 static int divides_all(int64_t ranks, int64_t of, const struct attn_divisible *x, int n)
 {

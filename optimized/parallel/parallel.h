@@ -37,8 +37,8 @@ struct attn_divisible {
     int64_t value, by;
 };
 
-/* ENOTSUP where an extent is not divided, with the numbers of ranks that do, or `other`.  with: what
- * the spec has beside ranks. */
+/* ENOTSUP where an extent is not divided, with the numbers of ranks that do, or `other`.  with:
+ * what the spec has beside ranks. */
 enum attn_status attn_check_divisible(const struct attn_options *options, const char *with,
                                       const struct attn_divisible *x, int n, const char *other,
                                       struct attn_error *err);
