@@ -11,6 +11,7 @@
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
 
@@ -172,6 +173,8 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
         status = check_strict(p, options, err);
     if (status == ATTN_OK)
         status = check_partials(&first, err);
+    if (status == ATTN_OK)
+        status = attn_work_mask_accepts(p, options, err);
     if (status == ATTN_OK &&
         (attn_layout_stretches(&work, 0) > 1 || work.order >= ATTN_PLACES || work.pads))
         status = attn_check_local(options, ATTN_CAP_STRIDES, err);

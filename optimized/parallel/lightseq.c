@@ -24,12 +24,15 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/sent.h"
 #include "optimized/parallel/travel/alike.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS };
+enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS, OPTION_MASK };
 
-static const struct attn_option options_of[] = {
-    ATTN_OPTIONS_OF_ALL, [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING, {0}};
+static const struct attn_option options_of[] = {ATTN_OPTIONS_OF_ALL,
+                                                [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
+                                                [OPTION_MASK] = ATTN_OPTION_OF_MASK,
+                                                {0}};
 
 /* Who multiplies these two blocks, if they are not of one rank: the rank of the keys, as a helper;
  * or the rank of the queries; or nobody, because nothing is visible. */
@@ -112,6 +115,7 @@ static struct attn_sent sent(const struct attn_work *w)
     int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t dkv = part(p, ATTN_TAG_DK) + part(p, ATTN_TAG_DV);
     int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
+    int64_t masks = attn_work_mask_travels(w), my_mask = masks * attn_work_mask_rows(w, w->rank);
     int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
     const int edge[5] = {w->rank - blocks->ranks / 2, w->rank, w->rank + 1,
                          w->rank + blocks->ranks / 2 + 1, blocks->ranks};
@@ -127,7 +131,7 @@ static struct attn_sent sent(const struct attn_work *w)
         int64_t its_rows = rows * attn_layout_box(blocks, p, 0, r).tokens;
         int64_t its_keys = keys * attn_layout_box(blocks, p, 1, r).tokens;
         if (of_my_keys == OWNER) /* K, V go there */
-            sent.bytes += n * my_keys * kv, sent.messages += n * 2;
+            sent.bytes += n * (my_keys * kv + my_mask), sent.messages += n * (2 + masks);
         if (of_my_keys == HELPER) /* its queries were here */
             sent.bytes += n * its_rows * result, sent.messages += n * (back ? 1 : 2);
         if (of_my_queries == HELPER)
@@ -151,6 +155,7 @@ static const struct attn_scheme lightseq = {.home = attn_layout_of_tokens,
                                             .round = round_of,
                                             .has_visitors = has_visitors,
                                             .merging = OPTION_MERGING,
+                                            .mask = OPTION_MASK,
                                             .sent = sent};
 
 ATTN_SCHEME(lightseq, lightseq, options_of,

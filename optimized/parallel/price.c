@@ -10,6 +10,7 @@
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* Of the rank's block, without pads. */
@@ -137,7 +138,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     cost->saved_bytes = attn_work_saved(&w);
     cost->saved_name = cost->saved_bytes > 0 ? ATTN_SAVED_NAME : NULL;
     if (w.scheme->sent != NULL) {
-        struct attn_sent sent = w.scheme->sent(&w);
+        struct attn_sent sent = attn_sent_both(w.scheme->sent(&w), attn_work_mask_sent(&w));
         cost->bytes_sent = sent.bytes;
         cost->messages = sent.messages;
     }

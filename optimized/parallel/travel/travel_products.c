@@ -21,22 +21,24 @@ static struct attn_ctx context(const struct attn_travel *x)
 }
 
 /* On a piece of the problem, whose origin says which.  Where nothing arrives, nothing is done. */
-static enum attn_status run_forward(struct attn_travel *x, const struct attn_problem *part,
+static enum attn_status run_forward(struct attn_travel *x, const struct attn_product *m,
                                     const struct attn_forward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem part = attn_travel_part(x, m);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
-static enum attn_status run_backward(struct attn_travel *x, const struct attn_problem *part,
+static enum attn_status run_backward(struct attn_travel *x, const struct attn_product *m,
                                      const struct attn_backward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem part = attn_travel_part(x, m);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
 /* ---- what a product has of its blocks -------------------------------------------------------- */
@@ -140,7 +142,7 @@ static enum attn_status forward_product(struct attn_travel *x, const struct attn
     struct attn_rows numbers = product_rows(m, ATTN_TAG_LSE, x->w.whole);
     const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
                                    input(x, ATTN_TAG_V, m), r.o, r.lse};
-    enum attn_status status = run_forward(x, &m->part, &t);
+    enum attn_status status = run_forward(x, m, &t);
     if (status != ATTN_OK || r.is_written || r.is_kept)
         return status;
     if (m->starts_query && !has_numerators(x)) {
@@ -195,7 +197,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
                               .dq = gradient(x, ATTN_TAG_DQ, m, scratch(x, ATTN_DQ_PARTIAL)),
                               .dk = gradient(x, ATTN_TAG_DK, m, dk),
                               .dv = gradient(x, ATTN_TAG_DV, m, dv)};
-    enum attn_status status = run_backward(x, &m->part, &t);
+    enum attn_status status = run_backward(x, m, &t);
     if (status != ATTN_OK)
         return status;
     add(x, ATTN_TAG_DQ, m, &t.dq);

@@ -11,6 +11,7 @@
  *                        back to the visitor's owner at once, who merges (adds) them
  */
 #include "optimized/parallel/travel/travel.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -66,6 +67,12 @@ static struct bundle bundle_at(const struct attn_travel *x, enum bundle_of what,
         b.data[n] = data;
         b.bytes[n] = attn_work_block(&x->w, kinds[n], rank) * (int64_t)attn_dtype_size(b.dtype[n]);
         data += b.bytes[n];
+    }
+    if (what == KEYS && attn_work_mask_travels(&x->w)) { /* in a place of its own */
+        b.kind[b.n] = ATTN_TAG_MASK_KEYS;
+        b.dtype[b.n] = ATTN_U8;
+        b.bytes[b.n] = attn_work_mask_rows(&x->w, rank);
+        b.data[b.n++] = NULL;
     }
     return b;
 }
@@ -156,8 +163,11 @@ static struct bundle keys_that_come(const struct attn_travel *x, const struct at
                                     int n)
 {
     int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
-    return bundle_at(x, KEYS, stop->from >= 0 ? stop->key : x->w.rank,
-                     attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+    struct bundle b = bundle_at(x, KEYS, stop->from >= 0 ? stop->key : x->w.rank,
+                                attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+    if (attn_work_mask_travels(&x->w))
+        b.data[b.n - 1] = attn_buffer_at(&x->buffer[ATTN_MASK_TRAVEL], part);
+    return b;
 }
 
 /* The keys that are here go on to stop n, and others come, while this stop's are multiplied. */
@@ -208,6 +218,8 @@ static void show_own(struct attn_travel *x)
     for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_DK; kind++)
         if (attn_tag_is_of_keys(kind) ? keys : queries)
             x->tensor[kind].now = x->tensor[kind].sum;
+    if (keys || !attn_work_mask_travels(&x->w))
+        x->tensor[ATTN_TAG_MASK_KEYS].now = x->tensor[ATTN_TAG_MASK_KEYS].own;
 }
 
 /* Where the sum of dK, dV that follows a block is at a stop; after the last one it is at home.  It

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "optimized/integers.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 int attn_work_is_even(const struct attn_work *w)
@@ -85,5 +86,6 @@ void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN
 {
     memset(buffer, 0, ATTN_WORK_BUFFERS * sizeof *buffer);
     attn_work_move_buffers(w, buffer);
+    attn_work_mask_buffers(w, buffer);
     stop_buffers(w, buffer);
 }
