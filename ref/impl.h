@@ -65,6 +65,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 /* ---- an implementation -------------------------------------------------------------------- */
 
 struct attn_isa;       /* an instruction set; only implementations that choose one know more */
+struct attn_runner;    /* processes that are ranks; only implementations over ranks know more */
 struct attn_precision; /* ref/precision.h */
 struct attn_scheme;    /* what each rank has; only implementations over ranks know more */
 
@@ -91,6 +92,8 @@ struct attn_options {
     const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
     int priced_only;                       /* that set is not on this machine: no call is made */
     int threads;                           /* at most so many; 1 by default */
+    const struct attn_runner *runner; /* optimized/parallel/rank_runner.h: each of its processes is
+                                              a rank; NULL: ranks are threads of this one */
 };
 
 /* One step of an implementation that works in steps, and its time by the clock on the wall. */
