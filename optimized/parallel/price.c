@@ -46,27 +46,55 @@ static double return_flops(const struct attn_work *w)
                : 0;
 }
 
-/* A stop, for so many that are equal. */
-static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
-                                   struct attn_error *err)
+/* Each flop of a merge or a sum is a pass over the whole block. */
+static void add_fold(const struct attn_work *w, const struct attn_product *x,
+                     struct attn_stop_cost *cost)
+{
+    double flops = fold_flops(w, x);
+    int adds = (x->starts_query ? 0 : 1) + (x->starts_key ? 0 : 2);
+    cost->folds += flops;
+    cost->passes += flops <= 0 ? 0 : w->pass == ATTN_FORWARD ? 3 : adds;
+}
+
+enum attn_status attn_work_stop_cost(struct attn_work *w, struct attn_stop_cost *cost,
+                                     struct attn_error *err)
 {
     const struct attn_options preset = attn_rank_local_options(w->options);
     struct attn_product x;
-    struct attn_cost local;
-    double flops = sum->flops + times * return_flops(w);
+    memset(cost, 0, sizeof *cost);
+    cost->folds = return_flops(w);
+    cost->passes = cost->folds > 0 ? 3 : 0;
     while (attn_work_next(w, &x)) {
+        struct attn_cost local;
         enum attn_status status =
             attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0, &local, err);
         if (status != ATTN_OK)
             return status;
-        flops += times * (local.flops + fold_flops(w, &x));
-        local.counted |= sum->counted;
-        sum->counted = local.counted;
-        if (local.peak_bytes > sum->peak_bytes)
-            *sum = local;
+        cost->products++;
+        cost->flops += local.flops;
+        cost->masked_flops += attn_piece_is_visible(&x.part) ? 0 : local.flops;
+        add_fold(w, &x, cost);
+        local.counted |= cost->largest.counted;
+        cost->largest.counted = local.counted;
+        if (cost->products == 1 || local.peak_bytes > cost->largest.peak_bytes)
+            cost->largest = local;
     }
-    sum->flops = flops;
     return ATTN_OK;
+}
+
+/* A stop, for so many that are equal. */
+static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
+                                   struct attn_error *err)
+{
+    struct attn_stop_cost x;
+    enum attn_status status = attn_work_stop_cost(w, &x, err);
+    double flops = sum->flops + times * (x.flops + x.folds);
+    x.largest.counted |= sum->counted;
+    sum->counted = x.largest.counted;
+    if (x.largest.peak_bytes > sum->peak_bytes)
+        *sum = x.largest;
+    sum->flops = flops;
+    return status;
 }
 
 /* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the

@@ -34,19 +34,28 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
     return piece;
 }
 
-int attn_piece_is_hidden(const struct attn_problem *part)
+/* All of it has this class, in each batch and head. */
+static int is_all(const struct attn_problem *part, enum attn_tile tile)
 {
-    if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
-        return 1;
-    if (part->mask == NULL)
-        return 0;
     int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
     int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
     for (int64_t b = 0; b < batches; b++)
         for (int64_t h = 0; h < heads; h++)
-            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != ATTN_TILE_EMPTY)
+            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != tile)
                 return 0;
     return 1;
+}
+
+int attn_piece_is_hidden(const struct attn_problem *part)
+{
+    if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
+        return 1;
+    return part->mask != NULL && is_all(part, ATTN_TILE_EMPTY);
+}
+
+int attn_piece_is_visible(const struct attn_problem *part)
+{
+    return part->mask == NULL || is_all(part, ATTN_TILE_FULL);
 }
 
 /* ---- parts that are attended to alone -------------------------------------------------------- */
