@@ -155,7 +155,7 @@ static void post(const struct replay *x, struct rank *r, const struct exchange *
         r->sent.messages += attn_bundle_kinds(r->w.pass, e->bundle, &kinds);
     }
     if (peer >= 0)
-        spend(r, ATTN_SPENT_INSIDE + link_of(x, r->w.rank, peer), x->cluster->exchange);
+        spend(r, ATTN_SPENT_INSIDE + link_of(x, r->w.rank, peer), x->cluster->hop);
 }
 
 /* One side of an exchange is done: it began when both sides had posted. */

@@ -6,8 +6,8 @@
  *      product     flops / rate, at a lower rate where the mask cuts it, and a launch
  *      pass        a merge, a sum, a copy or a rounding reads and writes device memory: bytes /
  *                  bandwidth, and a launch.  A tensor that changes layout is copied once
- *      exchange    posting costs the rank its own time and is not hidden; from when both sides have
- *                  posted, latency for each message and bytes / bandwidth, in both directions at
+ *      exchange    posting costs the rank its own time, which is not hidden, more for a hop than
+ *                  for a collective of a library; from when both sides have posted, latency for each message and bytes / bandwidth, in both directions at
  *                  once, inside a node and between nodes at once.  Links are not shared
  *      hidden      what a ring passes on travels while the stop is computed, as in travel_stops.c
  *      barrier     a change of layout begins when the last rank is there
@@ -30,7 +30,7 @@ struct attn_cluster {
     double launch;                   /* of a product or a pass            */
     double flops[ATTN_DTYPES];       /* by storage type; 0: not known     */
     double masked;                   /* of that rate, where the mask cuts a product: above 0 */
-    double exchange;
+    double exchange, hop; /* posting: what changes a layout, a collective; between two stops */
     double latency[ATTN_LINKS], bandwidth[ATTN_LINKS]; /* of a message; of a rank, one way */
 };
 

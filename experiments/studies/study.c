@@ -249,6 +249,15 @@ int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const c
     return least;
 }
 
+double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column)
+{
+    double x;
+    if (attn_cli_double(attn_table_field(row, column), &x) && x > 0 && isfinite(x))
+        return x;
+    say_bad(run, row, column, "a number above 0, such as 1.5e-3,");
+    return 1;
+}
+
 int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
                     const char *words)
 {

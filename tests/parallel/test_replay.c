@@ -116,7 +116,7 @@ TEST(links_hide_behind_products_or_not)
         replay_of("ring:ranks=4,inner=2,local=tiled-textbook", &p, ATTN_FORWARD, &c, NULL);
     ck_assert_double_eq_tol(two.seconds, 3 * product + 20480 + 14, 1e-6);
     ck_assert_double_eq_tol(two.spent[ATTN_SPENT_BETWEEN], 20480 + 14 - product, 1e-6);
-    c.exchange = 5; /* is not hidden */
+    c.hop = 5; /* is not hidden */
     two = replay_of("ring:ranks=4,inner=2,local=tiled-textbook", &p, ATTN_FORWARD, &c, NULL);
     ck_assert_double_eq_tol(two.seconds, 3 * product + 20480 + 14 + 3 * 5, 1e-6);
 }
