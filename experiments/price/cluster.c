@@ -170,18 +170,13 @@ enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *f
 enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
                                     struct attn_error *err)
 {
-    int64_t first = 0, last, times = 2;
-    char word[3][16] = {"", "", ""};
-    int n = sscanf(text, "%15[0-9]:%15[0-9]:x%15[0-9]", word[0], word[1], word[2]);
-    size_t length =
-        strlen(word[0]) + (n > 1) * (1 + strlen(word[1])) + (n > 2) * (2 + strlen(word[2]));
-    int good = (n == 1 || n == 3) && length == strlen(text) &&
-               attn_cli_int(word[0], 1, ATTN_MAX_RANKS, &first);
-    last = first;
-    if (n == 3)
-        good = good && attn_cli_int(word[1], first, ATTN_MAX_RANKS, &last) &&
-               attn_cli_int(word[2], 2, ATTN_MAX_RANKS, &times);
-    if (!good)
+    long long first = 0, last = 0, times = 2;
+    int one = 0, three = 0;
+    int n = sscanf(text, "%lld%n:%lld:x%lld%n", &first, &one, &last, &times, &three);
+    if (n == 1)
+        last = first;
+    if ((n != 1 && n != 3) || text[n == 1 ? one : three] != '\0' || first < 1 || last < first ||
+        last > ATTN_MAX_RANKS || times < 2 || times > ATTN_MAX_RANKS)
         return attn_fail(err, ATTN_EINVAL,
                          "ranks '%.40s': 8, or 8:4096:x2 for 8, 16, ... 4096, would work; 1 to %d",
                          text, ATTN_MAX_RANKS);
@@ -235,7 +230,8 @@ struct row {
     struct attn_replay replay;
     struct attn_need need;
     int64_t longest;
-    int ulysses; /* U of usp; 0: no choice */
+    double beyond; /* what one more would need; infinite where it has no price in 64 bits */
+    int ulysses;   /* U of usp; 0: no choice */
 };
 
 /* With U heads, of a scheme that has that option and was not told. */
@@ -286,7 +282,7 @@ static enum attn_status price_row(const struct attn_price_asked *asked,
 {
     struct attn_problem p;
     struct attn_mask *mask = NULL;
-    double bytes[2];
+    double bytes[2] = {0, 0};
     row->spec = *asked->spec;
     enum attn_status status = ranks > 0 ? attn_cluster_set_ranks(&row->spec, ranks, err) : ATTN_OK;
     if (status == ATTN_OK)
@@ -296,6 +292,7 @@ static enum attn_status price_row(const struct attn_price_asked *asked,
     if (status == ATTN_OK)
         status = attn_need_longest_even(&row->spec, asked->stack, asked->shape, asked->pass,
                                         asked->memory, &row->longest, bytes, err);
+    row->beyond = bytes[1];
     attn_mask_free(mask);
     return status;
 }
@@ -333,7 +330,7 @@ static void print_head(const struct attn_price_asked *asked, const struct attn_c
     printf("  on %s\n  %5s %10s %5s  %-12s", file->name, "ranks", "time", "eff.", "limit");
     for (int on = 0; on < ATTN_SPENT; on++)
         printf(" %7s", attn_spent_name(on));
-    printf("  %10s  %12s\n", "rank needs", "longest L");
+    printf("  %10s  %s\n", "rank needs", "longest L");
 }
 
 static void print_row(const struct row *row, const struct attn_memory *memory)
@@ -345,8 +342,8 @@ static void print_row(const struct row *row, const struct attn_memory *memory)
            limit_of(row, memory));
     for (int on = 0; on < ATTN_SPENT; on++)
         printf(" %5.1f %%", x->seconds > 0 ? 100 * x->spent[on] / x->seconds : 0);
-    printf("  %10s  %12s", attn_price_bytes(attn_need_in(&row->need, memory), bytes),
-           attn_cli_grouped(row->longest, longest));
+    printf("  %10s  %s%s", attn_price_bytes(attn_need_in(&row->need, memory), bytes),
+           isinf(row->beyond) ? "over " : "", attn_cli_grouped(row->longest, longest));
     if (row->ulysses > 0)
         printf("  U x R = %d x %d", row->ulysses, ranks / row->ulysses);
     putchar('\n');
@@ -355,13 +352,15 @@ static void print_row(const struct row *row, const struct attn_memory *memory)
 static void print_assumptions(const struct attn_price_asked *asked,
                               const struct attn_cluster_file *file, int counted)
 {
-    printf("  time: of the slowest rank, and what it goes into.  eff.: all products dealt out "
-           "evenly, at the full rate, by it.\n"
-           "  longest L: multiples of 4 tokens a rank, by memory alone.\n"
-           "  assumed: links are not shared; posting is not hidden; a change of layout begins with "
-           "the last rank;\n"
-           "  a backward product has the rate of a forward one; and of %s\n",
-           file->name);
+    printf(
+        "  time: of the slowest rank, and what it goes into.  eff.: all products dealt out "
+        "evenly, at the full rate, by it.\n"
+        "  longest L: of multiples of 4 tokens a rank, by memory alone; over: longer ones have no "
+        "price in 64 bits.\n"
+        "  assumed: links are not shared; posting is not hidden; a change of layout begins with "
+        "the last rank;\n"
+        "  a backward product has the rate of a forward one; and of %s\n",
+        file->name);
     for (int k = 0; k < ATTN_CLUSTER_KEYS; k++)
         if (file->source[k][0] != '\0')
             printf("    %-18s %10.4g %-28s %s\n", keys[k].name, file->value[k], keys[k].unit,

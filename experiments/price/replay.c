@@ -27,6 +27,9 @@ struct traffic {
 
 struct rank {
     struct attn_work w;
+    struct attn_stop now, next;
+    int64_t node;
+    int before; /* whose keys were here at the stop before this one */
     double clock, spent[ATTN_SPENT];
     double posted;                /* when it posted the messages of this stop */
     double passed;                /* ... of the next one, where keys are passed on */
@@ -47,7 +50,7 @@ struct replay {
 
 static enum attn_link link_of(const struct replay *x, int a, int b)
 {
-    return a / x->cluster->node == b / x->cluster->node ? ATTN_INSIDE : ATTN_BETWEEN;
+    return x->rank[a].node == x->rank[b].node ? ATTN_INSIDE : ATTN_BETWEEN;
 }
 
 static void spend(struct rank *r, enum attn_spent on, double seconds)
@@ -113,39 +116,51 @@ static enum attn_status multiply(struct replay *x, struct rank *r, int n)
 
 /* ---- between stops --------------------------------------------------------------------------- */
 
-/* A bundle of rank `of` goes to one rank, one of another comes from one; -1: none. */
+/* A bundle of rank `sends` goes to one rank, one of rank `gets` comes from one; -1: none. */
 struct exchange {
     enum attn_bundle bundle;
     int to, sends, from, gets;
 };
+static const struct exchange NOTHING = {.to = -1, .from = -1};
 
-/* As travel_stops.c has it: what comes to a stop, and what leaves it. */
-static struct exchange arrival(const struct attn_work *w, int n)
+/* As travel_stops.c has it: what comes to a stop, and what leaves this one. */
+static struct exchange comes(const struct rank *r, const struct attn_stop *stop, int sends)
 {
-    const struct attn_stop stop = attn_work_stop(w, n);
-    if (n == 0 || stop.travels == ATTN_NOTHING_TRAVELS)
-        return (struct exchange){.to = -1, .from = -1};
-    if (stop.travels == ATTN_QUERIES_TRAVEL)
-        return (struct exchange){ATTN_BUNDLE_QUERIES, stop.to, w->rank, stop.from, stop.query};
-    int sends = w->passes_on ? attn_work_stop(w, n - 1).key : w->rank;
-    return (struct exchange){ATTN_BUNDLE_KEYS, stop.to, sends, stop.from, stop.key};
+    if (stop->travels == ATTN_NOTHING_TRAVELS)
+        return NOTHING;
+    if (stop->travels == ATTN_QUERIES_TRAVEL)
+        return (struct exchange){ATTN_BUNDLE_QUERIES, stop->to, r->w.rank, stop->from, stop->query};
+    return (struct exchange){ATTN_BUNDLE_KEYS, stop->to, r->w.passes_on ? sends : r->w.rank,
+                             stop->from, stop->key};
 }
 
-static struct exchange departure(const struct attn_work *w, int n)
+static struct exchange arrival(const struct rank *r)
 {
-    const struct attn_stop stop = attn_work_stop(w, n);
-    if (w->passes_on && w->pass == ATTN_BACKWARD && w->stops > 1) {
-        const struct attn_stop next = attn_work_stop(w, n + 1);
-        return (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, next.to, stop.key, next.from, next.key};
-    }
-    if (!w->passes_on && n > 0 && stop.travels == ATTN_QUERIES_TRAVEL)
-        return (struct exchange){ATTN_BUNDLE_RESULTS, stop.from, stop.query, stop.to, w->rank};
-    if (!w->passes_on && n > 0 && stop.travels == ATTN_KEYS_TRAVEL && w->pass == ATTN_BACKWARD)
-        return (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, stop.from, stop.key, stop.to, w->rank};
-    return (struct exchange){.to = -1, .from = -1};
+    return comes(r, &r->now, r->before);
 }
 
-/* Posting takes the rank's time, and of the link that it is for. */
+static struct exchange passed_on(const struct rank *r)
+{
+    return comes(r, &r->next, r->now.key);
+}
+
+static struct exchange departure(const struct rank *r)
+{
+    const struct attn_stop *now = &r->now, *next = &r->next;
+    int back = r->w.pass == ATTN_BACKWARD;
+    if (r->w.passes_on)
+        return back ? (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, next->to, now->key, next->from,
+                                        next->key}
+                    : NOTHING;
+    if (now->travels == ATTN_QUERIES_TRAVEL)
+        return (struct exchange){ATTN_BUNDLE_RESULTS, now->from, now->query, now->to, r->w.rank};
+    if (now->travels == ATTN_KEYS_TRAVEL && back)
+        return (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, now->from, now->key, now->to,
+                                 r->w.rank};
+    return NOTHING;
+}
+
+/* Posting takes the rank's time. */
 static void post(const struct replay *x, struct rank *r, const struct exchange *e)
 {
     const enum attn_tag_kind *kinds;
@@ -158,9 +173,9 @@ static void post(const struct replay *x, struct rank *r, const struct exchange *
         spend(r, ATTN_SPENT_INSIDE + link_of(x, r->w.rank, peer), x->cluster->hop);
 }
 
-/* One side of an exchange is done: it began when both sides had posted. */
+/* One side is done: it began when both ranks had posted. */
 static void wait_for(const struct replay *x, struct rank *r, int peer, enum attn_bundle bundle,
-                     int block, double began)
+                     int block)
 {
     const enum attn_tag_kind *kinds;
     if (peer < 0)
@@ -168,72 +183,68 @@ static void wait_for(const struct replay *x, struct rank *r, int peer, enum attn
     enum attn_link link = link_of(x, r->w.rank, peer);
     struct traffic t = {attn_bundle_kinds(r->w.pass, bundle, &kinds),
                         x->rank[block].bundle[bundle]};
-    double begin = fmax(began, x->rank[peer].posted), done = begin + travel_time(x, link, &t);
+    double begin = fmax(r->posted, x->rank[peer].posted), done = begin + travel_time(x, link, &t);
     if (done <= r->clock)
         return;
-    double late = fmax(begin - r->clock, 0);
-    spend(r, ATTN_SPENT_WAITING, late);
+    spend(r, ATTN_SPENT_WAITING, fmax(begin - r->clock, 0));
     spend(r, ATTN_SPENT_INSIDE + link, done - r->clock);
 }
 
-static void wait(const struct replay *x, struct rank *r, const struct exchange *e)
-{
-    double began = r->posted;
-    wait_for(x, r, e->from, e->bundle, e->gets, began);
-    wait_for(x, r, e->to, e->bundle, e->sends, began);
-}
-
-/* Post and wait, on all ranks. */
-static void hop(struct replay *x, int n, struct exchange (*of)(const struct attn_work *w, int n))
+/* The clocks of all ranks when they post, then what they wait for. */
+static void post_all(struct replay *x, struct exchange (*of)(const struct rank *r))
 {
     for (int i = 0; i < x->ranks; i++) {
-        struct exchange e = of(&x->rank[i].w, n);
+        struct exchange e = of(&x->rank[i]);
         post(x, &x->rank[i], &e);
         x->rank[i].posted = x->rank[i].clock;
     }
+}
+
+static void wait_all(struct replay *x, struct exchange (*of)(const struct rank *r))
+{
     for (int i = 0; i < x->ranks; i++) {
-        struct exchange e = of(&x->rank[i].w, n);
-        wait(x, &x->rank[i], &e);
+        struct exchange e = of(&x->rank[i]);
+        wait_for(x, &x->rank[i], e.from, e.bundle, e.gets);
+        wait_for(x, &x->rank[i], e.to, e.bundle, e.sends);
     }
 }
 
-/* Keys that were passed on arrive, and the next ones are posted. */
-static void pass_on(struct replay *x, int n)
+/* Post and wait; what was posted before is still on its way. */
+static void depart(struct replay *x)
 {
-    int is_last = n + 1 == x->rank[0].w.stops;
-    for (int i = 0; i < x->ranks; i++) {
-        struct exchange here = arrival(&x->rank[i].w, n);
-        wait(x, &x->rank[i], &here);
-        if (is_last)
-            continue;
-        struct exchange next = arrival(&x->rank[i].w, n + 1);
-        post(x, &x->rank[i], &next);
-        x->rank[i].passed = x->rank[i].clock;
-    }
+    for (int i = 0; i < x->ranks; i++)
+        x->rank[i].passed = x->rank[i].posted;
+    post_all(x, departure);
+    wait_all(x, departure);
     for (int i = 0; i < x->ranks; i++)
         x->rank[i].posted = x->rank[i].passed;
+}
+
+static void go(struct replay *x, int n)
+{
+    for (int i = 0; i < x->ranks; i++) {
+        struct rank *r = &x->rank[i];
+        r->before = r->now.key;
+        r->now = n == 0 ? attn_work_stop(&r->w, 0) : r->next;
+        r->next = n + 1 < r->w.stops || r->w.passes_on ? attn_work_stop(&r->w, n + 1) : r->now;
+    }
 }
 
 static enum attn_status replay_stops(struct replay *x)
 {
     const struct attn_work *any = &x->rank[0].w;
-    int returns = any->pass == ATTN_BACKWARD || !any->passes_on;
     enum attn_status status = ATTN_OK;
     for (int n = 0; n < any->stops && status == ATTN_OK; n++) {
-        if (any->passes_on)
-            pass_on(x, n);
-        else
-            hop(x, n, arrival);
+        go(x, n);
+        if (!any->passes_on)
+            post_all(x, arrival);
+        wait_all(x, arrival);
+        if (any->passes_on && n + 1 < any->stops)
+            post_all(x, passed_on);
         for (int i = 0; i < x->ranks && status == ATTN_OK; i++)
             status = multiply(x, &x->rank[i], n);
-        if (!returns || any->stops == 1)
-            continue;
-        /* what was passed on was posted before what returns is */
-        for (int i = 0; i < x->ranks; i++)
-            x->rank[i].passed = x->rank[i].posted;
-        hop(x, n, departure);
-        for (int i = 0; i < x->ranks; i++)
-            x->rank[i].posted = x->rank[i].passed;
+        if (any->stops > 1 && (any->pass == ATTN_BACKWARD || !any->passes_on))
+            depart(x);
     }
     return status;
 }
@@ -347,27 +358,12 @@ static int is_there(const struct attn_work *w, enum attn_tag_kind kind)
            attn_work_saved(w) > 0;
 }
 
-/* A result that was summed in a wider type is rounded. */
-static void round_results(struct replay *x, enum attn_tag_kind kind)
-{
-    for (int i = 0; i < x->ranks; i++) {
-        struct rank *r = &x->rank[i];
-        int64_t stored = (int64_t)attn_dtype_size(attn_tag_dtype(kind, r->w.whole));
-        int64_t wide = (int64_t)attn_dtype_size(attn_lse_dtype(r->w.whole));
-        if (wide > stored && attn_work_cuts(&r->w, attn_tag_is_of_keys(kind)))
-            spend(r, ATTN_SPENT_PASSES,
-                  pass_time(x, (double)(attn_work_block(&r->w, kind, i) * (wide + stored)), 1));
-    }
-}
-
-/* Inputs come; or results are rounded and go home. */
+/* Inputs come, or results go home. */
 static void move_all(struct replay *x, int goes_home)
 {
     const enum attn_tag_kind *kinds;
     int inputs, tensors = attn_work_tensors(x->rank[0].w.pass, &kinds, &inputs);
     for (int t = goes_home ? inputs : 0; t < (goes_home ? tensors : inputs); t++) {
-        if (goes_home)
-            round_results(x, kinds[t]);
         if (attn_work_moves(&x->rank[0].w, kinds[t]) && !is_there(&x->rank[0].w, kinds[t]))
             move(x, kinds[t], goes_home);
     }
@@ -394,15 +390,7 @@ static void begin_portion(struct replay *x, int portion)
 
 static enum attn_status replay_call(struct replay *x)
 {
-    const struct attn_work *any = &x->rank[0].w;
     enum attn_status status = ATTN_OK;
-    for (int i = 0; i < x->ranks && any->pass == ATTN_BACKWARD; i++) { /* D = dO . O */
-        struct rank *r = &x->rank[i];
-        struct attn_box home = attn_layout_box(&any->home, any->whole, 0, i);
-        double numbers = (double)(attn_box_rows(&home) * any->whole->d_value);
-        spend(r, ATTN_SPENT_PASSES,
-              pass_time(x, 2 * numbers * (double)attn_dtype_size(any->whole->dtype), 1));
-    }
     int portions = 1;
     for (int i = 0; i < x->ranks; i++)
         portions = (int)greater(portions, attn_work_portions(&x->rank[i].w));
@@ -452,8 +440,10 @@ enum attn_status attn_replay(const struct attn_problem *p, const struct attn_opt
         return status;
     struct replay x = {cluster, NULL, attn_ranks(impl, options), replay, err};
     x.rank = attn_cli_need(calloc((size_t)x.ranks, sizeof *x.rank));
-    for (int i = 0; i < x.ranks; i++)
+    for (int i = 0; i < x.ranks; i++) {
         x.rank[i].w = attn_work_of(p, options, pass, i);
+        x.rank[i].node = i / cluster->node;
+    }
     status = replay_call(&x);
     if (status == ATTN_OK)
         report(&x, sent);

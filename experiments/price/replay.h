@@ -4,8 +4,8 @@
  * The model (Culler et al. 1993, LogP; Hockney 1994, alpha-beta):
  *
  *      product     flops / rate, at a lower rate where the mask cuts it, and a launch
- *      pass        a merge, a sum, a copy or a rounding reads and writes device memory: bytes /
- *                  bandwidth, and a launch.  A tensor that changes layout is copied once
+ *      pass        merges and sums of partial results, a read or a write of memory for each number:
+ *                  bytes / bandwidth, and a launch.  A tensor that changes layout is copied once
  *      exchange    posting costs the rank its own time, which is not hidden, more for a hop than
  *                  for a collective of a library; from when both sides have posted, latency for each message and bytes / bandwidth, in both directions at
  *                  once, inside a node and between nodes at once.  Links are not shared
