@@ -29,7 +29,7 @@ static void end_list(struct attn_study_run *run)
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run)
 {
     run->study = study;
-    run->curve = NULL;
+    run->curve = run->panel = NULL;
     run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
     run->lacks = run->bad.status = ATTN_OK;
     if (!run->as_json)

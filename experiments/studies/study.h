@@ -43,6 +43,7 @@ struct attn_study_run {
 
     const struct attn_study *study;
     const char *curve; /* where the next quantity is in the figure; NULL: nowhere */
+    const char *panel; /* of the figure, one word; NULL: it has one */
     double x;
     int n_entries;
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
