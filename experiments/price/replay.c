@@ -7,6 +7,7 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
+#include "optimized/parallel/travel/bundles.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_moves.h"
 #include "ref/problem.h"
@@ -292,7 +293,7 @@ static void take_part(const struct replay *x, struct rank *r, const struct part 
         spend(r, ATTN_SPENT_INSIDE + slower, seconds[slower] + x->cluster->exchange);
 }
 
-/* Ranks that have as much of a tensor, at home and at work, and as many neighbours in their node. */
+/* Ranks that have as much of a tensor at both ends, and are at the same place of their node. */
 static int are_alike(const struct replay *x, const struct attn_move *m, int a, int b)
 {
     int keys = attn_tag_is_of_keys(m->kind), node = (int)x->cluster->node;

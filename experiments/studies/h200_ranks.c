@@ -1,9 +1,9 @@
 /* What ranks do on real GPUs, row by row of experiments/data/h200_schemes.csv: Ulysses and a
  * contiguous ring on 2 and 4 NVIDIA H200, forward, PyTorch's flash kernel, bfloat16.
  *
- * Time is what `attnlab price --cluster experiments/data/h200.cluster` says, whose rate is fitted to
- * the rows of one rank and whose link is fitted to h200_collectives.csv: no number is fitted to a
- * row that is judged.  Bytes are a list of tensors, as in pytorch_h200.c. */
+ * Time is what `attnlab price --cluster experiments/data/h200.cluster` says.  Its rate is fitted to
+ * rows of one rank, its link to h200_collectives.csv, and nothing to a row that is judged.  Bytes
+ * are a list of tensors, as in pytorch_h200.c. */
 #include <gsl/gsl_multifit.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * price.c prices it; nothing here computes, sends or allocates.
  *
  *      products.h      what is multiplied at a stop
+ *      bundles.h       what travels between stops
  *      alike.h         stops that are equal
  *      work_moves.h    what is taken from home to work and back
  *      work_buffers.h  what is taken from the ledger
@@ -62,19 +63,6 @@ struct attn_round attn_work_round(const struct attn_work *w, int n);
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);
 struct attn_box attn_work_stored_box(const struct attn_work *w, int is_of_keys, int rank);
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
-
-/* Tensors of a block that travel together between stops, the wider ones first, so that they stay
- * aligned; and in which type: sums of gradients that follow a block are wide, what returns at once
- * is partial. */
-enum attn_bundle {
-    ATTN_BUNDLE_KEYS,
-    ATTN_BUNDLE_KEY_GRADIENTS,
-    ATTN_BUNDLE_QUERIES,
-    ATTN_BUNDLE_RESULTS,
-    ATTN_BUNDLES
-};
-int attn_bundle_kinds(enum attn_pass pass, enum attn_bundle what, const enum attn_tag_kind **kinds);
-enum attn_dtype attn_work_travel_dtype(const struct attn_work *w, enum attn_tag_kind kind);
 
 /* Bytes of the rank's inputs and outputs, where they are at home. */
 double attn_work_shard_bytes(const struct attn_work *w);

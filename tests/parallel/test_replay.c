@@ -1,5 +1,5 @@
-/* The model of a cluster: what ranks send in a replay is their price, whatever the scheme, and times
- * of schedules that can be worked out by hand. */
+/* The model of a cluster: what ranks send in a replay is their price, whatever the scheme; and
+ * times that can be worked out by hand. */
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void check_sent(void *arg, const struct attn_impl *impl, const char *text
     }
 }
 
-/* A move that is left out, a hop too many, a block of the wrong rank: sizes that nothing divides. */
+/* Kills a move left out, a hop too many, a block of the wrong rank: sizes that nothing divides. */
 TEST_EACH(replayed_is_what_is_priced, 2)
 {
     const char *masks[] = {"none", "causal(br)"};

@@ -10,6 +10,7 @@
  *      queries travel    the rank multiplies a visitor's queries with its own keys; O, LSE (dQ) go
  *                        back to the visitor's owner at once, who merges (adds) them
  */
+#include "optimized/parallel/travel/bundles.h"
 #include "optimized/parallel/travel/travel.h"
 #include "ref/problem.h"
 
