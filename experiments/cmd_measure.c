@@ -37,7 +37,8 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLUGIN, TO(given)),
     ATTN_TAKES(EXEC, TO(given)),
     ATTN_TAKES(CLAIMS, TO(given)),
-    TITLE("Without --plan, the keys of a plan are flags:"),
+    TITLE("Without --plan, the keys of a plan are flags; with it, --length and --mask replace its "
+          "own:"),
     ATTN_TAKES(SPEC, TO(keys)),
     KEY(LENGTH, NULL, NULL),
     ATTN_TAKES(MASK, TO(keys), .help = "masks, as for attnlab price (none)"),
@@ -90,16 +91,9 @@ static void make_plan(struct flags *flags, struct attn_plan *plan)
     struct attn_error err;
     attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &err), &err);
     attn_cli_must(flags->plan != NULL
-                      ? attn_plan_read(flags->plan, &flags->externals, plan, &err)
+                      ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err),
                   &err);
-    for (int k = 0; k < flags->keys.n && flags->plan != NULL; k++) {
-        const char *name = flags->keys.at[k].flag, *value = flags->keys.at[k].value;
-        if (!attn_plan_override(plan, name, value))
-            attn_cli_stop(ATTN_EINVAL, NULL,
-                          "cannot use --%s '%.60s' beside --plan; see attnlab measure --help", name,
-                          value);
-    }
 }
 
 static void write_csv(const char *from, const char *to)

@@ -34,6 +34,9 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
+    ATTN_TAKES(LENGTH, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL,
+               "of all groups; a `limit` holds as before"),
+    ATTN_TAKES(MASK, offsetof(struct flags, keys), .help = "of all groups (attnlab list masks)"),
     ATTN_TAKES(BUDGET, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
     ATTN_TAKES(ROUNDS, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
     {.flag = ATTN_FLAG_TITLE,
@@ -190,15 +193,12 @@ static void read_plan(struct flags *flags, struct report *r)
     attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &err), &err);
     if (flags->from.n > 0)
         know_externals(&flags->externals, &r->sources.all);
-    attn_cli_must(attn_plan_read(flags->plan, &flags->externals, &r->plan, &err), &err);
+    attn_cli_must(attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err),
+                  &err);
     /* what only records name has no flags, which the page would print */
     while (flags->externals.n > 0 &&
            flags->externals.one[flags->externals.n - 1].kind == ATTN_NOT_EXTERNAL)
         flags->externals.n--;
-    for (int k = 0; k < flags->keys.n; k++)
-        if (!attn_plan_override(&r->plan, flags->keys.at[k].flag, flags->keys.at[k].value))
-            attn_cli_stop(ATTN_EINVAL, NULL, "cannot use --%s '%.60s'", flags->keys.at[k].flag,
-                          flags->keys.at[k].value);
 }
 
 static void read_records(const struct flags *flags, struct report *r)
@@ -296,6 +296,7 @@ static void draw(const struct flags *flags, struct report *r)
     struct attn_page page = {.out = flags->out,
                              .sources = &r->sources,
                              .plan = flags->plan,
+                             .keys = &flags->keys,
                              .externals = &flags->externals,
                              .external_records = &flags->external_records,
                              .summary = &r->summary,

@@ -283,7 +283,7 @@ static struct attn_options tiled_options(const struct attn_options *opt)
     return x;
 }
 
-/* A call: its lists, and what `tiled` is told. */
+/* A call: its lists, and what `tiled` gets. */
 struct call {
     struct blocks blocks;
     struct attn_buffer buffer[BUFFERS];

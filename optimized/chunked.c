@@ -2,11 +2,11 @@
  * summaries merged afterwards.
  *
  * Forward   For a chunk of queries: every chunk of keys gives a summary, (max, sum, value) in the
- *           paper, held here as the equivalent pair (LSE, O).  All of them are held at once; then
+ *           paper, kept here as the equivalent pair (LSE, O).  All of them are kept at once; then
  *           they are merged, in order.  Unlike under the running maximum of `tiled`, chunks of keys
  *           do not wait for each other.
  * Backward  Checkpointed: nothing but o and LSE is kept, every chunk is computed again.  For a
- *           chunk of queries, every chunk of keys gives its own part of dQ, all held at once and
+ *           chunk of queries, every chunk of keys gives its own part of dQ, all kept at once and
  *           then added in order; dK and dV grow from chunk to chunk of queries.
  *
  * Memory    forward: q (dv + 1) numbers for each of Lk / k chunks of keys, and each thread's
@@ -90,7 +90,7 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
 /* ---- memory ------------------------------------------------------------------------------- */
 
 /* Forward: each thread's workspace, then a summary for each chunk of keys and each query.
- * Backward: the state of a chunk of queries, then each thread's workspace; dQ is held once for each
+ * Backward: the state of a chunk of queries, then each thread's workspace; dQ is kept once for each
  * chunk of keys, dK and dV for each block of keys, whoever works on it. */
 enum { BUFFERS = ATTN_STATES + ATTN_BACK };
 

@@ -2,7 +2,7 @@
 #include "optimized/parts.h"
 
 #include "optimized/integers.h"
-#include "optimized/merge.h"
+#include "ref/merge.h"
 #include "ref/problem.h"
 
 void attn_parts_cut(int64_t n_key, int64_t block, int64_t asked, int64_t units, int64_t *parts,

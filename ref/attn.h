@@ -63,7 +63,7 @@ enum attn_status {
     ATTN_ENOTSUP,  /* legal, but not claimed by the implementation                      */
     ATTN_ENOMEM,   /* the ledger could not, or was told not to, provide a buffer        */
     ATTN_EPEER,    /* sequence parallel: another rank failed, or none can make progress    */
-    ATTN_EINTERNAL /* a promise inside the library was broken: a bug of ours            */
+    ATTN_EINTERNAL /* an invariant of the library was broken: a bug of ours             */
 };
 
 /* One line that says what was asked, why not, and what would work. */

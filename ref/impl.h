@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* ---- what an implementation may promise --------------------------------------------------- */
+/* ---- what an implementation may claim ----------------------------------------------------- */
 
 enum attn_cap {
     ATTN_CAP_F64 = 1u << ATTN_F64,
@@ -153,7 +153,7 @@ struct attn_impl {
     const char *name;    /* the word in specs, records, legends and docs */
     const char *summary; /* one line */
     const char *family;  /* "dense", "csr", "tiled", "sequence-parallel" */
-    unsigned caps;       /* enum attn_cap; every bit is a promise and is tested */
+    unsigned caps;       /* enum attn_cap; every bit is a claim and is tested */
     const struct attn_option *options;
 
     /* Ranks of this spec; NULL means 1. */
@@ -169,6 +169,10 @@ struct attn_impl {
      * that the ranks do not divide.  NULL: nothing beyond the capabilities. */
     enum attn_status (*accepts)(const struct attn_problem *problem,
                                 const struct attn_options *options, struct attn_error *err);
+
+    /* Conditions on extents behind such refusals, as external implementations declare theirs
+     * (docs/external.md): cases are made within them.  NULL: none. */
+    void (*shapes)(const struct attn_options *options, char *text, size_t size);
 
     enum attn_status (*cost)(const struct attn_problem *problem, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,

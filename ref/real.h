@@ -111,11 +111,15 @@ static inline void dbias_add(const struct attn_head *x, int64_t i, int64_t j, re
 
 /* ---- the names ----------------------------------------------------------------------------- */
 
-#define dense_forward  REAL_NAME(dense_forward)
-#define dense_backward REAL_NAME(dense_backward)
-#define csr_forward    REAL_NAME(csr_forward)
-#define csr_backward   REAL_NAME(csr_backward)
-#define tiled_forward  REAL_NAME(tiled_forward)
-#define tiled_backward REAL_NAME(tiled_backward)
+#define dense_forward    REAL_NAME(dense_forward)
+#define dense_backward   REAL_NAME(dense_backward)
+#define csr_forward      REAL_NAME(csr_forward)
+#define csr_backward     REAL_NAME(csr_backward)
+#define tiled_forward    REAL_NAME(tiled_forward)
+#define tiled_backward   REAL_NAME(tiled_backward)
+#define ring_forward     REAL_NAME(ring_forward)
+#define ring_backward    REAL_NAME(ring_backward)
+#define ulysses_forward  REAL_NAME(ulysses_forward)
+#define ulysses_backward REAL_NAME(ulysses_backward)
 
 #endif

@@ -3,4 +3,6 @@
 #include "ref/csr.c"
 #include "ref/dense.c"
 #include "ref/matmul.c"
+#include "ref/ring.c"
 #include "ref/tiled.c"
+#include "ref/ulysses.c"

@@ -63,7 +63,8 @@ make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home"
     cp "$examples"/call.c* .
     sed -n '/^## Taken home/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
     [ "$(grep -c pkg-config run)" = 2 ] || fail "README.md has other lines"
-    bash -e run | grep -c '^o\[0\] 0.000000, ' | grep -qx 2 && attnlab --version
+    command -v c++ >/dev/null || sed -i '/^c++/d' run
+    bash -e run | grep -c '^o\[0\] 0.000000, ' | grep -qx "$(grep -c . run)" && attnlab --version
 ) >said 2>&1 || fail "off the search paths: $(cat lines said)"
 
 # A plug-in that compiles from anywhere, judged by the installed program.

@@ -42,7 +42,7 @@ const char *attn_roof_unit(enum attn_roof roof); /* "GFLOP/s", "GB/s" */
 struct attn_roofs {
     int threads;      /* at most             */
     int64_t bytes;    /* of memory, each     */
-    int64_t l2_bytes; /* of the second-level cache; a guess where it is not told */
+    int64_t l2_bytes; /* of the second-level cache; a guess where it is not known */
     void *memory[ATTN_BENCH_THREADS];
 };
 

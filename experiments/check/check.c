@@ -127,6 +127,11 @@ static int judge_externals(struct attn_candidate *s, int n)
     return worst;
 }
 
+static int claims_as_much(const struct attn_claims *a, const struct attn_claims *b)
+{
+    return a->bits == b->bits && memcmp(&a->shapes, &b->shapes, sizeof a->shapes) == 0;
+}
+
 /* Who is to be judged, and what is asked of each that claims as much as one before. */
 static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n,
                                    struct attn_error *err)
@@ -137,9 +142,9 @@ static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n
         status = attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, err);
         if (status != ATTN_OK)
             break;
-        while (s[like].spec.impl->caps != s[i].spec.impl->caps)
+        attn_claims_of_impl(s[i].spec.impl, &s[i].spec.options, &s[i].x.claims);
+        while (!claims_as_much(&s[like].x.claims, &s[i].x.claims))
             like++;
-        attn_claims_of_impl(s[i].spec.impl, &s[i].x.claims);
         if (like < i)
             s[i].question = s[like].question;
         else

@@ -279,7 +279,7 @@ static enum attn_verdict file_failure(const struct soak *soak, const struct attn
 
 /* ---- the soak -------------------------------------------------------------------------------- */
 
-/* ERROR, and not for a fill that cannot keep its promise for the case: that is nobody's failure. */
+/* ERROR, and not for a fill that cannot have its property in the case: that is nobody's failure. */
 static int is_error(const struct attn_case *c, const struct attn_result *r)
 {
     struct attn_setup setup;

@@ -67,16 +67,17 @@ struct attn_plan {
 enum attn_status attn_plan_parse(const char *name, const char *text,
                                  const struct attn_external_specs *externals,
                                  struct attn_plan *plan, struct attn_error *err);
-enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
-                                struct attn_plan *plan, struct attn_error *err);
+
+/* The same of a file; flags replace what it says: a key of the plan, or the lengths or the masks of
+ * all groups that measure.  EINVAL too: a flag of another key, or with a value that is none. */
+enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *flags,
+                                const struct attn_external_specs *externals, struct attn_plan *plan,
+                                struct attn_error *err);
 
 /* The same keys as flags, lists with commas: one group, "length". */
 enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
                                       const struct attn_external_specs *externals,
                                       struct attn_plan *plan, struct attn_error *err);
-
-/* Set a key of the plan, beside a file; 0: not a key of the plan, or not its value. */
-int attn_plan_override(struct attn_plan *plan, const char *key, const char *value);
 
 void attn_plan_free(struct attn_plan *plan);
 

@@ -51,6 +51,7 @@ struct attn_plan_draft {
     struct attn_plan *plan;
     const struct attn_external_specs *externals;
     struct attn_plan_group *group; /* the first: what stands before all groups */
+    struct attn_plan_group flags;  /* what replaces what all of them say */
     int n;
     int line; /* being read, or of the group being multiplied out */
 };

@@ -13,7 +13,9 @@ static const char *value_of(const struct attn_plan_draft *draft,
                             const struct attn_plan_group *group, int key)
 {
     const char *own = group->value[key], *preset = draft->group[0].value[key];
-    return own != NULL ? own : preset != NULL ? preset : attn_plan_keys[key].preset;
+    const char *said = own != NULL ? own : preset != NULL ? preset : attn_plan_keys[key].preset;
+    const char *flag = draft->flags.value[key];
+    return flag != NULL && *said != '\0' ? flag : said; /* a group without a length has none */
 }
 
 /* Is the point within every limit of the group?  Notes the subjects that were met. */

@@ -244,14 +244,19 @@ static void begin(struct attn_plan_draft *draft, struct attn_plan *plan,
         (void)attn_plan_set_number(&attn_plan_keys[key], attn_plan_keys[key].preset, plan, NULL);
 }
 
+static void drop_group(struct attn_plan_group *group)
+{
+    for (int key = 0; key < KEYS; key++)
+        free(group->value[key]);
+    free(group->limit);
+    free(group->look);
+}
+
 static void drop_draft(struct attn_plan_draft *draft)
 {
-    for (int g = 0; g < draft->n; g++) {
-        for (int key = 0; key < KEYS; key++)
-            free(draft->group[g].value[key]);
-        free(draft->group[g].limit);
-        free(draft->group[g].look);
-    }
+    for (int g = 0; g < draft->n; g++)
+        drop_group(&draft->group[g]);
+    drop_group(&draft->flags);
     free(draft->group);
 }
 
@@ -269,40 +274,6 @@ static enum attn_status finish(struct attn_plan_draft *draft, enum attn_status s
         attn_plan_free(draft->plan);
     drop_draft(draft);
     return status;
-}
-
-enum attn_status attn_plan_parse(const char *name, const char *text,
-                                 const struct attn_external_specs *externals,
-                                 struct attn_plan *plan, struct attn_error *err)
-{
-    struct attn_plan_draft draft;
-    char *copy = attn_cli_text("%s", text);
-    begin(&draft, plan, externals);
-    enum attn_status status = attn_statements(copy, &draft.line, statement, &draft, err);
-    status = finish(&draft, status, err);
-    free(copy);
-    if (status != ATTN_OK)
-        attn_statement_locate(err, name, draft.line);
-    return status;
-}
-
-enum attn_status attn_plan_read(const char *path, const struct attn_external_specs *externals,
-                                struct attn_plan *plan, struct attn_error *err)
-{
-    memset(plan, 0, sizeof *plan);
-    char *text;
-    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
-    if (status == ATTN_OK)
-        status = attn_plan_parse(path, text, externals, plan, err);
-    free(text);
-    return status;
-}
-
-int attn_plan_override(struct attn_plan *plan, const char *key, const char *value)
-{
-    int k = attn_plan_key_find(key);
-    return k >= GROUP_KEYS && k < KEYS &&
-           attn_plan_set_number(&attn_plan_keys[k], value, plan, NULL) == ATTN_OK;
 }
 
 /* A line of a plan from a flag: its lists have blanks for commas, but for those of specs and masks,
@@ -323,6 +294,67 @@ static enum attn_status put_flag(struct attn_plan_draft *draft, const char *name
     if (status == ATTN_OK)
         status = put(draft, name, blanks, is_append, err);
     free(blanks);
+    return status;
+}
+
+/* Flags beside a text, as what stands before all groups, and then out of the way of what does. */
+static enum attn_status take_flags(struct attn_plan_draft *draft, const struct attn_cli_list *flags,
+                                   struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int f = 0; f < flags->n && status == ATTN_OK; f++) {
+        const char *name = flags->at[f].flag, *value = flags->at[f].value;
+        int key = attn_plan_key_find(name);
+        status = key == LENGTH || key == MASK || key >= GROUP_KEYS
+                     ? put_flag(draft, name, value, err)
+                     : attn_fail(err, ATTN_EINVAL,
+                                 "cannot use --%s '%.60s' beside --plan, which says it for each "
+                                 "group: --length and --mask replace what it says",
+                                 name, value);
+    }
+    draft->flags = draft->group[0];
+    draft->group[0] = (struct attn_plan_group){.line = 0};
+    return status;
+}
+
+/* A file's name, or another; flags as in attn_plan_read. */
+static enum attn_status parse(const char *name, const char *text, const struct attn_cli_list *flags,
+                              const struct attn_external_specs *externals, struct attn_plan *plan,
+                              struct attn_error *err)
+{
+    struct attn_plan_draft draft;
+    char *copy = attn_cli_text("%s", text);
+    begin(&draft, plan, externals);
+    enum attn_status status = take_flags(&draft, flags, err);
+    if (status == ATTN_OK)
+        status = attn_statements(copy, &draft.line, statement, &draft, err);
+    for (int key = GROUP_KEYS; key < KEYS && status == ATTN_OK; key++)
+        if (draft.flags.value[key] != NULL)
+            status = check_value(&draft, key, draft.flags.value[key], err);
+    status = finish(&draft, status, err);
+    free(copy);
+    if (status != ATTN_OK && draft.line > 0) /* no flag's */
+        attn_statement_locate(err, name, draft.line);
+    return status;
+}
+
+enum attn_status attn_plan_parse(const char *name, const char *text,
+                                 const struct attn_external_specs *externals,
+                                 struct attn_plan *plan, struct attn_error *err)
+{
+    return parse(name, text, &(const struct attn_cli_list){.n = 0}, externals, plan, err);
+}
+
+enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *flags,
+                                const struct attn_external_specs *externals, struct attn_plan *plan,
+                                struct attn_error *err)
+{
+    memset(plan, 0, sizeof *plan);
+    char *text;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, PLAN_BYTES, &text, err);
+    if (status == ATTN_OK)
+        status = parse(path, text, flags, externals, plan, err);
+    free(text);
     return status;
 }
 

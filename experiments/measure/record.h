@@ -95,6 +95,15 @@ int attn_record_write_json(FILE *file, struct json_t *json);
 enum attn_status attn_record_parse_point(const char *line, size_t size, struct attn_point *point,
                                          struct attn_error *err);
 
+/* The two steps of that.  A line's JSON, to be dropped, and in *kind its "record", NULL for a newer
+ * schema; NULL: EINVAL.  Then a point of it.  EINVAL. */
+struct json_t *attn_record_line(const char *line, size_t size, const char **kind,
+                                struct attn_error *err);
+enum attn_status attn_record_point(const struct json_t *line, struct attn_point *point,
+                                   struct attn_error *err);
+
+/* ---- files (record_file.c) ------------------------------------------------------------------- */
+
 /* Open a file of records for appending, for this process alone (flock), after cutting off a torn
  * last line; made if it does not exist.  NULL on failure: EINVAL when it is no file of records
  * or its path is wrong, ENOMEM when the machine does not give it (permission, another writer). */

@@ -188,7 +188,7 @@ struct paper {
     const struct attn_stack *layers;
     struct attn_cost pass[2];   /* of one call */
     double again_flops;         /* of a backward one, what it makes again */
-    struct attn_account p_left; /* P that a forward call leaves, if it is told to */
+    struct attn_account p_left; /* P that a forward call leaves, if an option says so */
     int holds_p;                /* the layer that is called has a P to read */
     struct attn_ledger ledger;
     struct attn_stack_cost *to;
@@ -343,7 +343,10 @@ enum attn_status attn_stack_price(const struct attn_stack *layers, const struct 
     attn_ledger_init(&x.ledger, NULL);
     if (spec->impl->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
-                         "%s has ranks: a stack of layers is of one process, such as tiled",
+                         "%s has ranks, and a stack of layers is of one process: %s would work, or "
+                         "%s without layers, the price of one",
+                         spec->impl->name,
+                         spec->options.local != NULL ? spec->options.local->name : "tiled",
                          spec->impl->name);
     enum attn_status status = price_calls(&x, spec);
     if (status == ATTN_OK)

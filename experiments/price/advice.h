@@ -42,6 +42,12 @@ struct attn_advices {
 enum attn_status attn_price_advices(const struct attn_price_asked *asked,
                                     struct attn_advices *advices, struct attn_error *err);
 
+/* What was asked for, with the change: the price that it is of.  Borrowed from both. */
+struct attn_price_asked attn_advice_asked(const struct attn_price_asked *asked,
+                                          struct attn_advice *x);
+
+/* ---- shown (advice_show.c) ------------------------------------------------------------------- */
+
 /* The command that prints the price of this. */
 void attn_price_command(const struct attn_price_asked *asked, char *text, size_t size);
 

@@ -26,12 +26,12 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     if (page->plan != NULL) {
         fputs("attnlab measure", d->out);
         put_flag(d->out, "plan", page->plan);
+        for (int k = 0; page->keys != NULL && k < page->keys->n; k++)
+            put_flag(d->out, page->keys->at[k].flag, page->keys->at[k].value);
         for (int e = 0; externals != NULL && e < externals->n; e++) {
             const struct attn_external_spec *one = &externals->one[e];
-            if (one->source[0] == '\0') /* of stored records: where it is, they do not say */
-                continue;
-            if (one->kind == ATTN_NOT_EXTERNAL)
-                continue; /* stored records name it: it was not given */
+            if (one->source[0] == '\0' || one->kind == ATTN_NOT_EXTERNAL)
+                continue; /* stored records name it: it was not given, and they do not say where */
             int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
             char *source = attn_cli_text("%s=%s", one->name, one->source);
             put_flag(d->out, plugin ? "plugin" : "exec", source);

@@ -39,7 +39,7 @@ struct attn_torch_named {
 };
 extern const struct attn_torch_named attn_torch_tensors[];
 
-/* One row being played.  Tensors are held by layer; those of no layer by layer 0. */
+/* One row being played.  Tensors are of a layer; those of no layer of layer 0. */
 struct attn_torch_play {
     const struct attn_torch_row *row;
     const struct attn_study_run *run;

@@ -41,7 +41,7 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     return ATTN_OK;
 }
 
-/* What is there for a moment, beside what is held throughout a pass. */
+/* What is there for a moment, beside what is kept throughout a pass. */
 struct moment {
     struct attn_buffer buffer[2];
     int attends; /* what attention takes */

@@ -14,15 +14,9 @@
 #include "ref/precision.h"
 #include "ref/problem.h"
 
-/* ---- sizes=strict ---------------------------------------------------------------------------- */
+/* ---- what ranks must divide ------------------------------------------------------------------ */
 
-/* An extent, and what must divide it. */
-struct divisible {
-    const char *name;
-    int64_t value, by;
-};
-
-static int divides_all(int64_t ranks, int64_t of, const struct divisible *x, int n)
+static int divides_all(int64_t ranks, int64_t of, const struct attn_divisible *x, int n)
 {
     for (int e = 0; e < n; e++)
         if (x[e].by == of && x[e].value % ranks != 0)
@@ -30,7 +24,7 @@ static int divides_all(int64_t ranks, int64_t of, const struct divisible *x, int
     return 1;
 }
 
-static void list_extents(const struct divisible *x, int n, int64_t of, char *text, size_t size)
+static void list_extents(const struct attn_divisible *x, int n, int64_t of, char *text, size_t size)
 {
     int count = 0, named = 0;
     for (int e = 0; e < n; e++)
@@ -48,13 +42,31 @@ static void list_extents(const struct divisible *x, int n, int64_t of, char *tex
 }
 
 /* The numbers that do divide them, of those that an option may have. */
-static void list_divisors(const struct divisible *x, int n, int64_t of, char *text, size_t size)
+static void list_divisors(const struct attn_divisible *x, int n, int64_t of, char *text,
+                          size_t size)
 {
     for (int64_t r = 1; r <= ATTN_MAX_RANKS && strlen(text) + 12 < size; r++)
         if (divides_all(r, of, x, n)) {
             size_t used = strlen(text);
             snprintf(text + used, size - used, "%s%lld", r > 1 ? ", " : "", (long long)r);
         }
+}
+
+enum attn_status attn_check_divisible(const struct attn_options *options, const char *with,
+                                      const struct attn_divisible *x, int n, const char *other,
+                                      struct attn_error *err)
+{
+    for (int e = 0; e < n; e++) {
+        char needs[200] = "", works[200] = "";
+        if (x[e].by == 1 || x[e].value % x[e].by == 0)
+            continue;
+        list_extents(x, n, x[e].by, needs, sizeof needs);
+        list_divisors(x, n, x[e].by, works, sizeof works);
+        return attn_fail(err, ATTN_ENOTSUP, "%s:ranks=%d%s needs ranks that divide %s: %s, or %s",
+                         options->impl->name, attn_parallel_ranks(options), with, needs, works,
+                         other);
+    }
+    return ATTN_OK;
 }
 
 static enum attn_status check_strict(const struct attn_problem *p,
@@ -68,23 +80,15 @@ static enum attn_status check_strict(const struct attn_problem *p,
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
     int64_t scopes = work.order == ATTN_SCOPES ? attn_axis_parts(&work.tokens) : 1;
     int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
-    const struct divisible x[] = {
+    const struct attn_divisible x[] = {
         {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
         {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
         {"frames", home.frames, frames}, {"places", size, in_frame},
         {"batches", p->batch, batches},  {"scopes", work.scopes, scopes}};
-    enum { EXTENTS = sizeof x / sizeof *x };
-    for (int e = 0; e < EXTENTS && options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_STRICT; e++) {
-        char needs[200] = "", works[200] = "";
-        if (x[e].by == 1 || x[e].value % x[e].by == 0)
-            continue;
-        list_extents(x, EXTENTS, x[e].by, needs, sizeof needs);
-        list_divisors(x, EXTENTS, x[e].by, works, sizeof works);
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%s:ranks=%d,sizes=strict needs ranks that divide %s: %s, or sizes=uneven",
-                         options->impl->name, home.ranks, needs, works);
-    }
-    return ATTN_OK;
+    if (options->value[ATTN_OPTION_SIZES] != ATTN_SIZES_STRICT)
+        return ATTN_OK;
+    return attn_check_divisible(options, ",sizes=strict", x, sizeof x / sizeof *x, "sizes=uneven",
+                                err);
 }
 
 /* ---- what the local implementation must be able to do ---------------------------------------- */

@@ -31,6 +31,18 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
 void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
                              struct attn_precision *precision);
 
+/* An extent, and what must divide it; 1: nothing must. */
+struct attn_divisible {
+    const char *name;
+    int64_t value, by;
+};
+
+/* ENOTSUP where an extent is not divided, with the numbers of ranks that do, or `other`.  with:
+ * what the spec has beside ranks. */
+enum attn_status attn_check_divisible(const struct attn_options *options, const char *with,
+                                      const struct attn_divisible *x, int n, const char *other,
+                                      struct attn_error *err);
+
 /* The last line of a scheme's file. */
 #define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                  \
     const struct attn_impl attn_impl_##NAME = {.name = #NAME,                        \

@@ -10,7 +10,7 @@
 
 #include "optimized/parallel/layout/shard.h"
 #include "optimized/parallel/scheme.h"
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 struct attn_rank {
     struct attn_transport *transport;

@@ -4,6 +4,33 @@
 #include <string.h>
 
 #include "optimized/integers.h"
+#include "ref/problem.h"
+
+int attn_tag_is_of_keys(enum attn_tag_kind kind)
+{
+    return kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV;
+}
+
+int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
+{
+    switch (kind) {
+    case ATTN_TAG_LSE:
+    case ATTN_TAG_DELTA:
+        return 1;
+    case ATTN_TAG_Q:
+    case ATTN_TAG_K:
+    case ATTN_TAG_DQ:
+    case ATTN_TAG_DK:
+        return p->d_key;
+    default:
+        return p->d_value;
+    }
+}
+
+enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p)
+{
+    return kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
+}
 
 /* The first n % parts runs have one more. */
 struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r)

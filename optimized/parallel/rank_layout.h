@@ -31,6 +31,12 @@
 
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
+#include "ref/ranks.h"
+
+/* A tensor of this kind: of keys, [B, kv_heads, Lk, width], or of queries; as a whole; its type. */
+int attn_tag_is_of_keys(enum attn_tag_kind kind);
+int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p);
+enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 
 enum attn_order {
     ATTN_CONTIGUOUS,

@@ -4,7 +4,7 @@
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
  * product of a block of queries with a block of keys gives a partial (O, LSE) of these queries;
- * optimized/merge.h folds them.  Backward, with the LSE and D of a whole row, a product's part of
+ * ref/merge.h folds them.  Backward, with the LSE and D of a whole row, a product's part of
  * the gradient needs no other product (Dao 2023, alg. 2):
  *
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
@@ -20,7 +20,7 @@
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
 #include "optimized/parallel/rank_layout.h"
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 /* One stop of a schedule, on one rank: what comes before it, what it multiplies. */
 enum attn_travels { ATTN_NOTHING_TRAVELS, ATTN_KEYS_TRAVEL, ATTN_QUERIES_TRAVEL };

@@ -2,7 +2,7 @@
  * or 64; takes back what an earlier inclusion defined.
  *
  * EXP2_TERMS are the coefficients, highest first, of 2^f, minimax in relative error with the
- * constant term held at 1, so that 2^0 is exactly 1.  On [-1/2, 1/2] degree 5 errs by 9.15e-8
+ * constant term fixed at 1, so that 2^0 is exactly 1.  On [-1/2, 1/2] degree 5 errs by 9.15e-8
  * (1.53 u of float), degree 11 by 3.4e-18 (0.03 u of double); on [0, 1], for instruction sets
  * that split a number at its floor (EXP2_FLOOR_TERMS), by 8.23e-8 (1.38 u) and 3.2e-18.
  *

@@ -54,7 +54,7 @@ int attn_mask_find(struct mask_parser *p, const char *part, struct attn_mask_ten
 /* "[1,4,8]", of any number of axes. */
 const char *attn_mask_extents(const struct attn_mask_tensor *t, char text[96]);
 
-/* Element of a named tensor, widened.  Files do not promise alignment. */
+/* Element of a named tensor, widened.  Files guarantee no alignment. */
 static inline int64_t attn_mask_element(const struct attn_mask_tensor *tensor, int64_t index)
 {
     const unsigned char *at = (const unsigned char *)tensor->data + index * tensor->width;

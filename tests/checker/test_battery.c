@@ -20,30 +20,8 @@
 #include "tests/variants/honest.h"
 #include "tests/variants/null.h"
 
-/* Beside every registered implementation with its presets, which need no line here. */
 static const char *const variants[] = {
-    "dense:mask=bool2d",
-    "dense:mask=int32",
-    "dense:mask=float4d",
-    "tiled-textbook:br=16,bc=16",
-    "tiled-textbook:br=1,bc=1",
-    "tiled-textbook:br=128,bc=32",
-    "tiled-textbook:br=7,bc=13",
-    "ring:ranks=1",
-    "ring:ranks=2",
-    "ring:ranks=4,local=csr-textbook",
-    "ring:ranks=3,order=striped",
-    "ring:ranks=6,order=zigzag,inner=3",
-    "ulysses:ranks=1",
-    "ulysses:ranks=2",
-    "ulysses:ranks=2,local=dense",
-    "ulysses:ranks=3",
-    "usp:ranks=6,order=zigzag",
-    "allgather:ranks=3,order=striped,stride=1",
-    "lightseq:ranks=5",
-    "tiled:rescale=eager",
-    "csr:passes=3",
-    "gemm:save=probs",
+#include "tests/variants/specs.def"
 };
 
 /* Styles of the honest variant, as its options. */
@@ -72,7 +50,7 @@ static const int64_t half_styles[][HALF_STORE] = {
     {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
 };
 
-/* Who is judged, and what each must be told. */
+/* Who is judged, and on which cases. */
 enum kind {
     SPEC,   /* registered, or a variant of it: each case as it is    */
     RANKS,  /* the same for many ranks, which share one engine: those made for ranks, and one in

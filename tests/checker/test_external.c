@@ -240,12 +240,6 @@ TEST(intermittent_in_every_format)
     }
 }
 
-TEST(soak_passes)
-{
-    const char *path = fixture_build(naive);
-    scratch_expect(0, "PASS: ", "check --plugin '%s' --soak 1", path);
-}
-
 /* A claim so small that no case of the first 600 is left: no verdict. */
 TEST(soak_that_judges_nothing)
 {

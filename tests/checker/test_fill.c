@@ -1,4 +1,4 @@
-/* The data: golden bits, and what each fill promises about its scores. */
+/* The data: golden bits, and what each fill guarantees of its scores. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,32 +17,6 @@ static uint64_t bits(double x)
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     return u;
-}
-
-/* ---- the hash -------------------------------------------------------------------------------- */
-
-/* Recomputed outside C, in Python's integers, where one step from 1234567 gives the published
- * 6457827717110365317 of splitmix64. */
-TEST(hash_is_pinned)
-{
-    ck_assert_uint_eq(attn_hash(0, 0, 0), 0x238275bc38fcbe91u);
-    ck_assert_uint_eq(attn_hash(42, 7, 123456789), 0xe204fa1f49145d85u);
-    ck_assert_uint_eq(attn_hash(UINT64_MAX, UINT64_MAX, UINT64_MAX), 0xd54b6289df47cec8u);
-    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 0)), 0x3fc6701627726974u);
-    ck_assert_uint_eq(bits(attn_hash_uniform(42, 1, 1)), 0x3fe012da50983735u);
-    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 0)), 0xbffb1a5531bf95b2u);
-    ck_assert_uint_eq(bits(attn_hash_normal(42, 1, 1)), 0x3fe8625f1bbea578u);
-}
-
-TEST(names_find_their_fills)
-{
-    for (int f = 0; f < ATTN_FILLS; f++) {
-        ck_assert_int_eq(attn_fill_find(attn_fill_name((enum attn_fill)f)), f);
-        ck_assert_int_gt(strlen(attn_fill_aim((enum attn_fill)f)), 10);
-    }
-    ck_assert_int_eq(attn_fill_find("norma"), -1);
-    ck_assert_int_eq(attn_fill_find(""), -1);
-    ck_assert_str_eq(attn_fill_name(ATTN_FILLS), "unknown");
 }
 
 /* ---- the recipes ----------------------------------------------------------------------------- */
@@ -131,7 +105,7 @@ static double score(const struct attn_setup *s, int64_t b, int64_t h, int64_t i,
         for (int64_t h = 0; h < (s)->problem.heads; h++) \
             for (int64_t i = 0; i < (s)->problem.n_query; i++)
 
-/* Shapes and scales under which the promises hold: default scale, 1, negative; d = 1 too. */
+/* Shapes and scales under which that holds: default scale, 1, negative; d = 1 too. */
 static const char *const shape[] = {"b2h4g2q9k70d16:none:f32:%s:s%d", "h2q5k70d1v3:none:f32:%s:s%d",
                                     "h2q5k70d8:none:f64:%s:s%d:scale=-0.25",
                                     "h2q5k70d64:none:f32:%s:s%d:scale=1"};
@@ -246,7 +220,7 @@ static int rows_between(const struct attn_setup *s, int64_t b, int64_t h, const 
 }
 
 /* What storage in 16 bits leaves of them still is what they are for. */
-TEST_EACH(models_keep_their_promise, 3 * COUNT(model))
+TEST_EACH(models_have_their_property, 3 * COUNT(model))
 {
     static const struct {
         enum attn_fill fill;

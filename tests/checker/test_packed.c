@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tests/fixtures/external_fixture.h"
-#include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
@@ -140,36 +139,6 @@ TEST_EACH(documents_by_themselves, COUNT(batches))
     for (int t = 0; t + 1 < batches[_i].n; t++)
         if (batches[_i].starts[t] < batches[_i].starts[t + 1])
             check_document(&s, batches[_i].starts[t], batches[_i].starts[t + 1], batches[_i].mask);
-}
-
-/* One of so many ways to run on ranks, others with each batch; all of them under ATTN_FULL. */
-struct packed_ranks {
-    const char *path, *mask;
-    int turn, runs;
-};
-
-static void run_packed(void *arg, const struct attn_impl *impl, const char *spec)
-{
-    struct packed_ranks *x = arg;
-    (void)impl;
-    if (may_be_refused(spec) || (x->turn++ % 47 != 0 && getenv("ATTN_FULL") == NULL))
-        return;
-    scratch_expect(0, " ok ", "run %s --input %s --layout THD --mask '%s' --compare", spec, x->path,
-                   x->mask);
-    x->runs++;
-}
-
-/* Tokens are dealt out whatever document they are of: a document may lie on several ranks, and a
- * rank may have several, empty ones or none. */
-TEST_EACH(documents_on_ranks, COUNT(batches))
-{
-    static const int ranks[] = {2, 3, 4, 8};
-    struct small s;
-    make(&s, batches[_i].n, batches[_i].starts);
-    struct packed_ranks x = {.path = small_save(&s), .mask = batches[_i].mask, .turn = _i};
-    for (int r = 0; r < 4; r++)
-        scheme_walk(ranks[r], run_packed, &x);
-    ck_assert_int_gt(x.runs, 20);
 }
 
 /* The result of one layout is a file of inputs and results in another reader's hands: numpy's own

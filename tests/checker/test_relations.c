@@ -123,23 +123,6 @@ TEST(none_is_left_out)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-TEST(table_is_complete)
-{
-    static const struct {
-        char letter;
-        int count;
-    } group[] = {{'R', 23}, {'G', 9}, {'D', 3}, {'P', 2}, {'I', 2}};
-    int all = 0;
-    for (size_t g = 0; g < sizeof group / sizeof *group; g++)
-        for (int n = 1; n <= group[g].count; n++, all++) {
-            char id[16];
-            snprintf(id, sizeof id, "%c%d", group[g].letter, n);
-            ck_assert_msg(attn_relation_find(id) != NULL, "%s is missing", id);
-        }
-    ck_assert_int_eq(all, ATTN_RELATION_COUNT);
-    ck_assert_ptr_null(attn_relation_find("R24"));
-}
-
 /* Relations name bugs of the catalogue; where that says "relation X", X says so too. */
 TEST(bugs_are_known)
 {

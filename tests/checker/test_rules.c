@@ -252,20 +252,3 @@ TEST(exact_and_bound)
     const double moved[4] = {1, 2, nextafter(3, 4), 4}; /* a bound of 0 is met by equality alone */
     ck_assert(!judge_all("bound", 4, moved, want, NULL, bound, ATTN_F32).ok);
 }
-
-/* ---- names ---------------------------------------------------------------------------------- */
-
-TEST_EACH(names_round_trip, attn_rule_count)
-{
-    const struct attn_rule *rule = &attn_rule[_i];
-    struct attn_rule_choice choice, again;
-    struct attn_error err = {0};
-    char text[128];
-    ck_assert(attn_rule_parse(callable(_i), &choice, &err) == ATTN_OK);
-    ck_assert_ptr_eq(choice.rule, rule);
-    ck_assert_msg(attn_rule_parse(attn_rule_print(&choice, text, sizeof text), &again, &err) ==
-                      ATTN_OK,
-                  "%s: %s", text, err.text);
-    ck_assert(again.rule == rule && again.parameter[0] == choice.parameter[0] &&
-              again.parameter[1] == choice.parameter[1]);
-}

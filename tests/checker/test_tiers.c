@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/faulty.h"
 #include "tests/harness/cases/soak.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
@@ -89,26 +88,6 @@ TEST(full_cases_are_sound)
     ck_assert_ptr_null(attn_battery_find("no such case"));
     ck_assert_ptr_null(attn_battery_at(-1));
     ck_assert_ptr_null(attn_battery_at(attn_battery_count(ATTN_TIER_FULL)));
-}
-
-/* Every family has its grid. */
-TEST(families_are_there)
-{
-    static const struct {
-        const char *prefix;
-        int least;
-    } family[] = {{"mask-", 130},  {"stored-", 35}, {"zero-", 24},  {"empty-", 25},
-                  {"fill-", 150},  {"half-", 30},   {"only-", 25},  {"layout-", 20},
-                  {"offset-", 24}, {"pack-", 25},   {"padded-", 8}, {"decode-", 20},
-                  {"ranks-", 40},  {"uneven-", 18}, {"large-", 12}, {"factors-", 250},
-                  {"pairs-", 800}};
-    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
-        int n = 0;
-        for (int i = 0; i < tier_of(ATTN_TIER_FULL)->n; i++)
-            n += strncmp(tier_of(ATTN_TIER_FULL)->at[i].battery.name, family[f].prefix,
-                         strlen(family[f].prefix)) == 0;
-        ck_assert_msg(n >= family[f].least, "%d cases of %s", n, family[f].prefix);
-    }
 }
 
 /* ---- within claims --------------------------------------------------------------------------- */
@@ -204,25 +183,11 @@ TEST(only_one_tensor_is_laid_out)
 
 /* Two here, with one case in eight of what is made of pairs; make test-full runs them all, and then
  * every implementation at its presets. */
-static const char *const variants[] = {"tiled-textbook",
-                                       "ring:ranks=2",
-                                       "dense:mask=bool2d",
-                                       "dense:mask=int32",
-                                       "dense:mask=float4d",
-                                       "tiled-textbook:br=16,bc=16",
-                                       "tiled-textbook:br=1,bc=1",
-                                       "tiled-textbook:br=7,bc=13",
-                                       "tiled-textbook:br=128,bc=32",
-                                       "bsr:size=16",
-                                       "ring:ranks=4,local=csr-textbook",
-                                       "ring:ranks=8",
-                                       "ulysses:ranks=2,local=dense",
-                                       "ulysses:ranks=8",
-                                       "usp:ranks=8,order=zigzag",
-                                       "allgather:ranks=3,order=striped,stride=1",
-                                       "lightseq:ranks=5",
-                                       "heads:ranks=3",
-                                       "batch:ranks=2"};
+static const char *const variants[] = {
+    "tiled-textbook",  "ring:ranks=2",  "bsr:size=16",   "ring:ranks=8",
+    "ulysses:ranks=8", "heads:ranks=3", "batch:ranks=2",
+#include "tests/variants/specs.def"
+};
 enum { SOME = 2, VARIANTS = sizeof variants / sizeof *variants, MOST_SPECS = VARIANTS + 100 };
 
 static const char *variant_name(int v)
@@ -434,14 +399,6 @@ TEST_EACH(soak_finds_a_mutant, COUNT(planted))
     ck_assert_msg(parse(spec_name, &spec, &err) == ATTN_OK, "%s", err.text);
     soak_finds(&spec, 2000, planted[_i]);
     dlclose(library);
-}
-
-TEST_EACH(soak_finds_mischief, 3)
-{
-    static const enum faulty_mischief mischief[] = {FAULTY_LSE_BASE_2, FAULTY_O_BY_LAYOUT,
-                                                    FAULTY_DK_OFFSET};
-    struct attn_spec spec = faulty_spec(mischief[_i]);
-    soak_finds(&spec, 200, "mischief");
 }
 
 /* Random cases of the types that exist: nobody honest is flagged. */

@@ -1,4 +1,4 @@
-/* See targets.h.  A target returns a text when the parser broke a promise of its header. */
+/* See targets.h.  A target returns a text when the parser broke the contract of its header. */
 #include "tests/fuzz/targets.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ void fuzz_use_folder(const char *path)
 
 /* ---- what all of them share ---------------------------------------------------------------- */
 
-/* NULL when a failure is told in one line that is safe on a terminal, or nothing failed. */
+/* NULL when a failure is said in one line that is safe on a terminal, or nothing failed. */
 static const char *fault_of(enum attn_status status, const struct attn_error *err)
 {
     if (status == ATTN_OK)

@@ -23,7 +23,7 @@ const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ...
 
 enum attn_failure {
     ATTN_F_NONE,
-    ATTN_F_STATUS,    /* an error where the contract promises a result  */
+    ATTN_F_STATUS,    /* an error where the contract demands a result  */
     ATTN_F_INTEGRITY, /* out of bounds, unwritten, inputs changed       */
     ATTN_F_FINITE,
     ATTN_F_EXACT,

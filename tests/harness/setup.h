@@ -47,7 +47,7 @@ struct attn_setup {
 };
 
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
- * NULL.  Fails (EINVAL) also when the fill cannot keep its promise for the case, and ENOTSUP for
+ * NULL.  Fails (EINVAL) also when the fill cannot have its property in the case, and ENOTSUP for
  * storage that does not exist yet; nothing needs closing then. */
 enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
                                  struct attn_error *err);

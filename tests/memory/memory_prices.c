@@ -153,16 +153,12 @@ static const struct hand_price hand_prices[] = {
      "zeros=24 delta.shard=160 kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280",
      NULL},
     /* 4 ranks: a block of K has 2*4*16*16 = 2048 numbers and travels through two slots; a rank's
-     * rows are 2*8*16 = 256, of 16 features.  1 rank: nothing travels */
+     * rows are 2*8*16 = 256, of 16 features */
     {"ring:ranks=4,local=tiled-textbook", ATTN_FORWARD, 0, 49152, 6, 0,
      "kv.travel=32768 o.partial=16384 lse.partial=1024", "b2h8g4q64d16:none:f32:normal:s1"},
     {"ring:ranks=4,local=tiled-textbook", ATTN_BACKWARD, 0, 114688, 14, 0,
      "zeros=64 delta.shard=1024 kv.travel=32768 dkv.travel=16384 dkv.partial=16384 "
      "dq.partial=16384",
-     "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
-    {"ring:ranks=1,local=tiled-textbook", ATTN_FORWARD, 0, 0, 0, 0, "",
-     "b2h8g4q64d16:none:f32:normal:s1"},
-    {"ring:ranks=1,local=tiled-textbook", ATTN_BACKWARD, 0, 0, 0, 0, "zeros=64 delta.shard=4096",
      "b2h8g4q64d16:none:f32:normal:s1:pass=bwd"},
     /* a rank: 2 heads, 1 kv head, all tokens: q 2*2*10*8, k 2*12*8, v 2*12*6, o 2*2*10*6, lse
      * 2*2*10; half of each is sent: (1280+768+576+960+160) / 2.  Lists of messages: 128,

@@ -42,7 +42,7 @@ static int saves(const struct attn_spec *spec)
     return 0;
 }
 
-/* Nobody saves who is not told to, nor where nobody asks. */
+/* Nothing is saved without the option, nor where the caller has no place for it. */
 TEST(nothing_unasked)
 {
     struct attn_spec list[MEMORY_SPECS];

@@ -85,23 +85,6 @@ TEST(the_list)
     }
 }
 
-TEST(by_name)
-{
-    for (int n = 0; n < attn_isa_count(); n++) {
-        const struct attn_isa *isa = attn_isa_at(n);
-        struct attn_error err = {0};
-        char text[40];
-        snprintf(text, sizeof text, "%s,and more", isa->name);
-        const struct attn_isa *found = attn_isa_find(text, strlen(isa->name), &err);
-        if (absent(n)) {
-            ck_assert_ptr_null(found);
-            ck_refusal(err.status, ATTN_ENOTSUP, &err,
-                       "which this machine does not have; it has: ");
-        } else
-            ck_assert_ptr_eq(found, isa);
-    }
-}
-
 static enum attn_status chosen(enum attn_dtype dtype, const struct attn_isa *isa,
                                const struct attn_kernels **kernels)
 {
@@ -210,19 +193,6 @@ TEST(the_choice_reaches_the_kernels)
         ck_assert(named.digest == narrowed.digest);
         ck_assert((named.digest == widest.digest) == (strcmp(best()->name, "portable") == 0));
     }
-}
-
-TEST(a_bad_environment_is_a_status)
-{
-    struct attn_result result;
-    setenv("ATTN_ISA", "sse9", 1);
-    run("tiled", "b1h1q4d8:none:f32:normal:s1", &result);
-    ck_assert_int_eq(result.verdict, ATTN_FAILED);
-    ck_assert_int_eq(result.failure, ATTN_F_STATUS);
-    ck_assert_msg(strstr(result.text, "ATTN_ISA=sse9: no instruction set is called so") != NULL,
-                  "%s", result.text);
-    run("tiled@portable", "b1h1q4d8:none:f32:normal:s1", &result);
-    ck_assert_int_eq(result.verdict, ATTN_PASS);
 }
 
 TEST(a_bad_environment_is_said_by_the_program)

@@ -1,10 +1,10 @@
-/* The monoid of partial attention (optimized/merge.h): neutral element, commutative, associative
+/* The monoid of partial attention (ref/merge.h): neutral element, commutative, associative
  * within a derived bound, and what must not become NaN or must stay NaN.  Catalogue: R18, SK-01. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/merge.h"
+#include "ref/merge.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"
 

@@ -8,7 +8,6 @@
 
 #include "optimized/registry.h"
 #include "optimized/simple.h"
-#include "tests/fixtures/refused.h"
 #include "tests/harness/fill.h"
 
 SUITE(registry, .seconds = 60);
@@ -197,7 +196,7 @@ TEST(what_specs_mean)
     ck_assert_ptr_eq(spec_of("ulysses").options.local, attn_impl_find("tiled"));
 }
 
-/* A text that is too long for its place is cut and ended, and its length is told. */
+/* A text that is too long for its place is cut and ended, and its length is returned. */
 TEST(short_room)
 {
     char text[16];
@@ -207,20 +206,6 @@ TEST(short_room)
     ck_assert_str_eq(text, "tiled");
     ck_assert_int_eq(text[6], 'x');
     ck_assert_int_eq(attn_spec_print(&spec, NULL, 0), 25);
-}
-
-/* ---- errors --------------------------------------------------------------------------------- */
-
-/* A name that is unknown is met by every name that would work. */
-TEST_EACH(names_are_offered, attn_impl_count())
-{
-    static const char *const text[] = {"flash", "ring:local=flash"};
-    const struct attn_impl *x = attn_impl_at(_i);
-    for (int n = 0; n < (x->ranks == NULL ? 2 : 1); n++) {
-        struct attn_spec spec;
-        struct attn_error err = {0};
-        ck_refusal(attn_spec_parse(text[n], &spec, &err), ATTN_EINVAL, &err, x->name);
-    }
 }
 
 /* ---- calls of other languages ---------------------------------------------------------------- */

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optimized/parallel/transport/transport.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "ref/ledger.h"
+#include "ref/ranks.h"
 #include "tests/fixtures/refused.h"
 #include "tests/harness/fill.h"
 #include "tests/suites.h"

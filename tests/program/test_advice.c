@@ -193,7 +193,9 @@ TEST(as_users_meet_it)
     scratch_has("with the same result:\n    1.92 GiB less:   6.27 GiB  fits");
     scratch_has("--save inputs --memory 8589934592");
     scratch_has("with another result:\n    4.08 GiB less:");
-    scratch_has("ring on 2 ranks: ring has ranks: a stack of layers is of one process");
+    scratch_has("ulysses on 2 ranks: ulysses has ranks, and a stack of layers is of one process: "
+                "tiled would work");
+    ck_assert_ptr_null(strstr(scratch_output, " on 4 ranks")); /* said once */
     scratch_has("save probs: tiled leaves no P");
 }
 
@@ -203,6 +205,8 @@ static const struct scratch_row words[] = {
     {"price dense --length 4096 --batch 2 --mask 'keys(1000,4096)' --advise", 0,
      "mask=bool2d: dense:mask=bool2d holds one [Lq,Lk] mask"},
     {"price dense csr --length 64 --advise", 2, "--advise is for one SPEC"},
+    {"price ring:ranks=4,local=gemm --length 64 --layers 2 --advise", 2,
+     "of one process: gemm would work, or ring without layers"},
     {"price dense --length 64,128 --advise", 2, "--advise is for one SPEC"},
     {"price ring:ranks=3,sizes=strict --length 8 --advise", 2,
      "refused: ring:ranks=3,sizes=strict needs ranks that divide"},

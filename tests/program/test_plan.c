@@ -5,9 +5,10 @@
 
 #include "experiments/measure/order.h"
 #include "experiments/measure/plan.h"
+#include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(plan, .seconds = 60);
+SUITE(plan, .seconds = 60, .open = scratch_open, .close = scratch_close);
 
 static const char example[] = "# memory and time against length\n"
                               "rounds = 3 ; repeat = 7\n"
@@ -28,6 +29,8 @@ static const char example[] = "# memory and time against length\n"
                               "  spec = dense\n"
                               "  length = 64\n"
                               "  mask = random(0.1,7)\n";
+
+static const struct attn_cli_list no_flags = {.n = 0};
 
 static struct attn_plan plan_of(const char *text)
 {
@@ -235,19 +238,55 @@ TEST_EACH(shipped_plans, 2)
                                        "experiments/plans/quick.plan"};
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_msg(attn_plan_read(path[_i], NULL, &plan, &err) == ATTN_OK, "%s", err.text);
+    ck_assert_msg(attn_plan_read(path[_i], &no_flags, NULL, &plan, &err) == ATTN_OK, "%s",
+                  err.text);
     ck_assert_int_gt(plan.n, 20);
     ck_assert(plan.budget_s > 0);
     attn_plan_free(&plan);
+}
+
+/* Lengths and masks of every group, and keys of the plan; what is no flag of a file is refused, and
+ * no line of the file is named for it. */
+TEST(flags_replace_what_a_file_says)
+{
+    static const struct {
+        const char *flag, *value, *want;
+    } bad[] = {{"heads", "2", "cannot use --heads '2' beside --plan"},
+               {"length", "8,,16", "--length '8,,16': an item is empty"},
+               {"length", "many", "length = 'many' is not an integer from 0 to"},
+               {"rounds", "0", "rounds = '0' is not an integer from 1 to 1000"},
+               {"mask", "casual(br)", "p.plan:7: mask"}}; /* of the first group that has it */
+    struct attn_cli_list flags = {
+        4, {{"length", "8,512"}, {"mask", "none"}, {"rounds", "1"}, {"mask", "window(3,0,br)"}}};
+    struct attn_plan plan;
+    struct attn_error err = {0};
+    scratch_put("p.plan", example, strlen(example));
+    ck_assert_msg(attn_plan_read(scratch_path("p.plan"), &flags, NULL, &plan, &err) == ATTN_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(plan.rounds, 1);
+    ck_assert_int_eq(plan.n, 2 * 2 * (3 * 2 + 1)); /* masks, lengths, specs and passes */
+    for (int64_t i = 0; i < plan.n; i++) {
+        const struct attn_case *c = &plan.point[i].c;
+        ck_assert(c->n_query == 8 || c->n_query == 512);
+        int is_second = i < 24 ? i >= 12 : i >= 26; /* of each group: the slowest to change */
+        ck_assert_str_eq(c->mask, flags.at[is_second ? 3 : 1].value);
+    }
+    attn_plan_free(&plan);
+    for (size_t b = 0; b < COUNT(bad); b++) {
+        flags = (struct attn_cli_list){1, {{bad[b].flag, bad[b].value}}};
+        ck_assert_int_eq(attn_plan_read(scratch_path("p.plan"), &flags, NULL, &plan, &err),
+                         ATTN_EINVAL);
+        ck_assert_msg(strstr(err.text, bad[b].want) != NULL, "%s", err.text);
+    }
 }
 
 TEST(no_plan)
 {
     struct attn_plan plan;
     struct attn_error err = {0};
-    ck_assert_int_eq(attn_plan_read("/nowhere/x.plan", NULL, &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_read("/nowhere/x.plan", &no_flags, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
-    ck_assert_int_eq(attn_plan_read("/tmp", NULL, &plan, &err), ATTN_EINVAL);
+    ck_assert_int_eq(attn_plan_read("/tmp", &no_flags, NULL, &plan, &err), ATTN_EINVAL);
 }
 
 /* ---- curves ------------------------------------------------------------------------------- */

@@ -197,18 +197,6 @@ TEST(one_writer)
     fclose(second);
 }
 
-TEST(full_disk)
-{
-    struct attn_point p;
-    sample(&p);
-    FILE *file = fopen("/dev/full", "a");
-    ck_assert_ptr_nonnull(file);
-    errno = 0;
-    ck_assert_int_eq(attn_record_write_point(file, &p), -1);
-    ck_assert_int_eq(errno, ENOSPC);
-    fclose(file);
-}
-
 TEST(other_kinds)
 {
     struct attn_point p;

@@ -11,8 +11,6 @@
 
 SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
-static const char real[] = "tests/data/gpt-causal.safetensors";
-
 static const struct scratch_row usage[] = {
     {"run", 2, "an argument is missing: attnlab run SPEC"},
     {"run dense", 2, "tensors are missing"},
@@ -195,18 +193,4 @@ TEST(faults)
         scratch_shell(0, "PASS",
                       "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv",
                       test_build());
-}
-
-TEST(disk_full)
-{
-    struct stat before, after;
-    const char *out = scratch_path("out"), *written = scratch_path("out/result.safetensors");
-    scratch_expect(0, "", "run dense --input %s --out %s --pass fwd", real, out);
-    ck_assert_int_eq(stat(written, &before), 0);
-    scratch_shell(3, "cannot be written",
-                  "(ulimit -f 64; '%s/attnlab' run dense --input %s --out %s)", test_build(), real,
-                  out);
-    ck_assert_int_eq(stat(written, &after), 0);
-    ck_assert_int_eq(after.st_ino, before.st_ino);
-    ck_assert_int_eq(after.st_size, before.st_size);
 }

@@ -530,21 +530,6 @@ TEST(hostile_records)
     ck_assert(access("owned", F_OK) != 0);
 }
 
-/* A thirty-third implementation, which the registry does not know, is drawn like the others. */
-TEST(many_implementations)
-{
-    fixture_n_points = 0;
-    for (int k = 0; k < 33; k++)
-        for (int l = 0; l < 2; l++) {
-            char name[16], text[128];
-            (void)snprintf(name, sizeof name, "new-%d", k);
-            (void)snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1", 256 << l);
-            fixture_add("length-x", name, text, 0);
-        }
-    fixture_expect_page(0, WORDS("new-32"));
-    fixture_expect_words_of("out/figures/memory-x.svg", WORDS("new-32"));
-}
-
 TEST(a_wrong_point_is_told)
 {
     fixture_add_curves();

@@ -263,20 +263,6 @@ TEST(system_says_no)
     ck_assert_int_eq(attn_ledger_clear(&x), 24);
 }
 
-TEST(fails_where_told)
-{
-    struct attn_ledger x = new_ledger();
-    x.fail_at = 2;
-    take(&x, "a", 8);
-    take(&x, "b", 8);
-    struct attn_error err = {0};
-    ck_assert_ptr_null(attn_ledger_take(&x, "c", 5, 8, &err));
-    ck_refusal(err.status, ATTN_ENOMEM, &err, "'c': asked 40 bytes, 16 are live");
-    take(&x, "d", 8); /* number 3 */
-    ck_assert_int_eq(x.takes, 4);
-    ck_assert_int_eq(attn_ledger_clear(&x), 24);
-}
-
 TEST(limit_holds)
 {
     struct attn_ledger x = new_ledger(), child;
@@ -343,7 +329,7 @@ static void *child_main(void *arg)
         attn_ledger_give(child, a);
         attn_ledger_give(child, b);
     }
-    void *lent = attn_ledger_take(child, "held", HELD, 1, NULL);
+    void *lent = attn_ledger_take(child, "kept", HELD, 1, NULL);
     pthread_barrier_wait(&barrier); /* both hold theirs: this is the parent's peak */
     pthread_barrier_wait(&barrier);
     attn_ledger_give(child, lent);
@@ -369,7 +355,7 @@ TEST(children_in_threads)
     for (int t = 0; t < 2; t++) {
         ck_assert_int_eq(child[t].now, 0);
         ck_assert_int_eq(child[t].peak, HELD);
-        ck_assert_int_eq(at_peak(&child[t], "held"), HELD);
+        ck_assert_int_eq(at_peak(&child[t], "kept"), HELD);
         ck_assert_int_eq(child[t].n_at_peak, 1);
         ck_assert_int_eq(child[t].takes, 2 * ROUNDS + 1);
     }

@@ -1,6 +1,5 @@
 /* Who judges the judge: the oracle on sums so long that plain ones would lose many roundings.
- * test_golden.c holds it against arbitrary precision, oracle_relations.c against what attention
- * obeys whatever the numbers are. */
+ * test_golden.c holds it against arbitrary precision. */
 #include "tests/suites.h"
 
 #include <math.h>

@@ -14,8 +14,8 @@
 #define OPTIMIZED_PARALLEL_MOVE_H
 
 #include "optimized/parallel/layout/rank_box.h"
-#include "optimized/parallel/transport/transport.h"
 #include "ref/buffers.h"
+#include "ref/ranks.h"
 
 /* A tensor as one rank holds it: data is the rank's box of the layout, of which, if is_cut, only
  * the kv heads of `heads` are there (a tensor of keys that is brought a few heads at a time). */

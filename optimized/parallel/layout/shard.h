@@ -7,8 +7,8 @@
 #define OPTIMIZED_PARALLEL_SHARD_H
 
 #include "optimized/parallel/layout/rank_box.h"
-#include "optimized/parallel/transport/transport.h"
 #include "ref/ledger.h"
+#include "ref/ranks.h"
 
 /* A tensor of a call and all its shards.  The first lines are the caller's. */
 struct attn_shards {

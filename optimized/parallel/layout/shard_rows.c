@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "optimized/integers.h"
-#include "optimized/merge.h"
+#include "ref/merge.h"
 #include "ref/problem.h"
 
 /* FOR_ROWS: b, h, i of every row. */

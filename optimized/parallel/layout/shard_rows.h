@@ -21,7 +21,7 @@ void attn_rows_add(const struct attn_rows *n, const struct attn_view *sum,
 void attn_rows_neutral(const struct attn_rows *n, const struct attn_view *o,
                        const struct attn_view *lse);
 
-/* (o, lse) := (o, lse) merged with a part over other keys (optimized/merge.h).  l: NULL; or the
+/* (o, lse) := (o, lse) merged with a part over other keys (ref/merge.h).  l: NULL; or the
  * denominators, and then o holds numerators and lse the largest LSE so far. */
 void attn_rows_merge(const struct attn_rows *n, const struct attn_view *o,
                      const struct attn_view *lse, const struct attn_view *l,

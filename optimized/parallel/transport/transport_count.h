@@ -8,7 +8,7 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_COUNT_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_COUNT_H
 
-#include "optimized/parallel/transport/transport.h"
+#include "ref/ranks.h"
 
 /* Run `size` ranks, 1 to ATTN_MAX_RANKS, and end with the first that fails.  EPEER when the
  * messages or bytes that all ranks together send are not those that they wait for. */

@@ -10,8 +10,8 @@
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_SIM_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_SIM_H
 
-#include "optimized/parallel/transport/transport.h"
 #include "ref/ledger.h"
+#include "ref/ranks.h"
 
 enum { ATTN_SIM_RANKS = 512 };
 

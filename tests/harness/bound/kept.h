@@ -1,7 +1,7 @@
 /* Results of the oracle for one case, computed once for every spec that is judged on it: its rows,
  * and with each declared precision the truth and its bounds.
  *
- * The caller promises that problem and inputs stay as they are in between. */
+ * The caller guarantees that problem and inputs stay as they are in between. */
 #ifndef TESTS_HARNESS_BOUND_KEPT_H
 #define TESTS_HARNESS_BOUND_KEPT_H
 

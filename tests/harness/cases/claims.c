@@ -32,13 +32,19 @@ void attn_claims_all(struct attn_claims *claims)
         claims->bits |= attn_claim_name[bit] != NULL ? 1u << bit : 0;
 }
 
-void attn_claims_of_impl(const struct attn_impl *impl, struct attn_claims *claims)
+void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
+                         struct attn_claims *claims)
 {
+    char shapes[128];
     *claims = (struct attn_claims){.bits = (impl->caps & ATTN_CLAIMS_SHARED & ~ATTN_CAP_MASK)};
     claims->bits |= ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_REPEATS;
     if (impl->caps & ATTN_CAP_MASK)
         claims->bits |= ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE;
     snprintf(claims->name, sizeof claims->name, "%.60s", impl->name);
+    if (impl->shapes != NULL) {
+        impl->shapes(options, shapes, sizeof shapes);
+        attn_shapes_parse(shapes, &claims->shapes, NULL);
+    }
 }
 
 /* ---- which cases ----------------------------------------------------------------------------- */

@@ -46,9 +46,11 @@ enum {
 extern const char *const attn_claim_name[32];   /* "f64", ... "dense", "repeats" */
 extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do" */
 
-/* Everything that can be claimed; what one of our own does: its capabilities, and every mask. */
+/* Everything that can be claimed; what one of our own does: its capabilities, every mask, and its
+ * shapes. */
 void attn_claims_all(struct attn_claims *claims);
-void attn_claims_of_impl(const struct attn_impl *impl, struct attn_claims *claims);
+void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
+                         struct attn_claims *claims);
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,

@@ -234,13 +234,12 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     /* one key has all the weight: 16 bits hide what a row gives to the others, and so does any type
      * in a few rows; of many rows some have two */
     int sharp = d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
-    int sharp_rows = d > 16 && narrow && is(t, choice, ATTN_FACTOR_FILL, "rows");
+    int sharp_rows = narrow && is(t, choice, ATTN_FACTOR_FILL, "rows");
     add_veil(veil, &n, sharp && narrow, ALL, BIT(SCALE));
     add_veil(veil, &n, (sharp || sharp_rows) && (x.queries < 5 || x.queries * x.keys < 1000), ALL,
              0);
-    /* so many terms of both signs in few elements of dK that 16 bits hide their sums */
-    add_veil(veil, &n, narrow && x.queries > 1000 && x.keys < 16 && d < 32, ALL,
-             BIT(QUERIES) | BIT(KEYS) | BIT(D));
+    /* few keys, some of them hidden: each dK is a sum over many queries that 16 bits hide */
+    add_veil(veil, &n, narrow && masked && x.keys < 8, ALL, BIT(MASK) | BIT(KEYS));
     /* data of models: with another scale or one feature one key has all the weight, and so it may
      * be for one query of several kinds */
     int usual =

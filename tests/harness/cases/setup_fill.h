@@ -24,7 +24,7 @@ struct attn_recipe {
     uint64_t stream[ATTN_STREAMS]; /* of the hash, mixed with the seed */
 };
 
-/* EINVAL when the fill cannot keep its promise for this case: says which extents, scale or
+/* EINVAL when the fill cannot have its property in this case: says which extents, scale or
  * fields would work.  The problem needs its extents, scale, softcap and dtype set. */
 enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
                                   struct attn_recipe *recipe, struct attn_error *err);

@@ -1,5 +1,5 @@
 /* What a failing implementation computed, beside the truth and its bounds: the numbers against
- * which hypotheses about the fault are held. */
+ * which hypotheses about the fault are left. */
 #ifndef TESTS_HARNESS_FAULTS_FAILED_RUN_H
 #define TESTS_HARNESS_FAULTS_FAILED_RUN_H
 

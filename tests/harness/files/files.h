@@ -67,7 +67,7 @@ struct attn_file {
 int attn_file_is_named(const char *name);
 const char *attn_file_suffixes(char text[64]);
 
-/* The format is told by the first bytes, not by the name.  After a failure the struct is empty;
+/* The format is known by the first bytes, not by the name.  After a failure the struct is empty;
  * closing it is legal.  EINVAL: cannot be read, or is not what it should be; ENOMEM. */
 enum attn_status attn_file_open(const char *path, struct attn_file *file, struct attn_error *err);
 void attn_file_close(struct attn_file *file); /* frees the tensors' data too */

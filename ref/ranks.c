@@ -1,41 +1,13 @@
-/* What every transport shares: shapes, counters, open posts, the all-to-all.  See transport.h. */
-#include "optimized/parallel/transport/transport.h"
+/* What every transport shares: pieces, counters, open posts.  See ranks.h. */
+#include "ref/ranks.h"
 
 #include <string.h>
-
-#include "ref/problem.h"
 
 const char *attn_tag_name(int tag)
 {
     static const char *const name[ATTN_TAG_KINDS] = {"q",  "k",     "v",  "o",  "lse",
                                                      "do", "delta", "dq", "dk", "dv"};
     return tag >= 0 ? name[tag % ATTN_TAG_KINDS] : "?";
-}
-
-int attn_tag_is_of_keys(enum attn_tag_kind kind)
-{
-    return kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV;
-}
-
-int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
-{
-    switch (kind) {
-    case ATTN_TAG_LSE:
-    case ATTN_TAG_DELTA:
-        return 1;
-    case ATTN_TAG_Q:
-    case ATTN_TAG_K:
-    case ATTN_TAG_DQ:
-    case ATTN_TAG_DK:
-        return p->d_key;
-    default:
-        return p->d_value;
-    }
-}
-
-enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p)
-{
-    return kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
 }
 
 int attn_tag_step(int tag)

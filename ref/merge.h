@@ -34,8 +34,8 @@
  * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention keeps N, l, m); bugs SK-01,
  *           SN-02.
  */
-#ifndef OPTIMIZED_MERGE_H
-#define OPTIMIZED_MERGE_H
+#ifndef REF_MERGE_H
+#define REF_MERGE_H
 
 #include <math.h>
 #include <stdint.h>
@@ -45,7 +45,7 @@
 #define REAL_EXP   expf
 #define REAL_LOG   logf
 #define REAL_LOG1P log1pf
-#include "optimized/merge_tmpl.h"
+#include "ref/merge_tmpl.h"
 #undef REAL
 #undef FN
 #undef REAL_EXP
@@ -56,7 +56,7 @@
 #define REAL_EXP   exp
 #define REAL_LOG   log
 #define REAL_LOG1P log1p
-#include "optimized/merge_tmpl.h"
+#include "ref/merge_tmpl.h"
 #undef REAL
 #undef FN
 #undef REAL_EXP

@@ -10,12 +10,10 @@
  * and then tag and shape must agree.  That is stricter than MPI, on purpose: a rank that skips a
  * hop is found at that hop.  After an error a transport is finished: every later call fails too.
  */
-#ifndef OPTIMIZED_PARALLEL_TRANSPORT_H
-#define OPTIMIZED_PARALLEL_TRANSPORT_H
+#ifndef REF_RANKS_H
+#define REF_RANKS_H
 
 #include "ref/impl.h"
-
-enum { ATTN_MAX_RANKS = 4096 }; /* that can be priced */
 
 /* What a message is: a tensor's kind, and the hop or step in which it travels. */
 enum attn_tag_kind {
@@ -36,11 +34,6 @@ static inline int attn_tag(enum attn_tag_kind kind, int step)
     return step * ATTN_TAG_KINDS + (int)kind;
 }
 const char *attn_tag_name(int tag); /* "k", "dq", ... */
-
-/* A tensor of this kind: of keys, [B, kv_heads, Lk, width], or of queries; as a whole; its type. */
-int attn_tag_is_of_keys(enum attn_tag_kind kind);
-int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p);
-enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 int attn_tag_step(int tag);
 
 /* Where bytes of a message lie: extent[0] x extent[1] x extent[2] rows of `row` adjacent bytes,
@@ -57,9 +50,6 @@ struct attn_piece attn_piece_whole(int64_t bytes); /* one run of bytes */
 /* Bytes that fill a message up: they travel, no memory holds them, and the receiver drops them. */
 struct attn_piece attn_piece_pads(int64_t bytes);
 int attn_piece_is_pads(const struct attn_piece *piece);
-
-void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
-                     const struct attn_piece *from_piece);
 
 /* One side of a message.  peer: the other rank.  The pieces travel in their order; there may be
  * none.  What is sent is only read. */
@@ -83,7 +73,34 @@ struct attn_post {
     int undone; /* the transport's: messages of this post that are not done */
 };
 
+/* One rank's end: below. */
 struct attn_transport;
+
+/* Begin to send and receive all of these.  Peers must be other ranks.  The lists, their pieces and
+ * data stay as they are until attn_wait; what is received may not be read before.  At most
+ * ATTN_OPEN_POSTS are open at a time.  EPEER when a peer posted something else or any rank failed;
+ * then the post is not open. */
+enum attn_status attn_post(struct attn_transport *t, struct attn_post *post,
+                           struct attn_error *err);
+
+/* Until all messages of this post are done; its sends are counted then, and only if that went well.
+ * Posts may be waited for in any order.  EPEER when a peer failed, left, or posted something else,
+ * or when no rank can make progress. */
+enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post,
+                           struct attn_error *err);
+
+/* Post and wait. */
+enum attn_status attn_exchange(struct attn_transport *t, struct attn_message *send, int n_sends,
+                               struct attn_message *receive, int n_receives,
+                               struct attn_error *err);
+
+/* ---- what makes a transport: simulated ranks, a count of messages, MPI ----------------------- */
+
+enum { ATTN_MAX_RANKS = 4096 }; /* that can be priced */
+
+/* Copy what one piece describes to where another one wants it. */
+void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *from,
+                     const struct attn_piece *from_piece);
 
 struct attn_transport_ops {
     int counts; /* messages are counted and nothing arrives */
@@ -124,24 +141,6 @@ struct attn_rank_code {
 
 /* Nothing arrives here: what is received is no data, and to compute with it is a waste of time. */
 int attn_transport_counts(const struct attn_transport *t);
-
-/* Begin to send and receive all of these.  Peers must be other ranks.  The lists, their pieces and
- * data stay as they are until attn_wait; what is received may not be read before.  At most
- * ATTN_OPEN_POSTS are open at a time.  EPEER when a peer posted something else or any rank failed;
- * then the post is not open. */
-enum attn_status attn_post(struct attn_transport *t, struct attn_post *post,
-                           struct attn_error *err);
-
-/* Until all messages of this post are done; its sends are counted then, and only if that went well.
- * Posts may be waited for in any order.  EPEER when a peer failed, left, or posted something else,
- * or when no rank can make progress. */
-enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post,
-                           struct attn_error *err);
-
-/* Post and wait. */
-enum attn_status attn_exchange(struct attn_transport *t, struct attn_message *send, int n_sends,
-                               struct attn_message *receive, int n_receives,
-                               struct attn_error *err);
 
 /* The rank has ended with this status, which comes back: from now on no other rank touches its
  * memory.  EINTERNAL when all was well but a post is open.  A rank that fails while posts are open

@@ -1,0 +1,393 @@
+/* The textbooks of sequence parallelism as implementations: ring-textbook and ulysses-textbook.
+ *
+ * ref/ring.c and ref/ulysses.c are what one rank does.  Everything else is done here, once: shards,
+ * buffers with their names and prices, what is refused, what bounds ask. */
+#include <stdio.h>
+
+#include "optimized/integers.h"
+#include "optimized/parallel/parallel.h"
+#include "optimized/parallel/rank.h"
+#include "ref/buffers.h"
+#include "ref/clock.h"
+#include "ref/problem.h"
+#include "ref/rank_part.h"
+
+enum { TILE = 64 }; /* queries, and keys, in a tile of ref/tiled.c */
+
+static const struct attn_option options_of[] = {
+    {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"}, {0}};
+
+/* A call, or the price of one. */
+enum { BUFFERS = 24 };
+struct call {
+    const struct attn_problem *p;
+    struct attn_ctx *ctx;
+    enum attn_pass pass;
+    struct attn_shards tensor[ATTN_TAG_KINDS];
+};
+
+/* One rank's buffers, and where each address goes. */
+struct room {
+    const struct attn_rank_part *part;
+    struct attn_buffer buffer[BUFFERS];
+    void **to[BUFFERS];
+    int n;
+};
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+static void add(struct room *m, const char *name, int64_t rows, int64_t width, void **to)
+{
+    m->to[m->n] = to;
+    m->buffer[m->n++] = attn_buffer_of(name, rows, width, m->part->size);
+}
+
+static void add_rows(struct room *m, const char *name, int64_t rows, int64_t width,
+                     struct attn_matrix *to)
+{
+    to->ld = width;
+    add(m, name, rows, width, &to->data);
+}
+
+/* Those of ref/tiled.c, for n queries. */
+static void add_tile(struct room *m, struct attn_head_buffers *w, int64_t n, enum attn_pass pass)
+{
+    int64_t d = m->part->whole->d_key, dv = m->part->whole->d_value;
+    w->br = w->bc = TILE;
+    add_rows(m, "tile.q", TILE, d, &w->Q);
+    add_rows(m, "tile.k", TILE, d, &w->K);
+    add_rows(m, "tile.v", TILE, dv, &w->V);
+    add_rows(m, "tile.s", TILE, TILE, &w->S);
+    if (pass == ATTN_FORWARD) {
+        add_rows(m, "tile.o", TILE, dv, &w->O);
+        add_rows(m, "tile.m", TILE, 1, &w->m);
+        add_rows(m, "tile.l", TILE, 1, &w->l);
+        return;
+    }
+    add_rows(m, "tile.do", TILE, dv, &w->dO);
+    add_rows(m, "tile.slope", TILE, TILE, &w->slope);
+    add_rows(m, "tile.dk", TILE, d, &w->dK);
+    add_rows(m, "tile.dv", TILE, dv, &w->dV);
+    add_rows(m, "delta", n, 1, &w->D);
+}
+
+static void lay_out_ring(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
+{
+    static const char *const pair[] = {"kv.even", "kv.odd"}, *const sums[] = {"dkv.even",
+                                                                              "dkv.odd"};
+    const struct attn_problem *p = x->whole;
+    int64_t rows = p->batch * p->kv_heads * x->n_key, width = p->d_key + p->d_value;
+    int ranks = x->transport->size;
+    for (int n = 0; n < 2 && n < ranks - 1; n++)
+        add(m, pair[n], rows, width, &x->pair[n]);
+    for (int n = 0; n < 2 && ranks > 1 && pass == ATTN_BACKWARD; n++)
+        add(m, sums[n], rows, width, &x->gradients[n]);
+    if (pass == ATTN_BACKWARD) {
+        add(m, "block.dq", x->n_query, p->d_key, &x->dq_block);
+    } else {
+        add(m, "block.o", x->n_query, p->d_value, &x->o_block);
+        add(m, "block.lse", x->n_query, 1, &x->lse_block);
+    }
+    add_tile(m, &x->tile, x->n_query, pass);
+}
+
+/* What ulysses brings to the heads, or makes there. */
+static int is_of_heads(enum attn_tag_kind kind, enum attn_pass pass)
+{
+    return pass == ATTN_FORWARD ? kind <= ATTN_TAG_LSE : kind != ATTN_TAG_O;
+}
+
+static void lay_out_ulysses(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
+{
+    static const char *const name[ATTN_TAG_KINDS] = {
+        "heads.q",  "heads.k",     "heads.v",  "heads.o",  "heads.lse",
+        "heads.do", "heads.delta", "heads.dq", "heads.dk", "heads.dv"};
+    const struct attn_problem *p = x->whole;
+    int64_t heads = p->batch * (p->heads / x->transport->size);
+    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS; kind++) {
+        int64_t n = attn_tag_is_of_keys(kind) ? p->n_key : p->n_query;
+        if (is_of_heads(kind, pass))
+            add(m, name[kind], heads * n, attn_tag_width(kind, p), &x->heads[kind]);
+    }
+    if (pass == ATTN_BACKWARD) {
+        add(m, "delta.own", p->batch * p->heads * x->n_query, 1, &x->minus_d);
+        add(m, "zeros", 1, p->d_value, &x->zeros);
+    }
+    add_tile(m, &x->tile, p->n_query, pass);
+}
+
+/* ---- what the two differ in ------------------------------------------------------------------ */
+
+struct textbook {
+    attn_rank_pass *pass[2][2]; /* [pass][f64] */
+    void (*lay_out)(struct room *m, struct attn_rank_part *x, enum attn_pass pass);
+    double (*flops)(const struct attn_rank_part *x, enum attn_pass pass, int *counted);
+    struct attn_sent (*sent)(const struct attn_rank_part *x, enum attn_pass pass);
+    const char *engine; /* the scheme that does the same for every size, order and type */
+    int cuts_heads;     /* among ranks */
+};
+static const struct textbook *textbook_of(const struct attn_options *options);
+
+static struct attn_rank_part part_of(const struct attn_problem *p, struct attn_transport *t)
+{
+    return (struct attn_rank_part){.whole = p,
+                                   .transport = t,
+                                   .n_query = p->n_query / t->size,
+                                   .n_key = p->n_key / t->size,
+                                   .size = (int64_t)attn_dtype_size(p->dtype)};
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+static enum attn_status run_rank(void *arg, struct attn_rank *rank)
+{
+    const struct call *x = arg;
+    const struct textbook *book = textbook_of(rank->options);
+    struct attn_transport *t = rank->transport;
+    double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
+    struct attn_rank_part part = part_of(x->p, t);
+    struct room m = {.part = &part};
+    part.error = rank->error;
+    for (int kind = 0; kind < ATTN_TAG_KINDS; kind++)
+        if (x->tensor[kind].role != ATTN_ABSENT)
+            part.mine[kind] = attn_shards_view(&x->tensor[kind], t->rank).data;
+    book->lay_out(&m, &part, x->pass);
+    enum attn_status status = attn_buffers_take(m.buffer, m.n, rank->ledger, rank->error);
+    for (int n = 0; n < m.n; n++)
+        *m.to[n] = m.buffer[n].data;
+    t->pass = x->pass;
+    if (status == ATTN_OK)
+        status = book->pass[x->pass][x->p->dtype == ATTN_F64](&part);
+    if (status == ATTN_OK)
+        attn_buffers_give(m.buffer, m.n, rank->ledger); /* else when all messages have ended */
+    if (x->ctx->ranks != NULL)
+        attn_rank_report(&x->ctx->ranks[t->rank], rank,
+                         attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+    return status;
+}
+
+static enum attn_status drive(struct call *x)
+{
+    static const char *const name[ATTN_TAG_KINDS] = {
+        "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
+        "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
+    struct attn_rank_group group = {.ctx = x->ctx,
+                                    .options = x->ctx->options,
+                                    .run = run_rank,
+                                    .arg = x,
+                                    .tensor = x->tensor,
+                                    .tensors = ATTN_TAG_KINDS};
+    for (int t = 0; t < ATTN_TAG_KINDS; t++) {
+        x->tensor[t].name = name[t];
+        x->tensor[t].whole = *x->p;
+        x->tensor[t].kind = (enum attn_tag_kind)t;
+        x->tensor[t].layout = attn_layout_of_tokens(x->p, x->ctx->options);
+    }
+    return attn_rank_group_run(&group);
+}
+
+static struct attn_shards input(const struct attn_cview *v)
+{
+    return (struct attn_shards){.role = v->data != NULL ? ATTN_INPUT : ATTN_ABSENT,
+                                .tensor = attn_view_input(v)};
+}
+
+static struct attn_shards output(const struct attn_view *v)
+{
+    return (struct attn_shards){.role = ATTN_OUTPUT, .tensor = *v};
+}
+
+static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                const struct attn_forward *t)
+{
+    struct call x = {.p = p,
+                     .ctx = ctx,
+                     .pass = ATTN_FORWARD,
+                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
+                                [ATTN_TAG_K] = input(&t->k),
+                                [ATTN_TAG_V] = input(&t->v),
+                                [ATTN_TAG_O] = output(&t->o),
+                                [ATTN_TAG_LSE] = output(&t->lse)}};
+    return drive(&x);
+}
+
+static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                 const struct attn_backward *t)
+{
+    struct call x = {.p = p,
+                     .ctx = ctx,
+                     .pass = ATTN_BACKWARD,
+                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
+                                [ATTN_TAG_K] = input(&t->k),
+                                [ATTN_TAG_V] = input(&t->v),
+                                [ATTN_TAG_O] = input(&t->o),
+                                [ATTN_TAG_LSE] = input(&t->lse),
+                                [ATTN_TAG_DO] = input(&t->d_o),
+                                [ATTN_TAG_DELTA] = input(&t->d_lse),
+                                [ATTN_TAG_DQ] = output(&t->dq),
+                                [ATTN_TAG_DK] = output(&t->dk),
+                                [ATTN_TAG_DV] = output(&t->dv)}};
+    return drive(&x);
+}
+
+/* ---- the price ------------------------------------------------------------------------------- */
+
+/* What the local attention of each block costs; each result is merged, or backward added. */
+static double flops_of_ring(const struct attn_rank_part *x, enum attn_pass pass, int *counted)
+{
+    struct attn_problem block = *x->whole;
+    int ranks = x->transport->size;
+    double rows = (double)(block.batch * block.heads * x->n_query), flops = 0;
+    block.n_query = x->n_query;
+    block.n_key = x->n_key;
+    block.origin.query.first = x->transport->rank * x->n_query;
+    for (int J = 0; J < ranks; J++) {
+        block.origin.key.first = J * x->n_key;
+        flops += attn_pass_flops(&block, pass, (double)attn_problem_all_pairs(&block, counted));
+    }
+    return flops + ranks * rows * (double)(pass == ATTN_FORWARD ? 3 * block.d_value : block.d_key);
+}
+
+/* What the rank's heads cost, and D of its tokens. */
+static double flops_of_ulysses(const struct attn_rank_part *x, enum attn_pass pass, int *counted)
+{
+    struct attn_problem heads = *x->whole;
+    heads.heads = heads.kv_heads = heads.heads / x->transport->size;
+    heads.origin.head = x->transport->rank * heads.heads;
+    double rows = (double)(x->whole->batch * x->whole->heads * x->n_query);
+    return attn_pass_flops(&heads, pass, (double)attn_problem_all_pairs(&heads, counted)) +
+           (pass == ATTN_FORWARD ? 0 : 2 * rows * (double)heads.d_value);
+}
+
+static struct attn_sent sent_by_ring(const struct attn_rank_part *x, enum attn_pass pass)
+{
+    const struct attn_problem *p = x->whole;
+    int64_t ranks = x->transport->size, hops = ranks - 1;
+    int64_t pair = p->batch * p->kv_heads * x->n_key * (p->d_key + p->d_value) * x->size;
+    if (pass == ATTN_BACKWARD && ranks > 1)
+        hops += ranks; /* of gradients: the last one brings them home */
+    return (struct attn_sent){hops * pair, 2 * hops};
+}
+
+static struct attn_sent sent_by_ulysses(const struct attn_rank_part *x, enum attn_pass pass)
+{
+    const struct attn_problem *p = x->whole;
+    int64_t ranks = x->transport->size, heads = p->batch * (p->heads / ranks);
+    struct attn_sent sent = {0};
+    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS; kind++)
+        if (is_of_heads(kind, pass)) {
+            int64_t n = attn_tag_is_of_keys(kind) ? x->n_key : x->n_query;
+            sent.bytes += (ranks - 1) * heads * n * attn_tag_width(kind, p) * x->size;
+            sent.messages += ranks - 1;
+        }
+    return sent;
+}
+
+static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
+                             enum attn_pass pass, int rank, struct attn_cost *cost,
+                             struct attn_error *err)
+{
+    const struct textbook *book = textbook_of(options);
+    struct attn_transport at = {.rank = rank, .size = attn_parallel_ranks(options)};
+    struct attn_rank_part part = part_of(p, &at);
+    struct room m = {.part = &part};
+    struct attn_problem mine = *p;
+    struct attn_sent sent = book->sent(&part, pass);
+    mine.n_query = part.n_query;
+    mine.n_key = part.n_key;
+    book->lay_out(&m, &part, pass);
+    cost->flops = book->flops(&part, pass, &cost->counted);
+    cost->bytes_sent = sent.bytes;
+    cost->messages = sent.messages;
+    cost->shard_bytes = attn_pass_bytes(&mine, pass);
+    return attn_buffers_price(m.buffer, m.n, cost, err);
+}
+
+/* ---- what is refused, and what bounds ask ---------------------------------------------------- */
+
+static enum attn_status accepts(const struct attn_problem *p, const struct attn_options *options,
+                                struct attn_error *err)
+{
+    const struct textbook *book = textbook_of(options);
+    const int ranks = attn_parallel_ranks(options);
+    const struct attn_divisible x[] = {{"queries", p->n_query, ranks},
+                                       {"keys", p->n_key, ranks},
+                                       {"heads", p->heads, book->cuts_heads ? ranks : 1}};
+    char other[64];
+    if (!attn_problem_is_whole(p))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s: a piece of a problem is not dealt out again; %s would work",
+                         options->impl->name, book->engine);
+    snprintf(other, sizeof other, "%s, which deals out any number", book->engine);
+    return attn_check_divisible(options, "", x, 3, other, err);
+}
+
+/* A term of a row's sum is rescaled once a tile of keys, in the one block that it belongs to. */
+static int64_t rescales(const struct attn_problem *p, const struct attn_options *options)
+{
+    int64_t blocks = textbook_of(options)->cuts_heads ? 1 : attn_parallel_ranks(options);
+    return ceil_div(p->n_key / blocks, TILE);
+}
+
+/* The first block is merged with the empty set, which rounds nothing. */
+static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
+{
+    (void)p;
+    return textbook_of(options)->cuts_heads ? 0 : attn_parallel_ranks(options) - 1;
+}
+
+static void shapes(const struct attn_options *options, char *text, size_t size)
+{
+    int ranks = attn_parallel_ranks(options);
+    int n = snprintf(text, size, "queries: %d.. step %d; keys: %d.. step %d", ranks, ranks, ranks,
+                     ranks);
+    if (textbook_of(options)->cuts_heads)
+        snprintf(text + n, size - (size_t)n, "; heads: %d.. step %d", ranks, ranks);
+}
+
+/* ---- the two --------------------------------------------------------------------------------- */
+
+enum {
+    CAPS = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_CROSS | ATTN_CAP_DV |
+           ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE |
+           ATTN_CAP_STRIDES
+};
+
+static const struct textbook ring = {.pass = {{attn_ring_forward_f32, attn_ring_forward_f64},
+                                              {attn_ring_backward_f32, attn_ring_backward_f64}},
+                                     .lay_out = lay_out_ring,
+                                     .flops = flops_of_ring,
+                                     .sent = sent_by_ring,
+                                     .engine = "ring"};
+static const struct textbook ulysses = {
+    .pass = {{attn_ulysses_forward_f32, attn_ulysses_forward_f64},
+             {attn_ulysses_backward_f32, attn_ulysses_backward_f64}},
+    .lay_out = lay_out_ulysses,
+    .flops = flops_of_ulysses,
+    .sent = sent_by_ulysses,
+    .engine = "ulysses",
+    .cuts_heads = 1};
+
+#define TEXTBOOK(NAME, MORE_CAPS, SUMMARY)                                               \
+    const struct attn_impl attn_impl_##NAME##_textbook = {.name = #NAME "-textbook",     \
+                                                          .summary = (SUMMARY),          \
+                                                          .family = "sequence-parallel", \
+                                                          .caps = CAPS | (MORE_CAPS),    \
+                                                          .options = options_of,         \
+                                                          .ranks = attn_parallel_ranks,  \
+                                                          .rescales = rescales,          \
+                                                          .merges = merges,              \
+                                                          .accepts = accepts,            \
+                                                          .shapes = shapes,              \
+                                                          .cost = cost,                  \
+                                                          .forward = forward,            \
+                                                          .backward = backward};
+
+TEXTBOOK(ring, ATTN_CAP_GQA,
+         "keys of every rank travel past its queries, hop by hop: one rank's code, to be read")
+TEXTBOOK(ulysses, 0, "tokens become heads by all-to-all, and back: one rank's code, to be read")
+
+static const struct textbook *textbook_of(const struct attn_options *options)
+{
+    return options->impl == &attn_impl_ring_textbook ? &ring : &ulysses;
+}
