@@ -84,10 +84,10 @@ const char *attn_status_name(enum attn_status status); /* "ok", "invalid", "refu
 /* ---- tensors ------------------------------------------------------------------------------ */
 
 /* Storage types.  Arithmetic is double for f64 and float for the others. */
-enum attn_dtype { ATTN_F64, ATTN_F32, ATTN_BF16, ATTN_F16 };
-enum { ATTN_DTYPES = 4 };
+enum attn_dtype { ATTN_F64, ATTN_F32, ATTN_BF16, ATTN_F16, ATTN_U8 };
+enum { ATTN_DTYPES = 4 }; /* of tensors; u8 is of a mask that ranks send */
 
-const char *attn_dtype_name(enum attn_dtype dtype); /* "f64", "f32", "bf16", "f16" */
+const char *attn_dtype_name(enum attn_dtype dtype); /* "f64", "f32", "bf16", "f16", "u8" */
 size_t attn_dtype_size(enum attn_dtype dtype);      /* bytes */
 double attn_dtype_roundoff(enum attn_dtype dtype);  /* u = half the spacing at 1 */
 

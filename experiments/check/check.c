@@ -70,8 +70,8 @@ static int prepare(struct attn_candidate *s)
         const char *manifest = q->vectors != NULL ? q->vectors : s->x.source;
         attn_candidate_route(s, "--results", s->x.source);
         attn_candidate_route(s, "--vectors", manifest);
-        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question,
-                                    &s->x.claims, &err);
+        status =
+            attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question, &s->x, &err);
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->x.claims, &err);

@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "optimized/integers.h"
 #include "optimized/parallel/rank_runner.h"
 #include "ref/impl.h"
 #include "tests/harness/files/fileio.h"
@@ -371,6 +373,16 @@ int64_t attn_cli_kernel_number(const char *path, const char *key)
     return end == at ? -1 : value;
 }
 
+/* Address space that this process may still map; INT64_MAX: no limit. */
+static int64_t address_space_left(void)
+{
+    struct rlimit limit;
+    int64_t mapped = attn_cli_kernel_number("/proc/self/status", "VmSize:");
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || mapped < 0)
+        return INT64_MAX;
+    return greater((int64_t)limit.rlim_cur - mapped * 1024, 0);
+}
+
 int64_t attn_cli_memory_available(void)
 {
     int64_t available = attn_cli_kernel_number("/proc/meminfo", "MemAvailable:");
@@ -385,5 +397,5 @@ int64_t attn_cli_memory_available(void)
         if (max >= 0 && now >= 0 && max - now < available)
             available = max - now;
     }
-    return available;
+    return less(available, address_space_left());
 }

@@ -110,8 +110,8 @@ int attn_cli_listed(const char *list, const char *between, const char *name);
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
 const char *attn_cli_bytes(int64_t bytes, char text[32]);
 
-/* Memory this machine can still give: MemAvailable, lowered by a cgroup limit if there is one;
- * INT64_MAX when it does not say. */
+/* Memory this process can still get: MemAvailable of the machine, lowered by a cgroup's limit and
+ * by its own limit of address space (ulimit -v) if there is one; INT64_MAX when nothing says. */
 int64_t attn_cli_memory_available(void);
 
 /* Flush stdout and say whether everything got there. */

@@ -2,6 +2,7 @@
  * price.c prices it; nothing here computes, sends or allocates.
  *
  *      products.h      what is multiplied at a stop
+ *      bundles.h       what travels between stops
  *      alike.h         stops that are equal
  *      work_moves.h    what is taken from home to work and back
  *      work_buffers.h  what is taken from the ledger
@@ -30,7 +31,8 @@ struct attn_work {
     enum attn_pass pass;
     int rank, stops, passes_on; /* passes_on: keys, round a ring */
     enum attn_merging merging;  /* of this pass: running where nothing merges */
-    int narrow;                 /* where results are partial, they have the storage type */
+    enum attn_mask_form mask;
+    int narrow; /* where results are partial, they have the storage type */
     int has_via;
     struct attn_layout home, via, work;
     struct attn_stored stored;

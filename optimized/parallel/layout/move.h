@@ -32,8 +32,13 @@ struct attn_move {
     enum attn_dtype dtype; /* of both ends */
     int step;              /* of the tag */
     struct attn_end from, to;
-    char *chunks; /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
+    int64_t apart; /* bytes from what goes to a rank to what goes to the next, where a tensor is
+                      repeated for all of them; else 0 */
+    char *chunks;  /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
+
+/* Bytes of the message from rank p to rank q: where their stored boxes meet. */
+int64_t attn_move_message(const struct attn_move *move, int p, int q);
 
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
