@@ -94,7 +94,7 @@ static void run_scheme(struct attn_setup *setup, const struct attn_spec *spec, i
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    const struct attn_log log = {keep_note, x};
+    const struct attn_log log = {.note = keep_note, .arg = x};
     attn_ledger_init(&ledger, NULL);
     memset(x, 0, sizeof *x);
     x->rank = rank;
