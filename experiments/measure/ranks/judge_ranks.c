@@ -56,8 +56,10 @@ static int64_t carry(const struct attn_rank_home *rank, const struct head_part *
     for (int64_t at[4] = ATTN_START; attn_each(at, extent);) {
         int64_t whole[4] = {at[0], at[1], at[2], 0};
         rank->part.whole(&rank->part, slot, whole);
-        if (whole[0] != x->batch || whole[1] < first || whole[1] >= end ||
-            (asked != NULL && !asked[whole[2]]))
+        int is_other = whole[0] != x->batch || whole[1] < first || whole[1] >= end;
+        if (is_other && at[2] == 0)
+            at[2] = extent[2] - 1; /* and so are all rows of that head */
+        if (is_other || (asked != NULL && !asked[whole[2]]))
             continue;
         if (shard != NULL)
             memcpy(packed + n, row_of(shard, at[0], at[1], at[2]), (size_t)bytes);
