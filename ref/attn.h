@@ -84,10 +84,10 @@ const char *attn_status_name(enum attn_status status); /* "ok", "invalid", "refu
 /* ---- tensors ------------------------------------------------------------------------------ */
 
 /* Storage types.  Arithmetic is double for f64 and float for the others. */
-enum attn_dtype { ATTN_F64, ATTN_F32, ATTN_BF16, ATTN_F16 };
-enum { ATTN_DTYPES = 4 };
+enum attn_dtype { ATTN_F64, ATTN_F32, ATTN_BF16, ATTN_F16, ATTN_U8 };
+enum { ATTN_DTYPES = 4 }; /* of tensors; u8 is of a mask that ranks send */
 
-const char *attn_dtype_name(enum attn_dtype dtype); /* "f64", "f32", "bf16", "f16" */
+const char *attn_dtype_name(enum attn_dtype dtype); /* "f64", "f32", "bf16", "f16", "u8" */
 size_t attn_dtype_size(enum attn_dtype dtype);      /* bytes */
 double attn_dtype_roundoff(enum attn_dtype dtype);  /* u = half the spacing at 1 */
 
@@ -178,6 +178,8 @@ struct attn_ctx {
     const struct attn_seal *seal; /* NULL: ranks may read everything */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
     const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
+    int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
+                        [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
                         tensors are neither read nor written.  EINVAL for one process */
 };

@@ -265,6 +265,8 @@ static double load(const void *data, enum attn_dtype dtype, int64_t at)
         return (double)attn_bf16_to_float(((const uint16_t *)data)[at]);
     case ATTN_F16:
         return (double)attn_f16_to_float(((const uint16_t *)data)[at]);
+    case ATTN_U8:
+        break;
     }
     return (double)NAN;
 }
@@ -283,6 +285,8 @@ static void store(void *data, enum attn_dtype dtype, int64_t at, double x)
         break;
     case ATTN_F16:
         ((uint16_t *)data)[at] = attn_f16_from_double(x);
+        break;
+    case ATTN_U8:
         break;
     }
 }

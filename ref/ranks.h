@@ -27,6 +27,8 @@ enum attn_tag_kind {
     ATTN_TAG_DQ,
     ATTN_TAG_DK,
     ATTN_TAG_DV,
+    ATTN_TAG_MASK_KEYS, /* bytes of a mask: of keys; rows of queries */
+    ATTN_TAG_MASK_ROWS,
     ATTN_TAG_KINDS
 };
 static inline int attn_tag(enum attn_tag_kind kind, int step)

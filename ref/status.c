@@ -29,14 +29,14 @@ const char *attn_status_name(enum attn_status status)
 
 const char *attn_dtype_name(enum attn_dtype dtype)
 {
-    static const char *const name[ATTN_DTYPES] = {"f64", "f32", "bf16", "f16"};
-    return (unsigned)dtype < ATTN_DTYPES ? name[dtype] : "unknown";
+    static const char *const name[] = {"f64", "f32", "bf16", "f16", "u8"};
+    return (unsigned)dtype <= ATTN_U8 ? name[dtype] : "unknown";
 }
 
 size_t attn_dtype_size(enum attn_dtype dtype)
 {
-    static const size_t size[ATTN_DTYPES] = {8, 4, 2, 2};
-    return (unsigned)dtype < ATTN_DTYPES ? size[dtype] : 0;
+    static const size_t size[] = {8, 4, 2, 2, 1};
+    return (unsigned)dtype <= ATTN_U8 ? size[dtype] : 0;
 }
 
 double attn_dtype_roundoff(enum attn_dtype dtype)

@@ -240,7 +240,7 @@ static enum attn_status try_row(const struct attn_price_asked *asked,
                                 struct row *row, struct attn_error *err)
 {
     enum attn_status status =
-        attn_need_of(&row->spec, asked->stack, p, asked->pass, NULL, &row->need, err);
+        attn_need_of(&row->spec, asked->stack, p, asked->pass, NULL, NULL, &row->need, err);
     return status != ATTN_OK
                ? status
                : attn_cluster_replay(&row->spec, p, asked->pass, &file->cluster, &row->replay, err);

@@ -21,6 +21,12 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
                          "%s:save=kv: a layer keeps its own k and v, not those that were gathered; "
                          "save=nothing would work",
                          spec->spec.impl->name);
+    if (status == ATTN_OK && attention->mask > 0 &&
+        options->value[attention->mask] != ATTN_MASK_DESCRIBED)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s: the ranks of a layer read one described mask; mask=described would "
+                         "work",
+                         spec->spec.impl->name);
     if (status == ATTN_OK)
         status = attn_parallel_accepts(&p, options, err);
     if (status == ATTN_OK && pass == ATTN_BACKWARD)

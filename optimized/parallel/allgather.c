@@ -21,7 +21,7 @@
 #include "optimized/parallel/sent.h"
 #include "ref/problem.h"
 
-enum { OPTION_STRIDE = ATTN_OPTION_ORDER + 1, OPTION_SAVE };
+enum { OPTION_STRIDE = ATTN_OPTION_ORDER + 1, OPTION_SAVE, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -31,6 +31,7 @@ static const struct attn_option options_of[] = {
     [OPTION_SAVE] = {"save", 0, 0, 1, "nothing kv",
                      "what the forward pass leaves to the backward one, which then gathers "
                      "nothing; needs stride=0"},
+    [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
 static struct attn_layout work(const struct attn_problem *whole, const struct attn_options *options)
@@ -85,6 +86,7 @@ static struct attn_sent sent(const struct attn_work *w)
 
 static const struct attn_scheme allgather = {.home = attn_layout_in_order,
                                              .work = work,
+                                             .mask = OPTION_MASK,
                                              .kv_heads_at_once = stride,
                                              .saves_keys = saves,
                                              .sent = sent,

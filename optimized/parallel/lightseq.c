@@ -13,7 +13,7 @@
  * so that P/2 + 1 stops do what takes a contiguous ring P.  K,V come from their owner and are not
  * passed on.  Blocks above the diagonal, which a causal mask hides, are multiplied like the first
  * kind, at distances up to P-1, where the mask shows something of them: any mask works, only causal
- * ones are balanced.
+ * ones are balanced.  Of a block that the mask hides, as a window does far ones, nothing is sent.
  *
  * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial O, LSE
  *          or dQ; backward two of dK,dV.
@@ -24,12 +24,15 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/sent.h"
 #include "optimized/parallel/travel/alike.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS };
+enum { OPTION_MERGING = ATTN_PARALLEL_OPTIONS, OPTION_PARTIALS, OPTION_MASK };
 
-static const struct attn_option options_of[] = {
-    ATTN_OPTIONS_OF_ALL, [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING, {0}};
+static const struct attn_option options_of[] = {ATTN_OPTIONS_OF_ALL,
+                                                [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
+                                                [OPTION_MASK] = ATTN_OPTION_OF_MASK,
+                                                {0}};
 
 /* Who multiplies these two blocks, if they are not of one rank: the rank of the keys, as a helper;
  * or the rank of the queries; or nobody, because nothing is visible. */
@@ -37,9 +40,9 @@ enum who { HELPER, OWNER, NOBODY };
 
 static enum who multiplies(const struct attn_work *w, int query, int key)
 {
-    if (query > key)
-        return 2 * (query - key) > w->work.ranks ? HELPER : OWNER;
-    return attn_blocks_hidden(w->whole, &w->work, query, key) ? NOBODY : OWNER;
+    if (attn_blocks_hidden(w->whole, &w->work, query, key))
+        return NOBODY;
+    return 2 * (query - key) > w->work.ranks ? HELPER : OWNER;
 }
 
 /* Two for each distance: keys travel, then queries. */
@@ -90,13 +93,14 @@ static struct attn_round round_of(const struct attn_work *w, int n)
     times = attn_work_alike(w, (struct attn_line){rank, before, 0, -1}, times);
     times = attn_work_alike(w, (struct attn_line){before, rank, -1, 0}, times);
     times = attn_work_alike(w, (struct attn_line){after, rank, 1, 0}, times);
+    times = attn_work_alike(w, (struct attn_line){rank, after, 0, 1}, times);
     return (struct attn_round){2, times};
 }
 
 typedef int64_t row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
- * message each, empty ones too. */
+/* Written by pairs of blocks, which one rank multiplies or none; tensors of a block travel in a
+ * message each. */
 static struct attn_sent sent(const struct attn_work *w)
 {
     const struct attn_layout *blocks = &w->stored.work;
@@ -111,6 +115,7 @@ static struct attn_sent sent(const struct attn_work *w)
     int64_t kv = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t dkv = part(p, ATTN_TAG_DK) + part(p, ATTN_TAG_DV);
     int64_t my_rows = rows * attn_layout_box(blocks, p, 0, w->rank).tokens;
+    int64_t masks = attn_work_mask_travels(w), my_mask = masks * attn_work_mask_rows(w, w->rank);
     int64_t my_keys = keys * attn_layout_box(blocks, p, 1, w->rank).tokens;
     const int edge[5] = {w->rank - blocks->ranks / 2, w->rank, w->rank + 1,
                          w->rank + blocks->ranks / 2 + 1, blocks->ranks};
@@ -126,7 +131,7 @@ static struct attn_sent sent(const struct attn_work *w)
         int64_t its_rows = rows * attn_layout_box(blocks, p, 0, r).tokens;
         int64_t its_keys = keys * attn_layout_box(blocks, p, 1, r).tokens;
         if (of_my_keys == OWNER) /* K, V go there */
-            sent.bytes += n * my_keys * kv, sent.messages += n * 2;
+            sent.bytes += n * (my_keys * kv + my_mask), sent.messages += n * (2 + masks);
         if (of_my_keys == HELPER) /* its queries were here */
             sent.bytes += n * its_rows * result, sent.messages += n * (back ? 1 : 2);
         if (of_my_queries == HELPER)
@@ -150,6 +155,7 @@ static const struct attn_scheme lightseq = {.home = attn_layout_of_tokens,
                                             .round = round_of,
                                             .has_visitors = has_visitors,
                                             .merging = OPTION_MERGING,
+                                            .mask = OPTION_MASK,
                                             .sent = sent};
 
 ATTN_SCHEME(lightseq, lightseq, options_of,

@@ -10,6 +10,7 @@
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* A stop, for so many that are equal. */
@@ -18,12 +19,13 @@ static enum attn_status price_stop(struct attn_work *w, int times, struct attn_c
 {
     struct attn_stop_cost x;
     enum attn_status status = attn_work_stop_cost(w, &x, err);
-    double flops = sum->flops + times * (x.flops + x.folds);
+    double flops = sum->flops + times * (x.flops + x.folds), pairs = sum->pairs + times * x.pairs;
     x.largest.counted |= sum->counted;
     sum->counted = x.largest.counted;
     if (x.largest.peak_bytes > sum->peak_bytes)
         *sum = x.largest;
     sum->flops = flops;
+    sum->pairs = pairs;
     return status;
 }
 
@@ -83,6 +85,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     if (status != ATTN_OK)
         return status;
     cost->flops = local.flops;
+    cost->pairs = local.pairs;
     cost->counted = local.counted;
     struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
     if (w.merging != ATTN_RUNNING) /* N / l */
@@ -92,7 +95,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     cost->saved_bytes = attn_work_saved(&w);
     cost->saved_name = cost->saved_bytes > 0 ? ATTN_SAVED_NAME : NULL;
     if (w.scheme->sent != NULL) {
-        struct attn_sent sent = w.scheme->sent(&w);
+        struct attn_sent sent = attn_sent_both(w.scheme->sent(&w), attn_work_mask_sent(&w));
         cost->bytes_sent = sent.bytes;
         cost->messages = sent.messages;
     }

@@ -8,7 +8,8 @@
 
 int attn_tag_is_of_keys(enum attn_tag_kind kind)
 {
-    return kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV;
+    return kind == ATTN_TAG_K || kind == ATTN_TAG_V || kind == ATTN_TAG_DK || kind == ATTN_TAG_DV ||
+           kind == ATTN_TAG_MASK_KEYS;
 }
 
 int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
@@ -21,6 +22,8 @@ int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
     case ATTN_TAG_K:
     case ATTN_TAG_DQ:
     case ATTN_TAG_DK:
+    case ATTN_TAG_MASK_KEYS:
+    case ATTN_TAG_MASK_ROWS:
         return p->d_key;
     default:
         return p->d_value;
@@ -29,6 +32,8 @@ int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
 
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p)
 {
+    if (kind >= ATTN_TAG_MASK_KEYS)
+        return ATTN_U8;
     return kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA ? attn_lse_dtype(p) : p->dtype;
 }
 

@@ -66,8 +66,9 @@ struct attn_layout {
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
      * part of a problem of these extents, which the ranks divide; what of it does not exist are
-     * pads, that nobody computes with. */
-    int64_t pads;
+     * pads, that nobody computes with.  An int, so that the structure has no gaps:
+     * attn_layout_same compares bytes. */
+    int pads;
     struct attn_extents {
         int64_t batch, heads, kv_heads, n_query, n_key, frames;
     } padded;

@@ -124,7 +124,7 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
 
 /* ---- the scheme ------------------------------------------------------------------------------ */
 
-enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING };
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING, OPTION_PARTIALS, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -132,6 +132,7 @@ static const struct attn_option options_of[] = {
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
     [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
+    [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
 static struct attn_ring ring_of(const struct attn_options *options)
@@ -147,6 +148,7 @@ static const struct attn_scheme ring = {.home = attn_layout_in_order,
                                         .stop = attn_ring_stop,
                                         .round = attn_ring_round,
                                         .merging = OPTION_MERGING,
+                                        .mask = OPTION_MASK,
                                         .sent = attn_ring_sent,
                                         .accepts = attn_ring_accepts};
 

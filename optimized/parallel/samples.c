@@ -24,6 +24,11 @@
  */
 #include "optimized/parallel/sent.h"
 
+enum { OPTION_MASK = ATTN_PARALLEL_OPTIONS };
+
+static const struct attn_option options_of[] = {
+    ATTN_OPTIONS_OF_ALL, [OPTION_MASK] = ATTN_OPTION_OF_MASK, {0}};
+
 static struct attn_sent sent(const struct attn_work *w)
 {
     return attn_sent_both(attn_tokens_for_batches_sent(w), attn_heads_for_tokens_sent(w));
@@ -32,7 +37,8 @@ static struct attn_sent sent(const struct attn_work *w)
 static const struct attn_scheme samples = {.home = attn_layout_of_batches,
                                            .via = attn_layout_of_runs,
                                            .work = attn_layout_of_heads,
+                                           .mask = OPTION_MASK,
                                            .sent = sent};
 
-ATTN_SCHEME(samples, samples, attn_parallel_options,
+ATTN_SCHEME(samples, samples, options_of,
             "whole samples become tokens of all samples (batch to sequence), then heads")

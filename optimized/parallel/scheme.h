@@ -19,6 +19,7 @@
 #ifndef OPTIMIZED_PARALLEL_SCHEME_H
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
+#include "optimized/parallel/mask_form.h"
 #include "optimized/parallel/rank_layout.h"
 #include "ref/ranks.h"
 
@@ -71,8 +72,8 @@ struct attn_scheme {
     /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
     int (*has_visitors)(const struct attn_options *options, int rank);
 
-    /* Where merge= and partials= stand in its table.  0: it has neither. */
-    int merging;
+    /* Where merge= and partials=, and where mask=, stand in its table.  0: it has none. */
+    int merging, mask;
 
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
@@ -102,13 +103,7 @@ extern const struct attn_option attn_parallel_options[];
 int attn_parallel_ranks(const struct attn_options *options);
 #define ATTN_OPTIONS_OF_ALL                                                                  \
     {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"},                  \
-        {"local",                                                                            \
-         0,                                                                                  \
-         0,                                                                                  \
-         0,                                                                                  \
-         "@tiled",                                                                           \
-         "what a rank runs on its piece; any single-process implementation (tiled unless "   \
-         "given)"},                                                                          \
+        {"local", 0, 0, 0, "@tiled", "what a rank runs: any single-process implementation"}, \
     {                                                                                        \
         "sizes", 0, 0, 2, "uneven pad strict",                                               \
             "what ranks do not divide: dealt out unevenly, stored and sent with pads up to " \

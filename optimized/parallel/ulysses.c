@@ -30,7 +30,7 @@
  */
 #include "optimized/parallel/sent.h"
 
-enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS, OPTION_KEYS };
+enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS, OPTION_KEYS, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -38,6 +38,7 @@ static const struct attn_option options_of[] = {
                          "messages are read and written in place, or through lists of chunks"},
     [OPTION_KEYS] = {"keys", 0, 0, 1, "dealt whole",
                      "keys and values at home: dealt out as queries are, or whole on every rank"},
+    [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
@@ -54,6 +55,7 @@ static int by_list(const struct attn_options *options)
 
 static const struct attn_scheme ulysses = {.home = home,
                                            .work = attn_layout_of_heads,
+                                           .mask = OPTION_MASK,
                                            .moves_by_chunks = by_list,
                                            .sent = attn_heads_for_tokens_sent};
 

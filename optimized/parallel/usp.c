@@ -19,7 +19,13 @@
 #include "optimized/parallel/ring.h"
 #include "ref/problem.h"
 
-enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_HEADS, OPTION_MERGING };
+enum {
+    OPTION_INNER = ATTN_OPTION_ORDER + 1,
+    OPTION_HEADS,
+    OPTION_MERGING,
+    OPTION_PARTIALS,
+    OPTION_MASK
+};
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -30,6 +36,7 @@ static const struct attn_option options_of[] = {
                       "ranks that share a place, each with a run of heads; divides ranks; 0: "
                       "their largest divisor up to the root"},
     [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
+    [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
 static int members(const struct attn_options *options)
@@ -92,6 +99,7 @@ static const struct attn_scheme usp = {.home = home,
                                        .stop = attn_ring_stop,
                                        .round = attn_ring_round,
                                        .merging = OPTION_MERGING,
+                                       .mask = OPTION_MASK,
                                        .sent = sent,
                                        .accepts = accepts};
 

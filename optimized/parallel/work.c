@@ -32,6 +32,8 @@ struct attn_work attn_work_of(const struct attn_problem *whole, const struct att
             w.merging = (enum attn_merging)value[0];
         w.narrow = value[1] != 0 && attn_lse_dtype(whole) != whole->dtype;
     }
+    if (scheme->mask > 0)
+        w.mask = (enum attn_mask_form)options->value[scheme->mask];
     attn_work_portion(&w, 0);
     attn_work_go(&w, 0);
     return w;

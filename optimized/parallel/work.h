@@ -31,7 +31,8 @@ struct attn_work {
     enum attn_pass pass;
     int rank, stops, passes_on; /* passes_on: keys, round a ring */
     enum attn_merging merging;  /* of this pass: running where nothing merges */
-    int narrow;                 /* where results are partial, they have the storage type */
+    enum attn_mask_form mask;
+    int narrow; /* where results are partial, they have the storage type */
     int has_via;
     struct attn_layout home, via, work;
     struct attn_stored stored;

@@ -39,7 +39,8 @@ static void ck_counted(const struct attn_messages *counted, const struct attn_sp
             bytes += x->bytes;
             ck_assert(x->source == r && x->pass == pass && x->destination != r);
             ck_assert(x->destination >= 0 && x->destination < counted->ranks);
-            ck_assert(x->dtype == p->dtype || x->dtype == attn_lse_dtype(p));
+            ck_assert(x->dtype == p->dtype || x->dtype == attn_lse_dtype(p) ||
+                      (x->dtype == ATTN_U8 && strcmp(x->tensor, "mask") == 0));
         }
         ck_assert_msg(of->n == cost.messages && bytes == cost.bytes_sent,
                       "%s %s rank %d: price %lld in %lld, log %lld in %lld", text,
@@ -115,6 +116,19 @@ TEST_EACH(price_is_count_is_log, 8 * COUNT(cases))
     scheme_walk(ranks[_i % 8], count_next, &c);
     running_close(&c.x);
     ck_assert_int_gt(c.done, 0);
+}
+
+/* Bytes of a mask are messages of their own. */
+TEST_EACH(masks_too, 6)
+{
+    static const char *const text[] = {"ring:mask=keys",         "ulysses:mask=repeated",
+                                       "usp:ranks=6,mask=dense", "lightseq:mask=keys",
+                                       "samples:mask=keys",      "allgather:mask=keys"};
+    const struct attn_spec spec = spec_of(text[_i]);
+    struct running x;
+    running_open(&x, &spec, "b2h4g2q21k23d4:keys(23,9)&causal(br):f32:normal:s1:pass=bwd");
+    ck_messages(&x, text[_i], 1, 1);
+    running_close(&x);
 }
 
 /* As many ranks as can be simulated.  Of a price every 51st rank: 0, 51, ..., 510. */

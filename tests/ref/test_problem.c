@@ -154,7 +154,7 @@ TEST(names)
     attn_fail(&err, ATTN_EINVAL, "%s", large);
     ck_assert_uint_eq(strlen(err.text), sizeof err.text - 1);
     ck_assert_str_eq(attn_status_name((enum attn_status)77), "unknown");
-    ck_assert_str_eq(attn_dtype_name((enum attn_dtype)4), "unknown");
+    ck_assert_str_eq(attn_dtype_name((enum attn_dtype)5), "unknown");
     for (int a = 0; a < ATTN_CAPS; a++) {
         const char *name = attn_cap_name((enum attn_cap)(1u << a));
         ck_assert_str_ne(name, "unknown");

@@ -219,6 +219,12 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
     return n;
 }
 
+/* What goes to rank q. */
+static void *from_data(const struct attn_move *m, int q)
+{
+    return (char *)m->from.data + q * m->apart;
+}
+
 static struct attn_message message(const struct attn_move *m, int peer, void *data,
                                    const struct attn_piece *piece, int pieces)
 {
@@ -254,7 +260,7 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
         in = add_pads(m, r, t->rank, to, in);
         used += attn_pieces_bytes(to, in);
         if (out > 0)
-            x->send[sends++] = message(m, r, m->from.data, from, out);
+            x->send[sends++] = message(m, r, from_data(m, r), from, out);
         if (in > 0)
             x->receive[receives++] = message(m, r, copies != NULL ? copies : m->to.data, to, in);
     }
@@ -338,7 +344,7 @@ void attn_move_own(const struct attn_move *move, int rank, void *memory)
     int64_t bytes;
     int own = meet_boxes(move, rank, rank, x.here, x.there, &bytes);
     for (int n = 0; n < own; n++)
-        attn_piece_copy(move->to.data, &x.there[n], move->from.data, &x.here[n]);
+        attn_piece_copy(move->to.data, &x.there[n], from_data(move, rank), &x.here[n]);
 }
 
 enum attn_status attn_move(const struct attn_move *move, struct attn_transport *t, void *memory,

@@ -32,7 +32,9 @@ struct attn_move {
     enum attn_dtype dtype; /* of both ends */
     int step;              /* of the tag */
     struct attn_end from, to;
-    char *chunks; /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
+    int64_t apart; /* bytes from what goes to a rank to what goes to the next, where a tensor is
+                      repeated for all of them; else 0 */
+    char *chunks;  /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
 
 /* Bytes of the message from rank p to rank q: where their stored boxes meet. */

@@ -65,6 +65,7 @@ enum attn_status attn_work_stop_cost(struct attn_work *w, struct attn_stop_cost 
             return status;
         cost->products++;
         cost->flops += local.flops;
+        cost->pairs += local.pairs;
         cost->masked_flops += attn_piece_is_visible(&x.part) ? 0 : local.flops;
         add_fold(w, &x, cost);
         local.counted |= cost->largest.counted;

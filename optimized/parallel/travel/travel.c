@@ -199,6 +199,8 @@ enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *
     enum attn_status status = take_buffers(&x);
     if (status == ATTN_OK && pass == ATTN_BACKWARD)
         make_delta(&x);
+    if (status == ATTN_OK)
+        status = attn_travel_bring_mask(&x);
     for (int n = 0; n < attn_work_portions(&x.w) && status == ATTN_OK; n++) {
         attn_work_portion(&x.w, n);
         status = run_portion(&x);

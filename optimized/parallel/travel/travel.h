@@ -2,6 +2,7 @@
  * them.
  *
  *      travel.c           brings what the rank computes with, and takes results home
+ *      travel_mask.c      makes and brings the bytes of a mask
  *      travel_stops.c     goes from stop to stop: messages between ranks
  *      travel_products.c  multiplies blocks
  *      travel_blocks.c    blocks in memory, and the sums of the rank's own results
@@ -11,7 +12,9 @@
 
 #include "optimized/parallel/layout/shard_rows.h"
 #include "optimized/parallel/rank.h"
+#include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
+#include "ref/mask/bytes.h"
 
 /* A tensor from head `head` on. */
 struct attn_block {
@@ -27,8 +30,8 @@ struct attn_placed {
     struct attn_block now; /* of this stop: sum, or what another rank's block is received into */
 };
 
-/* Tensors of a rank's block travel together: K and V, or their gradients; queries, or what these
- * gave. */
+/* Tensors of a rank's block travel together: K and V, with the mask of these keys, or their
+ * gradients; queries, or what these gave. */
 enum { ATTN_TRAVELLERS = 4 };
 
 /* Messages to one rank and from another. */
@@ -47,7 +50,9 @@ struct attn_travel {
     struct attn_block denominator; /* of the rank's queries, where these are not merged one by one:
                                       the sum of O holds numerators, LSE the largest LSE so far */
     int64_t kept;                  /* partial results so far, where all are kept */
-    struct attn_hop keys;          /* that are on their way behind this stop's products */
+    struct attn_mask *mask;        /* that reads the rank's bytes; NULL: the described one */
+    struct attn_mask_bytes mask_bytes;
+    struct attn_hop keys; /* that are on their way behind this stop's products */
 };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -78,6 +83,12 @@ struct attn_block attn_travel_kept(const struct attn_travel *x, enum attn_tag_ki
 void attn_travel_merge(struct attn_travel *x, const struct attn_block *o_part,
                        const struct attn_block *lse_part);
 void attn_travel_add(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_block *part);
+
+/* ---- the mask as data ------------------------------------------------------------------------ */
+
+/* To work, before the first stop; and the problem of a product, with the mask that the rank has. */
+enum attn_status attn_travel_bring_mask(struct attn_travel *x);
+struct attn_problem attn_travel_part(struct attn_travel *x, const struct attn_product *product);
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 

@@ -21,22 +21,24 @@ static struct attn_ctx context(const struct attn_travel *x)
 }
 
 /* On a piece of the problem, whose origin says which.  Where nothing arrives, nothing is done. */
-static enum attn_status run_forward(struct attn_travel *x, const struct attn_problem *part,
+static enum attn_status run_forward(struct attn_travel *x, const struct attn_product *m,
                                     const struct attn_forward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem part = attn_travel_part(x, m);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
-static enum attn_status run_backward(struct attn_travel *x, const struct attn_problem *part,
+static enum attn_status run_backward(struct attn_travel *x, const struct attn_product *m,
                                      const struct attn_backward *t)
 {
     struct attn_ctx ctx = context(x);
+    const struct attn_problem part = attn_travel_part(x, m);
     if (attn_transport_counts(x->rank->transport))
         return ATTN_OK;
-    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, part, t));
+    return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
 /* ---- what a product has of its blocks -------------------------------------------------------- */
@@ -64,6 +66,13 @@ static struct attn_view of_product(const struct attn_travel *x, const struct att
         view.stride[2] = place * m->part.batch;
     }
     return view;
+}
+
+/* The last place of a partial buffer: what returns to another rank is summed in the first one. */
+static void *scratch(const struct attn_travel *x, int buffer)
+{
+    const struct attn_buffer *b = &x->buffer[buffer];
+    return b->data == NULL ? NULL : attn_buffer_at(b, b->parts - 1);
 }
 
 /* A partial result of a product. */
@@ -120,8 +129,8 @@ static struct forward_results results_of(const struct attn_travel *x, const stru
         r.o = r.o_sum;
         r.lse = r.lse_sum;
     } else {
-        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
-        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+        r.o = partial(x, ATTN_TAG_O, m, scratch(x, ATTN_O_PARTIAL));
+        r.lse = partial(x, ATTN_TAG_LSE, m, scratch(x, ATTN_LSE_PARTIAL));
     }
     return r;
 }
@@ -133,7 +142,7 @@ static enum attn_status forward_product(struct attn_travel *x, const struct attn
     struct attn_rows numbers = product_rows(m, ATTN_TAG_LSE, x->w.whole);
     const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
                                    input(x, ATTN_TAG_V, m), r.o, r.lse};
-    enum attn_status status = run_forward(x, &m->part, &t);
+    enum attn_status status = run_forward(x, m, &t);
     if (status != ATTN_OK || r.is_written || r.is_kept)
         return status;
     if (m->starts_query && !has_numerators(x)) {
@@ -173,7 +182,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 {
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
-    char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
+    char *dk = scratch(x, ATTN_DKV_PARTIAL);
     char *dv = dk == NULL
                    ? NULL
                    : dk + keys.batch * keys.heads * keys.tokens * keys.width *
@@ -185,10 +194,10 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
                               .lse = input(x, ATTN_TAG_LSE, m),
                               .d_o = input(x, ATTN_TAG_DO, m),
                               .d_lse = input(x, ATTN_TAG_DELTA, m),
-                              .dq = gradient(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data),
+                              .dq = gradient(x, ATTN_TAG_DQ, m, scratch(x, ATTN_DQ_PARTIAL)),
                               .dk = gradient(x, ATTN_TAG_DK, m, dk),
                               .dv = gradient(x, ATTN_TAG_DV, m, dv)};
-    enum attn_status status = run_backward(x, &m->part, &t);
+    enum attn_status status = run_backward(x, m, &t);
     if (status != ATTN_OK)
         return status;
     add(x, ATTN_TAG_DQ, m, &t.dq);

@@ -12,6 +12,7 @@
  */
 #include "optimized/parallel/travel/bundles.h"
 #include "optimized/parallel/travel/travel.h"
+#include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -36,6 +37,12 @@ static struct bundle bundle_at(const struct attn_travel *x, enum attn_bundle wha
         b.data[n] = data;
         b.bytes[n] = attn_work_block(&x->w, kinds[n], rank) * (int64_t)attn_dtype_size(b.dtype[n]);
         data += b.bytes[n];
+    }
+    if (what == ATTN_BUNDLE_KEYS && attn_work_mask_travels(&x->w)) { /* in a place of its own */
+        b.kind[b.n] = ATTN_TAG_MASK_KEYS;
+        b.dtype[b.n] = ATTN_U8;
+        b.bytes[b.n] = attn_work_mask_rows(&x->w, rank);
+        b.data[b.n++] = NULL;
     }
     return b;
 }
@@ -126,8 +133,11 @@ static struct bundle keys_that_come(const struct attn_travel *x, const struct at
                                     int n)
 {
     int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
-    return bundle_at(x, ATTN_BUNDLE_KEYS, stop->from >= 0 ? stop->key : x->w.rank,
-                     attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+    struct bundle b = bundle_at(x, ATTN_BUNDLE_KEYS, stop->from >= 0 ? stop->key : x->w.rank,
+                                attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
+    if (attn_work_mask_travels(&x->w))
+        b.data[b.n - 1] = attn_buffer_at(&x->buffer[ATTN_MASK_TRAVEL], part);
+    return b;
 }
 
 /* The keys that are here go on to stop n, and others come, while this stop's are multiplied. */
@@ -179,6 +189,8 @@ static void show_own(struct attn_travel *x)
     for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_DK; kind++)
         if (attn_tag_is_of_keys(kind) ? keys : queries)
             x->tensor[kind].now = x->tensor[kind].sum;
+    if (keys || !attn_work_mask_travels(&x->w))
+        x->tensor[ATTN_TAG_MASK_KEYS].now = x->tensor[ATTN_TAG_MASK_KEYS].own;
 }
 
 /* Where the sum of dK, dV that follows a block is at a stop; after the last one it is at home.  It
@@ -294,6 +306,27 @@ static enum attn_status depart(struct attn_travel *x, int n)
     return status;
 }
 
+/* Where results are merged one by one: what is kept or summed otherwise is no O yet. */
+static void tell_held(const struct attn_travel *x, int n)
+{
+    static const enum attn_tag_kind kind[2][2] = {{ATTN_TAG_O, ATTN_TAG_LSE},
+                                                  {ATTN_TAG_DK, ATTN_TAG_DV}};
+    const struct attn_log *log = x->rank->transport->log;
+    for (int k = 0; log != NULL && log->held != NULL && k < 2; k++) {
+        enum attn_tag_kind tag = kind[x->w.pass][k];
+        const struct attn_placed *t = &x->tensor[tag];
+        int is_key = attn_tag_is_of_keys(tag);
+        struct attn_rows rows = attn_block_rows(&x->w, tag, is_key ? x->w.stop.key : x->w.rank);
+        const struct attn_holding held = {x->w.rank,
+                                          n,
+                                          attn_tag_name((int)tag),
+                                          is_key ? t->now.view : t->sum.view,
+                                          {rows.batch, rows.heads, rows.tokens, rows.width}};
+        if (x->w.passes_on && x->w.merging == ATTN_RUNNING)
+            log->held(log->arg, &held);
+    }
+}
+
 enum attn_status attn_travel_stops(struct attn_travel *x)
 {
     enum attn_status status = ATTN_OK;
@@ -303,8 +336,10 @@ enum attn_status attn_travel_stops(struct attn_travel *x)
             status = pass_on(x, n + 1);
         if (status == ATTN_OK)
             status = attn_travel_multiply(x);
-        if (status == ATTN_OK)
+        if (status == ATTN_OK) {
+            tell_held(x, n);
             status = depart(x, n);
+        }
     }
     return status;
 }

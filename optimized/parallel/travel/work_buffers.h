@@ -21,6 +21,10 @@ enum {
     ATTN_DQ_PARTIAL,
     ATTN_DKV_TRAVEL,
     ATTN_DKV_PARTIAL,
+    ATTN_MASK_PARTS, /* the mask that reads bytes */
+    ATTN_MASK_SHARD,
+    ATTN_MASK_WORK,
+    ATTN_MASK_TRAVEL,
     ATTN_DKV_BACK, /* gradients of the rank's own keys, from where they were multiplied */
     ATTN_WORK_BUFFERS
 };

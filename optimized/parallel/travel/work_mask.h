@@ -1,0 +1,48 @@
+/* A mask as data: which bytes of it a rank has at home and at work, and what brings them.
+ *
+ *      mask=       at home                                 at work
+ *      described   nothing: all ranks read one mask        nothing
+ *      keys        keys(...) of its keys, [B, Lk/P]        of the keys that its queries meet
+ *      repeated    the same P times, [P, B, Lk/P]          the same, by an all-to-all
+ *      dense       rows of its queries, [B, 1, Lq/P, Lk]   of the queries that it multiplies
+ *
+ * What is not at home comes by a move, or with the block of K and V that travels.  The local
+ * implementation reads nothing else.  Which products show nothing at all is read from the
+ * description, so that price and call agree.
+ *
+ * Source: Open-Sora (a mask [B, 1, L, L] on every rank), Open-Sora-Plan v1.2 (repeated).
+ */
+#ifndef OPTIMIZED_PARALLEL_WORK_MASK_H
+#define OPTIMIZED_PARALLEL_WORK_MASK_H
+
+#include "optimized/parallel/layout/move.h"
+#include "optimized/parallel/sent.h"
+
+/* The mask as a tensor of one head, of keys or of queries: its problem, d_key being the bytes of a
+ * row, and its layouts. */
+struct attn_mask_data {
+    struct attn_problem whole;
+    enum attn_tag_kind kind;
+    int is_of_keys;
+    struct attn_layout home, work;
+};
+struct attn_mask_data attn_work_mask(const struct attn_work *w);
+
+/* Whether bytes change hands between home and work; and with K and V at every stop. */
+int attn_work_mask_moves(const struct attn_work *w);
+int attn_work_mask_travels(const struct attn_work *w);
+
+/* Rows of a rank's block at work, as it is stored. */
+int64_t attn_work_mask_rows(const struct attn_work *w, int rank);
+
+/* What a rank sends of it in a pass; without what travels from the owner of the keys. */
+struct attn_sent attn_work_mask_sent(const struct attn_work *w);
+
+/* buffer: the table of work_buffers.h. */
+void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffer);
+
+/* ENOTSUP where the mask has no such bytes, or the scheme no such exchange. */
+enum attn_status attn_work_mask_accepts(const struct attn_problem *p,
+                                        const struct attn_options *options, struct attn_error *err);
+
+#endif
