@@ -177,7 +177,8 @@ static enum attn_status drive(struct call *x)
                                     .run = run_rank,
                                     .arg = x,
                                     .tensor = x->tensor,
-                                    .tensors = ATTN_TAG_KINDS};
+                                    .tensors = ATTN_TAG_KINDS,
+                                    .use = {x->ctx->ranks}};
     for (int t = 0; t < ATTN_TAG_KINDS; t++) {
         x->tensor[t].name = name[t];
         x->tensor[t].whole = *x->p;
