@@ -94,7 +94,8 @@ static void lay_out_ring(struct room *m, struct attn_rank_part *x, enum attn_pas
 /* What ulysses brings to the heads, or makes there. */
 static int is_of_heads(enum attn_tag_kind kind, enum attn_pass pass)
 {
-    return pass == ATTN_FORWARD ? kind <= ATTN_TAG_LSE : kind != ATTN_TAG_O;
+    return kind <= (pass == ATTN_FORWARD ? ATTN_TAG_LSE : ATTN_TAG_DV) &&
+           !(pass == ATTN_BACKWARD && kind == ATTN_TAG_O);
 }
 
 static void lay_out_ulysses(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
@@ -176,7 +177,8 @@ static enum attn_status drive(struct call *x)
                                     .run = run_rank,
                                     .arg = x,
                                     .tensor = x->tensor,
-                                    .tensors = ATTN_TAG_KINDS};
+                                    .tensors = ATTN_TAG_KINDS,
+                                    .use = {x->ctx->ranks}};
     for (int t = 0; t < ATTN_TAG_KINDS; t++) {
         x->tensor[t].name = name[t];
         x->tensor[t].whole = *x->p;
