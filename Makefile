@@ -54,8 +54,10 @@ flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(MA
 # ---- what is built -----------------------------------------------------------------------------
 
 LIB_SRC     := $(sort $(wildcard ref/*.c ref/*/*.c optimized/*.c optimized/*/*.c optimized/*/*/*.c))
+MPI_SRC     := $(wildcard optimized/parallel/transport/*mpi*.c experiments/mpi/*.c)
+LIB_SRC     := $(filter-out $(MPI_SRC),$(LIB_SRC))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
-PROGRAM_SRC := $(sort $(wildcard experiments/*.c experiments/*/*.c))
+PROGRAM_SRC := $(filter-out $(MPI_SRC),$(sort $(wildcard experiments/*.c experiments/*/*.c experiments/*/*/*.c)))
 TEST_ROOMS  := ref optimized parallel memory checker program
 TEST_SRC    := $(sort $(wildcard tests/*.c $(patsubst %,tests/%/*.c,$(TEST_ROOMS) variants fixtures)))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
@@ -153,6 +155,18 @@ FAULT_OBJ := $(call obj,$(wildcard tests/faults/*.c))
 $(B)/attnlab-faults: $(FAULT_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
+
+# The program on processes of MPI: its main() is entered by experiments/mpi/mpi_main.c.
+MPI_OBJ  := $(call obj,$(MPI_SRC))
+MPI_LIBS  = $(shell mpicc --showme:link)
+$(MPI_OBJ) $(B)/tests/mpi/mpi_tests.o: FLAGS += $(addprefix -isystem ,$(shell mpicc --showme:incdirs))
+$(MPI_OBJ) $(B)/tests/mpi/mpi_tests.o: | build/.ready-mpi
+$(B)/attnlab-mpi: $(MPI_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) $(MPI_LIBS) -lm -ldl
+$(B)/mpi-tests: $(B)/tests/mpi/mpi_tests.o $(filter-out $(B)/experiments/%,$(MPI_OBJ)) $(B)/libharness.a $(B)/libattn.a
+	$(call say,ld,$@)
+	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(MPI_LIBS) -lm
 
 # Implementations of somebody else for it; the plug-in's own memory is its own affair.
 $(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h | $(READY)
@@ -297,8 +311,15 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 # What tests run, beside the test program itself.
 TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
-test: $(TESTED) ## everything that proves the suite right (five to seven minutes on 2 cores)
+# Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
+HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))
+test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
+	$(if $(HAS_MPI),@bash tests/mpi/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
+
+TESTED_MPI := $(addprefix $(B)/,attnlab attnlab-mpi mpi-tests)
+test-mpi: $(TESTED_MPI) ## ranks that are processes against simulated ones (20 s)
+	@bash tests/mpi/run.sh $(B)
 
 test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
@@ -364,6 +385,8 @@ minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's 
 	@mkdir -p $(B)
 	$(Q)gcc $(filter-out -MMD -MP,$(BASE)) -O2 -o $(B)/minimax tests/minimax/minimax.c -lquadmath -lm
 	@$(B)/minimax
+
+mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is installed, or the line to do it printed)
 
 faults: $(FAULTS) ## refuse memory, files, processes and threads once at each place that asks for them
 	$(B)/attnlab-faults $(COMMANDS)
@@ -463,7 +486,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -77,6 +77,10 @@ static int check(void *values, int n, char **operand)
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
                              "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
                              relation);
+    if (attn_cli_runner() != NULL && (asked->externals.n > 0 || asked->soak > 0 || asked->growth))
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "--soak, --growth and external implementations are for one process: "
+                             "attnlab check");
     for (int x = 0; x < asked->externals.n; x++)
         externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
     if (externals > 0 && (n > 0 || asked->growth))

@@ -386,12 +386,16 @@ static int layer(void *values, int n, char **operand)
     const struct request *asked = values;
     static struct data d;
     struct attn_error err;
+    if (asked->log != NULL && attn_cli_runner() != NULL)
+        attn_cli_stop(ATTN_ENOTSUP, NULL, "--log is for simulated ranks: attnlab layer");
     if (asked->log != NULL && n != 1)
         attn_cli_stop(ATTN_EINVAL, NULL, "--log takes the messages of one SPEC");
     struct attn_layer_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
     for (int s = 0; s < n; s++) {
         attn_cli_must(attn_layer_spec_parse(operand[s], &spec[s], &err), &err);
         spec[s].boundary = (enum attn_boundary)asked->boundary;
+        attn_cli_must(attn_cli_run_by(attn_layer_ranks(&spec[s]), &spec[s].spec.options, &err),
+                      &err);
     }
     open_data(&d, asked);
     run_one(&d);

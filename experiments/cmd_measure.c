@@ -130,6 +130,9 @@ static int measure(void *values, int n, char **operand)
     struct attn_plan plan;
     int64_t n_errors = 0;
     check_flags(n, operand, asked);
+    if (attn_cli_runner() != NULL && asked->given.n > 0)
+        attn_cli_stop(ATTN_ENOTSUP, NULL,
+                      "external implementations are one process: attnlab measure");
     if (asked->from != NULL) {
         write_csv(asked->from, asked->csv);
         return ATTN_EXIT_GOOD;

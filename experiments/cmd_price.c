@@ -15,6 +15,7 @@
 #include "experiments/problem/messages.h"
 #include "experiments/studies/storage.h"
 #include "optimized/registry.h"
+#include "ref/clock.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 
@@ -75,7 +76,8 @@ const struct attn_cli_command attn_cmd_price = {
     .flags = flags,
     .more =
         "Masks without a closed formula, such as 'causal(br)|random(0.01,3)', are counted row by\n"
-        "row, which takes seconds at lengths of 100,000 and more; a terminal is told so.\n"
+        "row, which takes seconds at lengths of 100,000 and more, and of many ranks minutes; a\n"
+        "terminal is told so, and how long the other ranks will take.\n"
         "\n"
         "  attnlab price dense --length 200k --heads 8\n"
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
@@ -99,6 +101,24 @@ struct output {
     struct attn_messages *log; /* NULL: without --log */
 };
 
+/* Of ranks that take seconds, how far it is: after 1 s, 2 s, 4 s ... */
+struct pace {
+    double start, next; /* s */
+};
+
+static void tell_pace(void *arg, int priced, int ranks)
+{
+    struct pace *pace = arg;
+    char n[32], of[32];
+    double took = attn_seconds(CLOCK_MONOTONIC) - pace->start;
+    if (took < pace->next || priced == ranks)
+        return;
+    pace->next = 2 * took;
+    fprintf(stderr, "attnlab price: %s of %s ranks are priced; about %.0f s more\n",
+            attn_cli_grouped(priced, n), attn_cli_grouped(ranks, of),
+            ceil(took * (ranks - priced) / priced));
+}
+
 /* One pass, or both, on all ranks. */
 static int price_pass(const struct attn_price_asked *asked, const struct attn_problem *p,
                       const struct output *out)
@@ -106,9 +126,13 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
     const struct attn_spec *spec = asked->spec;
     struct attn_error err = {0};
     struct attn_need need;
+    struct pace pace = {attn_seconds(CLOCK_MONOTONIC), 1};
+    const struct attn_need_watch watch = {tell_pace, &pace};
+    const int is_watched = isatty(STDERR_FILENO);
     size_t ranks = (size_t)attn_ranks(spec->impl, &spec->options);
     struct attn_cost *cost = attn_cli_need(calloc(ranks, sizeof *cost));
-    enum attn_status status = attn_need_of(spec, asked->stack, p, asked->pass, cost, &need, &err);
+    enum attn_status status = attn_need_of(spec, asked->stack, p, asked->pass,
+                                           is_watched ? &watch : NULL, cost, &need, &err);
     if (status == ATTN_OK)
         attn_price_show(asked, &need, cost, out->all);
     else

@@ -102,6 +102,8 @@ static enum attn_status check_request(const struct attn_request *r, struct attn_
         wrong = "tensors are missing: --input FILE, or --q, --k and --v";
     else if (r->out == NULL && !r->compare)
         wrong = "--out DIR says where results go (or --compare judges them)";
+    else if (r->log != NULL && attn_cli_runner() != NULL)
+        wrong = "--log is for simulated ranks: attnlab run";
     else if (r->only != NULL && !r->compare)
         wrong = "--only says what --compare judges";
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
@@ -132,13 +134,13 @@ static enum attn_status carry_out(const struct attn_request *asked, struct attn_
     enum attn_status status = attn_files_open(asked, NULL, files, err);
     if (status == ATTN_OK)
         status = attn_files_price(files, err);
-    if (status == ATTN_OK && asked->out != NULL)
+    if (status == ATTN_OK && asked->out != NULL && attn_cli_is_first())
         status = attn_folder_make(asked->out, err); /* before the work, not after */
     if (status == ATTN_OK)
         status = compute(files, err);
-    if (status == ATTN_OK && asked->out != NULL)
+    if (status == ATTN_OK && asked->out != NULL && attn_cli_is_first())
         status = attn_files_write(files, err);
-    if (status == ATTN_OK && asked->compare)
+    if (status == ATTN_OK && asked->compare && attn_cli_is_first())
         status = attn_files_compare(files, found, err);
     return status;
 }

@@ -8,7 +8,7 @@
 
 struct request {
     struct attn_cli_list cases;
-    const char *claims;
+    const char *claims, *scheme;
     int tier;
     int64_t seed;
 };
@@ -22,6 +22,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(TIER, offsetof(struct request, tier), "quick"),
     ATTN_TAKES(SEED, offsetof(struct request, seed), "1", .help = "of the values that it draws"),
     ATTN_TAKES(CASE, offsetof(struct request, cases)),
+    ATTN_TAKES(SCHEME, offsetof(struct request, scheme)),
     {.flag = ATTN_FLAG_END}};
 
 static int vectors(void *values, int n, char **operand);
@@ -36,6 +37,8 @@ const struct attn_cli_command attn_cmd_vectors = {
         "the outputs wherever you like, put them into OUT/NAME/result.safetensors (or result.npz,\n"
         "or o.npy, lse.npy, ...), then: attnlab check --results OUT --vectors DIR.  OUT may be "
         "DIR.\n"
+        "With --scheme a distributed implementation is judged rank by rank and step by step:\n"
+        "DIR/NAME/rank-R has a rank's shards, and what it must hold after every step and give.\n"
         "docs/external.md is the manual.",
     .flags = flags,
     .more = "",
@@ -54,7 +57,7 @@ static int vectors(void *values, int n, char **operand)
     const struct request *asked = values;
     struct attn_claims claims;
     struct attn_question question;
-    struct attn_error err;
+    struct attn_error err = {0};
     int written;
     (void)n;
     attn_cli_must(asked->claims != NULL ? attn_claims_read(asked->claims, &claims, &err)
@@ -63,10 +66,13 @@ static int vectors(void *values, int n, char **operand)
     const struct attn_asking asking = {&asked->cases, (enum attn_tier)asked->tier, &claims,
                                        ATTN_ROUTE_FILES, (uint64_t)asked->seed};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);
-    attn_cli_must(attn_vector_files_write_all(operand[0], &claims, question.asked, question.n,
-                                              &written, &err),
+    attn_cli_must(attn_vector_files_write_all(operand[0], &claims, asked->scheme, question.asked,
+                                              question.n, &written, &err),
                   &err);
     attn_question_free(&question);
+    if (asked->scheme != NULL && written == 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--scheme %s: it takes no case of these%s%s",
+                             asked->scheme, err.text[0] != '\0' ? "; of the last: " : "", err.text);
     printf("%d cases in %s\n", written, operand[0]);
     return ATTN_EXIT_GOOD;
 }

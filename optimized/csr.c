@@ -259,7 +259,8 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     if (status != ATTN_OK)
         return status;
     lay_out(p, opt, &x, &memory);
-    cost->flops = 2 * (double)attn_csr_pairs(p, &memory.csr) * (double)(p->d_key + p->d_value);
+    cost->pairs = (double)attn_csr_pairs(p, &memory.csr);
+    cost->flops = 2 * cost->pairs * (double)(p->d_key + p->d_value);
     return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 

@@ -110,8 +110,8 @@ enum attn_status attn_csr_cost_backward(const struct attn_problem *p,
     if (status != ATTN_OK)
         return status;
     lay_out(p, &x, &memory);
-    cost->flops =
-        2 * (double)attn_csr_pairs(p, &memory.csr) * (double)(3 * p->d_key + 2 * p->d_value);
+    cost->pairs = (double)attn_csr_pairs(p, &memory.csr);
+    cost->flops = 2 * cost->pairs * (double)(3 * p->d_key + 2 * p->d_value);
     return attn_buffers_price(memory.buffer, BUFFERS, cost, err);
 }
 

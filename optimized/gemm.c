@@ -127,8 +127,9 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
         return status;
     lay_out(p, &x, pass, &memory);
     int64_t d = p->d_key, dv = p->d_value;
-    cost->flops = 2 * (double)attn_problem_all_pairs(p, &cost->counted) *
-                  (double)(pass == ATTN_FORWARD ? d + dv : (x.saves ? 2 : 3) * d + 2 * dv);
+    cost->pairs = (double)attn_problem_all_pairs(p, &cost->counted);
+    cost->flops =
+        2 * cost->pairs * (double)(pass == ATTN_FORWARD ? d + dv : (x.saves ? 2 : 3) * d + 2 * dv);
     if (x.saves) {
         cost->saved_bytes = scores_bytes(&x);
         cost->saved_name = memory.buffer[ALL_P].name;

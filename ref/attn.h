@@ -178,6 +178,8 @@ struct attn_ctx {
     const struct attn_seal *seal; /* NULL: ranks may read everything */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
     const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
+    int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
+                        [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
                         tensors are neither read nor written.  EINVAL for one process */
 };

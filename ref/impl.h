@@ -46,7 +46,8 @@ struct attn_cost {
     int64_t peak_bytes;                          /* its sum                           */
     int64_t saved_bytes;    /* of it, what a forward pass saves for the backward one when it may */
     const char *saved_name; /* and its name in the live set; static storage */
-    double flops;
+    double flops,
+        pairs;          /* pairs: of a query and a key, that are multiplied; visible ones, or all */
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* of which there are so many */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
@@ -64,6 +65,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 /* ---- an implementation -------------------------------------------------------------------- */
 
 struct attn_isa;       /* an instruction set; only implementations that choose one know more */
+struct attn_runner;    /* processes that are ranks; only implementations over ranks know more */
 struct attn_precision; /* ref/precision.h */
 struct attn_scheme;    /* what each rank has; only implementations over ranks know more */
 
@@ -90,6 +92,8 @@ struct attn_options {
     const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
     int priced_only;                       /* that set is not on this machine: no call is made */
     int threads;                           /* at most so many; 1 by default */
+    const struct attn_runner *runner; /* optimized/parallel/rank_runner.h: each of its processes is
+                                              a rank; NULL: ranks are threads of this one */
 };
 
 /* One step of an implementation that works in steps, and its time by the clock on the wall. */
@@ -120,11 +124,22 @@ struct attn_note {
     enum attn_dtype dtype;
 };
 
+struct attn_holding {
+    int rank, step;
+    const char *tensor; /* static storage */
+    struct attn_view view;
+    int64_t extent[4]; /* batches, heads, tokens, width */
+};
+
 /* note() is called when a message is posted: for each source in the order of posting, but for
  * several sources at once, each in a thread of its own. */
 struct attn_log {
     void (*note)(void *arg, const struct attn_note *note);
     void *arg;
+
+    /* NULL; or called, in the rank's thread, with what a rank of a ring has computed when a stop is
+     * done: "o" and "lse" of its queries so far, "dk" and "dv" of the block that is there. */
+    void (*held)(void *arg, const struct attn_holding *holding);
 };
 
 /* How a caller lets simulated ranks prove that they read their own shards only: seal(arg, 1)

@@ -148,11 +148,12 @@ static inline double attn_pass_flops(const struct attn_problem *p, enum attn_pas
     return 2 * pairs * (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
 }
 
-/* The same of the visible pairs; cost->counted as above. */
+/* The same of the visible pairs, which become cost->pairs; cost->counted as above. */
 static inline double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
                                         struct attn_cost *cost)
 {
-    return attn_pass_flops(p, pass, (double)attn_problem_all_pairs(p, &cost->counted));
+    cost->pairs = (double)attn_problem_all_pairs(p, &cost->counted);
+    return attn_pass_flops(p, pass, cost->pairs);
 }
 
 /* Bytes of the inputs and outputs of a pass, without those that are optional: q k v o lse, in the

@@ -324,7 +324,8 @@ static enum attn_status price(const struct family *family, const struct attn_pro
     if (status != ATTN_OK)
         return status;
     lay_out(&x, family, &(struct attn_forward){0}, &(struct attn_backward){0});
-    cost->flops = attn_pass_flops(p, pass, family->pairs(&x, cost));
+    cost->pairs = family->pairs(&x, cost);
+    cost->flops = attn_pass_flops(p, pass, cost->pairs);
     return attn_buffers_price(x.buffer, x.n_buffers, cost, err);
 }
 

@@ -17,7 +17,7 @@ import numpy as np
 REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
 ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 
-NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "U8": "u1"}
+NAMES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "U8": "u1"}
 
 
 def load(path):

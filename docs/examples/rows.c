@@ -12,8 +12,8 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
                              struct attn_error *err)
 {
     (void)options, (void)pass, (void)rank;
-    double pairs = (double)attn_problem_all_pairs(p, &cost->counted);
-    cost->flops = 2 * pairs * (double)(p->d_key + p->d_value);
+    cost->pairs = (double)attn_problem_all_pairs(p, &cost->counted);
+    cost->flops = 2 * cost->pairs * (double)(p->d_key + p->d_value);
     return attn_cost_add(cost, "scores.row", p->n_key, sizeof(float), err);
 }
 

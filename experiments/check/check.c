@@ -70,8 +70,8 @@ static int prepare(struct attn_candidate *s)
         const char *manifest = q->vectors != NULL ? q->vectors : s->x.source;
         attn_candidate_route(s, "--results", s->x.source);
         attn_candidate_route(s, "--vectors", manifest);
-        status = attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question,
-                                    &s->x.claims, &err);
+        status =
+            attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question, &s->x, &err);
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->x.claims, &err);
@@ -140,6 +140,9 @@ static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         int like = 0;
         status = attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, err);
+        if (status == ATTN_OK)
+            status = attn_cli_run_by(attn_ranks(s[i].spec.impl, &s[i].spec.options),
+                                     &s[i].spec.options, err);
         if (status != ATTN_OK)
             break;
         attn_claims_of_impl(s[i].spec.impl, &s[i].spec.options, &s[i].x.claims);
@@ -191,7 +194,7 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
         s[i].is_one_of_many = n > 1;
     enum attn_status ready = externals ? check_externals(q, s, n, &err)
                                        : take_specs(s, n_specs > 0 ? specs : NULL, n, &err);
-    if (ready == ATTN_OK && q->report != NULL)
+    if (ready == ATTN_OK && q->report != NULL && attn_cli_is_first())
         ready = attn_report_open(q->report, &report, &err);
     int status = ready == ATTN_OK ? judge(s, n, externals, report) : attn_cli_error(&err);
     for (int i = 0; i < n && !externals; i++)

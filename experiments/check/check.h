@@ -43,10 +43,11 @@ enum attn_status attn_question_make(const struct attn_asking *asking,
                                     struct attn_question *question, struct attn_error *err);
 void attn_question_free(struct attn_question *question);
 
-/* The question that a manifest asks; cases limits it to those of these names. */
+/* The question that a manifest asks, and x's claims and scheme; cases limits it to those of these
+ * names. */
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
                                     uint64_t seed, struct attn_question *question,
-                                    struct attn_claims *claims, struct attn_error *err);
+                                    struct attn_external *x, struct attn_error *err);
 
 /* ---- who is judged ------------------------------------------------------------------------ */
 

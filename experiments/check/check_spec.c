@@ -78,6 +78,16 @@ static void judge_growth(void *arg, int i, struct attn_result *r)
     attn_growth_run(&s->spec, 1, &growth, r);
 }
 
+/* In processes of their own; where these are the ranks, here. */
+static void judge_each(void (*judge)(void *arg, int i, struct attn_result *r), void *arg, int n,
+                       double seconds, struct attn_result *r, double *took)
+{
+    if (attn_cli_runner() != NULL)
+        attn_in_place(judge, arg, n, r, took);
+    else
+        attn_isolated(judge, arg, n, seconds, r, took);
+}
+
 /* For a soak: one candidate, always in a fresh process. */
 static int judge_random(void *arg, const struct attn_case *c, int n,
                         const struct attn_repetition *how, int flags, struct attn_result *r)
@@ -120,7 +130,7 @@ static void run_cases(struct attn_candidate **s, int n, const struct attn_questi
         for (int i = 0; i < n; i++)
             s[i]->diagnose = s[i]->list->causes.diagnosed < ENOUGH;
         report_progress(first, question->n);
-        attn_isolated(judge_case, &round, n * some, patience, r, took);
+        judge_each(judge_case, &round, n * some, patience, r, took);
         for (int i = 0; i < n * some; i++)
             attn_candidate_case(s[i % n], &question->asked[first + i / n], &r[i], NULL, took[i]);
     }
@@ -134,7 +144,7 @@ static void run_relations(struct attn_candidate *s)
     const int n = ATTN_RELATION_COUNT;
     struct attn_result *r = attn_cli_need(calloc((size_t)n, sizeof *r));
     double *took = attn_cli_need(calloc((size_t)n, sizeof *took));
-    attn_isolated(judge_relation, s, n, PATIENCE, r, took);
+    judge_each(judge_relation, s, n, PATIENCE, r, took);
     for (int i = 0; i < n; i++)
         if (attn_candidate_wants(s, &attn_relations[i]))
             attn_candidate_relation(s, &attn_relations[i], &r[i], NULL, took[i]);
@@ -149,7 +159,7 @@ static void run_growth(struct attn_candidate *s)
     double took;
     char again[sizeof s->route + 32];
     snprintf(again, sizeof again, "check %s --growth", s->route);
-    attn_isolated(judge_growth, s, 1, PATIENCE, &r, &took);
+    judge_each(judge_growth, s, 1, PATIENCE, &r, &took);
     const struct attn_subject subject = {
         ATTN_CHECK_GROWTH,
         "growth",
@@ -171,7 +181,8 @@ static void run_others(struct attn_candidate *s, int whole_tier)
         attn_soak_run(s, &soak);
     if (whole_tier || q->relation != NULL)
         run_relations(s);
-    if (q->growth || (whole_tier && attn_growth_applies(s->spec.impl)))
+    int may_grow = attn_cli_runner() == NULL; /* to more ranks than there are processes */
+    if (q->growth || (whole_tier && may_grow && attn_growth_applies(s->spec.impl)))
         run_growth(s);
 }
 

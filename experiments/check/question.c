@@ -119,13 +119,14 @@ static const struct attn_battery_case *case_called(const struct attn_question *q
 
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
                                     uint64_t seed, struct attn_question *question,
-                                    struct attn_claims *claims, struct attn_error *err)
+                                    struct attn_external *x, struct attn_error *err)
 {
     struct attn_vector_files files;
     enum attn_status status = attn_vector_files_open(folder, &files, err);
     if (status != ATTN_OK)
         return status;
-    *claims = files.claims;
+    x->claims = files.claims;
+    snprintf(x->scheme, sizeof x->scheme, "%s", files.scheme != NULL ? files.scheme : "");
     question->asked = calloc((size_t)files.n + 1, sizeof *question->asked);
     question->whole_tier = cases->n == 0 && files.n > 1;
     if (question->asked == NULL)
@@ -134,7 +135,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
         question->tier = calloc(1, sizeof *question->tier);
         status = question->tier == NULL
                      ? attn_fail(err, ATTN_ENOMEM, "no memory for a list of cases")
-                     : attn_tier_open(ATTN_TIER_FULL, claims, ATTN_ROUTE_FILES, seed,
+                     : attn_tier_open(ATTN_TIER_FULL, &x->claims, ATTN_ROUTE_FILES, seed,
                                       question->tier, err);
     }
     for (int i = 0; i < files.n && status == ATTN_OK; i++)

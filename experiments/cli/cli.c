@@ -11,23 +11,60 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "optimized/integers.h"
+#include "optimized/parallel/rank_runner.h"
+#include "ref/impl.h"
 #include "tests/harness/files/fileio.h"
 
-/* How this process was started, which each message begins with, and whether it leaves of its own
- * will, which a handler asks. */
+/* How this process was started, which each message begins with, whether it leaves of its own will,
+ * which a handler asks, and who runs ranks. */
 static struct {
-    char program[4096]; /* as a word of a shell */
+    char program[4096]; /* as words of a shell */
     const char *command;
     int is_leaving;
-} process = {"attnlab", "", 0};
+    const struct attn_runner *runner;
+} process = {"attnlab", "", 0, NULL};
+
+void attn_cli_set_runner(const struct attn_runner *runner)
+{
+    process.runner = runner;
+}
+
+const struct attn_runner *attn_cli_runner(void)
+{
+    return process.runner;
+}
+
+int attn_cli_is_first(void)
+{
+    return process.runner == NULL || process.runner->rank == 0;
+}
+
+enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct attn_error *err)
+{
+    options->runner = process.runner;
+    if (process.runner == NULL || ranks <= process.runner->size)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%d ranks are as many processes, and there are %d: mpirun -n %d would work",
+                     ranks, process.runner->size, ranks);
+}
 
 void attn_cli_started(const char *argv0, const char *command)
 {
+    char word[sizeof process.program - 128] = "attnlab";
     process.command = command;
     if (argv0 != NULL && argv0[0] != '\0')
-        attn_cli_quote(argv0, process.program, sizeof process.program);
+        attn_cli_quote(argv0, word, sizeof word);
+    if (process.runner == NULL)
+        snprintf(process.program, sizeof process.program, "%s", word);
+    else /* Open MPI wants to be told that root means it, and that cores may be shared */
+        snprintf(process.program, sizeof process.program, "%smpirun --oversubscribe -n %d %s",
+                 geteuid() == 0 ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
+                 process.runner->size, word);
 }
 
 const char *attn_cli_program(void)
@@ -336,6 +373,16 @@ int64_t attn_cli_kernel_number(const char *path, const char *key)
     return end == at ? -1 : value;
 }
 
+/* Address space that this process may still map; INT64_MAX: no limit. */
+static int64_t address_space_left(void)
+{
+    struct rlimit limit;
+    int64_t mapped = attn_cli_kernel_number("/proc/self/status", "VmSize:");
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || mapped < 0)
+        return INT64_MAX;
+    return greater((int64_t)limit.rlim_cur - mapped * 1024, 0);
+}
+
 int64_t attn_cli_memory_available(void)
 {
     int64_t available = attn_cli_kernel_number("/proc/meminfo", "MemAvailable:");
@@ -350,5 +397,5 @@ int64_t attn_cli_memory_available(void)
         if (max >= 0 && now >= 0 && max - now < available)
             available = max - now;
     }
-    return available;
+    return less(available, address_space_left());
 }

@@ -7,6 +7,8 @@
 
 #include "ref/attn.h"
 
+struct attn_runner; /* optimized/parallel/rank_runner.h */
+
 enum {
     ATTN_EXIT_GOOD = 0,
     ATTN_EXIT_DISAGREE = 1,
@@ -18,9 +20,18 @@ enum {
 /* main() says how this program was started, and which command it runs. */
 void attn_cli_started(const char *argv0, const char *command);
 
-/* As one word of a shell, the first of a line that repeats something; "attnlab" before main(). */
+/* As words of a shell, the first of a line that repeats something; "attnlab" before main(). */
 const char *attn_cli_program(void);
 const char *attn_cli_command(void); /* "check"; "" before main() */
+
+/* Of attnlab-mpi, before its command: the processes that run ranks.  NULL, and of no rank: the
+ * program is one process. */
+void attn_cli_set_runner(const struct attn_runner *runner);
+const struct attn_runner *attn_cli_runner(void);
+int attn_cli_is_first(void); /* the process that writes */
+
+/* Let them run what has so many ranks.  ENOTSUP: there are too few. */
+enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct attn_error *err);
 
 /* Print "attnlab COMMAND: text" to stderr and return status. */
 int attn_cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -99,8 +110,8 @@ int attn_cli_listed(const char *list, const char *between, const char *name);
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */
 const char *attn_cli_bytes(int64_t bytes, char text[32]);
 
-/* Memory this machine can still give: MemAvailable, lowered by a cgroup limit if there is one;
- * INT64_MAX when it does not say. */
+/* Memory this process can still get: MemAvailable of the machine, lowered by a cgroup's limit and
+ * by its own limit of address space (ulimit -v) if there is one; INT64_MAX when nothing says. */
 int64_t attn_cli_memory_available(void);
 
 /* Flush stdout and say whether everything got there. */

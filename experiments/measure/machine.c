@@ -316,6 +316,7 @@ void attn_resident_begin(struct attn_resident *resident)
 {
     static const char status[] = "/proc/self/status";
     resident->hwm = resident->bytes = -1;
+    resident->before = bytes_in(status, "VmHWM:");
     resident->reset = reset_mark();
     resident->mark = bytes_in(status, "VmHWM:");
     resident->baseline = resident->reset ? resident->mark : bytes_in(status, "VmRSS:");

@@ -26,6 +26,7 @@ double attn_machine_steal(void); /* seconds stolen from all CPUs since boot; NaN
 /* Resident memory of this process over a stretch of work: VmHWM, reset where the kernel allows. */
 struct attn_resident {
     int reset;        /* clear_refs took the mark down to what is resident now         */
+    int64_t before;   /* VmHWM before it was reset                                     */
     int64_t baseline; /* bytes resident at the start                                   */
     int64_t mark;     /* VmHWM then: the baseline when reset, else perhaps more        */
     int64_t hwm;      /* VmHWM at the end                                              */

@@ -41,6 +41,7 @@ static void join(struct attn_cost *cost, const struct attn_cost *forward)
     cost->saved_bytes = greater(cost->saved_bytes, forward->saved_bytes);
     cost->counted |= forward->counted;
     cost->flops += forward->flops;
+    cost->pairs += forward->pairs;
     cost->bytes_sent += forward->bytes_sent;
     cost->messages += forward->messages;
 }
@@ -58,10 +59,11 @@ static enum attn_status price_rank(const struct attn_spec *spec, const struct at
 
 enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
                               const struct attn_problem *p, enum attn_need_pass pass,
-                              struct attn_cost *each, struct attn_need *need,
-                              struct attn_error *err)
+                              const struct attn_need_watch *watch, struct attn_cost *each,
+                              struct attn_need *need, struct attn_error *err)
 {
     const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    const int has_shards = stack->n == 0 && spec->impl->ranks != NULL;
     *need = (struct attn_need){0};
     need->ranks = stack->n > 0 ? 1 : attn_ranks(spec->impl, &spec->options);
     need->beside = stack->n > 0 ? 0 : attn_pass_bytes(p, last);
@@ -76,9 +78,12 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
         if (status != ATTN_OK)
             return status;
         add_rank(&x.cost, need);
+        need->copies += has_shards ? x.cost.shard_bytes : 0;
         need->again_flops += x.again_flops;
         if (each != NULL)
             each[rank] = x.cost;
+        if (watch != NULL)
+            watch->tell(watch->arg, rank + 1, need->ranks);
     }
     return status;
 }
@@ -91,7 +96,7 @@ enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct a
     struct attn_mask *mask;
     enum attn_status status = attn_cli_shape_open(shape, &p, &mask, err);
     if (status == ATTN_OK)
-        status = attn_need_of(spec, stack, &p, pass, NULL, need, err);
+        status = attn_need_of(spec, stack, &p, pass, NULL, NULL, need, err);
     attn_mask_free(mask);
     return status;
 }
@@ -122,8 +127,8 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
     point->ranks = attn_ranks(spec->impl, &spec->options);
     attn_preflight_pairs(problem, point);
-    enum attn_status status = attn_need_of(spec, &point->stack, problem,
-                                           (enum attn_need_pass)point->c.pass, NULL, &need, err);
+    enum attn_status status = attn_need_of(
+        spec, &point->stack, problem, (enum attn_need_pass)point->c.pass, NULL, NULL, &need, err);
     if (status != ATTN_OK)
         return status;
     if (need.lacks != NULL)
@@ -180,13 +185,12 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
     if (status != ATTN_OK)
         return status;
     status = attn_preflight_price(spec, &problem, point, err);
-    double shards = spec->impl->ranks != NULL ? (double)point->floor_bytes : 0; /* copies */
     struct attn_need both; /* bwd runs the forward pass first */
     if (status == ATTN_OK)
         status = attn_need_of(spec, &point->stack, &problem,
                               c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
-                              &both, err);
-    *need = status == ATTN_OK ? to_bytes((double)*need + shards + both.peaks) : 0;
+                              NULL, &both, err);
+    *need = status == ATTN_OK ? to_bytes((double)*need + both.copies + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;
 }
@@ -242,7 +246,7 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
 {
     double params = (double)memory->params * (double)memory->param_bytes;
-    return params + (memory->is_device ? need->device : need->beside + need->peaks);
+    return params + (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
 }
 
 /* A search for the longest. */

@@ -21,18 +21,26 @@ struct attn_need {
     double flops;       /* of all ranks */
     double again_flops; /* of them, in forward passes that a stack of layers makes again */
     double beside;      /* all inputs and outputs; 0 for a stack, whose peak has them */
+    double copies;      /* of them, the shards of simulated ranks; 0 of one process */
     double peaks;       /* of all ranks together */
     double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
     double shard;       /* the largest share of a rank; 0 for a stack */
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
+/* Who is told after each rank, of many a slow work where pairs are counted: so many are priced. */
+struct attn_need_watch {
+    void (*tell)(void *arg, int priced, int ranks);
+    void *arg;
+};
+
 /* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
- * of both passes.  ENOTSUP, EINVAL: as attn_price and attn_stack_price. */
+ * of both passes.  watch: NULL: nobody is told.  ENOTSUP, EINVAL: as attn_price and
+ * attn_stack_price. */
 enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
                               const struct attn_problem *p, enum attn_need_pass pass,
-                              struct attn_cost *each, struct attn_need *need,
-                              struct attn_error *err);
+                              const struct attn_need_watch *watch, struct attn_cost *each,
+                              struct attn_need *need, struct attn_error *err);
 
 /* The same of a shape, with its mask.  EINVAL, as attn_mask_parse too. */
 enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
@@ -57,8 +65,9 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
                                      struct attn_error *err);
 void attn_preflight_close(struct attn_problem *problem);
 
-/* Both for such a case; *need are the bytes of the whole process: also all ranks at their peaks (of
- * either pass for bwd, which runs the forward first). */
+/* Both for such a case; *need are the bytes of the whole process: what attn_preflight_open says,
+ * and what attn_need_in counts beside it in this machine (of either pass for bwd, which runs the
+ * forward first). */
 enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err);
@@ -84,7 +93,7 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 
 /* What of this memory is needed, parameters included: it fits where that is no more than
- * memory->bytes. */
+ * memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and

@@ -19,6 +19,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
+#include "experiments/measure/ranks/point_ranks.h"
 #include "experiments/measure/stats.h"
 #include "ref/clock.h"
 
@@ -85,7 +86,9 @@ enum attn_status attn_point_open(struct attn_point_work *work, struct attn_error
     unsigned needs;
     if (work->plugin != NULL)
         c.layout = attn_claims_layout(claims); /* the same numbers, where they need no copy */
-    enum attn_status status = attn_setup_open(&c, &work->setup, err);
+    enum attn_status status = work->spec.options.runner != NULL
+                                  ? attn_point_open_rank(work, err)
+                                  : attn_setup_open(&c, &work->setup, err);
     if (status != ATTN_OK || claims == NULL)
         return status;
     enum attn_route route = work->plugin != NULL ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
@@ -107,7 +110,8 @@ static enum attn_status call(struct attn_point_work *work, enum attn_pass pass,
                            .options = &work->spec.options,
                            .error = err,
                            .ranks = work->use,
-                           .saved = &work->saved};
+                           .saved = &work->saved,
+                           .has_shards = work->spec.options.runner != NULL};
     return attn_setup_call(&work->setup, work->spec.impl, &ctx, pass);
 }
 
@@ -126,10 +130,16 @@ static enum attn_status timed_call(struct attn_point_work *work, struct seconds 
         s->cpu_max = s->cpu_sum = s->wall;
         return status;
     }
+    const struct attn_runner *runner = work->spec.options.runner;
     double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    double start = attn_seconds(CLOCK_MONOTONIC);
+    s->wall = 0;
+    if (runner != NULL) /* all begin together */
+        runner->largest(runner->state, &s->wall, err);
+    double start = runner != NULL ? runner->seconds() : attn_seconds(CLOCK_MONOTONIC);
     enum attn_status status = call(work, p->c.pass, err);
-    s->wall = attn_seconds(CLOCK_MONOTONIC) - start;
+    s->wall = (runner != NULL ? runner->seconds() : attn_seconds(CLOCK_MONOTONIC)) - start;
+    if (runner != NULL && status == ATTN_OK) /* and the last one counts */
+        status = runner->largest(runner->state, &s->wall, err);
     s->cpu_max = s->cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     if (p->c.pass == ATTN_FORWARD)
         attn_saved_drop(&work->saved, &work->ledger);
@@ -178,6 +188,7 @@ static enum attn_status measure(struct attn_point_work *work, const struct attn_
     struct rusage before, after;
     struct seconds s;
     attn_resident_begin(&resident);
+    work->highest = resident.before;
     if (resident.baseline >= 0) /* what was saved is resident by now, and is to be seen */
         resident.baseline -= work->ledger.now;
     getrusage(RUSAGE_SELF, &before);
@@ -242,7 +253,7 @@ static enum attn_status run(struct attn_point_work *work, const struct attn_poin
         status = measure(work, flags, err);
     if (status != ATTN_OK)
         return status;
-    strcpy(p->time_source, "calls");
+    strcpy(p->time_source, work->spec.options.runner != NULL ? "MPI_Wtime" : "calls");
     attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
     p->warm_cpu_max_s = cpu.median;
     attn_stats_spread(work->cpu_sum, p->n_warm, &cpu);
@@ -302,7 +313,7 @@ int attn_point_intact(const struct attn_setup *s, struct attn_point *p)
     return 1;
 }
 
-static void keep_verdict(struct attn_point *p, const struct attn_result *result)
+void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result)
 {
     snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
     snprintf(p->message, sizeof p->message, "%s", result->text);
@@ -322,6 +333,21 @@ static void keep_verdict(struct attn_point *p, const struct attn_result *result)
         p->status = result->lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
 }
 
+struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
+                                     int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST])
+{
+    struct attn_sample sample = {-1, -1, row, key};
+    strcpy(p->verified, "all");
+    if (p->c.n_query <= verify_all && p->c.n_key <= verify_all)
+        return sample;
+    sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
+    sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
+    int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
+    if (p->c.pass == ATTN_BACKWARD)
+        snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys", (int)sample.n_keys);
+    return sample;
+}
+
 void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
                       int64_t verify_all, int lacks_lse, struct attn_point *p)
 {
@@ -329,17 +355,8 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
     struct attn_forward t = attn_setup_forward(setup);
     struct attn_result result;
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
-    struct attn_sample sample = {-1, -1, row, key};
+    struct attn_sample sample = attn_point_sample(p, verify_all, row, key);
     memset(&result, 0, sizeof result);
-    strcpy(p->verified, "all");
-    if (p->c.n_query > verify_all || p->c.n_key > verify_all) {
-        sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
-        sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
-        int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
-        if (p->c.pass == ATTN_BACKWARD)
-            snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys",
-                     (int)sample.n_keys);
-    }
     if (lacks_lse &&
         attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
         fail_here(p, &err);
@@ -348,7 +365,7 @@ void attn_point_judge(const struct attn_setup *setup, const struct attn_precisio
     attn_judge(setup, precision, &sample, p->c.pass, &result);
     if (lacks_lse)
         attn_claims_drop_lse(&result);
-    keep_verdict(p, &result);
+    attn_point_keep_verdict(p, &result);
 }
 
 static void judge(struct attn_point_work *work, int64_t verify_all)
@@ -387,14 +404,20 @@ void attn_point_verify(struct attn_point_work *work, const struct attn_point_fla
         blank_lse(work);
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
              attn_setup_digest(&work->setup, p->c.pass));
+    const struct attn_runner *runner = work->spec.options.runner;
     const char *damage = work->plugin != NULL ? work->plugin->integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
-    if (*damage != '\0' || !attn_point_intact(&work->setup, p)) {
+    int intact = *damage == '\0' && attn_point_intact(&work->setup, p);
+    if (runner != NULL)
+        intact = attn_point_all_intact(work, intact);
+    if (!intact) {
         p->status = ATTN_POINT_WRONG;
         strcpy(p->verdict, attn_verdict_name(ATTN_FAILED));
     } else if (flags->verified != NULL && strcmp(flags->verified, "no") == 0)
         p->status = ATTN_POINT_OK;
-    else if (!same_bits(p, flags->verified))
+    else if (!same_bits(p, flags->verified) && runner != NULL)
+        attn_point_judge_ranks(work, flags->verify_all);
+    else if (p->verdict[0] == '\0')
         judge(work, flags->verify_all);
     p->verify_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (p->status != ATTN_POINT_OK)
@@ -411,7 +434,9 @@ void attn_point_call(struct attn_point_work *work, const struct attn_point_flags
         fail_here(p, &err);
         return;
     }
-    p->floor_bytes = attn_setup_bytes(&work->setup);
+    const struct attn_runner *runner = work->spec.options.runner;
+    if (runner == NULL) /* else the others have more of it */
+        p->floor_bytes = attn_setup_bytes(&work->setup);
     enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, &err);
     work->use = calloc((size_t)p->ranks, sizeof *work->use);
     if (status == ATTN_OK && work->use == NULL)
@@ -421,6 +446,8 @@ void attn_point_call(struct attn_point_work *work, const struct attn_point_flags
     p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (status == ATTN_OK)
         status = p->stack.n > 0 ? run_stack(work, flags, &err) : run(work, flags, &err);
+    if (runner != NULL)
+        status = attn_point_settle(runner, status, &err);
     if (status == ATTN_OK)
         attn_point_verify(work, flags);
     else

@@ -27,6 +27,7 @@ struct attn_point_work {
     struct attn_plugin_impl *plugin;  /* NULL: ours, or a command                           */
     double plugin_wall, plugin_cpu;   /* of its last call, by the clock right around it     */
     const struct attn_claims *claims; /* of what is not ours; NULL: ours                  */
+    int64_t highest;                  /* VmHWM before the mark of the calls was set */
 };
 
 /* This point has no result: refused, or an error. */
@@ -53,8 +54,14 @@ void attn_point_stack_close(struct attn_point_work *work);
  * inputs, elements that nobody wrote: 1 when there are none, else 0 and p->message. */
 int attn_point_intact(const struct attn_setup *setup, struct attn_point *p);
 
-/* The oracle: status, verdict, message, worst errors and `verified` of p.  Every element up to
- * verify_all queries and keys; beyond, 64 rows and keys.  lacks_lse: whoever ran gives none. */
+/* What is compared, and p->verified says: every element up to verify_all queries and keys; beyond,
+ * 64 rows and keys. */
+struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
+                                     int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST]);
+void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result);
+
+/* The oracle: status, verdict, message, worst errors and `verified` of p.  lacks_lse: whoever ran
+ * gives none. */
 void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
                       int64_t verify_all, int lacks_lse, struct attn_point *p);
 

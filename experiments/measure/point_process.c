@@ -10,6 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
+#include "experiments/measure/ranks/point_ranks.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
 
@@ -167,6 +168,8 @@ int attn_point_process(const struct attn_point_request *asked, struct attn_point
 {
     char output[1 << 16];
     struct attn_process child = {.out = output, .capacity = sizeof output};
+    if (attn_cli_runner() != NULL && point->ranks > 1)
+        return attn_point_ranks(asked, point);
     double load = attn_machine_load(), steal = attn_machine_steal();
     if (run_child(asked, point, &child) != 0)
         snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",

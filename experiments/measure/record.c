@@ -24,7 +24,8 @@ enum kind {
     DTYPE,
     SAVE,  /* the same, "" of no stack           */
     TIMES, /* warm_s and n_warm                  */
-    LIVE   /* live_name, live_bytes, n_live      */
+    LIVE,  /* live_name, live_bytes, n_live      */
+    RANKS  /* int64_t[n_processes]               */
 };
 
 static const struct field {
@@ -178,6 +179,12 @@ static json_t *field_value(const struct field *field, const struct attn_point *p
             json_object_set_new(list, point->live_name[a], json_integer(point->live_bytes[a]));
         return list;
     }
+    if (field->kind == RANKS) {
+        list = json_array();
+        for (int r = 0; r < point->n_processes; r++)
+            json_array_append_new(list, json_integer(((const int64_t *)at(point, field))[r]));
+        return list;
+    }
     int64_t integer = integer_of(field, point);
     return field->kind == BYTES && integer < 0 ? json_null() : json_integer(integer);
 }
@@ -199,7 +206,8 @@ int attn_record_write_point(FILE *file, const struct attn_point *point)
 {
     json_t *line = json_pack("{s:i, s:s}", "schema", ATTN_RECORD_SCHEMA, "record", "point");
     for (int f = 0; f < FIELDS; f++)
-        json_object_set_new(line, field_table[f].key, field_value(&field_table[f], point));
+        if (field_table[f].kind != RANKS || point->n_processes > 0)
+            json_object_set_new(line, field_table[f].key, field_value(&field_table[f], point));
     return attn_record_write_json(file, line);
 }
 
@@ -214,6 +222,14 @@ static void read_times(const json_t *array, struct attn_point *point)
 {
     for (size_t t = 0; t < json_array_size(array) && point->n_warm < ATTN_RECORD_TIMES; t++)
         point->warm_s[point->n_warm++] = real_of(json_array_get(array, t));
+}
+
+static int read_ranks(const json_t *array, int64_t *to)
+{
+    int n = 0;
+    for (; n < (int)json_array_size(array) && n < ATTN_RECORD_RANKS; n++)
+        to[n] = json_integer_value(json_array_get(array, (size_t)n));
+    return n;
 }
 
 static void read_live(const json_t *object, struct attn_point *point)
@@ -250,11 +266,11 @@ static enum attn_status read_field(const json_t *line, const struct field *field
     void *to = (char *)point + field->offset;
     if (value == NULL || json_is_null(value) || repeats_case(field) || field->kind == STATUS)
         return ATTN_OK;
-    int fits = field->kind == TEXT || field->kind == SAVE ? json_is_string(value)
-               : field->kind == REAL                      ? json_is_number(value)
-               : field->kind == TIMES                     ? json_is_array(value)
-               : field->kind == LIVE                      ? json_is_object(value)
-                                                          : json_is_integer(value);
+    int fits = field->kind == TEXT || field->kind == SAVE     ? json_is_string(value)
+               : field->kind == REAL                          ? json_is_number(value)
+               : field->kind == TIMES || field->kind == RANKS ? json_is_array(value)
+               : field->kind == LIVE                          ? json_is_object(value)
+                                                              : json_is_integer(value);
     if (!fits)
         return attn_fail(err, ATTN_EINVAL, "\"%s\" has the wrong type", field->key);
     int64_t integer = json_integer_value(value);
@@ -268,6 +284,8 @@ static enum attn_status read_field(const json_t *line, const struct field *field
         read_times(value, point);
     else if (field->kind == LIVE)
         read_live(value, point);
+    else if (field->kind == RANKS)
+        point->n_processes = read_ranks(value, to);
     else if (field->kind == REAL)
         *(double *)to = json_number_value(value);
     else if (field->kind == INT)

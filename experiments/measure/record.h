@@ -19,7 +19,12 @@
 #include "tests/harness/bound/bound.h"
 #include "tests/harness/cases/cases.h"
 
-enum { ATTN_RECORD_SCHEMA = 2, ATTN_RECORD_TIMES = 64, ATTN_RECORD_TEXT = 512 };
+enum {
+    ATTN_RECORD_SCHEMA = 2,
+    ATTN_RECORD_TIMES = 64,
+    ATTN_RECORD_TEXT = 512,
+    ATTN_RECORD_RANKS = 64 /* that are processes, and have numbers of their own */
+};
 
 /* Strings below are the values of "status". */
 enum attn_point_status {
@@ -58,6 +63,9 @@ struct attn_point {
     int n_live;
     char live_name[ATTN_MAX_ACCOUNTS][32]; /* the live set at the peak (largest rank) */
     int64_t live_bytes[ATTN_MAX_ACCOUNTS];
+    int n_processes; /* 0: one */
+    int64_t rank_priced[ATTN_RECORD_RANKS], rank_resident[ATTN_RECORD_RANKS],
+        rank_process[ATTN_RECORD_RANKS];
     double worst; /* largest error / bound */
     double output_worst[ATTN_OUTPUTS];
     struct attn_stack stack; /* n 0: one call */

@@ -91,7 +91,7 @@ void attn_price_print_beside(const struct attn_price_asked *asked)
 static void print_fit(const struct attn_price_asked *asked, const struct attn_need *need)
 {
     const struct attn_memory *memory = asked->memory;
-    char part[32], beside[32], sum[32], has[32], of[32] = "";
+    char part[32], beside[32], sum[32], has[32], copies[32], of[64] = "", shards[64] = "";
     double bytes = attn_need_in(need, memory);
     const char *verdict = bytes <= memory->bytes ? "fits" : "does not fit";
     if (isinf(memory->bytes)) {
@@ -106,17 +106,22 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
     }
     if (need->ranks > 1)
         snprintf(of, sizeof of, " of %d simulated ranks", need->ranks);
+    if (need->copies > 0)
+        snprintf(shards, sizeof shards, " + %s of shards, their copies",
+                 attn_price_bytes(need->copies, copies));
     printf("  %s: %s available here\n", verdict, attn_price_bytes(memory->bytes, has));
     if (asked->stack->n == 0 && (bytes > memory->bytes || need->ranks > 1))
-        printf("      %s%s + %s of inputs and outputs = %s\n", attn_price_bytes(need->peaks, part),
-               of, attn_price_bytes(need->beside, beside), attn_price_bytes(bytes, sum));
+        printf("      %s%s + %s of inputs and outputs%s = %s\n",
+               attn_price_bytes(need->peaks, part), of, attn_price_bytes(need->beside, beside),
+               shards, attn_price_bytes(bytes, sum));
     putchar('\n');
 }
 
 static int is_same(const struct attn_cost *a, const struct attn_cost *b)
 {
     return a->peak_bytes == b->peak_bytes && fabs(a->flops - b->flops) <= 0 &&
-           a->bytes_sent == b->bytes_sent && fabs(a->shard_bytes - b->shard_bytes) <= 0;
+           fabs(a->pairs - b->pairs) <= 0 && a->bytes_sent == b->bytes_sent &&
+           fabs(a->shard_bytes - b->shard_bytes) <= 0;
 }
 
 static const char *counted_text(const struct attn_cost *cost)
@@ -136,7 +141,7 @@ static int end_of_run(const struct attn_cost *cost, int ranks, int first)
 static void print_run(const struct attn_cost *cost, int ranks, int first, int end)
 {
     const struct attn_cost *x = &cost[first];
-    char text[32];
+    char text[32], pairs[32];
     if (ranks > 1 && end - first == ranks)
         printf("  each rank: ");
     else if (end - first > 1)
@@ -147,8 +152,9 @@ static void print_run(const struct attn_cost *cost, int ranks, int first, int en
     printf("with them %s; ", attn_price_bytes(x->shard_bytes + (double)x->peak_bytes, text));
     printf("%.4g flop", x->flops);
     if (ranks > 1)
-        printf("; sends %s in %lld messages", attn_cli_bytes(x->bytes_sent, text),
-               (long long)x->messages);
+        printf(" of %s pairs; sends %s in %lld messages",
+               attn_cli_grouped((int64_t)fmin(x->pairs, 9e18), pairs),
+               attn_cli_bytes(x->bytes_sent, text), (long long)x->messages);
     printf("%s\n", counted_text(x));
 }
 
@@ -252,14 +258,15 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
     for (int a = 0; a < cost->n_live; a++)
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", cost->live[a].name, "bytes",
                                               (json_int_t)cost->live[a].bytes));
-    json_t *rest = json_pack(
-        "{s:i, s:o, s:I, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:f, s:o, s:o}", "rank", rank, "live",
-        live, "peak_bytes", (json_int_t)cost->peak_bytes, "shard_bytes", cost->shard_bytes,
-        "saved_bytes", (json_int_t)cost->saved_bytes, "floor_bytes",
-        memory->is_device ? 0.0 : need->beside, "flops", cost->flops, "bytes_sent",
-        (json_int_t)cost->bytes_sent, "messages", (json_int_t)cost->messages, "counted",
-        cost->counted, "needed_bytes", bytes, "available_bytes", attn_cli_real(memory->bytes),
-        "fits", isinf(memory->bytes) ? json_null() : json_boolean(bytes <= memory->bytes));
+    json_t *rest =
+        json_pack("{s:i, s:o, s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:f, s:o, s:o}", "rank",
+                  rank, "live", live, "peak_bytes", (json_int_t)cost->peak_bytes, "shard_bytes",
+                  cost->shard_bytes, "saved_bytes", (json_int_t)cost->saved_bytes, "floor_bytes",
+                  memory->is_device ? 0.0 : need->beside, "flops", cost->flops, "pairs",
+                  cost->pairs, "bytes_sent", (json_int_t)cost->bytes_sent, "messages",
+                  (json_int_t)cost->messages, "counted", cost->counted, "needed_bytes", bytes,
+                  "available_bytes", attn_cli_real(memory->bytes), "fits",
+                  isinf(memory->bytes) ? json_null() : json_boolean(bytes <= memory->bytes));
     json_object_update(json, rest);
     json_decref(rest);
     if (memory->params > 0)

@@ -249,6 +249,9 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
         attn_files_numbers, attn_files_bias, check_problem,    attn_files_mask};
     *files = (struct attn_files){.request = request, .set = set};
     enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
+    if (status == ATTN_OK)
+        status = attn_cli_run_by(attn_ranks(files->spec.impl, &files->spec.options),
+                                 &files->spec.options, err);
     for (size_t s = 0; s < sizeof step / sizeof *step && status == ATTN_OK; s++)
         status = step[s](files, err);
     if (status == ATTN_OK)
@@ -259,9 +262,11 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
 enum attn_status attn_files_load(struct attn_files *files, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
+    int is_rank = files->spec.options.runner != NULL; /* which reads its own rows */
     for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
         if (files->input[i] != NULL && is_read(files, i))
-            status = attn_tensors_load(files->input[i], err);
+            status = is_rank ? attn_tensors_map(files->input[i], err)
+                             : attn_tensors_load(files->input[i], err);
     files->problem.bias.tensor = attn_files_input(files, ATTN_IN_BIAS);
     return status;
 }

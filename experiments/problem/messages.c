@@ -31,7 +31,7 @@ enum attn_status attn_messages_open(struct attn_messages *messages, const struct
                          spec->impl->name);
     messages->ranks = attn_ranks(spec->impl, &spec->options);
     messages->of = attn_cli_need(calloc((size_t)messages->ranks, sizeof *messages->of));
-    messages->log = (struct attn_log){note_down, messages};
+    messages->log = (struct attn_log){.note = note_down, .arg = messages};
     return ATTN_OK;
 }
 

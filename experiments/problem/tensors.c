@@ -198,6 +198,11 @@ enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struc
     return attn_file_load(entry->file, entry->tensor, err);
 }
 
+enum attn_status attn_tensors_map(const struct attn_tensors_entry *entry, struct attn_error *err)
+{
+    return attn_file_map(entry->file, entry->tensor, err);
+}
+
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
                                      struct attn_error *err)
 {

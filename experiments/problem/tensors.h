@@ -40,8 +40,9 @@ int attn_tensors_have_inputs(const struct attn_tensors *set); /* q, k and v */
 
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements */
 
-/* Its data into memory; attn_file_load. */
+/* Its data into memory; attn_file_load, attn_file_map. */
 enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struct attn_error *err);
+enum attn_status attn_tensors_map(const struct attn_tensors_entry *entry, struct attn_error *err);
 
 /* Load, and give the numbers as double, malloc'ed: exact for all types but I64.  *values is
  * untouched after a failure. */

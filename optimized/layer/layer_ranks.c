@@ -469,6 +469,7 @@ enum attn_status attn_layer_ranks_run(const struct attn_layer_spec *spec, struct
                                     .arg = &x,
                                     .tensor = x.tensor,
                                     .tensors = TENSORS,
+                                    .use = {call->use[0], call->use[1]},
                                     .compares = 1};
     struct attn_cost cost;
     enum attn_status status =

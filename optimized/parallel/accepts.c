@@ -138,11 +138,24 @@ static enum attn_status check_heads(const struct attn_product *x, const int64_t 
     return status;
 }
 
+/* What a visitor gets from several stretches is added up before it returns: as sums are, wide. */
+static enum attn_status check_partials(const struct attn_work *w, struct attn_error *err)
+{
+    if (!w->narrow || w->passes_on || w->stops == 1 ||
+        (attn_layout_stretches(&w->work, 0) == 1 && attn_layout_stretches(&w->work, 1) == 1))
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "%s: partials=storage, of a rank's several stretches, would sum in %s what "
+                     "returns to another rank; partials=wide would work",
+                     w->options->impl->name, attn_dtype_name(w->whole->dtype));
+}
+
 enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                                        const struct attn_options *options, struct attn_error *err)
 {
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
+    struct attn_work first = attn_work_of(p, options, ATTN_FORWARD, 0);
+    struct attn_layout work = first.work;
     int64_t queries[2], keys[2], seen[2] = {-1, -1};
     if (local->ranks != NULL)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -158,6 +171,8 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK)
         status = check_strict(p, options, err);
+    if (status == ATTN_OK)
+        status = check_partials(&first, err);
     if (status == ATTN_OK)
         status = attn_work_mask_accepts(p, options, err);
     if (status == ATTN_OK &&

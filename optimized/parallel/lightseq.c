@@ -13,7 +13,7 @@
  * so that P/2 + 1 stops do what takes a contiguous ring P.  K,V come from their owner and are not
  * passed on.  Blocks above the diagonal, which a causal mask hides, are multiplied like the first
  * kind, at distances up to P-1, where the mask shows something of them: any mask works, only causal
- * ones are balanced.
+ * ones are balanced.  Of a block that the mask hides, as a window does far ones, nothing is sent.
  *
  * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial O, LSE
  *          or dQ; backward two of dK,dV.
@@ -40,9 +40,9 @@ enum who { HELPER, OWNER, NOBODY };
 
 static enum who multiplies(const struct attn_work *w, int query, int key)
 {
-    if (query > key)
-        return 2 * (query - key) > w->work.ranks ? HELPER : OWNER;
-    return attn_blocks_hidden(w->whole, &w->work, query, key) ? NOBODY : OWNER;
+    if (attn_blocks_hidden(w->whole, &w->work, query, key))
+        return NOBODY;
+    return 2 * (query - key) > w->work.ranks ? HELPER : OWNER;
 }
 
 /* Two for each distance: keys travel, then queries. */
@@ -93,13 +93,14 @@ static struct attn_round round_of(const struct attn_work *w, int n)
     times = attn_work_alike(w, (struct attn_line){rank, before, 0, -1}, times);
     times = attn_work_alike(w, (struct attn_line){before, rank, -1, 0}, times);
     times = attn_work_alike(w, (struct attn_line){after, rank, 1, 0}, times);
+    times = attn_work_alike(w, (struct attn_line){rank, after, 0, 1}, times);
     return (struct attn_round){2, times};
 }
 
 typedef int64_t row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* Written by pairs of blocks, each of which somebody multiplies; tensors of a block travel in a
- * message each, empty ones too. */
+/* Written by pairs of blocks, which one rank multiplies or none; tensors of a block travel in a
+ * message each. */
 static struct attn_sent sent(const struct attn_work *w)
 {
     const struct attn_layout *blocks = &w->stored.work;

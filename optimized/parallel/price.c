@@ -54,19 +54,21 @@ static enum attn_status price_stop(struct attn_work *w, int times, struct attn_c
     const struct attn_options preset = attn_rank_local_options(w->options);
     struct attn_product x;
     struct attn_cost local;
-    double flops = sum->flops + times * return_flops(w);
+    double flops = sum->flops + times * return_flops(w), pairs = sum->pairs;
     while (attn_work_next(w, &x)) {
         enum attn_status status =
             attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0, &local, err);
         if (status != ATTN_OK)
             return status;
         flops += times * (local.flops + fold_flops(w, &x));
+        pairs += times * local.pairs;
         local.counted |= sum->counted;
         sum->counted = local.counted;
         if (local.peak_bytes > sum->peak_bytes)
             *sum = local;
     }
     sum->flops = flops;
+    sum->pairs = pairs;
     return ATTN_OK;
 }
 
@@ -126,6 +128,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     if (status != ATTN_OK)
         return status;
     cost->flops = local.flops;
+    cost->pairs = local.pairs;
     cost->counted = local.counted;
     struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
     if (w.merging != ATTN_RUNNING) /* N / l */

@@ -1,17 +1,19 @@
-/* The driver of simulated ranks: any code's, and a call of a scheme.  See rank.h, parallel.h. */
+/* The driver of ranks: any code's, and a call of a scheme.  See rank.h, parallel.h. */
 #include "optimized/parallel/rank.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
+#include "optimized/parallel/rank_runner.h"
 #include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/parallel/travel/work_moves.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
-/* ---- simulated ranks ------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds)
 {
@@ -24,27 +26,108 @@ void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, d
     use->cpu_seconds = seconds;
 }
 
+/* Who runs the ranks; NULL: they are simulated. */
+static const struct attn_runner *runner_of(const struct attn_rank_group *group)
+{
+    return group->ctx->counts_only ? NULL : group->options->runner;
+}
+
+/* A process that is no rank of this call has no shards. */
+static int has_rank(const struct attn_rank_group *group)
+{
+    const struct attn_runner *runner = runner_of(group);
+    return runner == NULL || runner->rank < attn_parallel_ranks(group->options);
+}
+
 static enum attn_status deal(struct attn_rank_group *group)
 {
+    const struct attn_runner *runner = runner_of(group);
     enum attn_status status = ATTN_OK;
-    for (int t = 0; t < group->tensors && status == ATTN_OK; t++) {
+    for (int t = 0; t < group->tensors && status == ATTN_OK && has_rank(group); t++) {
         struct attn_shards *s = &group->tensor[t];
-        if (s->role != ATTN_ABSENT)
-            status = attn_shards_take(s, &group->ledger, group->ctx->error);
+        if (s->role == ATTN_ABSENT)
+            continue;
+        if (runner != NULL)
+            s->first = runner->rank, s->n = 1;
+        if (group->ctx->has_shards) {
+            s->data = s->tensor.data;
+            continue;
+        }
+        status = attn_shards_take(s, &group->ledger, group->ctx->error);
         if (s->role == ATTN_INPUT && status == ATTN_OK && !group->ctx->counts_only)
             attn_shards_scatter(s);
     }
     return status;
 }
 
-static void collect(struct attn_rank_group *group)
+/* Of an output, the shards of all processes, one after the other. */
+static enum attn_status gather(struct attn_rank_group *group, const struct attn_shards *own)
 {
-    for (int t = 0; t < group->tensors && !group->ctx->counts_only; t++)
-        if (group->tensor[t].role == ATTN_OUTPUT) {
-            attn_shards_gather(&group->tensor[t]);
-            if (group->compares)
-                group->differ += attn_shards_differ(&group->tensor[t]);
-        }
+    const struct attn_runner *runner = runner_of(group);
+    struct attn_error *err = group->ctx->error;
+    enum attn_status status = ATTN_OK;
+    for (int r = 0; r < own->layout.ranks && status == ATTN_OK; r++) {
+        struct attn_shards one = *own;
+        one.first = r, one.n = 1;
+        if (r != runner->rank)
+            status = attn_shards_take(&one, &group->ledger, err);
+        if (status == ATTN_OK)
+            status = runner->share(runner->state, r, one.data, attn_shards_bytes(&one, r), err);
+        if (status == ATTN_OK)
+            attn_shards_gather(&one);
+        if (r != runner->rank)
+            attn_ledger_give(&group->ledger, one.data);
+    }
+    return status;
+}
+
+/* How many ranks have other copies of an output, where all of it has been collected. */
+static enum attn_status compare(struct attn_rank_group *group, const struct attn_shards *s)
+{
+    const struct attn_runner *runner = runner_of(group);
+    enum attn_status status = ATTN_OK;
+    int own = has_rank(group) ? attn_shards_differ(s) : 0;
+    for (int r = 0; runner != NULL && r < s->layout.ranks && status == ATTN_OK; r++) {
+        int differ = own;
+        status = runner->share(runner->state, r, &differ, sizeof differ, group->ctx->error);
+        group->differ += differ;
+    }
+    group->differ += runner == NULL ? own : 0;
+    return status;
+}
+
+static enum attn_status collect(struct attn_rank_group *group)
+{
+    enum attn_status status = ATTN_OK;
+    int is_asked = !group->ctx->counts_only && !group->ctx->has_shards;
+    for (int t = 0; t < group->tensors && is_asked && status == ATTN_OK; t++) {
+        const struct attn_shards *s = &group->tensor[t];
+        if (s->role != ATTN_OUTPUT)
+            continue;
+        if (runner_of(group) == NULL)
+            attn_shards_gather(s);
+        else
+            status = gather(group, s);
+        if (group->compares && status == ATTN_OK)
+            status = compare(group, s);
+    }
+    return status;
+}
+
+/* What each process knows of its rank, to all. */
+static enum attn_status share_use(const struct attn_runner *runner, int rank,
+                                  struct attn_rank_use *use, struct attn_error *err)
+{
+    char name[ATTN_MAX_ACCOUNTS][40] = {{0}};
+    for (int a = 0; a < use->n_live && rank == runner->rank; a++)
+        snprintf(name[a], sizeof name[a], "%s", use->live[a].name);
+    enum attn_status status = runner->share(runner->state, rank, use, sizeof *use, err);
+    if (status == ATTN_OK)
+        status = runner->share(runner->state, rank, name, sizeof name, err);
+    use->n_steps = 0;
+    for (int a = 0; a < use->n_live && status == ATTN_OK && rank != runner->rank; a++)
+        use->live[a].name = runner->name(runner->state, name[a]);
+    return status;
 }
 
 static enum attn_status rank_main(void *arg, struct attn_transport *t, struct attn_error *err)
@@ -63,38 +146,65 @@ static enum attn_status rank_main(void *arg, struct attn_transport *t, struct at
     return status;
 }
 
-static enum attn_status run_ranks(struct attn_rank_group *group)
+static enum attn_status take_ledgers(struct attn_rank_group *group)
 {
-    struct attn_ctx *ctx = group->ctx;
     struct attn_error own;
-    const struct attn_rank_code code = {rank_main, group};
     int ranks = attn_parallel_ranks(group->options);
     group->rank_ledger =
         attn_ledger_take(&group->ledger, "rank.ledgers", ranks, sizeof *group->rank_ledger, &own);
     if (group->rank_ledger == NULL)
-        return attn_fail(ctx->error, own.status, "%s", own.text);
+        return attn_fail(group->ctx->error, own.status, "%s", own.text);
     for (int r = 0; r < ranks; r++)
-        attn_ledger_init(&group->rank_ledger[r], ctx->ledger);
+        attn_ledger_init(&group->rank_ledger[r], group->ctx->ledger);
+    return ATTN_OK;
+}
+
+static enum attn_status run_ranks(struct attn_rank_group *group)
+{
+    struct attn_ctx *ctx = group->ctx;
+    const struct attn_runner *runner = runner_of(group);
+    const struct attn_rank_code code = {rank_main, group};
+    int ranks = attn_parallel_ranks(group->options);
+    enum attn_status status;
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 1);
-    enum attn_status status = ctx->counts_only
-                                  ? attn_count_run(ranks, &code, ctx->error)
+    if (runner != NULL)
+        status = runner->run(runner->state, ranks, &code, ctx->error);
+    else
+        status = ctx->counts_only ? attn_count_run(ranks, &code, ctx->error)
                                   : attn_sim_run(&group->ledger, ranks, &code, ctx->error);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 0);
     for (int r = 0; r < ranks; r++)
         ctx->ledger->damaged += group->rank_ledger[r].damaged;
+    for (int n = 0; n < 2 * ranks && runner != NULL && status == ATTN_OK; n++)
+        if (group->use[n / ranks] != NULL)
+            status = share_use(runner, n % ranks, &group->use[n / ranks][n % ranks], ctx->error);
     return status;
+}
+
+/* The code of a process that could not begin: others must not wait for it. */
+static enum attn_status fail_at_once(void *arg, struct attn_transport *t, struct attn_error *err)
+{
+    const struct attn_error *why = ((struct attn_rank_group *)arg)->ctx->error;
+    return attn_transport_end(t, attn_fail(err, why->status, "%s", why->text), err);
 }
 
 enum attn_status attn_rank_group_run(struct attn_rank_group *group)
 {
+    const struct attn_runner *runner = runner_of(group);
+    const struct attn_rank_code fails = {fail_at_once, group};
     attn_ledger_init(&group->ledger, group->ctx->ledger);
     enum attn_status status = deal(group);
     if (status == ATTN_OK)
-        status = run_ranks(group);
+        status = take_ledgers(group);
     if (status == ATTN_OK)
-        collect(group);
+        status = run_ranks(group);
+    else if (runner != NULL)
+        status = runner->run(runner->state, attn_parallel_ranks(group->options), &fails,
+                             group->ctx->error);
+    if (status == ATTN_OK)
+        status = collect(group);
     attn_ledger_clear(&group->ledger);
     group->ctx->ledger->damaged += group->ledger.damaged;
     return status;
@@ -183,7 +293,8 @@ static enum attn_status drive(struct call *x)
                                     .run = run_rank,
                                     .arg = x,
                                     .tensor = x->tensor,
-                                    .tensors = ATTN_TAG_KINDS};
+                                    .tensors = ATTN_TAG_KINDS,
+                                    .use = {x->ctx->ranks}};
     for (int t = 0; t < ATTN_TAG_KINDS; t++) {
         x->tensor[t].name = name[t];
         x->tensor[t].whole = *x->problem;

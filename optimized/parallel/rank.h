@@ -21,16 +21,18 @@ struct attn_rank {
     int has_brought; /* a backward pass: these are there, or are if something arrives at all */
 };
 
-/* Simulated ranks of one call: each with a ledger of its own, whole tensors out of bounds while
- * they run.  Inputs are dealt out before, outputs are collected after that. */
+/* Ranks of one call: each with a ledger of its own, whole tensors out of bounds while they run.
+ * Inputs are dealt out before, outputs are collected after that.  Where each rank is a process
+ * (attn_options.runner), it deals out its own shard, and all get all outputs. */
 struct attn_rank_group {
     struct attn_ctx *ctx;
     const struct attn_options *options; /* of the scheme */
     enum attn_status (*run)(void *arg, struct attn_rank *rank);
     void *arg;
-    struct attn_shards *tensor; /* [tensors] */
-    int tensors, compares;      /* compares: outputs that several ranks have */
-    int differ;                 /* if so, how many ranks have other bits than the last, added up */
+    struct attn_shards *tensor;   /* [tensors] */
+    struct attn_rank_use *use[2]; /* [ranks], what ranks report: all of it is known in the end */
+    int tensors, compares;        /* compares: outputs that several ranks have */
+    int differ; /* if so, how many ranks have other bits than the last, added up */
 
     struct attn_ledger ledger;       /* the group's own, for shards and book-keeping */
     struct attn_ledger *rank_ledger; /* [ranks] */

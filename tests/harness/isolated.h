@@ -14,4 +14,8 @@
 void attn_isolated(void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
                    double seconds, struct attn_result *result, double *took);
 
+/* In this process, which ends with them: for ranks that are processes themselves. */
+void attn_in_place(void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
+                   struct attn_result *result, double *took);
+
 #endif

@@ -98,6 +98,8 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     struct attn_tensor *t = &s->tensor[slot];
     int64_t extent[4];
     extents_of(c, slot, extent);
+    if (s->part != NULL)
+        s->part->extent(s->part, slot, extent);
     enum attn_dtype dtype = c->dtype;
     if (is_output(slot))
         dtype = attn_result_dtype(&s->problem);
@@ -157,10 +159,7 @@ static void fill_tensors(struct attn_setup *s, struct attn_recipe *r)
     for (int slot = ATTN_T_Q; slot < ATTN_T_O; slot++) {
         const struct attn_tensor *t = &s->tensor[slot];
         const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
-        const struct attn_view view = attn_tensor_view(t);
-        for (int64_t at[4] = ATTN_START; attn_each(at, extent);)
-            attn_view_set(&view, at[0], at[1], at[2], at[3],
-                          attn_recipe_value(r, (enum attn_slot)slot, at));
+        attn_recipe_fill(r, s->part, (enum attn_slot)slot, extent, t);
     }
 }
 
@@ -367,11 +366,14 @@ enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setu
     return status;
 }
 
-enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s,
-                                 struct attn_error *err)
+enum attn_status attn_setup_open_part(const struct attn_case *c, const struct attn_setup_part *part,
+                                      struct attn_setup *s, struct attn_error *err)
 {
     struct attn_recipe recipe;
     enum attn_status status = attn_setup_describe(c, s, err);
+    s->part = part;
+    if (status == ATTN_OK && part != NULL)
+        status = attn_recipe_is_all(c, err);
     if (status == ATTN_OK)
         status = open_tensors(s, err);
     if (status == ATTN_OK) {
@@ -386,6 +388,7 @@ enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *s
         load(s, &recipe);
     else
         attn_setup_close(s);
+    s->part = NULL;
     return status;
 }
 

@@ -31,6 +31,13 @@ static inline enum attn_slot attn_slot_of(enum attn_output output)
     return (enum attn_slot)(ATTN_T_O + (int)output);
 }
 
+/* A part of a case: what it has of the tensors of a slot, instead of whole ones, and where in the
+ * whole its row [b,h,i] is; at[0] = -1: nowhere, and it is NaN. */
+struct attn_setup_part {
+    void (*extent)(const struct attn_setup_part *part, int slot, int64_t extent[4]);
+    void (*whole)(const struct attn_setup_part *part, int slot, int64_t at[4]);
+};
+
 /* Mask, tensors and problem of a case.  Tensors that the case does not have are empty
  * (data == NULL).  Not to be copied: the problem points into it. */
 struct attn_setup {
@@ -40,8 +47,9 @@ struct attn_setup {
     struct attn_made_tensor *made; /* what the mask names, made up from the names */
     double *slope;
     struct attn_tensor tensor[ATTN_SLOTS];
-    struct attn_kept *kept; /* NULL: nothing is */
-    int unweighed;          /* nobody asks what a pass proves about the mask */
+    struct attn_kept *kept;             /* NULL: nothing is */
+    const struct attn_setup_part *part; /* while it is opened; NULL: the whole */
+    int unweighed;                      /* nobody asks what a pass proves about the mask */
     /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
     void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);
 };
@@ -49,9 +57,17 @@ struct attn_setup {
 /* Inputs filled and remembered, outputs poisoned.  A mask of `none` is given to the problem as
  * NULL.  Fails (EINVAL) also when the fill cannot have its property in the case, and ENOTSUP for
  * storage that does not exist yet; nothing needs closing then. */
-enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
-                                 struct attn_error *err);
 void attn_setup_close(struct attn_setup *setup);
+
+/* With tensors of this part alone (NULL: with whole ones), [batch, heads, tokens, features] packed;
+ * the problem is the whole one.  ENOTSUP of a part: what is put into tensors afterwards. */
+enum attn_status attn_setup_open_part(const struct attn_case *c, const struct attn_setup_part *part,
+                                      struct attn_setup *setup, struct attn_error *err);
+static inline enum attn_status attn_setup_open(const struct attn_case *c, struct attn_setup *setup,
+                                               struct attn_error *err)
+{
+    return attn_setup_open_part(c, NULL, setup, err);
+}
 
 /* The same without tensors: mask and problem, to ask what the case needs.  Close it too. */
 enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *setup,

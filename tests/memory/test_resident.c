@@ -50,6 +50,24 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
     return 0;
 }
 
+/* What is priced for this machine beside inputs and outputs, which simulated ranks copy. */
+static double priced_here(const struct attn_spec *spec, const char *text, enum attn_pass pass)
+{
+    static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
+    struct attn_case c = case_of(text);
+    struct attn_problem problem;
+    struct attn_point point;
+    struct attn_need need;
+    int64_t bytes;
+    ck_assert_int_eq(attn_preflight_open(&c, &problem, &point, &bytes, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_need_of(spec, &one_call, &problem,
+                                  pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
+                                  NULL, &need, NULL),
+                     ATTN_OK);
+    attn_preflight_close(&problem);
+    return attn_need_in(&need, &(struct attn_memory){0}) - need.beside;
+}
+
 /* `attnlab point` in a process of its own; more: further flags. */
 static void run_point(const char *spec, const char *text, const char *more,
                       struct attn_point *point)
@@ -112,6 +130,10 @@ TEST_EACH(ledger_is_resident, 2 * (attn_impl_count() + 1))
         run_point(name, text, "", &point);
     ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,
                   (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
+    ck_assert_msg((double)point.process_ledger_bytes <=
+                      (1 + TOLERANCE) * priced_here(&spec, text, pass),
+                  "%s %s: ledger %lld, but %.0f are priced", name, text,
+                  (long long)point.process_ledger_bytes, priced_here(&spec, text, pass));
 }
 
 /* Stacks of layers: all that they hold is resident, and what they gave back is not. */

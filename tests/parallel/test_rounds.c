@@ -159,3 +159,33 @@ TEST_EACH(few_rounds_of_many_ranks, 5)
         attn_mask_free(mask);
     }
 }
+
+/* A block of which a band or documents hide all is not computed: not even where tokens lie P apart
+ * and the smallest block of the whole that holds them is not hidden. */
+TEST(hidden_is_known)
+{
+    static const char *const mask[] = {"window(3,0,br)", "window(0,2,tl)", "causal(br)",
+                                       "documents(7,1,2,15,22)"};
+    int hidden = 0;
+    for (int m = 0; m < (int)COUNT(mask) * 3; m++) {
+        struct attn_mask *of = mask_of(mask[m / 3], (struct attn_mask_shape){1, 1, 47, 47});
+        struct attn_problem p = problem_of("q47d8:none:f32:normal:s1", of);
+        struct attn_spec spec = spec_of(m % 3 == 0   ? "ring:ranks=9"
+                                        : m % 3 == 1 ? "ring:ranks=9,order=striped"
+                                                     : "ring:ranks=9,order=zigzag");
+        struct attn_work w = attn_work_of(&p, &spec.options, ATTN_FORWARD, 0);
+        for (int n = 0; n < 81; n++) {
+            struct attn_box q = attn_work_box(&w, 0, n / 9), k = attn_work_box(&w, 1, n % 9);
+            for (int s = 0; s < q.stretches * k.stretches; s++) {
+                struct attn_problem part =
+                    attn_piece_of(&p, &q.batches, &q.heads, &q.stretch[s % q.stretches],
+                                  &k.stretch[s / q.stretches]);
+                int counted = 0, is_hidden = attn_problem_all_pairs(&part, &counted) == 0;
+                ck_assert_msg(attn_piece_is_hidden(&part) == is_hidden, "%s, %d", mask[m / 3], n);
+                hidden += is_hidden;
+            }
+        }
+        attn_mask_free(of);
+    }
+    ck_assert_int_gt(hidden, 400);
+}

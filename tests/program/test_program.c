@@ -69,7 +69,7 @@ static const struct scratch_row expected[] = {
     {"check dense --case reveal-causal-br", 0, "PASS"},
     {"check tiled-textbook --case 'b1h2q17k9d8:causal(br):f32:normal:s3:pass=bwd'", 0, "dk "},
     {"price dense --length 200k --heads 8", 0, "1,280,000,000,000 B"},
-    {"price ring:ranks=8 --length 1M --heads 8", 0, "of 8 simulated ranks + "},
+    {"price ring:ranks=8 --length 1M --heads 8", 0, "of shards, their copies = "},
     {"price dense --length 200000", 0, "= 298 GiB"},
     {"price dense:mask=int32 --length 196608 --batch 5 --mask 'causal(br)'", 0,
      "773,094,113,280 B"},

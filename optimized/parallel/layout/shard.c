@@ -13,7 +13,7 @@ static struct attn_box stored_box(const struct attn_shards *s, int rank)
     return attn_layout_stored_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), rank);
 }
 
-static int64_t bytes_of(const struct attn_shards *s, int rank)
+int64_t attn_shards_bytes(const struct attn_shards *s, int rank)
 {
     struct attn_box box = stored_box(s, rank);
     int64_t row = attn_tag_width(s->kind, &s->whole) *
@@ -21,12 +21,18 @@ static int64_t bytes_of(const struct attn_shards *s, int rank)
     return ceil_div(attn_box_rows(&box) * row, ALIGN) * ALIGN;
 }
 
+/* The rank behind the last whose shard is here. */
+static int end_of(const struct attn_shards *s)
+{
+    return s->n > 0 ? s->first + s->n : s->layout.ranks;
+}
+
 /* Bytes of the shards before this rank's. */
 static int64_t offset_of(const struct attn_shards *s, int rank)
 {
     int64_t sum = 0;
-    for (int r = 0; r < rank; r++)
-        sum += bytes_of(s, r);
+    for (int r = s->first; r < rank; r++)
+        sum += attn_shards_bytes(s, r);
     return sum;
 }
 
@@ -34,7 +40,7 @@ enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *led
                                   struct attn_error *err)
 {
     struct attn_error own;
-    s->data = attn_ledger_take(ledger, s->name, 1, offset_of(s, s->layout.ranks), &own);
+    s->data = attn_ledger_take(ledger, s->name, 1, offset_of(s, end_of(s)), &own);
     return s->data != NULL ? ATTN_OK : attn_fail(err, own.status, "%s", own.text);
 }
 
@@ -95,7 +101,7 @@ static int do_shards(const struct attn_shards *s, enum way way)
 {
     int64_t width = attn_tag_width(s->kind, &s->whole);
     int ranks = 0;
-    for (int r = 0; r < s->layout.ranks && width > 0; r++) {
+    for (int r = s->first; r < end_of(s) && width > 0; r++) {
         struct attn_box box =
             attn_layout_box(&s->layout, &s->whole, attn_tag_is_of_keys(s->kind), r);
         struct attn_view mine = attn_shards_view(s, r);
@@ -112,7 +118,7 @@ static int do_shards(const struct attn_shards *s, enum way way)
 void attn_shards_scatter(const struct attn_shards *s)
 {
     if (s->layout.pads)
-        memset(s->data, 0xFF, (size_t)offset_of(s, s->layout.ranks)); /* NaN in every type */
+        memset(s->data, 0xFF, (size_t)offset_of(s, end_of(s))); /* NaN in every type */
     do_shards(s, FROM_WHOLE);
 }
 

@@ -10,7 +10,7 @@
 #include "ref/ledger.h"
 #include "ref/ranks.h"
 
-/* A tensor of a call and all its shards.  The first lines are the caller's. */
+/* A tensor of a call and its shards.  The first lines are the caller's. */
 struct attn_shards {
     enum attn_role { ATTN_ABSENT, ATTN_INPUT, ATTN_OUTPUT } role; /* absent: not of this call */
     const char *name;                                             /* on the ledger */
@@ -18,9 +18,11 @@ struct attn_shards {
     struct attn_problem whole;
     enum attn_tag_kind kind;
     struct attn_layout layout;
-    char *data; /* of all ranks, one behind the other; a block of a ledger, to be given back */
+    int first, n; /* of these ranks only; n = 0: of all */
+    char *data;   /* one behind the other; a block of a ledger, to be given back */
 };
 
+int64_t attn_shards_bytes(const struct attn_shards *s, int rank); /* of one */
 enum attn_status attn_shards_take(struct attn_shards *s, struct attn_ledger *ledger,
                                   struct attn_error *err);
 

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "optimized/parallel/transport/rank_words.h"
+
 /* Of a rank's stack, so that many ranks fit into a small address space.  Schemes with every local
  * implementation and instruction set run in 32 KiB, and in 64 KiB under the address sanitizer;
  * pages that are not touched cost nothing. */
@@ -70,11 +72,6 @@ static void close_mail(struct sim *sim)
         wake(&sim->seat[r]);
 }
 
-static enum attn_status stopped(const struct seat *me, struct attn_error *err)
-{
-    return attn_fail(err, ATTN_EPEER, "rank %d stopped: another rank failed", me->transport.rank);
-}
-
 /* The caller has put the reason into sim->finding. */
 static enum attn_status end_with_finding(struct sim *sim, struct attn_error *err)
 {
@@ -82,57 +79,19 @@ static enum attn_status end_with_finding(struct sim *sim, struct attn_error *err
     return attn_fail(err, ATTN_EPEER, "%s", sim->finding.text);
 }
 
-/* The first piece in which two messages differ; the number of pieces of both when in none. */
-static int first_difference(const struct attn_message *in, const struct attn_message *out)
+static enum attn_status find_mismatch(struct sim *sim, const struct attn_message *in,
+                                      const struct attn_message *out, struct attn_error *err)
 {
-    int n = 0;
-    while (n < in->pieces && n < out->pieces &&
-           memcmp(in->piece[n].extent, out->piece[n].extent, sizeof in->piece[n].extent) == 0 &&
-           in->piece[n].row == out->piece[n].row &&
-           attn_piece_is_pads(&in->piece[n]) == attn_piece_is_pads(&out->piece[n]))
-        n++;
-    return n;
+    const struct attn_shape wanted = attn_shape_of(in), sent = attn_shape_of(out);
+    attn_say_mismatch(out->peer, &wanted, in->peer, &sent, &sim->finding);
+    return end_with_finding(sim, err);
 }
 
 static int agree(const struct attn_message *in, const struct attn_message *out)
 {
+    const struct attn_shape wanted = attn_shape_of(in), sent = attn_shape_of(out);
     return in->tag == out->tag && in->pieces == out->pieces &&
-           first_difference(in, out) == in->pieces;
-}
-
-/* "k (step 3, 1x2x4 rows of 8 bytes)"; of several pieces, the one that matters. */
-struct shape_text {
-    char text[160];
-};
-static struct shape_text shape_text(int tag, const struct attn_piece *piece, int pieces, int shown)
-{
-    struct shape_text t;
-    int used =
-        snprintf(t.text, sizeof t.text, "%s (step %d", attn_tag_name(tag), attn_tag_step(tag));
-    if (pieces != 1)
-        used += snprintf(t.text + used, sizeof t.text - (size_t)used, ", %d pieces", pieces);
-    if (pieces > 1 && shown < pieces)
-        used += snprintf(t.text + used, sizeof t.text - (size_t)used, ", piece %d", shown);
-    if (shown < pieces) {
-        const int64_t *n = piece[shown].extent;
-        used += snprintf(t.text + used, sizeof t.text - (size_t)used,
-                         ", %lldx%lldx%lld rows of %lld bytes", (long long)n[0], (long long)n[1],
-                         (long long)n[2], (long long)piece[shown].row);
-    }
-    snprintf(t.text + used, sizeof t.text - (size_t)used, ")");
-    return t;
-}
-
-static enum attn_status find_mismatch(struct sim *sim, const struct attn_message *in,
-                                      const struct attn_message *out, struct attn_error *err)
-{
-    int shown = first_difference(in, out);
-    if (shown == in->pieces && shown == out->pieces)
-        shown = 0; /* only the tags differ */
-    attn_fail(&sim->finding, ATTN_EPEER, "rank %d waits for %s from rank %d, which sends %s",
-              out->peer, shape_text(in->tag, in->piece, in->pieces, shown).text, in->peer,
-              shape_text(out->tag, out->piece, out->pieces, shown).text);
-    return end_with_finding(sim, err);
+           attn_shape_difference(&wanted, &sent) == in->pieces;
 }
 
 /* One message of this post less; its rank wakes up when that was the last one. */
@@ -183,21 +142,10 @@ static enum attn_status check_gone(struct sim *sim, int rank, const struct attn_
 {
     for (int m = 0; m < n; m++)
         if (x[m].post != NULL && sim->seat[x[m].peer].left) {
-            attn_fail(&sim->finding, ATTN_EPEER,
-                      "rank %d waits to %s %s (step %d): rank %d has left", rank, verb,
-                      attn_tag_name(x[m].tag), attn_tag_step(x[m].tag), x[m].peer);
+            attn_say_left(rank, verb, &x[m], &sim->finding);
             return end_with_finding(sim, err);
         }
     return ATTN_OK;
-}
-
-/* The first of these that is not done; NULL when all are. */
-static const struct attn_message *first_open(const struct attn_message *x, int n)
-{
-    for (int m = 0; m < n; m++)
-        if (x[m].post != NULL)
-            return &x[m];
-    return NULL;
 }
 
 /* Everybody who still runs is asleep: say who waits for whom, as far as the line reaches. */
@@ -208,12 +156,10 @@ static enum attn_status find_deadlock(struct sim *sim, struct attn_error *err)
         const struct attn_post *post = sim->seat[r].asleep;
         if (post == NULL)
             continue;
-        const struct attn_message *in = first_open(post->receive, post->n_receives);
-        const struct attn_message *x = in != NULL ? in : first_open(post->send, post->n_sends);
+        char wait[128];
+        attn_say_wait(r, post, wait, sizeof wait);
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "; rank %d waits to %s %s (step %d) %s rank %d",
-                 r, in != NULL ? "receive" : "send", attn_tag_name(x->tag), attn_tag_step(x->tag),
-                 in != NULL ? "from" : "to", x->peer);
+        snprintf(text + used, sizeof text - used, "; %s", wait);
     }
     attn_fail(&sim->finding, ATTN_EPEER, "%s", text);
     return end_with_finding(sim, err);
@@ -227,7 +173,7 @@ static enum attn_status sim_post(struct attn_transport *t, struct attn_post *pos
     struct seat *me = t->state;
     struct sim *sim = me->sim;
     pthread_mutex_lock(&sim->lock);
-    enum attn_status status = sim->failed ? stopped(me, err) : ATTN_OK;
+    enum attn_status status = sim->failed ? attn_say_stopped(me->transport.rank, err) : ATTN_OK;
     for (int m = 0; m < post->n_receives && status == ATTN_OK; m++)
         status = post_one(sim, t->rank, &post->receive[m], 0, err);
     for (int m = 0; m < post->n_sends && status == ATTN_OK; m++)
@@ -242,7 +188,7 @@ static enum attn_status meet(struct sim *sim, struct seat *me, const struct attn
 {
     for (;;) {
         if (sim->failed)
-            return stopped(me, err);
+            return attn_say_stopped(me->transport.rank, err);
         if (post->undone == 0)
             return ATTN_OK;
         int rank = me->transport.rank;

@@ -34,6 +34,22 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
     return piece;
 }
 
+/* No pair of this batch and head, as far as tile, band and spans tell: exactly where a mask has one
+ * of them, so for bands and documents also of tokens that lie P apart. */
+static int is_hidden(const struct attn_problem *part, int64_t b, int64_t h)
+{
+    int64_t least, most, lo, hi;
+    enum attn_tile tile = attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key);
+    if (tile != ATTN_TILE_PARTIAL)
+        return tile == ATTN_TILE_EMPTY;
+    if (attn_problem_band(part, b, &least, &most))
+        return least > most;
+    for (int64_t i = 0; i < part->n_query; i++)
+        if (!attn_problem_span(part, b, h, i, &lo, &hi) || lo < hi)
+            return 0;
+    return 1;
+}
+
 int attn_piece_is_hidden(const struct attn_problem *part)
 {
     if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
@@ -44,7 +60,7 @@ int attn_piece_is_hidden(const struct attn_problem *part)
     int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
     for (int64_t b = 0; b < batches; b++)
         for (int64_t h = 0; h < heads; h++)
-            if (attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) != ATTN_TILE_EMPTY)
+            if (!is_hidden(part, b, h))
                 return 0;
     return 1;
 }

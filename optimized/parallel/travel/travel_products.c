@@ -68,6 +68,13 @@ static struct attn_view of_product(const struct attn_travel *x, const struct att
     return view;
 }
 
+/* The last place of a partial buffer: what returns to another rank is summed in the first one. */
+static void *scratch(const struct attn_travel *x, int buffer)
+{
+    const struct attn_buffer *b = &x->buffer[buffer];
+    return b->data == NULL ? NULL : attn_buffer_at(b, b->parts - 1);
+}
+
 /* A partial result of a product. */
 static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind kind,
                                 const struct attn_product *m, void *data)
@@ -122,8 +129,8 @@ static struct forward_results results_of(const struct attn_travel *x, const stru
         r.o = r.o_sum;
         r.lse = r.lse_sum;
     } else {
-        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
-        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+        r.o = partial(x, ATTN_TAG_O, m, scratch(x, ATTN_O_PARTIAL));
+        r.lse = partial(x, ATTN_TAG_LSE, m, scratch(x, ATTN_LSE_PARTIAL));
     }
     return r;
 }
@@ -175,7 +182,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 {
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
-    char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
+    char *dk = scratch(x, ATTN_DKV_PARTIAL);
     char *dv = dk == NULL
                    ? NULL
                    : dk + keys.batch * keys.heads * keys.tokens * keys.width *
@@ -187,7 +194,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
                               .lse = input(x, ATTN_TAG_LSE, m),
                               .d_o = input(x, ATTN_TAG_DO, m),
                               .d_lse = input(x, ATTN_TAG_DELTA, m),
-                              .dq = gradient(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data),
+                              .dq = gradient(x, ATTN_TAG_DQ, m, scratch(x, ATTN_DQ_PARTIAL)),
                               .dk = gradient(x, ATTN_TAG_DK, m, dk),
                               .dv = gradient(x, ATTN_TAG_DV, m, dv)};
     enum attn_status status = run_backward(x, m, &t);

@@ -332,6 +332,27 @@ static enum attn_status depart(struct attn_travel *x, int n)
     return status;
 }
 
+/* Where results are merged one by one: what is kept or summed otherwise is no O yet. */
+static void tell_held(const struct attn_travel *x, int n)
+{
+    static const enum attn_tag_kind kind[2][2] = {{ATTN_TAG_O, ATTN_TAG_LSE},
+                                                  {ATTN_TAG_DK, ATTN_TAG_DV}};
+    const struct attn_log *log = x->rank->transport->log;
+    for (int k = 0; log != NULL && log->held != NULL && k < 2; k++) {
+        enum attn_tag_kind tag = kind[x->w.pass][k];
+        const struct attn_placed *t = &x->tensor[tag];
+        int is_key = attn_tag_is_of_keys(tag);
+        struct attn_rows rows = attn_block_rows(&x->w, tag, is_key ? x->w.stop.key : x->w.rank);
+        const struct attn_holding held = {x->w.rank,
+                                          n,
+                                          attn_tag_name((int)tag),
+                                          is_key ? t->now.view : t->sum.view,
+                                          {rows.batch, rows.heads, rows.tokens, rows.width}};
+        if (x->w.passes_on && x->w.merging == ATTN_RUNNING)
+            log->held(log->arg, &held);
+    }
+}
+
 enum attn_status attn_travel_stops(struct attn_travel *x)
 {
     enum attn_status status = ATTN_OK;
@@ -341,8 +362,10 @@ enum attn_status attn_travel_stops(struct attn_travel *x)
             status = pass_on(x, n + 1);
         if (status == ATTN_OK)
             status = attn_travel_multiply(x);
-        if (status == ATTN_OK)
+        if (status == ATTN_OK) {
+            tell_held(x, n);
             status = depart(x, n);
+        }
     }
     return status;
 }

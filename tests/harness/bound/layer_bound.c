@@ -1,21 +1,23 @@
 /* See layer_bound.h.  u is the roundoff, gamma(n) = n u / (1 - n u): a sum of n products has an
  * error of at most gamma(n) times the sum of their magnitudes, in any order, so for any number of
- * ranks that add up their parts (Higham 2002, section 3.1).  Capital letters bound a magnitude, e_
- * an error; a magnitude with its error is written Q + e_q.
+ * ranks that add up their parts (Higham 2002, section 3.1).  A capital letter is the largest 2-norm
+ * of one head's vector of a token, e_ that of its error; norms of products are at most products of
+ * norms (Cauchy-Schwarz), and those of q, k, v and dO are taken from the data.
  *
- *      q k v     Q = max |row of x|_2 max |column of W|_2              e_q = gamma(C) Q
- *      s         S = scale d Q^2                 e_s = scale d (2 e_q Q + gamma(d + 2) Q^2)
+ *      q k v dO  Q K V F: norms of x W and of dy Wo', worked out
+ *                e_q = sqrt(d) gamma(C) max |row of x|_2 max |column of W|_2, and so on
+ *      s         S = scale Q K         e_s = scale (e_q K + Q e_k + gamma(d + 2) Q K)
  *      P         P (1 + t), |t| <= expm1(2 e_s + u (4 S + R (2 S + 32) + 2 L + 64)): exp within 16
  *                u of its argument's exp, R = 2 L rescales and merges, a sum of L, a division
- *      o         O = Q, because weights sum to 1     e_o = Q t + e_q + gamma(L) Q
- *      dO        F = max |row of dy|_2 max |row of Wo|_2               e_f = gamma(C) F
- *      dP, D     A = dv F Q                          e_a = dv (e_f Q + F e_o) + gamma(dv + 2) A
+ *      o         O = V, because weights sum to 1     e_o = V t + e_v + gamma(L) V
+ *      dP, D     A = F V                          e_a = e_f V + F e_o + gamma(dv + 2) A
  *      dS        sum_j |dS_ij| <= 2 A   sum_j of errors: e_r = 2 A (t + 3 u) + 2 e_a (1 + t)
- *      dq        scale 2 A Q            scale (e_r Q + 2 A e_q + gamma(L + 2) 2 A Q)
- *      dk        n times that, n = L H / G: a key may have all the weight of n queries
+ *      dq        scale 2 A K            scale (e_r K + 2 A e_k + gamma(L + 2) 2 A K)
+ *      dk        n times that with Q, n = L H / G: a key may have all the weight of n queries
  *      dv        n F                                 n (t F + e_f + gamma(n) F)
- *      y, dx, dW sums of these with numbers of W, of x or of dy whose magnitudes add up to s:
- *                s (e + gamma(terms + 4) (magnitude + e))
+ *      y, dx     sums over heads with rows of W, whose norms over heads add up to s:
+ *                s (e + gamma(terms + 4) (norm + e))
+ *      dW        the same with numbers of x or dy whose magnitudes add up to s
  */
 #include "tests/harness/bound/layer_bound.h"
 
@@ -36,7 +38,7 @@ int64_t attn_layer_result_count(const struct attn_layer *layer, int result)
     }
 }
 
-/* A magnitude and its error. */
+/* A norm and that of its error. */
 struct sized {
     double most, error;
 };
@@ -46,47 +48,97 @@ static double gamma_of(double n, double u)
     return n * u < 1 ? n * u / (1 - n * u) : HUGE_VAL;
 }
 
-/* A sum of n products of a and b. */
-static struct sized sum_of(double n, struct sized a, struct sized b, double u)
+static double with_error(struct sized x)
 {
-    double most = n * (a.most + a.error) * (b.most + b.error);
-    return (struct sized){most, n * (a.error * (b.most + b.error) + a.most * b.error) +
-                                    gamma_of(n + 4, u) * most};
+    return x.most + x.error;
 }
 
-/* The largest |.|_2 and |.|_1 of n vectors of `length` numbers. */
-struct norms {
-    double row, sum;
+/* A sum of n products, of one vector with another. */
+static struct sized product_of(double n, struct sized a, struct sized b, double u)
+{
+    double most = with_error(a) * with_error(b);
+    return (struct sized){most, a.error * with_error(b) + a.most * b.error + gamma_of(n, u) * most};
+}
+
+/* ---- of data --------------------------------------------------------------------------------- */
+
+/* Vectors of numbers, `step` from one to the next. */
+struct vectors {
+    const void *data;
+    enum attn_dtype dtype;
+    int64_t n, step, length, stride;
 };
-static struct norms norms_of(const void *data, enum attn_dtype dtype, int64_t n, int64_t step,
-                             int64_t length, int64_t stride)
+
+static double number(const struct vectors *x, int64_t i, int64_t c)
 {
-    struct norms x = {0, 0};
-    struct attn_cview view = {data, dtype, {0, 0, step, stride}};
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0, squares = 0;
-        for (int64_t c = 0; c < length; c++) {
-            double a = fabs(attn_cview_get(&view, 0, 0, i, c));
-            squares += a * a;
-            sum += a;
-        }
-        x.row = fmax(x.row, sqrt(squares));
-        x.sum = fmax(x.sum, sum);
-    }
-    x.row *= 1 + 1e-9; /* errors of these sums themselves */
-    x.sum *= 1 + 1e-9;
-    return x;
+    struct attn_cview view = {x->data, x->dtype, {0, 0, x->step, x->stride}};
+    return attn_cview_get(&view, 0, 0, i, c);
 }
 
-/* Of n products with numbers whose magnitudes add up to `sum` at most. */
+/* Norms are worked out in float64, whose errors this outweighs. */
+static const double ROUND_UP = 1 + 1e-9;
+
+/* The largest sum, over the blocks of a vector, of their 2-norms; blocks of 1: its 1-norm. */
+static double blocks_of(const struct vectors *x, int64_t first, int64_t blocks, int64_t width)
+{
+    double most = 0;
+    for (int64_t i = 0; i < x->n; i++) {
+        double sum = 0;
+        for (int64_t b = 0; b < blocks; b++) {
+            double squares = 0;
+            for (int64_t c = first + b * width; c < first + (b + 1) * width; c++)
+                squares += number(x, i, c) * number(x, i, c);
+            sum += sqrt(squares);
+        }
+        most = fmax(most, sum);
+    }
+    return most * ROUND_UP;
+}
+
+static double row_of(const struct vectors *x)
+{
+    return blocks_of(x, 0, 1, x->length);
+}
+
+/* Of products of each vector with `width` weights from `first` on, head after head. */
+static struct sized heads_of(const struct vectors *x, const struct vectors *weights, int64_t first,
+                             int64_t heads, int64_t width, double u)
+{
+    double most = 0, C = (double)x->length;
+    for (int64_t i = 0; i < x->n; i++)
+        for (int64_t h = 0; h < heads; h++) {
+            double squares = 0;
+            for (int64_t w = first + h * width; w < first + (h + 1) * width; w++) {
+                double sum = 0;
+                for (int64_t c = 0; c < x->length; c++)
+                    sum += number(x, i, c) * number(weights, w, c);
+                squares += sum * sum;
+            }
+            most = fmax(most, sqrt(squares));
+        }
+    double error = sqrt((double)width) * gamma_of(C, u) * row_of(x) * row_of(weights);
+    return (struct sized){most * ROUND_UP + error, error};
+}
+
+/* ---- of results ------------------------------------------------------------------------------ */
+
+/* Of n products in all, with vectors or numbers whose norms add up to `sum` at most. */
 static double error_of(double sum, double n, struct sized a, double u)
 {
-    return sum * (a.error + gamma_of(n + 4, u) * (a.most + a.error));
+    return sum * (a.error + gamma_of(n + 4, u) * with_error(a));
 }
 
-static struct sized product_of_rows(double a, double b, double n, double u)
+/* A sum of dS times a vector: q or k. */
+static struct sized gradient(double scale, struct sized ds, struct sized x, double terms, double u)
 {
-    return (struct sized){a * b, gamma_of(n, u) * a * b};
+    double most = scale * with_error(ds) * with_error(x);
+    return (struct sized){most, scale * (ds.error * with_error(x) + ds.most * x.error) +
+                                    gamma_of(terms + 2, u) * most};
+}
+
+static struct sized times(double n, struct sized x)
+{
+    return (struct sized){n * x.most, n * x.error};
 }
 
 static struct sized either(struct sized a, struct sized b)
@@ -97,44 +149,45 @@ static struct sized either(struct sized a, struct sized b)
 struct attn_layer_bound attn_layer_bound(const struct attn_layer *layer, const void *x,
                                          const void *wqkv, const void *wo, const void *dy)
 {
-    const double u = attn_dtype_roundoff(layer->dtype), C = (double)layer->hidden;
-    const double L = (double)layer->length, N = (double)layer->batch * L;
-    const double d = (double)layer->d_key, dv = (double)layer->d_value, H = (double)layer->heads;
-    const double G = (double)layer->kv_heads, n = G > 0 ? L * H / G : 0;
-    const double scale = fabs(layer->scale);
-    int64_t rows = layer->batch * layer->length, c = layer->hidden;
-    int64_t columns = attn_layer_columns(layer), o_rows = layer->heads * layer->d_value;
-    struct norms of_x = norms_of(x, layer->dtype, rows, c, c, 1);
-    struct norms of_w = norms_of(wqkv, layer->dtype, columns, 1, c, columns);
-    struct norms of_wo = norms_of(wo, layer->dtype, o_rows, c, c, 1);
+    const double u = attn_dtype_roundoff(layer->dtype), L = (double)layer->length;
+    const double N = (double)layer->batch * L, scale = fabs(layer->scale);
+    const int64_t H = layer->heads, G = layer->kv_heads, d = layer->d_key, dv = layer->d_value;
+    const int64_t rows = layer->batch * layer->length, c = layer->hidden, o_rows = H * dv;
+    const int64_t columns = attn_layer_columns(layer), at_k = H * d, at_v = (H + G) * d;
+    const double n = G > 0 ? L * (double)H / (double)G : 0;
+    const enum attn_dtype dtype = layer->dtype;
+    const struct vectors of_x = {x, dtype, rows, c, c, 1}, of_dy = {dy, dtype, rows, c, c, 1};
+    const struct vectors x_columns = {x, dtype, c, 1, rows, c},
+                         dy_columns = {dy, dtype, c, 1, rows, c};
+    const struct vectors w_rows = {wqkv, dtype, c, columns, columns, 1};
+    const struct vectors w_columns = {wqkv, dtype, columns, 1, c, columns};
+    const struct vectors wo_rows = {wo, dtype, o_rows, c, c, 1},
+                         wo_columns = {wo, dtype, c, 1, o_rows, c};
     struct attn_layer_bound bound = {{0}};
 
-    struct sized q = product_of_rows(of_x.row, of_w.row, C, u);
-    struct sized s = sum_of(d + 2, q, q, u);
-    double S = scale * s.most, R = 2 * L;
-    double t = expm1(2 * scale * s.error + u * (4 * S + R * (2 * S + 32) + 2 * L + 64));
-    struct sized o = {q.most, (q.most + q.error) * (t + gamma_of(L, u)) + q.error};
-    struct norms by_wo = norms_of(wo, layer->dtype, c, 1, o_rows, c);
-    bound.at[ATTN_LAYER_Y] = error_of(by_wo.sum, H * dv, o, u);
+    struct sized q = heads_of(&of_x, &w_columns, 0, H, d, u);
+    struct sized k = heads_of(&of_x, &w_columns, at_k, G, d, u);
+    struct sized v = heads_of(&of_x, &w_columns, at_v, G, dv, u);
+    struct sized s = times(scale, product_of((double)d + 2, q, k, u));
+    double S = s.most, R = 2 * L;
+    double t = expm1(2 * s.error + u * (4 * S + R * (2 * S + 32) + 2 * L + 64));
+    struct sized o = {v.most, with_error(v) * (t + gamma_of(L, u)) + v.error};
+    bound.at[ATTN_LAYER_Y] = error_of(blocks_of(&wo_columns, 0, H, dv), (double)o_rows, o, u);
     if (dy == NULL)
         return bound;
 
-    struct norms of_dy = norms_of(dy, layer->dtype, rows, c, c, 1);
-    struct sized f = product_of_rows(of_dy.row, of_wo.row, C, u);
-    struct sized a = sum_of(dv + 2, f, o, u); /* dP = dO . v, and D = dO . O */
+    struct sized f = heads_of(&of_dy, &wo_rows, 0, H, dv, u);
+    struct sized a = product_of((double)dv + 2, f, o, u); /* dP = dO . v, and D = dO . O */
     struct sized ds = {2 * a.most, 2 * a.most * (t + 3 * u) + 2 * a.error * (1 + t)};
-    double terms = fmax(L, 1);
-    struct sized dq = {scale * ds.most * (q.most + q.error),
-                       scale * (ds.error * (q.most + q.error) + ds.most * q.error +
-                                gamma_of(terms + 2, u) * ds.most * (q.most + q.error))};
-    struct sized dk = {n * dq.most, n * (dq.error + gamma_of(n + 2, u) * dq.most)};
-    struct sized dvalue = {n * f.most, n * ((f.most + f.error) * (t + gamma_of(n, u)) + f.error)};
-    struct sized dqkv = either(dq, either(dk, dvalue));
-    struct norms by_w = norms_of(wqkv, layer->dtype, c, columns, columns, 1);
-    struct norms by_x = norms_of(x, layer->dtype, c, 1, rows, c);
-    struct norms by_dy = norms_of(dy, layer->dtype, c, 1, rows, c);
-    bound.at[ATTN_LAYER_DX] = error_of(by_w.sum, (double)columns, dqkv, u);
-    bound.at[ATTN_LAYER_DWQKV] = error_of(by_x.sum, N, dqkv, u);
-    bound.at[ATTN_LAYER_DWO] = error_of(by_dy.sum, N, o, u);
+    struct sized dq = gradient(scale, ds, k, fmax(L, 1), u);
+    struct sized dk = times(n, gradient(scale, ds, q, fmax(n, 1), u));
+    struct sized dvalue = {n * f.most, n * (with_error(f) * (t + gamma_of(n, u)) + f.error)};
+    double terms = (double)columns;
+    bound.at[ATTN_LAYER_DX] = error_of(blocks_of(&w_rows, 0, H, d), terms, dq, u) +
+                              error_of(blocks_of(&w_rows, at_k, G, d), terms, dk, u) +
+                              error_of(blocks_of(&w_rows, at_v, G, dv), terms, dvalue, u);
+    bound.at[ATTN_LAYER_DWQKV] =
+        error_of(blocks_of(&x_columns, 0, rows, 1), N, either(dq, either(dk, dvalue)), u);
+    bound.at[ATTN_LAYER_DWO] = error_of(blocks_of(&dy_columns, 0, rows, 1), N, o, u);
     return bound;
 }

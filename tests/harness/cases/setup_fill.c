@@ -447,6 +447,30 @@ double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64
     }
 }
 
+void attn_recipe_fill(struct attn_recipe *r, const struct attn_setup_part *part,
+                      enum attn_slot slot, const int64_t extent[4], const struct attn_tensor *t)
+{
+    const struct attn_view view = attn_tensor_view(t);
+    const int64_t rows[4] = {extent[0], extent[1], extent[2], 1};
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+        int64_t whole[4] = {at[0], at[1], at[2], 0};
+        if (part != NULL)
+            part->whole(part, (int)slot, whole);
+        for (; whole[3] < extent[3]; whole[3]++)
+            attn_view_set(&view, at[0], at[1], at[2], whole[3],
+                          whole[0] < 0 ? (double)NAN : attn_recipe_value(r, slot, whole));
+    }
+}
+
+enum attn_status attn_recipe_is_all(const struct attn_case *c, struct attn_error *err)
+{
+    if (c->special == ATTN_SPECIAL_NONE && c->poison == ATTN_POISON_NONE &&
+        c->layout == ATTN_LAYOUT_BHLD && c->bias <= ATTN_CASE_BIAS_ALIBI)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "no part of a case with special=, poison=, layout= or a bias tensor");
+}
+
 /* By roots and products: the same bits everywhere. */
 double attn_recipe_slope(const struct attn_case *c, int64_t h)
 {

@@ -35,6 +35,12 @@ int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t 
 /* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
 double attn_recipe_value(struct attn_recipe *recipe, enum attn_slot slot, const int64_t at[4]);
 
+/* All rows of a tensor, of which so many elements are different ones, or of a part (NULL: the
+ * whole).  ENOTSUP: it is not all that is put into tensors of this case. */
+void attn_recipe_fill(struct attn_recipe *recipe, const struct attn_setup_part *part,
+                      enum attn_slot slot, const int64_t extent[4], const struct attn_tensor *t);
+enum attn_status attn_recipe_is_all(const struct attn_case *c, struct attn_error *err);
+
 /* ALiBi's slope of a head.  halves: exact everywhere, 1/2, 1/4, ... 1/256, 1/2, ...  press: with n
  * the largest power of two up to the heads, 2^(-8 k/n) for k = 1 ... n, then 2^(-4 k/n) for k = 1,
  * 3, 5, ... */

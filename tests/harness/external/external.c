@@ -8,6 +8,7 @@
 
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
+#include "tests/harness/external/rank_steps.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/external/worker.h"
 #include "tests/harness/faults/diagnose.h"
@@ -113,6 +114,10 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {
         snprintf(r->text, sizeof r->text, "no folder of results for this case");
+    } else if (x->scheme[0] != '\0') {
+        *r = (struct attn_result){.verdict = ATTN_PASS};
+        attn_rank_results_judge(x->scheme, results, asked->name, &x->claims, setup, r);
+        return ATTN_ENOTSUP; /* it is judged */
     } else if (attn_vector_files_read(results, asked->name, &x->claims, setup, &err) == ATTN_OK) {
         r->verdict = ATTN_PASS;
         return ATTN_OK;

@@ -48,6 +48,7 @@ struct attn_external {
     enum attn_external_kind kind;
     const char *source; /* path of a plug-in, command line, or folder of results (borrowed)    */
     struct attn_claims claims;
+    char scheme[256]; /* of a folder: results are those of its ranks (rank_steps.h); ""          */
     double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
     int not_reached;  /* cases and relations so far                                            */
     /* of a plug-in: */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ref/problem.h"
+#include "tests/harness/external/rank_steps.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/files.h"
 #include "tests/harness/files/folder.h"
@@ -97,10 +98,9 @@ static enum attn_status gather_starts(const struct attn_claims *claims,
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* A contiguous copy for a file. */
-static enum attn_status gather(const struct attn_tensor *t, int slot,
-                               const struct attn_claims *claims, struct attn_file_tensor *to,
-                               struct attn_error *err)
+enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
+                                          const struct attn_tensor *t, int slot,
+                                          struct attn_file_tensor *to, struct attn_error *err)
 {
     struct attn_vector_place x = attn_vector_files_place(claims, t, slot);
     *to = x.shape;
@@ -148,7 +148,7 @@ static enum attn_status gather_all(const struct attn_claims *claims, const struc
     enum attn_status status = ATTN_OK;
     for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++)
         if (s->tensor[slot].map != NULL)
-            status = gather(&s->tensor[slot], slot, claims, &list[(*n)++], err);
+            status = attn_vector_files_gather(claims, &s->tensor[slot], slot, &list[(*n)++], err);
     struct attn_given_mask given;
     if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &given) == ATTN_CLAIMS_BYTES)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);
@@ -264,7 +264,7 @@ enum attn_status attn_vector_files_begin(const char *folder, const struct attn_c
                                          struct attn_vector_files_writer *writer,
                                          struct attn_error *err)
 {
-    *writer = (struct attn_vector_files_writer){folder, claims, NULL};
+    *writer = (struct attn_vector_files_writer){folder, claims, NULL, NULL, 0};
     enum attn_status status = attn_folder_make(folder, err);
     if (status != ATTN_OK)
         return status;
@@ -326,6 +326,10 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *w, enum 
     json_object_set_new(root, "attnlab_vectors", json_integer(FORMAT));
     if (claims != NULL)
         json_object_set_new(root, "claims", json_loads(claims, 0, &why));
+    if (w->scheme != NULL) {
+        json_object_set_new(root, "scheme", json_string(w->scheme));
+        json_object_set_new(root, "ranks", json_integer(w->ranks));
+    }
     json_object_set_new(root, "cases", w->cases);
     if (status == ATTN_OK)
         status = claims != NULL ? save_manifest(w->folder, root, err)
@@ -349,21 +353,26 @@ static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct
         return attn_fail(err, status, "%s", why.text);
     if (status != ATTN_OK)
         return ATTN_OK;
-    asked->written =
-        attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, &why) == ATTN_OK;
-    if (asked->written)
+    asked->written = attn_claims_allow(w->claims, &setup, ATTN_ROUTE_FILES, &needs, err) == ATTN_OK;
+    if (asked->written && w->scheme != NULL) {
+        status = attn_rank_cases_write(w, asked->name, &setup, err);
+        asked->written = status != ATTN_ENOTSUP;
+        status = status == ATTN_ENOTSUP ? ATTN_OK : status;
+    }
+    if (asked->written && status == ATTN_OK)
         status = attn_vector_files_write(w, asked->name, &setup, err);
     attn_setup_close(&setup);
     return status;
 }
 
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
-                                             struct attn_asked *asked, int n, int *written,
-                                             struct attn_error *err)
+                                             const char *scheme, struct attn_asked *asked, int n,
+                                             int *written, struct attn_error *err)
 {
     struct attn_vector_files_writer writer;
     *written = 0;
     enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
+    writer.scheme = scheme;
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         status = write_claimed(&writer, &asked[i], err);
         *written += asked[i].written;
@@ -420,6 +429,9 @@ static enum attn_status read_manifest(const char *path, const char *text,
         return attn_fault(err, ATTN_EINVAL, path, "has no \"claims\"");
     enum attn_status status = attn_claims_parse(path, claims, &x->claims, err);
     free(claims);
+    x->scheme = json_string_value(json_object_get(x->json, "scheme"));
+    if (x->scheme == NULL && json_object_get(x->json, "scheme") != NULL)
+        return attn_fault(err, ATTN_EINVAL, path, "\"scheme\" is no text");
     return status == ATTN_OK ? read_entries(path, json_object_get(x->json, "cases"), x, err)
                              : status;
 }

@@ -19,7 +19,9 @@
 struct attn_vector_files_writer {
     const char *folder; /* borrowed */
     const struct attn_claims *claims;
-    void *cases; /* a JSON array */
+    void *cases;        /* a JSON array */
+    const char *scheme; /* of ranks, for which each case is written too (rank_steps.h); or NULL */
+    int ranks;
 };
 enum attn_status attn_vector_files_begin(const char *folder, const struct attn_claims *claims,
                                          struct attn_vector_files_writer *writer,
@@ -34,11 +36,12 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
 
-/* All of it: those of n cases that are claimed; `written` of each, and *written: how many.  What
- * cannot be set up is not written either: it has its verdict when it is judged. */
+/* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes; `written`
+ * of each, and *written: how many.  What cannot be set up is not written either: it has its verdict
+ * when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
-                                             struct attn_asked *asked, int n, int *written,
-                                             struct attn_error *err);
+                                             const char *scheme, struct attn_asked *asked, int n,
+                                             int *written, struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {
@@ -46,6 +49,7 @@ struct attn_vector_files_entry {
 };
 struct attn_vector_files {
     struct attn_claims claims;
+    const char *scheme; /* of ranks, or NULL; there until it is closed */
     int n;
     struct attn_vector_files_entry *entry;
     void *json; /* private */
@@ -80,6 +84,11 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
                                         const struct attn_claims *claims, struct attn_setup *setup,
                                         struct attn_error *err);
 
+/* The same of these slots (bits) alone, which may be inputs too. */
+enum attn_status attn_vector_files_take(const char *folder, const char *name,
+                                        const struct attn_claims *claims, unsigned slots,
+                                        struct attn_setup *setup, struct attn_error *err);
+
 /* Judge them: attn_judge with the declared precisions; an absent LSE is not compared. */
 void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *setup,
                              struct attn_result *result);
@@ -93,6 +102,11 @@ struct attn_vector_place {
 };
 struct attn_vector_place attn_vector_files_place(const struct attn_claims *claims,
                                                  const struct attn_tensor *t, int slot);
+
+/* A contiguous copy for a file, whose data is to be freed. */
+enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
+                                          const struct attn_tensor *t, int slot,
+                                          struct attn_file_tensor *to, struct attn_error *err);
 
 /* Whether the case asks for this output, and the claims have it. */
 int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *setup,

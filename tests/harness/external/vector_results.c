@@ -126,7 +126,7 @@ static enum attn_status make_wide(struct attn_tensor *t, enum attn_dtype stored,
     return status;
 }
 
-static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, enum attn_output o,
+static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, int slot,
                         const struct attn_vector_place *x, const struct attn_file_tensor *got)
 {
     struct attn_cview view = {.data = got->data, .dtype = t->stored};
@@ -134,26 +134,26 @@ static void fill_output(const struct attn_claims *claims, struct attn_tensor *t,
     for (int64_t at[4] = ATTN_START; attn_each(at, x->n);) {
         double value = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
         attn_tensor_set(t, at[0], at[1], at[2], at[3],
-                        o == ATTN_LSE ? attn_claims_lse_in(claims, value) : value);
+                        slot == ATTN_T_LSE ? attn_claims_lse_in(claims, value) : value);
     }
 }
 
-/* One output from the file that has it: result.safetensors or .npz, else NAME.npy. */
+/* One tensor from the file that has it: result.safetensors or .npz, else NAME.npy. */
 static enum attn_status read_output(const char *folder, const char *in, struct attn_file *all,
-                                    enum attn_output o, const struct attn_claims *claims,
+                                    int slot, const struct attn_claims *claims,
                                     struct attn_setup *s, struct attn_error *err)
 {
     char path[4096], file_name[40];
-    const char *name = attn_output_name(o);
-    struct attn_tensor *t = &s->tensor[ATTN_T_O + o];
+    struct attn_tensor *t = &s->tensor[slot];
+    const char *name = t->name;
     struct attn_file one = {0};
     struct attn_file *file = all;
     struct attn_file_tensor *got;
     enum attn_dtype stored = ATTN_F64;
-    const struct attn_vector_place x = attn_vector_files_place(claims, t, ATTN_T_O + (int)o);
-    int as_is = o != ATTN_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
+    const struct attn_vector_place x = attn_vector_files_place(claims, t, slot);
+    int as_is = slot != ATTN_T_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
     enum attn_status status = ATTN_OK;
-    const char *hint = o == ATTN_LSE ? "; declare \"lse\": \"absent\"?" : "";
+    const char *hint = slot == ATTN_T_LSE ? "; declare \"lse\": \"absent\"?" : "";
     if (all->path == NULL) {
         snprintf(file_name, sizeof file_name, "%s.npy", name);
         file = &one;
@@ -167,7 +167,7 @@ static enum attn_status read_output(const char *folder, const char *in, struct a
     if (got == NULL)
         status = attn_fault(err, ATTN_EINVAL, file->path, "has no tensor %s%s", name, hint);
     else
-        status = check_shape(file, name, got, &x.shape, o == ATTN_LSE, err);
+        status = check_shape(file, name, got, &x.shape, slot == ATTN_T_LSE, err);
     if (status == ATTN_OK && !attn_file_dtype_storage(got->dtype, &stored))
         status = attn_fault(err, ATTN_EINVAL, file->path,
                             "%s is stored as %s: F64, F32, BF16 and F16 would work", name,
@@ -177,7 +177,7 @@ static enum attn_status read_output(const char *folder, const char *in, struct a
     if (status == ATTN_OK)
         status = make_wide(t, stored, as_is, err);
     if (status == ATTN_OK)
-        fill_output(claims, t, o, &x, got);
+        fill_output(claims, t, slot, &x, got);
     attn_file_close(&one);
     return status;
 }
@@ -192,7 +192,7 @@ static void leave_out(const char *base, struct attn_error *err)
 
 /* Results that nobody would look at: of an output that the case does not want, or given twice. */
 static enum attn_status check_unread(const char *folder, const char *name,
-                                     const struct attn_file *all, const struct attn_claims *claims,
+                                     const struct attn_file *all, unsigned slots,
                                      const struct attn_setup *s, struct attn_error *err)
 {
     char file[40];
@@ -201,7 +201,7 @@ static enum attn_status check_unread(const char *folder, const char *name,
         snprintf(file, sizeof file, "%s.npy", output);
         int alone = is_there(folder, name, file);
         int inside = all->path != NULL && attn_file_find(all, output) != NULL;
-        if (!attn_vector_files_wants(claims, s, (enum attn_output)o) && (alone || inside))
+        if (!(slots >> attn_slot_of((enum attn_output)o) & 1u) && (alone || inside))
             return attn_fail(
                 err, ATTN_EINVAL, "%s is given, and %s: nothing is left unjudged; leave it out%s",
                 output,
@@ -213,12 +213,22 @@ static enum attn_status check_unread(const char *folder, const char *name,
     }
     if (all->path != NULL && is_there(folder, name, whole[0]) && is_there(folder, name, whole[1]))
         return attn_fault(err, ATTN_EINVAL, all->path, "lies beside result.npz: one of them");
+    for (int n = 0; n < all->n_tensors; n++) {
+        int slot = 0;
+        while (slot < ATTN_SLOTS &&
+               (!(slots >> slot & 1u) || strcmp(s->tensor[slot].name, all->tensor[n].name) != 0))
+            slot++;
+        if (slot == ATTN_SLOTS)
+            return attn_fault(err, ATTN_EINVAL, all->path,
+                              "has a tensor %.60s, which is not asked for; leave it out",
+                              all->tensor[n].name);
+    }
     return ATTN_OK;
 }
 
-enum attn_status attn_vector_files_read(const char *folder, const char *name,
-                                        const struct attn_claims *claims, struct attn_setup *s,
-                                        struct attn_error *err)
+enum attn_status attn_vector_files_take(const char *folder, const char *name,
+                                        const struct attn_claims *claims, unsigned slots,
+                                        struct attn_setup *s, struct attn_error *err)
 {
     char path[4096];
     struct attn_file all = {0};
@@ -227,14 +237,26 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
         if (is_there(folder, name, whole[n]))
             status = attn_file_open(result_path(folder, name, whole[n], path), &all, err);
     if (status == ATTN_OK)
-        status = check_unread(folder, name, &all, claims, s, err);
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (attn_vector_files_wants(claims, s, (enum attn_output)o))
-            status = read_output(folder, name, &all, (enum attn_output)o, claims, s, err);
+        status = check_unread(folder, name, &all, slots, s, err);
+    for (int slot = 0; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
+        if (slots >> slot & 1u)
+            status = read_output(folder, name, &all, slot, claims, s, err);
     attn_file_close(&all);
     if (status != ATTN_OK)
         leave_out(result_path(folder, name, "", path), err);
-    else if (claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
+    return status;
+}
+
+enum attn_status attn_vector_files_read(const char *folder, const char *name,
+                                        const struct attn_claims *claims, struct attn_setup *s,
+                                        struct attn_error *err)
+{
+    unsigned slots = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (attn_vector_files_wants(claims, s, (enum attn_output)o))
+            slots |= 1u << attn_slot_of((enum attn_output)o);
+    enum attn_status status = attn_vector_files_take(folder, name, claims, slots, s, err);
+    if (status == ATTN_OK && claims->lse == ATTN_PLUGIN_LSE_ABSENT) {
         struct attn_forward f = attn_setup_forward(s);
         status = attn_claims_fill_lse(&s->problem, &f.q, &f.k, &f.v, &f.lse, err);
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ref/problem.h"
@@ -130,11 +131,19 @@ enum attn_status attn_file_open(const char *path, struct attn_file *file, struct
     return status;
 }
 
+static void drop_data(struct attn_file_tensor *tensor)
+{
+    if (tensor->map != NULL)
+        munmap(tensor->map, tensor->map_bytes);
+    else
+        free(tensor->data);
+}
+
 void attn_file_close(struct attn_file *file)
 {
     for (int t = 0; t < file->n_tensors; t++) {
         free((char *)file->tensor[t].name);
-        free(file->tensor[t].data);
+        drop_data(&file->tensor[t]);
     }
     for (int m = 0; m < file->n_metadata; m++) {
         free((char *)file->metadata[m].key);
@@ -256,4 +265,23 @@ enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_t
     free(ordered);
     free(data);
     return status;
+}
+
+enum attn_status attn_file_map(const struct attn_file *file, struct attn_file_tensor *tensor,
+                               struct attn_error *err)
+{
+    int64_t start = tensor->offset / sysconf(_SC_PAGESIZE) * sysconf(_SC_PAGESIZE);
+    int is_there = file->format->read == attn_file_read_plain && !tensor->fortran &&
+                   !tensor->swapped && tensor->bytes > 0 &&
+                   tensor->offset % attn_file_dtype_size(tensor->dtype) == 0;
+    if (tensor->data != NULL || !is_there)
+        return attn_file_load(file, tensor, err);
+    size_t bytes = (size_t)(tensor->offset + tensor->bytes - start);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file->fd, start);
+    if (map == MAP_FAILED)
+        return attn_file_load(file, tensor, err);
+    tensor->map = map;
+    tensor->map_bytes = bytes;
+    tensor->data = (char *)map + (tensor->offset - start);
+    return ATTN_OK;
 }

@@ -40,6 +40,8 @@ struct attn_file_tensor {
     int64_t extent[ATTN_FILE_AXES];
     int64_t bytes; /* product of extents * size */
     void *data;    /* NULL until loaded; then C order, this machine's bytes, aligned to 64 */
+    void *map;     /* NULL, or the pages of the file in which data is; then aligned to its type */
+    size_t map_bytes;
     /* where the file keeps it */
     int64_t offset; /* in a .npz: after the start of its member */
     int64_t member; /* of a .npz */
@@ -78,6 +80,11 @@ const char *attn_file_metadata(const struct attn_file *file, const char *key); /
 /* Read a tensor of this file; does nothing when it is there already. */
 enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_tensor *tensor,
                                 struct attn_error *err);
+
+/* The same for who reads a part of it alone: where the file has the numbers as they are needed,
+ * data is the file itself, of which only what is touched is read. */
+enum attn_status attn_file_map(const struct attn_file *file, struct attn_file_tensor *tensor,
+                               struct attn_error *err);
 
 /* As many axes of the same extents. */
 int attn_file_same_shape(const struct attn_file_tensor *a, const struct attn_file_tensor *b);

@@ -1,0 +1,236 @@
+/* See point_ranks.h. */
+#include "experiments/measure/ranks/point_ranks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "optimized/integers.h"
+#include "optimized/parallel/work.h"
+#include "ref/clock.h"
+
+/* ---- the tensors of a rank ------------------------------------------------------------------- */
+
+static int is_of_keys(int slot)
+{
+    return slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+}
+
+static void extent_of(const struct attn_setup_part *part, int slot, int64_t extent[4])
+{
+    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    struct attn_box box = attn_layout_stored_box(&x->home, x->problem, is_of_keys(slot), x->rank);
+    extent[0] = box.batches.n;
+    extent[1] = box.heads.n;
+    extent[2] = box.tokens;
+}
+
+/* What is in a box comes first on every axis; the rest is pads. */
+static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4])
+{
+    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    struct attn_box box = attn_layout_box(&x->home, x->problem, is_of_keys(slot), x->rank);
+    int64_t b = at[0], row = at[2];
+    at[0] = -1;
+    if (b >= box.batches.n || at[1] >= box.heads.n)
+        return;
+    for (int64_t n = 0; n < attn_box_stretches(&box) && at[0] < 0; n++) {
+        struct attn_stretch s = attn_box_stretch(&box, n);
+        int64_t i = (row - s.row) / s.step;
+        if (row < s.row || (row - s.row) % s.step != 0 || i >= s.tokens.n)
+            continue;
+        at[0] = box.batches.first + b;
+        at[1] += box.heads.first;
+        at[2] = s.tokens.first + i * s.tokens.step;
+    }
+}
+
+struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
+                                        const struct attn_problem *problem, int rank)
+{
+    const struct attn_work w = attn_work_of(problem, &spec->options, ATTN_FORWARD, 0);
+    return (struct attn_rank_part){{extent_of, whole_of}, problem, w.home, rank};
+}
+
+/* Nobody writes pads of results, and nobody reads them. */
+static void write_pads(struct attn_setup *s, const struct attn_rank_part *part)
+{
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS && part->home.pads; slot++) {
+        struct attn_tensor *t = &s->tensor[slot];
+        for (int64_t at[4] = ATTN_START; t->data != NULL && attn_each(at, t->extent);) {
+            int64_t whole[4] = {at[0], at[1], at[2], 0};
+            whole_of(&part->part, slot, whole);
+            if (whole[0] < 0)
+                attn_tensor_set(t, at[0], at[1], at[2], at[3], 0);
+        }
+    }
+}
+
+/* A process that is no rank has as much as rank 0, and does nothing with it. */
+enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_error *err)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    int ranks = attn_ranks(work->spec.impl, &work->spec.options);
+    struct attn_problem problem;
+    attn_case_problem(&work->point.c, &problem);
+    enum attn_status status = attn_problem_check(&problem, err);
+    for (int r = 0; r < ranks && status == ATTN_OK; r++)
+        for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
+            struct attn_rank_part x = attn_rank_part_of(&work->spec, &problem, r);
+            int64_t extent[4];
+            extent_of(&x.part, keys ? ATTN_T_K : ATTN_T_Q, extent);
+            if (extent[0] * extent[1] * extent[2] == 0)
+                status = attn_fail(err, ATTN_ENOTSUP, "rank %d of %d has no %s to measure", r,
+                                   ranks, keys ? "keys" : "queries");
+        }
+    struct attn_rank_part own =
+        attn_rank_part_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
+    if (status == ATTN_OK)
+        status = attn_setup_open_part(&work->point.c, &own.part, &work->setup, err);
+    if (status == ATTN_OK)
+        write_pads(&work->setup, &own);
+    enum attn_status all = attn_point_settle(runner, status, err);
+    if (status == ATTN_OK && all != ATTN_OK)
+        attn_setup_close(&work->setup);
+    return all;
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_status status,
+                                   struct attn_error *err)
+{
+    struct attn_error own = *err, theirs;
+    enum attn_status first = ATTN_OK, shared = ATTN_OK;
+    own.status = status;
+    for (int r = 0; r < runner->size && shared == ATTN_OK; r++) {
+        theirs = own;
+        shared = runner->share(runner->state, r, &theirs, sizeof theirs, err);
+        if (shared == ATTN_OK && first == ATTN_OK && theirs.status != ATTN_OK)
+            first = attn_fail(err, theirs.status, "%s", theirs.text);
+    }
+    return shared != ATTN_OK ? shared : first;
+}
+
+int attn_point_all_intact(struct attn_point_work *work, int intact)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    struct attn_point *p = &work->point;
+    struct attn_error err = {0};
+    uint64_t digest = ATTN_DIGEST_BEGIN;
+    snprintf(err.text, sizeof err.text, "rank %d: %.400s", runner->rank, p->message);
+    intact |= runner->rank >= p->ranks; /* no rank, and its results are none */
+    enum attn_status status = attn_point_settle(runner, intact ? ATTN_OK : ATTN_EINTERNAL, &err);
+    for (int r = 0; r < p->ranks && r < ATTN_RECORD_RANKS && status == ATTN_OK; r++) {
+        struct attn_cost cost;
+        status = attn_price(work->spec.impl, &work->spec.options, &work->setup.problem, p->c.pass,
+                            r, &cost, &err);
+        p->rank_priced[r] = cost.peak_bytes;
+    }
+    for (int r = 0; r < p->ranks && status == ATTN_OK; r++) {
+        char theirs[sizeof p->digest];
+        memcpy(theirs, p->digest, sizeof theirs);
+        status = runner->share(runner->state, r, theirs, sizeof theirs, &err);
+        digest = attn_digest_bytes(digest, theirs, sizeof theirs);
+    }
+    snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
+    snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
+    return status == ATTN_OK;
+}
+
+/* What every rank knows of itself: resident in the calls, and of all the point. */
+static void share_numbers(struct attn_point_work *work, struct attn_resident *all)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    struct attn_point *p = &work->point;
+    struct attn_error err;
+    p->n_processes = (int)less(attn_ranks(work->spec.impl, &work->spec.options), ATTN_RECORD_RANKS);
+    int64_t most = greater(work->highest, all->hwm) - all->baseline, largest = -1;
+    for (int r = 0; r < p->n_processes; r++) {
+        int64_t own[2] = {p->resident_bytes, most};
+        runner->share(runner->state, r, own, sizeof own, &err);
+        p->rank_resident[r] = own[0];
+        p->rank_process[r] = own[1];
+        largest = greater(largest, own[0]);
+    }
+    p->resident_bytes = largest;
+}
+
+/* ---- asking and serving ---------------------------------------------------------------------- */
+
+/* What the first process tells the others to do. */
+struct ask {
+    int is_over;
+    char spec[128], text[ATTN_CASE_TEXT], verified[160];
+    int64_t repeat, verify_all;
+    double enough;
+};
+
+static void do_point(const struct ask *ask, struct attn_point *point)
+{
+    struct attn_point_work *work = attn_cli_need(calloc(1, sizeof *work));
+    struct attn_point_flags flags = {.verified = ask->verified[0] != '\0' ? ask->verified : NULL,
+                                     .repeat = ask->repeat,
+                                     .verify_all = ask->verify_all,
+                                     .enough = ask->enough};
+    struct attn_resident all;
+    struct attn_error err;
+    work->point = *point;
+    attn_resident_begin(&all);
+    enum attn_status status = attn_case_parse(ask->text, &work->point.c, &err);
+    if (status == ATTN_OK)
+        status = attn_spec_parse(ask->spec, &work->spec, &err);
+    if (status == ATTN_OK)
+        status = attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
+                                 &work->spec.options, &err);
+    if (status == ATTN_OK) {
+        attn_point_call(work, &flags);
+        attn_resident_end(&all);
+        share_numbers(work, &all);
+    } else
+        attn_point_fail(&work->point, &err);
+    *point = work->point;
+    free(work);
+}
+
+int attn_point_ranks(const struct attn_point_request *asked, struct attn_point *point)
+{
+    const struct attn_runner *runner = attn_cli_runner();
+    struct attn_error err;
+    struct ask ask = {.repeat = asked->of->is_once ? 0 : asked->plan->repeat,
+                      .verify_all = asked->plan->verify_all,
+                      .enough = asked->plan->enough_s};
+    double start = attn_seconds(CLOCK_MONOTONIC), steal = attn_machine_steal();
+    snprintf(ask.spec, sizeof ask.spec, "%s", point->spec);
+    snprintf(ask.text, sizeof ask.text, "%s", point->text);
+    snprintf(ask.verified, sizeof ask.verified, "%s", asked->verified);
+    point->load = attn_machine_load();
+    if (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK)
+        do_point(&ask, point);
+    else
+        attn_point_fail(point, &err);
+    point->steal_s = attn_machine_steal() - steal;
+    point->wall_s = attn_seconds(CLOCK_MONOTONIC) - start;
+    return 1;
+}
+
+void attn_point_ranks_serve(const struct attn_runner *runner)
+{
+    struct attn_error err;
+    struct ask ask = {0};
+    struct attn_point *point = attn_cli_need(calloc(1, sizeof *point));
+    while (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK && !ask.is_over) {
+        attn_point_init(point);
+        do_point(&ask, point);
+    }
+    free(point);
+}
+
+void attn_point_ranks_over(const struct attn_runner *runner)
+{
+    struct attn_error err;
+    struct ask ask = {.is_over = 1};
+    runner->share(runner->state, 0, &ask, sizeof ask, &err);
+}

@@ -1,0 +1,205 @@
+/* Ranks judged step by step: the engine's own, and a ring in numpy, right and wrong. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/harness/external/rank_steps.h"
+#include "tests/harness/files/files.h"
+#include "tests/suites.h"
+
+SUITE(rank_steps, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
+/* ---- the engine's own ------------------------------------------------------------------------ */
+
+/* Elements of a view as OUT/c/rank-R[/step-S]/NAME.npy, BHLD. */
+static void put(int rank, int step, const char *name, const struct attn_view *view,
+                const int64_t extent[4])
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/case-1/rank-%d", scratch_path("out"), rank);
+    if (step >= 0)
+        n += snprintf(path + n, sizeof path - (size_t)n, "/step-%d", step);
+    ck_assert_int_eq(fixture_shell("mkdir -p '%s'", path), 0);
+    snprintf(path + n, sizeof path - (size_t)n, "/%s.npy", name);
+    double *number = calloc((size_t)(extent[0] * extent[1] * extent[2] * extent[3]) + 1, 8);
+    struct attn_file_tensor t = {
+        .dtype = ATTN_FILE_F64, .n_axes = strcmp(name, "lse") == 0 ? 3 : 4, .data = number};
+    const struct attn_cview from = {
+        view->data,
+        view->dtype,
+        {view->stride[0], view->stride[1], view->stride[2], view->stride[3]}};
+    memcpy(t.extent, extent, 4 * sizeof *extent);
+    for (int64_t at[4] = ATTN_START; attn_each(at, extent);)
+        *number++ = attn_cview_get(&from, at[0], at[1], at[2], at[3]);
+    ck_assert_int_eq(attn_npy_write(path, &t, NULL), ATTN_OK);
+    free(t.data);
+}
+
+static void take_held(void *arg, const struct attn_holding *x)
+{
+    pthread_mutex_lock(arg);
+    put(x->rank, x->step, x->tensor, &x->view, x->extent);
+    pthread_mutex_unlock(arg);
+}
+
+static void ignore(void *arg, const struct attn_note *note)
+{
+    (void)arg, (void)note;
+}
+
+/* What is a part of inputs and results: what each rank has at the end and, of ulysses, at each
+ * step. */
+static void put_parts(const char *spec, struct attn_setup *setup)
+{
+    struct attn_rank_steps x;
+    struct attn_setup piece;
+    ck_assert_int_eq(attn_rank_steps_open(spec, &(struct attn_claims){0}, setup, &x, NULL),
+                     ATTN_OK);
+    for (int n = 0; n < x.ranks * (x.steps + 1); n++) {
+        const struct attn_rank_held held = attn_rank_held(&x, n % x.ranks, n / x.ranks);
+        if (x.is_ring && held.step < x.steps)
+            continue;
+        ck_assert_int_eq(attn_rank_piece_open(&x, &held, 0, &piece, NULL), ATTN_OK);
+        attn_rank_piece_copy(&held, &piece, setup, 0);
+        for (int slot = 0; slot < ATTN_SLOTS; slot++) {
+            const struct attn_tensor *t = &piece.tensor[slot];
+            const struct attn_view view = attn_tensor_view(t);
+            if (t->map != NULL)
+                put(held.rank, held.step < x.steps ? held.step : -1, t->name, &view, t->extent);
+        }
+        attn_rank_piece_close(&piece);
+    }
+    attn_rank_steps_close(&x);
+}
+
+/* Cases in "cases"; what the engine's ranks hold and give in "out". */
+static void run_engine(const char *spec, const char *text)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct attn_log log = {.note = ignore, .arg = &lock, .held = take_held};
+    const struct attn_spec parsed = spec_of(spec);
+    struct running x;
+    static const char claims[] =
+        "{\"claims\": [\"f64\", \"f32\", \"backward\", \"gqa\", \"cross\", \"dv\", "
+        "\"band\", \"dense\", \"dlse\"]}";
+    scratch_expect(0, "1 cases", "vectors '%s' --scheme '%s' --case '%s' --claims '%s'",
+                   scratch_path("cases"), spec, text,
+                   scratch_put("claims.json", claims, sizeof claims - 1));
+    running_open(&x, &parsed, text);
+    x.ctx.log = &log;
+    running_well(&x, ATTN_FORWARD);
+    if (x.setup.given.pass == ATTN_BACKWARD)
+        running_well(&x, ATTN_BACKWARD);
+    put_parts(spec, &x.setup);
+    attn_saved_drop(&x.saved, &x.ledger);
+    running_close(&x);
+}
+
+/* A scheme whose schedule, shards or travelling sums are not as they are described here. */
+static const char *const own[][2] = {
+    {"ring:ranks=4", "b2h4g2q23k23d8v6:causal(br):f32:normal:s1:pass=bwd"},
+    {"ring:ranks=3,order=striped", "h2q20k29d8:window(7,3,br):f64:normal:s2:pass=bwd:dlse=1"},
+    {"ring:ranks=4,order=zigzag,inner=2", "h4g1q37d8:causal(br):f32:select:s3:pass=bwd"},
+    {"ulysses:ranks=3", "b2h6g6q13d8:causal(br):f32:normal:s4:pass=bwd"},
+    {"ulysses:ranks=2", "h4g4q5k9d8:none:f32:reveal:s5"}};
+
+TEST_EACH(ranks_of_our_own_agree, COUNT(own))
+{
+    run_engine(own[_i][0], own[_i][1]);
+    scratch_expect(0, "PASS: 1 pass", "check --results '%s' --vectors '%s'", scratch_path("out"),
+                   scratch_path("cases"));
+}
+
+/* Files that are damaged, by lines of a shell in OUT/case-1: never a pass, and it is said where.
+ * The last two are faults of rings, known by their numbers. */
+static const struct {
+    const char *edit;
+    int status;
+    const char *says;
+} damages[] = {
+    {"rm -r rank-1/step-2", 1, "rank 1, step 2: no folder case-1/rank-1/step-2"},
+    {"rm rank-3/step-0/dk.npy", 1, "rank 3, step 0: dk.npy is missing"},
+    {"rm rank-2/*.npy", 1, "rank 2, results: o.npy is missing"},
+    {"cp rank-0/dq.npy rank-0/step-1", 1, "rank 0, step 1: dq is given"},
+    {"cp -r rank-0 rank-4", 1, "case-1/rank-4 is given: there are ranks 0 to 3"},
+    {"cp -r rank-0/step-0 rank-2/step-4", 1, "case-1/rank-2/step-4 is given"},
+    {"cp rank-1/step-1/lse.npy rank-1/step-1/o.npy", 1, "rank 1, step 1: o.npy: o has shape"},
+    {"rm rank-1/step-3/*; echo fused >rank-1/step-3/refused.txt", 2,
+     "the results agree, but 1 of 16 steps are left out: rank 1, step 3: fused"},
+    {"echo fused >rank-1/step-3/refused.txt", 1, "rank 1, step 3: refused.txt lies beside"},
+    {"rm rank-1/*.npy; echo no >rank-1/refused.txt", 1, "rank 1, results: refused.txt leaves out"},
+    {"cp rank-1/step-0/lse.npy rank-1/step-2", 1, "rank 1, step 2: lse["},
+    {"cp rank-1/step-0/lse.npy rank-1/step-1", 1,
+     "looks like: fits a merge by the LSE of the wrong block: that of the first one is kept"},
+    {"for t in dk dv; do mv rank-0/$t.npy $t.npy; for r in 0 1 2; do mv rank-$((r + 1))/$t.npy "
+     "rank-$r; done; mv $t.npy rank-3; done",
+     1, "looks like: fits gradients not brought home"}};
+
+TEST(damaged_files_are_no_pass)
+{
+    run_engine("ring:ranks=4", "h2q24d8:none:f32:normal:s1:pass=bwd");
+    for (size_t n = 0; n < sizeof damages / sizeof *damages; n++) {
+        ck_assert_int_eq(fixture_shell("cd '%s' && rm -rf bad && cp -r out bad && cd bad/case-1 && "
+                                       "%s",
+                                       scratch_path(""), damages[n].edit),
+                         0);
+        scratch_expect(damages[n].status, damages[n].says, "check --results '%s' --vectors '%s'",
+                       scratch_path("bad"), scratch_path("cases"));
+    }
+}
+
+TEST(schemes_whose_steps_are_not_known)
+{
+    static const struct scratch_row row[] = {
+        {"vectors $folder/d --scheme lightseq:ranks=2", 2,
+         "the steps of ring and ulysses are known"},
+        {"vectors $folder/d --scheme dense", 2, "the steps of ring and ulysses are known"},
+        {"vectors $folder/d --scheme ring:sizes=pad", 2,
+         "sizes=uneven and sizes=strict would work"},
+        {"vectors $folder/d --scheme ring --case 'q8d8:none:f64:normal:s1'", 2, "no case"}};
+    scratch_rows(row, COUNT(row));
+}
+
+/* ---- a ring elsewhere ------------------------------------------------------------------------ */
+
+/* docs/examples/numpy_ring.py with an edit by sed, and where it shows first. */
+static const struct {
+    const char *edit, *order, *where, *likely;
+} rings[] = {
+    {"", "zigzag", "1 pass", ""},
+    {"s/x\\[-1:\\] + x\\[:-1\\]/x[1:] + x[:1]/", "zigzag",
+     "rank 0, step 1: ", "a hop in the wrong direction"},
+    {"s/kv = home$/kv = hop(home)/", "striped", "rank 0, step 0: ", "a hop off by one"},
+    {"s/hop(kv), hop(gradients)/hop(kv), hop(gradients) if step < len(ranks) - 1 else gradients/",
+     "zigzag", "rank 0, results: dk", "gradients not brought home"},
+    {"s/o.r., lse.r. = merge(.*/&; lse[r] = part[1]/", "striped", "rank 0, step 1: lse",
+     "a merge by the LSE of the wrong block"},
+    {"s/, lse\\[r\\])$/, attend(scores(case, t[\"q\"], wide(k), t[\"query_tokens\"], j), "
+     "wide(v))[1])/",
+     "contiguous", "rank 1, step 0: dk", "the LSE of the wrong block"},
+    {"s/^    s = case/    i, j = np.arange(len(i)), np.arange(len(j))\\n&/", "contiguous",
+     "rank 0, step 1: ", "a mask not offset by the places of the shards"}};
+
+TEST_EACH(a_ring_in_numpy, COUNT(rings))
+{
+    if (!fixture_python("numpy"))
+        return;
+    scratch_expect(0, "1 cases",
+                   "vectors '%s' --scheme ring:ranks=4,order=%s --case "
+                   "'h4g2q64d16:causal(br):f32:normal:s1:pass=bwd'",
+                   scratch_path("cases"), rings[_i].order);
+    scratch_shell(0, "",
+                  "cp docs/examples/numpy_attention.py '%s'; sed '%s' "
+                  "docs/examples/numpy_ring.py >'%s'",
+                  scratch_path(""), rings[_i].edit, scratch_path("ring.py"));
+    scratch_shell(0, "", "/usr/bin/python3 '%s' '%s' '%s'", scratch_path("ring.py"),
+                  scratch_path("cases"), scratch_path("out"));
+    scratch_expect(_i > 0, rings[_i].where, "check --results '%s' --vectors '%s'",
+                   scratch_path("out"), scratch_path("cases"));
+    scratch_has(rings[_i].likely);
+}
