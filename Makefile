@@ -116,7 +116,7 @@ $(CALLERS): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
 
 # A study has its data in it.
 # The program reports how it was built.
-$(patsubst %.c,$(B)/%.o,$(wildcard experiments/studies/*.c)): $(wildcard experiments/data/*.csv)
+$(patsubst %.c,$(B)/%.o,$(wildcard experiments/studies/*.c)): $(wildcard experiments/data/*.csv experiments/data/*.cluster)
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE

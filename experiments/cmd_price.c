@@ -11,6 +11,7 @@
 #include "experiments/cli/shape.h"
 #include "experiments/measure/need.h"
 #include "experiments/price/advice.h"
+#include "experiments/price/cluster.h"
 #include "experiments/price/show.h"
 #include "experiments/problem/messages.h"
 #include "experiments/studies/storage.h"
@@ -27,7 +28,9 @@ struct request {
     int64_t layers, hidden;
     struct attn_stack stack[ATTN_SAVES]; /* of both of them, one for each save */
     int stacks;
-    const char *device, *params;
+    const char *device, *params, *place, *counts;
+    struct attn_cluster_file cluster; /* of place, where it is given */
+    struct attn_cli_counts ranks;
     struct attn_memory memory;
     int longest, advise;
     int everything; /* no SPEC was named: what some of them refuse is no mistake of the caller's */
@@ -47,6 +50,8 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
     ATTN_TAKES(PARAMS, offsetof(struct request, params)),
+    ATTN_TAKES(CLUSTER, offsetof(struct request, place)),
+    ATTN_TAKES(RANKS, offsetof(struct request, counts)),
     ATTN_TAKES(LONGEST, offsetof(struct request, longest)),
     ATTN_TAKES(ADVISE, offsetof(struct request, advise)),
     ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
@@ -65,7 +70,8 @@ const struct attn_cli_command attn_cmd_price = {
     .usage = "price SPEC... --length L,... [flags]\n"
              "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]\n"
-             "price SPEC --length L --advise [--memory SIZE] [flags]",
+             "price SPEC --length L --advise [--memory SIZE] [flags]\n"
+             "price SPEC... --length L,... --cluster FILE [--ranks FIRST:LAST:xTIMES] [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.  --pass both adds what "
@@ -84,6 +90,8 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
         "  attnlab price dense:mask=int32 --length 192Ki --heads 16 --memory 80GiB --advise\n"
+        "  attnlab price ring --length 1Mi --heads 16 --dim 128 --dtype bf16 --cluster\n"
+        "      experiments/data/h200.cluster --ranks 8:4096:x2\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
         "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
@@ -208,9 +216,10 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
             continue; /* what a pass refuses is refused of both */
-        status = q->advise    ? attn_price_advise(&asked, out->all)
-                 : q->longest ? price_longest(&asked, out)
-                              : price_shape(q, &asked, out, &stop);
+        status = q->place != NULL ? attn_price_cluster(&asked, &q->cluster, &q->ranks, out->all)
+                 : q->advise      ? attn_price_advise(&asked, out->all)
+                 : q->longest     ? price_longest(&asked, out)
+                                  : price_shape(q, &asked, out, &stop);
         worst = status > worst && !q->everything ? status : worst;
     }
     alarm(0);
@@ -281,6 +290,27 @@ static void read_device(struct request *q, int n)
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab price dense --length 200k");
 }
 
+/* --cluster and --ranks: a device is what the file says. */
+static void read_cluster(struct request *q)
+{
+    struct attn_error err;
+    if (q->place == NULL && q->counts != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--ranks is of a cluster: --cluster FILE is needed with it");
+    if (q->place == NULL)
+        return;
+    if (q->device != NULL || q->longest || q->advise || q->storage || q->log != NULL ||
+        q->layers > 0)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--cluster is of calls on ranks, whose memory its file says: no --memory, "
+                      "--longest, --advise, --mask-storage, --log or --layers goes with it");
+    attn_cli_must(attn_cluster_read(q->place, &q->cluster, &err), &err);
+    if (q->counts != NULL)
+        attn_cli_must(attn_cluster_ranks(q->counts, &q->ranks, &err), &err);
+    q->memory.bytes = q->cluster.cluster.memory;
+    q->memory.is_device = 1;
+}
+
 /* The same, and the messages into a file, unless something was refused. */
 static int price_and_log(const struct request *q, const struct attn_spec *spec, int n,
                          struct output *out)
@@ -325,6 +355,7 @@ static int price(void *values, int n, char **operand)
     check_storage(q, n);
     read_stack(q);
     read_device(q, n);
+    read_cluster(q);
     struct attn_spec *spec = read_specs(q, operand, &n);
     struct output out = {.all = q->json ? json_array() : NULL};
     int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);

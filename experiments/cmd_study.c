@@ -28,7 +28,7 @@ const struct attn_cli_command attn_cmd_study = {
     .summary = "published accounts of memory, worked out again",
     .usage = "study NAME... [flags]\n"
              "study list [--format json]\n"
-             "study pytorch-h200|training-h100 --data FILE.csv\n"
+             "study pytorch-h200|training-h100|h200-ranks --data FILE.csv\n"
              "study all [flags]",
     .about =
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
@@ -126,7 +126,7 @@ static int study(void *values, int n, char **operand)
     if (asked->is_trap)
         check_taken(n, operand, "trap", "xformers-order has");
     if (asked->data != NULL)
-        check_taken(n, operand, "data", "pytorch-h200 and training-h100 have");
+        check_taken(n, operand, "data", "pytorch-h200, training-h100 and h200-ranks have");
     if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--figures is of the whole study, without --trap or --data");

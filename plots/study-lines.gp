@@ -1,5 +1,5 @@
 # Curves of a study: lines are computed, marks were published.  linear 1: no logarithms, and marks at
-# all points; y_label '': bytes.
+# all points; y_label '': bytes.  Each of several panels has its own range.
 draws(p) = got.' '.published
 lines(p) = word(panels, p)
 load 'style.gp'
@@ -11,10 +11,13 @@ marks = linear ? got : published
 set ylabel y_label
 do for [t in formats] {
     eval start(t)
-    eval panel(1)
-    plot for [c = 1:curves] csv using (x(c,1,got)):(y(c,1,got)) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
-         for [c = 1:curves] csv using (x(c,1,marks)):(y(c,1,marks)) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-         for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt (has(c,1,marks) ? filled(c) : 0) ps size(c) title key(c,1)
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        if (words(panels) > 1) { set yrange [panel_low[p] / 1.5:panel_high[p] * 1.5] }
+        plot for [c = 1:curves] csv using (x(c,p,got)):(y(c,p,got)) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
+             for [c = 1:curves] csv using (x(c,p,marks)):(y(c,p,marks)) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt (has(c,p,marks) ? filled(c) : 0) ps size(c) title key(c,p)
+    }
     unset multiplot
     unset output
 }

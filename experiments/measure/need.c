@@ -287,25 +287,49 @@ static enum attn_status try_length(struct search *x, int64_t length, struct attn
     return ATTN_OK;
 }
 
+/* What ranks do not share evenly may need more than a longer length that they do: look among
+ * multiples first. */
+static int64_t unit_of(const struct attn_spec *spec)
+{
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    return ranks > 1 ? 4 * (int64_t)ranks : 1;
+}
+
+static enum attn_status search_multiples(struct search *x, int64_t unit, struct attn_error *err)
+{
+    static const int64_t MOST = (int64_t)1 << 40;
+    enum attn_status status = try_length(x, unit, err);
+    while (status == ATTN_OK && x->fails == 0 && x->fits < MOST) /* double it until it fails */
+        status = try_length(x, 2 * x->fits, err);
+    while (status == ATTN_OK && x->fails - x->fits > unit) /* halve what is between */
+        status = try_length(x, x->fits + (x->fails - x->fits) / unit / 2 * unit, err);
+    return status;
+}
+
+/* Then each length up to the next multiple. */
 enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    static const int64_t MOST = (int64_t)1 << 40;
-    /* What ranks do not share evenly may need more than a longer length that they do: look among
-     * multiples first, then at each length up to the next one. */
-    int ranks = attn_ranks(spec->impl, &spec->options);
-    int64_t unit = ranks > 1 ? 4 * (int64_t)ranks : 1;
     struct search x = {spec, stack, shape, pass, memory, patience, 0, 0, {0, 0}};
-    enum attn_status status = try_length(&x, unit, err);
-    while (status == ATTN_OK && x.fails == 0 && x.fits < MOST) /* double it until it fails */
-        status = try_length(&x, 2 * x.fits, err);
-    while (status == ATTN_OK && x.fails - x.fits > unit) /* halve what is between */
-        status = try_length(&x, x.fits + (x.fails - x.fits) / unit / 2 * unit, err);
+    enum attn_status status = search_multiples(&x, unit_of(spec), err);
     int64_t last = x.fails;
     for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
         status = try_length(&x, length, err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}
+
+enum attn_status attn_need_longest_even(const struct attn_spec *spec,
+                                        const struct attn_stack *stack,
+                                        const struct attn_cli_shape *shape,
+                                        enum attn_need_pass pass, const struct attn_memory *memory,
+                                        int64_t *longest, double bytes[2], struct attn_error *err)
+{
+    struct search x = {spec, stack, shape, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
+    enum attn_status status = search_multiples(&x, unit_of(spec), err);
     *longest = x.fits;
     memcpy(bytes, x.bytes, sizeof x.bytes);
     return status;

@@ -105,4 +105,12 @@ enum attn_status attn_need_longest(const struct attn_spec *spec, const struct at
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err);
 
+/* The same among multiples of 4 tokens a rank, where thousands of ranks are not asked for each
+ * length. */
+enum attn_status attn_need_longest_even(const struct attn_spec *spec,
+                                        const struct attn_stack *stack,
+                                        const struct attn_cli_shape *shape,
+                                        enum attn_need_pass pass, const struct attn_memory *memory,
+                                        int64_t *longest, double bytes[2], struct attn_error *err);
+
 #endif

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/cli/statements.h"
 #include "experiments/measure/plan_draft.h"
 #include "tests/harness/files/fileio.h"
 
@@ -199,52 +200,17 @@ static enum attn_status set_limit(struct attn_plan_draft *draft, char *subjects,
     return ATTN_OK;
 }
 
-/* The text without blanks around it; cut in place. */
-static char *trim(char *text)
-{
-    static const char blanks[] = " \t\r";
-    text += strspn(text, blanks);
-    size_t n = strlen(text);
-    while (n > 0 && strchr(blanks, text[n - 1]) != NULL)
-        n--;
-    text[n] = '\0';
-    for (char *at = text; *at != '\0'; at++) /* one kind of blank inside */
-        if (*at == '\t')
-            *at = ' ';
-    return text;
-}
-
-/* The first word is `word`; then what follows it, else NULL. */
-static char *after_word(char *text, const char *word)
-{
-    size_t n = strlen(word);
-    if (strncmp(text, word, n) != 0 || strchr(" =", text[n]) == NULL) /* or its end */
-        return NULL;
-    return text + n + strspn(text + n, " ");
-}
-
-static int is_utf8(const char *text)
-{
-    json_t *string = json_string(text);
-    json_decref(string);
-    return string != NULL;
-}
-
 /* A limit and a curve have '=' inside: what stands after the last one is their value. */
-static enum attn_status statement(struct attn_plan_draft *draft, char *text, struct attn_error *err)
+static enum attn_status statement(void *arg, char *text, struct attn_error *err)
 {
-    text = trim(text);
-    if (*text == '\0')
-        return ATTN_OK;
-    if (!is_utf8(text))
-        return attn_fail(err, ATTN_EINVAL, "'%.40s' is no UTF-8", text);
-    char *rest = after_word(text, "group");
+    struct attn_plan_draft *draft = arg;
+    char *rest = attn_after_word(text, "group");
     if (rest != NULL)
         return begin_group(draft, rest, err);
     const struct look_kind *kind = NULL;
-    int is_limit = after_word(text, "limit") != NULL;
+    int is_limit = attn_after_word(text, "limit") != NULL;
     for (int w = 0; w < LOOKS; w++)
-        if (after_word(text, look_kinds[w].word) != NULL)
+        if (attn_after_word(text, look_kinds[w].word) != NULL)
             kind = &look_kinds[w];
     int last = is_limit || (kind != NULL && kind->subject != NOBODY);
     char *equals = last ? strrchr(text, '=') : strchr(text, '=');
@@ -253,25 +219,16 @@ static enum attn_status statement(struct attn_plan_draft *draft, char *text, str
                          "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
                          "`limit SUBJECT... = LENGTH`",
                          text);
-    char *value = trim(equals + 1);
+    char *value = attn_trim(equals + 1);
     *equals = '\0';
     if (is_limit)
-        return set_limit(draft, after_word(text, "limit"), value, err);
+        return set_limit(draft, attn_after_word(text, "limit"), value, err);
     if (kind != NULL)
-        return set_look(draft, kind, trim(after_word(text, kind->word)), value, err);
+        return set_look(draft, kind, attn_trim(attn_after_word(text, kind->word)), value, err);
     int append = equals > text && equals[-1] == '+';
     if (append)
         equals[-1] = '\0';
-    return put(draft, trim(text), value, append, err);
-}
-
-static void drop_comment(char *line)
-{
-    for (char *at = line; *at != '\0'; at++)
-        if (*at == '#' && (at == line || (strchr(" \t", at[-1]) && strchr(" \t\r", at[1])))) {
-            *at = '\0';
-            return;
-        }
+    return put(draft, attn_trim(text), value, append, err);
 }
 
 /* ---- from a file, from flags ----------------------------------------------------------------- */
@@ -317,16 +274,6 @@ static enum attn_status finish(struct attn_plan_draft *draft, enum attn_status s
         attn_plan_free(draft->plan);
     drop_draft(draft);
     return status;
-}
-
-/* Put "NAME:LINE: " before a message. */
-static void locate(struct attn_error *err, const char *name, int line)
-{
-    char text[sizeof err->text];
-    if (err == NULL)
-        return;
-    memcpy(text, err->text, sizeof text);
-    attn_fail(err, err->status, "%.120s:%d: %.380s", name, line, text);
 }
 
 /* A line of a plan from a flag: its lists have blanks for commas, but for those of specs and masks,
@@ -376,22 +323,18 @@ static enum attn_status parse(const char *name, const char *text, const struct a
                               struct attn_error *err)
 {
     struct attn_plan_draft draft;
-    char *copy = attn_cli_text("%s", text), *rest = copy;
+    char *copy = attn_cli_text("%s", text);
     begin(&draft, plan, externals);
     enum attn_status status = take_flags(&draft, flags, err);
-    for (char *now; status == ATTN_OK && (now = strsep(&rest, "\n")) != NULL;) {
-        draft.line++;
-        drop_comment(now);
-        for (char *part; status == ATTN_OK && (part = strsep(&now, ";")) != NULL;)
-            status = statement(&draft, part, err);
-    }
+    if (status == ATTN_OK)
+        status = attn_statements(copy, &draft.line, statement, &draft, err);
     for (int key = GROUP_KEYS; key < KEYS && status == ATTN_OK; key++)
         if (draft.flags.value[key] != NULL)
             status = check_value(&draft, key, draft.flags.value[key], err);
     status = finish(&draft, status, err);
     free(copy);
     if (status != ATTN_OK && draft.line > 0) /* no flag's */
-        locate(err, name, draft.line);
+        attn_statement_locate(err, name, draft.line);
     return status;
 }
 

@@ -12,7 +12,7 @@
 #include "experiments/studies/study.h"
 #include "optimized/integers.h"
 
-ATTN_STUDY_DATA(pytorch_h200_memory)
+ATTN_STUDY_DATA(pytorch_h200_memory, "csv")
 
 /* Which rows an entry is in. */
 enum {

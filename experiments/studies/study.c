@@ -29,7 +29,7 @@ static void end_list(struct attn_study_run *run)
 int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *run)
 {
     run->study = study;
-    run->curve = NULL;
+    run->curve = run->panel = NULL;
     run->n_entries = run->n_quantities = run->n_failed = run->in_list = 0;
     run->lacks = run->bad.status = ATTN_OK;
     if (!run->as_json)
@@ -247,6 +247,15 @@ int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const c
             attn_study_text(run, "a whole number from %lld to %lld", (long long)least,
                             (long long)most));
     return least;
+}
+
+double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column)
+{
+    double x;
+    if (attn_cli_double(attn_table_field(row, column), &x) && x > 0 && isfinite(x))
+        return x;
+    say_bad(run, row, column, "a number above 0, such as 1.5e-3,");
+    return 1;
 }
 
 int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,

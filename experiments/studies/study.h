@@ -43,6 +43,7 @@ struct attn_study_run {
 
     const struct attn_study *study;
     const char *curve; /* where the next quantity is in the figure; NULL: nowhere */
+    const char *panel; /* of the figure, one word; NULL: it has one */
     double x;
     int n_entries;
     struct attn_study_entry entry[ATTN_STUDY_ENTRIES];
@@ -123,23 +124,24 @@ void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_l
 void attn_study_same(const char *name, const struct attn_pair *pair);
 
 /* The text of a file of experiments/data, inside the program, so that a study runs wherever the
- * program is: makes attn_study_data_NAME of NAME.csv. */
-#define ATTN_STUDY_DATA(NAME)                              \
-    extern const char attn_study_data_##NAME[];            \
-    __asm__(".pushsection .rodata\n"                       \
-            "attn_study_data_" #NAME ":\n"                 \
-            ".incbin \"experiments/data/" #NAME ".csv\"\n" \
-            ".byte 0\n"                                    \
+ * program is: makes attn_study_data_NAME of NAME.END. */
+#define ATTN_STUDY_DATA(NAME, END)                             \
+    extern const char attn_study_data_##NAME[];                \
+    __asm__(".pushsection .rodata\n"                           \
+            "attn_study_data_" #NAME ":\n"                     \
+            ".incbin \"experiments/data/" #NAME "." END "\"\n" \
+            ".byte 0\n"                                        \
             ".popsection\n");
 
 /* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be
  * given to json_decref().  NULL: run->bad says why. */
 json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
 
-/* A field of a row: a whole number in a range, or the place of a word among "a|b|c".  What is
- * neither is in run->bad, and `least` or 0 comes back. */
+/* A field of a row: a whole number in a range, a number above 0, or the place of a word among
+ * "a|b|c".  What is none of these is in run->bad, and `least`, 1 or 0 comes back. */
 int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
                           int64_t least, int64_t most);
+double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column);
 int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
                     const char *words);
 

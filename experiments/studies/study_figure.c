@@ -22,8 +22,6 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
     *figure = (struct attn_figure){.kind = "study",
                                    .script = bars ? "study-bars" : "study-lines",
                                    .x_name = bars ? "bar" : "x",
-                                   .panel = {PANEL},
-                                   .n_panels = 1,
                                    .n_columns = bars ? 3 : 2,
                                    .n_about = 2,
                                    .about = {0, 1}};
@@ -73,7 +71,8 @@ void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label lab
         return;
     }
     int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1, NULL);
-    struct attn_figure_point *point = attn_figure_add(figure, PANEL, curve, run->x);
+    const char *panel = run->panel != NULL ? run->panel : PANEL;
+    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, run->x);
     point->y[GOT] = got;
     if (label == ATTN_PUBLISHED)
         point->y[PUBLISHED] = published;
@@ -83,7 +82,8 @@ void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label lab
 static int follows(const void *a, const void *b)
 {
     const struct attn_figure_point *p = a, *q = b;
-    return p->curve != q->curve ? p->curve - q->curve : (p->x > q->x) - (p->x < q->x);
+    int apart = p->curve != q->curve ? p->curve - q->curve : p->panel - q->panel;
+    return apart != 0 ? apart : (p->x > q->x) - (p->x < q->x);
 }
 
 enum attn_status attn_study_figure_draw(const struct attn_study *study, struct attn_figure *figure,

@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/studies/torch_layers.h"
 
-ATTN_STUDY_DATA(training_h100_memory)
+ATTN_STUDY_DATA(training_h100_memory, "csv")
 
 /* ---- a row of the file ----------------------------------------------------------------------- */
 

@@ -13,63 +13,20 @@
 #include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-/* Of the rank's block, without pads. */
-static double elements(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    int keys = attn_tag_is_of_keys(kind);
-    struct attn_box box = attn_work_box(w, keys, w->rank);
-    return (double)(box.batches.n * (keys ? w->kv_heads.n : w->heads.n) * box.tokens *
-                    attn_tag_width(kind, w->whole));
-}
-
-/* w1 o + w2 o2 for each merge, one add for each element of a gradient.  Numerators begin with 0, so
- * that the first is a merge too. */
-static double fold_flops(const struct attn_work *w, const struct attn_product *x)
-{
-    const struct attn_problem *p = &x->part;
-    double rows = (double)(p->batch * p->heads * p->n_query);
-    double keys = (double)(p->batch * p->kv_heads * p->n_key);
-    if (w->pass == ATTN_FORWARD)
-        return x->starts_query && w->merging == ATTN_RUNNING ? 0 : 3 * rows * (double)p->d_value;
-    return (x->starts_query ? 0 : rows * (double)p->d_key) +
-           (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
-}
-
-/* The same for what comes back from elsewhere. */
-static double return_flops(const struct attn_work *w)
-{
-    if (w->passes_on || w->stop.to < 0)
-        return 0;
-    if (w->stop.travels == ATTN_QUERIES_TRAVEL)
-        return w->pass == ATTN_FORWARD ? 3 * elements(w, ATTN_TAG_O) : elements(w, ATTN_TAG_DQ);
-    return w->pass == ATTN_BACKWARD && w->stop.travels == ATTN_KEYS_TRAVEL
-               ? elements(w, ATTN_TAG_DK) + elements(w, ATTN_TAG_DV)
-               : 0;
-}
-
 /* A stop, for so many that are equal. */
 static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
                                    struct attn_error *err)
 {
-    const struct attn_options preset = attn_rank_local_options(w->options);
-    struct attn_product x;
-    struct attn_cost local;
-    double flops = sum->flops + times * return_flops(w), pairs = sum->pairs;
-    while (attn_work_next(w, &x)) {
-        enum attn_status status =
-            attn_price(attn_rank_local(w->options), &preset, &x.part, w->pass, 0, &local, err);
-        if (status != ATTN_OK)
-            return status;
-        flops += times * (local.flops + fold_flops(w, &x));
-        pairs += times * local.pairs;
-        local.counted |= sum->counted;
-        sum->counted = local.counted;
-        if (local.peak_bytes > sum->peak_bytes)
-            *sum = local;
-    }
+    struct attn_stop_cost x;
+    enum attn_status status = attn_work_stop_cost(w, &x, err);
+    double flops = sum->flops + times * (x.flops + x.folds), pairs = sum->pairs + times * x.pairs;
+    x.largest.counted |= sum->counted;
+    sum->counted = x.largest.counted;
+    if (x.largest.peak_bytes > sum->peak_bytes)
+        *sum = x.largest;
     sum->flops = flops;
     sum->pairs = pairs;
-    return ATTN_OK;
+    return status;
 }
 
 /* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
@@ -132,7 +89,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     cost->counted = local.counted;
     struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
     if (w.merging != ATTN_RUNNING) /* N / l */
-        cost->flops += elements(&w, ATTN_TAG_O);
+        cost->flops += attn_work_elements(&w, ATTN_TAG_O);
     if (pass == ATTN_BACKWARD) /* dO . O */
         cost->flops += 2.0 * (double)(attn_box_rows(&home) * p->d_value);
     cost->saved_bytes = attn_work_saved(&w);

@@ -2,6 +2,7 @@
  * price.c prices it; nothing here computes, sends or allocates.
  *
  *      products.h      what is multiplied at a stop
+ *      bundles.h       what travels between stops
  *      alike.h         stops that are equal
  *      work_moves.h    what is taken from home to work and back
  *      work_buffers.h  what is taken from the ledger

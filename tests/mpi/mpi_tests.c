@@ -94,7 +94,7 @@ static void run_scheme(struct attn_setup *setup, const struct attn_spec *spec, i
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    const struct attn_log log = {keep_note, x};
+    const struct attn_log log = {.note = keep_note, .arg = x};
     attn_ledger_init(&ledger, NULL);
     memset(x, 0, sizeof *x);
     x->rank = rank;
@@ -164,12 +164,13 @@ static int test_schemes(const struct attn_runner *runner)
 {
     static const char *const option[] = {"ranks=4", "ranks=3", "ranks=4,sizes=pad"};
     static const char *const text[] = {"b2h4g2q24d5:causal(br):f32:normal:s1:pass=bwd",
+                                       "b2h4q24d5:causal(br):f32:normal:s1:pass=bwd",
                                        "b2h4g2q23d5:causal(br):bf16:normal:s1:pass=bwd"};
     int n = 0;
     for (int i = 0; i < attn_impl_count(); i++) {
         const struct attn_impl *impl = attn_impl_at(i);
         int runs = 0;
-        for (int o = 0; o < 6 && impl->ranks != NULL; o++) {
+        for (int o = 0; o < 9 && impl->ranks != NULL; o++) {
             char spec[128];
             snprintf(spec, sizeof spec, "%s:%s", impl->name, option[o % 3]);
             runs += test_scheme(spec, text[o / 3], runner);

@@ -47,7 +47,7 @@ static const struct scratch_row expected[] = {
     {"list nothing", 2, "implementations, layers, cases, factors, relations, fills, bugs, masks"},
     {"layer", 2, "SPEC"},
     {"layer tiled", 2,
-     "tiled: runs in one process; schemes for a layer are: megatron-sp, fastseq, dsp"},
+     "tiled: has no layouts for a layer; schemes for a layer are: megatron-sp, fastseq, dsp"},
     {"layer megatron-sp:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
     {"layer heads --heads 4", 2, "as a layer that is megatron-sp"},
     {"layer dsp", 2, "a mask such as spatial(T,S,1)"},

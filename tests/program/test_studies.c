@@ -103,6 +103,23 @@ TEST(data_of_others)
                   "head -3 experiments/data/training_h100_memory.csv > '%s'; "
                   "'%s/attnlab' study training-h100 --data '%s' 2>&1",
                   scratch_path("t.csv"), test_build(), scratch_path("t.csv"));
+    static const char schemes[] = "scheme,ranks,B,H,L,d,causal,seconds,peak_extra_bytes\\n";
+    static const struct {
+        const char *rows, *words;
+        int status;
+    } of_ranks[] = {
+        {"ring,4,1,16,65536,128,0,2.7622e-02,1010827264", "2 quantities, 0 did not", 0},
+        {"ring,4,1,16,65536,128,0,3.2e-02,1010827264", "2 quantities, 1 did not", 1},
+        {"ring,4,1,16,65536,128,0,2.7622e-02,1040827264", "2 quantities, 1 did not", 1},
+        {"ring,4,1,16,65536,128,0,0,1", ":2: seconds '0': a number above 0", 2},
+        {"ulysses,3,1,16,65536,128,0,1,1", "3 ranks do not divide L = 65536", 2},
+        {"ring,1,1,16,65536,128,0,1,1", "a row of 2 ranks or more", 2},
+    };
+    for (size_t f = 0; f < COUNT(of_ranks); f++)
+        scratch_shell(of_ranks[f].status, of_ranks[f].words,
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study h200-ranks --data '%s' 2>&1",
+                      schemes, of_ranks[f].rows, scratch_path("r.csv"), test_build(),
+                      scratch_path("r.csv"));
     static const struct scratch_row bad[] = {
         {"study training-h100 --data $folder/d.csv", 2, "column checkpoint is missing"},
         {"study training-h100 --data no.csv", 2, "no.csv"},

@@ -50,8 +50,11 @@ static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4]
 struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
                                         const struct attn_problem *problem, int rank)
 {
-    const struct attn_work w = attn_work_of(problem, &spec->options, ATTN_FORWARD, 0);
-    return (struct attn_rank_part){{extent_of, whole_of}, problem, w.home, rank};
+    struct attn_rank_part x = {.part = {extent_of, whole_of}, .problem = problem, .rank = rank};
+    x.home = spec->impl->scheme != NULL
+                 ? attn_work_of(problem, &spec->options, ATTN_FORWARD, 0).home
+                 : attn_layout_of_tokens(problem, &spec->options); /* a textbook */
+    return x;
 }
 
 /* Nobody writes pads of results, and nobody reads them. */

@@ -149,8 +149,7 @@ static struct attn_move stored_move(const struct attn_move *m, struct stored *x)
     return even;
 }
 
-/* Bytes of the message from p to q: where their stored boxes meet. */
-static int64_t message_bytes(const struct attn_move *m, int p, int q)
+int64_t attn_move_message(const struct attn_move *m, int p, int q)
 {
     struct stored x;
     struct attn_move even = stored_move(m, &x);
@@ -214,7 +213,7 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
 {
     int64_t pads = 0;
     if (m->from.layout->pads)
-        pads = message_bytes(m, p, q) - attn_pieces_bytes(piece, n);
+        pads = attn_move_message(m, p, q) - attn_pieces_bytes(piece, n);
     if (pads > 0)
         piece[n++] = attn_piece_pads(pads);
     return n;
@@ -274,7 +273,7 @@ static int64_t bytes_out(const struct attn_move *move, int rank)
     struct stored x;
     struct attn_move even = stored_move(move, &x);
     if (move->from.layout->alike && attn_tag_is_of_keys(move->kind))
-        return message_bytes(move, rank, rank);
+        return attn_move_message(move, rank, rank);
     return bytes_with_all(&even, rank, &even.from, &even.to);
 }
 
@@ -316,13 +315,13 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
         struct attn_piece *sent = x->out + r * x->pieces, *got = x->in + r * x->pieces;
         int n = meet_boxes(m, t->rank, r, x->here, x->there, &bytes);
         fill_chunks(x->here, n, m->from.data, out, 1);
-        bytes = message_bytes(m, t->rank, r);
+        bytes = attn_move_message(m, t->rank, r);
         *sent = attn_piece_whole(bytes);
         if (bytes > 0 && r != t->rank)
             x->send[sends++] = message(m, r, out, sent, 1);
         char *own = out;
         out += bytes;
-        bytes = message_bytes(m, r, t->rank);
+        bytes = attn_move_message(m, r, t->rank);
         *got = attn_piece_whole(bytes);
         if (r == t->rank)
             attn_piece_copy(in, got, own, got);
@@ -334,7 +333,7 @@ static enum attn_status move_chunks(const struct attn_move *m, struct attn_trans
     for (int r = 0; r < t->size && status == ATTN_OK; r++) {
         int n = meet_boxes(m, r, t->rank, x->here, x->there, &bytes);
         fill_chunks(x->there, n, m->to.data, came, 0);
-        came += message_bytes(m, r, t->rank);
+        came += attn_move_message(m, r, t->rank);
     }
     return status;
 }
@@ -365,7 +364,7 @@ struct attn_buffer attn_move_copies(const struct attn_move *move, int rank)
     struct stored x;
     struct attn_move even = stored_move(move, &x);
     int64_t all = bytes_with_all(&even, rank, &even.to, &even.from);
-    return attn_buffer_of("copies", 1, all - message_bytes(move, rank, rank), 1);
+    return attn_buffer_of("copies", 1, all - attn_move_message(move, rank, rank), 1);
 }
 
 int64_t attn_move_additions(const struct attn_move *move, int rank)
@@ -421,7 +420,7 @@ static int64_t add_from(const struct attn_move *move, const struct lists *x, int
         attn_rows_add(&rows, &sum, &part);
         used += attn_piece_bytes(to);
     }
-    return r == rank ? 0 : message_bytes(move, r, rank);
+    return r == rank ? 0 : attn_move_message(move, r, rank);
 }
 
 enum attn_status attn_move_sum(const struct attn_move *move, struct attn_transport *t, void *memory,

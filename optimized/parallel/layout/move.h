@@ -37,6 +37,9 @@ struct attn_move {
     char *chunks;  /* NULL, or room for what the rank has at both ends: see attn_move_chunks */
 };
 
+/* Bytes of the message from rank p to rank q: where their stored boxes meet. */
+int64_t attn_move_message(const struct attn_move *move, int p, int q);
+
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,

@@ -13,7 +13,7 @@
 enum {
     SHOWN = 4,         /* pieces of a message that its header has */
     CHUNK = 1 << 30,   /* bytes of one broadcast */
-    TAGS = 1 << 14,    /* calls of ranks have tags of their own; after so many, again the first */
+    TAGS = 1 << 14,    /* a call of ranks has a tag of its own, and above these one of notes */
     YIELDS = 200,      /* before the first sleep */
     FIRST_NAP = 20000, /* ns */
     LAST_NAP = 1000000
@@ -22,11 +22,12 @@ static const double GRACE_LEFT =
                         0.5, /* seconds for what a rank that has left still has on its way */
     GRACE_LOST = 3;          /* and for the note of a rank after another one's has failed */
 
-/* What a message begins with; words are of one byte order and size on all machines of a run. */
+/* What a message begins with: equal on both sides, because offsets and strides are left out.  Words
+ * are of one byte order and size on all machines of a run. */
 struct header {
     int64_t tag, pieces;
-    uint64_t shapes; /* a hash of all */
-    int64_t shape[SHOWN][5];
+    uint64_t shapes;                /* a hash of all */
+    struct attn_piece piece[SHOWN]; /* the first; offset -1: pads */
 };
 
 /* How a rank has ended.  What it was waiting for when it ended stands in wait. */
@@ -37,7 +38,7 @@ struct note {
 };
 
 struct attn_mpi {
-    MPI_Comm data, notes;
+    MPI_Comm comm;
     int rank, size;
     int tag; /* of this call of ranks */
     double limit;
@@ -53,8 +54,6 @@ struct open {
     const struct attn_post *post; /* NULL: this place is free */
     int n, left;
     MPI_Request *request;
-    MPI_Status *status;
-    int *index;
     struct header *header;
 };
 
@@ -93,12 +92,12 @@ static void rest(int *looks)
 /* Take in what notes there are; whether one of a failure is among all that came. */
 static int read_notes(struct attn_mpi *mpi)
 {
-    int there = 1, failed = 0;
+    int there = 0, failed = 0;
     MPI_Status from;
-    while (there &&
-           MPI_Iprobe(MPI_ANY_SOURCE, mpi->tag, mpi->notes, &there, &from) == MPI_SUCCESS && there)
+    while (MPI_Iprobe(MPI_ANY_SOURCE, TAGS + mpi->tag, mpi->comm, &there, &from) == MPI_SUCCESS &&
+           there)
         MPI_Recv(&mpi->note[from.MPI_SOURCE], sizeof *mpi->note, MPI_BYTE, from.MPI_SOURCE,
-                 mpi->tag, mpi->notes, MPI_STATUS_IGNORE);
+                 TAGS + mpi->tag, mpi->comm, MPI_STATUS_IGNORE);
     for (int r = 0; r < mpi->size; r++)
         failed |= mpi->note[r].how > ENDED;
     return failed;
@@ -110,7 +109,7 @@ static void send_note(struct attn_mpi *mpi, const struct note *note)
     for (int r = 0; r < mpi->size; r++) {
         mpi->sent[r] = MPI_REQUEST_NULL;
         if (r != mpi->rank)
-            MPI_Isend(&mpi->note[mpi->rank], sizeof *note, MPI_BYTE, r, mpi->tag, mpi->notes,
+            MPI_Isend(&mpi->note[mpi->rank], sizeof *note, MPI_BYTE, r, TAGS + mpi->tag, mpi->comm,
                       &mpi->sent[r]);
     }
 }
@@ -150,15 +149,6 @@ static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct at
     return attn_fail(err, ATTN_EPEER, "%s", text);
 }
 
-/* This process speaks for those that are left. */
-static int is_first(const struct attn_mpi *mpi, int ranks)
-{
-    int r = 0;
-    while (r < ranks && mpi->note[r].how == NO_NOTE)
-        r++;
-    return r == mpi->rank || r == ranks;
-}
-
 /* Until the notes of all ranks are here and ours is everywhere. */
 static void collect_notes(struct attn_mpi *mpi, int ranks)
 {
@@ -173,7 +163,7 @@ static void collect_notes(struct attn_mpi *mpi, int ranks)
         if (seen != lost + mpi->size * failed)
             since = MPI_Wtime();
         seen = lost + mpi->size * failed;
-        double patience = GRACE_LOST * (is_first(mpi, ranks) ? 1 : 2) + (failed ? 0 : mpi->limit);
+        double patience = GRACE_LOST + 0.2 * mpi->rank + (failed ? 0 : mpi->limit);
         if (MPI_Wtime() - since > patience) {
             if (verdict(mpi, ranks, &err) == ATTN_OK)
                 attn_fail(&err, ATTN_EPEER, "%d of %d ranks give no answer for %g s", lost, ranks,
@@ -186,27 +176,17 @@ static void collect_notes(struct attn_mpi *mpi, int ranks)
 
 /* ---- posts ----------------------------------------------------------------------------------- */
 
-static uint64_t hash_shapes(const struct attn_message *x)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int p = 0; p < x->pieces; p++) {
-        const struct attn_piece *piece = &x->piece[p];
-        const int64_t word[5] = {piece->extent[0], piece->extent[1], piece->extent[2], piece->row,
-                                 attn_piece_is_pads(piece)};
-        for (int w = 0; w < 5; w++)
-            hash = (hash ^ (uint64_t)word[w]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 static struct header header_of(const struct attn_message *x)
 {
-    struct header h = {.tag = x->tag, .pieces = x->pieces, .shapes = hash_shapes(x)};
-    for (int p = 0; p < x->pieces && p < SHOWN; p++) {
+    struct header h = {.tag = x->tag, .pieces = x->pieces, .shapes = 0xcbf29ce484222325u};
+    for (int p = 0; p < x->pieces; p++) {
         const struct attn_piece *piece = &x->piece[p];
-        memcpy(h.shape[p], piece->extent, sizeof piece->extent);
-        h.shape[p][3] = piece->row;
-        h.shape[p][4] = attn_piece_is_pads(piece);
+        const int64_t *n = piece->extent, pads = attn_piece_is_pads(piece) ? -1 : 0;
+        const int64_t word[] = {n[0], n[1], n[2], piece->row, pads};
+        for (size_t w = 0; w < sizeof word / sizeof *word; w++)
+            h.shapes = (h.shapes ^ (uint64_t)word[w]) * 0x100000001b3u;
+        if (p < SHOWN)
+            h.piece[p] = (struct attn_piece){pads, {n[0], n[1], n[2]}, {0}, piece->row};
     }
     return h;
 }
@@ -216,29 +196,23 @@ static struct attn_message *message_of(const struct attn_post *post, int m)
     return m < post->n_sends ? &post->send[m] : &post->receive[m - post->n_sends];
 }
 
-/* ATTN_OK when what came is what is waited for. */
-static enum attn_status check_header(const struct member *me, const struct attn_message *x,
+/* EPEER when what came is not what is waited for. */
+static enum attn_status check_header(struct member *me, const struct attn_message *x,
                                      const struct header *came, struct attn_error *err)
 {
-    struct attn_piece piece[SHOWN] = {0};
-    if (came->tag == x->tag && came->pieces == x->pieces && came->shapes == hash_shapes(x))
+    const struct header wanted = header_of(x);
+    if (memcmp(&wanted, came, sizeof wanted) == 0)
         return ATTN_OK;
-    for (int p = 0; p < SHOWN; p++) {
-        memcpy(piece[p].extent, came->shape[p], sizeof piece[p].extent);
-        piece[p].row = came->shape[p][3];
-        piece[p].offset = came->shape[p][4] ? -1 : 0;
-    }
     const struct attn_shape in = attn_shape_of(x);
     const struct attn_shape out = {(int)came->tag, (int)came->pieces,
-                                   came->pieces < SHOWN ? (int)came->pieces : SHOWN, piece};
+                                   (int)(came->pieces < SHOWN ? came->pieces : SHOWN), came->piece};
+    me->note.how = FOUND;
     return attn_say_mismatch(me->mpi->rank, &in, x->peer, &out, err);
 }
 
 static void close_open(struct open *x)
 {
     free(x->request);
-    free(x->status);
-    free(x->index);
     free(x->header);
     *x = (struct open){0};
 }
@@ -261,9 +235,9 @@ static int start(struct member *me, struct open *x, int m)
     int failed = attn_mpi_type(&x->header[m], sizeof x->header[m], message, &type);
     if (failed)
         return failed;
-    failed = sends ? MPI_Issend(MPI_BOTTOM, 1, type, message->peer, me->mpi->tag, me->mpi->data,
+    failed = sends ? MPI_Issend(MPI_BOTTOM, 1, type, message->peer, me->mpi->tag, me->mpi->comm,
                                 &x->request[m])
-                   : MPI_Irecv(MPI_BOTTOM, 1, type, message->peer, me->mpi->tag, me->mpi->data,
+                   : MPI_Irecv(MPI_BOTTOM, 1, type, message->peer, me->mpi->tag, me->mpi->comm,
                                &x->request[m]);
     MPI_Type_free(&type);
     return failed;
@@ -279,14 +253,9 @@ static enum attn_status mpi_post(struct attn_transport *t, struct attn_post *pos
         me->note.how = STOPPED;
         return attn_say_stopped(t->rank, err);
     }
-    *x = (struct open){post,
-                       (int)n,
-                       (int)n,
-                       calloc(n + 1, sizeof *x->request),
-                       calloc(n + 1, sizeof *x->status),
-                       calloc(n + 1, sizeof *x->index),
+    *x = (struct open){post, (int)n, (int)n, calloc(n + 1, sizeof *x->request),
                        calloc(n + 1, sizeof *x->header)};
-    if (x->request == NULL || x->status == NULL || x->index == NULL || x->header == NULL) {
+    if (x->request == NULL || x->header == NULL) {
         close_open(x);
         return attn_fail(err, ATTN_ENOMEM, "no memory for a list of %zu messages", n);
     }
@@ -306,33 +275,23 @@ static enum attn_status mpi_post(struct attn_transport *t, struct attn_post *pos
 static enum attn_status look(struct member *me, struct open *x, int *done, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    int code = MPI_Testsome(x->n, x->request, done, x->index, x->status), wrong = MPI_SUCCESS;
-    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
-        return mpi_failed(code, "waiting", err);
-    *done = *done == MPI_UNDEFINED ? 0 : *done;
-    for (int d = 0; d < *done && status == ATTN_OK; d++) {
-        int m = x->index[d];
+    *done = 0;
+    for (int m = 0; m < x->n && status == ATTN_OK; m++) {
         struct attn_message *message = message_of(x->post, m);
-        message->post = NULL;
-        x->left--;
-        if (m >= x->post->n_sends)
-            status = check_header(me, message, &x->header[m], err);
-        if (code == MPI_ERR_IN_STATUS && x->status[d].MPI_ERROR != MPI_SUCCESS)
-            wrong = x->status[d].MPI_ERROR;
+        int is_done = 0, code = MPI_SUCCESS;
+        if (message->post != NULL)
+            code = MPI_Test(&x->request[m], &is_done, MPI_STATUS_IGNORE);
+        if (is_done || code != MPI_SUCCESS) {
+            message->post = NULL;
+            x->left--;
+            ++*done;
+            if (m >= x->post->n_sends) /* first: a message of another size is an error too */
+                status = check_header(me, message, &x->header[m], err);
+        }
+        if (status == ATTN_OK && code != MPI_SUCCESS)
+            status = mpi_failed(code, "a message", err);
     }
-    if (status != ATTN_OK)
-        me->note.how = FOUND;
-    return status == ATTN_OK && wrong != MPI_SUCCESS ? mpi_failed(wrong, "a message", err) : status;
-}
-
-/* The first of these for which there is no rank any more. */
-static const struct attn_message *first_gone(const struct member *me, const struct attn_message *x,
-                                             int n)
-{
-    for (int m = 0; m < n; m++)
-        if (x[m].post != NULL && me->mpi->note[x[m].peer].how == ENDED)
-            return &x[m];
-    return NULL;
+    return status;
 }
 
 /* Nothing has come for so many seconds: is there a reason to give up? */
@@ -340,11 +299,13 @@ static enum attn_status give_up_waiting(struct member *me, const struct attn_pos
                                         double seconds, struct attn_error *err)
 {
     int failed = read_notes(me->mpi), rank = me->mpi->rank;
-    const struct attn_message *in = first_gone(me, post->receive, post->n_receives);
-    const struct attn_message *x = in != NULL ? in : first_gone(me, post->send, post->n_sends);
-    if (!failed && x != NULL && seconds > GRACE_LEFT) {
+    for (int m = 0, n = post->n_sends + post->n_receives; m < n && !failed; m++) {
+        int of = (m + post->n_sends) % n; /* receives first */
+        const struct attn_message *x = message_of(post, of);
+        if (x->post == NULL || me->mpi->note[x->peer].how != ENDED || seconds <= GRACE_LEFT)
+            continue;
         me->note.how = FOUND;
-        return attn_say_left(rank, in != NULL ? "receive" : "send", x, err);
+        return attn_say_left(rank, of < post->n_sends ? "send" : "receive", x, err);
     }
     if (!failed && seconds <= me->mpi->limit)
         return ATTN_OK;
@@ -437,7 +398,7 @@ static enum attn_status mpi_share(void *state, int from, void *data, int64_t byt
     for (int64_t at = 0; at < bytes && code == MPI_SUCCESS; at += CHUNK) {
         MPI_Request request;
         int done = 0, n = (int)(bytes - at < CHUNK ? bytes - at : CHUNK);
-        code = MPI_Ibcast((char *)data + at, n, MPI_BYTE, from, mpi->data, &request);
+        code = MPI_Ibcast((char *)data + at, n, MPI_BYTE, from, mpi->comm, &request);
         while (code == MPI_SUCCESS && !done) {
             code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
             if (!done)
@@ -460,11 +421,6 @@ static enum attn_status mpi_largest(void *state, double *x, struct attn_error *e
         *x = theirs > *x ? theirs : *x;
     }
     return status;
-}
-
-static double mpi_seconds(void)
-{
-    return MPI_Wtime();
 }
 
 static const char *mpi_name(void *state, const char *text)
@@ -496,7 +452,7 @@ static int first_messages(const struct attn_mpi *mpi)
     if (code == MPI_SUCCESS)
         code = MPI_Type_commit(&rows);
     for (int n = 0; n < 4 && code == MPI_SUCCESS; n++)
-        code = MPI_Sendrecv(x, 1, rows, next, 0, x + 2 * ROWS * ROW, 1, rows, last, 0, mpi->data,
+        code = MPI_Sendrecv(x, 1, rows, next, 0, x + 2 * ROWS * ROW, 1, rows, last, 0, mpi->comm,
                             MPI_STATUS_IGNORE);
     if (code == MPI_SUCCESS)
         code = MPI_Type_free(&rows);
@@ -508,8 +464,7 @@ enum attn_status attn_mpi_open(double limit, void (*give_up)(const char *line),
                                struct attn_runner *runner, struct attn_error *err)
 {
     struct attn_mpi *mpi = calloc(1, sizeof *mpi);
-    *runner =
-        (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_largest, mpi_seconds, mpi_name};
+    *runner = (struct attn_runner){mpi, 0, 0, mpi_run, mpi_share, mpi_largest, MPI_Wtime, mpi_name};
     if (mpi == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for MPI");
     mpi->limit = limit;
@@ -523,9 +478,7 @@ enum attn_status attn_mpi_open(double limit, void (*give_up)(const char *line),
     for (int r = 0; r < mpi->size && mpi->sent != NULL; r++)
         mpi->sent[r] = MPI_REQUEST_NULL;
     if (code == MPI_SUCCESS)
-        code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->data);
-    if (code == MPI_SUCCESS)
-        code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->notes);
+        code = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->comm);
     if (code == MPI_SUCCESS)
         code = first_messages(mpi);
     runner->rank = mpi->rank;

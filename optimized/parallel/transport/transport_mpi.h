@@ -14,7 +14,8 @@
  *
  * Nothing hangs: who has waited for `limit` seconds without progress fails, and with it the call.
  * A process from which no note comes although the call has failed is lost; then the process that
- * has the lowest rank of the others calls give_up, which must end the whole run.
+ * has the lowest rank of the others calls give_up
+ * first, which must end the whole run.
  */
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_TRANSPORT_MPI_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_TRANSPORT_MPI_H

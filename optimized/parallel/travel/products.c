@@ -50,19 +50,36 @@ static int is_hidden(const struct attn_problem *part, int64_t b, int64_t h)
     return 1;
 }
 
+static int is_visible(const struct attn_problem *part, int64_t b, int64_t h)
+{
+    return attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) == ATTN_TILE_FULL;
+}
+
+/* So is every batch and head that may differ. */
+static int is_all(const struct attn_problem *part,
+                  int (*is)(const struct attn_problem *part, int64_t b, int64_t h))
+{
+    int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
+    int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t h = 0; h < heads; h++)
+            if (!is(part, b, h))
+                return 0;
+    return 1;
+}
+
 int attn_piece_is_hidden(const struct attn_problem *part)
 {
     if (part->batch == 0 || part->heads == 0 || part->n_query == 0 || part->n_key == 0)
         return 1;
     if (part->mask == NULL)
         return 0;
-    int64_t batches = attn_problem_varies_by_batch(part) ? part->batch : 1;
-    int64_t heads = attn_mask_varies_by_head(part->mask) ? part->heads : 1;
-    for (int64_t b = 0; b < batches; b++)
-        for (int64_t h = 0; h < heads; h++)
-            if (!is_hidden(part, b, h))
-                return 0;
-    return 1;
+    return is_all(part, is_hidden);
+}
+
+int attn_piece_is_visible(const struct attn_problem *part)
+{
+    return part->mask == NULL || is_all(part, is_visible);
 }
 
 /* ---- parts that are attended to alone -------------------------------------------------------- */

@@ -15,6 +15,9 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
 /* Certainly nothing to see here, in any batch and head. */
 int attn_piece_is_hidden(const struct attn_problem *part);
 
+/* Certainly every pair is visible, in each batch and head. */
+int attn_piece_is_visible(const struct attn_problem *part);
+
 /* A product: a stretch of the stop's queries with a stretch of its keys, for the heads of a local
  * call. */
 struct attn_product {
@@ -30,6 +33,20 @@ struct attn_product {
 
 /* The next product of this stop in which some pair may be visible; 0: no more. */
 int attn_work_next(struct attn_work *w, struct attn_product *x);
+
+/* Elements of the rank's block, without pads. */
+double attn_work_elements(const struct attn_work *w, enum attn_tag_kind kind);
+
+/* What the products of a stop cost: flops of all of them, and of those whose mask cuts
+ * them; flops of merges and sums of gradients, in so many passes over a block; visible pairs; the largest of the
+ * local costs, the first in a tie. */
+struct attn_stop_cost {
+    int products, passes;
+    double flops, masked_flops, folds, pairs;
+    struct attn_cost largest;
+};
+enum attn_status attn_work_stop_cost(struct attn_work *w, struct attn_stop_cost *cost,
+                                     struct attn_error *err);
 
 /* The product of these stretches, whatever is visible.  Blocks of places are multiplied batch by
  * batch, blocks of scopes scope by scope: the n-th. */

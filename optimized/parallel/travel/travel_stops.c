@@ -10,6 +10,7 @@
  *      queries travel    the rank multiplies a visitor's queries with its own keys; O, LSE (dQ) go
  *                        back to the visitor's owner at once, who merges (adds) them
  */
+#include "optimized/parallel/travel/bundles.h"
 #include "optimized/parallel/travel/travel.h"
 #include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
@@ -25,50 +26,19 @@ struct bundle {
     int64_t bytes[ATTN_TRAVELLERS];
 };
 
-/* The wider ones come first, so that they stay aligned. */
-enum bundle_of { KEYS, KEY_GRADIENTS, QUERIES, RESULTS };
-
-static int kinds_of(enum attn_pass pass, enum bundle_of what, const enum attn_tag_kind **kinds)
-{
-    static const enum attn_tag_kind kind[2][4][4] = {
-        {{ATTN_TAG_K, ATTN_TAG_V}, {0}, {ATTN_TAG_Q}, {ATTN_TAG_O, ATTN_TAG_LSE}},
-        {{ATTN_TAG_K, ATTN_TAG_V},
-         {ATTN_TAG_DK, ATTN_TAG_DV},
-         {ATTN_TAG_LSE, ATTN_TAG_DELTA, ATTN_TAG_DO, ATTN_TAG_Q},
-         {ATTN_TAG_DQ}}};
-    static const int count[2][4] = {{2, 0, 1, 2}, {2, 2, 4, 1}};
-    *kinds = kind[pass][what];
-    return count[pass][what];
-}
-
-/* Sums of gradients that follow a block are wide; what returns at once is partial. */
-static enum attn_dtype travel_dtype(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    int is_sum = w->passes_on && attn_tag_is_of_keys(kind);
-    switch (kind) {
-    case ATTN_TAG_O:
-    case ATTN_TAG_DQ:
-    case ATTN_TAG_DK:
-    case ATTN_TAG_DV:
-        return is_sum ? attn_lse_dtype(w->whole) : attn_work_partial_dtype(w, kind);
-    default:
-        return attn_tag_dtype(kind, w->whole);
-    }
-}
-
-static struct bundle bundle_at(const struct attn_travel *x, enum bundle_of what, int rank,
+static struct bundle bundle_at(const struct attn_travel *x, enum attn_bundle what, int rank,
                                char *data)
 {
     const enum attn_tag_kind *kinds;
-    struct bundle b = {.n = kinds_of(x->w.pass, what, &kinds)};
+    struct bundle b = {.n = attn_bundle_kinds(x->w.pass, what, &kinds)};
     for (int n = 0; n < b.n; n++) {
         b.kind[n] = kinds[n];
-        b.dtype[n] = travel_dtype(&x->w, kinds[n]);
+        b.dtype[n] = attn_work_travel_dtype(&x->w, kinds[n]);
         b.data[n] = data;
         b.bytes[n] = attn_work_block(&x->w, kinds[n], rank) * (int64_t)attn_dtype_size(b.dtype[n]);
         data += b.bytes[n];
     }
-    if (what == KEYS && attn_work_mask_travels(&x->w)) { /* in a place of its own */
+    if (what == ATTN_BUNDLE_KEYS && attn_work_mask_travels(&x->w)) { /* in a place of its own */
         b.kind[b.n] = ATTN_TAG_MASK_KEYS;
         b.dtype[b.n] = ATTN_U8;
         b.bytes[b.n] = attn_work_mask_rows(&x->w, rank);
@@ -81,15 +51,15 @@ static struct bundle bundle_at(const struct attn_travel *x, enum bundle_of what,
 static struct bundle results_at(const struct attn_travel *x, int rank)
 {
     int forward = x->w.pass == ATTN_FORWARD;
-    struct bundle b =
-        bundle_at(x, RESULTS, rank, x->buffer[forward ? ATTN_O_PARTIAL : ATTN_DQ_PARTIAL].data);
+    struct bundle b = bundle_at(x, ATTN_BUNDLE_RESULTS, rank,
+                                x->buffer[forward ? ATTN_O_PARTIAL : ATTN_DQ_PARTIAL].data);
     if (forward)
         b.data[1] = x->buffer[ATTN_LSE_PARTIAL].data;
     return b;
 }
 
 /* The rank's own block, where it lies. */
-static struct bundle own_bundle(const struct attn_travel *x, enum bundle_of what)
+static struct bundle own_bundle(const struct attn_travel *x, enum attn_bundle what)
 {
     struct bundle b = bundle_at(x, what, x->w.rank, NULL);
     for (int n = 0; n < b.n; n++)
@@ -163,7 +133,7 @@ static struct bundle keys_that_come(const struct attn_travel *x, const struct at
                                     int n)
 {
     int part = x->buffer[ATTN_KV_TRAVEL].parts > 1 ? (n - 1) % 2 : 0;
-    struct bundle b = bundle_at(x, KEYS, stop->from >= 0 ? stop->key : x->w.rank,
+    struct bundle b = bundle_at(x, ATTN_BUNDLE_KEYS, stop->from >= 0 ? stop->key : x->w.rank,
                                 attn_buffer_at(&x->buffer[ATTN_KV_TRAVEL], part));
     if (attn_work_mask_travels(&x->w))
         b.data[b.n - 1] = attn_buffer_at(&x->buffer[ATTN_MASK_TRAVEL], part);
@@ -174,7 +144,8 @@ static struct bundle keys_that_come(const struct attn_travel *x, const struct at
 static enum attn_status pass_on(struct attn_travel *x, int n)
 {
     struct attn_stop next = attn_work_stop(&x->w, n);
-    struct bundle out = bundle_at(x, KEYS, x->w.stop.key, NULL), in = keys_that_come(x, &next, n);
+    struct bundle out = bundle_at(x, ATTN_BUNDLE_KEYS, x->w.stop.key, NULL),
+                  in = keys_that_come(x, &next, n);
     for (int i = 0; i < out.n; i++)
         out.data[i] = x->tensor[out.kind[i]].now.view.data;
     describe(&x->keys, n - 1, next.to, &out, next.from, &in);
@@ -185,7 +156,7 @@ static enum attn_status pass_on(struct attn_travel *x, int n)
 static enum attn_status keys_arrive(struct attn_travel *x, int n)
 {
     const struct attn_stop *stop = &x->w.stop;
-    struct bundle in = keys_that_come(x, stop, n), out = own_bundle(x, KEYS);
+    struct bundle in = keys_that_come(x, stop, n), out = own_bundle(x, ATTN_BUNDLE_KEYS);
     enum attn_status status =
         x->w.passes_on ? wait(x, &x->keys) : hop(x, n - 1, stop->to, &out, stop->from, &in);
     if (stop->from >= 0)
@@ -198,8 +169,8 @@ static enum attn_status queries_arrive(struct attn_travel *x, int n)
 {
     const struct attn_stop *stop = &x->w.stop;
     int visitor = stop->from >= 0 ? stop->query : x->w.rank;
-    struct bundle in = bundle_at(x, QUERIES, visitor, x->buffer[ATTN_Q_TRAVEL].data);
-    struct bundle out = own_bundle(x, QUERIES);
+    struct bundle in = bundle_at(x, ATTN_BUNDLE_QUERIES, visitor, x->buffer[ATTN_Q_TRAVEL].data);
+    struct bundle out = own_bundle(x, ATTN_BUNDLE_QUERIES);
     enum attn_status status = hop(x, n - 1, stop->to, &out, stop->from, &in);
     if (stop->from >= 0) {
         struct bundle results = results_at(x, visitor);
@@ -237,7 +208,7 @@ static struct bundle following_bundle(const struct attn_travel *x, int stop)
 {
     int rank = attn_work_stop(&x->w, stop).key;
     void *place = following_sum(x, stop);
-    struct bundle b = bundle_at(x, KEY_GRADIENTS, rank, place);
+    struct bundle b = bundle_at(x, ATTN_BUNDLE_KEY_GRADIENTS, rank, place);
     for (int n = 0; n < b.n && place == NULL; n++)
         b.data[n] = x->tensor[b.kind[n]].sum.view.data;
     return b;
@@ -250,7 +221,8 @@ static void show_gradients(struct attn_travel *x)
     if (x->w.passes_on && following_sum(x, x->w.n_stop) != NULL)
         b = following_bundle(x, x->w.n_stop);
     else if (!x->w.passes_on && x->w.stop.key != x->w.rank)
-        b = bundle_at(x, KEY_GRADIENTS, x->w.stop.key, x->buffer[ATTN_DKV_PARTIAL].data);
+        b = bundle_at(x, ATTN_BUNDLE_KEY_GRADIENTS, x->w.stop.key,
+                      x->buffer[ATTN_DKV_PARTIAL].data);
     else {
         x->tensor[ATTN_TAG_DK].now = x->tensor[ATTN_TAG_DK].sum;
         x->tensor[ATTN_TAG_DV].now = x->tensor[ATTN_TAG_DV].sum;
@@ -322,9 +294,11 @@ static enum attn_status depart(struct attn_travel *x, int n)
             merge_results(x, &in);
     }
     if (stop.travels == ATTN_KEYS_TRAVEL && w->pass == ATTN_BACKWARD) {
-        struct bundle out = bundle_at(x, KEY_GRADIENTS, stop.from >= 0 ? stop.key : w->rank,
-                                      x->buffer[ATTN_DKV_PARTIAL].data);
-        struct bundle in = bundle_at(x, KEY_GRADIENTS, w->rank, x->buffer[ATTN_DKV_BACK].data);
+        struct bundle out =
+            bundle_at(x, ATTN_BUNDLE_KEY_GRADIENTS, stop.from >= 0 ? stop.key : w->rank,
+                      x->buffer[ATTN_DKV_PARTIAL].data);
+        struct bundle in =
+            bundle_at(x, ATTN_BUNDLE_KEY_GRADIENTS, w->rank, x->buffer[ATTN_DKV_BACK].data);
         status = hop(x, n, stop.from, &out, stop.to, &in);
         if (status == ATTN_OK && stop.to >= 0)
             add_gradients(x, &in);

@@ -51,11 +51,9 @@ static void run_on_shapes(const struct attn_relation *relation, struct attn_fixt
             f->dtype = preferred[t];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes && result->verdict == ATTN_PASS; s++) {
         f->shape = shapes[s];
-        if (f->claims != NULL) {
-            f->shape.k = caps & ATTN_CAP_CROSS ? f->shape.k : f->shape.q;
-            f->shape.g = caps & ATTN_CAP_GQA ? f->shape.g : f->shape.h;
-            f->shape.v = caps & ATTN_CAP_DV ? f->shape.v : f->shape.d;
-        }
+        f->shape.k = caps & ATTN_CAP_CROSS ? f->shape.k : f->shape.q;
+        f->shape.g = caps & ATTN_CAP_GQA ? f->shape.g : f->shape.h;
+        f->shape.v = caps & ATTN_CAP_DV ? f->shape.v : f->shape.d;
         run_plans(relation, f);
     }
     if (result->verdict != ATTN_PASS || f->compared > 0)
