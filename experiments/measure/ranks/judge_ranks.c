@@ -45,7 +45,7 @@ static char *row_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i
 /* The rows of these heads that a rank has and that are asked for (NULL: all), in the order of its
  * shard: packed from the shard, or unpacked to the tensor of the heads; either may be NULL.  Their
  * bytes. */
-static int64_t carry(const struct attn_rank_part *rank, const struct head_part *x, int slot,
+static int64_t carry(const struct attn_rank_home *rank, const struct head_part *x, int slot,
                      const char *asked, const struct attn_tensor *shard, char *packed,
                      const struct attn_tensor *head, int64_t bytes)
 {
@@ -78,7 +78,7 @@ static enum attn_status fetch(struct attn_point_work *work, const struct head_pa
     int64_t bytes = own->extent[3] * (int64_t)attn_dtype_size(own->dtype);
     enum attn_status status = ATTN_OK;
     for (int r = 0; r < work->point.ranks && status == ATTN_OK; r++) {
-        struct attn_rank_part rank = attn_rank_part_of(&work->spec, &work->setup.problem, r);
+        struct attn_rank_home rank = attn_rank_home_of(&work->spec, &work->setup.problem, r);
         int64_t n = carry(&rank, x, slot, asked, NULL, NULL, NULL, bytes);
         char *packed = attn_cli_need(malloc((size_t)n + 1));
         if (r == runner->rank)

@@ -20,7 +20,7 @@ static int is_of_keys(int slot)
 
 static void extent_of(const struct attn_setup_part *part, int slot, int64_t extent[4])
 {
-    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    const struct attn_rank_home *x = (const struct attn_rank_home *)part;
     struct attn_box box = attn_layout_stored_box(&x->home, x->problem, is_of_keys(slot), x->rank);
     extent[0] = box.batches.n;
     extent[1] = box.heads.n;
@@ -30,7 +30,7 @@ static void extent_of(const struct attn_setup_part *part, int slot, int64_t exte
 /* What is in a box comes first on every axis; the rest is pads. */
 static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4])
 {
-    const struct attn_rank_part *x = (const struct attn_rank_part *)part;
+    const struct attn_rank_home *x = (const struct attn_rank_home *)part;
     struct attn_box box = attn_layout_box(&x->home, x->problem, is_of_keys(slot), x->rank);
     int64_t b = at[0], row = at[2];
     at[0] = -1;
@@ -47,10 +47,10 @@ static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4]
     }
 }
 
-struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
+struct attn_rank_home attn_rank_home_of(const struct attn_spec *spec,
                                         const struct attn_problem *problem, int rank)
 {
-    struct attn_rank_part x = {.part = {extent_of, whole_of}, .problem = problem, .rank = rank};
+    struct attn_rank_home x = {.part = {extent_of, whole_of}, .problem = problem, .rank = rank};
     x.home = spec->impl->scheme != NULL
                  ? attn_work_of(problem, &spec->options, ATTN_FORWARD, 0).home
                  : attn_layout_of_tokens(problem, &spec->options); /* a textbook */
@@ -58,7 +58,7 @@ struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
 }
 
 /* Nobody writes pads of results, and nobody reads them. */
-static void write_pads(struct attn_setup *s, const struct attn_rank_part *part)
+static void write_pads(struct attn_setup *s, const struct attn_rank_home *part)
 {
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS && part->home.pads; slot++) {
         struct attn_tensor *t = &s->tensor[slot];
@@ -81,15 +81,15 @@ enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_
     enum attn_status status = attn_problem_check(&problem, err);
     for (int r = 0; r < ranks && status == ATTN_OK; r++)
         for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
-            struct attn_rank_part x = attn_rank_part_of(&work->spec, &problem, r);
+            struct attn_rank_home x = attn_rank_home_of(&work->spec, &problem, r);
             int64_t extent[4];
             extent_of(&x.part, keys ? ATTN_T_K : ATTN_T_Q, extent);
             if (extent[0] * extent[1] * extent[2] == 0)
                 status = attn_fail(err, ATTN_ENOTSUP, "rank %d of %d has no %s to measure", r,
                                    ranks, keys ? "keys" : "queries");
         }
-    struct attn_rank_part own =
-        attn_rank_part_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
+    struct attn_rank_home own =
+        attn_rank_home_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
     if (status == ATTN_OK)
         status = attn_setup_open_part(&work->point.c, &own.part, &work->setup, err);
     if (status == ATTN_OK)

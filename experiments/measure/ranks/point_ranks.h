@@ -19,13 +19,13 @@ void attn_point_ranks_over(const struct attn_runner *runner);
 /* ---- for point.c; on all processes ----------------------------------------------------------- */
 
 /* What a rank has of a case's tensors: its boxes at home. */
-struct attn_rank_part {
+struct attn_rank_home {
     struct attn_setup_part part;
     const struct attn_problem *problem;
     struct attn_layout home;
     int rank;
 };
-struct attn_rank_part attn_rank_part_of(const struct attn_spec *spec,
+struct attn_rank_home attn_rank_home_of(const struct attn_spec *spec,
                                         const struct attn_problem *problem, int rank);
 
 /* The setup has the tensors of this process's rank. */
