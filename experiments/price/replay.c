@@ -433,6 +433,9 @@ enum attn_status attn_replay(const struct attn_problem *p, const struct attn_opt
         return attn_fail(err, ATTN_EINVAL,
                          "%s has no schedule of ranks to replay: ring or ulysses would work",
                          impl->name);
+    if (attn_work_of(p, options, pass, 0).mask != ATTN_MASK_DESCRIBED)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a mask as data has no time in the model: mask=described would work");
     if (!(cluster->flops[p->dtype] > 0))
         return attn_fail(err, ATTN_EINVAL, "the cluster has no flops-%s: a type that it has",
                          attn_dtype_name(p->dtype));

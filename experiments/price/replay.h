@@ -6,10 +6,10 @@
  *      product     flops / rate, at a lower rate where the mask cuts it, and a launch
  *      pass        merges and sums of partial results, a read or a write of memory for each number:
  *                  bytes / bandwidth, and a launch.  A tensor that changes layout is copied once
- *      exchange    posting costs the rank its own time, which is not hidden: more for a hop than for
- *                  a collective.  From when both sides have posted, latency for each message and
- *                  bytes / bandwidth, both ways at once, inside a node and between nodes at once.
- *                  Links are not shared
+ *      exchange    posting costs the rank its own time, which is not hidden: more for a hop than
+ *                  for a collective.  From when both sides have posted, latency for each message
+ *                  and bytes / bandwidth, both ways at once, inside a node and between nodes at
+ *                  once.  Links are not shared
  *      hidden      what a ring passes on travels while the stop is computed, as in travel_stops.c
  *      barrier     a change of layout begins when the last rank is there
  *

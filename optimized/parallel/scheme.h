@@ -78,8 +78,7 @@ struct attn_scheme {
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
 
-    /* 1: a forward pass keeps the K and V that were brought, the backward pass brings none.  NULL:
-     * 0. */
+    /* 1: a forward pass keeps the K, V that were brought, a backward pass brings none.  NULL: 0. */
     int (*saves_keys)(const struct attn_options *options);
 
     /* 1: what is moved goes through chunks (move.h).  NULL: 0. */

@@ -18,12 +18,12 @@ static const struct attn_option options_of[] = {
     {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"}, {0}};
 
 /* A call, or the price of one. */
-enum { BUFFERS = 24 };
+enum { BUFFERS = 24, TENSORS = ATTN_TAG_DV + 1 }; /* of q to dv: a mask is asked here, not sent */
 struct call {
     const struct attn_problem *p;
     struct attn_ctx *ctx;
     enum attn_pass pass;
-    struct attn_shards tensor[ATTN_TAG_KINDS];
+    struct attn_shards tensor[TENSORS];
 };
 
 /* One rank's buffers, and where each address goes. */
@@ -100,12 +100,12 @@ static int is_of_heads(enum attn_tag_kind kind, enum attn_pass pass)
 
 static void lay_out_ulysses(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
 {
-    static const char *const name[ATTN_TAG_KINDS] = {
-        "heads.q",  "heads.k",     "heads.v",  "heads.o",  "heads.lse",
-        "heads.do", "heads.delta", "heads.dq", "heads.dk", "heads.dv"};
+    static const char *const name[TENSORS] = {"heads.q",   "heads.k",  "heads.v",     "heads.o",
+                                              "heads.lse", "heads.do", "heads.delta", "heads.dq",
+                                              "heads.dk",  "heads.dv"};
     const struct attn_problem *p = x->whole;
     int64_t heads = p->batch * (p->heads / x->transport->size);
-    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS; kind++) {
+    for (enum attn_tag_kind kind = 0; kind <= ATTN_TAG_DV; kind++) {
         int64_t n = attn_tag_is_of_keys(kind) ? p->n_key : p->n_query;
         if (is_of_heads(kind, pass))
             add(m, name[kind], heads * n, attn_tag_width(kind, p), &x->heads[kind]);
@@ -149,7 +149,7 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     struct attn_rank_part part = part_of(x->p, t);
     struct room m = {.part = &part};
     part.error = rank->error;
-    for (int kind = 0; kind < ATTN_TAG_KINDS; kind++)
+    for (int kind = 0; kind < TENSORS; kind++)
         if (x->tensor[kind].role != ATTN_ABSENT)
             part.mine[kind] = attn_shards_view(&x->tensor[kind], t->rank).data;
     book->lay_out(&m, &part, x->pass);
@@ -169,17 +169,17 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
 
 static enum attn_status drive(struct call *x)
 {
-    static const char *const name[ATTN_TAG_KINDS] = {
-        "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
-        "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
+    static const char *const name[TENSORS] = {"shard.q",   "shard.k",  "shard.v",    "shard.o",
+                                              "shard.lse", "shard.do", "shard.dlse", "shard.dq",
+                                              "shard.dk",  "shard.dv"};
     struct attn_rank_group group = {.ctx = x->ctx,
                                     .options = x->ctx->options,
                                     .run = run_rank,
                                     .arg = x,
                                     .tensor = x->tensor,
-                                    .tensors = ATTN_TAG_KINDS,
+                                    .tensors = TENSORS,
                                     .use = {x->ctx->ranks}};
-    for (int t = 0; t < ATTN_TAG_KINDS; t++) {
+    for (int t = 0; t < TENSORS; t++) {
         x->tensor[t].name = name[t];
         x->tensor[t].whole = *x->p;
         x->tensor[t].kind = (enum attn_tag_kind)t;
@@ -276,7 +276,7 @@ static struct attn_sent sent_by_ulysses(const struct attn_rank_part *x, enum att
     const struct attn_problem *p = x->whole;
     int64_t ranks = x->transport->size, heads = p->batch * (p->heads / ranks);
     struct attn_sent sent = {0};
-    for (enum attn_tag_kind kind = 0; kind < ATTN_TAG_KINDS; kind++)
+    for (enum attn_tag_kind kind = 0; kind <= ATTN_TAG_DV; kind++)
         if (is_of_heads(kind, pass)) {
             int64_t n = attn_tag_is_of_keys(kind) ? x->n_key : x->n_query;
             sent.bytes += (ranks - 1) * heads * n * attn_tag_width(kind, p) * x->size;

@@ -203,3 +203,18 @@ TEST_EACH(a_ring_in_numpy, COUNT(rings))
                    scratch_path("out"), scratch_path("cases"));
     scratch_has(rings[_i].likely);
 }
+
+/* Between processes; five starts of PyTorch take many seconds. */
+TEST_EACH(a_ring_in_torch, getenv("ATTN_FULL") != NULL)
+{
+    if (!fixture_python("torch"))
+        return;
+    scratch_expect(0, "1 cases",
+                   "vectors '%s' --scheme ring:ranks=4,order=zigzag --case "
+                   "'b2h4g2q63d16v8:causal(br):f32:normal:s1:pass=bwd'",
+                   scratch_path("cases"));
+    scratch_shell(0, "", "/usr/bin/python3 docs/examples/torch_ring.py '%s' '%s'",
+                  scratch_path("cases"), scratch_path("out"));
+    scratch_expect(_i, "1 pass", "check --results '%s' --vectors '%s'", scratch_path("out"),
+                   scratch_path("cases"));
+}

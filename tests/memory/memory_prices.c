@@ -229,6 +229,30 @@ static const struct hand_price hand_prices[] = {
     {"ring:ranks=2,mask=dense,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
      "kv.travel=1344 o.partial=960 lse.partial=160 mask.parts=296 mask.shard=120",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
+    /* a rank of 4: 2 queries, 3 keys.  A pair (K, V) 2*2*3*(8+6) numbers, 672 bytes, twice; O and
+     * LSE of one head 2*6 and 2; tiles of 64.  3 pairs are sent.  4 blocks of 2*4*2*3 = 48 pairs,
+     * each merged into 2*4*2 rows: 4 * (2*48*(8+6) + 16*3*6) */
+    {"ring-textbook:ranks=4", ATTN_FORWARD, 25464, 2016, 6, 6528,
+     "kv.even=672 kv.odd=672 block.o=48 block.lse=8 tile.q=2048 tile.k=2048 tile.v=1536 "
+     "tile.s=16384 tile.o=1536 tile.m=256 tile.l=256",
+     "b2h4g2q8k12d8v6:none:f32:normal:s1:pass=bwd"},
+    /* 3 pairs (K, V) and 4 (dK, dV), of which the last one comes home: 4 * (2*48*36 + 16*8) */
+    {"ring-textbook:ranks=4", ATTN_BACKWARD, 46280, 4704, 14, 14336,
+     "kv.even=672 kv.odd=672 dkv.even=672 dkv.odd=672 block.dq=64 tile.q=2048 tile.k=2048 "
+     "tile.v=1536 tile.s=16384 tile.do=1536 tile.slope=16384 tile.dk=2048 tile.dv=1536 delta=8",
+     "b2h4g2q8k12d8v6:none:f32:normal:s1:pass=bwd"},
+    /* one head of 8 queries and 12 keys: q 2*8*8, k 2*12*8, v 2*12*6, o 2*8*6, lse 2*8 numbers;
+     * 3/4 of each is sent, in 3 messages.  2*192*(8+6) */
+    {"ulysses-textbook:ranks=4", ATTN_FORWARD, 26368, 1728, 15, 5376,
+     "heads.q=512 heads.k=768 heads.v=576 heads.o=384 heads.lse=64 tile.q=2048 tile.k=2048 "
+     "tile.v=1536 tile.s=16384 tile.o=1536 tile.m=256 tile.l=256",
+     "b2h4q8k12d8v6:none:f32:normal:s1:pass=bwd"},
+    /* q k v dO lse D and dQ dK dV; -D of the rank's 2*4*2 rows: 2*192*36 + 2*16*6 */
+    {"ulysses-textbook:ranks=4", ATTN_BACKWARD, 47864, 3168, 27, 14016,
+     "heads.q=512 heads.k=768 heads.v=576 heads.do=384 heads.lse=64 heads.delta=64 heads.dq=512 "
+     "heads.dk=768 heads.dv=576 delta.own=64 zeros=24 tile.q=2048 tile.k=2048 tile.v=1536 "
+     "tile.s=16384 tile.do=1536 tile.slope=16384 tile.dk=2048 tile.dv=1536 delta=32",
+     "b2h4q8k12d8v6:none:f32:normal:s1:pass=bwd"},
 };
 
 /* The live set of a line; returns how many there are. */

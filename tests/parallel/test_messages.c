@@ -131,6 +131,29 @@ TEST_EACH(masks_too, 6)
     running_close(&x);
 }
 
+/* The textbooks, which scheme_walk leaves out; a ring's messages go to the next rank alone. */
+TEST_EACH(textbooks_too, 4)
+{
+    static const char *const text[] = {"ring-textbook:ranks=4", "ring-textbook:ranks=1",
+                                       "ulysses-textbook:ranks=4", "ulysses-textbook:ranks=1"};
+    const struct attn_spec spec = spec_of(text[_i]);
+    struct attn_messages x;
+    struct running at;
+    running_open(&at, &spec, "b2h4q8k12d4v3:causal(br):f32:normal:s1:dlse=1:pass=bwd");
+    ck_messages(&at, text[_i], 1, 1);
+    for (int pass = 0; pass < 2 && _i == 0; pass++) {
+        ck_assert_int_eq(attn_messages_open(&x, &spec, &at.err), ATTN_OK);
+        ck_assert_int_eq(
+            attn_messages_count(&x, &spec, &at.setup.problem, (enum attn_pass)pass, NULL, &at.err),
+            ATTN_OK);
+        for (int r = 0; r < x.ranks; r++)
+            for (int64_t n = 0; n < x.of[r].n; n++)
+                ck_assert_int_eq(x.of[r].note[n].destination, (r + 1) % x.ranks);
+        attn_messages_close(&x);
+    }
+    running_close(&at);
+}
+
 /* As many ranks as can be simulated.  Of a price every 51st rank: 0, 51, ..., 510. */
 TEST_EACH(price_is_count_for_512_ranks, 2)
 {

@@ -82,9 +82,9 @@ static void check_rounds(void *arg, const struct attn_impl *impl, const char *te
     const struct attn_scheme *scheme = impl->scheme;
     int64_t most = 0;
     int ranks;
-    if ((scheme->ring == NULL && scheme->round == NULL) || strstr(text, "strict") != NULL ||
-        strstr(text, "numerator") != NULL || strstr(text, "deferred") != NULL ||
-        strstr(text, "storage") != NULL)
+    if (scheme == NULL || (scheme->ring == NULL && scheme->round == NULL) ||
+        strstr(text, "strict") != NULL || strstr(text, "numerator") != NULL ||
+        strstr(text, "deferred") != NULL || strstr(text, "storage") != NULL)
         return;
     char whole[240];
     snprintf(whole, sizeof whole, "%s,local=%s", text, local[x->turn++ % COUNT(local)]);

@@ -41,6 +41,8 @@ TEST(words)
         {"price ring --length 4Ki --dtype f32 --cluster " H200, 2, "no flops-f32"},
         {"price tiled --length 4Ki --dtype bf16 --cluster " H200 " --ranks 8", 2,
          "tiled is one process"},
+        {"price ring:mask=dense --mask 'causal(br)' --length 4Ki --dtype bf16 --cluster " H200, 2,
+         "mask=described would work"},
         {PRICE H200 " --ranks 8:4", 2, "ranks '8:4': 8, or 8:4096:x2"},
         {PRICE H200 " --ranks 8:4:x2", 2, "8:4096:x2"},
         {PRICE H200 " --ranks 8:16:x1", 2, "8:4096:x2"},

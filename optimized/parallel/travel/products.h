@@ -37,9 +37,9 @@ int attn_work_next(struct attn_work *w, struct attn_product *x);
 /* Elements of the rank's block, without pads. */
 double attn_work_elements(const struct attn_work *w, enum attn_tag_kind kind);
 
-/* What the products of a stop cost: flops of all of them, and of those whose mask cuts
- * them; flops of merges and sums of gradients, in so many passes over a block; the largest of the
- * local costs, the first in a tie. */
+/* What the products of a stop cost: flops of all of them, and of those whose mask cuts them; flops
+ * of merges and sums of gradients, in so many passes over a block; visible pairs; the largest of
+ * the local costs, the first in a tie. */
 struct attn_stop_cost {
     int products, passes;
     double flops, masked_flops, folds, pairs;
