@@ -45,7 +45,7 @@ ok "check: $(tail -1 "$work/out")"
 # Numbers of a record, of ranks 0 to 3: shards, price, resident in the call, resident of all.
 numbers() { grep -o "\"$1\":\[[^]]*" "$work/point" | sed 's/.*\[//; s/,/ /g'; }
 number() { grep -o "\"$1\":[0-9]*" "$work/point" | sed 's/.*://'; }
-on4 "$B/attnlab-mpi" measure ring:ranks=4 --length 12288 --heads 32 --kv-heads 4 --mask 'window(63,63,br)' \
+on4 "$B/attnlab-mpi" measure ring:ranks=4 --length 14336 --heads 32 --kv-heads 4 --mask 'window(63,63,br)' \
     --rounds 1 --repeat 0 --quiet --out "$work/records.jsonl" || fail "measure"
 grep '"record":"point"' "$work/records.jsonl" >"$work/point"
 grep -q '"status":"ok".*"verdict":"PASS"' "$work/point" || fail "measure: $(cat "$work/point")"
