@@ -51,8 +51,7 @@ typedef struct attn_layout attn_layout_of(const struct attn_problem *whole,
 struct attn_scheme {
     attn_layout_of *home, *work;
 
-    /* Tensors are taken from home to work, and back, by way of this layout: in two moves.  NULL: in
-     * one. */
+    /* Tensors go from home to work and back by way of this layout: in two moves.  NULL: in one. */
     attn_layout_of *via;
 
     /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other stop.
