@@ -370,24 +370,25 @@ static const struct textbook ulysses = {
     .engine = "ulysses",
     .cuts_heads = 1};
 
-#define TEXTBOOK(NAME, MORE_CAPS, SUMMARY)                                               \
-    const struct attn_impl attn_impl_##NAME##_textbook = {.name = #NAME "-textbook",     \
-                                                          .summary = (SUMMARY),          \
-                                                          .family = "sequence-parallel", \
-                                                          .caps = CAPS | (MORE_CAPS),    \
-                                                          .options = options_of,         \
-                                                          .ranks = attn_parallel_ranks,  \
-                                                          .rescales = rescales,          \
-                                                          .merges = merges,              \
-                                                          .accepts = accepts,            \
-                                                          .shapes = shapes,              \
-                                                          .cost = cost,                  \
-                                                          .forward = forward,            \
-                                                          .backward = backward};
+#define ATTN_TEXTBOOK(ID, NAME, MORE_CAPS, SUMMARY)                         \
+    const struct attn_impl attn_impl_##ID = {.name = (NAME),                \
+                                             .summary = (SUMMARY),          \
+                                             .family = "sequence-parallel", \
+                                             .caps = CAPS | (MORE_CAPS),    \
+                                             .options = options_of,         \
+                                             .ranks = attn_parallel_ranks,  \
+                                             .rescales = rescales,          \
+                                             .merges = merges,              \
+                                             .accepts = accepts,            \
+                                             .shapes = shapes,              \
+                                             .cost = cost,                  \
+                                             .forward = forward,            \
+                                             .backward = backward};
 
-TEXTBOOK(ring, ATTN_CAP_GQA,
-         "keys of every rank travel past its queries, hop by hop: one rank's code, to be read")
-TEXTBOOK(ulysses, 0, "tokens become heads by all-to-all, and back: one rank's code, to be read")
+ATTN_TEXTBOOK(ring_textbook, "ring-textbook", ATTN_CAP_GQA,
+              "keys of every rank travel past its queries, hop by hop: one rank's code, to be read")
+ATTN_TEXTBOOK(ulysses_textbook, "ulysses-textbook", 0,
+              "tokens become heads by all-to-all, and back: one rank's code, to be read")
 
 static const struct textbook *textbook_of(const struct attn_options *options)
 {

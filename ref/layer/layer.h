@@ -17,8 +17,8 @@
  * Errors   as ref/attn.h; what a call took from the ledger is given back.
  * Source   Vaswani et al. 2017, section 3.2.2; Korthikanti et al. 2022 (what is kept).
  */
-#ifndef REF_LAYER_H
-#define REF_LAYER_H
+#ifndef REF_LAYER_LAYER_H
+#define REF_LAYER_LAYER_H
 
 #include "ref/buffers.h"
 #include "ref/problem.h"

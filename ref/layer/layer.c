@@ -1,9 +1,9 @@
 /* See layer.h. */
-#include "ref/layer.h"
+#include "ref/layer/layer.h"
 
 #include <string.h>
 
-#include "ref/matmul.h"
+#include "ref/layer/matmul.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
