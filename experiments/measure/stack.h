@@ -14,8 +14,8 @@
  * who keeps nothing.  So o is a layer's only where its backward pass is to find it, dO arrives when
  * that pass begins, and dq dk dv leave when it ends.
  *
- * With a hidden width C a layer is ref/layer/layer.h: x Wqkv, attention, Wo, and its y is the x of the
- * next one.  Parameters are there from the beginning to the end, and their gradients from the
+ * With a hidden width C a layer is ref/layer/layer.h: x Wqkv, attention, Wo, and its y is the x of
+ * the next one.  Parameters are there from the beginning to the end, and their gradients from the
  * backward pass of their layer on:
  *
  *      forward    Wqkv Wo of all layers, x;  of each layer call, take y, write it

@@ -57,5 +57,6 @@ enum attn_status attn_layer_spec_parse(const char *text, struct attn_layer_spec 
         return unknown(text, "no scheme is called so", err);
     if (status != ATTN_OK)
         return attn_fail(err, status, "%s", own.text);
-    return spec->spec.impl->scheme != NULL ? ATTN_OK : unknown(text, "has no layouts for a layer", err);
+    return spec->spec.impl->scheme != NULL ? ATTN_OK
+                                           : unknown(text, "has no layouts for a layer", err);
 }

@@ -1,5 +1,5 @@
-/* A layer around attention (ref/layer/layer.h) over ranks: who has which tokens of x and y, which heads
- * of Wqkv and Wo, and what is exchanged where.
+/* A layer around attention (ref/layer/layer.h) over ranks: who has which tokens of x and y, which
+ * heads of Wqkv and Wo, and what is exchanged where.
  *
  *      x at home --> x in --project--> q k v --attention--> o (--> home) --merge--> y --> y at home
  *

@@ -46,8 +46,8 @@ static int check_pass(const char *what, const struct attn_spec *spec, const stru
 }
 
 /* Every SLICES-th case, set up once for all specs, of which one in four takes it, and those with
- * conditions on shapes, which accept few; with ATTN_FULL all do.  Ranks are threads in the first slice, and fibers in the others: the same arithmetic and
- * the same books, in less time. */
+ * conditions on shapes, which accept few; with ATTN_FULL all do.  Ranks are threads in the first
+ * slice, and fibers in the others: the same arithmetic and the same books, in less time. */
 enum { SLICES = 8 };
 
 TEST_EACH(nothing_outside_the_ledger, SLICES)

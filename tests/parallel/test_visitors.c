@@ -1,6 +1,6 @@
 /* A schedule that no scheme of the library has: queries, and keys, visit a rank whose own tokens
- * are two stretches.  What a visitor gets is then a sum of two products, which must not lie where the
- * second product leaves its result. */
+ * are two stretches.  What a visitor gets is then a sum of two products, which must not lie where
+ * the second product leaves its result. */
 #include <stdio.h>
 #include <string.h>
 
