@@ -141,7 +141,7 @@ static void ring_attend(const struct attn_rank_part *x, int J, struct ring_pair 
             tiled_forward(&head, &x->tile);
             for (int64_t i = 0; i < x->n_query; i++)
                 REAL_NAME(merge)
-                (row(O, i), row(lse, i), row(head.O, i), *row(head.lse, i), block.d_value);
+            (row(O, i), row(lse, i), row(head.O, i), *row(head.lse, i), block.d_value);
         }
 }
 
