@@ -10,7 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
-#include "experiments/measure/point.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/measure/stack.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)

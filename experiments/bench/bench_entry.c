@@ -8,7 +8,7 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
-#include "experiments/measure/point.h"
+#include "experiments/measure/point/point.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 

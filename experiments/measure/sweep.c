@@ -17,7 +17,7 @@
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
 #include "experiments/measure/order.h"
-#include "experiments/measure/point_process.h"
+#include "experiments/measure/point/point_process.h"
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/point.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/measure/stack.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"

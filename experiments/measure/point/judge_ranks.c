@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/ranks/point_ranks.h"
+#include "experiments/measure/point/point_ranks.h"
 #include "ref/problem.h"
 
 /* Heads [head, head + heads) of a batch, and their kv head. */

@@ -16,7 +16,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
-#include "experiments/measure/point.h"
+#include "experiments/measure/point/point.h"
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"

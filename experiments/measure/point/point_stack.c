@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/measure/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"

@@ -1,11 +1,11 @@
 /* A point whose ranks are processes (optimized/parallel/rank_runner.h): no process has the whole of
  * any tensor.  All do what point.c does, on the tensors of their own ranks.  The first one is asked
  * by the sweep, and tells the others. */
-#ifndef EXPERIMENTS_MEASURE_RANKS_POINT_RANKS_H
-#define EXPERIMENTS_MEASURE_RANKS_POINT_RANKS_H
+#ifndef EXPERIMENTS_MEASURE_POINT_RANKS_H
+#define EXPERIMENTS_MEASURE_POINT_RANKS_H
 
-#include "experiments/measure/point.h"
-#include "experiments/measure/point_process.h"
+#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_process.h"
 #include "optimized/parallel/layout/rank_box.h"
 #include "optimized/parallel/rank_runner.h"
 

@@ -1,6 +1,6 @@
 /* The child that measures a point is not trusted: its line must parse, speak of the point that was
  * asked for, and agree with how it ended; otherwise the record says what happened instead. */
-#include "experiments/measure/point_process.h"
+#include "experiments/measure/point/point_process.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/ranks/point_ranks.h"
+#include "experiments/measure/point/point_ranks.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
 

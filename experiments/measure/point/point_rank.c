@@ -1,15 +1,12 @@
-/* See point_ranks.h. */
-#include "experiments/measure/ranks/point_ranks.h"
+/* What a process does with its own rank's tensors, and with what all of them found.  See
+ * point_ranks.h. */
+#include "experiments/measure/point/point_ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli/cli.h"
-#include "optimized/integers.h"
 #include "optimized/parallel/work.h"
-#include "ref/clock.h"
 
 /* ---- the tensors of a rank ------------------------------------------------------------------- */
 
@@ -141,99 +138,4 @@ int attn_point_all_intact(struct attn_point_work *work, int intact)
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
     snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
     return status == ATTN_OK;
-}
-
-/* What every rank knows of itself: resident in the calls, and of all the point. */
-static void share_numbers(struct attn_point_work *work, struct attn_resident *all)
-{
-    const struct attn_runner *runner = work->spec.options.runner;
-    struct attn_point *p = &work->point;
-    struct attn_error err;
-    p->n_processes = (int)less(attn_ranks(work->spec.impl, &work->spec.options), ATTN_RECORD_RANKS);
-    int64_t most = greater(work->highest, all->hwm) - all->baseline, largest = -1;
-    for (int r = 0; r < p->n_processes; r++) {
-        int64_t own[2] = {p->resident_bytes, most};
-        runner->share(runner->state, r, own, sizeof own, &err);
-        p->rank_resident[r] = own[0];
-        p->rank_process[r] = own[1];
-        largest = greater(largest, own[0]);
-    }
-    p->resident_bytes = largest;
-}
-
-/* ---- asking and serving ---------------------------------------------------------------------- */
-
-/* What the first process tells the others to do. */
-struct ask {
-    int is_over;
-    char spec[128], text[ATTN_CASE_TEXT], verified[160];
-    int64_t repeat, verify_all;
-    double enough;
-};
-
-static void do_point(const struct ask *ask, struct attn_point *point)
-{
-    struct attn_point_work *work = attn_cli_need(calloc(1, sizeof *work));
-    struct attn_point_flags flags = {.verified = ask->verified[0] != '\0' ? ask->verified : NULL,
-                                     .repeat = ask->repeat,
-                                     .verify_all = ask->verify_all,
-                                     .enough = ask->enough};
-    struct attn_resident all;
-    struct attn_error err;
-    work->point = *point;
-    attn_resident_begin(&all);
-    enum attn_status status = attn_case_parse(ask->text, &work->point.c, &err);
-    if (status == ATTN_OK)
-        status = attn_spec_parse(ask->spec, &work->spec, &err);
-    if (status == ATTN_OK)
-        status = attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
-                                 &work->spec.options, &err);
-    if (status == ATTN_OK) {
-        attn_point_call(work, &flags);
-        attn_resident_end(&all);
-        share_numbers(work, &all);
-    } else
-        attn_point_fail(&work->point, &err);
-    *point = work->point;
-    free(work);
-}
-
-int attn_point_ranks(const struct attn_point_request *asked, struct attn_point *point)
-{
-    const struct attn_runner *runner = attn_cli_runner();
-    struct attn_error err;
-    struct ask ask = {.repeat = asked->of->is_once ? 0 : asked->plan->repeat,
-                      .verify_all = asked->plan->verify_all,
-                      .enough = asked->plan->enough_s};
-    double start = attn_seconds(CLOCK_MONOTONIC), steal = attn_machine_steal();
-    snprintf(ask.spec, sizeof ask.spec, "%s", point->spec);
-    snprintf(ask.text, sizeof ask.text, "%s", point->text);
-    snprintf(ask.verified, sizeof ask.verified, "%s", asked->verified);
-    point->load = attn_machine_load();
-    if (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK)
-        do_point(&ask, point);
-    else
-        attn_point_fail(point, &err);
-    point->steal_s = attn_machine_steal() - steal;
-    point->wall_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    return 1;
-}
-
-void attn_point_ranks_serve(const struct attn_runner *runner)
-{
-    struct attn_error err;
-    struct ask ask = {0};
-    struct attn_point *point = attn_cli_need(calloc(1, sizeof *point));
-    while (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK && !ask.is_over) {
-        attn_point_init(point);
-        do_point(&ask, point);
-    }
-    free(point);
-}
-
-void attn_point_ranks_over(const struct attn_runner *runner)
-{
-    struct attn_error err;
-    struct ask ask = {.is_over = 1};
-    runner->share(runner->state, 0, &ask, sizeof ask, &err);
 }

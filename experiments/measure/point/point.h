@@ -33,6 +33,9 @@ struct attn_point_work {
 /* This point has no result: refused, or an error. */
 void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 
+/* The same of calls in this process, for which ENOMEM is memory and nothing else. */
+void attn_point_fail_here(struct attn_point *point, const struct attn_error *err);
+
 /* Load the plug-in, so that calls of work->spec are calls of it; from here on what it prints goes
  * to standard error, and the record to the descriptor that is returned, -1 on failure. */
 int attn_point_load(struct attn_point_work *work, const struct attn_point_flags *flags,

@@ -1,0 +1,92 @@
+/* What becomes of a point: refused or wrong, intact, and the oracle's verdict.  See point.h. */
+#include "experiments/measure/point/point.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void attn_point_fail(struct attn_point *p, const struct attn_error *err)
+{
+    p->status = err->status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
+    snprintf(p->message, sizeof p->message, "%s", err->text);
+    attn_point_untimed(p);
+}
+
+void attn_point_fail_here(struct attn_point *p, const struct attn_error *err)
+{
+    attn_point_fail(p, err);
+    if (err->status == ATTN_ENOMEM)
+        p->status = ATTN_POINT_OUT_OF_MEMORY;
+}
+
+int attn_point_intact(const struct attn_setup *s, struct attn_point *p)
+{
+    const size_t size = sizeof p->message;
+    char *why = p->message;
+    int last = p->c.pass == ATTN_FORWARD ? ATTN_T_LSE : ATTN_T_DBIAS;
+    for (int slot = 0; slot <= last; slot++) {
+        const struct attn_tensor *t = &s->tensor[slot];
+        if (t->data == NULL)
+            continue;
+        if (attn_tensor_intact(t, why, size) != NULL)
+            return 0;
+        if (slot < ATTN_T_O ? attn_tensor_unchanged(t, why, size) != NULL
+                            : attn_tensor_written(t, why, size) != NULL)
+            return 0;
+    }
+    return 1;
+}
+
+void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result)
+{
+    snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
+    snprintf(p->message, sizeof p->message, "%s", result->text);
+    p->worst = result->worst;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (result->output[o].n > 0)
+            p->output_worst[o] = result->output[o].ratio;
+        if (result->output[o].n > 0 && !(result->output[o].ratio < result->worst))
+            snprintf(p->worst_output, sizeof p->worst_output, "%s",
+                     attn_output_name((enum attn_output)o));
+    }
+    if (result->verdict == ATTN_PASS || result->verdict == ATTN_WEAK)
+        p->status = ATTN_POINT_OK;
+    else if (result->verdict == ATTN_FAILED)
+        p->status = ATTN_POINT_WRONG;
+    else
+        p->status = result->lacks_memory ? ATTN_POINT_OUT_OF_MEMORY : ATTN_POINT_ERROR;
+}
+
+struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
+                                     int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST])
+{
+    struct attn_sample sample = {-1, -1, row, key};
+    strcpy(p->verified, "all");
+    if (p->c.n_query <= verify_all && p->c.n_key <= verify_all)
+        return sample;
+    sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
+    sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
+    int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
+    if (p->c.pass == ATTN_BACKWARD)
+        snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys", (int)sample.n_keys);
+    return sample;
+}
+
+void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
+                      int64_t verify_all, int lacks_lse, struct attn_point *p)
+{
+    struct attn_error err = {ATTN_OK, ""};
+    struct attn_forward t = attn_setup_forward(setup);
+    struct attn_result result;
+    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
+    struct attn_sample sample = attn_point_sample(p, verify_all, row, key);
+    memset(&result, 0, sizeof result);
+    if (lacks_lse &&
+        attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
+        attn_point_fail_here(p, &err);
+        return;
+    }
+    attn_judge(setup, precision, &sample, p->c.pass, &result);
+    if (lacks_lse)
+        attn_claims_drop_lse(&result);
+    attn_point_keep_verdict(p, &result);
+}
