@@ -80,7 +80,7 @@ static const struct {
     {"true", "no folder of results for this case"},
     {"mkdir $R", "o.npy is missing"},
     {"mkdir $R; echo junk >$R/o.npy", "has 5 bytes"},
-    {"mkdir $R; cp $I $R/result.safetensors", "has no tensor o"},
+    {"mkdir $R; cp $I $R/result.safetensors", "has a tensor q, which is not asked for"},
     {"mkdir $R; head -c 40 $I >$R/result.safetensors", "result.safetensors"},
     {"mkdir -p $R/result.safetensors", "result.safetensors"},
     {"mkdir $R; echo ' ' >$R/refused.txt", "it refuses, and does not say why"},

@@ -1,6 +1,6 @@
 /* The layer around attention (ref/layer/layer.h): right against loops in a wider type, priced to
- * the byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the same,
- * with every scheme, and what it sends to the byte; and planted bugs are found
+ * the byte, and the same whether it kept or computes again.  Over ranks (optimized/layer): the
+ * same, with every scheme, and what it sends to the byte; and planted bugs are found
  * (tests/mutants/layer.def). */
 #include <dlfcn.h>
 #include <math.h>
