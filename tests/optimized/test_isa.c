@@ -151,7 +151,7 @@ TEST(specs)
             struct attn_spec spec;
             struct attn_error err = {0};
             snprintf(text, sizeof text, "%s@%s", x->name, isa);
-            if (x->ranks != NULL)
+            if (x->scheme != NULL)
                 snprintf(text, sizeof text, "%s:ranks=2@%s", x->name, isa);
             else if (!x->simd) {
                 ck_refusal(attn_spec_parse(text, &spec, &err), ATTN_EINVAL, &err,
