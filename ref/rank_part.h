@@ -23,7 +23,7 @@ struct attn_rank_part {
      * [B,G,n_key,width], lse [B,H,n_query].  In the place of D: the gradient of LSE, or NULL. */
     void *mine[ATTN_TAG_KINDS];
 
-    /* Ring: room for K and V of another rank, one behind the other, twice, because one pair leaves
+    /* Ring: space for K and V of another rank, one behind the other, twice, because one pair leaves
      * while the next one comes; the same for dK and dV; what one head gets from one block. */
     void *pair[2], *gradients[2];
     void *o_block, *lse_block, *dq_block; /* [n_query,dv] [n_query] [n_query,d] */

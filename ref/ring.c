@@ -30,7 +30,7 @@ struct ring_pair {
 };
 
 /* [B,G,n_key,d] and behind it [B,G,n_key,dv]. */
-static struct ring_pair ring_room(const struct attn_rank_part *x, void *data)
+static struct ring_pair ring_pair_at(const struct attn_rank_part *x, void *data)
 {
     const struct attn_problem *p = x->whole;
     int64_t k_bytes = p->batch * p->kv_heads * x->n_key * p->d_key * x->size;
@@ -155,7 +155,7 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
         ring_begin(x);
     for (int s = 0; s < P && status == ATTN_OK; s++) {
         struct ring_hop hop;
-        struct ring_pair next = ring_room(x, x->pair[s % 2]);
+        struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);
         int travels = s < P - 1; /* the last pair has nowhere to go */
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
@@ -219,15 +219,15 @@ enum attn_status ring_backward(const struct attn_rank_part *x)
     int P = t->size, computes = !attn_transport_counts(t);
     const struct ring_pair home = {x->mine[ATTN_TAG_DK], x->mine[ATTN_TAG_DV]};
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
-    struct ring_pair sums = P == 1 ? home : ring_room(x, x->gradients[0]);
+    struct ring_pair sums = P == 1 ? home : ring_pair_at(x, x->gradients[0]);
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_clear(x, sums);
     for (int s = 0; s < P && status == ATTN_OK; s++) {
         struct ring_hop hop, sums_hop;
         int travels = s < P - 1;
-        struct ring_pair next = ring_room(x, x->pair[s % 2]);
-        struct ring_pair next_sums = travels ? ring_room(x, x->gradients[(s + 1) % 2]) : home;
+        struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);
+        struct ring_pair next_sums = travels ? ring_pair_at(x, x->gradients[(s + 1) % 2]) : home;
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)

@@ -210,6 +210,66 @@ enum attn_status attn_rank_group_run(struct attn_rank_group *group)
     return status;
 }
 
+/* ---- the tensors of a call ------------------------------------------------------------------- */
+
+static struct attn_shards input(const struct attn_cview *v)
+{
+    return (struct attn_shards){.role = v->data != NULL ? ATTN_INPUT : ATTN_ABSENT,
+                                .tensor = attn_view_input(v)};
+}
+
+static struct attn_shards output(const struct attn_view *v)
+{
+    return (struct attn_shards){.role = ATTN_OUTPUT, .tensor = *v};
+}
+
+void attn_rank_forward(const struct attn_forward *t, struct attn_shards tensor[ATTN_TAG_KINDS])
+{
+    tensor[ATTN_TAG_Q] = input(&t->q);
+    tensor[ATTN_TAG_K] = input(&t->k);
+    tensor[ATTN_TAG_V] = input(&t->v);
+    tensor[ATTN_TAG_O] = output(&t->o);
+    tensor[ATTN_TAG_LSE] = output(&t->lse);
+}
+
+void attn_rank_backward(const struct attn_backward *t, struct attn_shards tensor[ATTN_TAG_KINDS])
+{
+    tensor[ATTN_TAG_Q] = input(&t->q);
+    tensor[ATTN_TAG_K] = input(&t->k);
+    tensor[ATTN_TAG_V] = input(&t->v);
+    tensor[ATTN_TAG_O] = input(&t->o);
+    tensor[ATTN_TAG_LSE] = input(&t->lse);
+    tensor[ATTN_TAG_DO] = input(&t->d_o);
+    tensor[ATTN_TAG_DELTA] = input(&t->d_lse);
+    tensor[ATTN_TAG_DQ] = output(&t->dq);
+    tensor[ATTN_TAG_DK] = output(&t->dk);
+    tensor[ATTN_TAG_DV] = output(&t->dv);
+}
+
+enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                const struct attn_layout *home,
+                                struct attn_shards tensor[ATTN_TAG_KINDS], attn_rank_run *run,
+                                void *arg)
+{
+    static const char *const name[ATTN_TAG_KINDS] = {
+        "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
+        "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
+    struct attn_rank_group group = {.ctx = ctx,
+                                    .options = ctx->options,
+                                    .run = run,
+                                    .arg = arg,
+                                    .tensor = tensor,
+                                    .tensors = ATTN_TAG_KINDS,
+                                    .use = {ctx->ranks}};
+    for (int t = 0; t < ATTN_TAG_KINDS; t++) {
+        tensor[t].name = name[t];
+        tensor[t].whole = *problem;
+        tensor[t].kind = (enum attn_tag_kind)t;
+        tensor[t].layout = *home;
+    }
+    return attn_rank_group_run(&group);
+}
+
 /* ---- a call of a scheme ---------------------------------------------------------------------- */
 
 struct call {
@@ -283,52 +343,21 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
 
 static enum attn_status drive(struct call *x)
 {
-    static const char *const name[ATTN_TAG_KINDS] = {
-        "shard.q",  "shard.k",    "shard.v",  "shard.o",  "shard.lse",
-        "shard.do", "shard.dlse", "shard.dq", "shard.dk", "shard.dv"};
     const struct attn_options *options = x->ctx->options;
+    const struct attn_layout home = attn_work_of(x->problem, options, x->pass, 0).home;
     int ranks = attn_parallel_ranks(options);
-    struct attn_rank_group group = {.ctx = x->ctx,
-                                    .options = options,
-                                    .run = run_rank,
-                                    .arg = x,
-                                    .tensor = x->tensor,
-                                    .tensors = ATTN_TAG_KINDS,
-                                    .use = {x->ctx->ranks}};
-    for (int t = 0; t < ATTN_TAG_KINDS; t++) {
-        x->tensor[t].name = name[t];
-        x->tensor[t].whole = *x->problem;
-        x->tensor[t].kind = (enum attn_tag_kind)t;
-        x->tensor[t].layout = attn_work_of(x->problem, options, x->pass, 0).home;
-    }
     enum attn_status status = begin_saving(x, ranks);
     if (status == ATTN_OK)
-        status = attn_rank_group_run(&group);
+        status = attn_rank_call(x->ctx, x->problem, &home, x->tensor, run_rank, x);
     end_saving(x, status, ranks);
     return status;
-}
-
-static struct attn_shards input(const struct attn_cview *v)
-{
-    return (struct attn_shards){.role = ATTN_INPUT, .tensor = attn_view_input(v)};
-}
-
-static struct attn_shards output(const struct attn_view *v)
-{
-    return (struct attn_shards){.role = ATTN_OUTPUT, .tensor = *v};
 }
 
 enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                        const struct attn_forward *t)
 {
-    struct call x = {.problem = problem,
-                     .ctx = ctx,
-                     .pass = ATTN_FORWARD,
-                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
-                                [ATTN_TAG_K] = input(&t->k),
-                                [ATTN_TAG_V] = input(&t->v),
-                                [ATTN_TAG_O] = output(&t->o),
-                                [ATTN_TAG_LSE] = output(&t->lse)}};
+    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_FORWARD};
+    attn_rank_forward(t, x.tensor);
     return drive(&x);
 }
 
@@ -336,20 +365,7 @@ enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_
                                         const struct attn_backward *t)
 {
     enum attn_status status = attn_check_local_backward(ctx->options, ctx->error);
-    struct call x = {.problem = problem,
-                     .ctx = ctx,
-                     .pass = ATTN_BACKWARD,
-                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
-                                [ATTN_TAG_K] = input(&t->k),
-                                [ATTN_TAG_V] = input(&t->v),
-                                [ATTN_TAG_O] = input(&t->o),
-                                [ATTN_TAG_LSE] = input(&t->lse),
-                                [ATTN_TAG_DO] = input(&t->d_o),
-                                [ATTN_TAG_DELTA] = input(&t->d_lse),
-                                [ATTN_TAG_DQ] = output(&t->dq),
-                                [ATTN_TAG_DK] = output(&t->dk),
-                                [ATTN_TAG_DV] = output(&t->dv)}};
-    if (t->d_lse.data == NULL)
-        x.tensor[ATTN_TAG_DELTA].role = ATTN_ABSENT;
+    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
+    attn_rank_backward(t, x.tensor);
     return status == ATTN_OK ? drive(&x) : status;
 }

@@ -21,13 +21,16 @@ struct attn_rank {
     int has_brought; /* a backward pass: these are there, or are if something arrives at all */
 };
 
+/* What one rank does. */
+typedef enum attn_status attn_rank_run(void *arg, struct attn_rank *rank);
+
 /* Ranks of one call: each with a ledger of its own, whole tensors out of bounds while they run.
  * Inputs are dealt out before, outputs are collected after that.  Where each rank is a process
  * (attn_options.runner), it deals out its own shard, and all get all outputs. */
 struct attn_rank_group {
     struct attn_ctx *ctx;
     const struct attn_options *options; /* of the scheme */
-    enum attn_status (*run)(void *arg, struct attn_rank *rank);
+    attn_rank_run *run;
     void *arg;
     struct attn_shards *tensor;   /* [tensors] */
     struct attn_rank_use *use[2]; /* [ranks], what ranks report: all of it is known in the end */
@@ -38,6 +41,15 @@ struct attn_rank_group {
     struct attn_ledger *rank_ledger; /* [ranks] */
 };
 enum attn_status attn_rank_group_run(struct attn_rank_group *group);
+
+/* Attention on ranks: the tensors of a pass by their kinds, zeroed before; and the call, with all of
+ * them in one layout at home.  The gradient of LSE has the kind of D. */
+void attn_rank_forward(const struct attn_forward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
+void attn_rank_backward(const struct attn_backward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
+enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                const struct attn_layout *home,
+                                struct attn_shards tensor[ATTN_TAG_KINDS], attn_rank_run *run,
+                                void *arg);
 
 /* What a rank has used since its ledger began or was restarted; bytes since the transport began. */
 void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds);

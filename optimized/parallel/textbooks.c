@@ -23,11 +23,11 @@ struct call {
     const struct attn_problem *p;
     struct attn_ctx *ctx;
     enum attn_pass pass;
-    struct attn_shards tensor[TENSORS];
+    struct attn_shards tensor[ATTN_TAG_KINDS];
 };
 
 /* One rank's buffers, and where each address goes. */
-struct room {
+struct workspace {
     const struct attn_rank_part *part;
     struct attn_buffer buffer[BUFFERS];
     void **to[BUFFERS];
@@ -36,13 +36,13 @@ struct room {
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-static void add(struct room *m, const char *name, int64_t rows, int64_t width, void **to)
+static void add(struct workspace *m, const char *name, int64_t rows, int64_t width, void **to)
 {
     m->to[m->n] = to;
     m->buffer[m->n++] = attn_buffer_of(name, rows, width, m->part->size);
 }
 
-static void add_rows(struct room *m, const char *name, int64_t rows, int64_t width,
+static void add_rows(struct workspace *m, const char *name, int64_t rows, int64_t width,
                      struct attn_matrix *to)
 {
     to->ld = width;
@@ -50,7 +50,8 @@ static void add_rows(struct room *m, const char *name, int64_t rows, int64_t wid
 }
 
 /* Those of ref/tiled.c, for n queries. */
-static void add_tile(struct room *m, struct attn_head_buffers *w, int64_t n, enum attn_pass pass)
+static void add_tile(struct workspace *m, struct attn_head_buffers *w, int64_t n,
+                     enum attn_pass pass)
 {
     int64_t d = m->part->whole->d_key, dv = m->part->whole->d_value;
     w->br = w->bc = TILE;
@@ -71,7 +72,7 @@ static void add_tile(struct room *m, struct attn_head_buffers *w, int64_t n, enu
     add_rows(m, "delta", n, 1, &w->D);
 }
 
-static void lay_out_ring(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
+static void lay_out_ring(struct workspace *m, struct attn_rank_part *x, enum attn_pass pass)
 {
     static const char *const pair[] = {"kv.even", "kv.odd"}, *const sums[] = {"dkv.even",
                                                                               "dkv.odd"};
@@ -98,7 +99,7 @@ static int is_of_heads(enum attn_tag_kind kind, enum attn_pass pass)
            !(pass == ATTN_BACKWARD && kind == ATTN_TAG_O);
 }
 
-static void lay_out_ulysses(struct room *m, struct attn_rank_part *x, enum attn_pass pass)
+static void lay_out_ulysses(struct workspace *m, struct attn_rank_part *x, enum attn_pass pass)
 {
     static const char *const name[TENSORS] = {"heads.q",   "heads.k",  "heads.v",     "heads.o",
                                               "heads.lse", "heads.do", "heads.delta", "heads.dq",
@@ -121,8 +122,8 @@ static void lay_out_ulysses(struct room *m, struct attn_rank_part *x, enum attn_
 
 struct textbook {
     attn_rank_pass *pass[2][2]; /* [pass][f64] */
-    void (*lay_out)(struct room *m, struct attn_rank_part *x, enum attn_pass pass);
-    double (*flops)(const struct attn_rank_part *x, enum attn_pass pass, int *counted);
+    void (*lay_out)(struct workspace *m, struct attn_rank_part *x, enum attn_pass pass);
+    void (*work)(const struct attn_rank_part *x, enum attn_pass pass, struct attn_cost *cost);
     struct attn_sent (*sent)(const struct attn_rank_part *x, enum attn_pass pass);
     const char *engine; /* the scheme that does the same for every size, order and type */
     int cuts_heads;     /* among ranks */
@@ -147,7 +148,7 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     struct attn_transport *t = rank->transport;
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     struct attn_rank_part part = part_of(x->p, t);
-    struct room m = {.part = &part};
+    struct workspace m = {.part = &part};
     part.error = rank->error;
     for (int kind = 0; kind < TENSORS; kind++)
         if (x->tensor[kind].role != ATTN_ABSENT)
@@ -169,96 +170,57 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
 
 static enum attn_status drive(struct call *x)
 {
-    static const char *const name[TENSORS] = {"shard.q",   "shard.k",  "shard.v",    "shard.o",
-                                              "shard.lse", "shard.do", "shard.dlse", "shard.dq",
-                                              "shard.dk",  "shard.dv"};
-    struct attn_rank_group group = {.ctx = x->ctx,
-                                    .options = x->ctx->options,
-                                    .run = run_rank,
-                                    .arg = x,
-                                    .tensor = x->tensor,
-                                    .tensors = TENSORS,
-                                    .use = {x->ctx->ranks}};
-    for (int t = 0; t < TENSORS; t++) {
-        x->tensor[t].name = name[t];
-        x->tensor[t].whole = *x->p;
-        x->tensor[t].kind = (enum attn_tag_kind)t;
-        x->tensor[t].layout = attn_layout_of_tokens(x->p, x->ctx->options);
-    }
-    return attn_rank_group_run(&group);
-}
-
-static struct attn_shards input(const struct attn_cview *v)
-{
-    return (struct attn_shards){.role = v->data != NULL ? ATTN_INPUT : ATTN_ABSENT,
-                                .tensor = attn_view_input(v)};
-}
-
-static struct attn_shards output(const struct attn_view *v)
-{
-    return (struct attn_shards){.role = ATTN_OUTPUT, .tensor = *v};
+    const struct attn_layout home = attn_layout_of_tokens(x->p, x->ctx->options);
+    return attn_rank_call(x->ctx, x->p, &home, x->tensor, run_rank, x);
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
-    struct call x = {.p = p,
-                     .ctx = ctx,
-                     .pass = ATTN_FORWARD,
-                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
-                                [ATTN_TAG_K] = input(&t->k),
-                                [ATTN_TAG_V] = input(&t->v),
-                                [ATTN_TAG_O] = output(&t->o),
-                                [ATTN_TAG_LSE] = output(&t->lse)}};
+    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_FORWARD};
+    attn_rank_forward(t, x.tensor);
     return drive(&x);
 }
 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    struct call x = {.p = p,
-                     .ctx = ctx,
-                     .pass = ATTN_BACKWARD,
-                     .tensor = {[ATTN_TAG_Q] = input(&t->q),
-                                [ATTN_TAG_K] = input(&t->k),
-                                [ATTN_TAG_V] = input(&t->v),
-                                [ATTN_TAG_O] = input(&t->o),
-                                [ATTN_TAG_LSE] = input(&t->lse),
-                                [ATTN_TAG_DO] = input(&t->d_o),
-                                [ATTN_TAG_DELTA] = input(&t->d_lse),
-                                [ATTN_TAG_DQ] = output(&t->dq),
-                                [ATTN_TAG_DK] = output(&t->dk),
-                                [ATTN_TAG_DV] = output(&t->dv)}};
+    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_BACKWARD};
+    attn_rank_backward(t, x.tensor);
     return drive(&x);
 }
 
 /* ---- the price ------------------------------------------------------------------------------- */
 
 /* What the local attention of each block costs; each result is merged, or backward added. */
-static double flops_of_ring(const struct attn_rank_part *x, enum attn_pass pass, int *counted)
+static void work_of_ring(const struct attn_rank_part *x, enum attn_pass pass,
+                         struct attn_cost *cost)
 {
     struct attn_problem block = *x->whole;
     int ranks = x->transport->size;
-    double rows = (double)(block.batch * block.heads * x->n_query), flops = 0;
+    double rows = (double)(block.batch * block.heads * x->n_query);
     block.n_query = x->n_query;
     block.n_key = x->n_key;
     block.origin.query.first = x->transport->rank * x->n_query;
     for (int J = 0; J < ranks; J++) {
         block.origin.key.first = J * x->n_key;
-        flops += attn_pass_flops(&block, pass, (double)attn_problem_all_pairs(&block, counted));
+        cost->pairs += (double)attn_problem_all_pairs(&block, &cost->counted);
     }
-    return flops + ranks * rows * (double)(pass == ATTN_FORWARD ? 3 * block.d_value : block.d_key);
+    cost->flops = attn_pass_flops(&block, pass, cost->pairs) +
+                  ranks * rows * (double)(pass == ATTN_FORWARD ? 3 * block.d_value : block.d_key);
 }
 
 /* What the rank's heads cost, and D of its tokens. */
-static double flops_of_ulysses(const struct attn_rank_part *x, enum attn_pass pass, int *counted)
+static void work_of_ulysses(const struct attn_rank_part *x, enum attn_pass pass,
+                            struct attn_cost *cost)
 {
     struct attn_problem heads = *x->whole;
     heads.heads = heads.kv_heads = heads.heads / x->transport->size;
     heads.origin.head = x->transport->rank * heads.heads;
     double rows = (double)(x->whole->batch * x->whole->heads * x->n_query);
-    return attn_pass_flops(&heads, pass, (double)attn_problem_all_pairs(&heads, counted)) +
-           (pass == ATTN_FORWARD ? 0 : 2 * rows * (double)heads.d_value);
+    cost->pairs = (double)attn_problem_all_pairs(&heads, &cost->counted);
+    cost->flops = attn_pass_flops(&heads, pass, cost->pairs) +
+                  (pass == ATTN_FORWARD ? 0 : 2 * rows * (double)heads.d_value);
 }
 
 static struct attn_sent sent_by_ring(const struct attn_rank_part *x, enum attn_pass pass)
@@ -292,13 +254,13 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     const struct textbook *book = textbook_of(options);
     struct attn_transport at = {.rank = rank, .size = attn_parallel_ranks(options)};
     struct attn_rank_part part = part_of(p, &at);
-    struct room m = {.part = &part};
+    struct workspace m = {.part = &part};
     struct attn_problem mine = *p;
     struct attn_sent sent = book->sent(&part, pass);
     mine.n_query = part.n_query;
     mine.n_key = part.n_key;
     book->lay_out(&m, &part, pass);
-    cost->flops = book->flops(&part, pass, &cost->counted);
+    book->work(&part, pass, cost);
     cost->bytes_sent = sent.bytes;
     cost->messages = sent.messages;
     cost->shard_bytes = attn_pass_bytes(&mine, pass);
@@ -358,14 +320,14 @@ enum {
 static const struct textbook ring = {.pass = {{attn_ring_forward_f32, attn_ring_forward_f64},
                                               {attn_ring_backward_f32, attn_ring_backward_f64}},
                                      .lay_out = lay_out_ring,
-                                     .flops = flops_of_ring,
+                                     .work = work_of_ring,
                                      .sent = sent_by_ring,
                                      .engine = "ring"};
 static const struct textbook ulysses = {
     .pass = {{attn_ulysses_forward_f32, attn_ulysses_forward_f64},
              {attn_ulysses_backward_f32, attn_ulysses_backward_f64}},
     .lay_out = lay_out_ulysses,
-    .flops = flops_of_ulysses,
+    .work = work_of_ulysses,
     .sent = sent_by_ulysses,
     .engine = "ulysses",
     .cuts_heads = 1};
