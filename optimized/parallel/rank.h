@@ -42,8 +42,8 @@ struct attn_rank_group {
 };
 enum attn_status attn_rank_group_run(struct attn_rank_group *group);
 
-/* Attention on ranks: the tensors of a pass by their kinds, zeroed before; and the call, with all of
- * them in one layout at home.  The gradient of LSE has the kind of D. */
+/* Attention on ranks: the tensors of a pass by their kinds, zeroed before; and the call, with all
+ * of them in one layout at home.  The gradient of LSE has the kind of D. */
 void attn_rank_forward(const struct attn_forward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
 void attn_rank_backward(const struct attn_backward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
 enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem *problem,

@@ -83,3 +83,23 @@ TEST(words_of_the_label)
                       "%s: '%s'", want[n].text, words);
     }
 }
+
+/* Most of the quick tier tests its masks whole. */
+TEST(battery_is_admitted)
+{
+    int whole = 0, part = 0, blind = 0;
+    struct attn_spec spec = spec_of("csr-textbook");
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++) {
+        struct attn_result r = result_of(&spec, attn_battery_at(i)->text);
+        if (r.verdict != ATTN_PASS || r.mask.pairs == 0)
+            continue;
+        whole += r.mask.seen == r.mask.pairs;
+        part += r.mask.seen > 0 && r.mask.seen < r.mask.pairs;
+        blind += r.mask.seen == 0;
+    }
+    printf("mask tests of the quick tier: %d see every key, %d some, %d none\n", whole, part,
+           blind);
+    fflush(stdout);
+    ck_assert_int_ge(whole, 150);
+    ck_assert_int_le(blind, 3);
+}

@@ -124,6 +124,39 @@ TEST(page_is_of_this_list)
     free(page);
 }
 
+/* Mutants that numbers must kill. */
+static int count(const char *spec, const char *where)
+{
+    int n = 0;
+    for (int m = 0; m < n_mutants; m++)
+        n += mutant_is_numeric(&list[m]) && strncmp(list[m].spec, spec, strlen(spec)) == 0 &&
+             (strstr(list[m].where, where) != NULL || strstr(list[m].unit, where) != NULL);
+    return n;
+}
+
+TEST(there_are_enough_and_everywhere)
+{
+    static const struct {
+        const char *spec, *where;
+        int least;
+    } part[] = {{"", "", LEAST},
+                {"dense", "dense", 10},
+                {"csr-textbook", "csr", 10},
+                {"tiled-textbook", "tiled", 20},
+                {"ring", "parallel", 10},
+                {"ulysses", "parallel", 5},
+                {"", "merge_tmpl.h", 5},
+                {"tiled", "optimized/simd", 30},
+                {"gemm", "optimized/", 4},
+                {"csr", "optimized/", 10},
+                {"", "ref/mask", 20}};
+    for (size_t n = 0; n < sizeof part / sizeof *part; n++)
+        ck_assert_msg(count(part[n].spec, part[n].where) >= part[n].least,
+                      "%d mutants in %s '%s'; at least %d were meant",
+                      count(part[n].spec, part[n].where), part[n].spec, part[n].where,
+                      part[n].least);
+}
+
 /* What changes nothing survives every case. */
 TEST(equivalent_mutants_survive)
 {

@@ -183,6 +183,26 @@ TEST(only_one_tensor_is_laid_out)
 
 /* Two here, with one case in eight of what is made of pairs; make test-full runs them all, and then
  * every implementation at its presets. */
+/* Every family has its grid. */
+TEST(families_are_there)
+{
+    static const struct {
+        const char *prefix;
+        int least;
+    } family[] = {{"mask-", 130},  {"stored-", 35}, {"zero-", 24},  {"empty-", 25},
+                  {"fill-", 150},  {"half-", 30},   {"only-", 25},  {"layout-", 20},
+                  {"offset-", 24}, {"pack-", 25},   {"padded-", 8}, {"decode-", 20},
+                  {"ranks-", 40},  {"uneven-", 18}, {"large-", 12}, {"factors-", 250},
+                  {"pairs-", 800}};
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
+        int n = 0;
+        for (int i = 0; i < tier_of(ATTN_TIER_FULL)->n; i++)
+            n += strncmp(tier_of(ATTN_TIER_FULL)->at[i].battery.name, family[f].prefix,
+                         strlen(family[f].prefix)) == 0;
+        ck_assert_msg(n >= family[f].least, "%d cases of %s", n, family[f].prefix);
+    }
+}
+
 static const char *const variants[] = {
     "tiled-textbook",  "ring:ranks=2",  "bsr:size=16",   "ring:ranks=8",
     "ulysses:ranks=8", "heads:ranks=3", "batch:ranks=2",
