@@ -20,6 +20,8 @@ static int always(void)
 
 #if defined __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int has_f16c(void)
 {
@@ -41,6 +43,18 @@ static int has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+/* The unit is there (leaf 7: bit 22 of edx is AMX-BF16, bit 24 AMX-TILE), and Linux lets this
+ * process use its registers, which a process must ask for. */
+static int has_amx(void)
+{
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0;
+    if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 0;
+    return (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0 &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
 #elif defined __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -53,6 +67,10 @@ static int has_neon(void)
 
 static const struct attn_isa list[] = {
 #if defined __x86_64__
+    {"amx",
+     "AVX-512 F, BW, DQ, VL, AMX-BF16, and Linux's leave to use its tiles (5.16 or later)",
+     has_amx,
+     {&attn_kernels_amx_f32, &attn_kernels_amx_f64}},
     {"avx512",
      "AVX-512 F, BW, DQ, VL",
      has_avx512,
