@@ -15,7 +15,8 @@ static const struct attn_option options[] = {
     {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
     {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
      "up to so many queries go by rows instead of tiles"},
-    {"p", 0, 0, 1, "f32 bf16", "bf16: products of bf16 numbers, P and dS rounded, as matrix units do"},
+    {"p", 0, 0, 1, "f32 bf16",
+     "bf16: products of bf16 numbers, P and dS rounded, as matrix units do"},
     {0}};
 
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
@@ -71,8 +72,10 @@ static enum attn_status accepts(const struct attn_problem *p, const struct attn_
 {
     if (opt->value[ATTN_TILED_P] == 0 || p->dtype == ATTN_BF16)
         return ATTN_OK;
-    return attn_fail(err, ATTN_ENOTSUP, "tiled:p=bf16 multiplies bf16 numbers, and these are %s: "
-                     "leave p=bf16 out", attn_dtype_name(p->dtype));
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "tiled:p=bf16 multiplies bf16 numbers, and these are %s: "
+                     "leave p=bf16 out",
+                     attn_dtype_name(p->dtype));
 }
 
 /* With p=bf16 that of the set "fused-16" (docs/bounds.md, 9), but for gradients of a group, which

@@ -27,8 +27,8 @@
 #include "optimized/leak.h"
 #include "optimized/ordered_sum.h"
 #include "optimized/simd/isa.h"
-#include "optimized/tiled_plan.h"
 #include "optimized/simd/workspace.h"
+#include "optimized/tiled_plan.h"
 #include "ref/problem.h"
 
 /* ---- the plan ----------------------------------------------------------------------------- */

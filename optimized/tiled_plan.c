@@ -38,6 +38,8 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
     if (most < ENOUGH_PANELS)
         most = dear < ENOUGH_PANELS ? dear : ENOUGH_PANELS;
     most = most > BLOCK_PANELS ? BLOCK_PANELS : at_least_1(most);
+    if (k->is_matrix) /* keys are copied and transposed once a block */
+        most = ATTN_MAX_PANELS;
     most = most < all ? most : at_least_1(all);
     if (threads == 1 || heads == 0)
         return most;

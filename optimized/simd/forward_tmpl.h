@@ -24,11 +24,11 @@
 
 /* What a thread works in (ATTN_WORK_Q and on). */
 struct FN(forward_workspace) {
-    REAL *Q, *O; /* [panels][d][PANEL], [panels][dv][PANEL]              */
-    REAL *S;     /* [keys][PANEL]: scores, then P, of one panel          */
-    REAL *m, *l; /* [panels][PANEL]: running maximum and sum             */
-    REAL *K, *V; /* [keys][d], [keys][dv]: widened, if storage asks      */
-    REAL *rows;  /* [LANES][d or dv]: rows on their way in and out       */
+    REAL *Q, *O;    /* [panels][d][PANEL], [panels][dv][PANEL]              */
+    REAL *S;        /* [keys][PANEL]: scores, then P, of one panel          */
+    REAL *m, *l;    /* [panels][PANEL]: running maximum and sum             */
+    REAL *K, *V;    /* [keys][d], [keys][dv]: widened, if storage asks      */
+    REAL *rows;     /* [LANES][d or dv]: rows on their way in and out       */
     int64_t o_rows; /* of O, in each panel: dv, or more                     */
 };
 

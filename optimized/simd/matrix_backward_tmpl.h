@@ -13,13 +13,13 @@ struct matrix_state {
 
 struct matrix_step {
     const struct attn_tile_backward *job;
-    int64_t d, dv;              /* in whole 16's */
-    float *S, *dP, *slope;      /* [keys][PANEL] */
-    uint16_t *P, *dS;           /* [keys][PANEL], rounded */
-    uint32_t *dS_pairs;         /* [keys / 2][PANEL] */
+    int64_t d, dv;         /* in whole 16's */
+    float *S, *dP, *slope; /* [keys][PANEL] */
+    uint16_t *P, *dS;      /* [keys][PANEL], rounded */
+    uint32_t *dS_pairs;    /* [keys / 2][PANEL] */
     struct matrix_keys block, some;
-    float *dK, *dV;             /* [keys][d], [keys][dv] */
-    float *rows, *sums;         /* rows on their way in and out; [16][d or dv] of a tile */
+    float *dK, *dV;     /* [keys][d], [keys][dv] */
+    float *rows, *sums; /* rows on their way in and out; [16][d or dv] of a tile */
 };
 
 static struct matrix_step matrix_step_layout(const struct attn_tile_backward *job)
@@ -117,9 +117,10 @@ static void matrix_gradient(float *S, float *dP, int n, const uint64_t *seen, in
 }
 
 /* P and dS of one vector of queries and n keys, rounded: rows, and dS in pairs of keys; zeros up to
- * `all` keys, whole 16's. */
-static void matrix_round_off(struct matrix_step *x, int n, int all, int e)
+ * whole 16's of `keys`. */
+static void matrix_round_off(struct matrix_step *x, int n, int e, int keys)
 {
+    int all = (int)matrix_round(keys);
     for (int j = 0; j < all; j++) {
         vec_f32 P = j < n ? load_f32(x->S + j * PANEL + e) : (vec_f32){0};
         vec_f32 dS = j < n ? load_f32(x->dP + j * PANEL + e) : (vec_f32){0};
@@ -131,27 +132,30 @@ static void matrix_round_off(struct matrix_step *x, int n, int all, int e)
         halves_f32 even, odd;
         memcpy(&even, x->dS + j * PANEL + e, sizeof even);
         memcpy(&odd, x->dS + (j + 1) * PANEL + e, sizeof odd);
-        uvec_f32 pair = __builtin_convertvector(even, uvec_f32) |
-                        __builtin_convertvector(odd, uvec_f32) << 16;
+        uvec_f32 pair =
+            __builtin_convertvector(even, uvec_f32) | __builtin_convertvector(odd, uvec_f32) << 16;
         memcpy(x->dS_pairs + j / 2 * PANEL + e, &pair, sizeof pair);
     }
 }
 
-/* dX[key[t]][:] += sum_i W[t][i] row[i][:] of the keys that a panel sees: W is P or dS, the rows
- * those of dO or Q.  keys is NULL where it sees all of the block, whose rows are in order. */
-static void matrix_keys_add(struct matrix_step *x, const struct attn_keys *keys, int64_t n,
-                            const uint16_t *W, const uint32_t *rows, int64_t width, float *dX)
+/* dX[key[t]][:] += sum_i W[t][i] row[i][:] of a part of the keys that a panel sees: W is P or dS,
+ * the rows those of dO or Q. */
+static void matrix_keys_add(struct matrix_step *x, const struct attn_keys *keys,
+                            const struct matrix_part *part, const uint16_t *W, const uint32_t *rows,
+                            int64_t width, float *dX)
 {
-    if (keys == NULL) {
-        matrix_products(W, PANEL, rows, width, PANEL, dX, width, matrix_round(n), width, 1);
+    W += part->t0 * PANEL;
+    if (part->first >= 0) {
+        MATRIX_PRODUCTS(W, PANEL, rows, width, PANEL, dX + part->first * width, width, part->all,
+                        width, 1);
         return;
     }
-    for (int64_t t0 = 0; t0 < n; t0 += MATRIX_ROWS) {
-        matrix_products(W + t0 * PANEL, PANEL, rows, width, PANEL, x->sums, width, MATRIX_ROWS,
+    for (int64_t t0 = 0; t0 < part->n; t0 += MATRIX_ROWS) {
+        MATRIX_PRODUCTS(W + t0 * PANEL, PANEL, rows, width, PANEL, x->sums, width, MATRIX_ROWS,
                         width, 0);
-        for (int64_t t = t0; t < n && t < t0 + MATRIX_ROWS; t++)
+        for (int64_t t = t0; t < part->n && t < t0 + MATRIX_ROWS; t++)
             for (int64_t c = 0; c < width; c += LANES) {
-                float *to = dX + keys->full[t] * width + c;
+                float *to = dX + keys->full[part->t0 + t] * width + c;
                 store_f32(to, load_f32(to) + load_f32(x->sums + (t - t0) * width + c));
             }
     }
@@ -179,40 +183,41 @@ static void matrix_backward_panel(struct matrix_step *x, int64_t i0)
     attn_keys_seen(&cursor, tile, n_keys, &keys, seen_by);
     if (tile == ATTN_TILE_FULL)
         seen = NULL;
-    const struct matrix_keys *met = &x->block;
-    if (keys.n_full < n_keys) {
-        matrix_keys_select(&x->some, &x->block, &keys);
-        met = &x->some;
+    if (keys.n_full == 0)
+        return;
+    struct matrix_part part[2];
+    int parts = matrix_parts(&x->some, &x->block, &keys, part), n = keys.n_full;
+    for (int t = 0; t < parts; t++) {
+        int64_t at = part[t].t0 * PANEL, all = part[t].all;
+        MATRIX_PRODUCTS(part[t].K, x->d, state.Q, PANEL, x->d, x->S + at, PANEL, all, PANEL, 0);
+        MATRIX_PRODUCTS(part[t].V, x->dv, state.dO, PANEL, x->dv, x->dP + at, PANEL, all, PANEL, 0);
     }
-    int64_t n = keys.n_full, all = matrix_round(n);
-    matrix_products(met->K, x->d, state.Q, PANEL, x->d, x->S, PANEL, all, PANEL, 0);
-    matrix_products(met->V, x->dv, state.dO, PANEL, x->dv, x->dP, PANEL, all, PANEL, 0);
     for (int u = 0; u < ATTN_PANEL_VECTORS; u++) {
         int e = u * LANES;
         if (e >= queries) { /* a vector without a query */
-            matrix_round_off(x, 0, (int)all, e);
+            matrix_round_off(x, 0, e, n);
             continue;
         }
         float *slope = x->slope != NULL ? x->slope + e : NULL;
         matrix_exponents(job->p, job->b, job->h, i0, job->i1, job->j0, &keys, seen, u, x->S + e,
                          slope);
-        matrix_gradient(x->S + e, x->dP + e, (int)n, seen, e, state.lse + e, state.D + e);
+        matrix_gradient(x->S + e, x->dP + e, n, seen, e, state.lse + e, state.D + e);
         if (is_edited_f32(job->p))
             edit_gradient_f32(job, i0 + e, &keys, u, x->dP + e, slope);
-        matrix_round_off(x, (int)n, (int)all, e);
+        matrix_round_off(x, n, e, n);
     }
-    const struct attn_keys *list = met == &x->some ? &keys : NULL;
-    matrix_products(met->turned, ATTN_KEY_BLOCK, x->dS_pairs, PANEL, all, state.dQ, PANEL, x->d,
-                    PANEL, 1);
-    matrix_keys_add(x, list, n, x->P, state.do_rows, x->dv, x->dV);
-    matrix_keys_add(x, list, n, x->dS, state.q_rows, x->d, x->dK);
+    for (int t = 0; t < parts; t++) {
+        MATRIX_PRODUCTS(part[t].turned, ATTN_KEY_BLOCK, x->dS_pairs + part[t].t0 / 2 * PANEL, PANEL,
+                        part[t].all, state.dQ, PANEL, x->d, PANEL, 1);
+        matrix_keys_add(x, &keys, &part[t], x->P, state.do_rows, x->dv, x->dV);
+        matrix_keys_add(x, &keys, &part[t], x->dS, state.q_rows, x->d, x->dK);
+    }
 }
 
 static void matrix_backward_step(const struct attn_tile_backward *job)
 {
     struct matrix_step x = matrix_step_layout(job);
     x.block.n = job->j1 - job->j0; /* as matrix_backward_begin left it */
-    MATRIX_BEGIN();
     for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL)
         matrix_backward_panel(&x, i0);
     MATRIX_END();

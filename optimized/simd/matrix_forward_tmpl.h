@@ -3,10 +3,10 @@
  * that Q is scaled after its product, P is rounded, and keys are copied in whole 16's. */
 
 struct matrix_workspace {
-    uint32_t *Q;                           /* [panels][d / 2][PANEL] pairs of features     */
-    float *S;                              /* [ATTN_KEY_BLOCK][PANEL]                       */
-    uint32_t *P;                           /* [ATTN_KEY_BLOCK / 2][PANEL] pairs of keys     */
-    struct matrix_keys block, some;        /* all keys of a block; those that a panel sees  */
+    uint32_t *Q;                          /* [panels][d / 2][PANEL] pairs of features     */
+    float *S;                             /* [ATTN_KEY_BLOCK][PANEL], then P in its place: pairs
+                                              of keys, each where the first of the two was  */
+    struct matrix_keys block, some;       /* all keys of a block; those that a panel sees  */
     struct forward_workspace_f32 softmax; /* O, m, l and rows, as in forward_tmpl.h        */
 };
 
@@ -15,7 +15,6 @@ static struct matrix_workspace matrix_layout(const struct attn_tile_forward *job
     int64_t d = job->p->d_key, dv = job->p->d_value;
     struct matrix_workspace x = {.Q = job->ws[ATTN_WORK_Q], .S = job->ws[ATTN_WORK_S]};
     uint16_t *kv = job->ws[ATTN_WORK_KV];
-    x.P = (uint32_t *)(x.S + ATTN_KEY_BLOCK * PANEL);
     x.block = matrix_keys_at(kv, d, dv, ATTN_KEY_BLOCK, 0);
     x.some = matrix_keys_at(kv + ATTN_KEY_BLOCK * (x.block.d + 2 * x.block.dv), d, dv,
                             ATTN_KEY_BLOCK, 0);
@@ -24,43 +23,42 @@ static struct matrix_workspace matrix_layout(const struct attn_tile_forward *job
     return x;
 }
 
-/* P of one vector of queries and n keys, as pairs; n is even or its last pair has a zero.  Returns
- * the sums, of what P is before it is rounded. */
-static vec_f32 matrix_exponentiate(const float *S, int n, vec_f32 m, uint32_t *P)
+/* S of one vector of queries and n keys becomes P = 2^(factor S - m), in pairs of keys and in whole
+ * 16's: a pair lies where the first of its scores lay.  Returns the sums, of what P is before it is
+ * rounded. */
+static vec_f32 matrix_exponentiate(float *S, int n, float factor, vec_f32 m)
 {
-    vec_f32 l = {0};
+    vec_f32 l = {0}, zero = {0};
     int j = 0;
     for (; j + 2 <= n; j += 2) {
-        vec_f32 even = exp2_f32(load_f32(S + j * PANEL) - m);
-        vec_f32 odd = exp2_f32(load_f32(S + (j + 1) * PANEL) - m);
-        uvec_f32 pair = MATRIX_PAIR(even, odd);
-        memcpy(P + j / 2 * PANEL, &pair, sizeof pair);
+        float *at = S + j * PANEL;
+        vec_f32 even = exp2_f32(load_f32(at) * factor - m);
+        vec_f32 odd = exp2_f32(load_f32(at + PANEL) * factor - m);
+        store_f32(at, (vec_f32)MATRIX_PAIR(even, odd));
         l += even + odd;
     }
-    if (j < n) {
-        vec_f32 even = exp2_f32(load_f32(S + j * PANEL) - m);
-        uvec_f32 pair = MATRIX_PAIR(even, (vec_f32){0});
-        memcpy(P + j / 2 * PANEL, &pair, sizeof pair);
+    for (; j < matrix_round(n); j += 2) {
+        float *at = S + j * PANEL;
+        vec_f32 even = j < n ? exp2_f32(load_f32(at) * factor - m) : zero;
+        store_f32(at, (vec_f32)MATRIX_PAIR(even, zero));
         l += even;
-        j += 2;
     }
-    for (; j < matrix_round(n); j += 2)
-        memset(P + j / 2 * PANEL, 0, LANES * sizeof *P);
     return l;
 }
 
 /* One vector of queries meets the n keys of its panel: u and the pointers are its own. */
 static void matrix_softmax(const struct attn_tile_forward *job, struct matrix_workspace *x,
-                           const struct attn_keys *keys, int u, int64_t panel)
+                           const struct attn_keys *keys, float factor, int u, int64_t panel)
 {
     int n = keys->n_full, e = u * LANES;
     float *m = x->softmax.m + panel * PANEL + e, *l = x->softmax.l + panel * PANEL + e;
     float *O = x->softmax.O + panel * x->block.dv * PANEL + e, *S = x->S + e;
-    vec_f32 max = largest_f32(S, n, load_f32(m));
+    vec_f32 max = largest_f32(S, n, all_f32(-INFINITY)) * factor; /* factor is positive */
+    max = VEC_MAX(max, load_f32(m));
     online_softmax_f32(S, 0, 0, max, (float)job->rescale_at, m, l, O, job->p->d_value);
     vec_f32 base = load_f32(m);
     base = choose_f32(base > all_f32(-INFINITY), base, all_f32(0)); /* -inf - -inf is NaN */
-    store_f32(l, load_f32(l) + matrix_exponentiate(S, n, base, x->P + e));
+    store_f32(l, load_f32(l) + matrix_exponentiate(S, n, factor, base));
 }
 
 /* Panel number n meets the keys [j0,j1) of the block. */
@@ -75,20 +73,26 @@ static void matrix_panel(const struct attn_tile_forward *job, struct attn_mask_c
     struct attn_keys keys;
     uint64_t seen[ATTN_KEY_BLOCK];
     attn_keys_seen(cursor, tile, (int)(j1 - j0), &keys, seen);
-    const struct matrix_keys *met = &x->block;
-    if (keys.n_full < j1 - j0) {
-        matrix_keys_select(&x->some, &x->block, &keys);
-        met = &x->some;
-    }
-    int64_t all = matrix_round(keys.n_full);
-    matrix_products(met->K, d, x->Q + n * (d / 2) * PANEL, PANEL, d, x->S, PANEL, all, PANEL, 0);
+    if (keys.n_full == 0)
+        return;
+    struct matrix_part part[2];
+    int parts = matrix_parts(&x->some, &x->block, &keys, part);
+    for (int t = 0; t < parts; t++)
+        MATRIX_PRODUCTS(part[t].K, d, x->Q + n * (d / 2) * PANEL, PANEL, d,
+                        x->S + part[t].t0 * PANEL, PANEL, part[t].all, PANEL, 0);
     for (int u = 0; u < (rows + LANES - 1) / LANES; u++) {
-        matrix_exponents(job->p, job->b, job->h, i0, job->i1, j0, &keys,
-                         tile == ATTN_TILE_FULL ? NULL : seen, u, x->S + u * LANES, NULL);
-        matrix_softmax(job, x, &keys, u, n);
+        float factor = (float)exponent_factor_f32(job->p);
+        if (tile != ATTN_TILE_FULL || is_edited_f32(job->p) || !(factor > 0)) {
+            matrix_exponents(job->p, job->b, job->h, i0, job->i1, j0, &keys,
+                             tile == ATTN_TILE_FULL ? NULL : seen, u, x->S + u * LANES, NULL);
+            factor = 1;
+        }
+        matrix_softmax(job, x, &keys, factor, u, n);
     }
-    matrix_products(met->turned, ATTN_KEY_BLOCK, x->P, PANEL, all, x->softmax.O + n * dv * PANEL,
-                    PANEL, dv, PANEL, 1);
+    for (int t = 0; t < parts; t++)
+        MATRIX_PRODUCTS(part[t].turned, ATTN_KEY_BLOCK,
+                        (const uint32_t *)(x->S + part[t].t0 * PANEL), 2 * PANEL, part[t].all,
+                        x->softmax.O + n * dv * PANEL, PANEL, dv, PANEL, 1);
 }
 
 static void matrix_begin(const struct attn_tile_forward *job, int panels,
@@ -104,7 +108,7 @@ static void matrix_begin(const struct attn_tile_forward *job, int panels,
         matrix_feature_pairs(row, rows, d, x->Q + n * (d / 2) * PANEL);
     }
     memset(x->softmax.O, 0, (size_t)(panels * PANEL * x->block.dv) * sizeof *x->softmax.O);
-    memset(x->P, 0, (size_t)(ATTN_KEY_BLOCK / 2 * PANEL) * sizeof *x->P);
+    memset(x->S, 0, (size_t)(ATTN_KEY_BLOCK * PANEL) * sizeof *x->S);
     for (int n = 0; n < panels * PANEL; n++)
         x->softmax.m[n] = -INFINITY, x->softmax.l[n] = 0;
 }
@@ -116,7 +120,6 @@ static void matrix_forward(const struct attn_tile_forward *job)
     int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
     struct matrix_workspace x = matrix_layout(job, panels);
     struct attn_mask_cursor cursor;
-    MATRIX_BEGIN();
     matrix_begin(job, panels, &x);
     attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0,
                           job->j1);

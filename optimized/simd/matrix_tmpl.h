@@ -24,7 +24,7 @@
  * rows of V.  P and dS are made in float and rounded to bf16 for their products: pairs of keys are
  * two rows of S, one above the other, and no number changes its lane.
  *
- * The text below serves every machine: MATRIX_PRODUCT is the loop of portable vectors unless the
+ * The text below serves every machine: MATRIX_PRODUCTS is the loop of portable vectors unless the
  * instruction set has a unit and says so (amx.c).
  * Source   Intel SDM, vol. 1, 18 (AMX); Dao 2023 (FlashAttention-2), algorithms 1 and 2. */
 
@@ -37,13 +37,11 @@ static inline int64_t matrix_round(int64_t n)
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
-#ifndef MATRIX_PRODUCT
-#define MATRIX_BEGIN()
+#ifndef MATRIX_PRODUCTS
+#define MATRIX_PRODUCTS matrix_products
 #define MATRIX_END()
-#define MATRIX_PRODUCT matrix_product
 
-/* C[16][columns] = A B, or += A B: k numbers, columns in whole vectors; steps are from row to row,
- * in elements. */
+/* C[16][columns] = A B, or += A B. */
 static void matrix_product(const uint16_t *A, int64_t a_step, const uint32_t *B, int64_t b_step,
                            int64_t k, float *C, int64_t c_step, int64_t columns, int adds)
 {
@@ -66,6 +64,16 @@ static void matrix_product(const uint16_t *A, int64_t a_step, const uint32_t *B,
             }
         }
 }
+
+/* C[rows][columns] = A B, or += A B: rows and k in whole 16's, columns in whole vectors; steps are
+ * from row to row, in elements. */
+static void matrix_products(const uint16_t *A, int64_t a_step, const uint32_t *B, int64_t b_step,
+                            int64_t k, float *C, int64_t c_step, int64_t rows, int64_t columns,
+                            int adds)
+{
+    for (int64_t t = 0; t < rows; t += MATRIX_ROWS)
+        matrix_product(A + t * a_step, a_step, B, b_step, k, C + t * c_step, c_step, columns, adds);
+}
 #endif
 
 #ifndef MATRIX_PAIR
@@ -77,19 +85,6 @@ static inline uvec_f32 matrix_pair(vec_f32 even, vec_f32 odd)
            __builtin_convertvector(bf16_from_vec(odd), uvec_f32) << 16;
 }
 #endif
-
-/* C[rows][columns], rows in whole 16's, any number of columns in whole vectors. */
-static void matrix_products(const uint16_t *A, int64_t a_step, const uint32_t *B, int64_t b_step,
-                            int64_t k, float *C, int64_t c_step, int64_t rows, int64_t columns,
-                            int adds)
-{
-    for (int64_t t = 0; t < rows; t += MATRIX_ROWS)
-        for (int64_t n = 0; n < columns; n += PANEL) {
-            int64_t width = columns - n < PANEL ? columns - n : PANEL;
-            MATRIX_PRODUCT(A + t * a_step, a_step, B + n, b_step, k, C + t * c_step + n, c_step,
-                           width, adds);
-        }
-}
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
@@ -106,22 +101,29 @@ static void matrix_row(const struct attn_cview *x, int64_t b, int64_t h, int64_t
     memset(to + n, 0, (size_t)(matrix_round(n) - n) * sizeof *to);
 }
 
-/* to[c][r] = rows[r][c]: n rows in whole 16's, `width` features. */
+/* to[c][r] = rows[r][c]: n rows in whole 16's, `width` features.  Two features are moved as one
+ * 32-bit number, and parted at the end. */
 static void matrix_transpose(const uint16_t *rows, int64_t n, int64_t width, uint16_t *to,
                              int64_t to_step)
 {
     for (int64_t r0 = 0; r0 < n; r0 += LANES)
-        for (int64_t c0 = 0; c0 < width; c0 += LANES) {
+        for (int64_t c0 = 0; c0 < width; c0 += 2 * LANES) {
+            int64_t left = width - c0 < 2 * LANES ? width - c0 : 2 * LANES;
             vec_f32 square[LANES];
-            for (int r = 0; r < LANES; r++) {
-                halves_f32 h;
-                memcpy(&h, rows + (r0 + r) * width + c0, sizeof h);
-                square[r] = bf16_to_vec(h);
-            }
+            for (int r = 0; r < LANES; r++)
+                if (left == 2 * LANES) {
+                    memcpy(&square[r], rows + (r0 + r) * width + c0, sizeof square[r]);
+                } else {
+                    square[r] = (vec_f32){0};
+                    memcpy(&square[r], rows + (r0 + r) * width + c0, (size_t)left * sizeof *rows);
+                }
             transpose_f32(square);
-            for (int c = 0; c < LANES; c++) {
-                halves_f32 h = __builtin_convertvector((uvec_f32)square[c] >> 16, halves_f32);
-                memcpy(to + (c0 + c) * to_step + r0, &h, sizeof h);
+            for (int c = 0; 2 * c < left; c++) {
+                uvec_f32 pair = (uvec_f32)square[c];
+                halves_f32 even = __builtin_convertvector(pair, halves_f32);
+                halves_f32 odd = __builtin_convertvector(pair >> 16, halves_f32);
+                memcpy(to + (c0 + 2 * c) * to_step + r0, &even, sizeof even);
+                memcpy(to + (c0 + 2 * c + 1) * to_step + r0, &odd, sizeof odd);
             }
         }
 }
@@ -190,16 +192,51 @@ static void matrix_keys_load(struct matrix_keys *x, const struct attn_cview *k,
     matrix_keys_finish(x, j1 - j0);
 }
 
-/* Those of a block that a panel sees, where it does not see all of them. */
+/* Rows t0 and on of the keys that a panel sees, copied from their block. */
 static void matrix_keys_select(struct matrix_keys *x, const struct matrix_keys *block,
-                               const struct attn_keys *keys)
+                               const struct attn_keys *keys, int64_t t0)
 {
-    for (int t = 0; t < keys->n_full; t++) {
+    for (int64_t t = t0; t < keys->n_full; t++) {
         int64_t j = keys->full[t];
-        memcpy(x->K + t * x->d, block->K + j * x->d, (size_t)x->d * sizeof *x->K);
-        memcpy(x->V + t * x->dv, block->V + j * x->dv, (size_t)x->dv * sizeof *x->V);
+        memcpy(x->K + (t - t0) * x->d, block->K + j * x->d, (size_t)x->d * sizeof *x->K);
+        memcpy(x->V + (t - t0) * x->dv, block->V + j * x->dv, (size_t)x->dv * sizeof *x->V);
     }
-    matrix_keys_finish(x, keys->n_full);
+    matrix_keys_finish(x, keys->n_full - t0);
+}
+
+/* The keys that a panel sees, as the products take them: t0 .. t0 + n - 1 of its list. */
+struct matrix_part {
+    int64_t t0, n, all; /* all: n in whole 16's; beyond n are zeros */
+    int64_t first;      /* where they lie in the block, in order; -1: copied, in any order */
+    const uint16_t *K, *V, *turned;
+};
+
+/* Keys that follow each other are read where they are, in whole 16's; the rest of them, and keys
+ * with gaps, are copied: what stands between or behind them is hidden, and may be NaN.  Returns the
+ * number of parts. */
+static int matrix_parts(struct matrix_keys *some, const struct matrix_keys *block,
+                        const struct attn_keys *keys, struct matrix_part part[2])
+{
+    int64_t n = keys->n_full, first = keys->full[0];
+    int in_order = keys->full[n - 1] - first == n - 1;
+    int64_t all = n == block->n ? matrix_round(n) : n / MATRIX_ROWS * MATRIX_ROWS;
+    int parts = 0;
+    if (!in_order)
+        all = 0;
+    if (all > 0)
+        part[parts++] = (struct matrix_part){0,
+                                             all < n ? all : n,
+                                             all,
+                                             first,
+                                             block->K + first * block->d,
+                                             block->V + first * block->dv,
+                                             block->turned + first};
+    if (all < n) {
+        matrix_keys_select(some, block, keys, all);
+        part[parts++] = (struct matrix_part){all,     n - all, matrix_round(n - all), -1,
+                                             some->K, some->V, some->turned};
+    }
+    return parts;
 }
 
 /* ---- scores that are not in registers -------------------------------------------------------- */

@@ -32,11 +32,11 @@
 
 /* What a table has beside the tile kernels. */
 #undef COMMON_KERNELS
-#define COMMON_KERNELS                                                                      \
-    .bytes = sizeof(REAL), .lanes = LANES, .panel = PANEL, .widen = FN(widen),              \
-    .narrow = FN(narrow), .has_nan = FN(has_nan), .exp2 = FN(exp2_array),                   \
-    .tanh = FN(tanh_array), .transpose = FN(transpose_square), .split = FN(split),          \
-    .store_row = FN(emit), .load_row = FN(fetch_padded)
+#define COMMON_KERNELS                                                                            \
+    .bytes = sizeof(REAL), .lanes = LANES, .panel = PANEL, .widen = FN(widen),                    \
+    .narrow = FN(narrow), .has_nan = FN(has_nan), .exp2 = FN(exp2_array), .tanh = FN(tanh_array), \
+    .transpose = FN(transpose_square), .split = FN(split), .store_row = FN(emit),                 \
+    .load_row = FN(fetch_padded)
 
 #if REAL_BITS == 32
 #include "optimized/simd/matrix_tmpl.h"

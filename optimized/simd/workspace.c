@@ -22,7 +22,7 @@ static void matrix_forward_buffers(const struct attn_kernels *kernels, const str
     const struct attn_buffer list[ATTN_WORKSPACES] = {
         [ATTN_WORK_Q] = attn_buffer_of("tile.q", threads, attn_product(panels * P, d), 2),
         [ATTN_WORK_O] = attn_buffer_of("tile.o", threads, attn_product(panels * P, dv), 4),
-        [ATTN_WORK_S] = attn_buffer_of("tile.s", threads, keys * P + keys / 2 * P, 4),
+        [ATTN_WORK_S] = attn_buffer_of("tile.s", threads, keys * P, 4),
         [ATTN_WORK_ML] = attn_buffer_of("tile.ml", threads, 2 * panels * P, 4),
         [ATTN_WORK_KV] = attn_buffer_of("tile.kv", threads, attn_product(2 * keys, d + 2 * dv), 2),
         [ATTN_WORK_ROWS] = attn_buffer_of("tile.rows", threads, rows, 2)};
@@ -48,8 +48,7 @@ static void matrix_backward_buffers(const struct attn_kernels *kernels,
         [ATTN_BACK_SLOPE] = attn_buffer_of("tile.slope", threads, p->softcap > 0 ? n * P : 0, 4),
         [ATTN_BACK_KV] = attn_buffer_of("tile.kv", threads, 2 * kv, 2),
         [ATTN_BACK_DKV] = attn_buffer_of("tile.dkv", threads, attn_product(n, wide), 4),
-        [ATTN_BACK_ROWS] =
-            attn_buffer_of("tile.rows", threads, attn_product(P + 16, wide), 4)};
+        [ATTN_BACK_ROWS] = attn_buffer_of("tile.rows", threads, attn_product(P + 16, wide), 4)};
     memcpy(state, of_panels, sizeof of_panels);
     memcpy(ws, of_threads, sizeof of_threads);
 }
