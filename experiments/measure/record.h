@@ -67,7 +67,7 @@ struct attn_point {
     int64_t rank_priced[ATTN_RECORD_RANKS], rank_resident[ATTN_RECORD_RANKS],
         rank_process[ATTN_RECORD_RANKS];
     double worst; /* largest error / bound */
-    double output_worst[ATTN_OUTPUTS];
+    double output_worst[ATTN_OUTPUTS], output_error[ATTN_OUTPUTS];
     struct attn_stack stack; /* n 0: one call */
     const char *origin;      /* not in a record: which of several files it is of (borrowed); NULL */
 };

@@ -29,6 +29,7 @@ struct attn_row {
     int64_t peak;                  /* the ledger; of what has none (not ours), resident         */
     double worst;                  /* largest error/bound of any round; NaN: not compared       */
     double output[ATTN_OUTPUTS];   /* the same for each output                                  */
+    double error[ATTN_OUTPUTS];    /* its largest error by its largest number                   */
 
     /* What it is to the figure group that it belongs to (groups.h). */
     char label[ATTN_LABEL_TEXT];  /* in legends: the spec, P where the spec leaves it at its preset,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -332,6 +333,39 @@ static double drawn(const struct attn_figure *figure, const char *label, double 
             return fixture_number(figure, s, column);
     }
     return (double)NAN;
+}
+
+/* Errors against ranks, by hand: a forward pass has that of O and a backward one that of its worst
+ * gradient, the worst round counts, and an output that is 0 everywhere has none. */
+TEST(errors_against_ranks)
+{
+    fixture_n_points = 0;
+    for (int n = 0; n < 8; n++) { /* of rounds 0 and 1 forward, then backward; 1 and 2 ranks */
+        struct attn_result result = {.verdict = ATTN_PASS};
+        struct attn_point *p =
+            fixture_add("ranks", n % 2 ? "ring:ranks=2" : "ring:ranks=1",
+                        n < 4 ? "q64d8:none:bf16:normal:s1" : "q64d8:none:bf16:normal:s1:pass=bwd",
+                        n / 2 % 2);
+        p->ranks = 1 + n % 2;
+        result.output[ATTN_O] = (struct attn_agreement){.n = 1, .error = 1 + n, .size = 64};
+        if (n >= 4) {
+            result.output[ATTN_DQ] = (struct attn_agreement){.n = 1, .error = 5, .size = 0};
+            result.output[ATTN_DK] = (struct attn_agreement){.n = 1, .error = n, .size = 32};
+            result.output[ATTN_DV] = (struct attn_agreement){.n = 1, .error = 3, .size = 32};
+        }
+        attn_point_keep_verdict(p, &result);
+        ck_assert(isnan(p->output_error[ATTN_DQ]) && isnan(p->output_error[ATTN_DBIAS]));
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("rank-error", 0);
+    ck_assert_int_eq(figure->n, 4);
+    for (int64_t s = 0; s < 4; s++) {
+        double o = fixture_number(figure, s, "O_error"), x = figure->point[s].x;
+        double gradients = fixture_number(figure, s, "gradients_error");
+        int is_forward = strcmp(figure->panel[figure->point[s].panel], "forward") == 0;
+        ck_assert(is_forward ? o == (x + 2) / 64 : isnan(o));
+        ck_assert(is_forward ? isnan(gradients) : gradients == (x + 5) / 32);
+    }
 }
 
 /* What a rank needs in all is its peak and its share; one process stands beside it at every P, and
