@@ -78,8 +78,8 @@ void attn_point_init(struct attn_point *point);
 /* Take away all times: a result that is wrong has none. */
 void attn_point_untimed(struct attn_point *point);
 
-/* Seconds of one call of that kind: the median where there are several; with more than one rank
- * the CPU seconds of the slowest.  NaN where the record has none. */
+/* Seconds of one call of that kind: the median where there are several; of simulated ranks the CPU
+ * seconds of the slowest.  NaN where the record has none, and of processes that share cores. */
 double attn_point_call_s(const struct attn_point *point, enum attn_call call);
 
 /* Take away what only ours have: price, ledger, flops, messages. */

@@ -68,6 +68,32 @@ TEST(simulated_ranks_have_cpu_time)
     ck_assert_double_eq(fixture_summary.row[0].time.median, 3);
 }
 
+/* Processes have the wall time of their record where each has a core, and elsewhere none, which the
+ * page says; neither is a time of simulated ranks. */
+TEST(processes_have_wall_time)
+{
+    fixture_n_points = 0;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        char spec[32];
+        (void)snprintf(spec, sizeof spec, "ring:ranks=%d", ranks);
+        struct attn_point *p = fixture_add("ranks", spec, "q256d64:none:f32:normal:s1", 0);
+        p->ranks = ranks;
+        p->n_processes = ranks > 1 ? ranks : 0; /* one rank is measured as any process is */
+        p->ranks_per_core = ranks / 4.0;
+        p->warm_s[0] = 8.0 / ranks;
+        p->warm_cpu_max_s = 100;
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("process-time", 0);
+    ck_assert_int_eq(figure->n, 3);
+    for (int64_t s = 0; s < 3; s++) {
+        ck_assert(fixture_number(figure, s, "process_median_s") == 8 / figure->point[s].x);
+        ck_assert(isnan(fixture_number(figure, s, "rank_median_s")));
+    }
+    ck_assert_ptr_null(fixture_draw("rank-time", 0));
+    fixture_expect_page(0, WORDS("Measured, without a time, as ranks share cores: ring from P=8"));
+}
+
 /* A row without warm calls has its first calls, apart; no time of one kind is in a median or in a
  * column of the other. */
 TEST(first_calls_stand_apart)
