@@ -322,8 +322,9 @@ static void read_measured(struct request *q, struct attn_spec *spec, int n)
     const struct attn_runner *runner = attn_cli_runner();
     struct attn_error err;
     if (!q->measured && runner != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL, "ranks that are processes have price SPEC --measured; "
-                                         "attnlab price has the rest");
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "ranks that are processes have price SPEC --measured; "
+                      "attnlab price has the rest");
     if (!q->measured)
         return;
     if (runner == NULL)
@@ -337,7 +338,9 @@ static void read_measured(struct request *q, struct attn_spec *spec, int n)
                       "--memory, --longest, --advise, --mask-storage, --log or --layers goes with "
                       "it");
     for (int s = 0; s < n; s++)
-        attn_cli_must(attn_cli_run_by(attn_ranks(spec[s].impl, &spec[s].options), &spec[s].options, &err), &err);
+        attn_cli_must(
+            attn_cli_run_by(attn_ranks(spec[s].impl, &spec[s].options), &spec[s].options, &err),
+            &err);
     attn_cli_must(attn_measure_links(runner, &q->here, &err), &err);
     if (!q->json)
         attn_price_print_links(&q->here);

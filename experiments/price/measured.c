@@ -37,21 +37,19 @@ static enum attn_status exchange(const struct ping *x, struct attn_transport *t,
                                  struct attn_ledger *ledger, struct attn_error *err)
 {
     const struct attn_piece piece = attn_piece_whole(x->bytes);
-    struct attn_message send[MESSAGES] = {{0}}, receive[MESSAGES];
+    struct attn_message send[MESSAGES], receive[MESSAGES];
     char *data = attn_ledger_take(ledger, "ping", 2 * x->messages, x->bytes, err);
-    if (data == NULL)
-        return err->status;
-    for (int m = 0; m < x->messages; m++) {
+    for (int m = 0; m < x->messages && data != NULL; m++) {
         send[m] = (struct attn_message){.peer = 1 - t->rank,
                                         .tag = attn_tag(ATTN_TAG_K, m),
                                         .data = data + m * x->bytes,
                                         .piece = &piece,
-                                        .pieces = 1,
-                                        .dtype = ATTN_F32};
+                                        .pieces = 1};
         receive[m] = send[m];
         receive[m].data = data + (x->messages + m) * x->bytes;
     }
-    enum attn_status status = attn_exchange(t, send, x->messages, receive, x->messages, err);
+    enum attn_status status =
+        data == NULL ? err->status : attn_exchange(t, send, x->messages, receive, x->messages, err);
     attn_ledger_give(ledger, data);
     return status;
 }
@@ -59,17 +57,15 @@ static enum attn_status exchange(const struct ping *x, struct attn_transport *t,
 static enum attn_status ping(void *arg, struct attn_transport *t, struct attn_error *err)
 {
     struct ping *x = arg;
-    struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
+    struct attn_ledger ledger;
     enum attn_status status = ATTN_OK;
-    attn_ledger_init(ledger, NULL);
-    for (int n = -1; n < SAMPLES && status == ATTN_OK; n++) {
+    attn_ledger_init(&ledger, NULL);
+    for (int n = -1; n < SAMPLES && status == ATTN_OK; n++) { /* the first one warms up */
         double start = x->runner->seconds();
-        status = exchange(x, t, ledger, err);
-        if (n >= 0)
-            x->seconds[n] = x->runner->seconds() - start;
+        status = exchange(x, t, &ledger, err);
+        x->seconds[n < 0 ? 0 : n] = x->runner->seconds() - start;
     }
-    attn_ledger_clear(ledger);
-    free(ledger);
+    attn_ledger_clear(&ledger);
     return status;
 }
 
@@ -112,16 +108,12 @@ enum attn_status attn_measure_links(const struct attn_runner *runner, struct att
 
 void attn_price_print_links(const struct attn_cluster *here)
 {
-    const struct {
-        const char *key;
-        double value;
-    } line[] = {{"exchange", here->exchange},
-                {"hop", here->hop},
-                {"inside-latency", here->latency[ATTN_INSIDE]},
-                {"inside-bandwidth", here->bandwidth[ATTN_INSIDE]}};
-    for (size_t n = 0; n < sizeof line / sizeof *line; n++)
-        printf("%s = %.3g ; source %s = ranks 0 and 1 of %lld exchange blocks here\n", line[n].key,
-               line[n].value, line[n].key, (long long)here->node);
+    static const char *const key[] = {"exchange", "hop", "inside-latency", "inside-bandwidth"};
+    const double value[] = {here->exchange, here->hop, here->latency[ATTN_INSIDE],
+                            here->bandwidth[ATTN_INSIDE]};
+    for (int k = 0; k < 4; k++)
+        printf("%s = %.3g ; source %s = ranks 0 and 1 of %lld exchange blocks here\n", key[k],
+               value[k], key[k], (long long)here->node);
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */

@@ -163,7 +163,8 @@ static void study_ranks(struct attn_figure_group *group)
         has_processes |= group->row[s]->point->n_processes > 0;
     for (int64_t s = 0; s < group->n; s++) {
         struct attn_row *row = group->row[s];
-        row->of_processes = has_processes && (row->point->n_processes > 0 || row->point->ranks == 1);
+        row->of_processes =
+            has_processes && (row->point->n_processes > 0 || row->point->ranks == 1);
         int is_level = attn_row_is_level(row);
         has_level |= is_level;
         row->is_alone = !is_level && row->point->ranks == 1;

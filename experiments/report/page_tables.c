@@ -366,10 +366,8 @@ static int is_reported(const struct attn_figure_group *group, int64_t s)
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size)
 {
     static const int reasons[] = {
-        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,
-        ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
-        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY,
-        ATTN_POINT_ERROR,   NO_TIME,
+        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,       ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY, ATTN_POINT_ERROR,   NO_TIME,
         SHARED_CORES}; /* what is only priced is drawn, dashed */
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';

@@ -42,10 +42,10 @@ struct attn_row {
     /* What it is to its curve there (curves.h); unknown: NaN, of a power n = 0. */
     int is_beyond, is_alone, is_frontier, is_sample; /* sample: not every element was compared    */
     int of_processes; /* ranks that are processes, or one process beside such */
-    struct attn_power bytes_power, time_power;       /* the exponents of the curve                */
-    double ideal, total_ideal, sent;                 /* bytes: guides that fall as 1/P; a price   */
-    double crossing, crossing_bytes;                 /* where a csr curve meets a dense one       */
-    double judged_output[ATTN_OUTPUTS], judged;      /* output of both passes, or worst           */
+    struct attn_power bytes_power, time_power;  /* the exponents of the curve                */
+    double ideal, total_ideal, sent;            /* bytes: guides that fall as 1/P; a price   */
+    double crossing, crossing_bytes;            /* where a csr curve meets a dense one       */
+    double judged_output[ATTN_OUTPUTS], judged; /* output of both passes, or worst           */
 };
 
 /* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */

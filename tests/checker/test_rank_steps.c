@@ -107,7 +107,8 @@ static const char *const own[][3] = {
     {"ring:ranks=4,order=zigzag,inner=2", "h4g1q37d8:causal(br):f32:select:s3:pass=bwd"},
     {"ulysses:ranks=3", "b2h6g6q13d8:causal(br):f32:normal:s4:pass=bwd"},
     {"ulysses:ranks=2", "h4g4q5k9d8:none:f32:reveal:s5"},
-    {"ring:ranks=3", "h4g2q9k12d8:causal(br):f64:normal:s6:pass=bwd:dlse=1", "ring-textbook:ranks=3"},
+    {"ring:ranks=3", "h4g2q9k12d8:causal(br):f64:normal:s6:pass=bwd:dlse=1",
+     "ring-textbook:ranks=3"},
     {"ulysses:ranks=2", "h4q8d8:causal(br):f32:normal:s7:pass=bwd", "ulysses-textbook:ranks=2"}};
 
 TEST_EACH(ranks_of_our_own_agree, COUNT(own))

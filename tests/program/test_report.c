@@ -368,10 +368,9 @@ TEST(errors_against_ranks)
     fixture_n_points = 0;
     for (int n = 0; n < 8; n++) { /* of rounds 0 and 1 forward, then backward; 1 and 2 ranks */
         struct attn_result result = {.verdict = ATTN_PASS};
-        struct attn_point *p =
-            fixture_add("ranks", n % 2 ? "ring:ranks=2" : "ring:ranks=1",
-                        n < 4 ? "q64d8:none:bf16:normal:s1" : "q64d8:none:bf16:normal:s1:pass=bwd",
-                        n / 2 % 2);
+        struct attn_point *p = fixture_add(
+            "ranks", n % 2 ? "ring:ranks=2" : "ring:ranks=1",
+            n < 4 ? "q64d8:none:bf16:normal:s1" : "q64d8:none:bf16:normal:s1:pass=bwd", n / 2 % 2);
         p->ranks = 1 + n % 2;
         result.output[ATTN_O] = (struct attn_agreement){.n = 1, .error = 1 + n, .size = 64};
         if (n >= 4) {
