@@ -98,7 +98,7 @@ static int gather(const struct attn_grade_class *class, struct member **members)
 /* The line of a command; 0: none. */
 static int read_command(const char *folder, char *line, size_t size)
 {
-    char path[4096 + 16];
+    char path[4096 + 700];
     snprintf(path, sizeof path, "%s/command", folder);
     FILE *file = attn_read_stream(path, ATTN_READ_THEIRS, NULL);
     int ok = file != NULL && fgets(line, (int)size, file) != NULL;

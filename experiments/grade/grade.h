@@ -49,7 +49,7 @@ const struct attn_lab *attn_lab_find(const char *name);
 const struct attn_criterion *attn_lab_criterion(const struct attn_lab *lab, int n);
 
 /* A lab under a seed.  Conventions that vary are words of attn_task_words(), in its order: which
- * one is the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.  Without a seed
+ * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.  Without a seed
  * ("") they are attnlab's own. */
 struct attn_task {
     const struct attn_lab *lab;
@@ -87,7 +87,7 @@ struct attn_outcome {
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */
     char why[600];      /* of the first that failed: its name, case and reason          */
     char cause[300];    /* what most failures look like; ""                             */
-    char again[1600];   /* the command that repeats it; ""                              */
+    char again[2000];   /* the command that repeats it; ""                              */
 };
 
 enum { ATTN_CRITERIA = 16 };
@@ -139,6 +139,9 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
 /* Ask the whole battery within the task's claims; the verdicts are the candidate's.  EINVAL, with
  * one line: it cannot be judged at all. */
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err);
+
+/* Whether it has computed anything right. */
+int attn_grade_any_passed(const struct attn_grading *g);
 
 /* The outcome's criterion is lost, and why. */
 void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)

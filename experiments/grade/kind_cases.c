@@ -33,15 +33,13 @@ static enum attn_status keep_claimed(struct attn_grading *g, enum attn_route rou
     g->taken = attn_cli_need(calloc((size_t)q->n + 1, 1));
     for (int i = 0; i < q->n; i++) {
         struct attn_setup setup;
-        struct attn_wants wants;
         enum attn_status status = attn_setup_describe(&q->asked[i].c, &setup, err);
         if (status != ATTN_OK)
             return status;
-        attn_claims_want(&g->task->claims, &setup, route, &wants);
+        status = attn_claims_allow(&g->task->claims, &setup, route, &g->needs[kept], err);
         attn_setup_close(&setup);
-        if (wants.missing != 0 || wants.declined != 0)
+        if (status != ATTN_OK)
             continue;
-        g->needs[kept] = wants.needs;
         q->asked[kept++] = q->asked[i];
     }
     q->n = kept;
@@ -75,6 +73,15 @@ static const struct attn_verdict_entry *entry_of(const struct attn_verdict_list 
         if (list->entry[e].kind == ATTN_CHECK_CASE && strcmp(list->entry[e].name, name) == 0)
             return &list->entry[e];
     return NULL;
+}
+
+int attn_grade_any_passed(const struct attn_grading *g)
+{
+    const struct attn_verdict_list *list = g->candidate.list;
+    for (int e = 0; list != NULL && e < list->n; e++)
+        if (list->entry[e].result.verdict == ATTN_PASS)
+            return 1;
+    return 0;
 }
 
 /* The case that a criterion lost first. */

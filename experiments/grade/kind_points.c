@@ -43,7 +43,7 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
         return 1;
     attn_outcome_lose(o, "%.200s: %s: %.300s", of.text, attn_point_status_name(point->status),
                       point->message);
-    snprintf(o->again, sizeof o->again, "%.300s check %s --case '%.200s'", attn_cli_program(),
+    snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
              g->candidate.route, of.text);
     return 0;
 }
@@ -112,7 +112,7 @@ void attn_grade_memory(struct attn_grading *g, struct attn_outcome *o)
                       o->found, steepest, most);
     snprintf(o->cause, sizeof o->cause, "%s",
              steepest > 4 * most ? "a buffer that grows with the square of the length" : "");
-    snprintf(o->again, sizeof o->again, "%.300s check %s --case '%.200s'", attn_cli_program(),
+    snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
              g->candidate.route, at);
 }
 

@@ -92,7 +92,8 @@ static int drawn(const struct attn_task *task, const struct convention *c)
 {
     char text[400];
     int n = snprintf(text, sizeof text, "%.200s:%s:%s", task->seed, task->lab->name, c->key);
-    return (int)(attn_digest_bytes(ATTN_DIGEST_BEGIN, text, (size_t)n) % (uint64_t)c->n);
+    uint64_t hash = attn_digest_bytes(ATTN_DIGEST_BEGIN, text, (size_t)n);
+    return (int)((hash >> 32) % (uint64_t)c->n);
 }
 
 static int varies(const struct attn_task *task, const struct convention *c)
@@ -218,7 +219,9 @@ void attn_grade_task(struct attn_grading *g, struct attn_outcome *o)
     char differs[400], words[200];
     attn_task_words(g->task, words, sizeof words);
     o->asked = 1;
-    if (attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 0)
+    if (!attn_grade_any_passed(g))
+        attn_outcome_lose(o, "it is declared, and not one case passes");
+    else if (attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 0)
         o->passed = 1;
     else
         attn_outcome_lose(o, "%s; the task%s%s claims %s%s%s", differs,

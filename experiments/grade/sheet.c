@@ -29,12 +29,12 @@ static void put_outcome(FILE *out, const struct attn_outcome *o)
         fprintf(out, "%4d of %2d  %s", o->earned, o->points, o->name);
     else
         fprintf(out, "%10s  %s", "", o->name);
-    if (o->found[0] != '\0')
-        fprintf(out, ": %s", o->found);
+    if (o->points == 0 || o->found[0] != '\0')
+        fprintf(out, ": %s", o->found[0] != '\0' ? o->found : "not measured");
     else if (o->asked > 1)
         fprintf(out, ": %d of %d", o->passed, o->asked);
     fputc('\n', out);
-    if (o->why[0] == '\0')
+    if (o->why[0] == '\0' || o->points == 0)
         return;
     put_line(out, "first", o->why);
     put_line(out, "likely", o->cause);
