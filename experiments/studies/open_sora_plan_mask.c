@@ -53,9 +53,9 @@ static void other_lengths(struct attn_study_run *run)
         attn_study_peak(
             &tape, attn_study_text(run, "%s tokens: the exchange", attn_cli_grouped(L, grouped)),
             ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
-        attn_study_place(run, "what an all-gather sends from", (double)L);
-        attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED,
-                            (double)tape.ledger.peak / 16, 4 * 4 * (double)L, "B", 0);
+        attn_study_place(run, "an all-gather, 8 ranks", (double)L);
+        attn_study_quantity(run, "buffers of an all-gather", ATTN_DERIVED,
+                            (double)tape.ledger.peak * 9 / 16, (1 + 8) * 4 * 4 * (double)L, "B", 0);
         const char *text = attn_study_text(run, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
                                            (long long)(L / 2));
         attn_study_place(run, "boolean [L, L] of one sample", (double)L);
@@ -84,6 +84,8 @@ void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
     attn_study_quantity(run, "of it, to send", ATTN_DERIVED, 3.69e6, 8.0 * ELEMENTS * 4, "B", 5e3);
     attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED, 460800, ELEMENTS * 4.0,
                         "B", 0);
+    attn_study_quantity(run, "buffers of an all-gather", ATTN_DERIVED, 9 * 460800,
+                        ELEMENTS * 4.0 + 8 * ELEMENTS * 4.0, "B", 0);
     at_small_size(run);
     attn_study_say(run, "Expanded over queries to a boolean [L, L], the same mask is quadratic:");
     attn_study_quantity(run, "the dense boolean mask of one sample, L=28,800", ATTN_DERIVED,
