@@ -14,11 +14,11 @@ enum { TOKENS = T * (H / 2) * (W / 2) }; /* max_pool3d(1, 2, 2) */
 static void prepare_parallel_data(struct attn_tape *tape, int64_t elements, int64_t ranks)
 {
     float *repeated =
-        attn_tape_take(tape, "repeated", "mask.repeat(1, P, 1, 1)", ranks * elements, 4);
+        attn_tape_take(tape, "repeated", "mask.repeat(1, R, 1, 1)", ranks * elements, 4);
     for (int64_t n = 0; repeated != NULL && n < ranks * elements; n++)
         repeated[n] = (float)(n % elements);
     float *received =
-        attn_tape_take(tape, "received", "all_to_all: P masks, all of each", ranks * elements, 4);
+        attn_tape_take(tape, "received", "all_to_all: R masks, all of each", ranks * elements, 4);
     for (int64_t n = 0; received != NULL && repeated != NULL && n < ranks * elements; n++)
         received[n] = (float)(n / elements) * 1000 + repeated[n % elements]; /* rank's label */
 }
@@ -74,8 +74,8 @@ void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
                         "tokens", 0);
     attn_study_say(run, "The all-to-all that cuts latents into frames would cut the mask too, but "
                         "inside attention a rank sees all tokens and needs all of the mask.  So "
-                        "the mask is repeated P times before.  That is an all-gather written as an "
-                        "all-to-all: the send buffer is P times what it need be.  It does not "
+                        "the mask is repeated R times before.  That is an all-gather written as an "
+                        "all-to-all: the send buffer is R times what it need be.  It does not "
                         "avoid full masks on the ranks, as an article says; it makes them.");
     tape = (struct attn_tape){.run = run};
     prepare_parallel_data(&tape, ELEMENTS, 8);

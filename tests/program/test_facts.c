@@ -155,7 +155,7 @@ TEST(sixteen_bits)
         ck_assert_double_eq(more, (pass == 0 ? 4 : 8) * 4.0 * 512 * 64);
         ck_assert_double_eq(peak("gemm@portable", narrow[pass]), peak("gemm@portable", wide[pass]));
     }
-    says("docs/attention.md", "e is still 4: scores and sums are 32-bit floats");
+    says("docs/attention.md", "w is still 4: scores and sums are 32-bit floats");
     says("docs/attention.md", "16 L d bytes more forward, 32 L d backward");
 }
 
