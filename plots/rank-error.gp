@@ -1,4 +1,4 @@
-# Largest error by the largest number of the truth against the number of ranks P: O, and gradients.
+# Largest error by the largest number of the truth against the number of ranks R: O, and gradients.
 draws(p) = word(panels, p) eq 'forward' ? 'O_error' : 'gradients_error'
 lines(p) = word(panels, p)
 load 'style.gp'

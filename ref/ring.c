@@ -1,8 +1,8 @@
 /* ring-textbook: every rank keeps its queries, and the keys of all ranks travel past them.
  *
- *      Q_r stays on rank r.  At hop s it meets K_J, V_J of rank J = (r - s) mod P:
+ *      Q_r stays on rank r.  At hop s it meets K_J, V_J of rank J = (r - s) mod R:
  *
- *          hop          rank 0      rank 1      rank 2      (P = 3)
+ *          hop          rank 0      rank 1      rank 2      (R = 3)
  *           0            K_0         K_1         K_2
  *           1            K_2         K_0         K_1         each pair has gone one rank on
  *           2            K_1         K_2         K_0
@@ -11,16 +11,16 @@
  * (ref/merge.h).  Beside its own a rank never has more than two blocks of keys: one that it passes
  * on, and one that comes.
  *
- * Memory   of a rank, beside its own part of each tensor (P > 1):
- *          forward    2 pairs (K, V) of other ranks, 1 where P = 2; O_J and LSE_J of one head
+ * Memory   of a rank, beside its own part of each tensor (R > 1):
+ *          forward    2 pairs (K, V) of other ranks, 1 where R = 2; O_J and LSE_J of one head
  *          backward   the same pairs; 2 pairs (dK, dV); dQ_J of one head
- *          both       the tiles of ref/tiled.c.  All else falls as 1/P.
- * Sent     forward P-1 pairs (K, V); backward these and P pairs (dK, dV); all to the next rank.
+ *          both       the tiles of ref/tiled.c.  All else falls as 1/R.
+ * Sent     forward R-1 pairs (K, V); backward these and R pairs (dK, dV); all to the next rank.
  * Flops    those of tiled-textbook, shared out.  Under a causal mask rank 0 has least to do and
- *          rank P-1 most.  optimized/parallel/ring.c can deal out tokens in an order that mends it.
+ *          rank R-1 most.  optimized/parallel/ring.c can deal out tokens in an order that mends it.
  * Source   Liu, Zaharia, Abbeel 2023 (Ring Attention), algorithm 1; backward: Dao 2023,
  *          FlashAttention-2, algorithm 2, one block of keys a hop.
- * Caveats  P divides Lq and Lk.  K and V of a block that a mask hides travel all the same.
+ * Caveats  R divides Lq and Lk.  K and V of a block that a mask hides travel all the same.
  */
 #include "ref/merge.h"
 #include "ref/rank_part.h"
@@ -90,7 +90,7 @@ static enum attn_status ring_post(const struct attn_rank_part *x, struct ring_ho
 /* ---- forward ------------------------------------------------------------------------------- *
  *
  *  O = 0, LSE = -inf: nothing has been seen                         ring_begin
- *  for s = 0 .. P-1:                                                J = (r - s) mod P
+ *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      ring_post
  *      (O_J, LSE_J) = attention of Q_r over K_J, V_J                tiled_forward
  *      (O, LSE) = (O, LSE) merged with (O_J, LSE_J)                 attn_merge
@@ -150,20 +150,20 @@ static void ring_attend(const struct attn_rank_part *x, int J, struct ring_pair 
 
 enum attn_status ring_forward(const struct attn_rank_part *x)
 {
-    int P = x->transport->size, r = x->transport->rank,
+    int R = x->transport->size, r = x->transport->rank,
         computes = !attn_transport_counts(x->transport); /* else messages are only counted */
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_begin(x);
-    for (int s = 0; s < P && status == ATTN_OK; s++) {
+    for (int s = 0; s < R && status == ATTN_OK; s++) {
         struct ring_hop hop;
         struct ring_pair next = ring_pair_at(x, x->pair[s % 2]); /* not where `here` is */
-        int travels = s < P - 1; /* the last pair has nowhere to go */
+        int travels = s < R - 1; /* the last pair has nowhere to go */
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_attend(x, (r - s + P) % P, here);
+            ring_attend(x, (r - s + R) % R, here);
         if (travels && status == ATTN_OK)
             status = attn_wait(x->transport, &hop.post, x->error);
         here = next;
@@ -174,7 +174,7 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
 /* ---- backward ------------------------------------------------------------------------------ *
  *
  *  dQ = 0; the travelling (dK_r, dV_r) = 0
- *  for s = 0 .. P-1:                                                J = (r - s) mod P
+ *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      as in the forward pass
  *      P = exp(S - LSE);  dP = dO_r V_J^T;  dS = P o (dP - D)       tiled_backward: LSE and D are
  *      dQ   += dX K_J                                               those of all keys, so a block
@@ -220,27 +220,27 @@ static void ring_clear(const struct attn_rank_part *x, struct ring_pair sums)
 enum attn_status ring_backward(const struct attn_rank_part *x)
 {
     struct attn_transport *t = x->transport;
-    int P = t->size, computes = !attn_transport_counts(t);
+    int R = t->size, computes = !attn_transport_counts(t);
     const struct ring_pair home = {x->mine[ATTN_TAG_DK], x->mine[ATTN_TAG_DV]};
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
-    struct ring_pair sums = P == 1 ? home : ring_pair_at(x, x->gradients[0]); /* home comes last */
+    struct ring_pair sums = R == 1 ? home : ring_pair_at(x, x->gradients[0]); /* home comes last */
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_clear(x, sums);
-    for (int s = 0; s < P && status == ATTN_OK; s++) {
+    for (int s = 0; s < R && status == ATTN_OK; s++) {
         struct ring_hop hop, sums_hop;
-        int travels = s < P - 1;
+        int travels = s < R - 1;
         struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);
         struct ring_pair next_sums = travels ? ring_pair_at(x, x->gradients[(s + 1) % 2]) : home;
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_differentiate(x, (t->rank - s + P) % P, here, sums);
+            ring_differentiate(x, (t->rank - s + R) % R, here, sums);
         if (travels && status == ATTN_OK)
             status = attn_wait(t, &hop.post, x->error);
-        if (P > 1 && status == ATTN_OK)
+        if (R > 1 && status == ATTN_OK)
             status = ring_post(x, &sums_hop, ATTN_TAG_DK, ATTN_TAG_DV, s, sums, next_sums);
-        if (P > 1 && status == ATTN_OK)
+        if (R > 1 && status == ATTN_OK)
             status = attn_wait(t, &sums_hop.post, x->error);
         here = next;
         sums = next_sums;

@@ -335,7 +335,7 @@ static void print_row(const struct row *row, const struct attn_memory *memory)
     printf("  %10s  %s%s", attn_price_bytes(attn_need_in(&row->need, memory), bytes),
            isinf(row->beyond) ? "over " : "", attn_cli_grouped(row->longest, longest));
     if (row->ulysses > 0)
-        printf("  U x R = %d x %d", row->ulysses, ranks / row->ulysses);
+        printf("  U x R/U = %d x %d", row->ulysses, ranks / row->ulysses);
     putchar('\n');
 }
 

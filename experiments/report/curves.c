@@ -107,10 +107,10 @@ static struct attn_power fit(struct attn_row *const *row, int64_t n,
     return power;
 }
 
-/* The value at the fewest ranks, falling as 1/P. */
+/* The value at the fewest ranks, falling as 1/R. */
 static void guide(struct attn_row *const *row, int64_t n)
 {
-    double ideal = none, total_ideal = none; /* times P */
+    double ideal = none, total_ideal = none; /* times R */
     for (int64_t s = 0; s < n; s++) {
         struct attn_row *r = row[s];
         if (isnan(ideal) && !r->is_alone && r->priced > 0)

@@ -254,7 +254,7 @@ static void put_share_row(struct attn_document *d, const struct attn_row *row)
 /* What a rank needs. */
 void attn_page_shares(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"implementation",          "pass",      "#ranks P", "#peak",
+    static const char *const head[] = {"implementation",          "pass",      "#ranks R", "#peak",
                                        "#its inputs and outputs", "#together", "#sends",   NULL};
     put_groups(d, page, ATTN_GROUP_RANKS, head, NULL, put_share_row);
 }
@@ -316,7 +316,7 @@ void attn_page_external(struct attn_document *d, const struct attn_page *page)
 
 /* ---- what was not run ------------------------------------------------------------------------ */
 
-/* Where a row stands: "8,192", "P=4", "random(0.1,1)". */
+/* Where a row stands: "8,192", "R=4", "random(0.1,1)". */
 static void append_where(const struct attn_figure_group *group, const struct attn_row *row,
                          char *text, size_t size)
 {
