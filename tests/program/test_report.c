@@ -91,7 +91,7 @@ TEST(processes_have_wall_time)
         ck_assert(isnan(fixture_number(figure, s, "rank_median_s")));
     }
     ck_assert_ptr_null(fixture_draw("rank-time", 0));
-    fixture_expect_page(0, WORDS("Measured, without a time, as ranks share cores: ring from P=8"));
+    fixture_expect_page(0, WORDS("Measured, without a time, as ranks share cores: ring from R=8"));
 }
 
 /* A row without warm calls has its first calls, apart; no time of one kind is in a median or in a
