@@ -71,8 +71,10 @@ own_y = y_range ne '[*:*]'
 if (x_range eq '[*:*]') { x_range = room(x_low, x_high, 1.15, across eq 'density' ? 100.0 : 8.0) }
 if (!own_y) { y_range = room(y_low, y_high, 1.4, is_bytes ? 8.0 : 100.0) }
 colon(r)  = strstrt(r, ':')
-low_of(r)  = r[2:2] eq '*' ? -1e300 : real(r[2:colon(r) - 1])
-high_of(r) = r[colon(r) + 1:colon(r) + 1] eq '*' ? 1e300 : real(r[colon(r) + 1:strlen(r) - 1])
+# gnuplot's real() refuses 1e-07, and takes 1.e-07.
+number(s) = strstrt(s, '.') > 0 || strstrt(s, 'e') == 0 ? real(s) : real(s[1:strstrt(s, 'e') - 1].'.'.s[strstrt(s, 'e'):*])
+low_of(r)  = r[2:2] eq '*' ? -1e300 : number(r[2:colon(r) - 1])
+high_of(r) = r[colon(r) + 1:colon(r) + 1] eq '*' ? 1e300 : number(r[colon(r) + 1:strlen(r) - 1])
 inside(r, v) = v >= low_of(r) && v <= high_of(r)
 there = ''
 note(p, what) = (there = there.sprintf('<%s|%d|%s>', strcol("curve"), p, what). \
@@ -114,7 +116,7 @@ key(c, p)   = !shown(c, p) ? '' : field(c, 2).(slope(c, p) eq '' ? '' : '  '.slo
 # How it looks in the legend: as in the plot.
 only(c, p, some, others) = has(c, p, some) && !has(c, p, others)
 only_priced(c, p) = only(c, p, 'beyond_bytes', 'priced_bytes') || only(c, p, 'total_beyond_bytes', 'total_priced_bytes') || only(c, p, 'sent_beyond_bytes', 'sent_priced_bytes')
-only_open(c, p)   = only(c, p, 'single_s', 'median_s') || only(c, p, 'rank_single_s', 'rank_median_s') || only(c, p, word(panels, p).'_sample', word(panels, p))
+only_open(c, p)   = only(c, p, 'single_s', 'median_s') || only(c, p, 'rank_single_s', 'rank_median_s') || only(c, p, 'process_single_s', 'process_median_s') || only(c, p, word(panels, p).'_sample', word(panels, p))
 key_mark(c, p)    = only_open(c, p) || only_priced(c, p) ? open(c) : filled(c)
 priced_size       = 0                                  # of marks where nothing was measured
 key_size(c, p)    = only_priced(c, p) ? priced_size : size(c)

@@ -1,5 +1,5 @@
 # Time of a call against what the group varies: L, heads, layers, ...
-ranks = kind eq 'rank-time' ? 'rank_' : ''
+ranks = kind eq 'rank-time' ? 'rank_' : kind eq 'process-time' ? 'process_' : ''
 median = ranks.'median_s'
 single = ranks.'single_s'
 draws(p) = median.' '.single.' fastest_s slowest_s'
@@ -9,7 +9,7 @@ single_remark = ' Open, dotted: first calls.'
 load 'style.gp'
 eval axis
 set format y '%.0s %cs'
-set ylabel ranks eq '' ? 'time of a call' : 'CPU time of the slowest rank'
+set ylabel ranks eq 'rank_' ? 'CPU time of the slowest rank' : 'time of a call'
 do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {

@@ -181,7 +181,8 @@ struct attn_ctx {
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
-                        tensors are neither read nor written.  EINVAL for one process */
+                        tensors are neither read nor written.  Ranks that are processes send what
+                        their buffers happen to hold.  EINVAL for one process */
 };
 
 /* Every precondition of the contract, tested once, here; implementations rely on it. */

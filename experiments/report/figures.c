@@ -49,6 +49,12 @@ static double ratio(const struct attn_row *row, double value, int of_sample)
     return row->is_sample == of_sample && !isnan(value) ? fmin(fmax(value, LEAST), MOST) : none;
 }
 
+static double relative(double error)
+{
+    static const double LEAST = 1e-17;
+    return isnan(error) ? none : fmax(error, LEAST);
+}
+
 static const char *const row_columns[] = {
 #define COLUMN(name, value) #name,
 #include "experiments/report/columns.def"
