@@ -1,7 +1,7 @@
 /* The contract: what attention is, and how it is called.  What an implementation is made of stands
  * in ref/impl.h.
  *
- *      S   = bias(softcap(scale * Q K^T))         softcap(s) = c tanh(s / c)
+ *      S   = bias(softcap(scale * Q K^T))         softcap(s) = cap tanh(s / cap)
  *      P   = softmax over the keys that the mask lets a query see
  *      O   = P V                                  LSE_i = ln sum_j exp S_ij
  *
@@ -153,7 +153,7 @@ struct attn_origin {
 struct attn_problem {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
     double scale;
-    double softcap; /* c; 0 = none */
+    double softcap; /* cap; 0 = none */
     enum attn_dtype dtype;
     const struct attn_mask *mask; /* NULL: every pair is visible */
     struct attn_bias bias;
