@@ -51,7 +51,7 @@ const struct attn_cli_command attn_cmd_explain = {
     .about =
         "The steps of dense, csr-textbook, tiled-textbook, ring-textbook and ulysses-textbook, in\n"
         "the letters of docs/attention.md.  Numbers are those that the implementation has when a\n"
-        "step ends; none is computed again.  Five digits are printed of the largest beside it.",
+        "step ends; none is computed again.  Six digits are printed of the largest beside it.",
     .flags = uses,
     .more =
         "  attnlab explain tiled-textbook:br=2,bc=2 --pass bwd\n"

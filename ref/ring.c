@@ -116,21 +116,22 @@ static struct attn_head ring_head(const struct attn_rank_part *x, const struct a
 {
     const struct attn_problem *p = x->whole;
     int64_t g = ring_kv_head(p, h), n = x->n_query, d = p->d_key, dv = p->d_value;
-    return (struct attn_head){.problem = block,
-                              .listener = x->listener,
-                              .rank = x->transport->rank,
-                              .hop = s,
-                              .b = b,
-                              .h = h,
-                              .n_query = n,
-                              .n_key = x->n_key,
-                              .d = d,
-                              .dv = dv,
-                              .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
-                              .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
-                              .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
-                              .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
-                              .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    struct attn_head head = {.problem = block,
+                             .b = b,
+                             .h = h,
+                             .n_query = n,
+                             .n_key = x->n_key,
+                             .d = d,
+                             .dv = dv,
+                             .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
+                             .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
+                             .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
+                             .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
+                             .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    head.listener = x->listener, head.rank = x->transport->rank, head.hop = s;
+    TELL(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, d),
+         MATRIX("V_J", head.V, x->n_key, dv));
+    return head;
 }
 
 /* Query i: (O_J, LSE_J), which the head has, into what all blocks so far gave. */
@@ -149,8 +150,6 @@ static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair 
         for (int64_t h = 0; h < block.heads; h++) {
             struct attn_head head = ring_head(x, &block, s, keys, b, h);
             struct attn_matrix O = head.O, lse = head.lse; /* of all blocks so far */
-            TELL(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, head.d),
-                 MATRIX("V_J", head.V, x->n_key, head.dv));
             head.O = (struct attn_matrix){x->o_block, block.d_value};
             head.lse = (struct attn_matrix){x->lse_block, 1};
             tiled_forward(&head, &x->tile);

@@ -71,46 +71,57 @@ static void add(struct tensors *t, const char *name, struct attn_cview view, int
     t->width[t->n++] = width;
 }
 
-/* Of all heads, before or after a call. */
-static void tell(struct attn_heard *heard, const struct attn_problem *p, const char *step, int hop,
-                 int of_keys, const struct tensors *t)
+/* Before or after a call: each head of each rank, its queries and then its keys.  Ranks have equal
+ * runs of tokens (ref/rank_part.h). */
+static void tell(struct attn_heard *heard, const struct attn_explain *x, const char *const step[2],
+                 int hop, const struct tensors t[2])
 {
-    for (int64_t b = 0; b < p->batch && t->n > 0; b++)
-        for (int64_t h = 0; h < (of_keys ? p->kv_heads : p->heads); h++)
-            attn_heard_tell(heard, step, hop, b, h, of_keys ? p->n_key : p->n_query, t->name,
-                            t->view, t->width, t->n);
+    const struct attn_problem *p = x->problem;
+    const int64_t heads[2] = {p->heads, p->kv_heads}, tokens[2] = {p->n_query, p->n_key};
+    int ranks = attn_ranks(x->spec->impl, &x->spec->options);
+    struct attn_told at = {.hop = hop};
+    for (at.rank = 0; at.rank < ranks; at.rank++)
+        for (at.batch = 0; at.batch < p->batch; at.batch++)
+            for (at.head = 0; at.head < p->heads; at.head++)
+                for (int k = 0; k < 2; k++) {
+                    int64_t rows = tokens[k] / ranks;
+                    at.step = step[k];
+                    at.query = at.rank * rows;
+                    if (t[k].n > 0 && at.head < heads[k])
+                        attn_heard_tell(heard, &at, rows, t[k].name, t[k].view, t[k].width, t[k].n);
+                }
 }
 
 static void tell_given(struct attn_heard *heard, const struct attn_explain *x, enum attn_pass pass)
 {
+    static const char *const step[2] = {"given.queries", "given.keys"};
     const struct attn_problem *p = x->problem;
-    struct tensors queries = {0}, keys = {0};
-    add(&queries, "Q", x->forward.q, p->d_key);
-    if (pass == ATTN_BACKWARD) {
-        add(&queries, "dO", x->backward.d_o, p->d_value);
-        add(&queries, "dLSE", x->backward.d_lse, 1);
+    struct tensors t[2] = {0};
+    if (pass == ATTN_FORWARD) {
+        add(&t[0], "Q", x->forward.q, p->d_key);
+        add(&t[1], "K", x->forward.k, p->d_key);
+        add(&t[1], "V", x->forward.v, p->d_value);
+    } else {
+        add(&t[0], "dO", x->backward.d_o, p->d_value);
+        add(&t[0], "dLSE", x->backward.d_lse, 1);
     }
-    add(&keys, "K", x->forward.k, p->d_key);
-    add(&keys, "V", x->forward.v, p->d_value);
-    tell(heard, p, "given.queries", 0, 0, &queries);
-    tell(heard, p, "given.keys", 0, 1, &keys);
+    tell(heard, x, step, 0, t);
 }
 
 static void tell_result(struct attn_heard *heard, const struct attn_explain *x, enum attn_pass pass)
 {
+    static const char *const step[2] = {"result.queries", "result.keys"};
     const struct attn_problem *p = x->problem;
-    struct tensors queries = {0}, keys = {0};
+    struct tensors t[2] = {0};
     if (pass == ATTN_FORWARD) {
-        add(&queries, "O", attn_view_const(&x->forward.o), p->d_value);
-        add(&queries, "LSE", attn_view_const(&x->forward.lse), 1);
+        add(&t[0], "O", attn_view_const(&x->forward.o), p->d_value);
+        add(&t[0], "LSE", attn_view_const(&x->forward.lse), 1);
     } else {
-        add(&queries, "dQ", attn_view_const(&x->backward.dq), p->d_key);
-        add(&keys, "dK", attn_view_const(&x->backward.dk), p->d_key);
-        add(&keys, "dV", attn_view_const(&x->backward.dv), p->d_value);
+        add(&t[0], "dQ", attn_view_const(&x->backward.dq), p->d_key);
+        add(&t[1], "dK", attn_view_const(&x->backward.dk), p->d_key);
+        add(&t[1], "dV", attn_view_const(&x->backward.dv), p->d_value);
     }
-    int hop = attn_ranks(x->spec->impl, &x->spec->options);
-    tell(heard, p, "result.queries", hop, 0, &queries);
-    tell(heard, p, "result.keys", hop, 1, &keys);
+    tell(heard, x, step, attn_ranks(x->spec->impl, &x->spec->options), t);
 }
 
 /* ---- the bits -------------------------------------------------------------------------------- */
@@ -132,7 +143,7 @@ static uint64_t bits_of(const struct attn_view *view, int64_t batch, int64_t hea
     return digest;
 }
 
-static void bits_line(const struct attn_explain *x, char *text, size_t size)
+static void bits_line(const struct attn_explain *x, enum attn_pass pass, char text[96])
 {
     const struct attn_problem *p = x->problem;
     const struct {
@@ -144,9 +155,9 @@ static void bits_line(const struct attn_explain *x, char *text, size_t size)
                {"dq", &x->backward.dq, p->heads, p->n_query, p->d_key},
                {"dk", &x->backward.dk, p->kv_heads, p->n_key, p->d_key},
                {"dv", &x->backward.dv, p->kv_heads, p->n_key, p->d_value}};
-    attn_append(text, size, "bits:");
-    for (int o = 0; o < (x->last == ATTN_FORWARD ? 2 : 5); o++)
-        attn_append(text, size, " %s %016llx", out[o].name,
+    snprintf(text, 96, "bits:");
+    for (int o = pass == ATTN_FORWARD ? 0 : 2; o < (pass == ATTN_FORWARD ? 2 : 5); o++)
+        attn_append(text, 96, " %s %016llx", out[o].name,
                     (unsigned long long)bits_of(out[o].view, p->batch, out[o].heads, out[o].rows,
                                                 out[o].width));
 }
@@ -201,8 +212,9 @@ static enum attn_status show_memory(const struct attn_explain *x, struct attn_ev
 static enum attn_status show_steps(const struct attn_explain *x, struct attn_heard *heard,
                                    struct attn_handout *handout, struct attn_error *err)
 {
-    char bits[256] = "";
-    const struct attn_show show = {x->spec->impl->ranks != NULL, x->only};
+    char bits[96];
+    const struct attn_show show = {x->spec->impl->ranks != NULL,
+                                   x->problem->batch * x->problem->heads > 1, x->only};
     enum attn_status status = attn_heard_sort(heard, show.has_ranks, err);
     if (status != ATTN_OK)
         return status;
@@ -211,14 +223,15 @@ static enum attn_status show_steps(const struct attn_explain *x, struct attn_hea
                          "--only %s: no step of %s begins so; the column 'step' of --format csv "
                          "has all names",
                          x->only != NULL ? x->only : "", x->spec->impl->name);
-    bits_line(x, bits, sizeof bits);
-    if (x->format == ATTN_HANDOUT_CSV) {
+    if (x->format == ATTN_HANDOUT_CSV)
         attn_show_csv(&show, heard);
-        printf("# %s\n", bits);
-    }
     attn_show_steps(&show, heard, handout);
-    if (x->only == NULL)
+    for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++) {
+        bits_line(x, (enum attn_pass)pass, bits);
+        if (x->format == ATTN_HANDOUT_CSV)
+            printf("# %s\n", bits);
         attn_handout_words(handout, bits);
+    }
     return ATTN_OK;
 }
 

@@ -16,7 +16,7 @@ static const struct attn_step_kind kinds[] = {
 #define OPENS                             ATTN_STEP_OPENS
 #define BY_KEY                            ATTN_STEP_BY_KEY
 #define INNER                             ATTN_STEP_INNER
-#define ALL                               ATTN_STEP_ALL
+#define ENDS                              ATTN_STEP_ENDS
 #define STEP(name, rows, flags, sentence) {name, rows, flags, sentence},
 #include "experiments/explain/steps.def"
 };
@@ -127,21 +127,24 @@ enum attn_status attn_heard_sort(struct attn_heard *heard, int has_ranks, struct
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-void attn_heard_tell(struct attn_heard *heard, const char *step, int hop, int64_t batch,
-                     int64_t head, int64_t rows, const char *const *names,
-                     const struct attn_cview *view, const int64_t *columns, int n)
+void attn_heard_tell(struct attn_heard *heard, const struct attn_told *at, int64_t rows,
+                     const char *const *names, const struct attn_cview *view,
+                     const int64_t *columns, int n)
 {
     struct attn_shown shown[ATTN_HEARD_MATRICES];
     double *copies[ATTN_HEARD_MATRICES];
+    struct attn_told told = *at;
     for (int m = 0; m < n; m++) {
         copies[m] = attn_cli_need(calloc((size_t)(rows * columns[m]) + 1, sizeof *copies[m]));
         for (int64_t e = 0; e < rows * columns[m]; e++)
-            copies[m][e] = attn_cview_get(&view[m], batch, head, e / columns[m], e % columns[m]);
+            copies[m][e] = attn_cview_get(&view[m], at->batch, at->head, at->query + e / columns[m],
+                                          e % columns[m]);
         shown[m] = (struct attn_shown){names[m],   copies[m],      rows, columns[m],
                                        columns[m], sizeof(double), 0};
     }
-    const struct attn_told told = {
-        .step = step, .hop = hop, .batch = batch, .head = head, .shown = shown, .n_shown = n};
+    told.key = told.query;
+    told.shown = shown;
+    told.n_shown = n;
     hear(heard, &told);
     for (int m = 0; m < n; m++)
         free(copies[m]);

@@ -17,7 +17,7 @@ enum attn_rows_of {
     ATTN_ROWS_PAIRS,
     ATTN_ROWS_GRID
 };
-enum { ATTN_STEP_OPENS = 1, ATTN_STEP_BY_KEY = 2, ATTN_STEP_INNER = 4, ATTN_STEP_ALL = 8 };
+enum { ATTN_STEP_OPENS = 1, ATTN_STEP_BY_KEY = 2, ATTN_STEP_INNER = 4, ATTN_STEP_ENDS = 8 };
 
 /* A line of steps.def. */
 struct attn_step_kind {
@@ -60,10 +60,10 @@ void attn_heard_close(struct attn_heard *heard);
 /* By pass, and of ranks by hop and then by rank; else as it came.  EINTERNAL: a step is unknown. */
 enum attn_status attn_heard_sort(struct attn_heard *heard, int has_ranks, struct attn_error *err);
 
-/* Tensors of the problem as a step of its own: `names` has one name for each view; rows are tokens
- * of one head.  hop: where among those of ranks it stands. */
-void attn_heard_tell(struct attn_heard *heard, const char *step, int hop, int64_t batch,
-                     int64_t head, int64_t rows, const char *const *names,
-                     const struct attn_cview *view, const int64_t *columns, int n);
+/* Tensors of the problem as a step of its own: at one head, so many rows from at->query (of keys
+ * the same number) on; `names` has one name for each view. */
+void attn_heard_tell(struct attn_heard *heard, const struct attn_told *at, int64_t rows,
+                     const char *const *names, const struct attn_cview *view,
+                     const int64_t *columns, int n);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/harness/files/fileio.h"
+
 /* ---- which ----------------------------------------------------------------------------------- */
 
 static int is_shown(const struct attn_show *show, const struct attn_heard_step *step)
@@ -173,7 +175,9 @@ static int show_group(const struct group *g, struct attn_handout *handout)
         spread(g, &t);
     else
         stack(g, &t);
-    attn_handout_words(handout, g->first->kind->sentence);
+    char words[256];
+    snprintf(words, sizeof words, "%s: %s", g->first->kind->name, g->first->kind->sentence);
+    attn_handout_words(handout, words);
     attn_handout_table(handout, &t);
     attn_table_close(&t);
     return 1;
@@ -185,20 +189,19 @@ static int show_group(const struct group *g, struct attn_handout *handout)
 static void show_place(const struct attn_show *show, const struct attn_heard_step *before,
                        const struct attn_heard_step *step, struct attn_handout *handout)
 {
-    char text[128];
-    if (before == NULL || before->pass != step->pass)
-        attn_handout_heading(handout, step->pass == ATTN_FORWARD ? "Forward" : "Backward");
-    if (before != NULL && same_place(before, step))
+    char text[128] = "", hop[32];
+    int begins = before == NULL || before->pass != step->pass;
+    if (!begins && (same_place(before, step) || !(show->has_ranks || show->has_heads)))
         return;
-    if (show->has_ranks && !(step->kind->flags & ATTN_STEP_ALL)) {
-        snprintf(text, sizeof text, "Hop %d, rank %d", step->at.hop, step->at.rank);
-        attn_handout_heading(handout, text);
-    }
-    if (step->at.batch + step->at.head > 0) {
-        snprintf(text, sizeof text, "Batch %lld, head %lld", (long long)step->at.batch,
-                 (long long)step->at.head);
-        attn_handout_heading(handout, text);
-    }
+    attn_append(text, sizeof text, "%s", step->pass == ATTN_FORWARD ? "Forward" : "Backward");
+    snprintf(hop, sizeof hop, "hop %d", step->at.hop);
+    if (show->has_ranks)
+        attn_append(text, sizeof text, ", %s, rank %d",
+                    step->kind->flags & ATTN_STEP_ENDS ? "the end" : hop, step->at.rank);
+    if (show->has_heads)
+        attn_append(text, sizeof text, ", batch %lld, head %lld", (long long)step->at.batch,
+                    (long long)step->at.head);
+    attn_handout_heading(handout, text);
 }
 
 int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,

@@ -7,6 +7,7 @@
 
 struct attn_show {
     int has_ranks;    /* hops are the steps: INNER ones are left out */
+    int has_heads;    /* several: each part says of which it is */
     const char *only; /* NULL, or beginnings of steps' names with commas between them */
 };
 

@@ -34,13 +34,13 @@ char *attn_table_cell(const struct attn_table *t, int64_t row, int64_t column)
 void attn_table_number(char *cell, double x, double most, int is_whole)
 {
     int whole_digits = most > 0 ? (int)floor(log10(most)) + 1 : 1;
-    int decimals = whole_digits > 5 ? 0 : 5 - (whole_digits > 0 ? whole_digits : 0);
+    int decimals = whole_digits > 6 ? 0 : 6 - (whole_digits > 0 ? whole_digits : 0);
     if (isnan(x) || isinf(x))
         snprintf(cell, ATTN_CELL, "%s", isnan(x) ? "nan" : x < 0 ? "-inf" : "inf");
     else if (is_whole)
         snprintf(cell, ATTN_CELL, "%.0f", x);
     else if (most >= 1e9 || (most > 0 && most < 1e-3))
-        snprintf(cell, ATTN_CELL, "%.4e", x);
+        snprintf(cell, ATTN_CELL, "%.5e", x);
     else {
         snprintf(cell, ATTN_CELL, "%.*f", decimals, x);
         char *end = cell + strlen(cell);
@@ -89,9 +89,14 @@ static void print_text(const struct attn_table *t)
     for (int64_t from = t->labels, to; from < t->columns; from = to) {
         to = fit(t, from);
         for (int64_t r = -1; r < t->rows; r++) {
-            printf("%*s", INDENT - 2, "");
-            for (int64_t c = 0; c < to; c = c + 1 == t->labels ? from : c + 1)
-                printf("%*s", width_of(t, c), attn_table_cell(t, r, c));
+            int blank = INDENT - 2; /* none behind the last number */
+            for (int64_t c = 0; c < to; c = c + 1 == t->labels ? from : c + 1) {
+                const char *cell = attn_table_cell(t, r, c);
+                blank += width_of(t, c) - (int)strlen(cell);
+                if (cell[0] != '\0')
+                    printf("%*s%s", blank, "", cell);
+                blank = cell[0] != '\0' ? 0 : blank;
+            }
             putchar('\n');
         }
         putchar('\n');
@@ -151,7 +156,7 @@ static int is_document(const struct attn_handout *handout)
 void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format format,
                         const char *title)
 {
-    handout->format = format;
+    *handout = (struct attn_handout){.format = format};
     if (is_document(handout))
         attn_document_begin(&handout->document, stdout, format == ATTN_HANDOUT_HTML, title);
     if (format == ATTN_HANDOUT_TEXT)
@@ -178,7 +183,8 @@ void attn_handout_heading(struct attn_handout *handout, const char *text)
     if (is_document(handout))
         attn_document_heading(&handout->document, 2, text);
     if (handout->format == ATTN_HANDOUT_TEXT)
-        printf("== %s\n\n", text);
+        printf("%s== %s\n\n", handout->in_words ? "\n" : "", text);
+    handout->in_words = 0;
     if (handout->format == ATTN_HANDOUT_TEX) {
         fputs("\\subsection*{", stdout);
         print_tex(text);
@@ -192,6 +198,7 @@ void attn_handout_words(struct attn_handout *handout, const char *text)
         attn_document_text(&handout->document, "%s", text);
     if (handout->format == ATTN_HANDOUT_TEXT)
         print_words(text);
+    handout->in_words = 1;
     if (handout->format == ATTN_HANDOUT_TEX) {
         print_tex(text);
         fputs("\n\n", stdout);
@@ -221,6 +228,7 @@ void attn_handout_table(struct attn_handout *handout, const struct attn_table *t
 {
     if (handout->format == ATTN_HANDOUT_TEXT)
         print_text(t);
+    handout->in_words = 0;
     if (handout->format == ATTN_HANDOUT_TEX)
         print_tex_table(t);
     if (!is_document(handout))

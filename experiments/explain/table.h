@@ -21,7 +21,7 @@ void attn_table_open(struct attn_table *t, int64_t rows, int64_t columns, int la
 void attn_table_close(struct attn_table *t);
 char *attn_table_cell(const struct attn_table *t, int64_t row, int64_t column); /* row -1: a head */
 
-/* A number for a table whose largest is `most`: five digits of that one, so that what rounding
+/* A number for a table whose largest is `most`: six digits of that one, so that what rounding
  * leaves of a 0 is 0; exact where it is whole. */
 void attn_table_number(char *cell, double x, double most, int is_whole);
 
@@ -37,6 +37,7 @@ enum attn_handout_format {
 struct attn_handout {
     enum attn_handout_format format;
     struct attn_document document; /* md and html */
+    int in_words;                  /* private: a heading needs a blank line before it */
 };
 
 void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format format,
