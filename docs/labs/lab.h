@@ -19,8 +19,8 @@
 #ifndef TASK_LAYOUT
 #define TASK_LAYOUT ATTN_PLUGIN_BHLD /* or ATTN_PLUGIN_BLHD, ATTN_PLUGIN_SBHD */
 #endif
-#ifndef TASK_ONE
-#define TASK_ONE ATTN_PLUGIN_ONE_IS_VISIBLE /* or ATTN_PLUGIN_ONE_IS_HIDDEN */
+#ifndef TASK_BYTE
+#define TASK_BYTE ATTN_PLUGIN_ONE_IS_VISIBLE /* or ATTN_PLUGIN_ONE_IS_HIDDEN */
 #endif
 
 /* A number of an LSE tensor is so many of the natural logarithm: lse[i] = (m + ln l) / LSE_UNIT. */
@@ -98,7 +98,7 @@ static inline int sees(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j)
     band(t, i, &lo, &hi);
     if (j < lo || j >= hi)
         return 0;
-    return byte == NULL || byte[at] == (TASK_ONE == ATTN_PLUGIN_ONE_IS_VISIBLE);
+    return byte == NULL || byte[at] == (TASK_BYTE == ATTN_PLUGIN_ONE_IS_VISIBLE);
 }
 
 /* scale q_i . k_j, or -INFINITY where query i does not see key j.  g: the kv head. */

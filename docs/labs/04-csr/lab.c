@@ -53,7 +53,7 @@ const struct attn_plugin *attn_plugin_get(void)
                   ATTN_PLUGIN_EMPTY,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
-        .byte = TASK_ONE,
+        .byte = TASK_BYTE,
         .forward = forward,
     };
     return &lab;

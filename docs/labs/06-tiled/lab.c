@@ -38,11 +38,11 @@ const struct attn_plugin *attn_plugin_get(void)
         .struct_size = sizeof lab,
         .name = "lab-06",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_HARD |
-                  ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_BACKWARD,
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY |
+                  ATTN_PLUGIN_BACKWARD,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
-        .byte = TASK_ONE,
+        .byte = TASK_BYTE,
         .block = BC, /* keys between two rescales */
         .forward = forward,
         .backward = backward,

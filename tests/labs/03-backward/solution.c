@@ -29,13 +29,13 @@ static void backward_row(attn_call *t, int64_t b, int64_t h, int64_t i)
     const float *q = row_of(&t->q, b, h, i), *d_o = row_of(&t->d_o, b, h, i);
     float *dq = row_to(&t->dq, b, h, i), lse = *row_of(&t->lse_in, b, h, i) * LSE_UNIT;
     if (lse == -INFINITY)
-        return; /* it sees no key: dO may be anything there */
+        return; /* it sees no key */
     float D = dot(d_o, row_of(&t->o_in, b, h, i), t->d_value);
     if (t->d_lse.data != NULL)
         D -= *row_of(&t->d_lse, b, h, i) / LSE_UNIT;
     for (int64_t j = 0; j < t->n_key; j++) {
         if (!sees(t, b, h, i, j))
-            continue; /* k and v of a hidden key may be NaN */
+            continue;
         float p = expf(score(t, b, h, g, i, j) - lse);
         float dp = dot(d_o, row_of(&t->v, b, g, j), t->d_value);
         float dx = p * (dp - D) * (float)t->scale;
@@ -75,11 +75,11 @@ const struct attn_plugin *attn_plugin_get(void)
         .struct_size = sizeof lab,
         .name = "lab-03",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_HARD | ATTN_PLUGIN_EMPTY |
-                  ATTN_PLUGIN_DLSE | ATTN_PLUGIN_BACKWARD,
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_DLSE |
+                  ATTN_PLUGIN_BACKWARD,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
-        .byte = TASK_ONE,
+        .byte = TASK_BYTE,
         .forward = forward,
         .backward = backward,
     };

@@ -70,11 +70,10 @@ const struct attn_plugin *attn_plugin_get(void)
         .struct_size = sizeof lab,
         .name = "lab-05",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_HARD |
-                  ATTN_PLUGIN_EMPTY,
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
-        .byte = TASK_ONE,
+        .byte = TASK_BYTE,
         .block = 1, /* keys between two merges, at the least */
         .forward = forward,
     };

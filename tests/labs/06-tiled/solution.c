@@ -29,7 +29,7 @@ static void take_keys(attn_call *t, int64_t b, int64_t g, int64_t j0, int64_t j1
     for (int64_t c = 0; c < t->d_value; c++)
         o[c] *= alpha;
     for (int64_t j = j0; j < j1; j++)
-        if (s[j - j0] != -INFINITY) { /* v of a hidden key may be NaN: not even 0 * v */
+        if (s[j - j0] != -INFINITY) {
             float p = expf(s[j - j0] - m_new);
             *l += p;
             axpy(p, row_of(&t->v, b, g, j), o, t->d_value);
@@ -71,13 +71,11 @@ static int forward(attn_call *t)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* D_i = dO_i . O_i of a head; 0 where no key is seen, for dO may be anything there. */
+/* D_i = dO_i . O_i, for all queries of a head. */
 static void delta(attn_call *t, int64_t b, int64_t h, float *D)
 {
-    for (int64_t i = 0; i < t->n_query; i++) {
-        int seen = *row_of(&t->lse_in, b, h, i) != -INFINITY;
-        D[i] = seen ? dot(row_of(&t->d_o, b, h, i), row_of(&t->o_in, b, h, i), t->d_value) : 0;
-    }
+    for (int64_t i = 0; i < t->n_query; i++)
+        D[i] = dot(row_of(&t->d_o, b, h, i), row_of(&t->o_in, b, h, i), t->d_value);
 }
 
 /* What query i and keys [j0,j1), with scores s, add to dQ_i, dK and dV. */
@@ -134,11 +132,11 @@ const struct attn_plugin *attn_plugin_get(void)
         .struct_size = sizeof lab,
         .name = "lab-06",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_HARD |
-                  ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_BACKWARD,
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY |
+                  ATTN_PLUGIN_BACKWARD,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
-        .byte = TASK_ONE,
+        .byte = TASK_BYTE,
         .block = BC, /* keys between two rescales */
         .forward = forward,
         .backward = backward,
