@@ -140,8 +140,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
  * one line: it cannot be judged at all. */
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err);
 
-/* Whether it has computed anything right. */
-int attn_grade_any_passed(const struct attn_grading *g);
+/* Whether it has computed any case of a selection right. */
+int attn_grade_any_passed(const struct attn_grading *g, const char *selection);
 
 /* The outcome's criterion is lost, and why. */
 void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
