@@ -22,6 +22,8 @@ struct attn_answer {
     int not_reached;           /* nobody came to it, which is an ERROR                         */
     int64_t hwm_bytes;         /* of a plug-in: VmHWM of its process so far; -1 unknown         */
     char environment[96];      /* of a plug-in: what a call did to the floating-point environment */
+    int64_t sent[2], messages[2]; /* of a plug-in that is ranks: bytes and messages of that rank
+                                     which sends most, in each pass */
 };
 
 /* A case that is asked. */
