@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,4 +100,36 @@ void attn_folder_remove(const char *path)
         close(folder.fd);
     }
     rmdir(path);
+}
+
+/* Times of files are those of the coarse clock, which stands still for milliseconds. */
+void attn_folder_mark(struct timespec *since)
+{
+    const struct timespec nap = {0, 500000};
+    struct timespec before;
+    clock_gettime(CLOCK_REALTIME_COARSE, &before);
+    do {
+        nanosleep(&nap, NULL);
+        clock_gettime(CLOCK_REALTIME_COARSE, since);
+    } while (since->tv_sec == before.tv_sec && since->tv_nsec == before.tv_nsec);
+}
+
+int attn_folder_changed(const char *folder, const struct timespec *since, char *path, size_t size)
+{
+    char *const roots[] = {(char *)(uintptr_t)folder, NULL};
+    FTS *all = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    FTSENT *entry;
+    int changed = 0;
+    while (all != NULL && !changed && (entry = fts_read(all)) != NULL) {
+        if (entry->fts_info == FTS_DP || entry->fts_info == FTS_NS || entry->fts_info == FTS_ERR)
+            continue;
+        const struct timespec *t = &entry->fts_statp->st_ctim;
+        changed = t->tv_sec > since->tv_sec ||
+                  (t->tv_sec == since->tv_sec && t->tv_nsec >= since->tv_nsec);
+        if (changed)
+            snprintf(path, size, "%s", entry->fts_path);
+    }
+    if (all != NULL)
+        fts_close(all);
+    return changed;
 }
