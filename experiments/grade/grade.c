@@ -108,9 +108,13 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     g->spec.claims_path = of->claims_path;
     snprintf(g->spec.name, sizeof g->spec.name, "submission");
     snprintf(g->spec.source, sizeof g->spec.source, "%s", of->source);
-    if (of->kind == ATTN_EXTERNAL_COMMAND)
-        return attn_claims_read(of->claims_path, &s->x.claims, err);
-    return ATTN_OK;
+    if (of->kind != ATTN_EXTERNAL_COMMAND)
+        return ATTN_OK;
+    enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
+    s->x.claims.ranks = g->task->claims.ranks; /* its ranks are judged step by step */
+    if (g->task->claims.ranks > 0)
+        snprintf(s->x.scheme, sizeof s->x.scheme, "ring:ranks=%d", g->task->claims.ranks);
+    return status;
 }
 
 /* Ask the battery.  0: it is worth nothing, and the sheet says why. */
