@@ -96,6 +96,7 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     static struct attn_verdicts verdicts;
     const struct attn_submission *of = g->of;
     struct attn_candidate *s = &g->candidate;
+    char ring[32];
     attn_verdicts_open(&verdicts, stdout);
     *s = (struct attn_candidate){.request = &request, .verdicts = &verdicts, .keeps = 1};
     s->x.kind = of->kind;
@@ -111,10 +112,10 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     if (of->kind != ATTN_EXTERNAL_COMMAND)
         return ATTN_OK;
     enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
-    s->x.claims.ranks = g->task->claims.ranks; /* its ranks are judged step by step */
-    if (g->task->claims.ranks > 0)
-        snprintf(s->x.scheme, sizeof s->x.scheme, "ring:ranks=%d", g->task->claims.ranks);
-    return status;
+    snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
+    return status == ATTN_OK && g->task->claims.ranks > 0
+               ? attn_external_set_scheme(&s->x, ring, err)
+               : status;
 }
 
 /* Ask the battery.  0: it is worth nothing, and the sheet says why. */

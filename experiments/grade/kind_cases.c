@@ -25,7 +25,7 @@ void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)
 /* Ranks that are judged step by step are asked small cases: each has 30 truths to be worked out. */
 static int is_too_large(const struct attn_grading *g, const struct attn_problem *p)
 {
-    const double most = 1 << 17;
+    const double most = 1 << 15;
     return g->candidate.x.scheme[0] != '\0' &&
            (double)(p->batch * p->heads * p->n_query) * (double)(p->n_key * (p->d_key + p->d_value)) >
                most;

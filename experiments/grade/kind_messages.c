@@ -77,8 +77,11 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
         snprintf(o->cause, sizeof o->cause, "%s bytes than a ring needs",
                  most[(more > 0) - (more < 0) + 1]);
     }
-    if (!o->passed)
+    if (!o->passed) {
         attn_outcome_lose(o, "%s", err.text);
+        snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
+                 g->candidate.route, text);
+    }
     snprintf(o->found, sizeof o->found, "%lld bytes forward, %lld backward",
              (long long)answer.sent[0], (long long)answer.sent[1]);
 }

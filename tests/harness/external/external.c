@@ -94,6 +94,18 @@ void attn_external_leak(struct attn_external *x, const struct attn_case *c,
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
+                                          struct attn_error *err)
+{
+    struct attn_spec spec;
+    enum attn_status status = attn_spec_parse_priced(scheme, &spec, err);
+    if (status != ATTN_OK)
+        return status;
+    snprintf(x->scheme, sizeof x->scheme, "%s", scheme);
+    x->claims.ranks = attn_ranks(spec.impl, &spec.options);
+    return ATTN_OK;
+}
+
 int attn_external_done(const struct attn_external *x, const char *results,
                        const struct attn_asked *asked)
 {

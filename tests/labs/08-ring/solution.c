@@ -1,16 +1,21 @@
-/* Lab 8, one rank of a ring: full marks.
- *
- *      gcc -O2 -shared -fPIC -I. -o ring.so tests/labs/08-ring/solution.c -lm
- *      attnlab grade 08-ring ring.so
- *
- * Rows are taken one at a time, so that a rank has nothing but its pairs and one row of scores. */
+/* Lab 08, a solution: rows are taken one at a time, so that a rank has nothing but its pairs and one
+ * row of scores.  TASK_LSE and TASK_CAUSAL are the conventions of a task (attnlab grade 08 --task
+ * --seed NAME). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/attn_plugin.h"
 
+#ifndef TASK_LSE
+#define TASK_LSE    ATTN_PLUGIN_LSE_E
+#define TASK_CAUSAL ATTN_PLUGIN_CAUSAL_ANY
+#endif
+
 enum { RANKS = 4 };
+
+/* LSE of the task is this many times the natural one. */
+static const float lse_unit = TASK_LSE == ATTN_PLUGIN_LSE_2 ? 1.44269504f : 1;
 
 /* K and V of one rank, [B,G,n,d] and [B,G,n,dv]; or their gradients. */
 struct pair {
@@ -169,12 +174,13 @@ static int rank_forward(const struct attn_plugin_rank *rank)
         struct pair next = x.space[s % 2];
         int J = (rank->rank - s + rank->ranks) % rank->ranks, travels = s < rank->ranks - 1;
         int post = travels ? post_hop(&x, 2 * s, here, next) : 0;
-        if (post < 0)
-            break;
-        add_block(&x, J, here);
-        failed = travels && rank->wait(rank, post) != 0;
+        if (post >= 0)
+            add_block(&x, J, here);
+        failed = post < 0 || (travels && rank->wait(rank, post) != 0);
         here = next;
     }
+    for (int64_t r = 0; r < t->batch * t->heads * t->n_query; r++)
+        ((float *)t->lse.data)[r] *= lse_unit;
     close_ring(&x);
     return failed ? ATTN_PLUGIN_FAILED : ATTN_PLUGIN_OK;
 }
@@ -191,7 +197,7 @@ static void add_gradients(const struct ring *x, int64_t r, int J, struct pair ke
     const float *q = (const float *)t->q.data + r * d, *o = (const float *)t->o_in.data + r * dv;
     const float *d_o = (const float *)t->d_o.data + r * dv;
     float *dq = (float *)t->dq.data + r * d, D = dot(d_o, o, dv);
-    float lse = ((const float *)t->lse_in.data)[r];
+    float lse = ((const float *)t->lse_in.data)[r] / lse_unit;
     score(x, J, keys, q, r % t->n_query);
     for (int64_t j = 0; j < t->n_key; j++) {
         if (x->s[j] == -INFINITY)
@@ -238,9 +244,11 @@ const struct attn_plugin *attn_plugin_get(void)
     static const struct attn_plugin ring = {
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof ring,
-        .name = "ring",
+        .name = "lab-08",
         .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
                   ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_CAUSAL,
+        .lse = TASK_LSE,
+        .causal = TASK_CAUSAL,
         .ranks = RANKS,
         .rank_forward = rank_forward,
         .rank_backward = rank_backward,
