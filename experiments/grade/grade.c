@@ -23,7 +23,7 @@
 
 /* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
  * processes that end by themselves may take for it. */
-static const double CALL_S = 3, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
+static const double CALL_S = 5, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
 
 struct work {
     const struct attn_task *task;
