@@ -13,7 +13,8 @@ struct flags {
 #define TO(member) offsetof(struct flags, member)
 
 static const struct attn_flag_use uses[] = {
-    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND"),
+    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND",
+               .help = "a command, run as COMMAND CASES OUT (docs/external.md)"),
     ATTN_TAKES(CLAIMS, TO(claims), .kind = ATTN_KIND_TEXT,
                .help = "what the command does, JSON; a plug-in says it itself"),
     ATTN_TAKES(SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME",

@@ -23,7 +23,7 @@
 
 /* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
  * processes that end by themselves may take for it. */
-static const double CALL_S = 3, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
+static const double CALL_S = 5, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
 
 struct work {
     const struct attn_task *task;
@@ -207,7 +207,7 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
                 struct attn_sheet *sheet)
 {
     struct attn_process p = {0};
-    struct timespec since;
+    struct attn_folder_view *before = NULL;
     char changed[400];
     struct work w = {
         task, of,
@@ -216,15 +216,17 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
         attn_cli_lack("no memory for a sheet of points");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     begin(&w);
-    attn_folder_mark(&since);
+    if (of->watched != NULL)
+        before = attn_folder_look(of->watched);
     if (of->trouble != NULL && of->trouble[0] != '\0')
         zero(w.sheet, "%s", of->trouble);
     else if (attn_process_fork(grade, &w, WHOLE_S, &p) != 0)
         zero(w.sheet, "it could not be graded: no process");
     read_end(&p, w.sheet);
     end_strays(w.sheet);
-    if (of->watched != NULL && attn_folder_changed(of->watched, &since, changed, sizeof changed))
+    if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
         zero(w.sheet, "it changed %s, which is not its own", changed);
+    attn_folder_forget(before);
     w.sheet->seconds = p.wall_s;
     for (int n = 0; n < w.sheet->n && w.sheet->zero[0] == '\0'; n++)
         w.sheet->total += w.sheet->outcome[n].earned;

@@ -2,8 +2,6 @@
 #ifndef TESTS_HARNESS_FILES_FOLDER_H
 #define TESTS_HARNESS_FILES_FOLDER_H
 
-#include <time.h>
-
 #include "ref/attn.h"
 
 enum { ATTN_FOLDER_PATH = 4096 };
@@ -17,9 +15,13 @@ enum attn_status attn_folder_temporary(char path[ATTN_FOLDER_PATH], struct attn_
 /* Whatever another program left there: any depth, links, folders without permissions. */
 void attn_folder_remove(const char *path);
 
-/* From this moment on, whatever changes in a folder can be told from what was there; and the first
- * such file or folder in it, by the time of change that only the kernel writes: 1, and its path. */
-void attn_folder_mark(struct timespec *since);
-int attn_folder_changed(const char *folder, const struct timespec *since, char *path, size_t size);
+/* What there is in a folder, at any depth: names, sizes, and times of change, which only the kernel
+ * writes.  Until it is freed, the first path in it that is another now: 1, and where.  NULL: there
+ * was no memory, or no such folder, and everything counts as changed. */
+struct attn_folder_view;
+struct attn_folder_view *attn_folder_look(const char *folder);
+int attn_folder_changed(const char *folder, const struct attn_folder_view *before, char *path,
+                        size_t size);
+void attn_folder_forget(struct attn_folder_view *view);
 
 #endif
