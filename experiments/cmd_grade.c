@@ -69,8 +69,12 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
 {
     if (f->task + (file != NULL) + (f->exec != NULL) + (f->class != NULL) != 1)
         attn_cli_stop(ATTN_EINVAL, NULL, "FILE, --exec, --class or --task: one of them");
-    if ((f->exec != NULL) != (f->claims != NULL))
-        attn_cli_stop(ATTN_EINVAL, NULL, "--exec and --claims go together");
+    const int has_claims = lab->form == ATTN_LAB_CODE;
+    if ((f->exec != NULL && has_claims) != (f->claims != NULL))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      has_claims ? "--exec and --claims go together"
+                                 : "%s is asked no case: there is nothing to claim",
+                      lab->name);
     if (f->exec != NULL && lab->form == ATTN_LAB_TEXT)
         attn_cli_stop(ATTN_EINVAL, NULL, "%s wants a file of answers, and no command", lab->name);
     if (file != NULL && access(file, R_OK) != 0)
@@ -121,7 +125,7 @@ static int grade(void *values, int n, char **operand)
     const char *source = f->exec != NULL ? f->exec : file;
     const struct attn_submission of = {.name = source,
                                        .kind = f->exec != NULL              ? ATTN_EXTERNAL_COMMAND
-                                               : lab->form == ATTN_LAB_CODE ? ATTN_EXTERNAL_PLUGIN
+                                               : lab->form != ATTN_LAB_TEXT ? ATTN_EXTERNAL_PLUGIN
                                                                             : ATTN_NOT_EXTERNAL,
                                        .source = source,
                                        .claims_path = f->claims};

@@ -36,7 +36,7 @@ static int recognise(const struct attn_grade_class *class, const char *entry, st
 {
     char path[4096];
     struct stat info;
-    int is_code = class->lab->form == ATTN_LAB_CODE;
+    int is_code = class->lab->form != ATTN_LAB_TEXT;
     const char *end = is_code ? ".so" : ".txt";
     *m = (struct member){.archive = -1};
     if (entry[0] == '.' || entry[0] == '-') /* tar would take it for a flag */

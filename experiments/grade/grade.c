@@ -109,7 +109,7 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     g->spec.claims_path = of->claims_path;
     snprintf(g->spec.name, sizeof g->spec.name, "submission");
     snprintf(g->spec.source, sizeof g->spec.source, "%s", of->source);
-    if (of->kind != ATTN_EXTERNAL_COMMAND)
+    if (of->kind != ATTN_EXTERNAL_COMMAND || g->task->lab->form != ATTN_LAB_CODE)
         return ATTN_OK;
     enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
     snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
@@ -122,15 +122,16 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
 static int ask(struct attn_grading *g, struct attn_sheet *sheet)
 {
     char differs[400];
+    const int is_code = g->task->lab->form == ATTN_LAB_CODE;
     struct attn_error err = {0};
     enum attn_status status = introduce(g, &err);
-    if (status == ATTN_OK && g->of->kind != ATTN_NOT_EXTERNAL)
+    if (status == ATTN_OK && is_code)
         status = attn_grade_ask(g, &err);
     look_for_attacks(&g->candidate, sheet);
     if (status != ATTN_OK)
         zero(sheet, "%s", err.text);
     g->spec.claims = g->candidate.x.claims;
-    if (g->of->kind != ATTN_NOT_EXTERNAL && sheet->zero[0] == '\0' &&
+    if (is_code && sheet->zero[0] == '\0' &&
         attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 2)
         zero(sheet, "%s", differs);
     return sheet->zero[0] == '\0';

@@ -118,7 +118,7 @@ enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
     const char *at = lab->claims;
     int ranks = 0;
     *task = (struct attn_task){.lab = lab, .seed = seed};
-    if (lab->form == ATTN_LAB_TEXT)
+    if (lab->form != ATTN_LAB_CODE)
         return ATTN_OK;
     snprintf(text, sizeof text, "{\"name\": \"task\", \"claims\": [");
     for (int n = 0; next_claim(&at, word);)
