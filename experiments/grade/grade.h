@@ -19,7 +19,7 @@
 
 /* ---- labs and tasks (labs.c) ----------------------------------------------------------------- */
 
-enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_TEXT };
+enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_FORMULAS, ATTN_LAB_TEXT };
 
 struct attn_lab {
     const char *name;
