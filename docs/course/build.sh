@@ -22,7 +22,7 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # ---- a page --------------------------------------------------------------------------------------
 
 # The style of the report's pages, which have it inside.
-sed -n '/<style>/,/<\/style>/p' "$report/index.html" >"$work/style"
+sed -n 's,.*\(<style>.*</style>\).*,\1,p' "$report/index.html" >"$work/style"
 [ -s "$work/style" ] || { echo "course: no style in $report/index.html" >&2; exit 3; }
 
 # PATH (of the page, from OUT)  TITLE; its body comes from stdin.
