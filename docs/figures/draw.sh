@@ -76,6 +76,45 @@ layer_bytes() {
     done
 }
 
+# online: a tile of queries meets its keys.
+online() {
+    "$attnlab" explain tiled-textbook:br=4,bc=2 --length 16 --fill normal --only tile.update --format csv |
+        awk -F, 'NR == 1 || $9 < 4 && $10 == 0 && $1 == "fwd"' # queries 0 to 3, first feature
+}
+
+# live-bytes: what is taken and given back, each buffer on those that were there before it; a line for each
+# buffer and height at which it lies, over the events first to end.
+live_bytes() {
+    echo panel,first,end,buffer,place,from,to,backward
+    local spec
+    for spec in dense gemm:save=probs@portable tiled-textbook; do
+        "$attnlab" explain "$spec" --memory --length 1024 --heads 1 --dim 64 --mask 'causal(br)' --pass bwd --format csv |
+            awk -F, -v spec="$spec" '
+                BEGIN { events = lines = high = places = 0 }
+                $2 !~ /^[0-9]+$/ || $5 == 0 { next }
+                $1 == "bwd" && !backward { backward = events }
+                $5 > 0 { name[++high] = $4; size[high] = $5; if (!($4 in place)) place[$4] = places++ }
+                $5 < 0 {
+                    for (k = high; name[k] != $4; k--) continue
+                    for (high--; k <= high; k++) { name[k] = name[k + 1]; size[k] = size[k + 1] }
+                }
+                {
+                    split("", now); at = 0
+                    for (k = 1; k <= high; k++) {
+                        now[name[k] "," place[name[k]] "," at "," at + size[k]] = 1
+                        at += size[k]
+                    }
+                    for (run in now) if (!(run in begun)) begun[run] = events
+                    for (run in begun) if (!(run in now)) { line[lines++] = begun[run] "," events "," run; delete begun[run] }
+                    events++
+                }
+                END {
+                    for (run in begun) line[lines++] = begun[run] "," events "," run
+                    for (k = 0; k < lines; k++) print spec "," line[k] "," backward
+                }' | sort -t, -k2,2n -k6,6n
+    done
+}
+
 draw() { # NAME SCRIPT SETTINGS: from what the function of that name prints
     "${1//-/_}" >"$out/$1.csv"
     gnuplot -e "name = '$out/$1'; ${3:-}" "plots/$2.gp"
@@ -83,3 +122,5 @@ draw() { # NAME SCRIPT SETTINGS: from what the function of that name prints
 draw masks mask-sheet
 draw ring-holders holders
 draw layer-bytes curves "title = 'What a rank sends in a forward pass, counted'; x_label = 'ranks R'; y_label = 'bytes of x'"
+draw online online "tile = 2"
+draw live-bytes live-bytes
