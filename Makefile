@@ -412,6 +412,8 @@ COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
+	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
+	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
 course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures $(COURSE)
 
