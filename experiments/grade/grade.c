@@ -188,7 +188,9 @@ static void read_end(const struct attn_process *p, struct attn_sheet *sheet)
                               WHOLE_S);
     if (p->timed_out)
         return;
-    if (p->signal != 0)
+    if (p->interrupted)
+        zero(sheet, "interrupted");
+    else if (p->signal != 0)
         zero(sheet,
              "the process that graded it was ended by signal %d (%s): a submission leaves "
              "other processes alone",
@@ -210,6 +212,7 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     if (w.sheet == MAP_FAILED)
         attn_cli_lack("no memory for a sheet of points");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    attn_process_catch_interrupts();
     begin(&w);
     if (of->watched != NULL)
         before = attn_folder_look(of->watched);
