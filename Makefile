@@ -58,7 +58,7 @@ MPI_SRC     := $(wildcard optimized/parallel/transport/*mpi*.c experiments/mpi/*
 LIB_SRC     := $(filter-out $(MPI_SRC),$(LIB_SRC))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
 PROGRAM_SRC := $(filter-out $(MPI_SRC),$(sort $(wildcard experiments/*.c experiments/*/*.c experiments/*/*/*.c)))
-TEST_ROOMS  := ref optimized parallel memory checker program
+TEST_ROOMS  := ref optimized parallel memory checker program labs
 TEST_SRC    := $(sort $(wildcard tests/*.c $(patsubst %,tests/%/*.c,$(TEST_ROOMS) variants fixtures)))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ     := $(call obj,$(LIB_SRC))
@@ -258,6 +258,30 @@ $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libhar
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
+# ---- labs: skeletons, solutions, and solutions with a mistake (tests/labs/mistakes.def) ----------
+
+LAB_DEF  := tests/labs/mistakes.def
+MISTAKES := $(shell sed -n 's/^\(LA-[0-9a-z]*\) .*/\1/p' $(LAB_DEF))
+LABS     := $(patsubst docs/labs/%/lab.c,$(B)/labs/%/skeleton.so,$(wildcard docs/labs/*/lab.c)) \
+            $(patsubst tests/labs/%/solution.c,$(B)/labs/%/solution.so,$(wildcard tests/labs/*/solution.c)) \
+            $(patsubst %,$(B)/labs/%.so,$(MISTAKES))
+LAB_WARN  = -Wall -Wextra
+LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
+
+$(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
+$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h | $(READY)
+	$(LAB_LINK)
+$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h | $(READY)
+	$(LAB_LINK)
+$(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
+	@mkdir -p $(@D)
+	@awk -v out=$(@D) -f tests/mutants/plant.awk $(LAB_DEF)
+	@touch $@
+$(MISTAKES:%=$(B)/labs/%.src/unit.c): $(B)/labs/planted
+	@:
+$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h | $(READY)
+	$(LAB_LINK)
+
 # ---- the examples of docs/adding.md: the library with one more file and one more line ------------
 # Under a name of its own, ahead of the list: whoever follows the page may call theirs `rows` too.
 
@@ -309,7 +333,7 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 # ---- targets -----------------------------------------------------------------------------------
 
 # What tests run, beside the test program itself.
-TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
+TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
 HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))

@@ -1,4 +1,4 @@
-# Bytes that one rank sends against the number of ranks P.
+# Bytes that one rank sends against the number of ranks R.
 draws(p) = 'sent_priced_bytes sent_beyond_bytes sent_bytes'
 lines(p) = word(panels, p)
 y_label = 'bytes sent by the busiest rank'

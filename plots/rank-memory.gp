@@ -1,4 +1,4 @@
-# Memory of the fullest rank against the number of ranks P, or against L.
+# Memory of the fullest rank against the number of ranks R, or against L.
 # Each pass twice: with inputs and outputs, which is what a rank needs in all, and without them.
 passes = panels
 panels = ''

@@ -3,7 +3,7 @@
 #   draws(p)   the columns of the CSV on its y axis: ranges and the legend go by them
 #   lines(p)   which lines of the CSV it has: those of this panel there, or '*'
 # and, where it likes,
-#   y_label    what y is: it stands over each panel; 'A; B': of each of two panels
+#   y_label    what y is: it stands over each panel; 'A; B': all that stands over the first, and the second
 #   y_format   of its numbers, '%g'
 #   exponent = 'NAME', for columns NAME and NAME_error that stand in the legend
 #   single_remark   for the remark where column `single` has something
@@ -95,8 +95,10 @@ own_y = y_range ne '[*:*]'
 if (x_range eq '[*:*]') { x_range = room(x_low, x_high, x_margin, across eq 'density' ? 100.0 : 8.0) }
 if (!own_y) { y_range = room(y_low, y_high, y_margin, is_bytes ? 8.0 : 100.0) }
 colon(r)  = strstrt(r, ':')
-low_of(r)  = r[2:2] eq '*' ? -1e300 : real(r[2:colon(r) - 1])
-high_of(r) = r[colon(r) + 1:colon(r) + 1] eq '*' ? 1e300 : real(r[colon(r) + 1:strlen(r) - 1])
+# gnuplot's real() refuses 1e-07, and takes 1.e-07.
+number(s) = strstrt(s, '.') > 0 || strstrt(s, 'e') == 0 ? real(s) : real(s[1:strstrt(s, 'e') - 1].'.'.s[strstrt(s, 'e'):*])
+low_of(r)  = r[2:2] eq '*' ? -1e300 : number(r[2:colon(r) - 1])
+high_of(r) = r[colon(r) + 1:colon(r) + 1] eq '*' ? 1e300 : number(r[colon(r) + 1:strlen(r) - 1])
 # An end that is left to the data, as a number: ticks go by it.
 ended(r, low, high) = low > high ? r : sprintf('[%s:%s]', r[2:2] eq '*' ? sprintf('%.6g', low) : r[2:colon(r) - 1], high_of(r) == 1e300 ? sprintf('%.6g', high) : r[colon(r) + 1:strlen(r) - 1])
 x_range = ended(x_range, x_low, x_high * 1.03)
@@ -155,8 +157,8 @@ any(c, what)  = sum [p = 1:words(panels)] has(c, p, what)
 is_shown(c)   = (sum [p = 1:words(panels)] shown(c, p)) > 0
 only_priced(c) = any(c, 'beyond_bytes') + any(c, 'total_beyond_bytes') + any(c, 'sent_beyond_bytes') > 0 && \
     any(c, 'priced_bytes') + any(c, 'total_priced_bytes') + any(c, 'sent_priced_bytes') == 0
-only_open(c)  = any(c, 'single_s') + any(c, 'rank_single_s') + any(c, 'first_bytes') + (sum [p = 1:words(panels)] has(c, p, word(panels, p).'_sample')) > 0 && \
-    any(c, 'median_s') + any(c, 'rank_median_s') + any(c, 'warm_bytes') + (sum [p = 1:words(panels)] has(c, p, word(panels, p))) == 0
+only_open(c)  = any(c, 'single_s') + any(c, 'rank_single_s') + any(c, 'process_single_s') + any(c, 'first_bytes') + (sum [p = 1:words(panels)] has(c, p, word(panels, p).'_sample')) > 0 && \
+    any(c, 'median_s') + any(c, 'rank_median_s') + any(c, 'process_median_s') + any(c, 'warm_bytes') + (sum [p = 1:words(panels)] has(c, p, word(panels, p))) == 0
 priced_marks  = 0 # has what was not measured marks?
 if (!exists("swatch")) swatch = 0
 if (!exists("with_lines")) with_lines = swatch == 0
@@ -262,6 +264,7 @@ do for [p = 1:words(panels)] {
 }
 if (!exists("legend")) legend = 1
 if (!exists("columns_most")) columns_most = 3
+is_split   = 0
 has_label  = exists("y_label") ? y_label ne '' : 0
 array y_is[words(panels)] # one for all, or one for each behind a ;
 do for [p = 1:words(panels)] { y_is[p] = '' }
@@ -271,9 +274,10 @@ if (has_label) {
         c = y_label[i:i]
         if (c eq ';') { k = k + 1 } else { if (k <= words(panels) && (c ne ' ' || y_is[k] ne '')) { y_is[k] = y_is[k].c } }
     }
-    if (k == 1) { do for [p = 1:words(panels)] { y_is[p] = y_label } }
+    is_split = k > 1
+    if (!is_split) { do for [p = 1:words(panels)] { y_is[p] = y_label } }
 }
-heading(p) = (panel_title[p] eq ' ' ? '' : panel_title[p].(has_label ? ': ' : '')).y_is[p]
+heading(p) = (is_split || panel_title[p] eq ' ' ? '' : panel_title[p].(has_label ? ': ' : '')).y_is[p]
 
 # Bars lie, each of pieces from its left end, `from` and `to` of bar_end.  Their names stand at their
 # left where that is little of the width, else above them; so does how large the bar is.  A piece has

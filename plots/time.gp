@@ -1,5 +1,5 @@
 # Time of a call against what the group varies: L, heads, layers, ...
-ranks = kind eq 'rank-time' ? 'rank_' : ''
+ranks = kind eq 'rank-time' ? 'rank_' : kind eq 'process-time' ? 'process_' : ''
 median = ranks.'median_s'
 single = ranks.'single_s'
 draws(p) = median.' '.single.' fastest_s slowest_s'
@@ -8,7 +8,7 @@ exponent = 'time_exponent'
 single_remark = ' Open: first calls.'
 widest_y = '100 ms'
 y_format = '%.0s %cs'
-y_label = ranks eq '' ? 'time of a call' : 'CPU time of the slowest rank'
+y_label = ranks eq 'rank_' ? 'CPU time of the slowest rank' : 'time of a call'
 load 'style.gp'
 eval axis
 do for [t in formats] {

@@ -74,9 +74,10 @@ struct attn_candidate {
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin './naive.so'": for the line "again:"  */
     const char *claims_path; /* of --claims, or NULL */
-    int diagnose;            /* a failure of the next case is to be diagnosed         */
-    int exit_status;         /* of an external, when it is judged                */
-    int judged;              /* cases with a verdict about the implementation         */
+    int keeps;       /* nothing is printed: its list, once its books are closed, is the caller's */
+    int diagnose;    /* a failure of the next case is to be diagnosed         */
+    int exit_status; /* of an external, when it is judged                */
+    int judged;      /* cases with a verdict about the implementation         */
 };
 
 /* What it is asked, now that its claims are known; for an external it is freed with it. */

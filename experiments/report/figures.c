@@ -49,6 +49,12 @@ static double ratio(const struct attn_row *row, double value, int of_sample)
     return row->is_sample == of_sample && !isnan(value) ? fmin(fmax(value, LEAST), MOST) : none;
 }
 
+static double relative(double error)
+{
+    static const double LEAST = 1e-17;
+    return isnan(error) ? none : fmax(error, LEAST);
+}
+
 static const char *const row_columns[] = {
 #define COLUMN(name, value) #name,
 #include "experiments/report/columns.def"
@@ -155,7 +161,7 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
 }
 
 /* Rows that have a number in one of the columns that the figure is about.  What has no ranks is the
- * same at every P: two points make its line. */
+ * same at every R: two points make its line. */
 static void add_rows(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;

@@ -136,7 +136,7 @@ static void write_label(const struct attn_figure_group *group, const struct attn
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", group->kind == ATTN_GROUP_RANKS ? spec : p->spec);
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
-        attn_append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
+        attn_append(text, ATTN_LABEL_TEXT, " (R=%d)", p->ranks);
     if (p->stack.n > 0 && group->kind != ATTN_GROUP_LAYERS)
         attn_append(text, ATTN_LABEL_TEXT, " (%lld layers, %s)", (long long)p->stack.n,
                     attn_stack_save_name(p->stack.save));

@@ -81,9 +81,17 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     enum attn_status status = attn_folder_make(k->out, err);
     if (status != ATTN_OK)
         return status;
-    if (attn_process_shell(x->source, cases, k->out, k->left_s, &k->ran) != 0)
+    char changed[sizeof x->meddled];
+    struct attn_folder_view *before = attn_folder_look(cases);
+    int failed = attn_process_shell(x->source, cases, k->out, k->left_s, &k->ran), error = errno;
+    if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
+        snprintf(x->meddled, sizeof x->meddled, "%s", changed);
+        fprintf(x->notes, "note: it changed %s, which is not in OUT\n", x->meddled);
+    }
+    attn_folder_forget(before);
+    if (failed)
         return attn_fail(err, ATTN_ENOMEM, "'%.200s' cannot be started: %s", x->source,
-                         strerror(errno));
+                         strerror(error));
     k->left_s -= k->ran.wall_s;
     return ATTN_OK;
 }

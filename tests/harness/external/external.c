@@ -74,6 +74,7 @@ static void unreached_of_plugin(const struct attn_external *x, char *text, size_
 static void close_plugin(struct attn_external *x)
 {
     attn_worker_close(x->worker);
+    x->strays = x->worker->strays;
     free(x->worker);
     x->worker = NULL;
 }

@@ -54,9 +54,11 @@ struct attn_external {
     /* of a plug-in: */
     struct attn_repetition how; /* how often it is asked each case                             */
     struct attn_worker *worker; /* for its notes (worker.h)                                    */
+    int strays;                 /* once it is closed: processes that it left behind            */
     /* of a command: */
-    const char *work; /* the folder of its files, which stays; NULL: none (borrowed)           */
-    FILE *notes;      /* how its starts went                                                   */
+    const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
+    FILE *notes;       /* how its starts went                                                   */
+    char meddled[200]; /* a file of its cases that it changed; ""                               */
     struct attn_exec *command; /* private                                                      */
     double diagnosed_s;        /* private: time spent on diagnoses                             */
 };

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,4 +100,89 @@ void attn_folder_remove(const char *path)
         close(folder.fd);
     }
     rmdir(path);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+struct attn_folder_view {
+    int n, capacity;
+    struct {
+        char *path;
+        ino_t inode;
+        off_t size;
+        struct timespec changed;
+    } * at;
+};
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static int add(struct attn_folder_view *view, const FTSENT *entry)
+{
+    if (view->n == view->capacity) {
+        int capacity = 2 * view->capacity + 64;
+        void *more = realloc(view->at, (size_t)capacity * sizeof *view->at);
+        if (more == NULL)
+            return 0;
+        view->at = more;
+        view->capacity = capacity;
+    }
+    const struct stat *s = entry->fts_statp;
+    view->at[view->n].inode = s->st_ino;
+    view->at[view->n].size = s->st_size;
+    view->at[view->n].changed = s->st_ctim;
+    view->at[view->n].path = strdup(entry->fts_path);
+    return view->at[view->n++].path != NULL;
+}
+
+static struct attn_folder_view *look(const char *folder)
+{
+    char *const roots[] = {(char *)(uintptr_t)folder, NULL};
+    struct attn_folder_view *view = calloc(1, sizeof *view);
+    FTS *all = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTSENT *entry;
+    int ok = view != NULL && all != NULL;
+    while (ok && (entry = fts_read(all)) != NULL)
+        ok = entry->fts_info == FTS_DP ||
+             (entry->fts_info != FTS_NS && entry->fts_info != FTS_ERR && add(view, entry));
+    if (all != NULL)
+        fts_close(all);
+    if (ok)
+        return view;
+    attn_folder_forget(view);
+    return NULL;
+}
+
+struct attn_folder_view *attn_folder_look(const char *folder)
+{
+    usleep(10000); /* the clock of files stands still for so long: a change has another time */
+    return look(folder);
+}
+
+void attn_folder_forget(struct attn_folder_view *view)
+{
+    for (int n = 0; view != NULL && n < view->n; n++)
+        free(view->at[n].path);
+    if (view != NULL)
+        free(view->at);
+    free(view);
+}
+
+int attn_folder_changed(const char *folder, const struct attn_folder_view *before, char *path,
+                        size_t size)
+{
+    struct attn_folder_view *now = look(folder);
+    int n = 0, same = before != NULL && now != NULL;
+    snprintf(path, size, "%s", folder);
+    for (; same && n < before->n && n < now->n; n += same)
+        same = strcmp(before->at[n].path, now->at[n].path) == 0 &&
+               before->at[n].inode == now->at[n].inode && before->at[n].size == now->at[n].size &&
+               memcmp(&before->at[n].changed, &now->at[n].changed, sizeof now->at[n].changed) == 0;
+    int changed = !same || before->n != now->n;
+    if (changed && now != NULL && n < now->n)
+        snprintf(path, size, "%s", now->at[n].path);
+    attn_folder_forget(now);
+    return changed;
 }
