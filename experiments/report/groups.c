@@ -350,6 +350,17 @@ void attn_groups_free(struct attn_figure_groups *groups)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
+int attn_group_shows(const struct attn_figure_group *group, const struct attn_row *row)
+{
+    const char *at = json_string_value(json_object_get(group->settings, "curves"));
+    int is_named = at == NULL;
+    for (char word[128]; at != NULL && *(at += strspn(at, " ")) != '\0'; at += strcspn(at, " ")) {
+        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+        is_named |= attn_spec_is_named(row->point->spec, word);
+    }
+    return is_named;
+}
+
 const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
                                const char *key)
 {
