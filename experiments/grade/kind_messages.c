@@ -50,7 +50,7 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
     struct attn_error err = {0};
     char text[ATTN_CASE_TEXT], spec[64];
     o->asked = 1;
-    o->passed = attn_grade_any_passed(g);
+    o->passed = attn_grade_any_passed(g, "*");
     if (g->of->kind != ATTN_EXTERNAL_PLUGIN || !o->passed)
         return; /* a command shows what its ranks hold at each step, and is judged by that */
     o->passed = sscanf(g->criterion->argument, "%1023s %63s", text, spec) == 2 &&
