@@ -14,7 +14,7 @@ eval 'set yrange '.y_range
 set xrange [-1.5:curves * cluster - 0.5]
 x_last = 1
 eval linear_axis
-unset xtics
+set xtics ('' 0) scale 0
 set grid noxtics
 set style fill solid swatch noborder
 do for [t in formats] {

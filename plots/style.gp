@@ -11,7 +11,7 @@
 #   legend = 0: none;  with_lines = 0: of marks alone;  marked(c): has its curve marks?
 #   swatch = 0.5   the legend has areas of that tint;  bars = 'A|B|': of a figure of bars, below
 #   x_margin, y_margin: factors of room beyond the outermost points
-#   columns_most, plot_y, left_margin, right_margin, widest_x, widest_y: of the layout
+#   columns_most: panels beside each other at most;  widest_x, widest_y: numbers on the axes
 # Texts come from records, so nothing in them is markup: noenhanced.  Lengths are pixels, 96 an inch.
 
 set encoding utf8
@@ -236,7 +236,7 @@ if (x_base > 0) { do for [e = x_least:x_most] { x_letters = larger(x_letters, wi
 if (!exists("widest_y")) widest_y = is_bytes ? '256 KiB' : '0.0001'
 # Ticks of a logarithmic axis: as many as there is room for.
 axis = "set logscale xy; if (x_base > 0) { set logscale x x_base; set xtics (); \
-    step_x = ceil((x_letters + 1) * em * (x_most - x_least) / plot_x); step_x = step_x < 1 ? 1 : step_x; \
+    step_x = ceil((x_letters + 1) * numeral * (x_most - x_least) / plot_x); step_x = step_x < 1 ? 1 : step_x; \
     do for [e = x_least:x_most] { if ((e - x_least) % step_x == 0) { set xtics add (x_text(1.0 * x_base**e) 1.0 * x_base**e) } } }; \
     range = y_range; eval between; decades = doublings * log10(2); step_y = ceil(1.6 * em * decades / plot_y); \
     set ytics (); do for [e = floor(log10(low)):ceil(log10(high))] { \
@@ -250,7 +250,7 @@ bytes    = "eval between; step_y = ceil(larger(1.4 * em / plot_y, 0.11) * doubli
 # Of one that is linear, from 0 to v: steps of 1, 2 or 5.
 nice(v) = v <= 0 ? 1 : nice_of(v, 10.0**floor(log10(v)))
 nice_of(v, p) = v <= p * 1.001 ? p : v <= 2.001 * p ? 2 * p : v <= 5.001 * p ? 5 * p : 10 * p
-linear_axis = "set format '%g'; set xtics 0, nice((wide(sprintf('%g', x_last)) + 1) * em * x_last / plot_x); \
+linear_axis = "set format '%g'; set xtics 0, nice((wide(sprintf('%g', x_last)) + 1) * numeral * x_last / plot_x); \
     range = y_range; eval between; set ytics 0, nice(1.6 * em * high / plot_y)"
 set micro
 
@@ -335,8 +335,14 @@ bar_words = "set ytics () scale 0; \
             do for [r_ = 1:n_rows] { now = row[r_]; set label 4000 + 20 * b_ + r_ now at screen pad / canvas_x, \
                 screen 1 - (panel_top[p] + (b_ - 1) * pitch + (0.8 + 1.3 * (r_ - 1)) * em) / canvas_y left } } } }"
 
-if (!exists("left_margin")) left_margin = pad + (wide(widest_y) + 0.9 + (exists("y_label") ? 0 : 1.7)) * em
-if (!exists("right_margin")) right_margin = larger(pad, (0.5 * x_letters + 0.2) * em)
+# Numbers on axes are as large as other letters, unless little would be left of the panel.
+numeral = em
+if (!exists("left_margin")) {
+    beside = wide(widest_y) + 0.9 + 0.5 * x_letters
+    if (canvas_x - 2 * pad - beside * em < 5 * em) { numeral = larger(0.5 * em, (canvas_x - 2 * pad - 5 * em) / beside) }
+    left_margin  = pad + (wide(widest_y) + 0.9) * numeral + (exists("y_label") ? 0 : 1.7 * em)
+    right_margin = larger(pad, (0.5 * x_letters + 0.2) * numeral)
+}
 columns = preset eq 'column' ? 1 : words(panels) < 3 ? words(panels) : preset eq 'slides' || words(panels) == 4 ? 2 : 3
 columns = columns > columns_most ? columns_most : columns
 do for [i = 1:2] { if (columns > 1 && 1.0 * canvas_x / columns - left_margin - right_margin < 9 * em) { columns = columns - 1 } }
@@ -400,7 +406,9 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
             top  = above_it
             long = x_label
             eval cut
-            left = larger(panel_left(p) + pad, smaller(panel_left(p) + left_margin + 0.5 * plot_x - 0.46 * wide(row[1]) * em, panel_left(p) + panel_x - pad - wide(row[1]) * em))
+            widest = 0
+            do for [i = 1:n_rows] { widest = larger(widest, wide(row[i]) * em) }
+            left = larger(panel_left(p) + pad, smaller(panel_left(p) + left_margin + 0.5 * plot_x - 0.46 * widest, panel_left(p) + panel_x - pad - widest))
             eval place
             below = larger(below, top)
         }
@@ -444,8 +452,8 @@ terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' linewi
             : sprintf("set terminal pdfcairo size %.4fin,%.4fin fontscale 0.75 linewidth %g dashlength 0.7 %s", canvas_x / 96.0, canvas_y / 96.0, stroke, looks(t))
 
 start(t) = terminal(t).sprintf("; set output '%s.%s'; set multiplot; t = '%s'; unset label; unset arrow; unset object; of_panel = 0; eval words_of; eval keys", name, t, t)
-panel(p) = sprintf("set lmargin at screen %f; set rmargin at screen %f; set tmargin at screen %f; set bmargin at screen %f; ", \
-    (panel_left(p) + left_margin) / canvas_x, (panel_left(p) + left_margin + plot_x) / canvas_x, \
+panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at screen %f; set rmargin at screen %f; set tmargin at screen %f; set bmargin at screen %f; ", \
+    font(t, numeral / em), font(t, numeral / em), (panel_left(p) + left_margin) / canvas_x, (panel_left(p) + left_margin + plot_x) / canvas_x, \
     1 - panel_top[p] / canvas_y, 1 - (panel_top[p] + plot_y) / canvas_y). \
     (p > 1 ? 'unset label; unset arrow; unset object; ' : '').sprintf('of_panel = %d; eval words_of', p)
 # A line across a panel at guide_at, where that is within its range; its text where there is room.

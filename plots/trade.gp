@@ -17,11 +17,12 @@ x_base = 0
 eval axis
 eval bytes
 set xtics ()
-room_x = plot_x / ((x_letters + 1) * em) # numbers that fit
+room_x = plot_x / ((x_letters + 1) * numeral) # numbers that fit
 range = x_range
 eval between
 steps = 3 * doublings * log10(2) <= room_x ? '1 2 5' : 2 * doublings * log10(2) <= room_x ? '1 3' : '1'
-do for [e = -9:4] { do for [m in steps] { set xtics add (time_text(m * 10.0**e) m * 10.0**e) } }
+by = ceil(larger(1, doublings * log10(2) / room_x)) # decades
+do for [e = -9:4] { if ((e + 12) % by > 0) { continue }; do for [m in steps] { set xtics add (time_text(m * 10.0**e) m * 10.0**e) } }
 
 # Names stand beside their points, or at the end of a thin line where there is no room: all of a panel,
 # or none.  In pixels from the lower left corner of the panel; those of the frontier come first.
