@@ -15,6 +15,7 @@ static int find_pages(void)
     if (glob("README.md", 0, NULL, &pages) == 0)
         glob("docs/*.md", GLOB_APPEND, NULL, &pages);
     glob("docs/studies/*.md", GLOB_APPEND, NULL, &pages);
+    glob("docs/course/*.md", GLOB_APPEND, NULL, &pages);
     return (int)pages.gl_pathc;
 }
 
