@@ -101,13 +101,15 @@ static void matrix_backward_begin(const struct attn_tile_backward *job)
 }
 
 /* One vector of queries and n keys: the exponents in S become P = 2^(S - LSE), and dP becomes
- * dS = P (dP - D), both 0 where hidden. */
+ * dS = P (dP - D), both 0 where hidden, and where there is no query (LSE = +inf): its q is 0, but
+ * 0 times an infinite K is not. */
 static void matrix_gradient(float *S, float *dP, int n, const uint64_t *seen, int shift,
                             const float *lse, const float *D)
 {
     vec_f32 L = load_f32(lse), delta = load_f32(D), zero = {0};
+    ivec_f32 alive = L != all_f32(INFINITY);
     for (int j = 0; j < n; j++) {
-        vec_f32 P = exp2_f32(load_f32(S + j * PANEL) - L);
+        vec_f32 P = choose_f32(alive, exp2_f32(load_f32(S + j * PANEL) - L), zero);
         vec_f32 dS = P * (load_f32(dP + j * PANEL) - delta);
         if (seen != NULL)
             P = choose_f32(lanes_of_f32((unsigned)(seen[j] >> shift)), P, zero);

@@ -18,14 +18,15 @@ static void matrix_forward_buffers(const struct attn_kernels *kernels, const str
                                    struct attn_buffer ws[ATTN_WORKSPACES])
 {
     int64_t P = kernels->panel, d = whole_16(p->d_key), dv = whole_16(p->d_value);
-    int64_t keys = ATTN_KEY_BLOCK, rows = greater(P * d, 2 * kernels->lanes * dv);
+    int64_t keys = ATTN_KEY_BLOCK;
     const struct attn_buffer list[ATTN_WORKSPACES] = {
         [ATTN_WORK_Q] = attn_buffer_of("tile.q", threads, attn_product(panels * P, d), 2),
         [ATTN_WORK_O] = attn_buffer_of("tile.o", threads, attn_product(panels * P, dv), 4),
         [ATTN_WORK_S] = attn_buffer_of("tile.s", threads, keys * P, 4),
         [ATTN_WORK_ML] = attn_buffer_of("tile.ml", threads, 2 * panels * P, 4),
         [ATTN_WORK_KV] = attn_buffer_of("tile.kv", threads, attn_product(2 * keys, d + 2 * dv), 2),
-        [ATTN_WORK_ROWS] = attn_buffer_of("tile.rows", threads, rows, 2)};
+        [ATTN_WORK_ROWS] =
+            attn_buffer_of("tile.rows", threads, attn_product(P, greater(d, dv)), 2)};
     memcpy(ws, list, sizeof list);
 }
 
