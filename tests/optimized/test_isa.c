@@ -62,6 +62,7 @@ static int system_says(const char *words)
 TEST(the_list)
 {
     static const char *const flags[][2] = {
+        {"amx", "amx_tile amx_bf16 avx512_bf16 avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
         {"avx512", "avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
         {"avx2", "avx2 fma f16c"},
         {"neon", "asimd"},

@@ -110,7 +110,8 @@ static void last_words(int which, siginfo_t *info, void *context)
     raise(which);
 }
 
-/* On a stack of its own: the usual one may be what overflowed. */
+/* On a stack of its own: the usual one may be what overflowed.  The tiles of AMX are 8 KiB of what
+ * the kernel saves there, and it lets nobody use them whose signal stacks are too small. */
 static void catch_faults(void)
 {
     static unsigned char stack[1 << 16];
@@ -147,9 +148,9 @@ static int diagnose_ranks(const struct attn_case *c, struct attn_result *r)
     struct attn_error err = {0};
     if (plugin.claims.ranks == 0 || attn_setup_open(c, &setup, &err) != ATTN_OK)
         return 0;
-    int found = attn_rerun(&plugin.spec, &setup, 1, &err) == ATTN_OK &&
-                attn_rank_results_diagnose(plugin.claims.ranks, &plugin.claims, &setup,
-                                           &r->diagnosis);
+    int found =
+        attn_rerun(&plugin.spec, &setup, 1, &err) == ATTN_OK &&
+        attn_rank_results_diagnose(plugin.claims.ranks, &plugin.claims, &setup, &r->diagnosis);
     attn_setup_close(&setup);
     return found;
 }
