@@ -109,6 +109,13 @@ TEST_EACH(matrix_products_pass_the_battery, attn_isa_count())
                        everything ? "full" : "quick");
 }
 
+/* Lanes of a panel without a query have q = 0, and 0 times an infinite K must not reach dK. */
+TEST(matrix_products_of_no_query_are_nothing)
+{
+    scratch_expect(0, "1 pass", "check tiled:p=bf16,few=0@portable --case %s",
+                   "h2q1k60d4:none:bf16:normal:s1:pass=bwd:special=k-inf");
+}
+
 /* It is for one type: a run and a price say so, and so do ranks that run it. */
 TEST(matrix_products_of_other_types_are_refused)
 {
