@@ -17,8 +17,7 @@
  * Source   Intel Architecture Instruction Set Extensions, ch. 3 (TDPBF16PS). */
 #if defined __x86_64__
 #define ISA_NAME amx
-#include "optimized/simd/avx512_vec.h"
-
+#include <immintrin.h>
 #include <stdint.h>
 
 struct amx_config {
@@ -123,7 +122,7 @@ static inline __m512i amx_pair(__m512 even, __m512 odd)
 #define MATRIX_END             _tile_release
 #define MATRIX_PRODUCTS        amx_products
 
-#include "optimized/simd/all_tmpl.h"
+#include "optimized/simd/avx512.c"
 #else
 typedef int attn_not_this_architecture;
 #endif

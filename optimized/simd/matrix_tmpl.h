@@ -3,7 +3,7 @@
  * A matrix unit multiplies two small matrices in one instruction.  It takes 16-bit numbers two at a
  * time, because two of them fill one 32-bit place; so one operand is stored in pairs:
  *
- *      A  [16 rows][k]            rows as they are: k neighbours in memory are k neighbours in the sum
+ *      A  [16 rows][k]            rows as they are: neighbours in memory are neighbours in the sum
  *      B  [k / 2][columns][2]     pairs: elements k and k + 1 of a column lie side by side
  *      C  [16 rows][columns]      float
  *

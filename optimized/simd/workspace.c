@@ -6,7 +6,7 @@
 #include "optimized/integers.h"
 #include "ref/problem.h"
 
-/* ---- the matrix unit: extents in whole 16's, operands of 2 bytes -------------------------------- */
+/* ---- the matrix unit: extents in whole 16's, operands of 2 bytes ----------------------------- */
 
 static int64_t whole_16(int64_t n)
 {
