@@ -1,9 +1,9 @@
 /* What attnlab explain prints of the steps that were heard; it formats and computes nothing. */
-#ifndef EXPERIMENTS_EXPLAIN_SHOW_H
-#define EXPERIMENTS_EXPLAIN_SHOW_H
+#ifndef EXPERIMENTS_EXPLAIN_STEPS_H
+#define EXPERIMENTS_EXPLAIN_STEPS_H
 
 #include "experiments/explain/heard.h"
-#include "experiments/explain/table.h"
+#include "experiments/explain/handout.h"
 
 struct attn_show {
     int has_ranks;              /* hops are the steps: INNER ones are left out */

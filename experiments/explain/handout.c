@@ -1,5 +1,5 @@
-/* See table.h. */
-#include "experiments/explain/table.h"
+/* See handout.h. */
+#include "experiments/explain/handout.h"
 
 #include <math.h>
 #include <stdio.h>
