@@ -146,7 +146,7 @@ static void print_tex_table(const struct attn_table *t)
     }
 }
 
-/* ---- a handout ---------------------------------------------------------------------------------- */
+/* ---- a handout ------------------------------------------------------------------------------- */
 
 static int is_document(const struct attn_handout *handout)
 {

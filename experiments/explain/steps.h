@@ -11,8 +11,8 @@ struct attn_show {
     const char *only;           /* NULL, or beginnings of steps' names with commas between them */
 };
 
-/* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables there
- * are.  handout: NULL, to count alone. */
+/* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables
+ * there are.  handout: NULL, to count alone. */
 int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
                     struct attn_handout *handout);
 
