@@ -2,8 +2,8 @@
 #ifndef EXPERIMENTS_EXPLAIN_STEPS_H
 #define EXPERIMENTS_EXPLAIN_STEPS_H
 
-#include "experiments/explain/heard.h"
 #include "experiments/explain/handout.h"
+#include "experiments/explain/heard.h"
 
 struct attn_show {
     int has_ranks;              /* hops are the steps: INNER ones are left out */
