@@ -22,32 +22,19 @@
 
 /* What is shown: a matrix from its first row on, or rows of one; one row; one column; one number;
  * the cells of a mask; whole numbers of any type, as a column. */
-#define MATRIX(name, x, rows, n)                               \
-    {                                                          \
-        (name), (x).data, (rows), (n), (x).ld, sizeof(real), 0 \
+#define SHOWN(...)  \
+    {               \
+        __VA_ARGS__ \
     }
-#define ROWS(name, x, from, to, n)                                            \
-    {                                                                         \
-        (name), row((x), (from)), (to) - (from), (n), (x).ld, sizeof(real), 0 \
-    }
-#define ROW(name, numbers, n)                           \
-    {                                                   \
-        (name), (numbers), 1, (n), (n), sizeof(real), 0 \
-    }
-#define COLUMN(name, numbers, n)                      \
-    {                                                 \
-        (name), (numbers), (n), 1, 1, sizeof(real), 0 \
-    }
-#define NUMBER(name, x) ROW(name, &(const real){x}, 1)
-#define CELLS(name, mask, rows)                                                            \
-    {                                                                                      \
-        (name), (mask).data, (rows), (mask).data != NULL ? (mask).n_key : 0, (mask).n_key, \
-            (int)(mask).size, (mask).shown[0] != 0                                         \
-    }
-#define WHOLE(name, numbers, n)                            \
-    {                                                      \
-        (name), (numbers), (n), 1, 1, sizeof *(numbers), 1 \
-    }
+#define MATRIX(name, x, rows, n) SHOWN(name, (x).data, rows, n, (x).ld, sizeof(real), 0)
+#define ROWS(name, x, i, end, n) SHOWN(name, row(x, i), (end) - (i), n, (x).ld, sizeof(real), 0)
+#define ROW(name, numbers, n)    SHOWN(name, numbers, 1, n, n, sizeof(real), 0)
+#define COLUMN(name, numbers, n) SHOWN(name, numbers, n, 1, 1, sizeof(real), 0)
+#define NUMBER(name, x)          ROW(name, &(const real){x}, 1)
+#define WHOLE(name, numbers, n)  SHOWN(name, numbers, n, 1, 1, sizeof *(numbers), 1)
+#define CELLS(name, mask, rows)                                                          \
+    SHOWN(name, (mask).data, rows, (mask).data != NULL ? (mask).n_key : 0, (mask).n_key, \
+          (int)(mask).size, (mask).shown[0] != 0)
 
 static inline void head_tell(const struct attn_head *x, const char *step, int64_t i, int64_t j,
                              const struct attn_shown *shown, int n)

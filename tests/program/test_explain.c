@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/explain/heard.h"
 #include "experiments/measure/machine.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
@@ -134,6 +135,18 @@ TEST(every_sentence_is_used)
     }
     for (int n = 0; n < COUNT(name); n++)
         ck_assert_msg(told[n], "nobody tells '%s'", name[n]);
+}
+
+/* A step that nobody has described fails, and is not left out. */
+TEST(an_unknown_step_fails)
+{
+    struct attn_heard heard;
+    struct attn_error err = {0};
+    attn_heard_open(&heard);
+    heard.listener.hear(heard.listener.arg, &(struct attn_told){.step = "nix"});
+    ck_assert_int_eq(attn_heard_sort(&heard, 0, &err), ATTN_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "'nix'"));
+    attn_heard_close(&heard);
 }
 
 /* ---- CSV ----------------------------------------------------------------------------------- */
