@@ -269,9 +269,9 @@ LAB_WARN  = -Wall -Wextra
 LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
 
 $(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
-$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h | $(READY)
+$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
 	$(LAB_LINK)
-$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h | $(READY)
+$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
 	$(LAB_LINK)
 $(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
 	@mkdir -p $(@D)
@@ -279,7 +279,7 @@ $(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/so
 	@touch $@
 $(MISTAKES:%=$(B)/labs/%.src/unit.c): $(B)/labs/planted
 	@:
-$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h | $(READY)
+$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
 	$(LAB_LINK)
 
 # ---- the examples of docs/adding.md: the library with one more file and one more line ------------

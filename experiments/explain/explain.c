@@ -195,37 +195,62 @@ static enum attn_status call(const struct attn_explain *x, struct attn_heard *he
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
+static enum attn_status check_events(const struct attn_events *events, struct attn_error *err)
+{
+    if (events->n <= EVENTS)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "buffers are taken and given back %lld times, too many to be read: at most %d "
+                     "would work, so fewer tokens or heads",
+                     (long long)events->n, EVENTS);
+}
+
+static enum attn_status check_only(const struct attn_explain *x, const struct attn_show *show,
+                                   const struct attn_heard *heard, struct attn_error *err)
+{
+    if (x->memory || attn_show_steps(show, heard, NULL) > 0)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL,
+                     "--only %s: no step of %s begins so; the column 'step' of --format csv has "
+                     "the names of all",
+                     x->only != NULL ? x->only : "", x->spec->impl->name);
+}
+
 static enum attn_status show_memory(const struct attn_explain *x, struct attn_events *events,
                                     struct attn_handout *handout, struct attn_error *err)
 {
     attn_events_sort(events);
-    if (events->n > EVENTS)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%lld buffers are taken and given back, too many to be read: at most %d "
-                         "would work, so fewer tokens or heads",
-                         (long long)events->n, EVENTS);
     if (x->format == ATTN_HANDOUT_CSV)
         attn_events_csv(events);
     return attn_events_show(events, x->spec, x->problem, x->last, handout, err);
 }
 
-static enum attn_status show_steps(const struct attn_explain *x, struct attn_heard *heard,
-                                   struct attn_handout *handout, struct attn_error *err)
+/* What there is beside inputs and outputs, from the price; of ranks what each has. */
+static void show_buffers(const struct attn_explain *x, enum attn_pass pass,
+                         struct attn_handout *handout)
+{
+    struct attn_cost cost;
+    char text[1024], bytes[32];
+    if (attn_price(x->spec->impl, &x->spec->options, x->problem, pass, 0, &cost, NULL) != ATTN_OK)
+        return;
+    snprintf(text, sizeof text, "Buffers of the %s pass, beside inputs and outputs%s:",
+             pass == ATTN_FORWARD ? "forward" : "backward",
+             x->spec->impl->ranks != NULL ? ", of a rank" : "");
+    for (int a = 0; a < cost.n_live; a++)
+        attn_append(text, sizeof text, " %s %s%s", cost.live[a].name,
+                    attn_cli_bytes(cost.live[a].bytes, bytes), a + 1 < cost.n_live ? "," : ".");
+    attn_handout_words(handout, text);
+}
+
+static enum attn_status show_steps(const struct attn_explain *x, const struct attn_show *show,
+                                   const struct attn_heard *heard, struct attn_handout *handout)
 {
     char bits[96];
-    const struct attn_show show = {x->spec->impl->ranks != NULL,
-                                   x->problem->batch * x->problem->heads > 1, x->only};
-    enum attn_status status = attn_heard_sort(heard, show.has_ranks, err);
-    if (status != ATTN_OK)
-        return status;
-    if (attn_show_steps(&show, heard, NULL) == 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--only %s: no step of %s begins so; the column 'step' of --format csv "
-                         "has all names",
-                         x->only != NULL ? x->only : "", x->spec->impl->name);
     if (x->format == ATTN_HANDOUT_CSV)
-        attn_show_csv(&show, heard);
-    attn_show_steps(&show, heard, handout);
+        attn_show_csv(show, heard);
+    for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++)
+        show_buffers(x, (enum attn_pass)pass, handout);
+    attn_show_steps(show, heard, handout);
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++) {
         bits_line(x, (enum attn_pass)pass, bits);
         if (x->format == ATTN_HANDOUT_CSV)
@@ -237,6 +262,10 @@ static enum attn_status show_steps(const struct attn_explain *x, struct attn_hea
 
 enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_error *err)
 {
+    const struct attn_show show = {.has_ranks = x->spec->impl->ranks != NULL,
+                                   .has_heads = x->problem->heads > 1,
+                                   .has_batches = x->problem->batch > 1,
+                                   .only = x->only};
     struct attn_heard heard;
     struct attn_events events;
     struct attn_handout handout;
@@ -246,12 +275,18 @@ enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_err
     if (status != ATTN_OK)
         return status;
     attn_heard_open(&heard);
-    attn_events_open(&events, x->spec->impl->ranks != NULL);
+    attn_events_open(&events, show.has_ranks);
     status = call(x, &heard, &events, err);
+    if (status == ATTN_OK)
+        status = check_events(&events, err);
+    if (status == ATTN_OK)
+        status = attn_heard_sort(&heard, show.has_ranks, err);
+    if (status == ATTN_OK)
+        status = check_only(x, &show, &heard, err);
     if (status == ATTN_OK) {
         attn_handout_begin(&handout, x->format, x->title);
         status = x->memory ? show_memory(x, &events, &handout, err)
-                           : show_steps(x, &heard, &handout, err);
+                           : show_steps(x, &show, &heard, &handout);
         attn_handout_end(&handout);
     }
     attn_events_close(&events);

@@ -191,16 +191,18 @@ static void show_place(const struct attn_show *show, const struct attn_heard_ste
 {
     char text[128] = "", hop[32];
     int begins = before == NULL || before->pass != step->pass;
-    if (!begins && (same_place(before, step) || !(show->has_ranks || show->has_heads)))
+    if (!begins &&
+        (same_place(before, step) || !(show->has_ranks || show->has_heads || show->has_batches)))
         return;
     attn_append(text, sizeof text, "%s", step->pass == ATTN_FORWARD ? "Forward" : "Backward");
     snprintf(hop, sizeof hop, "hop %d", step->at.hop);
     if (show->has_ranks)
         attn_append(text, sizeof text, ", %s, rank %d",
                     step->kind->flags & ATTN_STEP_ENDS ? "the end" : hop, step->at.rank);
+    if (show->has_batches)
+        attn_append(text, sizeof text, ", batch %lld", (long long)step->at.batch);
     if (show->has_heads)
-        attn_append(text, sizeof text, ", batch %lld, head %lld", (long long)step->at.batch,
-                    (long long)step->at.head);
+        attn_append(text, sizeof text, ", head %lld", (long long)step->at.head);
     attn_handout_heading(handout, text);
 }
 

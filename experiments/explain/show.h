@@ -6,9 +6,9 @@
 #include "experiments/explain/table.h"
 
 struct attn_show {
-    int has_ranks;    /* hops are the steps: INNER ones are left out */
-    int has_heads;    /* several: each part says of which it is */
-    const char *only; /* NULL, or beginnings of steps' names with commas between them */
+    int has_ranks;              /* hops are the steps: INNER ones are left out */
+    int has_heads, has_batches; /* several: each part says of which it is */
+    const char *only;           /* NULL, or beginnings of steps' names with commas between them */
 };
 
 /* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables there

@@ -232,9 +232,10 @@ TEST(many_points)
     free(text);
 }
 
-TEST_EACH(shipped_plans, 2)
+TEST_EACH(shipped_plans, 3)
 {
     static const char *const path[] = {"experiments/plans/report.plan",
+                                       "experiments/plans/merge.plan",
                                        "experiments/plans/quick.plan"};
     struct attn_plan plan;
     struct attn_error err = {0};

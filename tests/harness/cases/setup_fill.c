@@ -352,7 +352,7 @@ static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64
     const struct attn_problem *p = r->problem;
     uint64_t index = query_cell(p, b, h, i, c, p->d_key);
     if (r->fill == ATTN_FILL_POWERS)
-        return target_of(r, b, h, i) == c ? 1 : 0;
+        return c < POWERS_EQUAL && target_of(r, b, h, i) == c ? 1 : 0;
     int64_t target = r->fill == ATTN_FILL_SELECT ? target_of(r, b, h, i) : -1;
     if (r->fill == ATTN_FILL_FLAT || r->fill == ATTN_FILL_REVEAL)
         return 0;
