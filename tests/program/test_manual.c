@@ -32,8 +32,10 @@ TEST(course)
     const char *config = strrchr(test_build(), '/');
     if (getenv("ATTN_FULL") == NULL || config == NULL)
         return;
-    scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' >/dev/null", config + 1, scratch_path("all"));
-    scratch_shell(0, "", "grep -q '<details' '%s/docs/course/01-objects.html'", scratch_path("all"));
+    scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' >/dev/null", config + 1,
+                  scratch_path("all"));
+    scratch_shell(0, "", "grep -q '<details' '%s/docs/course/01-objects.html'",
+                  scratch_path("all"));
     scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' ANSWERS=no >/dev/null", config + 1,
                   scratch_path("none"));
     scratch_shell(1, "", "grep -rl '<details' '%s/docs'", scratch_path("none"));
