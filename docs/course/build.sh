@@ -127,12 +127,12 @@ folder() { # FOLDER: what it has in the tree; what has a page here is a link
 lectures=(docs/course/[0-9]*.md)
 studies=(docs/studies/*.md)
 {
-    printf '<nav><a href="@UP@index.html">Course</a>'
+    printf '<nav><a href="@UP@index.html">Course</a> Lectures'
     for f in "${lectures[@]}"; do
         n=${f#docs/course/0}
-        printf ' <a href="@UP@%s">%s</a>' "${f%.md}.html" "Lecture ${n%%-*}"
+        printf ' <a href="@UP@%s">%s</a>' "${f%.md}.html" "${n%%-*}"
     done
-    printf ' <a href="@UP@docs/labs/README.html">Labs</a> <a href="@UP@docs/studies/handouts.html">Handouts</a>'
+    printf ' <a class=after href="@UP@docs/labs/README.html">Labs</a> <a href="@UP@docs/studies/handouts.html">Handouts</a>'
     printf ' <a href="@UP@report/index.html">This machine</a></nav>\n'
 } >"$work/nav"
 
@@ -157,6 +157,10 @@ done
 sed -E 's,\]\(([^:)]*)\),](docs/course/\1),g' docs/course/README.md | markdown index.html
 {
     printf '# Case studies\n\n'
+    for f in "${studies[@]}"; do
+        printf '* [%s](%s)\n' "$(sed -n 's/^# //p;/^# /q' "$f")" "${f##*/}"
+    done
+    echo
     for f in "${studies[@]}"; do
         printf '<div style="break-before:page"></div>\n\n' && sed 's/^# /## /' "$f" && echo
     done
