@@ -13,7 +13,8 @@ struct flags {
 #define TO(member) offsetof(struct flags, member)
 
 static const struct attn_flag_use uses[] = {
-    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND"),
+    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND",
+               .help = "a command, run as COMMAND CASES OUT (docs/external.md)"),
     ATTN_TAKES(CLAIMS, TO(claims), .kind = ATTN_KIND_TEXT,
                .help = "what the command does, JSON; a plug-in says it itself"),
     ATTN_TAKES(SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME",
@@ -74,6 +75,8 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
         attn_cli_stop(ATTN_EINVAL, NULL, "%s wants a file of answers, and no command", lab->name);
     if (file != NULL && access(file, R_OK) != 0)
         attn_cli_stop(ATTN_EINVAL, file, "cannot be read");
+    if (f->class != NULL && access(f->class, R_OK | X_OK) != 0)
+        attn_cli_stop(ATTN_EINVAL, f->class, "is no folder that can be read");
 }
 
 struct printing {
