@@ -21,7 +21,7 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     struct attn_plan_point of = {.group = "lab", .is_once = repeat == 0};
     struct attn_error err = {0};
     int64_t need;
-    if (g->candidate.question.n > 0 && !attn_grade_any_passed(g)) { /* it may not even end */
+    if (g->candidate.question.n > 0 && !attn_grade_any_passed(g, "*")) { /* it may not even end */
         attn_outcome_lose(o, "not measured: not one case passes");
         return 0;
     }
