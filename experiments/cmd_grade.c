@@ -79,6 +79,8 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
         attn_cli_stop(ATTN_EINVAL, NULL, "%s wants a file of answers, and no command", lab->name);
     if (file != NULL && access(file, R_OK) != 0)
         attn_cli_stop(ATTN_EINVAL, file, "cannot be read");
+    if (f->class != NULL && access(f->class, R_OK | X_OK) != 0)
+        attn_cli_stop(ATTN_EINVAL, f->class, "is no folder that can be read");
 }
 
 struct printing {

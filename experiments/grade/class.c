@@ -172,6 +172,8 @@ enum attn_status attn_class_grade(const struct attn_grade_class *class, struct a
             unpack(m, home, m->trouble, sizeof m->trouble);
         status = judge(class, m, home, &sheet, err);
         attn_folder_remove(home);
+        if (status == ATTN_OK && attn_process_interrupted())
+            status = attn_fail(err, ATTN_ENOMEM, "interrupted");
         if (status == ATTN_OK)
             class->done(class->arg, &sheet);
         if (m->archive >= 0)

@@ -196,7 +196,9 @@ static void read_end(const struct attn_process *p, struct attn_sheet *sheet)
                               WHOLE_S);
     if (p->timed_out)
         return;
-    if (p->signal != 0)
+    if (p->interrupted)
+        zero(sheet, "interrupted");
+    else if (p->signal != 0)
         zero(sheet,
              "the process that graded it was ended by signal %d (%s): a submission leaves "
              "other processes alone",
@@ -217,7 +219,9 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
         mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     if (w.sheet == MAP_FAILED)
         attn_cli_lack("no memory for a sheet of points");
+    const int is_alone = attn_process_signal_children(0, 0) == 0; /* what is there is not ours */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    attn_process_catch_interrupts();
     begin(&w);
     if (of->watched != NULL)
         before = attn_folder_look(of->watched);
@@ -226,7 +230,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     else if (attn_process_fork(grade, &w, WHOLE_S, &p) != 0)
         zero(w.sheet, "it could not be graded: no process");
     read_end(&p, w.sheet);
-    end_strays(w.sheet);
+    if (is_alone)
+        end_strays(w.sheet);
     if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
         zero(w.sheet, "it changed %s, which is not its own", changed);
     attn_folder_forget(before);

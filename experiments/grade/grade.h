@@ -49,8 +49,8 @@ const struct attn_lab *attn_lab_find(const char *name);
 const struct attn_criterion *attn_lab_criterion(const struct attn_lab *lab, int n);
 
 /* A lab under a seed.  Conventions that vary are words of attn_task_words(), in its order: which
- * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.  Without a seed
- * ("") they are attnlab's own. */
+ * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.
+ * Without a seed ("") they are attnlab's own. */
 struct attn_task {
     const struct attn_lab *lab;
     const char *seed;
@@ -152,7 +152,8 @@ void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
 
 /* Every submission in a folder, by name: NAME.so; NAME/ with a file `command`, one line, and
  * lab.json; NAME.txt of a lab of answers.  With a seed, the task of each is that of "SEED/NAME".
- * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in turn. */
+ * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in
+ * turn. */
 struct attn_grade_class {
     const struct attn_lab *lab;
     const char *folder, *seed;
