@@ -142,8 +142,8 @@ static void ring_merge_row(const struct attn_head *x, int64_t i, real *O, real *
 {
     real w[2], *O_J = row(x->O, i), lse_J = *row(x->lse, i);
     REAL_NAME(merge_by)(O, lse, O_J, lse_J, x->dv, w);
-    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J), ROW("w w_J", w, 2),
-         ROW("O", O, x->dv), ROW("LSE", lse, 1));
+    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J),
+         ROW("alpha alpha_J", w, 2), ROW("O", O, x->dv), ROW("LSE", lse, 1));
 }
 
 static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair keys)
