@@ -58,7 +58,7 @@ MPI_SRC     := $(wildcard optimized/parallel/transport/*mpi*.c experiments/mpi/*
 LIB_SRC     := $(filter-out $(MPI_SRC),$(LIB_SRC))
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
 PROGRAM_SRC := $(filter-out $(MPI_SRC),$(sort $(wildcard experiments/*.c experiments/*/*.c experiments/*/*/*.c)))
-TEST_ROOMS  := ref optimized parallel memory checker program
+TEST_ROOMS  := ref optimized parallel memory checker program labs
 TEST_SRC    := $(sort $(wildcard tests/*.c $(patsubst %,tests/%/*.c,$(TEST_ROOMS) variants fixtures)))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ     := $(call obj,$(LIB_SRC))
@@ -258,6 +258,30 @@ $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libhar
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
+# ---- labs: skeletons, solutions, and solutions with a mistake (tests/labs/mistakes.def) ----------
+
+LAB_DEF  := tests/labs/mistakes.def
+MISTAKES := $(shell sed -n 's/^\(LA-[0-9a-z]*\) .*/\1/p' $(LAB_DEF))
+LABS     := $(patsubst docs/labs/%/lab.c,$(B)/labs/%/skeleton.so,$(wildcard docs/labs/*/lab.c)) \
+            $(patsubst tests/labs/%/solution.c,$(B)/labs/%/solution.so,$(wildcard tests/labs/*/solution.c)) \
+            $(patsubst %,$(B)/labs/%.so,$(MISTAKES))
+LAB_WARN  = -Wall -Wextra
+LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
+
+$(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
+$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
+	$(LAB_LINK)
+$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
+	$(LAB_LINK)
+$(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
+	@mkdir -p $(@D)
+	@awk -v out=$(@D) -f tests/mutants/plant.awk $(LAB_DEF)
+	@touch $@
+$(MISTAKES:%=$(B)/labs/%.src/unit.c): $(B)/labs/planted
+	@:
+$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
+	$(LAB_LINK)
+
 # ---- the examples of docs/adding.md: the library with one more file and one more line ------------
 # Under a name of its own, ahead of the list: whoever follows the page may call theirs `rows` too.
 
@@ -309,7 +333,7 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 # ---- targets -----------------------------------------------------------------------------------
 
 # What tests run, beside the test program itself.
-TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
+TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
 HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))
@@ -371,11 +395,27 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables a
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants | \
 	    sed -E '$(WITHOUT_CASE)'; } > docs/mutants.md
 
-figures: $(B)/attnlab ## draw the figures of docs/studies/ again, from what the studies compute
-	@rm -rf $(B)/figures
-	@$(B)/attnlab study all --figures $(B)/figures > $(B)/studies.txt
-	@for f in $(B)/figures/*.csv; do cp $$f docs/studies/; f=$${f##*/}; f=$${f%.csv}; \
-	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > docs/studies/$$f.svg || exit 3; done
+figures: $(B)/figures/drawn ## draw the figures of docs/figures/ and docs/studies/ again
+	@for f in $(B)/figures/*.csv; do f=$${f##*/}; f=$${f%.csv}; \
+	    d=docs/figures; [ -e docs/studies/$$f.md ] && d=docs/studies; cp $(B)/figures/$$f.csv $$d/; \
+	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > $$d/$$f.svg || exit 3; done
+
+# As SVG and PDF: what the studies compute and the chapters show.
+$(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp)
+	@rm -rf $(@D)
+	@$(B)/attnlab study all --figures $(@D) > $(B)/studies.txt
+	@bash docs/figures/draw.sh $(B) $(@D)
+	@touch $@
+
+# The course: pages, figures and handouts, with the records of this machine.
+COURSE ?= build/course
+$(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
+	@rm -rf $(@D)
+	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
+	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
+	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
+course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures $(COURSE)
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
@@ -486,7 +526,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -302,6 +302,8 @@ static void say_cost(const struct attn_candidate *s)
 static int close_books(struct attn_candidate *s)
 {
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
+    if (s->keeps)
+        return t.failures;
     attn_verdicts_print(s->verdicts, s->list);
     if (s->report != NULL)
         attn_report_add(s->report, s->verdicts, s->list);

@@ -54,7 +54,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
 /* What `attnlab check` was asked for. */
 struct attn_check_request {
     struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
-    const char *relation, *report, *vectors, *work; /* NULL: not given */
+    const char *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
     int tier, format, growth, strict, verbose;
     double soak, timeout; /* 0: not given */
     int64_t seed, repeat; /* repeat: 0 when it is not given */
@@ -74,9 +74,10 @@ struct attn_candidate {
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin './naive.so'": for the line "again:"  */
     const char *claims_path; /* of --claims, or NULL */
-    int diagnose;            /* a failure of the next case is to be diagnosed         */
-    int exit_status;         /* of an external, when it is judged                */
-    int judged;              /* cases with a verdict about the implementation         */
+    int keeps;       /* nothing is printed: its list, once its books are closed, is the caller's */
+    int diagnose;    /* a failure of the next case is to be diagnosed         */
+    int exit_status; /* of an external, when it is judged                */
+    int judged;      /* cases with a verdict about the implementation         */
 };
 
 /* What it is asked, now that its claims are known; for an external it is freed with it. */

@@ -66,7 +66,7 @@ static void file_fork(struct attn_candidate *s)
 {
     char again[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_worker *worker = s->x.worker;
-    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY};
+    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY, .meddles = 1};
     if (worker == NULL || worker->fork_pid == 0)
         return;
     const char *text = worker->fork_question;
@@ -235,11 +235,15 @@ static int soak(struct asking *a)
 
 static void put_route(struct attn_candidate *s)
 {
+    if (s->route[0] != '\0')
+        return;
     if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
         attn_candidate_route(s, "--plugin", s->x.source);
     if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
         attn_candidate_route(s, "--exec", s->x.source);
         attn_candidate_route(s, "--claims", s->claims_path);
+        if (s->x.scheme[0] != '\0')
+            attn_candidate_route(s, "--scheme", s->x.scheme);
     }
 }
 

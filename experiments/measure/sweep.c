@@ -83,24 +83,10 @@ static double all_pairs_flops(const struct attn_case *c)
 static void price(struct sweep *sweep, struct attn_sweep_state *state)
 {
     struct attn_point *p = &state->point;
-    struct attn_error err = {ATTN_OK, ""};
-    attn_point_init(p);
-    snprintf(p->group, sizeof p->group, "%s", state->plan->group);
-    snprintf(p->spec, sizeof p->spec, "%s", state->plan->spec_text);
-    snprintf(p->text, sizeof p->text, "%s", state->plan->text);
+    attn_point_price(state->plan, p, &state->need);
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
-    p->c = state->plan->c;
-    p->stack = state->plan->layers;
-    const struct attn_external_spec *external = state->plan->external;
-    enum attn_status status =
-        external != NULL ? attn_external_spec_preflight(external, &p->c, p, &state->need, &err)
-                         : attn_preflight_case(&state->plan->spec, &p->c, p, &state->need, &err);
-    state->work = external != NULL ? all_pairs_flops(&p->c) : fmax(p->flops, 0);
-    if (status == ATTN_OK)
-        return;
-    p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
-    snprintf(p->message, sizeof p->message, "%s", err.text);
+    state->work = state->plan->external != NULL ? all_pairs_flops(&p->c) : fmax(p->flops, 0);
 }
 
 static void keep(struct attn_sweep_state *state, const struct attn_point *point)

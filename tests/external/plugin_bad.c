@@ -33,6 +33,8 @@ __attribute__((constructor)) static void start(void)
         raise(SIGSEGV);
     while (is_on("SLOW_START"))
         usleep(1000);
+    if (is_on("QUIT_START"))
+        _exit(0);
 #if defined(__SSE__)
     if (is_on("FLUSH")) /* to zero; and after each call it rounds upward */
         _mm_setcsr(_mm_getcsr() | 0x8040);
@@ -69,6 +71,20 @@ static void fork_off(void)
     fclose(file);
     sleep(1000);
     _exit(0);
+}
+
+/* Against whoever grades it: a file that is not its own ($BAD_VICTIM), the process that started
+ * this one. */
+static void attack(void)
+{
+    const char *victim = getenv("BAD_VICTIM");
+    FILE *file = is_on("SCRIBBLE") && victim != NULL ? fopen(victim, "w") : NULL;
+    if (file != NULL)
+        fputs("100 of 100\n", file);
+    if (file != NULL)
+        fclose(file);
+    if (is_on("KILL_PARENT"))
+        kill(getppid(), SIGKILL);
 }
 
 /* Ends it, or never does. */
@@ -147,6 +163,7 @@ static int misbehave(const struct attn_plugin_call *t)
         fesetround(FE_UPWARD);
     for (int fd = 0; is_on("CLOSER") && fd < 64; fd++)
         close(fd);
+    attack();
     if (is_on("DAEMON") || is_chosen(t))
         fork_off();
     if (!is_chosen(t))

@@ -38,6 +38,7 @@ struct attn_result {
     enum attn_verdict verdict;
     enum attn_failure failure;
     int by_it;      /* while it ran, and it says why: REFUSED, or FAIL(status) of a spec of ours */
+    int meddles;    /* FAIL(integrity) that is no slip: it wrote to an input, or forked */
     char text[512]; /* why, in one line; empty on a plain pass */
     struct attn_diagnosis diagnosis; /* what a failure looks like; nothing unless it was asked */
     enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */

@@ -3,6 +3,7 @@
  * every 2 ms. */
 #include "tests/harness/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -156,6 +157,52 @@ int attn_process_reap(pid_t pid, int flags, struct attn_process *p)
     p->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     p->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return 1;
+}
+
+/* ---- children that nobody waits for ---------------------------------------------------------- */
+
+/* Who started a process, and whether it runs still. */
+static int parent_of(int pid, char *state)
+{
+    char path[32], line[512] = "", *end;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof line, file) == NULL || (end = strrchr(line, ')')) == NULL ||
+        sscanf(end, ") %c %d", state, &parent) != 2)
+        parent = 0;
+    fclose(file);
+    return parent;
+}
+
+int attn_process_signal_children(pid_t other, int number)
+{
+    int n = 0;
+    char state;
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
+        if (parent > 0 && pid != other && (parent == getpid() || parent == other))
+            n += kill(pid, number) == 0 && state != 'Z';
+    }
+    if (all != NULL)
+        closedir(all);
+    return n;
+}
+
+int attn_process_end_children(void)
+{
+    enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
+    int n = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        n += attn_process_signal_children(0, SIGKILL);
+        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
+            break;
+    }
+    return n;
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */

@@ -47,6 +47,14 @@ int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct
 void attn_process_catch_interrupts(void);
 int attn_process_interrupted(void);
 
+/* Send the children of this process, and of another one (0: none) but for that one itself, a signal
+ * (0: none); how many of them ran. */
+int attn_process_signal_children(pid_t other, int number);
+
+/* End all children of this process, those included that their ends make its own
+ * (PR_SET_CHILD_SUBREAPER); how many of them ran. */
+int attn_process_end_children(void);
+
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 
 /* Start a program ("/proc/self/exe": this one) whose descriptors 0 to n - 1 are these; -1: it reads

@@ -90,9 +90,10 @@ static void check_tensors(const struct attn_setup *s, enum attn_pass pass, int i
         if (t->data == NULL || t->map == NULL)
             continue;
         const char *complaint = attn_tensor_intact(t, text, sizeof text);
-        if (complaint == NULL && slot < first)
+        if (complaint == NULL && slot < first) {
             complaint = attn_tensor_unchanged(t, text, sizeof text);
-        else if (complaint == NULL && slot <= last && is_done)
+            r->meddles |= complaint != NULL;
+        } else if (complaint == NULL && slot <= last && is_done)
             complaint = attn_tensor_written(t, text, sizeof text);
         if (complaint != NULL)
             attn_result_fail(r, ATTN_F_INTEGRITY, "%s: %s", attn_pass_name(pass), complaint);
@@ -126,6 +127,7 @@ static void run_pass(const struct attn_spec *spec, struct attn_setup *s, enum at
     enum attn_status status = attn_setup_call(s, spec->impl, &ctx, pass);
     const char *complaint = attn_input_guard_end(s, seen, sizeof seen);
     r->peak_bytes[pass] = ledger->peak;
+    r->meddles |= complaint != NULL;
     if (status == ATTN_ENOMEM)
         attn_result_error(r, status, err.text);
     else if (status == ATTN_ENOTSUP) { /* what was damaged on the way counts for more */

@@ -10,6 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
+#include "experiments/measure/need.h"
 #include "experiments/measure/point/point_ranks.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/process.h"
@@ -162,6 +163,24 @@ static void read_child(const struct attn_process *child, double limit_s, struct 
     if (recorded.status == ATTN_POINT_OUT_OF_MEMORY)
         say_price(point, &recorded);
     *point = recorded;
+}
+
+void attn_point_price(const struct attn_plan_point *of, struct attn_point *p, int64_t *need)
+{
+    struct attn_error err = {0};
+    attn_point_init(p);
+    snprintf(p->group, sizeof p->group, "%s", of->group);
+    snprintf(p->spec, sizeof p->spec, "%s", of->spec_text);
+    snprintf(p->text, sizeof p->text, "%s", of->text);
+    p->c = of->c;
+    p->stack = of->layers;
+    enum attn_status status = of->external != NULL
+                                  ? attn_external_spec_preflight(of->external, &p->c, p, need, &err)
+                                  : attn_preflight_case(&of->spec, &p->c, p, need, &err);
+    if (status == ATTN_OK)
+        return;
+    p->status = err.status == ATTN_ENOTSUP ? ATTN_POINT_REFUSED : ATTN_POINT_ERROR;
+    snprintf(p->message, sizeof p->message, "%s", err.text);
 }
 
 int attn_point_process(const struct attn_point_request *asked, struct attn_point *point)

@@ -6,6 +6,10 @@
 #include "experiments/measure/plan.h"
 #include "experiments/measure/record.h"
 
+/* The point as a plan has it, priced: *need are the bytes of its process.  What refuses a price is
+ * in its status and message; build and session are empty. */
+void attn_point_price(const struct attn_plan_point *of, struct attn_point *point, int64_t *need);
+
 struct attn_point_request {
     const struct attn_plan *plan;
     const struct attn_plan_point *of;

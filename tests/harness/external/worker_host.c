@@ -2,7 +2,6 @@
  * whatever the worker prints, so that megabytes of chatter cannot stop it. */
 #include "tests/harness/external/worker.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -88,58 +87,20 @@ static void close_pipes(struct attn_worker *g)
     g->to = g->from = g->noise = -1;
 }
 
-/* Who started a process, and whether it runs still. */
-static int parent_of(int pid, char *state)
-{
-    char path[32], line[512] = "", *end;
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    if (fgets(line, sizeof line, file) == NULL || (end = strrchr(line, ')')) == NULL ||
-        sscanf(end, ") %c %d", state, &parent) != 2)
-        parent = 0;
-    fclose(file);
-    return parent;
-}
-
-/* Send the children of this process and of the worker (0: none), but for the worker, a signal (0:
- * none); how many there were. */
-static int signal_children(pid_t worker, int number)
-{
-    int n = 0;
-    char state;
-    DIR *all = opendir("/proc");
-    struct dirent *entry;
-    while (all != NULL && (entry = readdir(all)) != NULL) {
-        int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
-        if (parent > 0 && pid != worker && (parent == getpid() || parent == worker))
-            n += kill(pid, number) == 0 && state != 'Z';
-    }
-    if (all != NULL)
-        closedir(all);
-    return n;
-}
-
 /* End a worker that is dead, or is to be, with all that it started; g->signal and exit_status say
  * how it had ended. */
 static void bury(struct attn_worker *g)
 {
-    enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
     struct attn_process end = {.exit_status = -1};
     if (g->pid <= 0)
         return;
     if (g->alone)
-        g->strays += signal_children(g->pid, SIGKILL);
+        g->strays += attn_process_signal_children(g->pid, SIGKILL);
     kill(-g->pid, SIGKILL);
     attn_process_reap(g->pid, 0, &end);
     running = 0;
-    for (int round = 0; round < ROUNDS && g->alone; round++) { /* orphans have become ours */
-        signal_children(0, SIGKILL);
-        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
-            break;
-    }
+    if (g->alone) /* orphans have become ours */
+        attn_process_end_children();
     g->signal = end.signal;
     g->exit_status = end.exit_status;
     g->pid = -1;
@@ -315,7 +276,7 @@ void attn_worker_renew(struct attn_worker *g)
 {
     struct attn_worker_message m;
     char question[ATTN_CASE_TEXT];
-    int left = g->pid > 0 && g->alone && signal_children(g->pid, 0) > 0;
+    int left = g->pid > 0 && g->alone && attn_process_signal_children(g->pid, 0) > 0;
     double deadline = now() + (left ? 1 : 1e-3); /* what it forked may speak yet */
     while (g->pid > 0 && receive(g, &m, sizeof m, deadline) == 1 && m.bytes <= sizeof question &&
            receive(g, question, m.bytes, now() + 1) == 1)
@@ -406,5 +367,6 @@ void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const cha
     if (g->unasked != 0 || lacked(g, arrival))
         attn_result_error(&answer->result, ATTN_ENOMEM, why);
     answer->result.failure = answer->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
+    answer->result.meddles = answer->result.verdict == ATTN_FAILED;
     g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
 }

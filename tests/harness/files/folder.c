@@ -100,3 +100,95 @@ void attn_folder_remove(const char *path)
     }
     rmdir(path);
 }
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+struct attn_folder_view {
+    int n, capacity;
+    struct {
+        char *path;
+        ino_t inode;
+        off_t size;
+        struct timespec changed;
+    } * at;
+};
+
+static int add(struct attn_folder_view *view, const char *path, const struct stat *s)
+{
+    if (view->n == view->capacity) {
+        int capacity = 2 * view->capacity + 64;
+        void *more = realloc(view->at, (size_t)capacity * sizeof *view->at);
+        if (more == NULL)
+            return 0;
+        view->at = more;
+        view->capacity = capacity;
+    }
+    view->at[view->n].inode = s->st_ino;
+    view->at[view->n].size = s->st_size;
+    view->at[view->n].changed = s->st_ctim;
+    view->at[view->n].path = strdup(path);
+    return view->at[view->n].path != NULL && ++view->n;
+}
+
+/* A file, or a folder and what is in it, in the order in which the folder has it: the same as long
+ * as nothing changes.  0: no memory, or it cannot be looked at. */
+static int look_at(struct attn_folder_view *view, const char *path, int depth)
+{
+    enum { DEEPEST = 32 };
+    struct entries folder = {.fd = -1};
+    struct stat info;
+    const char *entry;
+    char inner[ATTN_FOLDER_PATH];
+    int ok = depth < DEEPEST && lstat(path, &info) == 0 && add(view, path, &info);
+    if (!ok || !S_ISDIR(info.st_mode))
+        return ok;
+    folder.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    ok = folder.fd >= 0;
+    while (ok && (entry = next_entry(&folder)) != NULL)
+        ok = snprintf(inner, sizeof inner, "%s/%s", path, entry) < (int)sizeof inner &&
+             look_at(view, inner, depth + 1);
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return ok;
+}
+
+static struct attn_folder_view *look(const char *folder)
+{
+    struct attn_folder_view *view = calloc(1, sizeof *view);
+    if (view != NULL && look_at(view, folder, 0))
+        return view;
+    attn_folder_forget(view);
+    return NULL;
+}
+
+struct attn_folder_view *attn_folder_look(const char *folder)
+{
+    usleep(10000); /* the clock of files stands still for so long: a change has another time */
+    return look(folder);
+}
+
+void attn_folder_forget(struct attn_folder_view *view)
+{
+    for (int n = 0; view != NULL && n < view->n; n++)
+        free(view->at[n].path);
+    if (view != NULL)
+        free(view->at);
+    free(view);
+}
+
+int attn_folder_changed(const char *folder, const struct attn_folder_view *before, char *path,
+                        size_t size)
+{
+    struct attn_folder_view *now = look(folder);
+    int n = 0, same = before != NULL && now != NULL;
+    snprintf(path, size, "%s", folder);
+    for (; same && n < before->n && n < now->n; n += same)
+        same = strcmp(before->at[n].path, now->at[n].path) == 0 &&
+               before->at[n].inode == now->at[n].inode && before->at[n].size == now->at[n].size &&
+               memcmp(&before->at[n].changed, &now->at[n].changed, sizeof now->at[n].changed) == 0;
+    int changed = !same || before->n != now->n;
+    if (changed && now != NULL && n < now->n)
+        snprintf(path, size, "%s", now->at[n].path);
+    attn_folder_forget(now);
+    return changed;
+}

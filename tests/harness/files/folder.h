@@ -15,4 +15,13 @@ enum attn_status attn_folder_temporary(char path[ATTN_FOLDER_PATH], struct attn_
 /* Whatever another program left there: any depth, links, folders without permissions. */
 void attn_folder_remove(const char *path);
 
+/* What there is in a folder, at any depth: names, sizes, and times of change, which only the kernel
+ * writes.  Until it is freed, the first path in it that is another now: 1, and where.  NULL: there
+ * was no memory, or no such folder, and everything counts as changed. */
+struct attn_folder_view;
+struct attn_folder_view *attn_folder_look(const char *folder);
+int attn_folder_changed(const char *folder, const struct attn_folder_view *before, char *path,
+                        size_t size);
+void attn_folder_forget(struct attn_folder_view *view);
+
 #endif
