@@ -63,8 +63,8 @@ static void tiled_begin(const struct attn_head *x, const struct attn_head_buffer
     }
 }
 
-/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was visible so far, m' is -inf, and
- * exp(-inf - -inf) would be NaN: such a row is left alone. */
+/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was
+ * visible so far, m' is -inf, and exp(-inf - -inf) would be NaN: such a row is left alone. */
 static void tiled_update_row(const struct attn_head *x, const struct attn_head_buffers *t,
                              int64_t r, int64_t i, int64_t j0, int64_t n)
 {

@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/explain/events.h"
-#include "experiments/explain/show.h"
+#include "experiments/explain/steps.h"
 #include "experiments/measure/machine.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"

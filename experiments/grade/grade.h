@@ -81,7 +81,8 @@ enum attn_status attn_selection_check(const char *selection, struct attn_error *
 /* Of one criterion.  All is text that can be copied: a sheet goes from one process to another. */
 struct attn_outcome {
     char name[64], read[96];
-    int points, earned; /* earned: 0 or points                                          */
+    int points, earned; /* earned: 0 or points, unless by_share                          */
+    int by_share;       /* earned is points by the share of asked that passed            */
     int is_judged;      /* its kind has come to an end                                  */
     int asked, passed;  /* cases, or processes                                          */
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */

@@ -159,7 +159,8 @@ void attn_task_print(const struct attn_task *task, FILE *out)
     if (lab->form == ATTN_LAB_CODE)
         fprintf(out, "claims: %s\n", lab->claims);
     if (task->seed[0] != '\0')
-        fprintf(out, "the task of %s:\n", task->seed);
+        fprintf(out, "the task of %s:%s\n", task->seed,
+                lab->form == ATTN_LAB_CODE ? "" : " what is asked is drawn by this name");
     for (int c = 0; c < CONVENTIONS; c++)
         if (varies(task, &convention[c])) {
             int d = drawn(task, &convention[c]);

@@ -1,5 +1,5 @@
-/* `attnlab explain`: its numbers are those of `attnlab run`, its tables are whole, its buffers add up
- * to the price, and what it cannot do it says. */
+/* `attnlab explain`: its numbers are those of `attnlab run`, its tables are whole, its buffers add
+ * up to the price, and what it cannot do it says. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -138,8 +138,8 @@ TEST(every_sentence_is_used)
 
 /* ---- CSV ----------------------------------------------------------------------------------- */
 
-/* Row i of m, l and exp(m - m') over tiles, as the course draws them: under powers by hand.  Query 0
- * sees X = 0 0 | 1 2. */
+/* m, l and exp(m - m') over tiles, as the course draws them, under powers by hand: query 0 sees
+ * X = 0 0 | 1 2. */
 TEST(csv_has_every_number)
 {
     static const char *const row[] = {"pass,step,batch,head,rank,hop,key,name,row,column,value\n",
