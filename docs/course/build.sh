@@ -7,7 +7,7 @@
 # OUT gets the folders of the tree, with an .html for each page of Markdown and for each source file
 # that one links to, so that links between them stand as they are.  ANSWERS=no leaves out what is
 # folded away and docs/answers.md.  What a page links to and OUT has not is an error.
-set -eu
+set -eu -o pipefail
 report=$(realpath "$1") figures=$(realpath "$2") out=$(realpath -m "$3")
 cd "$(dirname "$0")/../.."
 answers=${ANSWERS:-yes}
@@ -77,7 +77,9 @@ with_figures() { # UP
             name = $3; sub(/:$/, "", name)
             text = substr($0, index($0, ": ") + 2); sub(/ -->$/, "", text)
             if ((getline line < (ENVIRON["report"] "/figures/" name ".svg")) <= 0) {
-                print "course: the report has no figure " name > "/dev/stderr"; exit 3
+                print "course: no figure " name " in " ENVIRON["report"] ": none of its points was good (index.html " \
+                    "there says why).  Remove that folder and make course again, on an idle machine." > "/dev/stderr"
+                exit 3
             }
             at = ENVIRON["up"] "report/figures/" name
             printf "<figure><img src=\"%s.svg\" alt=\"%s\">\n<figcaption>%s (<a href=\"%s.pdf\">PDF</a>, " \

@@ -26,16 +26,15 @@ TEST_EACH(page, find_pages())
 }
 
 /* The course is made from these pages: what one of them links to has a page too, and without answers
- * none is left.  It measures for a minute. */
+ * none is left.  It measures for a minute; what is built otherwise would measure for many. */
 TEST(course)
 {
     const char *config = strrchr(test_build(), '/');
-    if (getenv("ATTN_FULL") == NULL || config == NULL)
+    if (getenv("ATTN_FULL") == NULL || config == NULL || strcmp(config, "/release") != 0)
         return;
     scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' >/dev/null", config + 1,
                   scratch_path("all"));
-    scratch_shell(0, "", "grep -q '<details' '%s/docs/course/01-objects.html'",
-                  scratch_path("all"));
+    scratch_shell(0, "", "grep -rq '<details' '%s/docs/course'", scratch_path("all"));
     scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' ANSWERS=no >/dev/null", config + 1,
                   scratch_path("none"));
     scratch_shell(1, "", "grep -rl '<details' '%s/docs'", scratch_path("none"));

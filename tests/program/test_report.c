@@ -517,15 +517,15 @@ TEST(a_report_is_whole)
                                   "-strcol"));                          /* titles are words */
 }
 
-/* docs/examples/records.py reads the table by its columns: the price of dense at 2,048 is that of the
- * fixture, and a table without a group of lengths is told. */
+/* docs/examples/records.py reads the table by its columns: the bytes of dense at 2,048 are those of the
+ * fixture, L^2, and a table without a group of lengths is told. */
 TEST(records_in_python)
 {
     if (!fixture_python("csv"))
         return;
     fixture_add_curves();
     fixture_expect_page(0, WORDS("</html>"));
-    scratch_shell(0, "2048 3.35544e+07\n",
+    scratch_shell(0, "2048 4.1943e+06\n",
                   "/usr/bin/python3 docs/examples/records.py '%s' | grep ' dense fwd:'",
                   scratch_path("out/records.csv"));
     scratch_shell(1, "no group of lengths",
