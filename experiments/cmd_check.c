@@ -31,6 +31,8 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(EXEC, PLACE(externals), .value = "COMMAND"),
     ATTN_TAKES(CLAIMS, PLACE(externals),
                .help = "what the commands before it claim, JSON; a plug-in says it itself"),
+    ATTN_TAKES(SCHEME, PLACE(scheme),
+               .help = "commands are asked what each rank of SPEC holds at each step"),
     ATTN_TAKES(RESULTS, PLACE(externals)),
     ATTN_TAKES(VECTORS, PLACE(vectors)),
     ATTN_TAKES(TIMEOUT, PLACE(timeout)),

@@ -13,7 +13,8 @@ struct flags {
 #define TO(member) offsetof(struct flags, member)
 
 static const struct attn_flag_use uses[] = {
-    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND"),
+    ATTN_TAKES(EXEC, TO(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND",
+               .help = "a command, run as COMMAND CASES OUT (docs/external.md)"),
     ATTN_TAKES(CLAIMS, TO(claims), .kind = ATTN_KIND_TEXT,
                .help = "what the command does, JSON; a plug-in says it itself"),
     ATTN_TAKES(SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME",
@@ -68,12 +69,18 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
 {
     if (f->task + (file != NULL) + (f->exec != NULL) + (f->class != NULL) != 1)
         attn_cli_stop(ATTN_EINVAL, NULL, "FILE, --exec, --class or --task: one of them");
-    if ((f->exec != NULL) != (f->claims != NULL))
-        attn_cli_stop(ATTN_EINVAL, NULL, "--exec and --claims go together");
+    const int has_claims = lab->form == ATTN_LAB_CODE;
+    if ((f->exec != NULL && has_claims) != (f->claims != NULL))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      has_claims ? "--exec and --claims go together"
+                                 : "%s is asked no case: there is nothing to claim",
+                      lab->name);
     if (f->exec != NULL && lab->form == ATTN_LAB_TEXT)
         attn_cli_stop(ATTN_EINVAL, NULL, "%s wants a file of answers, and no command", lab->name);
     if (file != NULL && access(file, R_OK) != 0)
         attn_cli_stop(ATTN_EINVAL, file, "cannot be read");
+    if (f->class != NULL && access(f->class, R_OK | X_OK) != 0)
+        attn_cli_stop(ATTN_EINVAL, f->class, "is no folder that can be read");
 }
 
 struct printing {
@@ -120,7 +127,7 @@ static int grade(void *values, int n, char **operand)
     const char *source = f->exec != NULL ? f->exec : file;
     const struct attn_submission of = {.name = source,
                                        .kind = f->exec != NULL              ? ATTN_EXTERNAL_COMMAND
-                                               : lab->form == ATTN_LAB_CODE ? ATTN_EXTERNAL_PLUGIN
+                                               : lab->form != ATTN_LAB_TEXT ? ATTN_EXTERNAL_PLUGIN
                                                                             : ATTN_NOT_EXTERNAL,
                                        .source = source,
                                        .claims_path = f->claims};

@@ -66,7 +66,7 @@ static int vectors(void *values, int n, char **operand)
     const struct attn_asking asking = {&asked->cases, (enum attn_tier)asked->tier, &claims,
                                        ATTN_ROUTE_FILES, (uint64_t)asked->seed};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);
-    attn_cli_must(attn_vector_files_write_all(operand[0], &claims, asked->scheme, question.asked,
+    attn_cli_must(attn_vector_files_write_all(operand[0], &claims, asked->scheme, 1, question.asked,
                                               question.n, &written, &err),
                   &err);
     attn_question_free(&question);

@@ -53,6 +53,7 @@ struct attn_cost;     /* what it costs, */
 struct attn_rank_use; /* what a rank of it used, */
 struct attn_seal;     /* what ranks may read, */
 struct attn_log;      /* where their messages are noted, */
+struct attn_listener; /* who is told of steps, */
 struct attn_saved;    /* and what a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -178,6 +179,7 @@ struct attn_ctx {
     const struct attn_seal *seal; /* NULL: ranks may read everything */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
     const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
+    const struct attn_listener *listener; /* NULL, or who is told when a textbook's step ends */
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:

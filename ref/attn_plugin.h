@@ -140,6 +140,36 @@ enum {
     ATTN_PLUGIN_REFUSED = 2
 };
 
+/* ---- ranks ------------------------------------------------------------------------------------
+ *
+ * A plug-in may be one rank of `ranks` that share the sequence (docs/parallel.md, 1).  Rank r has
+ * the r-th of as many equal runs of queries and of keys, and talks by messages: post() begins to
+ * send and receive and returns at once; wait() returns when that is done (MPI_Isend and MPI_Irecv,
+ * then MPI_Waitall).  Nothing is buffered: data stay until wait, and a send is done when its
+ * receiver is there.  Two ranks match their messages in the order of posting, by tag and bytes. */
+struct attn_plugin_message {
+    int32_t peer, tag; /* the other rank; which message it is, from 0: any number below 10^6 */
+    void *data;        /* of a send, only read */
+    int64_t bytes;
+};
+
+struct attn_plugin_rank {
+    uint32_t struct_size;
+    int32_t rank, ranks;
+    int64_t first_query, first_key; /* where its tokens begin in the whole */
+
+    /* Its part: n_query and n_key are its own, tensors are contiguous [B,H,tokens,width].  Mask and
+     * ALiBi speak of the tokens of the whole: `mask`, where there is one, is that of all pairs. */
+    const struct attn_plugin_call *call;
+
+    /* A post's number from 0, to be waited for; -1, or not 0 from wait: it failed, and so does the
+     * call.  At most 16 posts of 8 messages are open at a time. */
+    int (*post)(const struct attn_plugin_rank *rank, const struct attn_plugin_message *send,
+                int n_sends, const struct attn_plugin_message *receive, int n_receives);
+    int (*wait)(const struct attn_plugin_rank *rank, int post);
+    void *transport; /* attnlab's */
+};
+
 struct attn_plugin {
     uint32_t abi;         /* ATTN_PLUGIN_ABI                                              */
     uint32_t struct_size; /* sizeof(struct attn_plugin)                                   */
@@ -166,6 +196,13 @@ struct attn_plugin {
      * as "d: 8..256 step 8; group: 1 2 4 8".  NULL: none. */
     const char *shapes;
     const char *arithmetic; /* "f32", "fused-16", "unfused-16", "tf32"; NULL: the numbers above  */
+
+    /* Above 0: forward and backward are not called, but these, on so many ranks at once, each in a
+     * thread of its own.  Layout BHLD, no bias tensor; queries and keys come in multiples of ranks.
+     * A merge for each rank but one is in the bound. */
+    int32_t ranks;
+    int (*rank_forward)(const struct attn_plugin_rank *rank);
+    int (*rank_backward)(const struct attn_plugin_rank *rank); /* NULL without BACKWARD */
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

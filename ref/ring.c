@@ -39,14 +39,15 @@ static struct ring_pair ring_pair_at(const struct attn_rank_part *x, void *data)
     return (struct ring_pair){data, data == NULL ? NULL : (char *)data + k_bytes};
 }
 
-/* Q_r against K_J, as a problem of its own.  Its origin says which tokens of the whole these are: a
- * mask and ALiBi go by the places in the whole. */
-static struct attn_problem ring_block(const struct attn_rank_part *x, int J)
+/* Q_r against the keys of hop s, as a problem of its own.  Its origin says which tokens of the
+ * whole these are: a mask and ALiBi go by the places in the whole. */
+static struct attn_problem ring_block(const struct attn_rank_part *x, int s)
 {
     struct attn_problem block = *x->whole;
+    int r = x->transport->rank, R = x->transport->size, J = (r - s + R) % R;
     block.n_query = x->n_query;
     block.n_key = x->n_key;
-    block.origin.query.first = x->transport->rank * x->n_query;
+    block.origin.query.first = r * x->n_query;
     block.origin.key.first = J * x->n_key;
     return block;
 }
@@ -111,47 +112,58 @@ static int64_t ring_kv_head(const struct attn_problem *p, int64_t h)
     return h / (p->heads / p->kv_heads);
 }
 
-/* What tiled is shown of head h of batch b: its rows of Q_r, and those of its kv head in K_J and
- * V_J. */
+/* What tiled is shown of head h of batch b at hop s: its rows of Q_r, and those of its kv head in
+ * K_J and V_J. */
 static struct attn_head ring_head(const struct attn_rank_part *x, const struct attn_problem *block,
-                                  struct ring_pair keys, int64_t b, int64_t h)
+                                  int s, struct ring_pair keys, int64_t b, int64_t h)
 {
     const struct attn_problem *p = x->whole;
     int64_t g = ring_kv_head(p, h), n = x->n_query, d = p->d_key, dv = p->d_value;
-    return (struct attn_head){.problem = block,
-                              .b = b,
-                              .h = h,
-                              .n_query = n,
-                              .n_key = x->n_key,
-                              .d = d,
-                              .dv = dv,
-                              .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
-                              .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
-                              .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
-                              .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
-                              .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    struct attn_head head = {.problem = block,
+                             .b = b,
+                             .h = h,
+                             .n_query = n,
+                             .n_key = x->n_key,
+                             .d = d,
+                             .dv = dv,
+                             .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
+                             .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
+                             .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
+                             .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
+                             .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    head.listener = x->listener, head.rank = x->transport->rank, head.hop = s;
+    TELL(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, d),
+         MATRIX("V_J", head.V, x->n_key, dv));
+    return head;
 }
 
-static void ring_attend(const struct attn_rank_part *x, int J, struct ring_pair keys)
+/* Query i: (O_J, LSE_J), which the head has, into what all blocks so far gave. */
+static void ring_merge_row(const struct attn_head *x, int64_t i, real *O, real *lse)
 {
-    const struct attn_problem block = ring_block(x, J);
+    real w[2], *O_J = row(x->O, i), lse_J = *row(x->lse, i);
+    REAL_NAME(merge_by)(O, lse, O_J, lse_J, x->dv, w);
+    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J),
+         ROW("alpha alpha_J", w, 2), ROW("O", O, x->dv), ROW("LSE", lse, 1));
+}
+
+static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair keys)
+{
+    const struct attn_problem block = ring_block(x, s);
     for (int64_t b = 0; b < block.batch; b++)
         for (int64_t h = 0; h < block.heads; h++) {
-            struct attn_head head = ring_head(x, &block, keys, b, h);
+            struct attn_head head = ring_head(x, &block, s, keys, b, h);
             struct attn_matrix O = head.O, lse = head.lse;            /* of all blocks so far */
             head.O = (struct attn_matrix){x->o_block, block.d_value}; /* O_J and LSE_J go here */
             head.lse = (struct attn_matrix){x->lse_block, 1};
             tiled_forward(&head, &x->tile);
             for (int64_t i = 0; i < x->n_query; i++)
-                REAL_NAME(merge)
-            (row(O, i), row(lse, i), row(head.O, i), *row(head.lse, i), block.d_value);
+                ring_merge_row(&head, i, row(O, i), row(lse, i));
         }
 }
 
 enum attn_status ring_forward(const struct attn_rank_part *x)
 {
-    int R = x->transport->size, r = x->transport->rank,
-        computes = !attn_transport_counts(x->transport); /* else messages are only counted */
+    int R = x->transport->size, computes = !attn_transport_counts(x->transport);
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
     enum attn_status status = ATTN_OK;
     if (computes)
@@ -163,7 +175,7 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_attend(x, (r - s + R) % R, here);
+            ring_attend(x, s, here);
         if (travels && status == ATTN_OK)
             status = attn_wait(x->transport, &hop.post, x->error);
         here = next;
@@ -186,15 +198,15 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
  * The sums follow their keys: at hop s, dK_J has been to ranks J, J+1, .. J+s.  K_J stops at rank
  * J-1, where it has met all queries; dK_J makes one hop more and is at home. */
 
-static void ring_differentiate(const struct attn_rank_part *x, int J, struct ring_pair keys,
+static void ring_differentiate(const struct attn_rank_part *x, int s, struct ring_pair keys,
                                struct ring_pair sums)
 {
-    const struct attn_problem block = ring_block(x, J), *p = &block;
+    const struct attn_problem block = ring_block(x, s), *p = &block;
     int64_t n = x->n_query;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->heads; h++) {
             int64_t g = ring_kv_head(p, h);
-            struct attn_head head = ring_head(x, p, keys, b, h);
+            struct attn_head head = ring_head(x, p, s, keys, b, h);
             struct attn_matrix dQ =
                 attn_rank_head(x, x->mine[ATTN_TAG_DQ], p->heads, b, h, n, p->d_key);
             head.dO = attn_rank_head(x, x->mine[ATTN_TAG_DO], p->heads, b, h, n, p->d_value);
@@ -205,6 +217,9 @@ static void ring_differentiate(const struct attn_rank_part *x, int J, struct rin
             tiled_backward(&head, &x->tile); /* writes dQ of this block, adds to dK_J and dV_J */
             for (int64_t i = 0; i < n; i++)
                 axpy(1, row(head.dQ, i), row(dQ, i), p->d_key);
+            TELL(&head, "ring.sums", 0, 0, MATRIX("dK_J", head.dK, x->n_key, head.d),
+                 MATRIX("dV_J", head.dV, x->n_key, head.dv));
+            TELL(&head, "ring.dquery", 0, 0, MATRIX("dQ", dQ, n, head.d));
         }
 }
 
@@ -235,7 +250,7 @@ enum attn_status ring_backward(const struct attn_rank_part *x)
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_differentiate(x, (t->rank - s + R) % R, here, sums);
+            ring_differentiate(x, s, here, sums);
         if (travels && status == ATTN_OK)
             status = attn_wait(t, &hop.post, x->error);
         if (R > 1 && status == ATTN_OK)

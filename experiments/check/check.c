@@ -75,6 +75,8 @@ static int prepare(struct attn_candidate *s)
     }
     if (status == ATTN_OK && s->claims_path != NULL)
         status = attn_claims_read(s->claims_path, &s->x.claims, &err);
+    if (status == ATTN_OK && s->request->scheme != NULL)
+        status = attn_external_set_scheme(&s->x, s->request->scheme, &err);
     if (status == ATTN_OK &&
         (s->x.kind == ATTN_EXTERNAL_COMMAND ||
          (s->x.kind == ATTN_EXTERNAL_PLUGIN && !attn_question_needs_claims(&q->cases))))

@@ -242,6 +242,8 @@ static void put_route(struct attn_candidate *s)
     if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
         attn_candidate_route(s, "--exec", s->x.source);
         attn_candidate_route(s, "--claims", s->claims_path);
+        if (s->x.scheme[0] != '\0')
+            attn_candidate_route(s, "--scheme", s->x.scheme);
     }
 }
 

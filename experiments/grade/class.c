@@ -36,9 +36,11 @@ static int recognise(const struct attn_grade_class *class, const char *entry, st
 {
     char path[4096];
     struct stat info;
-    int is_code = class->lab->form == ATTN_LAB_CODE;
+    int is_code = class->lab->form != ATTN_LAB_TEXT;
     const char *end = is_code ? ".so" : ".txt";
     *m = (struct member){.archive = -1};
+    if (entry[0] == '.' || entry[0] == '-') /* tar would take it for a flag */
+        return 0;
     snprintf(m->entry, sizeof m->entry, "%s", entry);
     snprintf(path, sizeof path, "%.3000s/%s/command", class->folder, entry);
     m->kind = is_code ? ATTN_EXTERNAL_PLUGIN : ATTN_NOT_EXTERNAL;
@@ -48,7 +50,7 @@ static int recognise(const struct attn_grade_class *class, const char *entry, st
     }
     m->kind = ATTN_EXTERNAL_COMMAND;
     snprintf(m->name, sizeof m->name, "%.90s", entry);
-    return is_code && entry[0] != '.' && stat(path, &info) == 0;
+    return is_code && stat(path, &info) == 0;
 }
 
 /* Its bytes, sealed. */
@@ -119,12 +121,11 @@ static void unpack(const struct member *m, const char *folder, char *trouble, si
 }
 
 /* Its submission is judged in `home`, and named as it lies in the folder of all. */
-static void judge(const struct attn_grade_class *class, struct member *m, const char *home,
-                  struct attn_sheet *sheet)
+static enum attn_status judge(const struct attn_grade_class *class, struct member *m,
+                              const char *home, struct attn_sheet *sheet, struct attn_error *err)
 {
     char own[4096 + 600], seed[160], source[512], path[512], quoted[520], route[600];
     const int is_command = m->kind == ATTN_EXTERNAL_COMMAND;
-    struct attn_error err = {0};
     struct attn_task task;
     snprintf(own, sizeof own, "%s/%s", home, m->entry);
     snprintf(path, sizeof path, "%.240s/%s", class->folder, m->entry);
@@ -135,8 +136,10 @@ static void judge(const struct attn_grade_class *class, struct member *m, const 
     snprintf(route, sizeof route, is_command ? "--exec %s --claims lab.json" : "--plugin %s",
              quoted);
     snprintf(seed, sizeof seed, "%.60s/%.90s", class->seed, m->name);
-    attn_cli_must(attn_task_make(class->lab, class->seed[0] != '\0' ? seed : "", &task, &err),
-                  &err);
+    enum attn_status status =
+        attn_task_make(class->lab, class->seed[0] != '\0' ? seed : "", &task, err);
+    if (status != ATTN_OK)
+        return status;
     const struct attn_submission of = {.name = m->name,
                                        .kind = m->kind,
                                        .source = source,
@@ -146,6 +149,7 @@ static void judge(const struct attn_grade_class *class, struct member *m, const 
                                        .watched = class->folder,
                                        .trouble = m->trouble};
     attn_grade(&task, &of, sheet);
+    return ATTN_OK;
 }
 
 enum attn_status attn_class_grade(const struct attn_grade_class *class, struct attn_error *err)
@@ -166,9 +170,12 @@ enum attn_status attn_class_grade(const struct attn_grade_class *class, struct a
             break;
         if (m->trouble[0] == '\0')
             unpack(m, home, m->trouble, sizeof m->trouble);
-        judge(class, m, home, &sheet);
+        status = judge(class, m, home, &sheet, err);
         attn_folder_remove(home);
-        class->done(class->arg, &sheet);
+        if (status == ATTN_OK && attn_process_interrupted())
+            status = attn_fail(err, ATTN_ENOMEM, "interrupted");
+        if (status == ATTN_OK)
+            class->done(class->arg, &sheet);
         if (m->archive >= 0)
             close(m->archive);
     }

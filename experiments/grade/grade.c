@@ -23,7 +23,7 @@
 
 /* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
  * processes that end by themselves may take for it. */
-static const double CALL_S = 3, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
+static const double CALL_S = 5, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
 
 struct work {
     const struct attn_task *task;
@@ -96,6 +96,7 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     static struct attn_verdicts verdicts;
     const struct attn_submission *of = g->of;
     struct attn_candidate *s = &g->candidate;
+    char ring[32];
     attn_verdicts_open(&verdicts, stdout);
     *s = (struct attn_candidate){.request = &request, .verdicts = &verdicts, .keeps = 1};
     s->x.kind = of->kind;
@@ -108,24 +109,29 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     g->spec.claims_path = of->claims_path;
     snprintf(g->spec.name, sizeof g->spec.name, "submission");
     snprintf(g->spec.source, sizeof g->spec.source, "%s", of->source);
-    if (of->kind == ATTN_EXTERNAL_COMMAND)
-        return attn_claims_read(of->claims_path, &s->x.claims, err);
-    return ATTN_OK;
+    if (of->kind != ATTN_EXTERNAL_COMMAND || g->task->lab->form != ATTN_LAB_CODE)
+        return ATTN_OK;
+    enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
+    snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
+    return status == ATTN_OK && g->task->claims.ranks > 0
+               ? attn_external_set_scheme(&s->x, ring, err)
+               : status;
 }
 
 /* Ask the battery.  0: it is worth nothing, and the sheet says why. */
 static int ask(struct attn_grading *g, struct attn_sheet *sheet)
 {
     char differs[400];
+    const int is_code = g->task->lab->form == ATTN_LAB_CODE;
     struct attn_error err = {0};
     enum attn_status status = introduce(g, &err);
-    if (status == ATTN_OK && g->of->kind != ATTN_NOT_EXTERNAL)
+    if (status == ATTN_OK && is_code)
         status = attn_grade_ask(g, &err);
     look_for_attacks(&g->candidate, sheet);
     if (status != ATTN_OK)
         zero(sheet, "%s", err.text);
     g->spec.claims = g->candidate.x.claims;
-    if (g->of->kind != ATTN_NOT_EXTERNAL && sheet->zero[0] == '\0' &&
+    if (is_code && sheet->zero[0] == '\0' &&
         attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 2)
         zero(sheet, "%s", differs);
     return sheet->zero[0] == '\0';
@@ -144,7 +150,9 @@ static void grade(void *arg)
         g.criterion = attn_lab_criterion(w->task->lab, n);
         g.criterion->judge(&g, o);
         int passed = o->why[0] == '\0' && o->asked > 0 && o->passed == o->asked;
-        o->earned = passed ? o->points : 0;
+        o->earned = passed                      ? o->points
+                    : o->by_share && o->asked > 0 ? o->points * o->passed / o->asked
+                                                  : 0;
         if (!passed)
             attn_outcome_lose(o, "%d of %d passed", o->passed, o->asked);
         o->is_judged = 1;
@@ -188,7 +196,9 @@ static void read_end(const struct attn_process *p, struct attn_sheet *sheet)
                               WHOLE_S);
     if (p->timed_out)
         return;
-    if (p->signal != 0)
+    if (p->interrupted)
+        zero(sheet, "interrupted");
+    else if (p->signal != 0)
         zero(sheet,
              "the process that graded it was ended by signal %d (%s): a submission leaves "
              "other processes alone",
@@ -209,7 +219,9 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
         mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
     if (w.sheet == MAP_FAILED)
         attn_cli_lack("no memory for a sheet of points");
+    const int is_alone = attn_process_signal_children(0, 0) == 0; /* what is there is not ours */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    attn_process_catch_interrupts();
     begin(&w);
     if (of->watched != NULL)
         before = attn_folder_look(of->watched);
@@ -218,7 +230,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     else if (attn_process_fork(grade, &w, WHOLE_S, &p) != 0)
         zero(w.sheet, "it could not be graded: no process");
     read_end(&p, w.sheet);
-    end_strays(w.sheet);
+    if (is_alone)
+        end_strays(w.sheet);
     if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
         zero(w.sheet, "it changed %s, which is not its own", changed);
     attn_folder_forget(before);

@@ -19,7 +19,7 @@
 
 /* ---- labs and tasks (labs.c) ----------------------------------------------------------------- */
 
-enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_TEXT };
+enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_FORMULAS, ATTN_LAB_TEXT };
 
 struct attn_lab {
     const char *name;
@@ -49,8 +49,8 @@ const struct attn_lab *attn_lab_find(const char *name);
 const struct attn_criterion *attn_lab_criterion(const struct attn_lab *lab, int n);
 
 /* A lab under a seed.  Conventions that vary are words of attn_task_words(), in its order: which
- * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.  Without a seed
- * ("") they are attnlab's own. */
+ * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.
+ * Without a seed ("") they are attnlab's own. */
 struct attn_task {
     const struct attn_lab *lab;
     const char *seed;
@@ -81,7 +81,8 @@ enum attn_status attn_selection_check(const char *selection, struct attn_error *
 /* Of one criterion.  All is text that can be copied: a sheet goes from one process to another. */
 struct attn_outcome {
     char name[64], read[96];
-    int points, earned; /* earned: 0 or points                                          */
+    int points, earned; /* earned: 0 or points, unless by_share                          */
+    int by_share;       /* earned is points by the share of asked that passed            */
     int is_judged;      /* its kind has come to an end                                  */
     int asked, passed;  /* cases, or processes                                          */
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */
@@ -140,8 +141,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
  * one line: it cannot be judged at all. */
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err);
 
-/* Whether it has computed anything right. */
-int attn_grade_any_passed(const struct attn_grading *g);
+/* Whether it has computed any case of a selection right. */
+int attn_grade_any_passed(const struct attn_grading *g, const char *selection);
 
 /* The outcome's criterion is lost, and why. */
 void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
@@ -151,7 +152,8 @@ void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
 
 /* Every submission in a folder, by name: NAME.so; NAME/ with a file `command`, one line, and
  * lab.json; NAME.txt of a lab of answers.  With a seed, the task of each is that of "SEED/NAME".
- * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in turn. */
+ * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in
+ * turn. */
 struct attn_grade_class {
     const struct attn_lab *lab;
     const char *folder, *seed;

@@ -22,6 +22,15 @@ void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+/* Ranks that are judged step by step are asked small cases: each has 30 truths to be worked out. */
+static int is_too_large(const struct attn_grading *g, const struct attn_problem *p)
+{
+    const double most = 1 << 15;
+    return g->candidate.x.scheme[0] != '\0' &&
+           (double)(p->batch * p->heads * p->n_query) * (double)(p->n_key * (p->d_key + p->d_value)) >
+               most;
+}
+
 /* Keep the cases that the task claims, and what each of them asks for; the others are in a tier to
  * be refused. */
 static enum attn_status keep_claimed(struct attn_grading *g, enum attn_route route,
@@ -37,8 +46,9 @@ static enum attn_status keep_claimed(struct attn_grading *g, enum attn_route rou
         if (status != ATTN_OK)
             return status;
         status = attn_claims_allow(&g->task->claims, &setup, route, &g->needs[kept], err);
+        int is_left_out = status != ATTN_OK || is_too_large(g, &setup.problem);
         attn_setup_close(&setup);
-        if (status != ATTN_OK)
+        if (is_left_out)
             continue;
         q->asked[kept++] = q->asked[i];
     }
@@ -75,12 +85,15 @@ static const struct attn_verdict_entry *entry_of(const struct attn_verdict_list 
     return NULL;
 }
 
-int attn_grade_any_passed(const struct attn_grading *g)
+int attn_grade_any_passed(const struct attn_grading *g, const char *selection)
 {
-    const struct attn_verdict_list *list = g->candidate.list;
-    for (int e = 0; list != NULL && e < list->n; e++)
-        if (list->entry[e].result.verdict == ATTN_PASS)
+    const struct attn_question *q = &g->candidate.question;
+    for (int i = 0; i < q->n; i++) {
+        const struct attn_verdict_entry *x = entry_of(g->candidate.list, q->asked[i].name);
+        if (x != NULL && x->result.verdict == ATTN_PASS &&
+            attn_selection_has(selection, &q->asked[i], g->needs[i]))
             return 1;
+    }
     return 0;
 }
 

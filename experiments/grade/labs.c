@@ -116,13 +116,16 @@ enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
 {
     char text[1024], word[32];
     const char *at = lab->claims;
+    int ranks = 0;
     *task = (struct attn_task){.lab = lab, .seed = seed};
-    if (lab->form == ATTN_LAB_TEXT)
+    if (lab->form != ATTN_LAB_CODE)
         return ATTN_OK;
     snprintf(text, sizeof text, "{\"name\": \"task\", \"claims\": [");
     for (int n = 0; next_claim(&at, word);)
         if (strcmp(word, "block") == 0)
             task->allows_block = 1;
+        else if (sscanf(word, "ranks=%d", &ranks) == 1)
+            continue;
         else
             attn_append(text, sizeof text, "%s\"%s\"", n++ > 0 ? ", " : "", word);
     attn_append(text, sizeof text, "]");
@@ -130,8 +133,14 @@ enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
         if (varies(task, &convention[c]))
             attn_append(text, sizeof text, ", \"%s\": \"%s\"", convention[c].key,
                         convention[c].word[drawn(task, &convention[c])]);
+    if (ranks > 0)
+        attn_append(text, sizeof text,
+                    ", \"shapes\": {\"queries\": \"%d.. step %d\", \"keys\": \"%d.. step %d\"}",
+                    ranks, ranks, ranks, ranks);
     attn_append(text, sizeof text, "}");
-    return attn_claims_parse(lab->name, text, &task->claims, err);
+    enum attn_status status = attn_claims_parse(lab->name, text, &task->claims, err);
+    task->claims.ranks = ranks;
+    return status;
 }
 
 void attn_task_words(const struct attn_task *task, char *text, size_t size)
@@ -150,7 +159,8 @@ void attn_task_print(const struct attn_task *task, FILE *out)
     if (lab->form == ATTN_LAB_CODE)
         fprintf(out, "claims: %s\n", lab->claims);
     if (task->seed[0] != '\0')
-        fprintf(out, "the task of %s:\n", task->seed);
+        fprintf(out, "the task of %s:%s\n", task->seed,
+                lab->form == ATTN_LAB_CODE ? "" : " what is asked is drawn by this name");
     for (int c = 0; c < CONVENTIONS; c++)
         if (varies(task, &convention[c])) {
             int d = drawn(task, &convention[c]);
@@ -176,8 +186,11 @@ static const char *shirks(const struct attn_task *task, const struct attn_claims
     }
     if (c->block > 0 && !task->allows_block)
         return "block";
+    if (c->ranks != task->claims.ranks)
+        return "ranks";
     for (int e = 0; e < ATTN_EXTENTS; e++)
-        if (c->shapes.of[e].n > 0)
+        if (c->shapes.of[e].n > 0 &&
+            memcmp(&c->shapes.of[e], &task->claims.shapes.of[e], sizeof c->shapes.of[e]) != 0)
             return "shapes";
     return c->arithmetic > 0 ? "arithmetic"
            : c->subnormals   ? "subnormals"
@@ -219,7 +232,7 @@ void attn_grade_task(struct attn_grading *g, struct attn_outcome *o)
     char differs[400], words[200];
     attn_task_words(g->task, words, sizeof words);
     o->asked = 1;
-    if (!attn_grade_any_passed(g))
+    if (!attn_grade_any_passed(g, g->criterion->argument))
         attn_outcome_lose(o, "it is declared, and not one case passes");
     else if (attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 0)
         o->passed = 1;

@@ -7,21 +7,13 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/storage.h"
+#include "experiments/studies/xformers_order.h"
 #include "optimized/simple.h"
-
-/* One call: q, k and v are one tensor of B matrices of L x L numbers (d = L in the published run),
- * the mask is what it is called, and is applied or not. */
-struct call {
-    int64_t batch, length, dim;
-    int64_t flush;     /* bytes that a first call takes to tune its softmax; 0: tuned before  */
-    int64_t workspace; /* of cuBLAS, made once                                                */
-    int has_float_mask;
-};
 
 static const double MIB = 1024.0 * 1024;
 
 /* `att = attention(q, k, v, mask=mask)`, where `mask=` goes into **kwargs and is not looked at. */
-static void attention(struct attn_tape *tape, const struct call *c, const float *x)
+static void attention(struct attn_tape *tape, const struct attn_xformers_call *c, const float *x)
 {
     int64_t numbers = c->batch * c->length * c->dim, pairs = c->batch * c->length * c->length;
     if (c->has_float_mask)
@@ -53,7 +45,7 @@ static void attention(struct attn_tape *tape, const struct call *c, const float 
 }
 
 /* What is there before a run: inputs, the mask, and the result of the run before. */
-static float *begin(struct attn_tape *tape, const struct call *c, int is_first)
+static float *begin(struct attn_tape *tape, const struct attn_xformers_call *c, int is_first)
 {
     int64_t numbers = c->batch * c->length * c->dim;
     float *x = attn_tape_take(tape, "q = k = v", "torch.rand", numbers, 4);
@@ -67,6 +59,12 @@ static float *begin(struct attn_tape *tape, const struct call *c, int is_first)
     return x;
 }
 
+void attn_study_xformers_call(struct attn_tape *tape, const struct attn_xformers_call *call,
+                              int is_first)
+{
+    attention(tape, call, begin(tape, call, is_first));
+}
+
 enum { FLUSH = 256000000, WORKSPACE = 8519680 /* 8.125 MiB */ };
 
 /* The six dense numbers: none of these runs applied its mask, and none depends on it. */
@@ -76,7 +74,7 @@ static void published_runs(struct attn_study_run *run)
         const char *name, *bar;
         double mib;
         int is_first;
-        struct call call;
+        struct attn_xformers_call call;
     } runs[] = {
         {"issue 1086, run 1 (10 % mask)", NULL, 509, 1, {16, 1024, 1024, FLUSH, WORKSPACE, 0}},
         {"issue 1086, runs 2 and 3 (90 %, 10 %)", NULL, 329, 0, {16, 1024, 1024, 0, WORKSPACE, 0}},
@@ -138,7 +136,7 @@ static void sparse_runs(struct attn_study_run *run)
 }
 
 /* A mask of so many per cent, at which attention() does not look. */
-static void fill_mask(struct attn_tape *tape, const struct call *c, int percent)
+static void fill_mask(struct attn_tape *tape, const struct attn_xformers_call *c, int percent)
 {
     char *mask = attn_tape_data(tape, "bool mask");
     for (int64_t n = 0; mask != NULL && n < c->length * c->length; n++)
@@ -146,7 +144,7 @@ static void fill_mask(struct attn_tape *tape, const struct call *c, int percent)
 }
 
 /* Elements in which the new result is not the old one. */
-static double changed(const struct attn_tape *tape, const struct call *c)
+static double changed(const struct attn_tape *tape, const struct attn_xformers_call *c)
 {
     const float *now = attn_tape_data(tape, "new att"), *old = attn_tape_data(tape, "old att");
     double n = 0;
@@ -167,8 +165,8 @@ static void trap(struct attn_study_run *run)
         {"second run, a mask of 90 %", "the second run, for real", 90},
         {"third run, a mask of 10 % again", "the third run, for real", 10},
     };
-    const struct call small = {2, 48, 32, 65536, 0, 0}, large = {4, 512, 64, 64 << 20, 0, 0};
-    struct call c = run->is_trap ? large : small;
+    const struct attn_xformers_call small = {2, 48, 32, 65536, 0, 0}, large = {4, 512, 64, 64 << 20, 0, 0};
+    struct attn_xformers_call c = run->is_trap ? large : small;
     struct attn_pair pair;
     char bytes[32];
     attn_pair_open(&pair, run);

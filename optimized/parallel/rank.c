@@ -148,8 +148,10 @@ static enum attn_status take_ledgers(struct attn_rank_group *group)
         attn_ledger_take(&group->ledger, "rank.ledgers", ranks, sizeof *group->rank_ledger, &own);
     if (group->rank_ledger == NULL)
         return attn_fail(group->ctx->error, own.status, "%s", own.text);
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < ranks; r++) {
         attn_ledger_init(&group->rank_ledger[r], group->ctx->ledger);
+        group->rank_ledger[r].owner = 1 + r;
+    }
     return ATTN_OK;
 }
 
@@ -189,6 +191,7 @@ enum attn_status attn_rank_group_run(struct attn_rank_group *group)
     const struct attn_runner *runner = group->options->runner;
     const struct attn_rank_code fails = {fail_at_once, group, 0};
     attn_ledger_init(&group->ledger, group->ctx->ledger);
+    group->ledger.owner = -1;
     enum attn_status status = deal(group);
     if (status == ATTN_OK)
         status = take_ledgers(group);

@@ -159,7 +159,7 @@ int attn_process_reap(pid_t pid, int flags, struct attn_process *p)
     return 1;
 }
 
-/* ---- children that nobody waits for ----------------------------------------------------------- */
+/* ---- children that nobody waits for ---------------------------------------------------------- */
 
 /* Who started a process, and whether it runs still. */
 static int parent_of(int pid, char *state)

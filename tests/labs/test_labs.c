@@ -14,7 +14,7 @@ SUITE(labs, .seconds = 240, .open = scratch_open, .close = scratch_close);
 
 /* ---- mistakes.def ---------------------------------------------------------------------------- */
 
-enum { LOST = 12, QUICK_LABS = 2, QUICK_MISTAKES = 4 };
+enum { LOST = 12, QUICK_LABS = 2, QUICK_MISTAKES = 2 };
 
 struct mistake {
     char id[16], lab[32], lost[LOST][64], says[120];
@@ -174,7 +174,7 @@ static int n_labs(void)
 TEST_EACH(solution_and_skeleton, n_labs())
 {
     const struct attn_lab *lab = attn_lab_at(_i);
-    if (lab->form != ATTN_LAB_CODE)
+    if (lab->form == ATTN_LAB_TEXT)
         return;
     json_t *sheet = grade("%s '%s/labs/%s/solution.so'", lab->name, test_build(), lab->name);
     has_points(sheet, 100);
@@ -185,21 +185,22 @@ TEST_EACH(solution_and_skeleton, n_labs())
 }
 
 /* In Python too; and a task of a seed is another one. */
-TEST_EACH(in_python, n_labs())
+TEST_EACH(in_python, is_full() ? attn_lab_count() : 0)
 {
     const struct attn_lab *lab = attn_lab_at(_i);
-    char path[200];
+    char path[200], claims[200] = "";
     snprintf(path, sizeof path, "tests/labs/%s/solution.py", lab->name);
+    if (lab->form == ATTN_LAB_CODE)
+        snprintf(claims, sizeof claims, "--claims docs/labs/%s/lab.json", lab->name);
     FILE *there = fopen(path, "r");
     if (there == NULL || !fixture_python("numpy"))
         return;
     fclose(there);
-    json_t *sheet = grade("%s --exec '/usr/bin/python3 %s' --claims docs/labs/%s/lab.json",
-                          lab->name, path, lab->name);
+    json_t *sheet = grade("%s --exec '/usr/bin/python3 %s' %s", lab->name, path, claims);
     has_points(sheet, 100);
     json_decref(sheet);
-    sheet = grade("%s --exec '/usr/bin/python3 docs/labs/%s/lab.py' --claims docs/labs/%s/lab.json",
-                  lab->name, lab->name, lab->name);
+    sheet = grade("%s --exec '/usr/bin/python3 docs/labs/%s/lab.py' %s", lab->name, lab->name,
+                  claims);
     has_points(sheet, 0);
     json_decref(sheet);
 }
@@ -207,16 +208,16 @@ TEST_EACH(in_python, n_labs())
 TEST(task_of_a_seed)
 {
     char *so = strdup(scratch_path("own.so"));
-    scratch_expect(0, "declare \"lse\": \"2\"", "grade 01 --task --seed ann");
+    scratch_expect(0, "declare \"lse\": \"2\"", "grade 01 --task --seed hal");
     scratch_has("declare \"layout\": \"sbhd\"");
-    json_t *sheet = grade("01 '%s/labs/01-softmax/solution.so' --seed ann", test_build());
+    json_t *sheet = grade("01 '%s/labs/01-softmax/solution.so' --seed hal", test_build());
     has_points(sheet, 95);
     json_decref(sheet);
     scratch_shell(0, "",
                   "cc -O1 -w -shared -fPIC -I. -DTASK_LSE=ATTN_PLUGIN_LSE_2 "
                   "-DTASK_LAYOUT=ATTN_PLUGIN_SBHD -o '%s' tests/labs/01-softmax/solution.c -lm",
                   so);
-    sheet = grade("01 '%s' --seed ann", so);
+    sheet = grade("01 '%s' --seed hal", so);
     has_points(sheet, 100);
     json_decref(sheet);
     free(so);
@@ -258,11 +259,11 @@ static const struct {
     const char *why;
 } student[] = {
     {"ann", "HONEST", 100, ""},
-    {"bob", "WRONG FROM=64", -1, ""},
+    {"bob", "WRONG FROM=1000", -1, ""},
     {"cid", "CHANGE", 0, "an input, was written to"},
     {"dan", "SCRIBBLE", 0, "victim.so, which is not its own"},
     {"eve", "QUIT_START", 0, "it left with exit(0) while it was loaded"},
-    {"fay", "FORK FROM=1", 0, "it forked, and process"},
+    {"fay", "FORK FROM=300", 0, "it forked, and process"},
     {"gus", "KILL_PARENT", 0, "was ended by signal 9"},
     {"hal", "DAEMON", 0, "left processes behind"},
     {"ian", "KILLED FROM=64", -1, ""},

@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point.h"
 #include "experiments/report/page.h"
+#include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -514,6 +515,23 @@ TEST(a_report_is_whole)
     fixture_expect_words_of("out/figures/memory-causal.svg",
                             WORDS("whole matrix", "rgb( 18,  52,  86)", /* 123456 */
                                   "-strcol"));                          /* titles are words */
+}
+
+/* docs/examples/records.py reads the table by its columns: the price of dense at 2,048 is that of the
+ * fixture, and a table without a group of lengths is told. */
+TEST(records_in_python)
+{
+    if (!fixture_python("csv"))
+        return;
+    fixture_add_curves();
+    fixture_expect_page(0, WORDS("</html>"));
+    scratch_shell(0, "2048 3.35544e+07\n",
+                  "/usr/bin/python3 docs/examples/records.py '%s' | grep ' dense fwd:'",
+                  scratch_path("out/records.csv"));
+    scratch_shell(1, "no group of lengths",
+                  "cd '%s' && sed 's/^length-causal/other/' records.csv > r && "
+                  "/usr/bin/python3 \"$OLDPWD/docs/examples/records.py\" r 2>&1",
+                  scratch_path("out"));
 }
 
 /* Titles, labels and colours of a plan without measuring; and of records of two machines and two

@@ -270,6 +270,8 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
         x->leans = 1;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
+    if (claims->ranks > 0) /* the first block is merged with nothing, which rounds nothing */
+        x->merges = x->sums = claims->ranks - 1;
     if (claims->subnormals != ATTN_PLUGIN_KEPT)
         attn_precision_flush(p, x);
     /* Two more roundings each way: to base 2, and stored. */

@@ -21,6 +21,7 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, u_head, exp_ulps;
     int64_t block;
+    int ranks; /* of a plug-in that is one rank of several; 0: it is not */
     struct attn_shapes shapes;
 };
 

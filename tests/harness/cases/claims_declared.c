@@ -75,6 +75,8 @@ static int is_fraction(double x)
     return x >= 0 && x < 0.5;
 }
 
+enum { MAX_RANKS = 64 };
+
 /* path NULL: a plug-in's. */
 static enum attn_status no_such_arithmetic(const char *path, const char *word,
                                            struct attn_error *err)
@@ -87,6 +89,35 @@ static enum attn_status no_such_arithmetic(const char *path, const char *word,
                          word, known);
     return attn_fault(err, ATTN_EINVAL, path, "arithmetic \"%.40s\" does not exist; there are:%s",
                       word, known);
+}
+
+/* What it has to have: a function of each pass that it claims. */
+static enum attn_status check_passes(const struct attn_plugin *p, struct attn_error *err)
+{
+    if (p->ranks < 0 || p->ranks > MAX_RANKS)
+        return attn_fail(err, ATTN_EINVAL, "its ranks are %d: 0 to %d", p->ranks, MAX_RANKS);
+    const char *rank = p->ranks > 0 ? "rank_" : "";
+    if (p->ranks > 0 ? p->rank_forward == NULL : p->forward == NULL)
+        return attn_fail(err, ATTN_EINVAL, "it has no %sforward()", rank);
+    if (p->claims & ATTN_PLUGIN_BACKWARD &&
+        (p->ranks > 0 ? p->rank_backward == NULL : p->backward == NULL))
+        return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but %sbackward is NULL", rank);
+    if (p->ranks > 0 && p->layout != ATTN_PLUGIN_BHLD)
+        return attn_fail(err, ATTN_EINVAL, "ranks have their tensors in layout BHLD alone");
+    if (p->ranks > 0 && p->claims & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
+        return attn_fail(err, ATTN_EINVAL, "ranks are given no bias tensor: BIAS cannot be claimed");
+    return ATTN_OK;
+}
+
+/* Its shapes; of ranks that say nothing of them, what ranks divide. */
+static enum attn_status shapes_of_plugin(const struct attn_plugin *p, struct attn_shapes *shapes,
+                                    struct attn_error *err)
+{
+    char text[80];
+    snprintf(text, sizeof text, "queries: %d.. step %d; keys: %d.. step %d", p->ranks, p->ranks,
+             p->ranks, p->ranks);
+    const char *given = p->shapes != NULL ? p->shapes : p->ranks > 0 ? text : NULL;
+    return given != NULL ? attn_shapes_parse(given, shapes, err) : ATTN_OK;
 }
 
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
@@ -103,10 +134,8 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
                          ATTN_PLUGIN_ABI, ATTN_DECLINES);
     if ((p->claims & 15u) == 0)
         return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
-    if (p->forward == NULL)
-        return attn_fail(err, ATTN_EINVAL, "it has no forward()");
-    if (p->claims & ATTN_PLUGIN_BACKWARD && p->backward == NULL)
-        return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but backward is NULL");
+    if (check_passes(p, err) != ATTN_OK)
+        return err->status;
     if (!is_fraction(p->u) || !is_fraction(p->u_p) || !(p->exp_ulps >= 0 && p->exp_ulps < 1e6) ||
         p->block < 0)
         return attn_fail(err, ATTN_EINVAL,
@@ -130,8 +159,8 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     claims->u_p = p->u_p;
     claims->exp_ulps = p->exp_ulps;
     claims->block = p->block;
-    enum attn_status status =
-        p->shapes != NULL ? attn_shapes_parse(p->shapes, &claims->shapes, err) : ATTN_OK;
+    claims->ranks = p->ranks;
+    enum attn_status status = shapes_of_plugin(p, &claims->shapes, err);
     return status == ATTN_OK ? check_shapes(claims, err) : status;
 }
 

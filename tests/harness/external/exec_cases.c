@@ -62,7 +62,7 @@ static int settle(struct attn_external *x, struct attn_asked **first, int *spoke
         struct attn_asked *asked = &k->asked[i];
         if (!asked->written || asked->settled)
             continue;
-        asked->settled = attn_vector_files_done(k->out, asked->name, &x->claims, &asked->c);
+        asked->settled = attn_external_done(x, k->out, asked);
         done += asked->settled;
         if (*first == NULL && asked->settled)
             *spoke = attn_vector_files_words(k->out, asked->name, words, sizeof words) !=
@@ -71,6 +71,12 @@ static int settle(struct attn_external *x, struct attn_asked **first, int *spoke
             *first = asked;
     }
     return done;
+}
+
+/* Of cases that have ranks; NULL. */
+static const char *scheme_of(const struct attn_external *x)
+{
+    return x->scheme[0] != '\0' ? x->scheme : NULL;
 }
 
 /* ---- one start ------------------------------------------------------------------------------- */
@@ -114,6 +120,8 @@ static enum attn_status does_it_start(struct attn_external *x, struct attn_error
     if (k->ran.timed_out || !(k->left_s > 0))
         return ATTN_OK;
     enum attn_status status = attn_vector_files_begin(none, &x->claims, &writer, err);
+    writer.scheme = scheme_of(x);
+    writer.ranks = x->claims.ranks;
     if (status == ATTN_OK)
         status = attn_vector_files_end(&writer, ATTN_OK, err);
     if (status == ATTN_OK)
@@ -146,7 +154,7 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
     snprintf(rest, sizeof rest, "%s/rest-%d", k->folder, n);
     if (is_first)
         snprintf(k->cases, sizeof k->cases, n > 1 ? "%s/cases-%d" : "%s/cases", k->folder, n);
-    enum attn_status status = is_first ? attn_vector_files_write_all(k->cases, &x->claims, NULL,
+    enum attn_status status = is_first ? attn_vector_files_write_all(k->cases, &x->claims, scheme_of(x), 0,
                                                                      k->asked, k->n, &written, err)
                                        : attn_vector_files_rest(rest, k->cases, is_left, k, err);
     if (status == ATTN_OK)

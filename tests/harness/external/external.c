@@ -94,6 +94,32 @@ void attn_external_leak(struct attn_external *x, const struct attn_case *c,
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
+                                          struct attn_error *err)
+{
+    struct attn_spec spec;
+    enum attn_status status = attn_spec_parse_priced(scheme, &spec, err);
+    if (status != ATTN_OK)
+        return status;
+    snprintf(x->scheme, sizeof x->scheme, "%s", scheme);
+    x->claims.ranks = attn_ranks(spec.impl, &spec.options);
+    return ATTN_OK;
+}
+
+int attn_external_done(const struct attn_external *x, const char *results,
+                       const struct attn_asked *asked)
+{
+    const int ranks = x->scheme[0] != '\0' ? x->claims.ranks : 0;
+    char words[300], name[240];
+    int done = ranks > 0 || attn_vector_files_done(results, asked->name, &x->claims, &asked->c);
+    for (int r = 0; r < ranks && done; r++) {
+        snprintf(name, sizeof name, "%.200s/rank-%d", asked->name, r);
+        done = attn_vector_files_done(results, name, &x->claims, &asked->c);
+    }
+    return done || attn_vector_files_words(results, asked->name, words, sizeof words) !=
+                       ATTN_WORDS_NONE;
+}
+
 /* Results that are there, or what to say of a case that has none: a refusal, a failure. */
 static enum attn_status take_results(struct attn_external *x, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
@@ -110,7 +136,7 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
     if (says == ATTN_WORDS_ERROR) {
         snprintf(r->text, sizeof r->text, "%s", words);
     } else if (asked->said[0] != '\0' &&
-               !attn_vector_files_done(results, asked->name, &x->claims, &asked->c)) {
+               !attn_external_done(x, results, asked)) {
         r->verdict = asked->without;
         snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {

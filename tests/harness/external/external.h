@@ -22,6 +22,8 @@ struct attn_answer {
     int not_reached;           /* nobody came to it, which is an ERROR                         */
     int64_t hwm_bytes;         /* of a plug-in: VmHWM of its process so far; -1 unknown         */
     char environment[96];      /* of a plug-in: what a call did to the floating-point environment */
+    int64_t sent[2], messages[2]; /* of a plug-in that is ranks: bytes and messages of that rank
+                                     which sends most, in each pass */
 };
 
 /* A case that is asked. */
@@ -48,7 +50,8 @@ struct attn_external {
     enum attn_external_kind kind;
     const char *source; /* path of a plug-in, command line, or folder of results (borrowed)    */
     struct attn_claims claims;
-    char scheme[256]; /* of a folder: results are those of its ranks (rank_steps.h); ""          */
+    char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
+                         command, claims.ranks says how many there are                          */
     double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
     int not_reached;  /* cases and relations so far                                            */
     /* of a plug-in: */
@@ -91,6 +94,15 @@ extern const struct attn_external_route attn_external_route[];
 void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,
                         struct attn_answer *answer);
+
+/* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no scheme. */
+enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
+                                          struct attn_error *err);
+
+/* Whether everything that the case wants is in a folder of results, of each of its ranks where it
+ * has some, or the program's own words why not. */
+int attn_external_done(const struct attn_external *x, const char *results,
+                       const struct attn_asked *asked);
 
 /* Judge a case by the files in a folder of results. */
 void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,

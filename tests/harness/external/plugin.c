@@ -22,6 +22,7 @@ enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO dLSE, dq dk dv */
 struct work {
     struct attn_plugin_impl *plugin;
     const struct attn_problem *p;
+    const struct attn_ctx *ctx;
     struct attn_plugin_call call;
     enum attn_status status; /* the first failure: nothing more is copied then */
     struct attn_error *err;
@@ -82,13 +83,15 @@ static int has_own_lse(const struct attn_plugin_impl *plugin)
            plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
 }
 
+/* Ranks are dealt shards of any tensor. */
 static int wants_copy(const struct work *w, enum manner manner, const char *order,
                       const int64_t extent[4], const int64_t stride[4])
 {
     if (shape_count(extent) == 0 || manner == AS_IS)
         return 0;
     return (manner == READ_LSE && has_own_lse(w->plugin)) ||
-           (!(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && !lies_as(order, extent, stride));
+           (!(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && w->plugin->claims.ranks == 0 &&
+            !lies_as(order, extent, stride));
 }
 
 static void copy_elements(const struct attn_cview *from, const struct attn_view *to,
@@ -225,12 +228,13 @@ static enum attn_status give_mask(struct work *w)
 /* ---- the call -------------------------------------------------------------------------------- */
 
 static void start(struct work *w, struct attn_plugin_impl *plugin, const struct attn_problem *p,
-                  struct attn_error *err)
+                  const struct attn_ctx *ctx)
 {
     memset(w, 0, sizeof *w);
     w->plugin = plugin;
     w->p = p;
-    w->err = err;
+    w->ctx = ctx;
+    w->err = ctx->error;
     plugin->message[0] = plugin->environment[0] = '\0';
     w->call = (struct attn_plugin_call){
         .struct_size = sizeof w->call,
@@ -264,6 +268,14 @@ static void give_inputs(struct work *w, const struct attn_cview *q, const struct
         give_in(w, "bias", &w->p->bias.tensor, OF_PAIRS, AS_IS, &w->call.bias);
 }
 
+static int call_pass(struct work *w, enum attn_pass pass)
+{
+    struct attn_plugin_impl *g = w->plugin;
+    if (g->claims.ranks > 0)
+        return attn_plugin_run_ranks(g, w->ctx, w->p, pass, &w->call);
+    return pass == ATTN_FORWARD ? g->plugin->forward(&w->call) : g->plugin->backward(&w->call);
+}
+
 /* Tell who watches, call between two looks at the environment, and tell again. */
 static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
 {
@@ -274,8 +286,7 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
     if (g->tell != NULL)
         g->tell(g->tell_arg, phase);
     attn_environment_save(&environment);
-    int status =
-        phase == ATTN_PHASE_FORWARD ? g->plugin->forward(&w->call) : g->plugin->backward(&w->call);
+    int status = call_pass(w, phase == ATTN_PHASE_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD);
     if (attn_environment_restore(&environment, changed, sizeof changed))
         memcpy(g->environment, changed, sizeof changed);
     g->call = NULL;
@@ -315,7 +326,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     struct work w;
     struct attn_plugin_impl *plugin = plugin_of(ctx->options);
     int absent = plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
-    start(&w, plugin, p, ctx->error);
+    start(&w, plugin, p, ctx);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give(&w, "o", t->o, OF_O, WRITTEN, &w.call.o);
     give(&w, "lse", t->lse, OF_ROWS, WRITTEN, &w.call.lse);
@@ -338,7 +349,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     struct attn_cview lse = t->lse;
     if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
         lse.data = NULL;
-    start(&w, plugin, p, ctx->error);
+    start(&w, plugin, p, ctx);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give_in(&w, "o", &t->o, OF_O, READ, &w.call.o_in);
     give_in(&w, "do", &t->d_o, OF_O, READ, &w.call.d_o);

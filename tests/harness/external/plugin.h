@@ -28,6 +28,7 @@ struct attn_plugin_impl {
     char environment[96]; /* what a call changed                                        */
     char integrity[256];  /* what is wrong with tensors that were made for the call     */
     char message[256];    /* the plug-in's own words; of a refusal nothing else         */
+    int64_t sent[2], messages[2]; /* of ranks, in each pass: the most that one of them sends */
     const struct attn_plugin_call *volatile call; /* that is running, for a signal handler  */
     void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */
     void *tell_arg;
@@ -38,5 +39,11 @@ struct attn_plugin_impl {
  * There is no unload: code that ran may have left threads. */
 enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
                                   struct attn_error *err);
+
+/* A pass of a plug-in that is ranks, on simulated ones: shards of what is in the call are dealt out
+ * and collected.  ctx has its seal, if any.  What a plug-in's pass returns, and the message. */
+int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, const struct attn_ctx *ctx,
+                          const struct attn_problem *problem, enum attn_pass pass,
+                          const struct attn_plugin_call *call);
 
 #endif

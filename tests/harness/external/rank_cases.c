@@ -177,7 +177,7 @@ static enum attn_status write_rank(struct attn_rank_steps *x, int rank,
         return status;
     snprintf(path, sizeof path, "%.3500s/%s/inputs.safetensors", w->folder, in);
     status = write_sheet(s, path, w->scheme, put_inputs(x, rank, s, err), err);
-    if (status != ATTN_OK)
+    if (status != ATTN_OK || w->has_no_truth)
         return status;
     snprintf(path, sizeof path, "%.3500s/%s/truth.safetensors", w->folder, in);
     return write_sheet(s, path, w->scheme, put_truths(x, rank, s, err), err);

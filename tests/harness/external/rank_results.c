@@ -230,3 +230,45 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
     free(g.piece);
     attn_rank_steps_close(&g.x);
 }
+
+/* The pass of one rank's results, if it is wrong. */
+static int diagnose_rank(struct attn_rank_steps *x, int rank, enum attn_pass pass,
+                         const struct attn_precision *precision, struct attn_diagnosis *diagnosis)
+{
+    const struct attn_rank_held held = attn_rank_held(x, rank, x->steps);
+    struct attn_setup part;
+    struct attn_sample sample;
+    struct attn_result r = {0};
+    struct attn_diagnosis found = {0};
+    struct attn_error err = {0};
+    if (attn_rank_case(x, &held, pass, &part, &sample, &err) != ATTN_OK)
+        return 0;
+    attn_judge(&part, precision, &sample, pass, &r);
+    if (r.verdict == ATTN_FAILED)
+        attn_rank_diagnose(x, &held, pass, &part, &sample, precision, &found);
+    attn_mask_free((struct attn_mask *)(uintptr_t)part.problem.mask);
+    if (found.text[0] == '\0')
+        return 0;
+    *diagnosis = found;
+    snprintf(diagnosis->text, sizeof diagnosis->text, "rank %d %.*s", rank,
+             (int)sizeof diagnosis->text - 20, found.text);
+    return 1;
+}
+
+int attn_rank_results_diagnose(int ranks, const struct attn_claims *claims,
+                               struct attn_setup *setup, struct attn_diagnosis *diagnosis)
+{
+    struct attn_rank_steps x;
+    struct attn_precision precision;
+    struct attn_error err = {0};
+    char scheme[32];
+    int found = 0;
+    snprintf(scheme, sizeof scheme, "ring:ranks=%d", ranks);
+    if (attn_rank_steps_open(scheme, claims, setup, &x, &err) != ATTN_OK)
+        return 0;
+    attn_rank_precision(&x, claims, &precision);
+    for (int n = 0; n <= (int)setup->given.pass * ranks + ranks - 1 && !found; n++)
+        found = diagnose_rank(&x, n % ranks, (enum attn_pass)(n / ranks), &precision, diagnosis);
+    attn_rank_steps_close(&x);
+    return found;
+}

@@ -199,7 +199,9 @@ void attn_rank_precision(const struct attn_rank_steps *x, const struct attn_clai
     const struct attn_work w = work_of(x, 0);
     int64_t partials =
         attn_layout_partials(&w.work) - 1 + (attn_layout_copies(&w.work, p) ? x->ranks - 1 : 0);
-    attn_claims_precision(claims, p, precision);
+    struct attn_claims one = *claims;
+    one.ranks = 0; /* the scheme says how many there are */
+    attn_claims_precision(&one, p, precision);
     precision->rescales += partials; /* where numerators are summed */
     precision->merges += partials;
     precision->sums += partials;

@@ -99,6 +99,11 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
                              const struct attn_claims *claims, struct attn_setup *setup,
                              struct attn_result *result);
 
+/* Results of all ranks of a ring in order, in the outputs of a setup: what those of the first rank
+ * that is wrong look like, with its number; 1, or 0 and nothing where no model fits. */
+int attn_rank_results_diagnose(int ranks, const struct attn_claims *claims,
+                               struct attn_setup *setup, struct attn_diagnosis *diagnosis);
+
 /* Hold the models of rank_faults.def against the outputs of part, which are wrong. */
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,
                         enum attn_pass pass, const struct attn_setup *part,

@@ -264,7 +264,7 @@ enum attn_status attn_vector_files_begin(const char *folder, const struct attn_c
                                          struct attn_vector_files_writer *writer,
                                          struct attn_error *err)
 {
-    *writer = (struct attn_vector_files_writer){folder, claims, NULL, NULL, 0};
+    *writer = (struct attn_vector_files_writer){.folder = folder, .claims = claims};
     enum attn_status status = attn_folder_make(folder, err);
     if (status != ATTN_OK)
         return status;
@@ -366,13 +366,14 @@ static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct
 }
 
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
-                                             const char *scheme, struct attn_asked *asked, int n,
-                                             int *written, struct attn_error *err)
+                                             const char *scheme, int with_truth,
+                                             struct attn_asked *asked, int n, int *written, struct attn_error *err)
 {
     struct attn_vector_files_writer writer;
     *written = 0;
     enum attn_status status = attn_vector_files_begin(folder, claims, &writer, err);
     writer.scheme = scheme;
+    writer.has_no_truth = !with_truth;
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         status = write_claimed(&writer, &asked[i], err);
         *written += asked[i].written;

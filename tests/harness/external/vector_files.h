@@ -21,7 +21,7 @@ struct attn_vector_files_writer {
     const struct attn_claims *claims;
     void *cases;        /* a JSON array */
     const char *scheme; /* of ranks, for which each case is written too (rank_steps.h); or NULL */
-    int ranks;
+    int ranks, has_no_truth; /* has_no_truth: what ranks must hold is not written beside */
 };
 enum attn_status attn_vector_files_begin(const char *folder, const struct attn_claims *claims,
                                          struct attn_vector_files_writer *writer,
@@ -36,12 +36,12 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
 
-/* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes; `written`
- * of each, and *written: how many.  What cannot be set up is not written either: it has its verdict
+/* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes, with what
+ * its ranks must hold if with_truth; `written` of each, and *written: how many.  What cannot be set up is not written either: it has its verdict
  * when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
-                                             const char *scheme, struct attn_asked *asked, int n,
-                                             int *written, struct attn_error *err);
+                                             const char *scheme, int with_truth,
+                                             struct attn_asked *asked, int n, int *written, struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/harness/external/rank_steps.h"
 #include "tests/harness/external/worker.h"
 #include "tests/harness/faults/diagnose.h"
 #include "tests/harness/faults/faults.h"
@@ -139,6 +140,20 @@ static int64_t hwm_bytes(void)
     return kib < 0 ? -1 : kib * 1024;
 }
 
+/* What a ring gets wrong is asked first of a plug-in that is ranks. */
+static int diagnose_ranks(const struct attn_case *c, struct attn_result *r)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    if (plugin.claims.ranks == 0 || attn_setup_open(c, &setup, &err) != ATTN_OK)
+        return 0;
+    int found = attn_rerun(&plugin.spec, &setup, 1, &err) == ATTN_OK &&
+                attn_rank_results_diagnose(plugin.claims.ranks, &plugin.claims, &setup,
+                                           &r->diagnosis);
+    attn_setup_close(&setup);
+    return found;
+}
+
 /* After ten seconds of diagnoses the next one says nothing new. */
 static void diagnose(const struct attn_case *c, struct attn_result *r)
 {
@@ -148,7 +163,8 @@ static void diagnose(const struct attn_case *c, struct attn_result *r)
     if (r->verdict != ATTN_FAILED || !is_numeric || spent > 10 * CLOCKS_PER_SEC)
         return;
     clock_t start = clock();
-    attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &r->diagnosis);
+    if (!diagnose_ranks(c, r))
+        attn_diagnose_case(&plugin.spec, &plugin.claims, c, r, &r->diagnosis);
     spent += clock() - start;
 }
 
@@ -156,12 +172,16 @@ static void diagnose(const struct attn_case *c, struct attn_result *r)
 static void forget(void)
 {
     plugin.integrity[0] = plugin.message[0] = plugin.environment[0] = '\0';
+    memset(plugin.sent, 0, sizeof plugin.sent);
+    memset(plugin.messages, 0, sizeof plugin.messages);
 }
 
 static void add_notes(struct attn_answer *reply)
 {
     struct attn_result *r = &reply->result;
     memcpy(reply->environment, plugin.environment, sizeof reply->environment);
+    memcpy(reply->sent, plugin.sent, sizeof reply->sent);
+    memcpy(reply->messages, plugin.messages, sizeof reply->messages);
     if (r->by_it && r->verdict == ATTN_FAILED) /* in every run: plug-ins may */
         attn_result_refuse(r, plugin.message);
     else if (r->failure == ATTN_F_STATUS && !r->by_it && plugin.message[0] != '\0')

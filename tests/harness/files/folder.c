@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +113,7 @@ struct attn_folder_view {
     } * at;
 };
 
-static int by_name(const FTSENT **a, const FTSENT **b)
-{
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-static int add(struct attn_folder_view *view, const FTSENT *entry)
+static int add(struct attn_folder_view *view, const char *path, const struct stat *s)
 {
     if (view->n == view->capacity) {
         int capacity = 2 * view->capacity + 64;
@@ -129,27 +123,39 @@ static int add(struct attn_folder_view *view, const FTSENT *entry)
         view->at = more;
         view->capacity = capacity;
     }
-    const struct stat *s = entry->fts_statp;
     view->at[view->n].inode = s->st_ino;
     view->at[view->n].size = s->st_size;
     view->at[view->n].changed = s->st_ctim;
-    view->at[view->n].path = strdup(entry->fts_path);
-    return view->at[view->n++].path != NULL;
+    view->at[view->n].path = strdup(path);
+    return view->at[view->n].path != NULL && ++view->n;
+}
+
+/* A file, or a folder and what is in it, in the order in which the folder has it: the same as long
+ * as nothing changes.  0: no memory, or it cannot be looked at. */
+static int look_at(struct attn_folder_view *view, const char *path, int depth)
+{
+    enum { DEEPEST = 32 };
+    struct entries folder = {.fd = -1};
+    struct stat info;
+    const char *entry;
+    char inner[ATTN_FOLDER_PATH];
+    int ok = depth < DEEPEST && lstat(path, &info) == 0 && add(view, path, &info);
+    if (!ok || !S_ISDIR(info.st_mode))
+        return ok;
+    folder.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    ok = folder.fd >= 0;
+    while (ok && (entry = next_entry(&folder)) != NULL)
+        ok = snprintf(inner, sizeof inner, "%s/%s", path, entry) < (int)sizeof inner &&
+             look_at(view, inner, depth + 1);
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return ok;
 }
 
 static struct attn_folder_view *look(const char *folder)
 {
-    char *const roots[] = {(char *)(uintptr_t)folder, NULL};
     struct attn_folder_view *view = calloc(1, sizeof *view);
-    FTS *all = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
-    FTSENT *entry;
-    int ok = view != NULL && all != NULL;
-    while (ok && (entry = fts_read(all)) != NULL)
-        ok = entry->fts_info == FTS_DP ||
-             (entry->fts_info != FTS_NS && entry->fts_info != FTS_ERR && add(view, entry));
-    if (all != NULL)
-        fts_close(all);
-    if (ok)
+    if (view != NULL && look_at(view, folder, 0))
         return view;
     attn_folder_forget(view);
     return NULL;
