@@ -91,8 +91,8 @@ static const char html_style[] =
     ".scroll,.plot,pre{overflow:visible}.plot{border:0}.plot img{min-width:0;max-width:100%}"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt}"
     "table{width:100%;font-size:7.5pt}thead{display:table-header-group}"
-    "th,td{white-space:normal;padding-right:.5em}.text,th,code{overflow-wrap:anywhere}"
-    ".wide{min-width:0}.nb{white-space:normal}figure,tr{break-inside:avoid}"
+    "th,td{white-space:normal;padding-right:.5em}code{overflow-wrap:anywhere}"
+    ".wide{min-width:7em}.nb{white-space:normal}figure,tr{break-inside:avoid}"
     "h2,h3,caption{break-after:avoid}}";
 
 /* ---- text ------------------------------------------------------------------------------------ */
