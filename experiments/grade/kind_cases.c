@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 
 void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)

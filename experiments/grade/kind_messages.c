@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 
 enum { CALL_S = 10 };
 

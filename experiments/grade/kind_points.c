@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/point/point_process.h"
 #include "tests/harness/files/fileio.h"
 

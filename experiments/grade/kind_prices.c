@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"

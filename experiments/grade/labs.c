@@ -1,11 +1,11 @@
-/* See grade.h: the table of labs, and the task that a seed makes of one. */
+/* See grading.h: the table of labs, and the task that a seed makes of one. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/machine.h"
 #include "tests/harness/files/fileio.h"
 
