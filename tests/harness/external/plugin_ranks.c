@@ -202,11 +202,10 @@ static void deal(struct team *team, const struct attn_problem *p)
             continue;
         int is_row = kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA;
         shards->role = is_output(kind, team->pass) ? ATTN_OUTPUT : ATTN_INPUT;
-        shards->tensor =
-            (struct attn_view){.data = x->data,
-                               .dtype = !is_row               ? p->dtype
-                                        : p->dtype == ATTN_F64 ? ATTN_F64
-                                                               : ATTN_F32};
+        shards->tensor = (struct attn_view){.data = x->data,
+                                            .dtype = !is_row                ? p->dtype
+                                                     : p->dtype == ATTN_F64 ? ATTN_F64
+                                                                            : ATTN_F32};
         for (int a = 0; a < 4; a++)
             shards->tensor.stride[a] = x->stride[a];
     }

@@ -102,8 +102,9 @@ static struct pair head_of(const struct ring *x, struct pair all, int64_t b, int
 static void score(const struct ring *x, int J, struct pair keys, const float *q, int64_t i)
 {
     for (int64_t j = 0; j < x->t->n_key; j++)
-        x->s[j] = sees(x, J, i, j) ? (float)x->t->scale * dot(q, keys.k + j * x->t->d_key, x->t->d_key)
-                                   : -INFINITY;
+        x->s[j] = sees(x, J, i, j)
+                      ? (float)x->t->scale * dot(q, keys.k + j * x->t->d_key, x->t->d_key)
+                      : -INFINITY;
 }
 
 /* O of this block into x->o, and its LSE: natural. */
@@ -147,8 +148,7 @@ static void add_block(const struct ring *x, int J, struct pair keys)
         struct pair head = head_of(x, keys, b, h);
         score(x, J, head, (const float *)t->q.data + r * t->d_key, r % t->n_query);
         float lse = attend(x, head);
-        merge((float *)t->o.data + r * t->d_value, (float *)t->lse.data + r, x->o, lse,
-              t->d_value);
+        merge((float *)t->o.data + r * t->d_value, (float *)t->lse.data + r, x->o, lse, t->d_value);
     }
 }
 
