@@ -283,7 +283,7 @@ static const struct {
     {"NO_FORWARD", 2, "it has no forward()", ""},
     {"RANKS NO_FORWARD", 2, "it has no rank_forward()", ""},
     {"RANKS BLHD", 2, "ranks have their tensors in layout BHLD alone", ""},
-    {"RANKS SKIPS_A_HOP", 1, "rank 1 waits to receive q (step 0) from rank 0", " fail"},
+    {"RANKS SKIPS_A_HOP", 1, "rank 1 waits to receive k (step 0): rank 0 has left", " fail"},
     {"RANKS DOES_NOT_WAIT", 1, "ended without waiting for its post to send", " fail"},
     {"RANKS WAITS_TWICE", 1, "waits for post 0, which is not open", " fail"},
     {"RANKS PAST_ITS_PART", 1, "a rank wrote past the end of its part of a tensor", " fail"},

@@ -183,12 +183,15 @@ static int misbehave(const struct attn_plugin_call *t)
 static int misbehaving_rank(const struct attn_plugin_rank *r)
 {
     static float here[4][2];
-    const struct attn_plugin_message send = {(r->rank + 1) % r->ranks, 0, &here[r->rank][0], 4};
-    const struct attn_plugin_message receive = {(r->rank + 3) % r->ranks, 0, &here[r->rank][1], 4};
+    const struct attn_plugin_message send = {(r->rank + 1) % r->ranks, ATTN_PLUGIN_OF_K, 0,
+                                             &here[r->rank][0], 4};
+    const struct attn_plugin_message receive = {(r->rank + 3) % r->ranks, ATTN_PLUGIN_OF_K, 0,
+                                                &here[r->rank][1], 4};
     int is_first = r->rank == 0;
     int post = r->post(r, &send, !(is_on("SKIPS_A_HOP") && is_first), &receive, 1);
-    if (is_on("PAST_ITS_PART"))
-        ((float *)r->call->lse.data)[r->call->batch * r->call->heads * r->call->n_query] = 0;
+    if (is_on("PAST_ITS_PART")) /* blocks of a ledger are multiples of 64 bytes */
+        ((float *)r->call->lse
+             .data)[(r->call->batch * r->call->heads * r->call->n_query + 15) / 16 * 16] = 0;
     if (is_on("WAITS_TWICE") && r->wait(r, post) == 0)
         return r->wait(r, post) == 0 ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
     return is_on("DOES_NOT_WAIT") || r->wait(r, post) == 0 ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;

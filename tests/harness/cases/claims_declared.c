@@ -115,8 +115,9 @@ static enum attn_status shapes_of_plugin(const struct attn_plugin *p, struct att
                                          struct attn_error *err)
 {
     char text[80];
-    snprintf(text, sizeof text, "queries: %d.. step %d; keys: %d.. step %d", p->ranks, p->ranks,
-             p->ranks, p->ranks);
+    int n = snprintf(text, sizeof text, "queries: %d.. step %d", p->ranks, p->ranks);
+    if (p->claims & ATTN_PLUGIN_CROSS)
+        snprintf(text + n, sizeof text - (size_t)n, "; keys: %d.. step %d", p->ranks, p->ranks);
     const char *given = p->shapes != NULL ? p->shapes : p->ranks > 0 ? text : NULL;
     return given != NULL ? attn_shapes_parse(given, shapes, err) : ATTN_OK;
 }
