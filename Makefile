@@ -269,9 +269,9 @@ LAB_WARN  = -Wall -Wextra
 LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
 
 $(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
-$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h $(wildcard docs/labs/*/*.h) | $(READY)
+$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
-$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*/*.h) | $(READY)
+$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
 $(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
 	@mkdir -p $(@D)
@@ -279,7 +279,7 @@ $(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/so
 	@touch $@
 $(MISTAKES:%=$(B)/labs/%.src/unit.c): $(B)/labs/planted
 	@:
-$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h | $(READY)
+$(MISTAKES:%=$(B)/labs/%.so): %.so: %.src/unit.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
 	$(LAB_LINK)
 
 # ---- the examples of docs/adding.md: the library with one more file and one more line ------------
@@ -395,11 +395,27 @@ docs: $(B)/attnlab $(B)/mutant-table $(MUTANT_SO) ## make the generated tables a
 	@{ printf '<!-- made by `make docs`, from `make mutants` -->\n\n'; $(B)/mutant-table kills $(B)/mutants | \
 	    sed -E '$(WITHOUT_CASE)'; } > docs/mutants.md
 
-figures: $(B)/attnlab ## draw the figures of docs/studies/ again, from what the studies compute
-	@rm -rf $(B)/figures
-	@$(B)/attnlab study all --figures $(B)/figures > $(B)/studies.txt
-	@for f in $(B)/figures/*.csv; do cp $$f docs/studies/; f=$${f##*/}; f=$${f%.csv}; \
-	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > docs/studies/$$f.svg || exit 3; done
+figures: $(B)/figures/drawn ## draw the figures of docs/figures/ and docs/studies/ again
+	@for f in $(B)/figures/*.csv; do f=$${f##*/}; f=$${f%.csv}; \
+	    d=docs/figures; [ -e docs/studies/$$f.md ] && d=docs/studies; cp $(B)/figures/$$f.csv $$d/; \
+	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > $$d/$$f.svg || exit 3; done
+
+# As SVG and PDF: what the studies compute and the chapters show.
+$(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp)
+	@rm -rf $(@D)
+	@$(B)/attnlab study all --figures $(@D) > $(B)/studies.txt
+	@bash docs/figures/draw.sh $(B) $(@D)
+	@touch $@
+
+# The course: pages, figures and handouts, with the records of this machine.
+COURSE ?= build/course
+$(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
+	@rm -rf $(@D)
+	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
+	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
+	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
+course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures $(COURSE)
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
@@ -510,7 +526,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -6,6 +6,7 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
+#include "experiments/report/figures.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 
@@ -17,7 +18,7 @@ struct request {
     struct attn_cli_counts threads;
     const char *against, *out, *blas, *rows;
     char **spec; /* in argv */
-    int n_specs, json, preset, limits, no_verify;
+    int n_specs, json, preset, limits, no_verify, overwrite;
     int64_t rounds;
     double sample_s;
     char text[CASES][ATTN_CASE_TEXT]; /* the cases, given and made of the shapes */
@@ -41,6 +42,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(BLAS, PLACE(blas), "auto"),
     ATTN_TAKES(FORMAT, PLACE(json), "text"),
     ATTN_TAKES(OUT, PLACE(out), .help = "bench.json and the roofline figure"),
+    ATTN_TAKES(OVERWRITE, PLACE(overwrite)),
     {.flag = ATTN_FLAG_END}};
 
 static int bench_command(void *values, int n, char **operand);
@@ -116,6 +118,9 @@ static void check(const struct request *q)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "a SPEC and --case or --length are needed (or --preset table, or --limits): "
                       "attnlab bench dense --length 512");
+    struct attn_error err;
+    if (q->out != NULL && !q->overwrite)
+        attn_cli_must(attn_scripts_check(q->out, &err), &err);
 }
 
 /* ---- what is done ------------------------------------------------------------------------- */
@@ -130,7 +135,7 @@ struct done {
 };
 
 static void leave(const struct attn_bench *bench, const struct done *done, const json_t *json,
-                  const char *folder)
+                  const char *folder, int overwrite)
 {
     char path[4096];
     struct attn_error err;
@@ -140,7 +145,8 @@ static void leave(const struct attn_bench *bench, const struct done *done, const
     attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
     int drawn;
-    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, &drawn, &err), &err);
+    attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, overwrite, &drawn, &err),
+                  &err);
     for (int at = 0; at < done->n && !drawn; at++)
         if (done->entry[at].state == ATTN_BENCH_TIMED) {
             fprintf(stderr, "attnlab bench: no figure: gnuplot is not there\n");
@@ -179,7 +185,7 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
         attn_bench_print_roofs(bench);
     }
     if (q->out != NULL)
-        leave(bench, done, json, q->out);
+        leave(bench, done, json, q->out, q->overwrite);
     json_decref(json);
     return status_of(done);
 }

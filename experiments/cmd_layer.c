@@ -55,7 +55,7 @@ const struct attn_cli_command attn_cmd_layer = {
     .flags = flags,
     .more =
         "Printed are the largest difference of each result and how large rounding alone may make\n"
-        "it; and of each rank what it sent, also in units of B L C (P-1)/P^2 numbers, and its\n"
+        "it; and of each rank what it sent, also in units of B L C (R-1)/R^2 numbers, and its\n"
         "memory beside its shards, at the peak, by named buffers.  What was priced must be what "
         "was\n"
         "counted.\n"

@@ -20,7 +20,7 @@
 enum format { TEXT, MD, JSON };
 
 struct request {
-    int format, tier;
+    int format, tier, overwrite;
     const char *picture, *out;
     const char *claims;
     int64_t length, keys, seed;
@@ -42,6 +42,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(KEYS, offsetof(struct request, keys)),
     ATTN_TAKES(OUT, offsetof(struct request, out), .value = "FILE.svg",
                .help = "the picture as SVG, by gnuplot, with the script beside it as FILE.gp"),
+    ATTN_TAKES(OVERWRITE, offsetof(struct request, overwrite)),
     {.flag = ATTN_FLAG_END}};
 
 static int list(void *values, int n, char **operand);
@@ -317,7 +318,7 @@ static int draw_mask(struct request *want)
     int status = ATTN_EXIT_GOOD;
     if (want->out == NULL)
         print_picture(want, mask);
-    else if (attn_picture_draw(mask, want->out, &err) != ATTN_OK)
+    else if (attn_picture_draw(mask, want->out, want->overwrite, &err) != ATTN_OK)
         status = attn_cli_error(&err);
     attn_mask_free(mask);
     return status;

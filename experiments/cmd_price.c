@@ -12,6 +12,7 @@
 #include "experiments/measure/need.h"
 #include "experiments/price/advice.h"
 #include "experiments/price/cluster.h"
+#include "experiments/price/measured.h"
 #include "experiments/price/show.h"
 #include "experiments/problem/messages.h"
 #include "experiments/studies/storage.h"
@@ -32,7 +33,8 @@ struct request {
     struct attn_cluster_file cluster; /* of place, where it is given */
     struct attn_cli_counts ranks;
     struct attn_memory memory;
-    int longest, advise;
+    int longest, advise, measured;
+    struct attn_cluster here; /* of measured */
     int everything; /* no SPEC was named: what some of them refuse is no mistake of the caller's */
 };
 
@@ -54,6 +56,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(RANKS, offsetof(struct request, counts)),
     ATTN_TAKES(LONGEST, offsetof(struct request, longest)),
     ATTN_TAKES(ADVISE, offsetof(struct request, advise)),
+    ATTN_TAKES(MEASURED, offsetof(struct request, measured)),
     ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
     ATTN_TAKES(
         LOG, offsetof(struct request, log),
@@ -71,7 +74,8 @@ const struct attn_cli_command attn_cmd_price = {
              "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]\n"
              "price SPEC --length L --advise [--memory SIZE] [flags]\n"
-             "price SPEC... --length L,... --cluster FILE [--ranks FIRST:LAST:xTIMES] [flags]",
+             "price SPEC... --length L,... --cluster FILE [--ranks FIRST:LAST:xTIMES] [flags]\n"
+             "price SPEC... --length L,... --measured [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.  --pass both adds what "
@@ -217,6 +221,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
             continue; /* what a pass refuses is refused of both */
         status = q->place != NULL ? attn_price_cluster(&asked, &q->cluster, &q->ranks, out->all)
+                 : q->measured    ? attn_price_measured(&asked, &q->here, out->all)
                  : q->advise      ? attn_price_advise(&asked, out->all)
                  : q->longest     ? price_longest(&asked, out)
                                   : price_shape(q, &asked, out, &stop);
@@ -311,6 +316,36 @@ static void read_cluster(struct request *q)
     q->memory.is_device = 1;
 }
 
+/* --measured: of processes, whose links are measured first. */
+static void read_measured(struct request *q, struct attn_spec *spec, int n)
+{
+    const struct attn_runner *runner = attn_cli_runner();
+    struct attn_error err;
+    if (!q->measured && runner != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "ranks that are processes have price SPEC --measured; "
+                      "attnlab price has the rest");
+    if (!q->measured)
+        return;
+    if (runner == NULL)
+        attn_cli_stop(ATTN_ENOTSUP, NULL,
+                      "--measured times messages of processes: mpirun -n 4 attnlab-mpi price "
+                      "ring:ranks=4 --length 16Ki --measured would work (make mpi)");
+    if (q->device != NULL || q->longest || q->advise || q->storage || q->log != NULL ||
+        q->layers > 0 || q->place != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--measured is of calls on the processes that there are: no --cluster, "
+                      "--memory, --longest, --advise, --mask-storage, --log or --layers goes with "
+                      "it");
+    for (int s = 0; s < n; s++)
+        attn_cli_must(
+            attn_cli_run_by(attn_ranks(spec[s].impl, &spec[s].options), &spec[s].options, &err),
+            &err);
+    attn_cli_must(attn_measure_links(runner, &q->here, &err), &err);
+    if (!q->json)
+        attn_price_print_links(&q->here);
+}
+
 /* The same, and the messages into a file, unless something was refused. */
 static int price_and_log(const struct request *q, const struct attn_spec *spec, int n,
                          struct output *out)
@@ -357,6 +392,7 @@ static int price(void *values, int n, char **operand)
     read_device(q, n);
     read_cluster(q);
     struct attn_spec *spec = read_specs(q, operand, &n);
+    read_measured(q, spec, n);
     struct output out = {.all = q->json ? json_array() : NULL};
     int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);
     json_decref(out.all);

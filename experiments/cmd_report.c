@@ -19,7 +19,8 @@
 struct flags {
     const char *plan, *out;
     struct attn_cli_list from, external_records;
-    int quiet;
+    int quiet, overwrite;
+    int preset;                 /* place in ATTN_FIGURE_PRESETS; -1: as the plan says */
     struct attn_cli_list keys;  /* of the plan's session */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
@@ -32,6 +33,9 @@ static const struct attn_flag_use uses[] = {
         "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"),
     ATTN_TAKES(EXTERNAL_RECORDS, offsetof(struct flags, external_records)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
+    ATTN_TAKES(PRESET, offsetof(struct flags, preset), NULL, ATTN_KIND_AS_DEFINED,
+               ATTN_PRESET_WORDS, ATTN_PRESET_HELP),
+    ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
     ATTN_TAKES(LENGTH, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL,
@@ -47,6 +51,8 @@ static const struct attn_flag_use uses[] = {
     {.flag = ATTN_FLAG_END}};
 
 static int report(void *values, int n, char **operand);
+
+static const struct flags as_planned = {.preset = -1};
 
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
@@ -83,6 +89,7 @@ const struct attn_cli_command attn_cmd_report = {
         "a point could not be measured, or no figure has enough good points.",
     .computes = 1,
     .size = sizeof(struct flags),
+    .initial = &as_planned,
     .run = report};
 
 enum { EXTERNAL_FILES = 16 };
@@ -144,9 +151,12 @@ static void prepare(const struct flags *flags, struct report *r)
                       "the gnuplot scripts are missing: there is no plots/style.gp here or above "
                       "the program; run attnlab from its source folder");
     free(style);
+    struct attn_error err;
     if (snprintf(r->records, sizeof r->records, "%s/records.jsonl", out) >= PATH_MAX ||
         snprintf(r->figures_folder, sizeof r->figures_folder, "%s/figures", out) >= PATH_MAX)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out is too long");
+    if (!flags->overwrite)
+        attn_cli_must(attn_scripts_check(r->figures_folder, &err), &err);
 }
 
 /* When all that was given is good: what fails before leaves no folder. */
@@ -226,25 +236,34 @@ static void fold(struct report *r)
     attn_curves_study(&r->groups);
 }
 
-/* Labels and colours of the plan that no record of their group has. */
+static void say_if_unmatched(const struct report *r, const char *group, const char *kind,
+                             const char *subject)
+{
+    int64_t s = 0;
+    while (s < r->summary.n && !(strcmp(r->summary.row[s].point->group, group) == 0 &&
+                                 attn_spec_is_named(r->summary.row[s].point->spec, subject)))
+        s++;
+    if (s == r->summary.n)
+        (void)attn_cli_fail(0, "group %s: %s names '%.60s', of which it has no record", group, kind,
+                            subject);
+}
+
+/* Labels, colours and curves of the plan that no record of their group has. */
 static void say_unmatched(const struct report *r)
 {
     static const char *const kind[] = {"label", "colour"};
     for (size_t f = 0; f < json_array_size(r->plan.figures); f++) {
         json_t *figure = json_array_get(r->plan.figures, f), *text;
         const char *group = json_string_value(json_object_get(figure, "group")), *subject;
+        const char *curves = json_string_value(json_object_get(figure, "curves"));
         for (int k = 0; k < 2; k++)
             json_object_foreach(json_object_get(figure, kind[k]), subject, text)
-            {
-                int64_t s = 0;
-                while (s < r->summary.n &&
-                       !(strcmp(r->summary.row[s].point->group, group) == 0 &&
-                         attn_spec_is_named(r->summary.row[s].point->spec, subject)))
-                    s++;
-                if (s == r->summary.n)
-                    (void)attn_cli_fail(0, "group %s: %s names '%.60s', of which it has no record",
-                                        group, kind[k], subject);
-            }
+                say_if_unmatched(r, group, kind[k], subject);
+        char *copy = attn_cli_text("%s", curves != NULL ? curves : ""), *rest = copy, *word;
+        while ((word = strsep(&rest, " ")) != NULL)
+            if (*word != '\0')
+                say_if_unmatched(r, group, "curves", word);
+        free(copy);
     }
 }
 
@@ -306,6 +325,13 @@ static void draw(const struct flags *flags, struct report *r)
     attn_cli_must(attn_figures_make(&r->groups, &machine, &r->figures, &err), &err);
     for (int e = 0; e < r->n_external; e++)
         attn_external_records_draw(&r->external[e], &r->figures);
+    for (int f = 0; f < r->figures.n; f++) { /* all may be written, or none is */
+        struct attn_figure *figure = &r->figures.figure[f];
+        figure->overwrite = flags->overwrite;
+        figure->preset = flags->preset >= 0 ? attn_figure_preset[flags->preset] : figure->preset;
+        if (figure->omitted[0] == '\0')
+            attn_cli_must(attn_figure_check(figure, r->figures_folder, &err), &err);
+    }
     for (int f = 0; f < r->figures.n; f++)
         if (r->figures.figure[f].omitted[0] == '\0' &&
             attn_draw(&r->figures.figure[f], r->figures_folder, &err) != ATTN_OK)

@@ -9,7 +9,7 @@
 #include "ref/nearest.h"
 
 struct request {
-    int as_json, is_long, is_trap;
+    int as_json, is_long, is_trap, overwrite, preset;
     const char *figures, *data;
 };
 
@@ -18,6 +18,9 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
     ATTN_TAKES(DATA, offsetof(struct request, data)),
     ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
+    ATTN_TAKES(PRESET, offsetof(struct request, preset), "page", ATTN_KIND_AS_DEFINED,
+               ATTN_PRESET_WORDS, "as wide as a page, one column (88 mm) or a slide"),
+    ATTN_TAKES(OVERWRITE, offsetof(struct request, overwrite)),
     ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
     {.flag = ATTN_FLAG_END}};
 
@@ -93,6 +96,8 @@ static int carry_out(const struct attn_study *one, const struct request *request
                                   .leave_out = -1};
     if (request->figures != NULL) {
         attn_study_figure_open(one, &figure);
+        figure.preset = attn_figure_preset[request->preset];
+        figure.overwrite = request->overwrite;
         run.figure = &figure;
     }
     int status = attn_study_carry_out(one, &run);
@@ -130,6 +135,9 @@ static int study(void *values, int n, char **operand)
     if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--figures is of the whole study, without --trap or --data");
+    struct attn_error err;
+    if (asked->figures != NULL && !asked->overwrite)
+        attn_cli_must(attn_scripts_check(asked->figures, &err), &err);
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
         const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
         int status = carry_out(one, asked);

@@ -1,21 +1,22 @@
-# Work of each rank, as bars: one cluster for each scheme.
+# Work of each rank, as bars: one cluster for each scheme, whose name is in the legend.
 draws(p) = 'of_mean'
 lines(p) = word(panels, p)
+widest_y = '0.5'
+y_label  = 'work of a rank / mean of all ranks'
+swatch   = 0.85
 load 'style.gp'
 unset logscale
-unset key
 set yrange [*:*]
 stats csv using "rank" nooutput # of what is within the ranges
 cluster = STATS_max + 3 # bars of a scheme, and the gap behind them
-eval 'set yrange '.(own_y ? y_range : sprintf('[0:%g]', 1.1 * y_high))
+y_range = own_y ? y_range : sprintf('[0:%g]', 1.1 * y_high)
+eval 'set yrange '.y_range
 set xrange [-1.5:curves * cluster - 0.5]
-set bmargin 5
-set xtics () scale 0 rotate by 20 right
-do for [c = 1:curves] { set xtics add (field(c, 2) ((c - 1) * cluster + (cluster - 3) / 2)) }
-set ytics auto
+x_last = 1
+eval linear_axis
+set xtics ('' 0) scale 0
 set grid noxtics
-set style fill solid 0.85 noborder
-set ylabel 'work of a rank / mean of all ranks'
+set style fill solid swatch noborder
 do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {

@@ -1,4 +1,4 @@
-# Memory of the fullest rank against the number of ranks P, or against L.
+# Memory of the fullest rank against the number of ranks R, or against L.
 # Each pass twice: with inputs and outputs, which is what a rank needs in all, and without them.
 passes = panels
 panels = ''
@@ -7,27 +7,27 @@ do for [w in passes] { panels = panels.w.'_without_them ' }
 column_of(p, what) = (strstrt(word(panels, p), '_with_its_') > 0 ? 'total_' : '').what
 lines(p) = word(panels, p)[1:strstrt(word(panels, p), '_with') - 1]
 draws(p) = column_of(p, 'priced_bytes').' '.column_of(p, 'beyond_bytes').' '.column_of(p, 'ledger_bytes').' '.column_of(p, 'ideal_bytes').(strstrt(word(panels, p), '_with_its_') > 0 ? '' : ' one_rank_bytes')
+y_label = 'memory'
 load 'style.gp'
-priced_size = 1.2 # few points, and curves that coincide: marks tell them apart
+priced_marks = 1 # few points, and curves that coincide: marks tell them apart
 eval axis
-eval bytes
-set ylabel 'memory of a process or rank'
+is_whole(p) = strstrt(word(panels, p), '_with_its_') > 0
+lowest(w)   = (least = 1e300, sum [p = 1:words(panels)] (is_whole(p) == w ? (least = smaller(least, panel_low[p]), 0) : 0), least)
+highest(w)  = (most = 0, sum [p = 1:words(panels)] (is_whole(p) == w ? (most = larger(most, panel_high[p]), 0) : 0), most)
+range_of(w) = room(lowest(w), highest(w), 1.7, 2.0)
 
 do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
         eval panel(p)
-        range = own_y ? y_range : room(panel_low[p], panel_high[p], 1.7, 2.0) # of its own: they differ by hundreds
-        eval between
-        step_y = doublings > 7 ? ceil(doublings / 7) : 1
+        range = own_y ? y_range : range_of(is_whole(p)) # of both passes; with and without differ by hundreds
         eval bytes
         eval 'set yrange '.range
-        plot for [c = 1:curves] csv using (x(c,p,column_of(p,'ideal_bytes'))):(y(c,p,column_of(p,'ideal_bytes'))) with lines lc rgb '#999999' dt 3 notitle, \
-             for [c = 1:curves] csv using (x(c,p,column_of(p,'beyond_bytes'))):(y(c,p,column_of(p,'beyond_bytes'))) with linespoints lc rgb colour(c) lw 1.6 dt 2 pt open(c) ps priced_size notitle, \
+        plot for [c = 1:curves] csv using (x(c,p,column_of(p,'ideal_bytes'))):(y(c,p,column_of(p,'ideal_bytes'))) with lines lc rgb '#bbbbbb' lw 1 notitle, \
+             for [c = 1:curves] csv using (x(c,p,column_of(p,'beyond_bytes'))):(y(c,p,column_of(p,'beyond_bytes'))) with linespoints lc rgb colour(c) lw width(c) dt 2 pt open(c) ps large(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'priced_bytes'))):(y(c,p,column_of(p,'priced_bytes'))) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
-             for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 notitle, \
-             for [c = 1:curves] csv using (x(c,p,column_of(p,'ledger_bytes'))):(y(c,p,column_of(p,'ledger_bytes'))) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] keyentry with linespoints lc rgb colour(c) lw key_width(c,p) dt key_dash(c,p) pt key_mark(c,p) ps key_size(c,p) title key(c,p)
+             for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 ps 1.2 * stroke notitle, \
+             for [c = 1:curves] csv using (x(c,p,column_of(p,'ledger_bytes'))):(y(c,p,column_of(p,'ledger_bytes'))) with points lc rgb colour(c) pt filled(c) ps size(c) notitle
     }
     unset multiplot
     unset output

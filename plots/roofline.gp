@@ -2,11 +2,15 @@
 # (GB/s) have a word for each panel.
 draws(p) = 'gflops slowest fastest roof_gflops'
 lines(p) = word(panels, p)
+with_lines = 0
+widest_x = '0.001'
+widest_y = '1000'
+x_label  = x_name
+y_label  = 'GFLOP/s'
+if (remark eq '') { remark = 'Lines: the multiply-add unit, memory (black) and the second-level cache (grey).' }
 load 'style.gp'
 low(a, b) = a < b ? a : b
 set samples 400
-set xlabel x_name
-set ylabel 'GFLOP/s'
 do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
@@ -14,12 +18,13 @@ do for [t in formats] {
         fma = real(word(roof_fma, p))
         read = real(word(roof_read, p))
         l2 = real(word(roof_l2, p))
-        set label 8 sprintf('%.4g GFLOP/s', fma) at graph 0.98, first fma right offset 0,0.6
-        set label 9 sprintf('memory %.3g GB/s', read) at graph 0.02, graph 0.04
-        plot low(fma, l2*x) with lines dt 3 lc rgb 'black' title 'second-level cache', \
-             low(fma, read*x) with lines dt 1 lc rgb 'black' title 'memory', \
-             for [c = 1:curves] csv using (x(c,p,"gflops")):(y(c,p,"gflops")):(y(c,p,"slowest")):(y(c,p,"fastest")) with yerrorbars pt filled(c) ps size(c) lc rgb colour(c) notitle, \
-             for [c = 1:curves] keyentry with points lc rgb colour(c) pt filled(c) ps size(c) title key(c,p)
+        guide_text = sprintf('%.4g GFLOP/s', fma)
+        if (inner(guide_text)) { set label 8 guide_text at graph 0.98, first fma right offset 0,0.7 }
+        guide_text = sprintf('memory %.3g GB/s', read)
+        if (inner(guide_text)) { set label 9 guide_text at graph 0.02, graph 0.06 }
+        plot low(fma, l2*x) with lines lc rgb '#999999' notitle, \
+             low(fma, read*x) with lines lc rgb 'black' notitle, \
+             for [c = 1:curves] csv using (x(c,p,"gflops")):(y(c,p,"gflops")):(y(c,p,"slowest")):(y(c,p,"fastest")) with yerrorbars pt filled(c) ps size(c) lc rgb colour(c) notitle
     }
     unset multiplot
     unset output

@@ -2,49 +2,29 @@
 # where there is room.
 draws(p) = 'from to'
 lines(p) = word(panels, p)
+swatch   = 0.5
+set datafile separator comma
+set datafile columnheaders
+stats name.'.csv' using (column("of_bytes")) nooutput
+bar_end = STATS_max
+power   = bar_end < 1024 ? 0 : int(log(bar_end) / log(1024) + 1e-9)
+if (bar_end / 1024.0**power < 2 && power > 0) { power = power - 1 }
+scale   = 1024.0**power
+x_label = word("B KiB MiB GiB TiB PiB", power + 1)
 load 'style.gp'
-unset logscale
-unset key
-n_bars = 0
-longest_bar = 0
-last = 0
-do for [i = 1:strlen(bars)] {
-    if (bars[i:i] eq '|') { n_bars = n_bars + 1; longest_bar = longest_bar > i - last ? longest_bar : i - last; last = i }
-}
-canvas_y = head_y + n_bars * 42 + 62
-stats csv using (column("of_bytes")) nooutput
-power = STATS_max < 1024 ? 0 : int(log(STATS_max) / log(1024) + 1e-9)
-if (STATS_max / 1024.0**power < 2 && power > 0) { power = power - 1 }
-scale = 1024.0**power
-most = STATS_max / scale
-set lmargin at screen (longest_bar * 7.2 * big + 14) / canvas_x
-set rmargin 1
-set bmargin 4
-set xrange [0:most * 1.13]
-set yrange [n_bars - 0.45:-0.55]
-set ytics () scale 0
-bar = 0
-label = ''
-do for [i = 1:strlen(bars)] {
-    if (bars[i:i] eq '|') { set ytics add (label bar); bar = bar + 1; label = '' } else { label = label.bars[i:i] }
-}
-set xtics auto
-set grid xtics noytics
-set style fill solid 0.5 noborder
-set xlabel word("B KiB MiB GiB TiB PiB", power + 1)
-gap       = most / 500
-piece(c)  = mine(c,1) && column("to") - column("from") > STATS_max / 400 ? 0.5 * column("to") / scale : NaN # to be seen
-wide(n)   = (column("to") - column("from")) / scale > strlen(n) * most / 108
-named(n)  = wide(n) ? 0.5 * (column("from") + column("to")) / scale : NaN
-total     = "column('to') > 0.9999 * column('of_bytes') ? column('to') / scale : NaN"
-in(b, e)  = sprintf('%.3g %s', b / 1024.0**e, word("B KiB MiB GiB TiB PiB", e + 1))
-text(b)   = in(b, b >= scale || power == 0 ? power : b >= scale / 1024 ? power - 1 : power - 2)
+set xtics ()
+tick = nice((wide('1000') + 1) * em / plot_x * bar_end / scale)
+do for [i = 0:floor(bar_end / scale / tick)] { set xtics add (sprintf('%g', i * tick) i * tick * scale) }
+piece_px  = "(column('to') - column('from')) * pixel"
 do for [t in formats] {
     eval start(t)
-    eval panel(1)
-    plot for [c = 1:curves] csv using (piece(c)):(column("bar")):(column("from") / scale):(column("to") / scale - gap):(column("bar") - 0.36):(column("bar") + 0.36) with boxxyerror lc rgb colour(c) notitle, \
-         csv using (named(strcol("curve"))):(column("bar")):(strcol("curve")) with labels font ',8' notitle, \
-         csv using (@total):(column("bar")):(text(column("of_bytes"))) with labels left offset 0.5,0 font ',8' notitle
+    do for [p = 1:words(panels)] {
+        eval panel(p)
+        eval bar_words
+        plot for [c = 1:curves] csv using (mine(c,p) && @piece_px > 1 ? 0.5 * column("to") : NaN):(bar_low(column("bar"))):(column("from")):(column("to")):(bar_low(column("bar"))):(bar_high(column("bar"))) with boxxyerror lc rgb colour(c) notitle, \
+             for [c = 1:curves] csv using (mine(c,p) && named(c, @piece_px) ? 0.5 * (column("from") + column("to")) : NaN):(0.5 * (bar_low(column("bar")) + bar_high(column("bar")))):(field(c, 2)) with labels font font(t, 0.85) notitle, \
+             csv using (is_beside && is_of(p) && column("to") > (1 - 1e-9) * column("of_bytes") ? column("to") : NaN):(0.5 * (bar_low(column("bar")) + bar_high(column("bar")))):(size_text(column("of_bytes"))) with labels left offset character 0.5,0 notitle
+    }
     unset multiplot
     unset output
 }

@@ -1,7 +1,7 @@
 /* The contract: what attention is, and how it is called.  What an implementation is made of stands
  * in ref/impl.h.
  *
- *      S   = bias(softcap(scale * Q K^T))         softcap(s) = c tanh(s / c)
+ *      S   = bias(softcap(scale * Q K^T))         softcap(s) = cap tanh(s / cap)
  *      P   = softmax over the keys that the mask lets a query see
  *      O   = P V                                  LSE_i = ln sum_j exp S_ij
  *
@@ -53,6 +53,7 @@ struct attn_cost;     /* what it costs, */
 struct attn_rank_use; /* what a rank of it used, */
 struct attn_seal;     /* what ranks may read, */
 struct attn_log;      /* where their messages are noted, */
+struct attn_listener; /* who is told of steps, */
 struct attn_saved;    /* and what a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -135,7 +136,7 @@ struct attn_bias {
 
 /* Where the tokens of a piece sit in the whole sequence: token i of batch b is number
  * first + (1 + skip) * i + by_batch * b, and gap more for each `run` tokens before it (run 0: no
- * gaps).  Contiguous: skip 0.  A stripe of P ranks: skip P-1.  A video [T,S] with a batch for each
+ * gaps).  Contiguous: skip 0.  A stripe of R ranks: skip R-1.  A video [T,S] with a batch for each
  * place of a frame (temporal attention): skip S-1, by_batch 1.  A scope of Skiparse's group mode,
  * runs of k tokens, k^2 apart: run k, gap k^2 - k. */
 struct attn_positions {
@@ -153,7 +154,7 @@ struct attn_origin {
 struct attn_problem {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
     double scale;
-    double softcap; /* c; 0 = none */
+    double softcap; /* cap; 0 = none */
     enum attn_dtype dtype;
     const struct attn_mask *mask; /* NULL: every pair is visible */
     struct attn_bias bias;
@@ -178,10 +179,12 @@ struct attn_ctx {
     const struct attn_seal *seal; /* NULL: ranks may read everything */
     struct attn_saved *saved;     /* NULL: nothing outlives a call */
     const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
+    const struct attn_listener *listener; /* NULL, or who is told when a textbook's step ends */
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:
-                        tensors are neither read nor written.  EINVAL for one process */
+                        tensors are neither read nor written.  Ranks that are processes send what
+                        their buffers happen to hold.  EINVAL for one process */
 };
 
 /* Every precondition of the contract, tested once, here; implementations rely on it. */

@@ -33,6 +33,13 @@ static struct csr_row csr_row(const struct attn_head *x, const struct attn_csr *
     return r;
 }
 
+/* [n_query + 1]: where the rows of this head begin among its elements, and where the last one
+ * ends. */
+static const int64_t *csr_row_starts(const struct attn_head *x, const struct attn_csr *csr)
+{
+    return csr->row_start + (x->b * csr->batch_step + x->h * csr->head_step) * csr->n_query;
+}
+
 /* ---- forward ------------------------------------------------------------------------------- */
 
 /* SDDMM, one row: S_e = score(X_e), X_e = q_i . k_j; slope_e: the derivative of S_e with respect to
@@ -74,18 +81,23 @@ static void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *
 void csr_forward(const struct attn_head *x, const struct attn_head_buffers *w)
 {
     real *S = row(w->S, 0), *P = row(w->P, 0);
+    TELL(x, "pattern", 0, 0, WHOLE("row_start", csr_row_starts(x, w->csr), x->n_query + 1));
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         csr_score_row(x, i, r.key, r.n, S + r.first, NULL);
+        TELL(x, "sddmm", i, r.first, WHOLE("j", r.key, r.n), COLUMN("S", S + r.first, r.n));
     }
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         *row(x->lse, i) = csr_softmax_row(S + r.first, P + r.first, r.n);
+        TELL(x, "csr.softmax", i, r.first, WHOLE("j", r.key, r.n), COLUMN("P", P + r.first, r.n));
     }
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         csr_output_row(x, i, r.key, r.n, P + r.first);
     }
+    TELL(x, "spmm", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
+         MATRIX("LSE", x->lse, x->n_query, 1));
 }
 
 /* ---- backward ------------------------------------------------------------------------------ *
@@ -109,6 +121,7 @@ static void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *
         real dP = dot(row(x->dO, i), row(x->V, key[e]), x->dv);
         dS[e] = P[e] != 0 ? P[e] * (dP - D) : 0;
         dbias_add(x, i, key[e], dS[e]);
+        TELL(x, "dscore", i, key[e], NUMBER("P", P[e]), NUMBER("dP", dP), NUMBER("dS", dS[e]));
     }
 }
 
@@ -133,6 +146,11 @@ static void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t
         axpy(dX[e], row(x->K, key[e]), dQ, x->d);
         axpy(dX[e], row(x->Q, i), row(x->dK, key[e]), x->d);
         axpy(P[e], row(x->dO, i), row(x->dV, key[e]), x->dv);
+        TELL(x, "dquery", i, key[e], NUMBER("dX", dX[e]), ROW("k_j", row(x->K, key[e]), x->d),
+             ROW("dQ_i", dQ, x->d));
+        TELL(x, "dkey", i, key[e], NUMBER("dX", dX[e]), ROW("q_i", row(x->Q, i), x->d),
+             ROW("dK_j", row(x->dK, key[e]), x->d), NUMBER("P", P[e]),
+             ROW("dO_i", row(x->dO, i), x->dv), ROW("dV_j", row(x->dV, key[e]), x->dv));
     }
 }
 

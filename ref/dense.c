@@ -33,8 +33,9 @@ static void dense_score_row(const struct attn_head *x, const struct attn_dense_m
 
 /* P_ij = exp(S_ij - m_i) / l_i, where m_i = max_j S_ij and l_i = sum_j exp(S_ij - m_i).
  * Returns LSE_i = m_i + ln l_i. */
-static real dense_softmax_row(const real *S, real *P, int64_t n)
+static real dense_softmax_row(const struct attn_head *x, int64_t i, const real *S, real *P)
 {
+    int64_t n = x->n_key;
     real m = MINUS_INF, l = 0;
     for (int64_t j = 0; j < n; j++)
         if (S[j] > m || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum and shows in O */
@@ -48,6 +49,7 @@ static real dense_softmax_row(const real *S, real *P, int64_t n)
         l += P[j];
     }
     multiply(1 / l, P, n);
+    TELL(x, "softmax", i, 0, NUMBER("m", m), NUMBER("l", l), ROW("P", P, n));
     return m + log(l);
 }
 
@@ -64,12 +66,16 @@ static void dense_output_row(const struct attn_head *x, int64_t i, const real *P
 
 void dense_forward(const struct attn_head *x, const struct attn_head_buffers *w)
 {
+    TELL(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
     for (int64_t i = 0; i < x->n_query; i++)
         dense_score_row(x, &w->mask, i, row(w->S, i), NULL);
+    TELL(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
     for (int64_t i = 0; i < x->n_query; i++)
-        *row(x->lse, i) = dense_softmax_row(row(w->S, i), row(w->P, i), x->n_key);
+        *row(x->lse, i) = dense_softmax_row(x, i, row(w->S, i), row(w->P, i));
     for (int64_t i = 0; i < x->n_query; i++)
         dense_output_row(x, i, row(w->P, i));
+    TELL(x, "output", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
+         MATRIX("LSE", x->lse, x->n_query, 1));
 }
 
 /* ---- backward ------------------------------------------------------------------------------ *
@@ -89,10 +95,13 @@ static void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P
 {
     real D = delta(x, i);
     for (int64_t j = 0; j < x->n_key; j++) {
-        dS[j] = 0; /* zeros are skipped, as in the forward pass */
-        if (P[j] != 0)
-            dS[j] = P[j] * (dot(row(x->dO, i), row(x->V, j), x->dv) - D);
+        dS[j] = 0;
+        if (P[j] == 0)
+            continue; /* zeros are skipped, as in the forward pass */
+        real dP = dot(row(x->dO, i), row(x->V, j), x->dv);
+        dS[j] = P[j] * (dP - D);
         dbias_add(x, i, j, dS[j]);
+        TELL(x, "dscore", i, j, NUMBER("P", P[j]), NUMBER("dP", dP), NUMBER("dS", dS[j]));
     }
 }
 
@@ -109,9 +118,13 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
 {
     real *dQ = row(x->dQ, i);
     set_zero(dQ, x->d);
-    for (int64_t j = 0; j < x->n_key; j++)
-        if (dX[j] != 0)
-            axpy(dX[j], row(x->K, j), dQ, x->d);
+    for (int64_t j = 0; j < x->n_key; j++) {
+        if (dX[j] == 0)
+            continue;
+        axpy(dX[j], row(x->K, j), dQ, x->d);
+        TELL(x, "dquery", i, j, NUMBER("dX", dX[j]), ROW("k_j", row(x->K, j), x->d),
+             ROW("dQ_i", dQ, x->d));
+    }
 }
 
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
@@ -123,8 +136,12 @@ static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_mat
     for (int64_t i = 0; i < x->n_query; i++) {
         if (row(dX, i)[j] != 0)
             axpy(row(dX, i)[j], row(x->Q, i), row(x->dK, j), x->d);
-        if (row(P, i)[j] != 0)
-            axpy(row(P, i)[j], row(x->dO, i), row(x->dV, j), x->dv);
+        if (row(P, i)[j] == 0)
+            continue; /* and so is dX: hidden */
+        axpy(row(P, i)[j], row(x->dO, i), row(x->dV, j), x->dv);
+        TELL(x, "dkey", i, j, NUMBER("dX", row(dX, i)[j]), ROW("q_i", row(x->Q, i), x->d),
+             ROW("dK_j", row(x->dK, j), x->d), NUMBER("P", row(P, i)[j]),
+             ROW("dO_i", row(x->dO, i), x->dv), ROW("dV_j", row(x->dV, j), x->dv));
     }
 }
 

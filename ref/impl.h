@@ -204,6 +204,8 @@ struct attn_impl {
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
+    int tells; /* its steps, where somebody listens (ref/listen.h) */
+
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };
 

@@ -1,6 +1,6 @@
-/* What a textbook of sequence parallelism is given: one rank of P, with its part of each tensor.
+/* What a textbook of sequence parallelism is given: one rank of R, with its part of each tensor.
  *
- * The sequence is cut into P equal runs, and rank r has the r-th of them: tokens [r n, (r+1) n).
+ * The sequence is cut into R equal runs, and rank r has the r-th of them: tokens [r n, (r+1) n).
  * ref/ring.c and ref/ulysses.c are what one rank does.  They know no other rank but by messages
  * (ref/ranks.h): the same code runs in threads and in processes of MPI.  All memory is handed in by
  * optimized/parallel/textbooks.c, which has taken it from the rank's ledger.
@@ -16,8 +16,9 @@ struct attn_rank_part {
     const struct attn_problem *whole;
     struct attn_transport *transport; /* its rank, and how many there are */
     struct attn_error *error;
-    int64_t n_query, n_key; /* tokens of a rank: Lq / P and Lk / P */
-    int64_t size;           /* bytes of a number */
+    const struct attn_listener *listener; /* NULL: nobody is told of steps */
+    int64_t n_query, n_key;               /* tokens of a rank: Lq / R and Lk / R */
+    int64_t size;                         /* bytes of a number */
 
     /* Its part of each tensor, contiguous: q o do dq [B,H,n_query,width], k v dk dv
      * [B,G,n_key,width], lse [B,H,n_query].  In the place of D: the gradient of LSE, or NULL. */
@@ -28,7 +29,7 @@ struct attn_rank_part {
     void *pair[2], *gradients[2];
     void *o_block, *lse_block, *dq_block; /* [n_query,dv] [n_query] [n_query,d] */
 
-    /* Ulysses: tensors of the rank's heads and all tokens, [B,H/P,L,width]; -D of its tokens,
+    /* Ulysses: tensors of the rank's heads and all tokens, [B,H/R,L,width]; -D of its tokens,
      * [B,H,n_query]; one row of zeros, [dv]. */
     void *heads[ATTN_TAG_KINDS];
     void *minus_d, *zeros;

@@ -105,7 +105,7 @@ void attn_piece_copy(void *to, const struct attn_piece *to_piece, const void *fr
                      const struct attn_piece *from_piece);
 
 struct attn_transport_ops {
-    int counts; /* messages are counted and nothing arrives */
+    int counts; /* messages are counted, and what arrives is no data */
     enum attn_status (*post)(struct attn_transport *t, struct attn_post *post,
                              struct attn_error *err);
     enum attn_status (*wait)(struct attn_transport *t, struct attn_post *post,
@@ -139,9 +139,10 @@ struct attn_transport {
 struct attn_rank_code {
     enum attn_status (*run)(void *arg, struct attn_transport *t, struct attn_error *err);
     void *arg;
+    int counts; /* its transport counts: messages may travel, but nothing is computed */
 };
 
-/* Nothing arrives here: what is received is no data, and to compute with it is a waste of time. */
+/* What is received here is no data, and to compute with it is a waste of time. */
 int attn_transport_counts(const struct attn_transport *t);
 
 /* The rank has ended with this status, which comes back: from now on no other rank touches its

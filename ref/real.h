@@ -73,6 +73,59 @@ static inline void multiply(real a, real *x, int64_t n)
         x[c] *= a;
 }
 
+/* ---- telling ------------------------------------------------------------------------------- */
+
+/* TELL(x, step, i, j, shown...): to the listener of a head, if it has one, that a step has ended,
+ * and what is there from query i and key j on (ref/listen.h). */
+#define TELL(x, step, i, j, ...)                                                          \
+    do {                                                                                  \
+        if ((x)->listener != NULL) {                                                      \
+            const struct attn_shown shown[] = {__VA_ARGS__};                              \
+            head_tell((x), (step), (i), (j), shown, (int)(sizeof shown / sizeof *shown)); \
+        }                                                                                 \
+    } while (0)
+#define MATRIX(name, x, rows, n)                               \
+    {                                                          \
+        (name), (x).data, (rows), (n), (x).ld, sizeof(real), 0 \
+    }
+#define ROWS(name, x, from, to, n)                                            \
+    {                                                                         \
+        (name), row((x), (from)), (to) - (from), (n), (x).ld, sizeof(real), 0 \
+    }
+#define ROW(name, numbers, n)                           \
+    {                                                   \
+        (name), (numbers), 1, (n), (n), sizeof(real), 0 \
+    }
+#define COLUMN(name, numbers, n)                      \
+    {                                                 \
+        (name), (numbers), (n), 1, 1, sizeof(real), 0 \
+    }
+#define NUMBER(name, x) ROW(name, &(const real){x}, 1)
+#define CELLS(name, mask, rows)                                                            \
+    {                                                                                      \
+        (name), (mask).data, (rows), (mask).data != NULL ? (mask).n_key : 0, (mask).n_key, \
+            (int)(mask).size, (mask).shown[0] != 0                                         \
+    }
+#define WHOLE(name, numbers, n)                            \
+    {                                                      \
+        (name), (numbers), (n), 1, 1, sizeof *(numbers), 1 \
+    }
+
+static inline void head_tell(const struct attn_head *x, const char *step, int64_t i, int64_t j,
+                             const struct attn_shown *shown, int n)
+{
+    const struct attn_origin *from = &x->problem->origin;
+    x->listener->hear(x->listener->arg, &(struct attn_told){.step = step,
+                                                            .rank = x->rank,
+                                                            .hop = x->hop,
+                                                            .batch = from->batch + x->b,
+                                                            .head = from->head + x->h,
+                                                            .query = from->query.first + i,
+                                                            .key = from->key.first + j,
+                                                            .shown = shown,
+                                                            .n_shown = n});
+}
+
 /* ---- one pair ------------------------------------------------------------------------------ */
 
 /* S_ij = cap tanh(scale qk / cap) + bias_ij, where qk = q_i . k_j; no tanh where there is no cap.
@@ -82,6 +135,7 @@ static inline real score(const struct attn_head *x, int64_t i, int64_t j, real q
 {
     const struct attn_problem *p = x->problem;
     real s = (real)p->scale * qk, ds = (real)p->scale;
+    TELL(x, "product", i, j, NUMBER("X", qk));
     if (p->softcap > 0) {
         real t = tanh(s / (real)p->softcap);
         s = (real)p->softcap * t;
@@ -99,7 +153,10 @@ static inline real score(const struct attn_head *x, int64_t i, int64_t j, real q
 static inline real delta(const struct attn_head *x, int64_t i)
 {
     real D = dot(row(x->dO, i), row(x->O, i), x->dv);
-    return x->dlse.data != NULL ? D - *row(x->dlse, i) : D;
+    D = x->dlse.data != NULL ? D - *row(x->dlse, i) : D;
+    TELL(x, "delta", i, 0, ROW("dO", row(x->dO, i), x->dv), ROW("O", row(x->O, i), x->dv),
+         NUMBER("D", D));
+    return D;
 }
 
 /* Forward was S_ij = ... + bias_ij: dbias_ij += dS_ij, where that is asked for. */

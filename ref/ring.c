@@ -1,24 +1,26 @@
 /* ring-textbook: every rank keeps its queries, and the keys of all ranks travel past them.
  *
- *      Q_r stays on rank r.  At hop s it meets K_J, V_J of rank J = (r - s) mod P:
+ *      Q_r stays on rank r.  At hop s it meets K_J, V_J of rank J = (r - s) mod R:
  *
- *          hop          rank 0      rank 1      rank 2      (P = 3)
+ *          hop          rank 0      rank 1      rank 2      (R = 3)
  *           0            K_0         K_1         K_2
  *           1            K_2         K_0         K_1         each pair has gone one rank on
  *           2            K_1         K_2         K_0
  *
  * Exact attention: what a query gets from one block of keys is a pair (O_J, LSE_J), and pairs merge
- * (ref/merge.h).  No rank ever has more than two blocks of keys.
+ * (ref/merge.h).  Beside its own a rank never has more than two blocks of keys: one that it passes
+ * on, and one that comes.
  *
- * Memory   a rank, of P > 1: forward 2 (K, V) of another rank (1 where P = 2), backward beside them
- *          2 (dK, dV); of one head O_J and LSE_J, backward dQ_J; and the tiles of ref/tiled.c.
- *          All of it falls as 1/P, but for the tiles.
- * Sent     forward (P-1) (K, V); backward (P-1) (K, V) and P (dK, dV), to the next rank alone.
+ * Memory   of a rank, beside its own part of each tensor (R > 1):
+ *          forward    2 pairs (K, V) of other ranks, 1 where R = 2; O_J and LSE_J of one head
+ *          backward   the same pairs; 2 pairs (dK, dV); dQ_J of one head
+ *          both       the tiles of ref/tiled.c.  All else falls as 1/R.
+ * Sent     forward R-1 pairs (K, V); backward these and R pairs (dK, dV); all to the next rank.
  * Flops    those of tiled-textbook, shared out.  Under a causal mask rank 0 has least to do and
- *          rank P-1 most: the engine's order=striped and zigzag mend that.
+ *          rank R-1 most.  optimized/parallel/ring.c can deal out tokens in an order that mends it.
  * Source   Liu, Zaharia, Abbeel 2023 (Ring Attention), algorithm 1; backward: Dao 2023,
  *          FlashAttention-2, algorithm 2, one block of keys a hop.
- * Caveats  P divides Lq and Lk.  K and V of a block that a mask hides travel all the same.
+ * Caveats  R divides Lq and Lk.  K and V of a block that a mask hides travel all the same.
  */
 #include "ref/merge.h"
 #include "ref/rank_part.h"
@@ -29,7 +31,7 @@ struct ring_pair {
     void *k, *v;
 };
 
-/* [B,G,n_key,d] and behind it [B,G,n_key,dv]. */
+/* In one block of memory: K [B,G,n_key,d], and behind it V [B,G,n_key,dv]. */
 static struct ring_pair ring_pair_at(const struct attn_rank_part *x, void *data)
 {
     const struct attn_problem *p = x->whole;
@@ -37,14 +39,15 @@ static struct ring_pair ring_pair_at(const struct attn_rank_part *x, void *data)
     return (struct ring_pair){data, data == NULL ? NULL : (char *)data + k_bytes};
 }
 
-/* Q_r against K_J, as a problem of its own: the origin says where its tokens are in the whole, and
- * so the mask and ALiBi are those of the whole. */
-static struct attn_problem ring_block(const struct attn_rank_part *x, int J)
+/* Q_r against the keys of hop s, as a problem of its own.  Its origin says which tokens of the
+ * whole these are: a mask and ALiBi go by the places in the whole. */
+static struct attn_problem ring_block(const struct attn_rank_part *x, int s)
 {
     struct attn_problem block = *x->whole;
+    int r = x->transport->rank, R = x->transport->size, J = (r - s + R) % R;
     block.n_query = x->n_query;
     block.n_key = x->n_key;
-    block.origin.query.first = x->transport->rank * x->n_query;
+    block.origin.query.first = r * x->n_query;
     block.origin.key.first = J * x->n_key;
     return block;
 }
@@ -58,7 +61,8 @@ struct ring_hop {
     struct attn_post post;
 };
 
-/* Begin it.  The hop stays as it is until attn_wait: it is the list of what is on its way. */
+/* Begin hop s: `leaves` goes to the next rank, `comes` is filled by the previous one.  k and v say
+ * which tensors these are.  MPI reads *hop until attn_wait returns, so the caller keeps it. */
 static enum attn_status ring_post(const struct attn_rank_part *x, struct ring_hop *hop,
                                   enum attn_tag_kind k, enum attn_tag_kind v, int s,
                                   struct ring_pair leaves, struct ring_pair comes)
@@ -87,7 +91,7 @@ static enum attn_status ring_post(const struct attn_rank_part *x, struct ring_ho
 /* ---- forward ------------------------------------------------------------------------------- *
  *
  *  O = 0, LSE = -inf: nothing has been seen                         ring_begin
- *  for s = 0 .. P-1:                                                J = (r - s) mod P
+ *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      ring_post
  *      (O_J, LSE_J) = attention of Q_r over K_J, V_J                tiled_forward
  *      (O, LSE) = (O, LSE) merged with (O_J, LSE_J)                 attn_merge
@@ -108,59 +112,70 @@ static int64_t ring_kv_head(const struct attn_problem *p, int64_t h)
     return h / (p->heads / p->kv_heads);
 }
 
-/* What tiled is shown of head h of batch b: its rows of Q_r, and those of its kv head in K_J and
- * V_J. */
+/* What tiled is shown of head h of batch b at hop s: its rows of Q_r, and those of its kv head in
+ * K_J and V_J. */
 static struct attn_head ring_head(const struct attn_rank_part *x, const struct attn_problem *block,
-                                  struct ring_pair keys, int64_t b, int64_t h)
+                                  int s, struct ring_pair keys, int64_t b, int64_t h)
 {
     const struct attn_problem *p = x->whole;
     int64_t g = ring_kv_head(p, h), n = x->n_query, d = p->d_key, dv = p->d_value;
-    return (struct attn_head){.problem = block,
-                              .b = b,
-                              .h = h,
-                              .n_query = n,
-                              .n_key = x->n_key,
-                              .d = d,
-                              .dv = dv,
-                              .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
-                              .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
-                              .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
-                              .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
-                              .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    struct attn_head head = {.problem = block,
+                             .b = b,
+                             .h = h,
+                             .n_query = n,
+                             .n_key = x->n_key,
+                             .d = d,
+                             .dv = dv,
+                             .Q = attn_rank_head(x, x->mine[ATTN_TAG_Q], p->heads, b, h, n, d),
+                             .O = attn_rank_head(x, x->mine[ATTN_TAG_O], p->heads, b, h, n, dv),
+                             .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
+                             .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
+                             .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
+    head.listener = x->listener, head.rank = x->transport->rank, head.hop = s;
+    TELL(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, d),
+         MATRIX("V_J", head.V, x->n_key, dv));
+    return head;
 }
 
-static void ring_attend(const struct attn_rank_part *x, int J, struct ring_pair keys)
+/* Query i: (O_J, LSE_J), which the head has, into what all blocks so far gave. */
+static void ring_merge_row(const struct attn_head *x, int64_t i, real *O, real *lse)
 {
-    const struct attn_problem block = ring_block(x, J);
+    real w[2], *O_J = row(x->O, i), lse_J = *row(x->lse, i);
+    REAL_NAME(merge_by)(O, lse, O_J, lse_J, x->dv, w);
+    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J), ROW("w w_J", w, 2),
+         ROW("O", O, x->dv), ROW("LSE", lse, 1));
+}
+
+static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair keys)
+{
+    const struct attn_problem block = ring_block(x, s);
     for (int64_t b = 0; b < block.batch; b++)
         for (int64_t h = 0; h < block.heads; h++) {
-            struct attn_head head = ring_head(x, &block, keys, b, h);
-            struct attn_matrix O = head.O, lse = head.lse; /* of all blocks so far */
-            head.O = (struct attn_matrix){x->o_block, block.d_value};
+            struct attn_head head = ring_head(x, &block, s, keys, b, h);
+            struct attn_matrix O = head.O, lse = head.lse;            /* of all blocks so far */
+            head.O = (struct attn_matrix){x->o_block, block.d_value}; /* O_J and LSE_J go here */
             head.lse = (struct attn_matrix){x->lse_block, 1};
             tiled_forward(&head, &x->tile);
             for (int64_t i = 0; i < x->n_query; i++)
-                REAL_NAME(merge)
-            (row(O, i), row(lse, i), row(head.O, i), *row(head.lse, i), block.d_value);
+                ring_merge_row(&head, i, row(O, i), row(lse, i));
         }
 }
 
 enum attn_status ring_forward(const struct attn_rank_part *x)
 {
-    int P = x->transport->size, r = x->transport->rank,
-        computes = !attn_transport_counts(x->transport);
+    int R = x->transport->size, computes = !attn_transport_counts(x->transport);
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_begin(x);
-    for (int s = 0; s < P && status == ATTN_OK; s++) {
+    for (int s = 0; s < R && status == ATTN_OK; s++) {
         struct ring_hop hop;
-        struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);
-        int travels = s < P - 1; /* the last pair has nowhere to go */
+        struct ring_pair next = ring_pair_at(x, x->pair[s % 2]); /* not where `here` is */
+        int travels = s < R - 1; /* the last pair has nowhere to go */
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_attend(x, (r - s + P) % P, here);
+            ring_attend(x, s, here);
         if (travels && status == ATTN_OK)
             status = attn_wait(x->transport, &hop.post, x->error);
         here = next;
@@ -171,26 +186,27 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
 /* ---- backward ------------------------------------------------------------------------------ *
  *
  *  dQ = 0; the travelling (dK_r, dV_r) = 0
- *  for s = 0 .. P-1:                                                J = (r - s) mod P
+ *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      as in the forward pass
- *      P = exp(S - LSE);  dS = P o (dP - D)                         tiled_backward: LSE and D are
+ *      P = exp(S - LSE);  dP = dO_r V_J^T;  dS = P o (dP - D)       tiled_backward: LSE and D are
  *      dQ   += dX K_J                                               those of all keys, so a block
  *      dK_J += dX^T Q_r;  dV_J += P^T dO_r                          needs no other block
  *      wait for the pairs
  *      dK_J, dV_J to rank r+1; those of the next pair from rank r-1
  *
+ * dX is dS times the slope of a score in Q K^T: the scale, and with a softcap what that has.
  * The sums follow their keys: at hop s, dK_J has been to ranks J, J+1, .. J+s.  K_J stops at rank
  * J-1, where it has met all queries; dK_J makes one hop more and is at home. */
 
-static void ring_differentiate(const struct attn_rank_part *x, int J, struct ring_pair keys,
+static void ring_differentiate(const struct attn_rank_part *x, int s, struct ring_pair keys,
                                struct ring_pair sums)
 {
-    const struct attn_problem block = ring_block(x, J), *p = &block;
+    const struct attn_problem block = ring_block(x, s), *p = &block;
     int64_t n = x->n_query;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = 0; h < p->heads; h++) {
             int64_t g = ring_kv_head(p, h);
-            struct attn_head head = ring_head(x, p, keys, b, h);
+            struct attn_head head = ring_head(x, p, s, keys, b, h);
             struct attn_matrix dQ =
                 attn_rank_head(x, x->mine[ATTN_TAG_DQ], p->heads, b, h, n, p->d_key);
             head.dO = attn_rank_head(x, x->mine[ATTN_TAG_DO], p->heads, b, h, n, p->d_value);
@@ -201,6 +217,9 @@ static void ring_differentiate(const struct attn_rank_part *x, int J, struct rin
             tiled_backward(&head, &x->tile); /* writes dQ of this block, adds to dK_J and dV_J */
             for (int64_t i = 0; i < n; i++)
                 axpy(1, row(head.dQ, i), row(dQ, i), p->d_key);
+            TELL(&head, "ring.sums", 0, 0, MATRIX("dK_J", head.dK, x->n_key, head.d),
+                 MATRIX("dV_J", head.dV, x->n_key, head.dv));
+            TELL(&head, "ring.dquery", 0, 0, MATRIX("dQ", dQ, n, head.d));
         }
 }
 
@@ -216,27 +235,27 @@ static void ring_clear(const struct attn_rank_part *x, struct ring_pair sums)
 enum attn_status ring_backward(const struct attn_rank_part *x)
 {
     struct attn_transport *t = x->transport;
-    int P = t->size, computes = !attn_transport_counts(t);
+    int R = t->size, computes = !attn_transport_counts(t);
     const struct ring_pair home = {x->mine[ATTN_TAG_DK], x->mine[ATTN_TAG_DV]};
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
-    struct ring_pair sums = P == 1 ? home : ring_pair_at(x, x->gradients[0]);
+    struct ring_pair sums = R == 1 ? home : ring_pair_at(x, x->gradients[0]); /* home comes last */
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_clear(x, sums);
-    for (int s = 0; s < P && status == ATTN_OK; s++) {
+    for (int s = 0; s < R && status == ATTN_OK; s++) {
         struct ring_hop hop, sums_hop;
-        int travels = s < P - 1;
+        int travels = s < R - 1;
         struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);
         struct ring_pair next_sums = travels ? ring_pair_at(x, x->gradients[(s + 1) % 2]) : home;
         if (travels)
             status = ring_post(x, &hop, ATTN_TAG_K, ATTN_TAG_V, s, here, next);
         if (computes && status == ATTN_OK)
-            ring_differentiate(x, (t->rank - s + P) % P, here, sums);
+            ring_differentiate(x, s, here, sums);
         if (travels && status == ATTN_OK)
             status = attn_wait(t, &hop.post, x->error);
-        if (P > 1 && status == ATTN_OK)
+        if (R > 1 && status == ATTN_OK)
             status = ring_post(x, &sums_hop, ATTN_TAG_DK, ATTN_TAG_DV, s, sums, next_sums);
-        if (P > 1 && status == ATTN_OK)
+        if (R > 1 && status == ATTN_OK)
             status = attn_wait(t, &sums_hop.post, x->error);
         here = next;
         sums = next_sums;

@@ -302,6 +302,7 @@ static enum attn_status run(const struct family *family, struct attn_ctx *ctx,
     if (status != ATTN_OK)
         return status;
     lay_out(x, family, t, back);
+    x->head.listener = ctx->listener;
     status = attn_buffers_take(x->buffer, x->n_buffers, ctx->ledger, ctx->error);
     for (int n = 0; n < x->n_buffers; n++)
         x->rows[n]->data = x->buffer[n].data;
@@ -425,6 +426,7 @@ const struct attn_impl attn_impl_dense = {
     .cost = dense_cost,
     .forward = dense_forward,
     .backward = dense_backward,
+    .tells = 1,
 };
 
 /* ---- csr-textbook -------------------------------------------------------------------------- */
@@ -463,6 +465,7 @@ const struct attn_impl attn_impl_csr_textbook = {
     .cost = csr_cost,
     .forward = csr_forward,
     .backward = csr_backward,
+    .tells = 1,
 };
 
 /* ---- tiled-textbook ------------------------------------------------------------------------ */
@@ -516,4 +519,5 @@ const struct attn_impl attn_impl_tiled_textbook = {
     .cost = tiled_cost,
     .forward = tiled_forward,
     .backward = tiled_backward,
+    .tells = 1,
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ref/impl.h"
+#include "ref/listen.h"
 #include "ref/mask/pattern.h"
 
 /* A matrix.  Row i begins at element i * ld of data; the elements of a row are adjacent.  They are
@@ -31,6 +32,8 @@ struct attn_head {
     struct attn_matrix dK, dV;     /* [Lk,d] [Lk,dv], to be added to: the query heads that
                                       share a kv head add up                                  */
     const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
+    const struct attn_listener *listener; /* NULL: nobody is told of steps */
+    int rank, hop;                        /* of ring and Ulysses, for the listener */
 };
 
 /* A mask as a framework stores it: one cell for each pair, of one of several types. */

@@ -37,6 +37,7 @@ static void tiled_scores(const struct attn_head *x, const struct attn_head_buffe
                 S[j - j0] = score(x, i, j, qk, slope != NULL ? &slope[j - j0] : NULL);
             }
     }
+    TELL(x, "tile.scores", i0, j0, MATRIX("S", t->S, i1 - i0, j1 - j0));
 }
 
 /* ---- forward: algorithm 1 ------------------------------------------------------------------ *
@@ -62,10 +63,10 @@ static void tiled_begin(const struct attn_head *x, const struct attn_head_buffer
     }
 }
 
-/* Row r takes up the n keys of a tile.  If no key of the row was visible so far, m' is -inf, and
- * exp(-inf - -inf) would be NaN: such a row is left alone. */
+/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was
+ * visible so far, m' is -inf, and exp(-inf - -inf) would be NaN: such a row is left alone. */
 static void tiled_update_row(const struct attn_head *x, const struct attn_head_buffers *t,
-                             int64_t r, int64_t n)
+                             int64_t r, int64_t i, int64_t j0, int64_t n)
 {
     const real *S = row(t->S, r);
     real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r), m_new = *m, l_tile = 0;
@@ -82,8 +83,11 @@ static void tiled_update_row(const struct attn_head *x, const struct attn_head_b
         real P = exp(S[j] - m_new);
         l_tile += P;
         axpy(P, row(t->V, j), O, x->dv);
+        TELL(x, "tile.weight", i, j0 + j, NUMBER("exp(S-m')", P));
     }
     *l = alpha * *l + l_tile;
+    TELL(x, "tile.update", i, j0, NUMBER("m", *m), NUMBER("m'", m_new), NUMBER("exp(m-m')", alpha),
+         NUMBER("l'", *l), ROW("O'", O, x->dv));
     *m = m_new;
 }
 
@@ -104,18 +108,24 @@ void tiled_forward(const struct attn_head *x, const struct attn_head_buffers *t)
         int64_t i1 = least(i0 + t->br, x->n_query);
         tiled_load(x->Q, i0, i1, x->d, t->Q);
         tiled_begin(x, t, i1 - i0);
+        TELL(x, "tile.begin", i0, 0, MATRIX("m", t->m, i1 - i0, 1), MATRIX("l", t->l, i1 - i0, 1),
+             MATRIX("O", t->O, i1 - i0, x->dv));
         for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
             int64_t j1 = least(j0 + t->bc, x->n_key);
             if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)
                 continue; /* nothing is read, nothing computed */
             tiled_load(x->K, j0, j1, x->d, t->K);
             tiled_load(x->V, j0, j1, x->dv, t->V);
+            TELL(x, "tile.load", i0, j0, MATRIX("K_J", t->K, j1 - j0, x->d),
+                 MATRIX("V_J", t->V, j1 - j0, x->dv));
             tiled_scores(x, t, i0, i1, j0, j1);
             for (int64_t r = 0; r < i1 - i0; r++)
-                tiled_update_row(x, t, r, j1 - j0);
+                tiled_update_row(x, t, r, i0 + r, j0, j1 - j0);
         }
         for (int64_t r = 0; r < i1 - i0; r++)
             tiled_finish_row(x, t, r, i0 + r);
+        TELL(x, "tile.finish", i0, 0, ROWS("O", x->O, i0, i1, x->dv),
+             ROWS("LSE", x->lse, i0, i1, 1));
     }
 }
 
@@ -152,6 +162,12 @@ static void tiled_gradient_row(const struct attn_head *x, const struct attn_head
         real dX = dS * slope[j];                     /* forward was S_ij = score(X_ij),      */
         axpy(dX, row(t->K, j), row(x->dQ, i), x->d); /*             X_ij = q_i . k_j         */
         axpy(dX, q, row(t->dK, j), x->d);
+        TELL(x, "dscore", i, j0 + j, NUMBER("P", P), NUMBER("dP", dP), NUMBER("dS", dS));
+        TELL(x, "dquery", i, j0 + j, NUMBER("dX", dX), ROW("k_j", row(t->K, j), x->d),
+             ROW("dQ_i", row(x->dQ, i), x->d));
+        TELL(x, "dkey", i, j0 + j, NUMBER("dX", dX), ROW("q_i", q, x->d),
+             ROW("dK_j", row(t->dK, j), x->d), NUMBER("P", P), ROW("dO_i", dO, x->dv),
+             ROW("dV_j", row(t->dV, j), x->dv));
     }
 }
 
@@ -189,10 +205,14 @@ void tiled_backward(const struct attn_head *x, const struct attn_head_buffers *t
                 continue;
             tiled_load(x->Q, i0, i1, x->d, t->Q);
             tiled_load(x->dO, i0, i1, x->dv, t->dO);
+            TELL(x, "tile.again", i0, j0, MATRIX("Q_I", t->Q, i1 - i0, x->d),
+                 MATRIX("dO_I", t->dO, i1 - i0, x->dv));
             tiled_scores(x, t, i0, i1, j0, j1);
             for (int64_t r = 0; r < i1 - i0; r++)
                 tiled_gradient_row(x, t, r, i0 + r, j0, j1 - j0);
         }
         tiled_add_keys(x, t, j0, j1);
+        TELL(x, "tile.keys", 0, j0, ROWS("dK", x->dK, j0, j1, x->d),
+             ROWS("dV", x->dV, j0, j1, x->dv));
     }
 }

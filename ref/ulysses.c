@@ -1,18 +1,18 @@
 /* ulysses-textbook: change what is cut.  A head needs all tokens but no other head, so one
  * all-to-all turns parts of the sequence into whole heads, and another turns the result back:
  *
- *      rank r has        [B, H, L/P, d]      all heads, its own tokens
- *      all-to-all        [B, H/P, L, d]      its own heads, all tokens
- *      attention         [B, H/P, L, dv]     as on one process: no message
- *      all-to-all back   [B, H, L/P, dv]
+ *      rank r has        [B, H, L/R, d]      all heads, its own tokens
+ *      all-to-all        [B, H/R, L, d]      its own heads, all tokens
+ *      attention         [B, H/R, L, dv]     as on one process: no message
+ *      all-to-all back   [B, H, L/R, dv]
  *
  * Memory   a rank, forward: q k v o lse of its heads; backward: q k v dO lse D dQ dK dV of them,
  *          and -D of its tokens; and the tiles of ref/tiled.c.
- * Sent     of each of these (P-1)/P of a rank's part, in P-1 messages: to each other rank what is
+ * Sent     of each of these (R-1)/R of a rank's part, in R-1 messages: to each other rank what is
  *          at once one's own token and its head.
  * Flops    those of tiled-textbook, shared out by heads: under any mask the same on each rank.
  * Source   Jacobs et al. 2023 (DeepSpeed-Ulysses), section 3.1.
- * Caveats  P divides Lq, Lk and H, and there are as many kv heads as heads: P is bounded by their
+ * Caveats  R divides Lq, Lk and H, and there are as many kv heads as heads: R is bounded by their
  *          number.  The engine's ulysses has neither condition.
  */
 #include "ref/rank_part.h"
@@ -20,14 +20,14 @@
 
 /* ---- the all-to-all ------------------------------------------------------------------------ */
 
-/* A tensor of n tokens a rank, [B,H,n,width] before and [B,H/P,P n,width] after it. */
+/* A tensor of n tokens a rank, [B,H,n,width] before and [B,H/R,R n,width] after it. */
 struct ulysses_tensor {
     enum attn_tag_kind kind;
     int64_t n, width;
     void *by_tokens, *by_heads;
 };
 
-/* Where the part of two ranks lies: n tokens of one, H/P heads of the other.  In a tensor of all
+/* Where the part of two ranks lies: n tokens of one, H/R heads of the other.  In a tensor of all
  * heads and one's own tokens, these heads ... */
 static struct attn_piece ulysses_by_tokens(const struct attn_rank_part *x,
                                            const struct ulysses_tensor *t, int heads_of)
@@ -43,10 +43,10 @@ static struct attn_piece ulysses_by_tokens(const struct attn_rank_part *x,
 static struct attn_piece ulysses_by_heads(const struct attn_rank_part *x,
                                           const struct ulysses_tensor *t, int tokens_of)
 {
-    int64_t P = x->transport->size, heads = x->whole->heads / P, bytes = t->width * x->size;
+    int64_t R = x->transport->size, heads = x->whole->heads / R, bytes = t->width * x->size;
     return (struct attn_piece){tokens_of * t->n * bytes,
                                {x->whole->batch, heads, t->n},
-                               {heads * P * t->n * bytes, P * t->n * bytes, bytes},
+                               {heads * R * t->n * bytes, R * t->n * bytes, bytes},
                                bytes};
 }
 
@@ -55,11 +55,11 @@ static struct attn_piece ulysses_by_heads(const struct attn_rank_part *x,
 static enum attn_status ulysses_exchange(const struct attn_rank_part *x,
                                          const struct ulysses_tensor *t, int to_heads)
 {
-    int P = x->transport->size, r = x->transport->rank;
+    int R = x->transport->size, r = x->transport->rank;
     void *from = to_heads ? t->by_tokens : t->by_heads, *to = to_heads ? t->by_heads : t->by_tokens;
     enum attn_status status = ATTN_OK;
-    for (int s = 0; s < P && status == ATTN_OK; s++) {
-        int next = (r + s) % P, previous = (r - s + P) % P;
+    for (int s = 0; s < R && status == ATTN_OK; s++) {
+        int next = (r + s) % R, previous = (r - s + R) % R;
         struct attn_piece leaves =
             to_heads ? ulysses_by_tokens(x, t, next) : ulysses_by_heads(x, t, next);
         struct attn_piece comes =
@@ -125,14 +125,17 @@ static struct attn_matrix ulysses_matrix(const struct attn_rank_part *x,
                                          const struct attn_head *head, enum attn_tag_kind kind)
 {
     const struct ulysses_tensor t = ulysses_tensor(x, kind);
-    int64_t P = x->transport->size;
-    return attn_rank_head(x, t.by_heads, x->whole->heads / P, head->b, head->h, P * t.n, t.width);
+    int64_t R = x->transport->size;
+    return attn_rank_head(x, t.by_heads, x->whole->heads / R, head->b, head->h, R * t.n, t.width);
 }
 
 static struct attn_head ulysses_head(const struct attn_rank_part *x, const struct attn_problem *p,
                                      int64_t b, int64_t h)
 {
     struct attn_head head = {.problem = p,
+                             .listener = x->listener,
+                             .rank = x->transport->rank,
+                             .hop = 1,
                              .b = b,
                              .h = h,
                              .n_query = p->n_query,
@@ -143,6 +146,9 @@ static struct attn_head ulysses_head(const struct attn_rank_part *x, const struc
     head.K = ulysses_matrix(x, &head, ATTN_TAG_K);
     head.V = ulysses_matrix(x, &head, ATTN_TAG_V);
     head.lse = ulysses_matrix(x, &head, ATTN_TAG_LSE);
+    TELL(&head, "ulysses.queries", 0, 0, MATRIX("Q", head.Q, head.n_query, head.d));
+    TELL(&head, "ulysses.keys", 0, 0, MATRIX("K", head.K, head.n_key, head.d),
+         MATRIX("V", head.V, head.n_key, head.dv));
     return head;
 }
 
@@ -164,6 +170,8 @@ enum attn_status ulysses_forward(const struct attn_rank_part *x)
             struct attn_head head = ulysses_head(x, &heads, b, h);
             head.O = ulysses_matrix(x, &head, ATTN_TAG_O);
             tiled_forward(&head, &x->tile);
+            TELL(&head, "ulysses.output", 0, 0, MATRIX("O", head.O, head.n_query, head.dv),
+                 MATRIX("LSE", head.lse, head.n_query, 1));
         }
     return status == ATTN_OK ? ulysses_move(x, back, 2, 0) : status;
 }
@@ -219,7 +227,13 @@ enum attn_status ulysses_backward(const struct attn_rank_part *x)
                 set_zero(row(head.dK, j), heads.d_key);
                 set_zero(row(head.dV, j), heads.d_value);
             }
+            TELL(&head, "ulysses.rows", 0, 0, MATRIX("dO", head.dO, head.n_query, head.dv),
+                 MATRIX("LSE", head.lse, head.n_query, 1),
+                 MATRIX("-D", head.dlse, head.n_query, 1));
             tiled_backward(&head, &x->tile);
+            TELL(&head, "ulysses.dquery", 0, 0, MATRIX("dQ", head.dQ, head.n_query, head.d));
+            TELL(&head, "ulysses.dkey", 0, 0, MATRIX("dK", head.dK, head.n_key, head.d),
+                 MATRIX("dV", head.dV, head.n_key, head.dv));
         }
     return status == ATTN_OK ? ulysses_move(x, back, 3, 0) : status;
 }

@@ -4,7 +4,8 @@
     attnlab check --exec 'python3 docs/examples/numpy_attention.py' \\
         --claims docs/examples/numpy_attention.json
 
-Called once, with a folder of cases and a folder for results.  docs/external.md explains the files.
+Called once, with a folder of cases and a folder for results.  docs/external.md explains the files;
+docs/labs begins with less: labs 01 to 06 are this program, one part after the other.
 """
 import json
 import os

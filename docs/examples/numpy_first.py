@@ -1,4 +1,4 @@
-# The smallest program that attnlab can judge: forward, float32, no LSE (docs/external.md).
+# The smallest program that attnlab can judge: forward, float32, no LSE (docs/external.md; labs: docs/labs).
 import json, os, sys
 import numpy as np
 

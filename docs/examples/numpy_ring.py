@@ -6,7 +6,7 @@
     python3 docs/examples/numpy_ring.py DIR OUT
     attnlab check --results OUT --vectors DIR
 
-torch_ring.py is the same ring between processes.  docs/external.md explains the files.
+torch_ring.py is the same ring between processes; lab 08 (docs/labs) is this one, to be written.
 """
 import json
 import os

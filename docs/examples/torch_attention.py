@@ -7,6 +7,7 @@
 Uses torch.nn.functional.scaled_dot_product_attention where this PyTorch has it (2.0 and later) and
 the case is one it can express (no softcap, the usual scale, nothing asked of LSE); else matmul and
 softmax.  Prints which.  LSE is torch.logsumexp of the scores in either case.
+The labs of docs/labs can be written in PyTorch too: this file shows how results are returned.
 """
 import json
 import os

@@ -255,6 +255,7 @@ void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *outcome);
  * *is_drawn: 0 when there is no gnuplot, or nothing was timed: there are no pictures.  ENOMEM. */
 enum attn_status attn_bench_roofline(const struct attn_bench *bench,
                                      const struct attn_bench_entry *entry, int n,
-                                     const char *folder, int *is_drawn, struct attn_error *err);
+                                     const char *folder, int overwrite, int *is_drawn,
+                                     struct attn_error *err);
 
 #endif

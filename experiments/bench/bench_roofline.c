@@ -117,7 +117,8 @@ static void set_roofs(const struct attn_bench *bench, const struct attn_bench_en
 
 enum attn_status attn_bench_roofline(const struct attn_bench *bench,
                                      const struct attn_bench_entry *entry, int n,
-                                     const char *folder, int *is_drawn, struct attn_error *err)
+                                     const char *folder, int overwrite, int *is_drawn,
+                                     struct attn_error *err)
 {
     struct attn_figure figure = {0};
     const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
@@ -135,6 +136,7 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
         add_entry(bench, &figure, panel, &entry[at]);
     if (figure.n > 0) {
         attn_figure_finish(&figure);
+        figure.overwrite = overwrite;
         set_roofs(bench, panel, &figure);
         *is_drawn = attn_draw_possible();
         status =

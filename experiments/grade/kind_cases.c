@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 
 void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)
@@ -86,12 +86,15 @@ static const struct attn_verdict_entry *entry_of(const struct attn_verdict_list 
     return NULL;
 }
 
-int attn_grade_any_passed(const struct attn_grading *g)
+int attn_grade_any_passed(const struct attn_grading *g, const char *selection)
 {
-    const struct attn_verdict_list *list = g->candidate.list;
-    for (int e = 0; list != NULL && e < list->n; e++)
-        if (list->entry[e].result.verdict == ATTN_PASS)
+    const struct attn_question *q = &g->candidate.question;
+    for (int i = 0; i < q->n; i++) {
+        const struct attn_verdict_entry *x = entry_of(g->candidate.list, q->asked[i].name);
+        if (x != NULL && x->result.verdict == ATTN_PASS &&
+            attn_selection_has(selection, &q->asked[i], g->needs[i]))
             return 1;
+    }
     return 0;
 }
 

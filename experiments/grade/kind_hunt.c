@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/grade/hunt.h"
 #include "tests/harness/files/fileio.h"
 

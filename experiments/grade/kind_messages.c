@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 
 enum { CALL_S = 10 };
 
@@ -58,7 +58,7 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
     snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
              g->candidate.route, text);
     o->asked = 1;
-    o->passed = attn_grade_any_passed(g);
+    o->passed = attn_grade_any_passed(g, "*");
     if (g->of->kind != ATTN_EXTERNAL_PLUGIN || !o->passed)
         return; /* a command shows what its ranks hold at each step, and is judged by that */
     o->passed = ask(g, text, &asked, &answer, &err) == ATTN_OK;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/point/point_process.h"
 #include "tests/harness/files/fileio.h"
 
@@ -21,8 +21,10 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     struct attn_plan_point of = {.group = "lab", .is_once = repeat == 0};
     struct attn_error err = {0};
     int64_t need;
-    if (g->candidate.question.n > 0 && !attn_grade_any_passed(g)) { /* it may not even end */
+    if (g->candidate.question.n > 0 && !attn_grade_any_passed(g, "*")) { /* it may not even end */
         attn_outcome_lose(o, "not measured: not one case passes");
+        snprintf(o->again, sizeof o->again, "%.200s check %s", attn_cli_program(),
+                 g->candidate.route);
         return 0;
     }
     if (attn_case_parse(text, &of.c, &err) != ATTN_OK) {
@@ -91,7 +93,7 @@ void attn_grade_memory(struct attn_grading *g, struct attn_outcome *o)
     long long length[LENGTHS];
     if (g->task->claims.ranks > 0 && g->of->kind == ATTN_EXTERNAL_COMMAND) {
         o->asked = 1; /* its ranks share a process, whose memory says nothing of one */
-        o->passed = attn_grade_any_passed(g);
+        o->passed = attn_grade_any_passed(g, "*");
         return;
     }
     char text[ATTN_CASE_TEXT], at[ATTN_CASE_TEXT], least[32], largest[32];

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
@@ -22,8 +22,9 @@ enum { SECONDS = 10, LINE = 1000 };
 /* The numbers of struct price_problem, all of them. */
 #define PRICE_NUMBERS(X)                                                                       \
     X(backward)                                                                                \
-    X(batch) X(heads) X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) \
-        X(bytes) X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+    X(batch)                                                                                   \
+    X(heads) X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) \
+        X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
 
 #define X(name) +1
 _Static_assert(sizeof(struct price_problem) ==

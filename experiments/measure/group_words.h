@@ -28,6 +28,15 @@ enum attn_group_kind attn_group_kind_of(const char *group);
 /* Where a point stands on the axis; 0 where that is not of its problem. */
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 
+/* What a plan may say of a figure: words, with blanks between them. */
+#define ATTN_FIGURE_PRESETS "page column slides"
+#define ATTN_FIGURE_FORMATS "svg png pdf"
+#define ATTN_FIGURE_PASSES  "forward backward"
+#define ATTN_FIGURE_OUTPUTS "O LSE dQ dK dV dBias"
+
+/* Are these words of those, and one at least? */
+int attn_words_are(const char *words, const char *of);
+
 /* The words of the groups that have a figure of this name (plots/figures.def); "": none has. */
 const char *attn_figure_groups(const char *figure);
 

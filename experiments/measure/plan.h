@@ -85,10 +85,10 @@ void attn_plan_free(struct attn_plan *plan);
  * text has room for 128 bytes. */
 void attn_spec_without_ranks(const char *spec, char text[128]);
 
-/* The bytes of the spec that a name in a legend begins with: "SPEC, MASK", "SPEC (P=2)". */
+/* The bytes of the spec that a name in a legend begins with: "SPEC, MASK", "SPEC (R=2)". */
 size_t attn_spec_length(const char *label);
 
-/* Does a name of a curve, "SPEC", "SPEC, MASK" or "SPEC (P=2)", begin with the spec, or with the
+/* Does a name of a curve, "SPEC", "SPEC, MASK" or "SPEC (R=2)", begin with the spec, or with the
  * spec without `ranks`? */
 int attn_spec_is_named(const char *spec, const char *curve);
 

@@ -167,15 +167,26 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
 }
 
 /* Labels and colours are of curves of the group. */
-static enum attn_status check_curve(const struct attn_plan *plan, int64_t first,
-                                    const struct attn_plan_look *look, const char *group,
-                                    struct attn_error *err)
+static enum attn_status check_curve(const struct attn_plan *plan, int64_t first, const char *what,
+                                    const char *curve, const char *group, struct attn_error *err)
 {
     for (int64_t i = first; i < plan->n; i++)
-        if (attn_spec_is_named(plan->point[i].spec_text, look->subject))
+        if (attn_spec_is_named(plan->point[i].spec_text, curve))
             return ATTN_OK;
     return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it", group,
-                     look->what, look->subject);
+                     what, curve);
+}
+
+/* The same of each word of `curves`. */
+static enum attn_status check_curves(const struct attn_plan *plan, int64_t first,
+                                     const char *curves, const char *group, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    char *copy = attn_cli_text("%s", curves), *rest = copy;
+    for (char *word; status == ATTN_OK && (word = attn_plan_next_word(&rest)) != NULL;)
+        status = check_curve(plan, first, "curves", word, group, err);
+    free(copy);
+    return status;
 }
 
 static enum attn_status check_subjects(const struct attn_plan *plan, int64_t first,
@@ -185,7 +196,9 @@ static enum attn_status check_subjects(const struct attn_plan *plan, int64_t fir
     for (int l = 0; l < group->n_looks && status == ATTN_OK; l++) {
         const struct attn_plan_look *look = &group->look[l];
         if (strcmp(look->what, "label") == 0 || strcmp(look->what, "colour") == 0)
-            status = check_curve(plan, first, look, group->name, err);
+            status = check_curve(plan, first, look->what, look->subject, group->name, err);
+        else if (strcmp(look->what, "curves") == 0)
+            status = check_curves(plan, first, look->text, group->name, err);
     }
     for (int l = 0; l < group->n_limits && status == ATTN_OK; l++)
         for (int s = 0; s < group->limit[l].n; s++)

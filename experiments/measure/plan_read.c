@@ -6,6 +6,8 @@
  *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
  *      figure = NAME   title = TEXT     y-range memory = 1:9
  *      label SPEC = TEXT                 colour SPEC = #D55E00
+ *      curves = SPEC...                  panels = forward
+ *      formats = pdf                     preset = column
  *
  * What is known to be wrong when a line is read is said then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
@@ -62,7 +64,8 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
     }
     return attn_fail(err, ATTN_EINVAL,
                      "unknown key '%.40s'; there are %s, for figures figure title x-range y-range "
-                     "label colour, and the lines `group NAME` and `limit SUBJECT... = LENGTH`",
+                     "label colour curves panels formats preset, and the lines `group NAME` and "
+                     "`limit SUBJECT... = LENGTH`",
                      key, names);
 }
 
@@ -120,18 +123,70 @@ static int is_of(const char *text, const char *characters)
     return *text != '\0' && text[strspn(text, characters)] == '\0';
 }
 
+/* ---- what is wrong with the value of a look; NULL: nothing ------------------------------------ */
+
+static const char *wrong_figure(const char *value)
+{
+    if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
+        strlen(value) < sizeof((struct attn_plan_point *)0)->group)
+        return NULL;
+    return "does not begin with the word of a group that has figures (docs/measuring.md)";
+}
+
+static const char *wrong_text(const char *value)
+{
+    return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
+}
+
+static const char *wrong_range(const char *value)
+{
+    return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
+               ? NULL
+               : "is not of the form LOW:HIGH, where * is what the data give";
+}
+
+static const char *wrong_colour(const char *value)
+{
+    return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
+               ? NULL
+               : "is not of the form #D55E00";
+}
+
+static const char *wrong_preset(const char *value)
+{
+    return attn_cli_listed(ATTN_FIGURE_PRESETS, " ", value)
+               ? NULL
+               : "is none; there are " ATTN_FIGURE_PRESETS;
+}
+
+static const char *wrong_formats(const char *value)
+{
+    return attn_words_are(value, ATTN_FIGURE_FORMATS) ? NULL
+                                                      : "is not of the words " ATTN_FIGURE_FORMATS;
+}
+
+static const char *wrong_panels(const char *value)
+{
+    return attn_words_are(value, ATTN_FIGURE_PASSES) || attn_words_are(value, ATTN_FIGURE_OUTPUTS)
+               ? NULL
+               : "is not of the words " ATTN_FIGURE_PASSES ", of errors " ATTN_FIGURE_OUTPUTS;
+}
+
 /* What a group says of its figures, and what stands between that word and `=`. */
 static const struct look_kind {
     const char *word;
     enum { NOBODY, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
-} look_kinds[] = {{"figure", NOBODY},           {"title", NOBODY},  {"y-range", A_FIGURE},
-                  {"x-range", A_FIGURE_OR_ALL}, {"label", A_CURVE}, {"colour", A_CURVE}};
+    const char *(*wrong)(const char *value);
+} look_kinds[] = {{"figure", NOBODY, wrong_figure},   {"title", NOBODY, wrong_text},
+                  {"y-range", A_FIGURE, wrong_range}, {"x-range", A_FIGURE_OR_ALL, wrong_range},
+                  {"label", A_CURVE, wrong_text},     {"colour", A_CURVE, wrong_colour},
+                  {"curves", NOBODY, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
+                  {"formats", NOBODY, wrong_formats}, {"preset", NOBODY, wrong_preset}};
 enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };
 
 static const char *what_is_wrong(const struct look_kind *kind, const char *subject,
                                  const char *value)
 {
-    int is_colour = strcmp(kind->word, "colour") == 0;
     if (*value == '\0')
         return "needs a value";
     if (kind->subject == A_CURVE && *subject == '\0')
@@ -142,20 +197,7 @@ static const char *what_is_wrong(const struct look_kind *kind, const char *subje
         !(kind->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
         attn_figure_groups(subject)[0] == '\0')
         return "does not say of which figure: y-range memory = LOW:HIGH";
-    if (is_colour)
-        return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
-                   ? NULL
-                   : "is not of the form #D55E00";
-    if (kind->subject == A_FIGURE || kind->subject == A_FIGURE_OR_ALL)
-        return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
-                   ? NULL
-                   : "is not of the form LOW:HIGH, where * is what the data give";
-    if (strcmp(kind->word, "figure") != 0)
-        return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
-    if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
-        strlen(value) < sizeof((struct attn_plan_point *)0)->group)
-        return NULL;
-    return "does not begin with the word of a group that has figures (docs/measuring.md)";
+    return kind->wrong(value);
 }
 
 /* What figures of the group should look like. */

@@ -93,9 +93,12 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call)
 {
     double warm[ATTN_RECORD_TIMES];
     struct attn_spread spread;
+    int is_simulated = point->ranks > 1 && point->n_processes == 0;
+    if (point->n_processes > 0 && !(point->ranks_per_core <= 1))
+        return (double)NAN;
     if (call == ATTN_CALL_FIRST)
-        return point->ranks > 1 ? point->first_cpu_max_s : point->first_s;
-    if (point->ranks > 1)
+        return is_simulated ? point->first_cpu_max_s : point->first_s;
+    if (is_simulated)
         return point->warm_cpu_max_s;
     int n = 0;
     for (int t = 0; t < point->n_warm; t++)

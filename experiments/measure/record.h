@@ -67,7 +67,7 @@ struct attn_point {
     int64_t rank_priced[ATTN_RECORD_RANKS], rank_resident[ATTN_RECORD_RANKS],
         rank_process[ATTN_RECORD_RANKS];
     double worst; /* largest error / bound */
-    double output_worst[ATTN_OUTPUTS];
+    double output_worst[ATTN_OUTPUTS], output_error[ATTN_OUTPUTS];
     struct attn_stack stack; /* n 0: one call */
     const char *origin;      /* not in a record: which of several files it is of (borrowed); NULL */
 };
@@ -78,8 +78,8 @@ void attn_point_init(struct attn_point *point);
 /* Take away all times: a result that is wrong has none. */
 void attn_point_untimed(struct attn_point *point);
 
-/* Seconds of one call of that kind: the median where there are several; with more than one rank
- * the CPU seconds of the slowest.  NaN where the record has none. */
+/* Seconds of one call of that kind: the median where there are several; of simulated ranks the CPU
+ * seconds of the slowest.  NaN where the record has none, and of processes that share cores. */
 double attn_point_call_s(const struct attn_point *point, enum attn_call call);
 
 /* Take away what only ours have: price, ledger, flops, messages. */

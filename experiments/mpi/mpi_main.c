@@ -56,14 +56,16 @@ static int run_alone(int rank, int argc, char **argv)
     if (argc < 2 || argv[1][0] == '-' || strcmp(argv[1], "help") == 0)
         return __real_main(argc, argv);
     attn_cli_started(argv[0], argv[1]);
-    return attn_cli_fail(ATTN_EXIT_USAGE,
-                         "attnlab-mpi has check, run, measure and layer; attnlab has all commands");
+    return attn_cli_fail(
+        ATTN_EXIT_USAGE,
+        "attnlab-mpi has check, run, measure, layer and price --measured; attnlab has "
+        "all commands");
 }
 
 int __wrap_main(int argc, char **argv)
 {
     static struct attn_runner runner;
-    static const char *const ours[] = {"check", "run", "measure", "layer"};
+    static const char *const ours[] = {"check", "run", "measure", "layer", "price"};
     const char *said = getenv("ATTN_MPI_LIMIT");
     double limit = LIMIT;
     struct attn_error err;

@@ -314,16 +314,6 @@ static const char *limit_of(const struct row *row, const struct attn_memory *mem
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static const char *seconds_text(double s, char text[32])
-{
-    static const char *const unit[] = {"s", "ms", "us"};
-    int u = 0;
-    for (; u < 2 && s < 1; u++)
-        s *= 1000;
-    snprintf(text, 32, "%.4g %s", s, unit[u]);
-    return text;
-}
-
 static void print_head(const struct attn_price_asked *asked, const struct attn_cluster_file *file)
 {
     attn_price_print_asked(asked);
@@ -338,14 +328,14 @@ static void print_row(const struct row *row, const struct attn_memory *memory)
     char time[32], bytes[32], longest[32];
     const struct attn_replay *x = &row->replay;
     int ranks = attn_ranks(row->spec.impl, &row->spec.options);
-    printf("  %5d %10s %3.0f %%  %-12s", ranks, seconds_text(x->seconds, time), 100 * efficiency(x),
-           limit_of(row, memory));
+    printf("  %5d %10s %3.0f %%  %-12s", ranks, attn_price_seconds(x->seconds, time),
+           100 * efficiency(x), limit_of(row, memory));
     for (int on = 0; on < ATTN_SPENT; on++)
         printf(" %5.1f %%", x->seconds > 0 ? 100 * x->spent[on] / x->seconds : 0);
     printf("  %10s  %s%s", attn_price_bytes(attn_need_in(&row->need, memory), bytes),
            isinf(row->beyond) ? "over " : "", attn_cli_grouped(row->longest, longest));
     if (row->ulysses > 0)
-        printf("  U x R = %d x %d", row->ulysses, ranks / row->ulysses);
+        printf("  U x R/U = %d x %d", row->ulysses, ranks / row->ulysses);
     putchar('\n');
 }
 

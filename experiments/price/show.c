@@ -9,6 +9,16 @@
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
 
+const char *attn_price_seconds(double s, char text[32])
+{
+    static const char *const unit[] = {"s", "ms", "us"};
+    int u = 0;
+    for (; u < 2 && s < 1; u++)
+        s *= 1000;
+    snprintf(text, 32, "%.4g %s", s, unit[u]);
+    return text;
+}
+
 const char *attn_price_bytes(double bytes, char text[32])
 {
     if (bytes >= 9e18)

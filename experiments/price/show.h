@@ -39,6 +39,8 @@ void attn_price_print_beside(const struct attn_price_asked *asked);
 /* What a price depends on, where the spec does not say it: "priced for avx2", or nothing. */
 void attn_price_print_isa(const struct attn_spec *spec, const char *before, const char *after);
 
+const char *attn_price_seconds(double s, char text[32]); /* "3.21 ms" */
+
 /* "3.2 MiB", or where it is more than 64 bits hold, so. */
 const char *attn_price_bytes(double bytes, char text[32]);
 

@@ -185,6 +185,12 @@ struct attn_cview attn_files_input(const struct attn_files *files,
 enum attn_status attn_files_price(const struct attn_files *files, struct attn_error *err);
 enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err);
 
+/* Its parts, for who makes the calls: inputs into memory, room for outputs; then the tensors of a
+ * pass. */
+enum attn_status attn_files_begin(struct attn_files *files, struct attn_error *err);
+struct attn_forward attn_files_forward(const struct attn_files *files);
+struct attn_backward attn_files_backward(const struct attn_files *files);
+
 /* Write result.safetensors, or one .npy for each output, into the folder of --out. */
 enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err);
 

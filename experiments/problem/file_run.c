@@ -131,19 +131,18 @@ static struct attn_view output_view(const struct attn_files *files, enum attn_ou
     return attn_files_view(files, &files->output[output], attn_file_axes_of(output));
 }
 
-static enum attn_status run_forward(struct attn_files *files, struct attn_ctx *ctx)
+struct attn_forward attn_files_forward(const struct attn_files *files)
 {
-    const struct attn_forward t = {.q = attn_files_input(files, ATTN_IN_Q),
-                                   .k = attn_files_input(files, ATTN_IN_K),
-                                   .v = attn_files_input(files, ATTN_IN_V),
-                                   .o = output_view(files, ATTN_O),
-                                   .lse = output_view(files, ATTN_LSE)};
-    return attn_run_forward(files->spec.impl, ctx, &files->problem, &t);
+    return (struct attn_forward){.q = attn_files_input(files, ATTN_IN_Q),
+                                 .k = attn_files_input(files, ATTN_IN_K),
+                                 .v = attn_files_input(files, ATTN_IN_V),
+                                 .o = output_view(files, ATTN_O),
+                                 .lse = output_view(files, ATTN_LSE)};
 }
 
-static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *ctx)
+struct attn_backward attn_files_backward(const struct attn_files *files)
 {
-    const struct attn_backward t = {
+    return (struct attn_backward){
         .q = attn_files_input(files, ATTN_IN_Q),
         .k = attn_files_input(files, ATTN_IN_K),
         .v = attn_files_input(files, ATTN_IN_V),
@@ -155,7 +154,12 @@ static enum attn_status run_backward(struct attn_files *files, struct attn_ctx *
         .dk = output_view(files, ATTN_DK),
         .dv = output_view(files, ATTN_DV),
         .dbias = output_view(files, ATTN_DBIAS)};
-    return attn_run_backward(files->spec.impl, ctx, &files->problem, &t);
+}
+
+enum attn_status attn_files_begin(struct attn_files *files, struct attn_error *err)
+{
+    enum attn_status status = attn_files_load(files, err);
+    return status == ATTN_OK ? alloc_outputs(files, err) : status;
 }
 
 enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err)
@@ -168,13 +172,15 @@ enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err
                            .log = files->log,
                            .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
     attn_ledger_init(ledger, NULL);
-    enum attn_status status = attn_files_load(files, err);
-    if (status == ATTN_OK)
-        status = alloc_outputs(files, err);
-    if (status == ATTN_OK)
-        status = run_forward(files, &ctx);
-    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
-        status = run_backward(files, &ctx);
+    enum attn_status status = attn_files_begin(files, err);
+    if (status == ATTN_OK) {
+        const struct attn_forward t = attn_files_forward(files);
+        status = attn_run_forward(files->spec.impl, &ctx, &files->problem, &t);
+    }
+    if (status == ATTN_OK && files->pass == ATTN_BACKWARD) {
+        const struct attn_backward t = attn_files_backward(files);
+        status = attn_run_backward(files->spec.impl, &ctx, &files->problem, &t);
+    }
     attn_ledger_clear(ledger);
     free(ledger);
     return status;

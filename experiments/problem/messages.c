@@ -87,7 +87,7 @@ enum attn_status attn_messages_count(struct attn_messages *messages, const struc
                            .options = &spec->options,
                            .error = err,
                            .ranks = use,
-                           .log = &messages->log,
+                           .log = messages != NULL ? &messages->log : NULL,
                            .counts_only = 1};
     attn_ledger_init(ledger, NULL);
     enum attn_status status = count(spec, &ctx, problem, pass);

@@ -107,10 +107,10 @@ static struct attn_power fit(struct attn_row *const *row, int64_t n,
     return power;
 }
 
-/* The value at the fewest ranks, falling as 1/P. */
+/* The value at the fewest ranks, falling as 1/R. */
 static void guide(struct attn_row *const *row, int64_t n)
 {
-    double ideal = none, total_ideal = none; /* times P */
+    double ideal = none, total_ideal = none; /* times R */
     for (int64_t s = 0; s < n; s++) {
         struct attn_row *r = row[s];
         if (isnan(ideal) && !r->is_alone && r->priced > 0)
@@ -158,9 +158,13 @@ static double priced_sent(const struct attn_point *of)
  * process is in the group, the guide falls from there; else each curve has its own. */
 static void study_ranks(struct attn_figure_group *group)
 {
-    int has_level = 0;
+    int has_level = 0, has_processes = 0;
+    for (int64_t s = 0; s < group->n; s++)
+        has_processes |= group->row[s]->point->n_processes > 0;
     for (int64_t s = 0; s < group->n; s++) {
         struct attn_row *row = group->row[s];
+        row->of_processes =
+            has_processes && (row->point->n_processes > 0 || row->point->ranks == 1);
         int is_level = attn_row_is_level(row);
         has_level |= is_level;
         row->is_alone = !is_level && row->point->ranks == 1;
@@ -402,7 +406,7 @@ static void study_group(struct attn_figure_group *group)
     for (int64_t s = 0; s < group->n; s++) {
         struct attn_row *row = group->row[s];
         row->ideal = row->total_ideal = row->sent = row->crossing = row->crossing_bytes = none;
-        row->is_alone = row->is_frontier = 0;
+        row->is_alone = row->is_frontier = row->of_processes = 0;
     }
     for (int64_t s = 0, end; s < group->n; s = end) {
         end = attn_group_curve_end(group, s);

@@ -22,7 +22,7 @@ int attn_row_is_choice(const struct attn_row *row);
 /* Is it ours, not a plug-in's or a command's? */
 int attn_row_is_ours(const struct attn_row *row);
 
-/* Has its implementation no ranks, so that it is the same at every P? */
+/* Has its implementation no ranks, so that it is the same at every R? */
 int attn_row_is_level(const struct attn_row *row);
 
 /* The most ranks of a row of the group. */

@@ -1,16 +1,14 @@
-/* One figure: curves, points, ranges, and its files. */
-#include <limits.h>
+/* One figure: curves, points, ranges, and the texts of its files. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/figures.h"
 #include "optimized/registry.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
+
+const char *const attn_figure_preset[] = {"page", "column", "slides"};
 
 /* ---- looks ----------------------------------------------------------------------------------- */
 
@@ -23,37 +21,50 @@ static const char *const ours[] = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "
 static const char *const others[] = {"#000000", "#7F3B08", "#6A6A6A", "#B00000", "#005F00"};
 enum { OURS = sizeof ours / sizeof ours[0], OTHERS = sizeof others / sizeof others[0] };
 
-/* The first of six marks, from this one on, that no other implementation of the figure has, nor the
- * same one in another file: where curves coincide, and in print without colours, marks alone tell
- * them apart. */
-static int free_mark(const struct attn_figure *figure, int impl, const char *origin, int first)
+/* The first of six marks, from this one on, that no other curve of the figure has: where curves
+ * coincide, and in print without colours, marks alone tell them apart. */
+static int free_mark(const struct attn_figure *figure, int first)
 {
     enum { MARKS = 6 };
     for (int n = 0; n < MARKS; n++) {
         int mark = 5 + 2 * ((first + n) % MARKS), taken = 0;
         for (int c = 0; c < figure->n_curves; c++)
-            taken |= figure->curve[c].mark == mark &&
-                     (figure->curve[c].impl != impl || figure->curve[c].origin != origin);
+            taken |= figure->curve[c].mark == mark;
         if (!taken)
             return mark;
     }
     return 5 + 2 * (first % MARKS);
 }
 
+/* The same colour, darker and lighter in turn: shade 0 is itself.  A dash would say "not
+ * measured". */
+static void write_shade(char *text, size_t size, const char *colour, int shade)
+{
+    static const double part[] = {1, 0.5, 0.5, 0.75, 0.75}; /* of the colour; the rest is black, */
+    enum { SHADES = sizeof part / sizeof part[0] };         /* or white                          */
+    unsigned long rgb = strtoul(colour + 1, NULL, 16), shaded = 0;
+    int k = shade % SHADES;
+    int is_dark = (rgb >> 16 & 255) + (rgb >> 8 & 255) + (rgb & 255) < 330;
+    double rest = k % 2 == is_dark ? 255 : 0;
+    for (int bits = 16; bits >= 0; bits -= 8) {
+        double level = (double)(rgb >> bits & 255) * part[k] + rest * (1 - part[k]);
+        shaded |= (unsigned long)(level + 0.5) << bits;
+    }
+    (void)snprintf(text, size, "#%06lX", shaded);
+}
+
 /* Marks of gnuplot: 5, 7, ... 15 are filled, and 4, 6, ... 14 the same ones open; 1, 2, 3 are
  * plus, cross and star. */
 static void choose_look(const struct attn_figure *figure, struct attn_figure_curve *curve)
 {
-    static const int dashes[] = {1, 4, 5, 2};
     int variant = 0;
     for (int c = 0; c < figure->n_curves; c++)
-        variant += figure->curve[c].impl == curve->impl;
+        variant += figure->curve[c].impl == curve->impl && figure->curve[c].origin == curve->origin;
     int place = curve->is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
-    (void)snprintf(curve->colour, sizeof curve->colour, "%s",
-                   curve->is_ours ? ours[place % OURS] : others[place % OTHERS]);
-    curve->mark =
-        curve->is_ours ? free_mark(figure, curve->impl, curve->origin, place) : 1 + (place + 2) % 3;
-    curve->dash = dashes[variant % 4];
+    write_shade(curve->colour, sizeof curve->colour,
+                curve->is_ours ? ours[place % OURS] : others[place % OTHERS], variant);
+    curve->mark = curve->is_ours ? free_mark(figure, place) : 1 + (place + 2) % 3;
+    curve->dash = 1;
 }
 
 /* Is it a text of these characters alone? */
@@ -143,8 +154,12 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char
 struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
                                             const char *name, int bar, double from, double to)
 {
-    int look = figure->n_curves % attn_impl_count();
-    int curve = attn_figure_curve_of(figure, name, look, 1, NULL);
+    int curve = attn_figure_find(figure, name), look = figure->n_curves;
+    if (curve < 0) { /* a colour is one name; what has none of its own is grey */
+        curve = attn_figure_curve_of(figure, name, 0, 1, NULL);
+        write_shade(figure->curve[curve].colour, sizeof figure->curve[curve].colour,
+                    strcmp(name, "other") == 0 ? "#999999" : ours[look % OURS], look / OURS);
+    }
     struct attn_figure_point *point = attn_figure_add(figure, panel, curve, bar);
     point->y[0] = from;
     point->y[1] = to;
@@ -162,6 +177,16 @@ void attn_figure_free(struct attn_figure *figure)
 
 /* ---- ranges and widths ----------------------------------------------------------------------- */
 
+/* Does the plan want this panel?  Of several files a panel is "forward_on_A". */
+static int is_wanted(const char *wanted, const char *panel)
+{
+    char pass[64];
+    const char *file = strstr(panel, "_on_");
+    (void)snprintf(pass, sizeof pass, "%.*s",
+                   file != NULL ? (int)(file - panel) : (int)sizeof pass - 1, panel);
+    return wanted[0] == '\0' || attn_cli_listed(wanted, " ", pass);
+}
+
 /* A range that the plan wants for this figure, or for all of its group. */
 static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
 {
@@ -171,6 +196,32 @@ static void take_range(const struct attn_figure *figure, const char *axis, char 
     range = range != NULL ? range : json_string_value(json_object_get(of, ""));
     if (is_of(range, "0123456789.eE+-:*"))
         (void)snprintf(text, 64, "[%.60s]", range);
+}
+
+/* The preset, formats and panels that the plan wants, its words checked when it was read; of
+ * hand-made records what is not of them is not taken. */
+static void take_words(struct attn_figure *figure)
+{
+    const json_t *settings = figure->group != NULL ? figure->group->settings : NULL;
+    const char *preset = json_string_value(json_object_get(settings, "preset"));
+    const char *formats = json_string_value(json_object_get(settings, "formats"));
+    const json_t *panels = json_object_get(settings, "panels");
+    const char *wanted = json_string_value(json_object_get(panels, figure->kind));
+    wanted = wanted != NULL ? wanted : json_string_value(json_object_get(panels, ""));
+    int is_error = strcmp(figure->kind, "error") == 0;
+    if (preset != NULL && attn_cli_listed(ATTN_FIGURE_PRESETS, " ", preset))
+        figure->preset = preset;
+    if (formats != NULL && attn_words_are(formats, ATTN_FIGURE_FORMATS))
+        figure->formats = formats;
+    if (wanted != NULL &&
+        attn_words_are(wanted, is_error ? ATTN_FIGURE_OUTPUTS : ATTN_FIGURE_PASSES))
+        (void)snprintf(figure->panels_wanted, sizeof figure->panels_wanted, "%.63s", wanted);
+    int n_wanted = 0;
+    for (int p = 0; p < figure->n_panels; p++)
+        n_wanted += is_error || is_wanted(figure->panels_wanted, figure->panel[p]);
+    if (n_wanted == 0 && figure->n > 0)
+        (void)snprintf(figure->omitted, sizeof figure->omitted,
+                       "it has none of the panels that the plan wants: %s", figure->panels_wanted);
 }
 
 /* Do two curves of a panel look like one, at two places and half of those that they share? */
@@ -192,9 +243,10 @@ static int coincide(const struct attn_figure *figure, int panel, int column, int
 
 void attn_figure_finish(struct attn_figure *figure)
 {
-    static const double STEP = 2, MOST = 5.6;
+    static const double STEP = 1.4, MOST = 4.4;
     take_range(figure, "x-range", figure->x_range);
     take_range(figure, "y-range", figure->y_range);
+    take_words(figure);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int k = 0; k < figure->n_panels * figure->n_about; k++)
@@ -263,7 +315,23 @@ static void write_curve(FILE *file, const struct attn_figure_curve *curve)
     fprintf(file, "%s %d %d %.1f\n", curve->colour, curve->mark, curve->dash, curve->width);
 }
 
-static char *head_of(const struct attn_figure *figure)
+/* Of errors, where a panel is a column, what the plan names; else those of its points. */
+static void write_panels(FILE *file, const struct attn_figure *figure)
+{
+    const char *blank = "";
+    fputs("panels   = '", file);
+    if (strcmp(figure->kind, "error") == 0 && figure->panels_wanted[0] != '\0')
+        fputs(figure->panels_wanted, file);
+    else
+        for (int p = 0; p < figure->n_panels; p++)
+            if (is_wanted(figure->panels_wanted, figure->panel[p])) {
+                fprintf(file, "%s%s", blank, figure->panel[p]);
+                blank = " ";
+            }
+    fputs("'\n", file);
+}
+
+char *attn_figure_head(const struct attn_figure *figure)
 {
     char *text;
     size_t size;
@@ -274,15 +342,13 @@ static char *head_of(const struct attn_figure *figure)
             figure->name, figure->name, figure->name);
     write_text(file, "name", figure->name);
     write_text(file, "kind", figure->kind);
-    write_text(file, "formats", "svg png pdf");
+    write_text(file, "preset", figure->preset != NULL ? figure->preset : "page");
+    write_text(file, "formats", figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS);
     write_text(file, "title", figure->title);
     write_text(file, "subtitle", figure->subtitle);
     write_text(file, "remark", figure->remark);
     write_text(file, "finding", figure->finding);
-    fputs("panels   = '", file);
-    for (int p = 0; p < figure->n_panels; p++)
-        fprintf(file, "%s%s", p > 0 ? " " : "", figure->panel[p]);
-    fputs("'\n", file);
+    write_panels(file, figure);
     write_text(file, "across", figure->x_name);
     if (figure->x_label != NULL) {
         write_text(file, "x_label", figure->x_label);
@@ -304,196 +370,4 @@ static char *head_of(const struct attn_figure *figure)
     fputs("END\n\n", file);
     fclose(file);
     return attn_cli_need(text);
-}
-
-enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err)
-{
-    enum { MOST = 1 << 20 };
-    static const char *const down[] = {"plots", "share/attnlab/plots"};
-    char base[PATH_MAX] = ".", path[2 * PATH_MAX], *slash = NULL;
-    for (int up = 0; up == 0 || slash != NULL; up++) {
-        for (int d = 0; d < 2; d++) {
-            (void)snprintf(path, sizeof path, "%s/%s/%s", base, down[d], name);
-            if (access(path, R_OK) == 0)
-                return attn_read_text(path, ATTN_READ_GIVEN, MOST, text, err);
-        }
-        if (up == 0) {
-            ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
-            base[n > 0 ? n : 0] = '\0';
-        }
-        slash = strrchr(base, '/');
-        if (slash != NULL)
-            *slash = '\0';
-    }
-    *text = NULL;
-    return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
-}
-
-/* FOLDER/NAME.gp: these lines, then a script of plots.  An older one is replaced as a whole, or
- * stays. */
-static enum attn_status write_script(const char *head, const char *script, const char *folder,
-                                     const char *name, struct attn_error *err)
-{
-    char path[PATH_MAX], *text;
-    (void)snprintf(path, sizeof path, "%s.gp", script);
-    enum attn_status status = attn_plots_read(path, &text, err);
-    if (status != ATTN_OK)
-        return status;
-    char *whole = attn_cli_text("%s%s", head, text);
-    (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
-    status = attn_cli_save(path, whole, err);
-    free(whole);
-    free(text);
-    return status;
-}
-
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
-                                   struct attn_error *err)
-{
-    char path[PATH_MAX], *csv = attn_figure_csv(figure), *head = head_of(figure);
-    (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
-    enum attn_status status = attn_cli_save(path, csv, err);
-    if (status == ATTN_OK)
-        status = write_script(head, figure->script, folder, figure->name, err);
-    free(csv);
-    free(head);
-    return status == ATTN_OK ? write_script("", "style", folder, "style", err) : status;
-}
-
-/* ---- pictures -------------------------------------------------------------------------------- */
-
-enum { FORMATS = 3, WORDS = 4096 };
-static const char *const format[FORMATS] = {"svg", "png", "pdf"};
-
-/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1
- * when it could not be started or was killed.  words receives the beginning of what it said. */
-static int run(const char *command, const char *folder, char words[WORDS])
-{
-    struct attn_process end = {.out = words, .capacity = WORDS};
-    words[0] = '\0';
-    return attn_process_shell(command, folder, "", (double)INFINITY, &end) == 0 ? end.exit_status
-                                                                                : -1;
-}
-
-int attn_draw_possible(void)
-{
-    char words[WORDS];
-    int status = run("gnuplot --version 2>&1; exit $?", "", words);
-    return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
-}
-
-/* Of when a picture is; 0 where there is none. */
-static struct timespec time_of(const char *folder, const char *name, const char *of)
-{
-    char path[PATH_MAX];
-    struct stat facts;
-    (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, of);
-    if (stat(path, &facts) != 0 || facts.st_size == 0)
-        return (struct timespec){0, 0};
-    return facts.st_mtim;
-}
-
-/* Have gnuplot make NAME.svg, of 3 formats also .png and .pdf, of FOLDER/NAME.gp; a NAME is
- * letters, digits, '_', '-' and '.'.  Old pictures stay where gnuplot cannot be started; where it
- * was, each must be newer.  -d: the user's own ~/.gnuplot stays out of it. */
-static enum attn_status draw_script(const char *folder, const char *name, int n_formats,
-                                    struct attn_error *err)
-{
-    char *command, words[WORDS];
-    struct timespec before[FORMATS];
-    for (int f = 0; f < n_formats; f++)
-        before[f] = time_of(folder, name, format[f]);
-    command = attn_cli_text("f() { cd \"$1\" && exec gnuplot -d %s.gp 2>&1; }; f", name);
-    int status = run(command, folder, words);
-    free(command);
-    attn_clean(words);
-    if (status == 127)
-        return attn_fail(err, ATTN_ENOMEM, "gnuplot is not installed");
-    if (status == 126 || status == -1)
-        return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started for figure %s", name);
-    if (status != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
-    for (int f = 0; f < n_formats; f++) {
-        struct timespec is = time_of(folder, name, format[f]);
-        if (is.tv_sec == before[f].tv_sec && is.tv_nsec == before[f].tv_nsec)
-            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
-                             format[f], words);
-    }
-    return ATTN_OK;
-}
-
-enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
-                           struct attn_error *err)
-{
-    enum attn_status status = attn_figure_write(figure, folder, err);
-    return status == ATTN_OK ? draw_script(folder, figure->name, FORMATS, err) : status;
-}
-
-/* ---- the picture of a mask ------------------------------------------------------------------- */
-
-void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row)
-{
-    int64_t n_key = attn_mask_shape(mask)->n_key, lo, hi;
-    memset(row, '.', (size_t)n_key);
-    row[n_key] = '\0';
-    for (int64_t from = 0; attn_mask_next(mask, 0, 0, i, from, &lo, &hi); from = hi)
-        memset(row + lo, '#', (size_t)(hi - lo));
-}
-
-/* Runs that touch are one; gnuplot wants a line, so query 0 has an empty run. */
-static void write_runs(FILE *file, const struct attn_mask *mask)
-{
-    const struct attn_mask_shape *s = attn_mask_shape(mask);
-    fputs("$runs << END\n0 0 0\n", file);
-    for (int64_t i = 0; i < s->n_query; i++) {
-        int64_t begin = 0, end = 0, lo, hi;
-        while (attn_mask_next(mask, 0, 0, i, end, &lo, &hi)) {
-            if (lo > end && end > begin)
-                fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);
-            begin = lo > end ? lo : begin;
-            end = hi;
-        }
-        if (end > begin)
-            fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);
-    }
-    fputs("END\n", file);
-}
-
-/* What the script draws; NAME without its folder.  A mask's text has no quotes. */
-static void write_mask(FILE *file, const struct attn_mask *mask, const char *name)
-{
-    const struct attn_mask_shape *s = attn_mask_shape(mask);
-    fprintf(file, "# Run `gnuplot %s.gp` in this folder.\nname = '%s'\ntitle = '%s'\n", name, name,
-            attn_mask_text(mask));
-    fprintf(file, "n_query = %lld\nn_key = %lld\n", (long long)s->n_query, (long long)s->n_key);
-    write_runs(file, mask);
-}
-
-enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
-                                   struct attn_error *err)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    char folder[PATH_MAX], name[PATH_MAX], *head;
-    size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0, size;
-    if (stem == 0 || stem >= sizeof folder - 8 || strcmp(path + stem, ".svg") != 0)
-        return attn_fail(err, ATTN_EINVAL, "'%.200s': a name that ends in .svg would work", path);
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)stem, path);
-    char *slash = strrchr(folder, '/');
-    (void)snprintf(name, sizeof name, "%s", slash == NULL ? folder : slash + 1);
-    if (name[0] == '\0' || !is_of(name, letters))
-        return attn_fail(err, ATTN_EINVAL, "'%.200s': letters, digits, '_', '-' and '.' would work",
-                         name);
-    if (slash == NULL)
-        (void)snprintf(folder, sizeof folder, ".");
-    else
-        slash[slash == folder] = '\0';
-    FILE *file = attn_cli_memory(&head, &size);
-    write_mask(file, mask, name);
-    fclose(file);
-    enum attn_status status = write_script(attn_cli_need(head), "mask", folder, name, err);
-    if (status == ATTN_OK)
-        status = draw_script(folder, name, 1, err);
-    free(head);
-    return status;
 }

@@ -49,6 +49,12 @@ static double ratio(const struct attn_row *row, double value, int of_sample)
     return row->is_sample == of_sample && !isnan(value) ? fmin(fmax(value, LEAST), MOST) : none;
 }
 
+static double relative(double error)
+{
+    static const double LEAST = 1e-17;
+    return isnan(error) ? none : fmax(error, LEAST);
+}
+
 static const char *const row_columns[] = {
 #define COLUMN(name, value) #name,
 #include "experiments/report/columns.def"
@@ -155,7 +161,7 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
 }
 
 /* Rows that have a number in one of the columns that the figure is about.  What has no ranks is the
- * same at every P: two points make its line. */
+ * same at every R: two points make its line. */
 static void add_rows(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;
@@ -164,6 +170,8 @@ static void add_rows(struct attn_figure *figure)
         const struct attn_row *row = group->row[s];
         double y[ROW_COLUMNS], x = row->x;
         int about = 0;
+        if (!attn_group_shows(group, row))
+            continue;
         fill_columns(row, y);
         while (about < figure->n_about && isnan(y[figure->about[about]]))
             about++;
@@ -214,7 +222,8 @@ static void add_ranks(struct attn_figure *figure)
         struct attn_point point;
         int64_t need;
         attn_point_init(&point);
-        if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
+        if (!attn_group_shows(figure->group, figure->group->row[s]) ||
+            attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
             attn_preflight_open(&of->c, &problem, &point, &need, NULL) != ATTN_OK)
             continue;
         add_balance(figure, s, &spec, &problem);
@@ -249,6 +258,17 @@ static void add_bar(struct attn_figure *figure, const struct attn_row *row, int 
     }
 }
 
+/* The name of a bar, as the legend would have it: within quotes of gnuplot, with | behind each. */
+static void append_bar(char *names, size_t capacity, int bar, const struct attn_figure_group *group,
+                       const struct attn_row *row)
+{
+    char label[ATTN_LABEL_TEXT];
+    attn_group_legend(group, row, label);
+    for (char *c = label; *c != '\0'; c++)
+        *c = *c == '|' || *c == '\'' || (unsigned char)*c < 0x20 ? '/' : *c;
+    attn_append(names, capacity, "%s%s", bar > 0 ? "|" : "", label);
+}
+
 /* One bar for each implementation, in both passes at the same place. */
 static void add_buffers(struct attn_figure *figure)
 {
@@ -267,13 +287,14 @@ static void add_buffers(struct attn_figure *figure)
             int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
             const struct attn_row *row =
                 attn_group_find(group, group->row[s]->label, (enum attn_pass)pass, length);
-            if (row == NULL || row->point->n_live == 0 || row->ledger <= 0)
+            if (row == NULL || row->point->n_live == 0 || row->ledger <= 0 ||
+                !attn_group_shows(group, row))
                 continue;
             add_bar(figure, row, bars);
             has_bar = 1;
         }
         if (has_bar)
-            attn_append(names, capacity, "%s%s", bars++ > 0 ? "|" : "", group->row[s]->label);
+            append_bar(names, capacity, bars++, group, group->row[s]);
     }
     attn_append(names, capacity, "'\n");
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)

@@ -20,6 +20,12 @@ enum {
     ATTN_FIGURE_NAME = 64
 };
 
+/* As words of the flag --preset, in the order of attn_figure_preset. */
+#define ATTN_PRESET_WORDS "page|column|slides"
+#define ATTN_PRESET_HELP \
+    "figures as wide as a page, one column (88 mm) or a slide (the plan's: page)"
+extern const char *const attn_figure_preset[];
+
 struct attn_figure_curve {
     char key[ATTN_LABEL_TEXT];   /* in the CSV: the label, with ; for commas */
     char label[ATTN_LABEL_TEXT]; /* in the legend, unless the plan says otherwise */
@@ -52,6 +58,10 @@ struct attn_figure {
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
     char x_range[64],
         y_range[64]; /* "": what the data give                                       */
+    const char *preset,
+        *formats;           /* words of ATTN_FIGURE_PRESETS, _FORMATS (borrowed); NULL: page, all */
+    char panels_wanted[64]; /* by the plan, words; "": all                                 */
+    int overwrite;          /* a script that somebody edited is written anew               */
     int n_columns;
     int n_about,
         about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
@@ -105,14 +115,24 @@ void attn_csv_number(FILE *file, double x);
 /* The lines of NAME.csv, to be freed. */
 char *attn_figure_csv(const struct attn_figure *figure);
 
-/* Write FOLDER/NAME.csv, NAME.gp and style.gp.  ENOMEM when one cannot be written, whole. */
+/* The first lines of NAME.gp, to be freed. */
+char *attn_figure_head(const struct attn_figure *figure);
+
+/* EINVAL where a script of FOLDER is not as it was written: one of those that say that they are
+ * ours, before anything is measured; one that this figure would write, unless it may. */
+enum attn_status attn_scripts_check(const char *folder, struct attn_error *err);
+enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
+                                   struct attn_error *err);
+
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may.  ENOMEM when one cannot be written,
+ * whole. */
 enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err);
 
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* The same, and have gnuplot make NAME.svg, .png and .pdf.  ENOMEM: there is no gnuplot; EINTERNAL
+/* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there is no gnuplot; EINTERNAL
  * with its own words. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);
@@ -129,8 +149,9 @@ enum { ATTN_PICTURE_TEXT_MOST = 512, ATTN_PICTURE_SVG_MOST = 4096 };
 void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row);
 
 /* PATH, which ends in .svg, by gnuplot, and beside it the script that drew it, .gp, to be edited
- * and run again.  EINVAL: another name; else as attn_draw. */
-enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path,
+ * and run again.  EINVAL: another name, or an edited script that may not be overwritten; else as
+ * attn_draw. */
+enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path, int overwrite,
                                    struct attn_error *err);
 
 /* ---- figures of groups ----------------------------------------------------------------------- */

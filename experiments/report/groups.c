@@ -136,7 +136,7 @@ static void write_label(const struct attn_figure_group *group, const struct attn
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", group->kind == ATTN_GROUP_RANKS ? spec : p->spec);
     /* A preset number of ranks is not in the spec. */
     if (group->kind != ATTN_GROUP_RANKS && p->ranks > 1 && strstr(p->spec, "ranks=") == NULL)
-        attn_append(text, ATTN_LABEL_TEXT, " (P=%d)", p->ranks);
+        attn_append(text, ATTN_LABEL_TEXT, " (R=%d)", p->ranks);
     if (p->stack.n > 0 && group->kind != ATTN_GROUP_LAYERS)
         attn_append(text, ATTN_LABEL_TEXT, " (%lld layers, %s)", (long long)p->stack.n,
                     attn_stack_save_name(p->stack.save));
@@ -349,6 +349,17 @@ void attn_groups_free(struct attn_figure_groups *groups)
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
+
+int attn_group_shows(const struct attn_figure_group *group, const struct attn_row *row)
+{
+    const char *at = json_string_value(json_object_get(group->settings, "curves"));
+    int is_named = at == NULL;
+    for (char word[128]; at != NULL && *(at += strspn(at, " ")) != '\0'; at += strcspn(at, " ")) {
+        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+        is_named |= attn_spec_is_named(row->point->spec, word);
+    }
+    return is_named;
+}
 
 const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
                                const char *key)

@@ -42,6 +42,9 @@ void attn_groups_free(struct attn_figure_groups *groups);
 const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
                                const char *key);
 
+/* Is this row of the curves that the plan wants? */
+int attn_group_shows(const struct attn_figure_group *group, const struct attn_row *row);
+
 /* The name of a row's curve in the legend: what the plan calls it, and of several files which. */
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
                        char text[ATTN_LABEL_TEXT]);

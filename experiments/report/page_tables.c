@@ -254,7 +254,7 @@ static void put_share_row(struct attn_document *d, const struct attn_row *row)
 /* What a rank needs. */
 void attn_page_shares(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"implementation",          "pass",      "#ranks P", "#peak",
+    static const char *const head[] = {"implementation",          "pass",      "#ranks R", "#peak",
                                        "#its inputs and outputs", "#together", "#sends",   NULL};
     put_groups(d, page, ATTN_GROUP_RANKS, head, NULL, put_share_row);
 }
@@ -316,7 +316,7 @@ void attn_page_external(struct attn_document *d, const struct attn_page *page)
 
 /* ---- what was not run ------------------------------------------------------------------------ */
 
-/* Where a row stands: "8,192", "P=4", "random(0.1,1)". */
+/* Where a row stands: "8,192", "R=4", "random(0.1,1)". */
 static void append_where(const struct attn_figure_group *group, const struct attn_row *row,
                          char *text, size_t size)
 {
@@ -339,13 +339,17 @@ static void append_where(const struct attn_figure_group *group, const struct att
 }
 
 /* Why a row is not where it might be: its status, or that it was measured and has no time (a
- * command's is unknown where the tiny case took as long). */
-enum { NO_TIME = ATTN_POINT_ERROR + 1 };
+ * command's is unknown where the tiny case took as long; of processes that share cores none is
+ * taken). */
+enum { NO_TIME = ATTN_POINT_ERROR + 1, SHARED_CORES };
 
 static int reason_of(const struct attn_row *row)
 {
     int has_time = row->time.n > 0 || row->single.n > 0;
-    return row->status == ATTN_POINT_OK && !has_time ? (int)NO_TIME : (int)row->status;
+    int is_of_processes = row->point->n_processes > 0;
+    return row->status != ATTN_POINT_OK || has_time ? (int)row->status
+           : is_of_processes                        ? (int)SHARED_CORES
+                                                    : (int)NO_TIME;
 }
 
 /* Rows of one label and pass that ended alike: only the first is reported, where the curve ends. */
@@ -362,10 +366,9 @@ static int is_reported(const struct attn_figure_group *group, int64_t s)
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size)
 {
     static const int reasons[] = {
-        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,
-        ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
-        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY,
-        ATTN_POINT_ERROR,   NO_TIME}; /* what is only priced is drawn, dashed */
+        ATTN_POINT_TOO_BIG, ATTN_POINT_DROPPED,       ATTN_POINT_REFUSED, ATTN_POINT_TIMEOUT,
+        ATTN_POINT_KILLED,  ATTN_POINT_OUT_OF_MEMORY, ATTN_POINT_ERROR,   NO_TIME,
+        SHARED_CORES}; /* what is only priced is drawn, dashed */
     static const char cut[] = " ... (the table has all)";
     text[0] = '\0';
     for (size_t r = 0; r < sizeof reasons / sizeof reasons[0]; r++) {
@@ -377,10 +380,10 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
             size_t begin = strlen(text);
             if (between[0] == '\0')
                 attn_append(text, size, "%s%s%s: ", begin > 0 ? "; " : "",
-                            reasons[r] == NO_TIME ? "Measured, without a time" : "Not measured, ",
-                            reasons[r] == NO_TIME
-                                ? ""
-                                : attn_status_phrase((enum attn_point_status)reasons[r]));
+                            reasons[r] >= NO_TIME ? "Measured, without a time" : "Not measured, ",
+                            reasons[r] == NO_TIME        ? ""
+                            : reasons[r] == SHARED_CORES ? ", as ranks share cores"
+                                                         : attn_status_phrase(reasons[r]));
             attn_append(text, size, "%s%s", between, strcmp(label, last) == 0 ? "" : label);
             append_where(group, group->row[s], text, size);
             last = label;

@@ -87,8 +87,10 @@ static void fold_errors(struct attn_row *row, const struct attn_point *p)
 {
     int is_lost = isnan(p->worst) && p->status == ATTN_POINT_WRONG;
     row->worst = larger(row->worst, is_lost ? (double)INFINITY : p->worst);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
         row->output[o] = larger(row->output[o], p->output_worst[o]);
+        row->error[o] = larger(row->error[o], p->output_error[o]);
+    }
 }
 
 static void fold_status(struct attn_row *row, const struct attn_point *p)
@@ -165,7 +167,7 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
                              .peak = -1,
                              .worst = none};
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        row->output[o] = none;
+        row->output[o] = row->error[o] = none;
     const struct attn_point *last = last_session(first, n);
     for (int64_t s = 0; s < n; s++) {
         const struct attn_point *p = first[s].point;

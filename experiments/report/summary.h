@@ -29,9 +29,10 @@ struct attn_row {
     int64_t peak;                  /* the ledger; of what has none (not ours), resident         */
     double worst;                  /* largest error/bound of any round; NaN: not compared       */
     double output[ATTN_OUTPUTS];   /* the same for each output                                  */
+    double error[ATTN_OUTPUTS];    /* its largest error by its largest number                   */
 
     /* What it is to the figure group that it belongs to (groups.h). */
-    char label[ATTN_LABEL_TEXT];  /* in legends: the spec, P where the spec leaves it at its preset,
+    char label[ATTN_LABEL_TEXT];  /* in legends: the spec, R where the spec leaves it at its preset,
                                      and what else the group has several of              */
     char option[ATTN_LABEL_TEXT]; /* beside points: the same without what all points of an
                                      implementation share                                */
@@ -40,10 +41,11 @@ struct attn_row {
 
     /* What it is to its curve there (curves.h); unknown: NaN, of a power n = 0. */
     int is_beyond, is_alone, is_frontier, is_sample; /* sample: not every element was compared    */
-    struct attn_power bytes_power, time_power;       /* the exponents of the curve                */
-    double ideal, total_ideal, sent;                 /* bytes: guides that fall as 1/P; a price   */
-    double crossing, crossing_bytes;                 /* where a csr curve meets a dense one       */
-    double judged_output[ATTN_OUTPUTS], judged;      /* output of both passes, or worst           */
+    int of_processes; /* ranks that are processes, or one process beside such */
+    struct attn_power bytes_power, time_power;  /* the exponents of the curve                */
+    double ideal, total_ideal, sent;            /* bytes: guides that fall as 1/R; a price   */
+    double crossing, crossing_bytes;            /* where a csr curve meets a dense one       */
+    double judged_output[ATTN_OUTPUTS], judged; /* output of both passes, or worst           */
 };
 
 /* Rows sorted by group (as first met), implementation, spec, pass, length, ranks, density. */

@@ -39,10 +39,10 @@ struct row {
 
 /* Their shape on a rank, in elements: */
 enum shape {
-    TOKENS, /* B H L/P d, or B H/P L d: as many */
+    TOKENS, /* B H L/R d, or B H/R L d: as many */
     BLOCKS, /* K and V, one behind the other */
     COMING, /* K and V of other ranks: of two more than one is here, of more two */
-    LSE,    /* B H L/P, or B H/P L */
+    LSE,    /* B H L/R, or B H/R L */
     SCALARS
 };
 
@@ -53,7 +53,7 @@ static const struct entry {
     enum shape shape;
     int64_t bytes; /* of an element, or of all SCALARS */
 } entries[] = {
-    {"q heads", "all_to_all_single, made [H/P, L, d]", ULYSSES, 2, 0, TOKENS, 2},
+    {"q heads", "all_to_all_single, made [H/R, L, d]", ULYSSES, 2, 0, TOKENS, 2},
     {"k heads", "all_to_all_single", ULYSSES, 2, 0, TOKENS, 2},
     {"v heads", "all_to_all_single", ULYSSES, 2, 0, TOKENS, 2},
     {"o", "the flash kernel", EITHER, 1, 0, TOKENS, 2},

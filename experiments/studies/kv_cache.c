@@ -51,7 +51,12 @@ static void published(struct attn_study_run *run)
     attn_study_peak(&tape, "OPT-13B in 16 bits, one token", ATTN_PUBLISHED, 800 * 1024, 0);
     tape = (struct attn_tape){.run = run};
     take_cache(&tape, &opt, 2048);
-    attn_study_peak(&tape, "OPT-13B in 16 bits, 2,048 tokens", ATTN_PUBLISHED, 1.6e9, 0.1e9);
+    /* its KB is 1,024 bytes, so its GB is a GiB */
+    attn_study_peak(&tape, "OPT-13B in 16 bits, 2,048 tokens", ATTN_PUBLISHED, ldexp(1.6, 30),
+                    ldexp(0.05, 30));
+    /* a layer: Wq, Wk, Wv, Wo, and C to 4 C and back: 12 C C */
+    attn_study_quantity(run, "OPT-13B: weights of its layers, which a token reads too",
+                        ATTN_DERIVED, 30720.0 * 800 * 1024, 40 * 12.0 * 5120 * 5120 * 2, "B", 0);
 }
 
 /* Published shapes.  The formula against the price of one layer's call, which reads all of it. */
@@ -153,8 +158,10 @@ static void read_for_each_token(struct attn_study_run *run)
         {"8 kv heads, bfloat16", "h8q1k16384d128:none:bf16:normal:s1", 1, 8, 8, 128, 0, "bf16", 2},
         {"one kv head, float32", "h8g1q1k16384d128:none:f32:normal:s1", 1, 8, 1, 128, 0, "f32", 4}};
     double rate = 0;
-    attn_study_say(run, "A new token does two multiplications for each number that it reads, so "
-                        "its time follows the bytes, not the arithmetic.  16,384 keys:");
+    attn_study_say(run,
+                   "A new token does one multiplication and one addition for each number of the "
+                   "cache that it reads, so the time of one layer's attention follows the "
+                   "bytes, not the arithmetic.  16,384 keys:");
     for (size_t c = 0; c < sizeof call / sizeof *call; c++) {
         struct attn_point point;
         double bytes = read_by_price(run, &call[c], 16384);

@@ -42,13 +42,13 @@ static void issue_904(struct attn_study_run *run)
                         "elements", 0);
     attn_study_quantity(run, "elements that [30, 600, 1152] has", ATTN_PUBLISHED, 30 * 600 * 1152,
                         (double)(ROWS * heads_sent(6) * DIM), "elements", 0);
-    for (int P = 1; P <= HEADS; P++) {
-        attn_study_place(run, "heads that arrive", P);
-        attn_study_quantity(run, attn_study_text(run, "heads that arrive on each of %d ranks", P),
-                            ATTN_DERIVED, (HEADS + P - 1) / P * P, (double)heads_received(P),
+    for (int R = 1; R <= HEADS; R++) {
+        attn_study_place(run, "heads that arrive", R);
+        attn_study_quantity(run, attn_study_text(run, "heads that arrive on each of %d ranks", R),
+                            ATTN_DERIVED, (HEADS + R - 1) / R * R, (double)heads_received(R),
                             "heads", 0);
-        attn_study_place(run, "heads that there are", P);
-        attn_study_quantity(run, "heads that were sent", ATTN_DERIVED, HEADS, (double)heads_sent(P),
+        attn_study_place(run, "heads that there are", R);
+        attn_study_quantity(run, "heads that were sent", ATTN_DERIVED, HEADS, (double)heads_sent(R),
                             "heads", 0);
     }
 }

@@ -14,11 +14,11 @@ enum { TOKENS = T * (H / 2) * (W / 2) }; /* max_pool3d(1, 2, 2) */
 static void prepare_parallel_data(struct attn_tape *tape, int64_t elements, int64_t ranks)
 {
     float *repeated =
-        attn_tape_take(tape, "repeated", "mask.repeat(1, P, 1, 1)", ranks * elements, 4);
+        attn_tape_take(tape, "repeated", "mask.repeat(1, R, 1, 1)", ranks * elements, 4);
     for (int64_t n = 0; repeated != NULL && n < ranks * elements; n++)
         repeated[n] = (float)(n % elements);
     float *received =
-        attn_tape_take(tape, "received", "all_to_all: P masks, all of each", ranks * elements, 4);
+        attn_tape_take(tape, "received", "all_to_all: R masks, all of each", ranks * elements, 4);
     for (int64_t n = 0; received != NULL && repeated != NULL && n < ranks * elements; n++)
         received[n] = (float)(n / elements) * 1000 + repeated[n % elements]; /* rank's label */
 }
@@ -53,9 +53,9 @@ static void other_lengths(struct attn_study_run *run)
         attn_study_peak(
             &tape, attn_study_text(run, "%s tokens: the exchange", attn_cli_grouped(L, grouped)),
             ATTN_DERIVED, 2.0 * 8 * 4 * 4 * (double)L, 0);
-        attn_study_place(run, "what an all-gather sends from", (double)L);
-        attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED,
-                            (double)tape.ledger.peak / 16, 4 * 4 * (double)L, "B", 0);
+        attn_study_place(run, "an all-gather, 8 ranks", (double)L);
+        attn_study_quantity(run, "buffers of an all-gather", ATTN_DERIVED,
+                            (double)tape.ledger.peak * 9 / 16, (1 + 8) * 4 * 4 * (double)L, "B", 0);
         const char *text = attn_study_text(run, "q%lldd64:keys(%lld):f32:normal:s1", (long long)L,
                                            (long long)(L / 2));
         attn_study_place(run, "boolean [L, L] of one sample", (double)L);
@@ -74,8 +74,8 @@ void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
                         "tokens", 0);
     attn_study_say(run, "The all-to-all that cuts latents into frames would cut the mask too, but "
                         "inside attention a rank sees all tokens and needs all of the mask.  So "
-                        "the mask is repeated P times before.  That is an all-gather written as an "
-                        "all-to-all: the send buffer is P times what it need be.  It does not "
+                        "the mask is repeated R times before.  That is an all-gather written as an "
+                        "all-to-all: the send buffer is R times what it need be.  It does not "
                         "avoid full masks on the ranks, as an article says; it makes them.");
     tape = (struct attn_tape){.run = run};
     prepare_parallel_data(&tape, ELEMENTS, 8);
@@ -84,6 +84,8 @@ void attn_study_run_open_sora_plan_mask(struct attn_study_run *run)
     attn_study_quantity(run, "of it, to send", ATTN_DERIVED, 3.69e6, 8.0 * ELEMENTS * 4, "B", 5e3);
     attn_study_quantity(run, "what an all-gather sends from", ATTN_DERIVED, 460800, ELEMENTS * 4.0,
                         "B", 0);
+    attn_study_quantity(run, "buffers of an all-gather", ATTN_DERIVED, 9 * 460800,
+                        ELEMENTS * 4.0 + 8 * ELEMENTS * 4.0, "B", 0);
     at_small_size(run);
     attn_study_say(run, "Expanded over queries to a boolean [L, L], the same mask is quadratic:");
     attn_study_quantity(run, "the dense boolean mask of one sample, L=28,800", ATTN_DERIVED,

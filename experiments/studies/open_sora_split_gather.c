@@ -47,7 +47,7 @@ static double numbers_sent(const char *scheme, int ranks, const char *mask_text)
     return status == ATTN_OK ? (double)cost.bytes_sent / 8 : (double)NAN;
 }
 
-/* B L C (P-1)/P^2: what a rank sends when one tensor of x's size is exchanged. */
+/* B L C (R-1)/R^2: what a rank sends when one tensor of x's size is exchanged. */
 static double unit_of(int ranks)
 {
     return (double)LENGTH * HEADS * DIM * (ranks - 1) / (ranks * ranks);
@@ -58,7 +58,7 @@ static double units(const char *scheme, const char *mask)
     return numbers_sent(scheme, RANKS, mask) / unit_of(RANKS);
 }
 
-/* Without the cross-attention: a spatial and a temporal layer. */
+/* Without the cross-attention: a spatial and a temporal layer, in 16 bits as Open-Sora trains. */
 static void volumes_of_ranks(struct attn_study_run *run)
 {
     static const struct {
@@ -74,8 +74,9 @@ static void volumes_of_ranks(struct attn_study_run *run)
             double must = of[s].units * unit_of(ranks);
             attn_study_place(run, of[s].curve, ranks);
             attn_study_quantity(
-                run, attn_study_text(run, "%s: both layers, %d ranks", of[s].scheme, ranks),
-                ATTN_DERIVED, 8 * must, 8 * got, "B", 0.01 * 8 * must);
+                run,
+                attn_study_text(run, "%s: both layers, %d ranks, 16 bits", of[s].scheme, ranks),
+                ATTN_DERIVED, 2 * must, 2 * got, "B", 0.01 * 2 * must);
         }
 }
 
@@ -116,7 +117,7 @@ static void layer(struct attn_study_run *run, const char *name, const char *spec
 void attn_study_run_open_sora_split_gather(struct attn_study_run *run)
 {
     attn_study_say(run,
-                   "A unit is B L C (P-1)/P^2 numbers: what a rank sends when one tensor of x's "
+                   "A unit is B L C (R-1)/R^2 numbers: what a rank sends when one tensor of x's "
                    "size is exchanged.  16 frames of 16 x 16 places, 16 heads of 72, 4 ranks, "
                    "forward; LSE, which ours sends too, is 0.014 a layer.");
     volumes(run);
@@ -125,7 +126,7 @@ void attn_study_run_open_sora_split_gather(struct attn_study_run *run)
                         "and because heads are not divided, it works on any number of ranks.");
     attn_study_say(run, "At the ends of the region every rank has all of x and y and computes the "
                         "same loss; gradients of weights are averaged.  So coming out a gradient "
-                        "is multiplied by P, and going in divided by P.  Run here, forward and "
+                        "is multiplied by R, and going in divided by R.  Run here, forward and "
                         "backward, against one process (0 agrees, 1 does not):");
     layer(run, "with both factors", "ulysses:ranks=4", "scaled", "none", 0);
     layer(run, "without them", "ulysses:ranks=4", "unscaled", "none", 1);

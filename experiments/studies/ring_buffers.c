@@ -1,4 +1,4 @@
-/* Who of those that are called "ring" really holds O(L/P) on a rank.
+/* Who of those that are called "ring" really holds O(L/R) on a rank.
  *
  * Source: Liu et al. 2023 (arXiv 2310.01889); zhuzilin/ring-flash-attention; Llama Team 2024,
  * section 3.3.2; and implementations that keep a buffer for each block that they receive. */
@@ -35,7 +35,7 @@ void attn_study_run_ring_buffers(struct attn_study_run *run)
             (double)buffer_bytes(run, "ring", ranks, "kv.travel"), "B", 0);
     }
     attn_study_say(run,
-                   "All-gather holds all of them on every rank, whatever P is.  Some code that "
+                   "All-gather holds all of them on every rank, whatever R is.  Some code that "
                    "is called \"ring\" or \"context parallel\" does this:");
     for (int ranks = 4; ranks <= 64; ranks *= 4) {
         attn_study_place(run, "all-gather", ranks);

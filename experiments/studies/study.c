@@ -80,8 +80,8 @@ static void print_line(struct attn_study_run *run, const char *name, enum attn_s
                                      : "FAIL",
             name);
     print_amount(run->out, got, unit);
-    if (!ok || (label == ATTN_PUBLISHED && got != published)) {
-        fputs("; the account says ", run->out);
+    if (!ok || (label != ATTN_DERIVED && got != published)) {
+        fputs(label == ATTN_INFERRED ? "; expected " : "; the account says ", run->out);
         print_amount(run->out, published, unit);
     }
     fputc('\n', run->out);

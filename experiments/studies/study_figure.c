@@ -28,15 +28,16 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
     memcpy(figure->column, column[bars ? 0 : is->y == NULL ? 1 : 2], sizeof column[0]);
     (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
     (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
-    (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%s", is->remark);
+    (void)snprintf(figure->remark, sizeof figure->remark, "%s", is->remark);
     if (bars)
         attn_append(figure->variables, sizeof figure->variables, "bars     = '");
     else
         attn_append(figure->variables, sizeof figure->variables,
-                    "got      = '%s'\npublished = '%s'\nlinear   = %d\nx_label  = '%s'\n"
+                    "got      = '%s'\npublished = '%s'\nlinear   = %d\njoined   = %d\n"
+                    "x_label  = '%s'\n"
                     "y_label  = '%s'\n",
-                    figure->column[GOT], figure->column[PUBLISHED], is->is_linear, is->x,
-                    is->y == NULL ? "" : is->y);
+                    figure->column[GOT], figure->column[PUBLISHED], is->is_linear,
+                    strncmp(is->x, "ranks", 5) != 0, is->x, is->y == NULL ? "" : is->y);
 }
 
 /* The bar of a live set: its objects from the left, as many of one name and size as one piece. */

@@ -221,16 +221,20 @@ static void break_even(struct attn_study_run *run)
             ATTN_DERIVED, xformers[h].density,
             (double)dense_extra.ledger.now / (double)sparse_extra.ledger.now, "", 0.006);
     }
-    for (int heads = 1; heads <= 4; heads++) {
+    for (int heads = 1; heads <= 5; heads++) {
         const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);
         double dense = (double)attn_study_price(run, "dense", text).priced_bytes;
+        double shared = (double)attn_study_price(run, "dense:mask=bool2d", text).priced_bytes;
         double csr = (double)attn_study_price(run, "csr-textbook", text).priced_bytes;
-        double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2, at = dense / (csr - starts) * pairs;
-        const char *name =
-            attn_study_text(run, "ours, csr-textbook against dense, %d head%s%s", heads,
-                            heads > 1 ? "s" : "", heads == 4 ? ": full, so there is none" : "");
-        attn_study_quantity(run, name, ATTN_DERIVED, 9.0 * heads / (8.0 * heads + 4),
-                            at / (4096.0 * 4096), "", 0.001);
+        double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2;
+        double at = pairs / (csr - starts) / (4096.0 * 4096); /* a density for each byte */
+        const char *name = attn_study_text(run, "ours, csr-textbook against dense, %d head%s",
+                                           heads, heads > 1 ? "s" : "");
+        attn_study_quantity(run, name, ATTN_DERIVED, 9.0 * heads / (8.0 * heads + 4), dense * at,
+                            "", 0.001);
+        attn_study_quantity(run, attn_study_text(run, "%s, whose mask all share", name),
+                            ATTN_DERIVED, (8.0 * heads + 1) / (8.0 * heads + 4), shared * at, "",
+                            0.001);
     }
 }
 

@@ -1,16 +1,16 @@
-/* dsp: a video's other axis is sharded for the whole layer.  At home a rank has S/P places of all T
- * frames, which is all that temporal attention needs.  For spatial attention x goes to T/P whole
+/* dsp: a video's other axis is sharded for the whole layer.  At home a rank has S/R places of all T
+ * frames, which is all that temporal attention needs.  For spatial attention x goes to T/R whole
  * frames, and y comes back; q, k, v and o stay where they are, and no head is divided:
  *
- *      x [B, T, S/P, C]  --all-to-all-->  [B, T/P, S, C]
- *      y [B, T/P, S, C]  --all-to-all-->  [B, T, S/P, C]
+ *      x [B, T, S/R, C]  --all-to-all-->  [B, T/R, S, C]
+ *      y [B, T/R, S, C]  --all-to-all-->  [B, T, S/R, C]
  *
  * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  What has arrived of x is
  * kept for the backward.  Nothing has to divide: no padding (the published code pads and cuts off).
  *
  * Memory   x once more, while it is kept.
  * Sent     under a temporal mask nothing; under a spatial one forward and backward 2 B T S C
- *          (P-1)/P^2; backward gradients of weights too, which every rank has.
+ *          (R-1)/R^2; backward gradients of weights too, which every rank has.
  * Source   Zhao et al. 2024; VideoSys, videosys/core/distributed/comm.py.
  */
 #include "optimized/integers.h"

@@ -1,7 +1,7 @@
 /* fastseq: x is gathered before it is projected, one all-to-all brings o back.
  *
- *      x [B, L/P, C]  --all-gather-->  [B, L, C]  --Wqkv, the columns of H/P heads-->  q k v
- *      o [B, H/P, L, dv]  --all-to-all-->  [B, H, L/P, dv]  --all of Wo-->  y [B, L/P, C]
+ *      x [B, L/R, C]  --all-gather-->  [B, L, C]  --Wqkv, the columns of H/R heads-->  q k v
+ *      o [B, H/R, L, dv]  --all-to-all-->  [B, H, L/R, dv]  --all of Wo-->  y [B, L/R, C]
  *
  * In the backward a rank knows dX of all tokens, but only by its own heads: the sum over ranks is a
  * reduce-scatter.  The published code cuts its own tokens out of its own part instead: the terms of
@@ -9,7 +9,7 @@
  * for kv heads that several ranks read.
  *
  * Memory   x of all tokens while it is projected, dX of all tokens in the backward.
- * Sent     forward B L C (P-1)/P for x and 1/P of that for o; backward twice the former (x again,
+ * Sent     forward B L C (R-1)/R for x and 1/R of that for o; backward twice the former (x again,
  *          dX), the latter, and dWo by reduce-scatter and all-gather.
  * Source   hpcaitech/Open-Sora, pull request 21 (mode fastseq).
  */

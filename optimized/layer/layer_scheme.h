@@ -32,8 +32,8 @@
  * own tokens of x, and the gradients of these are gathered (split_forward_gather_backward); coming
  * out y is gathered, and a rank keeps its own tokens of dY (gather_forward_split_backward).  Every
  * rank computes the same loss, and gradients of weights are averaged over the ranks, which makes
- * them 1/P of what they should be.  SCALED: coming out, dY is multiplied by P, which the average
- * undoes, and going in dX is divided by P again.  UNSCALED leaves both out: dW is wrong. */
+ * them 1/R of what they should be.  SCALED: coming out, dY is multiplied by R, which the average
+ * undoes, and going in dX is divided by R again.  UNSCALED leaves both out: dW is wrong. */
 enum attn_boundary { ATTN_BOUNDARY_NONE, ATTN_BOUNDARY_SCALED, ATTN_BOUNDARY_UNSCALED };
 
 struct attn_layer_scheme {

@@ -1,16 +1,16 @@
 /* megatron-sp: tensor parallelism inside the layer, shards of the sequence outside.  Every rank has
  * all tokens of some heads while it attends, which takes two exchanges of x-sized tensors:
  *
- *      x [B, L/P, C]  --all-gather-->  [B, L, C]  --Wqkv, its columns of H/P heads-->  q k v
- *      o of H/P heads  --Wo, its rows of these-->  a partial sum of y [B, L, C]
- *                                                              --reduce-scatter-->  [B, L/P, C]
+ *      x [B, L/R, C]  --all-gather-->  [B, L, C]  --Wqkv, its columns of H/R heads-->  q k v
+ *      o of H/R heads  --Wo, its rows of these-->  a partial sum of y [B, L, C]
+ *                                                              --reduce-scatter-->  [B, L/R, C]
  *
  * Backward the other way round: dY is gathered, dX reduced and scattered; x is gathered once more
  * for dWqkv, so that a rank keeps its tokens of x alone.  dWqkv and dWo are complete as they are,
  * but for kv heads that several ranks read.
  *
  * Memory   x of all tokens while it is projected, and y's partial sum of all tokens: L C numbers
- * each. Sent     forward 2, backward 3 times B L C (P-1)/P.  It does not fall with P.
+ * each. Sent     forward 2, backward 3 times B L C (R-1)/R.  It does not fall with R.
  * Source   Korthikanti et al. 2022, section 4.2.2.
  */
 #include "optimized/layer/layer_scheme.h"

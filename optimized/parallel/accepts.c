@@ -1,6 +1,6 @@
 /* What sequence-parallel schemes accept, and what bounds ask of them.  See parallel.h.
  *
- * P ranks have P^2 products, but few kinds of them: a rank of a causal ring has products that are
+ * R ranks have R^2 products, but few kinds of them: a rank of a causal ring has products that are
  * all visible, one that is cut, and some that are hidden, with blocks of two sizes.  So accepts
  * looks at the shortest and the longest blocks, and rescales and merges at the first round of stops
  * of many that are equal (attn_work_round). */

@@ -1,6 +1,6 @@
 /* allgather: every rank gets all keys and values, and computes its own queries.
  *
- *      [B, G, L/P, d]  --all-gather-->  [B, G, L, d]  --attention, L/P queries-->  [B, H, L/P, dv]
+ *      [B, G, L/R, d]  --all-gather-->  [B, G, L, d]  --attention, L/R queries-->  [B, H, L/R, dv]
  *
  * Backward: the same gather; dK, dV of all keys are partial sums on every rank, and a
  * reduce-scatter adds them at home.  stride=S gathers S kv heads at a time, one portion after the
@@ -12,8 +12,8 @@
  * Memory   K, V of all tokens of a portion; backward dK, dV of them too, and while they are added
  *          what the other ranks have of the rank's own tokens.  save=kv: K, V between the passes
  *          too.
- * Sent     forward: the rank's K,V, P-1 times; backward the same, and dK,dV of all tokens of the
- *          others: as much as a ring, in P-1 messages a tensor and portion, none behind arithmetic.
+ * Sent     forward: the rank's K,V, R-1 times; backward the same, and dK,dV of all tokens of the
+ *          others: as much as a ring, in R-1 messages a tensor and portion, none behind arithmetic.
  * Caveats  No bias tensor, as in ring.
  * Source   Llama Team 2024, section 3.3.2; zhuzilin/ring-flash-attention (llama3_flash_attn).
  */

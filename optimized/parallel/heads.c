@@ -1,12 +1,12 @@
 /* heads: tensor parallelism, as a measure for the others.  Every rank has all tokens of some heads,
  * and attention needs no exchange at all; what is exchanged is outside it (the output projection of
- * a layer).  A rank's inputs and outputs are 1/P of the whole, like those of a shard of the
+ * a layer).  A rank's inputs and outputs are 1/R of the whole, like those of a shard of the
  * sequence, but in the rest of a network every rank holds all tokens.
  *
  * A kv head that several ranks read belongs to the first of them; it is sent to the others, and the
  * gradients of these copies are added there.
  *
- * Memory   what the local implementation takes for L tokens of H/P heads, and copies of kv heads.
+ * Memory   what the local implementation takes for L tokens of H/R heads, and copies of kv heads.
  * Sent     nothing, unless kv heads are shared: then K,V of them, backward dK,dV too.
  * Caveats  Ranks beyond the number of heads have nothing to compute.
  * Source   Shoeybi et al. 2019 (Megatron-LM).

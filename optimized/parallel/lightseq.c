@@ -1,23 +1,23 @@
 /* lightseq: who would idle under a causal mask helps.  Blocks are contiguous; rank r multiplies its
  * own, and at distance t = 1, 2, ... sends to rank r + t what it needs:
  *
- *      t <= P/2, r + t < P      K,V of r to r+t, whose queries see them; backward dK,dV come back
- *      t <  P/2, r + t >= P     the queries of r to r+t-P, which sees nothing more itself and has
+ *      t <= R/2, r + t < R      K,V of r to r+t, whose queries see them; backward dK,dV come back
+ *      t <  R/2, r + t >= R     the queries of r to r+t-R, which sees nothing more itself and has
  *                               keys that r needs; O,LSE (backward dQ) come back and are merged
  *
- *      t         rank 0    rank 1    rank 2    rank 3         P = 4: (queries, keys) multiplied
+ *      t         rank 0    rank 1    rank 2    rank 3         R = 4: (queries, keys) multiplied
  *      0         0,0       1,1       2,2       3,3
  *      1         3,0       1,0       2,1       3,2            rank 0 helps rank 3
  *      2         .         .         2,0       3,1
  *
- * so that P/2 + 1 stops do what takes a contiguous ring P.  K,V come from their owner and are not
+ * so that R/2 + 1 stops do what takes a contiguous ring R.  K,V come from their owner and are not
  * passed on.  Blocks above the diagonal, which a causal mask hides, are multiplied like the first
- * kind, at distances up to P-1, where the mask shows something of them: any mask works, only causal
+ * kind, at distances up to R-1, where the mask shows something of them: any mask works, only causal
  * ones are balanced.  Of a block that the mask hides, as a window does far ones, nothing is sent.
  *
  * Memory   one block of K,V besides the own, one of q (backward q, dO, LSE, D), one partial O, LSE
  *          or dQ; backward two of dK,dV.
- * Sent     causal, in blocks: P(P-1) units over all ranks, two for K,V, two for q and O.
+ * Sent     causal, in blocks: R(R-1) units over all ranks, two for K,V, two for q and O.
  * Caveats  No bias tensor, as in ring.
  * Source   Li et al. 2023 (LightSeq / DistFlashAttn).
  */
@@ -142,7 +142,7 @@ static struct attn_sent sent(const struct attn_work *w)
     return sent;
 }
 
-/* At distances t below P/2, of ranks t and more places behind the last. */
+/* At distances t below R/2, of ranks t and more places behind the last. */
 static int has_visitors(const struct attn_options *options, int rank)
 {
     return rank < (attn_parallel_ranks(options) - 1) / 2;

@@ -8,7 +8,7 @@ enum attn_mask_form { ATTN_MASK_DESCRIBED, ATTN_MASK_KEYS, ATTN_MASK_REPEATED, A
     {                                                                                            \
         "mask", ATTN_MASK_DESCRIBED, 0, ATTN_MASK_DENSE, "described keys repeated dense",        \
             "what a rank has of the mask: its description; the bytes of keys(...) of its keys, " \
-            "brought where they are needed; these P times, for an all-to-all; rows of bytes of " \
+            "brought where they are needed; these R times, for an all-to-all; rows of bytes of " \
             "its queries"                                                                        \
     }
 

@@ -26,22 +26,16 @@ void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, d
     use->cpu_seconds = seconds;
 }
 
-/* Who runs the ranks; NULL: they are simulated. */
-static const struct attn_runner *runner_of(const struct attn_rank_group *group)
-{
-    return group->ctx->counts_only ? NULL : group->options->runner;
-}
-
 /* A process that is no rank of this call has no shards. */
 static int has_rank(const struct attn_rank_group *group)
 {
-    const struct attn_runner *runner = runner_of(group);
+    const struct attn_runner *runner = group->options->runner;
     return runner == NULL || runner->rank < attn_parallel_ranks(group->options);
 }
 
 static enum attn_status deal(struct attn_rank_group *group)
 {
-    const struct attn_runner *runner = runner_of(group);
+    const struct attn_runner *runner = group->options->runner;
     enum attn_status status = ATTN_OK;
     for (int t = 0; t < group->tensors && status == ATTN_OK && has_rank(group); t++) {
         struct attn_shards *s = &group->tensor[t];
@@ -63,7 +57,7 @@ static enum attn_status deal(struct attn_rank_group *group)
 /* Of an output, the shards of all processes, one after the other. */
 static enum attn_status gather(struct attn_rank_group *group, const struct attn_shards *own)
 {
-    const struct attn_runner *runner = runner_of(group);
+    const struct attn_runner *runner = group->options->runner;
     struct attn_error *err = group->ctx->error;
     enum attn_status status = ATTN_OK;
     for (int r = 0; r < own->layout.ranks && status == ATTN_OK; r++) {
@@ -84,7 +78,7 @@ static enum attn_status gather(struct attn_rank_group *group, const struct attn_
 /* How many ranks have other copies of an output, where all of it has been collected. */
 static enum attn_status compare(struct attn_rank_group *group, const struct attn_shards *s)
 {
-    const struct attn_runner *runner = runner_of(group);
+    const struct attn_runner *runner = group->options->runner;
     enum attn_status status = ATTN_OK;
     int own = has_rank(group) ? attn_shards_differ(s) : 0;
     for (int r = 0; runner != NULL && r < s->layout.ranks && status == ATTN_OK; r++) {
@@ -104,7 +98,7 @@ static enum attn_status collect(struct attn_rank_group *group)
         const struct attn_shards *s = &group->tensor[t];
         if (s->role != ATTN_OUTPUT)
             continue;
-        if (runner_of(group) == NULL)
+        if (group->options->runner == NULL)
             attn_shards_gather(s);
         else
             status = gather(group, s);
@@ -154,16 +148,18 @@ static enum attn_status take_ledgers(struct attn_rank_group *group)
         attn_ledger_take(&group->ledger, "rank.ledgers", ranks, sizeof *group->rank_ledger, &own);
     if (group->rank_ledger == NULL)
         return attn_fail(group->ctx->error, own.status, "%s", own.text);
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < ranks; r++) {
         attn_ledger_init(&group->rank_ledger[r], group->ctx->ledger);
+        group->rank_ledger[r].owner = 1 + r;
+    }
     return ATTN_OK;
 }
 
 static enum attn_status run_ranks(struct attn_rank_group *group)
 {
     struct attn_ctx *ctx = group->ctx;
-    const struct attn_runner *runner = runner_of(group);
-    const struct attn_rank_code code = {rank_main, group};
+    const struct attn_runner *runner = group->options->runner;
+    const struct attn_rank_code code = {rank_main, group, ctx->counts_only};
     int ranks = attn_parallel_ranks(group->options);
     enum attn_status status;
     if (ctx->seal != NULL)
@@ -192,9 +188,10 @@ static enum attn_status fail_at_once(void *arg, struct attn_transport *t, struct
 
 enum attn_status attn_rank_group_run(struct attn_rank_group *group)
 {
-    const struct attn_runner *runner = runner_of(group);
-    const struct attn_rank_code fails = {fail_at_once, group};
+    const struct attn_runner *runner = group->options->runner;
+    const struct attn_rank_code fails = {fail_at_once, group, 0};
     attn_ledger_init(&group->ledger, group->ctx->ledger);
+    group->ledger.owner = -1;
     enum attn_status status = deal(group);
     if (status == ATTN_OK)
         status = take_ledgers(group);

@@ -3,9 +3,9 @@
  * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
  * rank has all of it.  Tokens are dealt out in an order:
  *
- *      contiguous   place r has the r-th of P runs                          0 0 0 1 1 1 2 2 2 3 3 3
- *      striped      place r has tokens r, r+P, r+2P, ...                    0 1 2 3 0 1 2 3 0 1 2 3
- *      zigzag       place r has runs r and 2P-1-r of 2P: two stretches      0 1 2 3 3 2 1 0 (runs)
+ *      contiguous   place r has the r-th of R runs                          0 0 0 1 1 1 2 2 2 3 3 3
+ *      striped      place r has tokens r, r+R, r+2R, ...                    0 1 2 3 0 1 2 3 0 1 2 3
+ *      zigzag       place r has runs r and 2R-1-r of 2R: two stretches      0 1 2 3 3 2 1 0 (runs)
  *
  *      frames       place r has a run of frames of a video [frames, places]
  *      places       place r has a run of the places of every frame
@@ -13,8 +13,8 @@
  *                   i / run % scopes (ref/mask/mask.h)
  *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
- * n is less than P (2P) some are empty.  Under a causal mask the last rank of a contiguous layout
- * works P times as long as the first; the other two share the pairs out.  What a place has, its
+ * n is less than R (2R) some are empty.  Under a causal mask the last rank of a contiguous layout
+ * works R times as long as the first; the other two share the pairs out.  What a place has, its
  * stretches one behind the other, may be cut into runs once more, for the ranks that share a place.
  *
  * Heads are dealt out in runs, and kv heads with the heads that read them: one that several ranks

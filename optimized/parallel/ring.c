@@ -1,5 +1,5 @@
 /* ring: queries stay, keys and values travel.  A rank has the queries, keys and values of its own
- * tokens; in P stops it sees every block of keys once, and P-1 times it hands the block it holds to
+ * tokens; in R stops it sees every block of keys once, and R-1 times it hands the block it holds to
  * the next rank and gets another from the previous one.
  *
  *      stop      rank 0    rank 1    rank 2    rank 3         one ring: at stop s, rank r holds
@@ -12,13 +12,13 @@
  * to the next window (double ring: the slow links between machines carry one hop in W).
  *
  * order= says which tokens a rank has (rank_layout.h).  Under a causal mask, contiguous blocks give
- * the last rank P blocks to compute and the first one; striped and zigzag give all ranks nearly the
+ * the last rank R blocks to compute and the first one; striped and zigzag give all ranks nearly the
  * same.  A zigzag block is two stretches of tokens, so a stop multiplies 2 x 2 pairs of stretches.
  *
  * Backward: dQ is summed where it is; dK and dV are summed in two tensors that travel with their
  * block, one hop more than K and V: the last one brings them home.
  *
- * Memory   forward: 2 blocks of K,V besides the own (1 for P = 2), one partial (O, LSE);
+ * Memory   forward: 2 blocks of K,V besides the own (1 for R = 2), one partial (O, LSE);
  *          backward: the same blocks, one dK,dV on its way (2 where blocks differ in size), one
  *          partial dQ, one partial dK,dV, D;
  *          both plus what the local implementation takes for the largest product.

@@ -4,7 +4,7 @@
 
 #include "optimized/parallel/sent.h"
 
-/* Ranks at places 0 to P-1 along an axis of the mesh, in windows of `inner` places.  Blocks go
+/* Ranks at places 0 to R-1 along an axis of the mesh, in windows of `inner` places.  Blocks go
  * round inside a window, inner-1 hops, then all hop to the next window.  One ring is a window of
  * all places. */
 struct attn_ring {
@@ -18,8 +18,8 @@ int attn_ring_stops(const struct attn_options *options);
 struct attn_stop attn_ring_stop(const struct attn_work *w, int n);
 struct attn_round attn_ring_round(const struct attn_work *w, int n);
 
-/* Keys: K and V make P-1 hops, of every block but the one that is held last: that of the rank one
- * place and one window further.  dK and dV: P hops, the last one home, of every block. */
+/* Keys: K and V make R-1 hops, of every block but the one that is held last: that of the rank one
+ * place and one window further.  dK and dV: R hops, the last one home, of every block. */
 struct attn_sent attn_ring_sent(const struct attn_work *w);
 
 /* ENOTSUP when windows do not fill the places. */

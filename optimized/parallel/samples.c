@@ -2,11 +2,11 @@
  * in data parallelism.  One all-to-all makes of them a part of the tokens of all samples, and then
  * attention is that of ulysses:
  *
- *      [B/P, H, L, d]  --all-to-all-->  [B, H, L/P, d]  --all-to-all-->  [B, H/P, L, d]
+ *      [B/R, H, L, d]  --all-to-all-->  [B, H, L/R, d]  --all-to-all-->  [B, H/R, L, d]
  *       own samples                      all samples                      attention, and back
  *
  * Why not stay with own samples, which sends nothing (batch)?  Because a network may now work on
- * one sample after the other, on all ranks at once: activations of a sample are L/P on a rank.  In
+ * one sample after the other, on all ranks at once: activations of a sample are L/R on a rank.  In
  * Open-Sora-Plan the first exchange is made once a step, of the latents, and the second one in
  * every block; this library begins at q, k, v, so both are made for each of its tensors, in each
  * call.
@@ -18,8 +18,8 @@
  * Sent     of each tensor on its way there, to each other rank, that one's tokens of the rank's own
  *          samples, and then what ulysses sends; on its way back the same in reverse.
  * Caveats  as ulysses.  With fewer samples than ranks some ranks begin empty.  Masks are not sent:
- *          Open-Sora-Plan repeats them P times to send them through the same all-to-all (issue
- *          373), which is an all-gather with a send buffer P times too large.
+ *          Open-Sora-Plan repeats them R times to send them through the same all-to-all (issue
+ *          373), which is an all-gather with a send buffer R times too large.
  * Source   Open-Sora-Plan v1.2 (opensora/utils/communications.py: prepare_parallel_data).
  */
 #include "optimized/parallel/sent.h"

@@ -129,7 +129,7 @@ enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \
         "order", ATTN_CONTIGUOUS, 0, 2, "contiguous striped zigzag",                  \
-            "which tokens a rank has: a run, every P-th, or two runs, one from each " \
+            "which tokens a rank has: a run, every R-th, or two runs, one from each " \
             "end"                                                                     \
     }
 int attn_largest_divisor(int n, int most);

@@ -5,7 +5,7 @@
  *      home      rank 0 has tokens 0 to 7    0 1 0 1 0 1 0 1  0 1 0 1 0 1 0 1    single
  *                rank 1 has 8 to 15          0 0 1 1 0 0 1 1  0 0 1 1 0 0 1 1    group
  *
- *      [B, H, L/P, d]  --all-to-all-->  [B, H, L/k tokens of a scope, d]  --attention-->  and back
+ *      [B, H, L/R, d]  --all-to-all-->  [B, H, L/k tokens of a scope, d]  --attention-->  and back
  *
  * exchange=
  *      heads     tokens for heads, as ulysses, then the heads' scopes one after the other

@@ -150,6 +150,7 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     struct attn_rank_part part = part_of(x->p, t);
     struct workspace m = {.part = &part};
     part.error = rank->error;
+    part.listener = x->ctx->listener;
     for (int kind = 0; kind < TENSORS; kind++)
         if (x->tensor[kind].role != ATTN_ABSENT)
             part.mine[kind] = attn_shards_view(&x->tensor[kind], t->rank).data;
@@ -345,7 +346,8 @@ static const struct textbook ulysses = {
                                              .shapes = shapes,              \
                                              .cost = cost,                  \
                                              .forward = forward,            \
-                                             .backward = backward};
+                                             .backward = backward,          \
+                                             .tells = 1};
 
 ATTN_TEXTBOOK(ring_textbook, "ring-textbook", ATTN_CAP_GQA,
               "keys of every rank travel past its queries, hop by hop: one rank's code, to be read")

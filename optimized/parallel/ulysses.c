@@ -1,8 +1,8 @@
 /* ulysses: change what is sharded.  Attention needs all keys of a head, but only one head at a
  * time, so an all-to-all turns shards of tokens into shards of heads:
  *
- *      [B, H, L/P, d]  --all-to-all-->  [B, H/P, L, d]  --attention-->  [B, H/P, L, dv]
- *                                                   --all-to-all-->  [B, H, L/P, dv]
+ *      [B, H, L/R, d]  --all-to-all-->  [B, H/R, L, d]  --attention-->  [B, H/R, L, dv]
+ *                                                   --all-to-all-->  [B, H, L/R, dv]
  *
  * Nothing has to divide: a rank has a run of heads and a run of tokens, and runs differ by one.
  * Its kv heads are those that its heads read.  Where there are fewer kv heads than ranks, or a

@@ -1,13 +1,13 @@
 /* usp: Ulysses and ring together.  heads=U ranks share a place of the sequence and exchange tokens
- * for heads; the R = P/U places form a ring, one for each run of heads:
+ * for heads; the R/U places form a ring, one for each run of heads:
  *
- *      rank      0         1         2         3              U = 2, R = 2
+ *      rank      0         1         2         3              U = 2, R = 4
  *      home      t0 t1     t2 t3     t4 t5     t6 t7          all heads
  *      work      t0..t3    t0..t3    t4..t7    t4..t7         ranks 0, 2: the first half of the
  *                h0        h1        h0        h1             heads, 1, 3: the second
  *      ring      0 <-> 2 with h0,   1 <-> 3 with h1
  *
- * U is bounded by the number of heads, R is not: that is why the two are combined.  heads=P is
+ * U is bounded by the number of heads, R/U is not: that is why the two are combined.  heads=R is
  * ulysses, heads=1 is ring.  order= is that of the ring's places; what a place has is cut into runs
  * for its U ranks.
  *

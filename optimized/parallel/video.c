@@ -2,8 +2,8 @@
  * alternate between attention inside a frame (mask spatial) and at one place of all frames (mask
  * temporal), and what a rank has at home may be enough for one of the two:
  *
- *      home=frames   T/P frames of S places: enough for spatial attention
- *      home=space    S/P places of T frames: enough for temporal attention
+ *      home=frames   T/R frames of S places: enough for spatial attention
+ *      home=space    S/R places of T frames: enough for temporal attention
  *
  * What else has to happen is exchange=:
  *
@@ -14,9 +14,9 @@
  *
  * The mask says what is needed (attn_mask_video).  Under any other mask, tokens are exchanged for
  * heads in each of the three.  With places, every place is a batch of its own for the local
- * implementation: S/P batches of T queries and T keys.
+ * implementation: S/R batches of T queries and T keys.
  *
- * Nothing has to divide.  The frameworks assert that P divides T (v1.0) or S (v1.2), and the heads.
+ * Nothing has to divide.  The frameworks assert that R divides T (v1.0) or S (v1.2), and the heads.
  *
  * Memory   q k v o lse (backward more, as in ulysses) of what is exchanged; else nothing.
  * Sent     of what is exchanged as much as ulysses, whichever exchange it is.  DSP itself exchanges

@@ -98,7 +98,7 @@ int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i
 int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int64_t *most);
 
 /* Every step-th token of a stretch: first, first + step, ..., n of them; step >= 1.  A shard of a
- * sequence is one: contiguous (step 1) or a stripe (step P). */
+ * sequence is one: contiguous (step 1) or a stripe (step R). */
 struct attn_tokens {
     int64_t first, step, n;
 };

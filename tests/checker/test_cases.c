@@ -135,7 +135,7 @@ TEST(battery_covers_the_language)
     AT_LEAST(20, divides(c->heads, 4) && divides(c->kv_heads, 4) && divides(c->n_query, 4) &&
                      divides(c->n_key, 4));
     AT_LEAST(2, c->offset != 0);
-    for (k = 0; k < ATTN_FILLS; k++)
+    for (k = 0; k < ATTN_FILL_POWERS; k++) /* which is for people to read */
         AT_LEAST(1, (int)c->fill == k);
     for (k = 0; k <= ATTN_CASE_BIAS_NAN; k++)
         AT_LEAST(2, (int)c->bias == k);

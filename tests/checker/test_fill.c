@@ -52,7 +52,8 @@ static const struct {
     {"tiny", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0xb481ac51e06cd95du},
     {"huge", 0xbfefe20189e11ba2u, 0x3feee53fd14a2f7fu, 0x15304a298a93c667u},
     {"reveal", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa3ef333d2366eb00u},
-    {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u}};
+    {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u},
+    {"powers", 0, 0x4023687a9f1af2b1u, 0x645b17bead167444u}};
 
 TEST_EACH(fills_are_pinned, ATTN_FILLS)
 {
@@ -302,6 +303,34 @@ TEST_EACH(select_selects, 5)
                 for (int64_t c = 0; c < p->d_value; c++)
                     ck_assert(get_v(&s, b, g, j, c) == ++seen);
     attn_setup_close(&s);
+}
+
+/* powers: X is whole where scale is ln 2, and where a mask lets a row see the first keys, the last
+ * ones, or a power of two of them, the weights 2^X add up to one. */
+TEST_EACH(powers_add_up, 3)
+{
+    static const char *const mask[] = {"none", "causal(br)", "window(1,0,br)"};
+    for (int64_t n = 1; n <= 16; n++) {
+        char text[ATTN_CASE_TEXT];
+        struct attn_setup s;
+        snprintf(text, sizeof text, "h3g1q%lldk%lldd4:%s:f32:powers:s1:scale=0.6931471805599453",
+                 (long long)n, (long long)n, mask[_i]);
+        setup_of(text, &s);
+        for (int64_t h = 0; h < 3; h++)
+            for (int64_t i = 0; i < n; i++) {
+                double sum = 0, x;
+                for (int64_t j = 0; j < n; j++) {
+                    x = 0;
+                    for (int64_t c = 0; c < 4; c++)
+                        x += get_q(&s, 0, h, i, c) * get_k(&s, 0, 0, j, c);
+                    ck_assert_double_eq(x, floor(x));
+                    sum += attn_problem_allows(&s.problem, 0, h, i, j) ? exp2(x) : 0;
+                }
+                ck_assert_msg(exp2(floor(log2(sum))) == sum, "%s: row %lld: %g", text, (long long)i,
+                              sum);
+            }
+        attn_setup_close(&s);
+    }
 }
 
 /* No fill fails, overflows or divides by zero for d = 0, d = 1, scale 0, tiny or huge; and f16

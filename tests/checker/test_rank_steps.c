@@ -77,8 +77,8 @@ static void put_parts(const char *spec, struct attn_setup *setup)
     attn_rank_steps_close(&x);
 }
 
-/* Cases in "cases"; what the engine's ranks hold and give in "out". */
-static void run_engine(const char *spec, const char *text)
+/* Cases of a scheme in "cases"; what the engine's ranks of a spec hold and give in "out". */
+static void run_engine(const char *spec, const char *scheme, const char *text)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     const struct attn_log log = {.note = ignore, .arg = &lock, .held = take_held};
@@ -88,29 +88,32 @@ static void run_engine(const char *spec, const char *text)
         "{\"claims\": [\"f64\", \"f32\", \"backward\", \"gqa\", \"cross\", \"dv\", "
         "\"band\", \"dense\", \"dlse\"]}";
     scratch_expect(0, "1 cases", "vectors '%s' --scheme '%s' --case '%s' --claims '%s'",
-                   scratch_path("cases"), spec, text,
+                   scratch_path("cases"), scheme, text,
                    scratch_put("claims.json", claims, sizeof claims - 1));
     running_open(&x, &parsed, text);
     x.ctx.log = &log;
     running_well(&x, ATTN_FORWARD);
     if (x.setup.given.pass == ATTN_BACKWARD)
         running_well(&x, ATTN_BACKWARD);
-    put_parts(spec, &x.setup);
+    put_parts(scheme, &x.setup);
     attn_saved_drop(&x.saved, &x.ledger);
     running_close(&x);
 }
 
 /* A scheme whose schedule, shards or travelling sums are not as they are described here. */
-static const char *const own[][2] = {
+static const char *const own[][3] = {
     {"ring:ranks=4", "b2h4g2q23k23d8v6:causal(br):f32:normal:s1:pass=bwd"},
     {"ring:ranks=3,order=striped", "h2q20k29d8:window(7,3,br):f64:normal:s2:pass=bwd:dlse=1"},
     {"ring:ranks=4,order=zigzag,inner=2", "h4g1q37d8:causal(br):f32:select:s3:pass=bwd"},
     {"ulysses:ranks=3", "b2h6g6q13d8:causal(br):f32:normal:s4:pass=bwd"},
-    {"ulysses:ranks=2", "h4g4q5k9d8:none:f32:reveal:s5"}};
+    {"ulysses:ranks=2", "h4g4q5k9d8:none:f32:reveal:s5"},
+    {"ring:ranks=3", "h4g2q9k12d8:causal(br):f64:normal:s6:pass=bwd:dlse=1",
+     "ring-textbook:ranks=3"},
+    {"ulysses:ranks=2", "h4q8d8:causal(br):f32:normal:s7:pass=bwd", "ulysses-textbook:ranks=2"}};
 
 TEST_EACH(ranks_of_our_own_agree, COUNT(own))
 {
-    run_engine(own[_i][0], own[_i][1]);
+    run_engine(own[_i][0], own[_i][2] != NULL ? own[_i][2] : own[_i][0], own[_i][1]);
     scratch_expect(0, "PASS: 1 pass", "check --results '%s' --vectors '%s'", scratch_path("out"),
                    scratch_path("cases"));
 }
@@ -142,7 +145,7 @@ static const struct {
 
 TEST(damaged_files_are_no_pass)
 {
-    run_engine("ring:ranks=4", "h2q24d8:none:f32:normal:s1:pass=bwd");
+    run_engine("ring:ranks=4", "ring:ranks=4", "h2q24d8:none:f32:normal:s1:pass=bwd");
     for (size_t n = 0; n < sizeof damages / sizeof *damages; n++) {
         ck_assert_int_eq(fixture_shell("cd '%s' && rm -rf bad && cp -r out bad && cd bad/case-1 && "
                                        "%s",
@@ -161,6 +164,10 @@ TEST(schemes_whose_steps_are_not_known)
         {"vectors $folder/d --scheme dense", 2, "the steps of ring and ulysses are known"},
         {"vectors $folder/d --scheme ring:sizes=pad", 2,
          "sizes=uneven and sizes=strict would work"},
+        {"vectors $folder/d --scheme ring-textbook --case 'q10d8:none:f32:normal:s1'", 2,
+         "of the last: ring-textbook:ranks=4 needs ranks that divide"},
+        {"vectors $folder/d --scheme ulysses-textbook --case 'h4g2q8d8:none:f32:normal:s1'", 2,
+         "ulysses-textbook lacks what this case needs; ulysses would work"},
         {"vectors $folder/d --scheme ring --case 'q8d8:none:f64:normal:s1'", 2, "no case"}};
     scratch_rows(row, COUNT(row));
 }

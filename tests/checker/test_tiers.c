@@ -259,7 +259,7 @@ TEST(soak_draws_the_whole_grammar)
     static const struct {
         const char *name;
         int n, least;
-    } word[WORDS] = {{"fill", ATTN_FILLS, 40},
+    } word[WORDS] = {{"fill", ATTN_FILL_POWERS, 40},
                      {"type", ATTN_DTYPES, 100},
                      {"bias", ATTN_CASE_BIAS_NAN + 1, 40},
                      {"layout", ATTN_LAYOUT_FLIP + 1, 40},

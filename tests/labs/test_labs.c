@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"

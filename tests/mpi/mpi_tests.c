@@ -219,7 +219,7 @@ static void test_failures(const struct attn_runner *patient, const struct attn_r
         const struct attn_runner *runner = way == DEADLOCK ? hasty : patient;
         struct attn_ledger ledger;
         struct attn_error sim = {0}, mpi = {0};
-        struct attn_rank_code code = {hop, &way};
+        struct attn_rank_code code = {hop, &way, 0};
         attn_ledger_init(&ledger, NULL);
         attn_sim_run(&ledger, 4, &code, &sim);
         double start = MPI_Wtime();
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
     if (attn_mpi_open(PATIENT, give_up, &runner, &err) != ATTN_OK ||
         attn_mpi_open(HASTY, give_up, &hasty, &err) != ATTN_OK)
         fail("MPI", err.text, "");
-    struct attn_rank_code lost = {never_posts, NULL};
+    struct attn_rank_code lost = {never_posts, NULL, 0};
     if (argc > 1)
         hasty.run(hasty.state, 4, &lost, &err);
     test_large_types();

@@ -42,6 +42,28 @@ on4 "$B/attnlab-mpi" check lightseq:ranks=4 --case ranks-causal >"$work/out" || 
 grep -q '1 pass, 0 fail' "$work/out" || fail "check: no pass"
 ok "check: $(tail -1 "$work/out")"
 
+# Judged head by head, of very different sizes, and at once: the same errors.
+for n in mpi sim; do
+    run=on4; [ $n = sim ] && run=
+    $run "$B/attnlab${run:+-mpi}" measure ring:ranks=4 --length 64 --heads 4 --batch 2 --fill hetero --pass both \
+        --rounds 1 --repeat 0 --quiet --out "$work/$n.jsonl" || fail "measure of errors, $n"
+    grep -o '"error_[a-z]*":[^,]*' "$work/$n.jsonl" >"$work/$n.errors"
+done
+cmp "$work/mpi.errors" "$work/sim.errors" || fail "other errors"
+[ "$(grep -c ':[0-9]' "$work/mpi.errors")" = 7 ] || fail "errors: not of o and lse, twice, and of dq dk dv"
+ok "errors: $(tail -6 "$work/mpi.errors" | tr '\n' ' ')"
+
+# Times decide nothing: that both are there, and the lines of a .cluster file.
+on4 "$B/attnlab-mpi" price ring:ranks=4 ulysses:ranks=3 --length 512 --heads 4 --pass both --measured \
+    >"$work/out" || fail "price --measured"
+[ "$(grep -cE '^(exchange|hop|inside-latency|inside-bandwidth) = [0-9.e+-]+ ; source ' "$work/out")" = 4 ] ||
+    fail "price --measured: $(cat "$work/out")"
+[ "$(grep -cE 'measured [0-9.]+ [mu]?s, by the model [0-9.]+ [mu]?s, ratio [0-9.]+$' "$work/out")" = 6 ] ||
+    fail "price --measured: $(cat "$work/out")"
+"$B/attnlab" price ring --length 64 --measured >"$work/out" 2>"$work/err" && fail "price --measured of one process"
+grep -q 'mpirun -n 4 attnlab-mpi price' "$work/err" || fail "price --measured of one process: $(cat "$work/err")"
+ok "price --measured: times of messages beside the model's"
+
 # Numbers of a record, of ranks 0 to 3: shards, price, resident in the call, resident of all.
 numbers() { grep -o "\"$1\":\[[^]]*" "$work/point" | sed 's/.*\[//; s/,/ /g'; }
 number() { grep -o "\"$1\":[0-9]*" "$work/point" | sed 's/.*://'; }

@@ -20,7 +20,7 @@ run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct a
 {
     struct attn_ledger ledger;
     attn_ledger_init(&ledger, NULL);
-    struct attn_rank_code b = {body, arg};
+    struct attn_rank_code b = {body, arg, 0};
     enum attn_status status = attn_sim_run(&ledger, size, &b, err);
     ck_assert_int_eq(attn_ledger_clear(&ledger), 0);
     ck_assert_int_eq(ledger.damaged, 0);
@@ -359,7 +359,7 @@ TEST(refusals)
 {
     struct attn_ledger ledger;
     struct attn_error err = {0};
-    struct attn_rank_code body = {follow, "0 sleep"};
+    struct attn_rank_code body = {follow, "0 sleep", 0};
     attn_ledger_init(&ledger, NULL);
     ck_assert_int_eq(attn_sim_run(&ledger, 0, &body, &err), ATTN_EINVAL);
     ck_assert_int_eq(attn_sim_run(&ledger, -1, &body, &err), ATTN_EINVAL);

@@ -67,8 +67,9 @@ TEST(every_word_has_its_x)
             if (!attn_cli_listed(kinds[k].groups, " ", word->word))
                 continue;
             const struct attn_figure *figure = fixture_draw(kinds[k].name, 0);
-            if (strcmp(kinds[k].name, "rank-time") == 0 || /* there are no simulated ranks */
-                strcmp(kinds[k].name, "live") == 0)        /* and no live sets */
+            if (strcmp(kinds[k].name, "rank-time") == 0 ||    /* there are no simulated ranks, */
+                strcmp(kinds[k].name, "process-time") == 0 || /* no processes, */
+                strcmp(kinds[k].name, "live") == 0)           /* and no live sets */
                 continue;
             ck_assert_msg(figure != NULL, "%s: no %s", word->word, kinds[k].name);
             ck_assert_ptr_null(strstr(names, figure->name));

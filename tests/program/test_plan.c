@@ -159,6 +159,15 @@ static const struct {
      "p:1: group a: label names 'dens', which is no spec of it"},
     {"group a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
      "p:1: group a: colour names 'rings'"},
+    {"group a\npreset = wide\n", "p:2: preset = 'wide' is none; there are page column slides"},
+    {"group a\npreset = page column\n", "preset = 'page column' is none"},
+    {"group a\nformats = pdf jpg\n", "formats = 'pdf jpg' is not of the words svg png pdf"},
+    {"group a\npanels = sideways\n", "panels = 'sideways' is not of the words forward backward"},
+    {"group a\npanels = forward dQ\n", "panels = 'forward dQ' is not of the words"},
+    {"group a\npanels tiem = forward\n", "does not say of which figure"},
+    {"group a\nspec = dense\nlength = 8\ncurves = dense tiled\n",
+     "p:1: group a: curves names 'tiled', which is no spec of it"},
+    {"group a\ncurves =\n", "needs a value"},
     {"group a\nfigure = both\n", "does not begin with the word of a group"},
     {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
     {"group a\nlabel = b\n", "names no curve"},
@@ -232,9 +241,10 @@ TEST(many_points)
     free(text);
 }
 
-TEST_EACH(shipped_plans, 2)
+TEST_EACH(shipped_plans, 3)
 {
     static const char *const path[] = {"experiments/plans/report.plan",
+                                       "experiments/plans/merge.plan",
                                        "experiments/plans/quick.plan"};
     struct attn_plan plan;
     struct attn_error err = {0};

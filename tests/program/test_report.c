@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/report/page.h"
+#include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -65,6 +67,32 @@ TEST(simulated_ranks_have_cpu_time)
     p->warm_cpu_max_s = 3;
     fixture_fold(NULL);
     ck_assert_double_eq(fixture_summary.row[0].time.median, 3);
+}
+
+/* Processes have the wall time of their record where each has a core, and elsewhere none, which the
+ * page says; neither is a time of simulated ranks. */
+TEST(processes_have_wall_time)
+{
+    fixture_n_points = 0;
+    for (int ranks = 1; ranks <= 8; ranks *= 2) {
+        char spec[32];
+        (void)snprintf(spec, sizeof spec, "ring:ranks=%d", ranks);
+        struct attn_point *p = fixture_add("ranks", spec, "q256d64:none:f32:normal:s1", 0);
+        p->ranks = ranks;
+        p->n_processes = ranks > 1 ? ranks : 0; /* one rank is measured as any process is */
+        p->ranks_per_core = ranks / 4.0;
+        p->warm_s[0] = 8.0 / ranks;
+        p->warm_cpu_max_s = 100;
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("process-time", 0);
+    ck_assert_int_eq(figure->n, 3);
+    for (int64_t s = 0; s < 3; s++) {
+        ck_assert(fixture_number(figure, s, "process_median_s") == 8 / figure->point[s].x);
+        ck_assert(isnan(fixture_number(figure, s, "rank_median_s")));
+    }
+    ck_assert_ptr_null(fixture_draw("rank-time", 0));
+    fixture_expect_page(0, WORDS("Measured, without a time, as ranks share cores: ring from R=8"));
 }
 
 /* A row without warm calls has its first calls, apart; no time of one kind is in a median or in a
@@ -334,6 +362,38 @@ static double drawn(const struct attn_figure *figure, const char *label, double 
     return (double)NAN;
 }
 
+/* Errors against ranks, by hand: a forward pass has that of O and a backward one that of its worst
+ * gradient, the worst round counts, and an output that is 0 everywhere has none. */
+TEST(errors_against_ranks)
+{
+    fixture_n_points = 0;
+    for (int n = 0; n < 8; n++) { /* of rounds 0 and 1 forward, then backward; 1 and 2 ranks */
+        struct attn_result result = {.verdict = ATTN_PASS};
+        struct attn_point *p = fixture_add(
+            "ranks", n % 2 ? "ring:ranks=2" : "ring:ranks=1",
+            n < 4 ? "q64d8:none:bf16:normal:s1" : "q64d8:none:bf16:normal:s1:pass=bwd", n / 2 % 2);
+        p->ranks = 1 + n % 2;
+        result.output[ATTN_O] = (struct attn_agreement){.n = 1, .error = 1 + n, .size = 64};
+        if (n >= 4) {
+            result.output[ATTN_DQ] = (struct attn_agreement){.n = 1, .error = 5, .size = 0};
+            result.output[ATTN_DK] = (struct attn_agreement){.n = 1, .error = n, .size = 32};
+            result.output[ATTN_DV] = (struct attn_agreement){.n = 1, .error = 3, .size = 32};
+        }
+        attn_point_keep_verdict(p, &result);
+        ck_assert(isnan(p->output_error[ATTN_DQ]) && isnan(p->output_error[ATTN_DBIAS]));
+    }
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("rank-error", 0);
+    ck_assert_int_eq(figure->n, 4);
+    for (int64_t s = 0; s < 4; s++) {
+        double o = fixture_number(figure, s, "O_error"), x = figure->point[s].x;
+        double gradients = fixture_number(figure, s, "gradients_error");
+        int is_forward = strcmp(figure->panel[figure->point[s].panel], "forward") == 0;
+        ck_assert(is_forward ? o == (x + 2) / 64 : isnan(o));
+        ck_assert(is_forward ? isnan(gradients) : gradients == (x + 5) / 32);
+    }
+}
+
 /* What a rank needs in all is its peak and its share; one process stands beside it at every P, and
  * the guide falls from there. */
 TEST(shares_are_drawn)
@@ -455,6 +515,23 @@ TEST(a_report_is_whole)
     fixture_expect_words_of("out/figures/memory-causal.svg",
                             WORDS("whole matrix", "rgb( 18,  52,  86)", /* 123456 */
                                   "-strcol"));                          /* titles are words */
+}
+
+/* docs/examples/records.py reads the table by its columns: the price of dense at 2,048 is that of the
+ * fixture, and a table without a group of lengths is told. */
+TEST(records_in_python)
+{
+    if (!fixture_python("csv"))
+        return;
+    fixture_add_curves();
+    fixture_expect_page(0, WORDS("</html>"));
+    scratch_shell(0, "2048 3.35544e+07\n",
+                  "/usr/bin/python3 docs/examples/records.py '%s' | grep ' dense fwd:'",
+                  scratch_path("out/records.csv"));
+    scratch_shell(1, "no group of lengths",
+                  "cd '%s' && sed 's/^length-causal/other/' records.csv > r && "
+                  "/usr/bin/python3 \"$OLDPWD/docs/examples/records.py\" r 2>&1",
+                  scratch_path("out"));
 }
 
 /* Titles, labels and colours of a plan without measuring; and of records of two machines and two

@@ -3,6 +3,7 @@
  * A row of O needs all keys and values of its head, but those of no other, and they are a function
  * of the case: the first process makes one head after the other (backward, all heads of a kv head),
  * and has rows of results from the ranks: those of the sample, or all of a small problem. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,10 +100,14 @@ static enum attn_status fetch(struct attn_point_work *work, const struct head_pa
 static void add_head(const struct attn_result *r, const struct head_part *x,
                      struct attn_result *all)
 {
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (r->output[o].n > 0 &&
-            (all->output[o].n == 0 || r->output[o].ratio > all->output[o].ratio))
-            all->output[o] = r->output[o];
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_agreement *a = &all->output[o];
+        double error = a->error, size = a->size;
+        if (r->output[o].n > 0 && (a->n == 0 || r->output[o].ratio > a->ratio))
+            *a = r->output[o];
+        a->error = r->output[o].error <= error ? error : r->output[o].error; /* a NaN stays */
+        a->size = fmax(r->output[o].size, size);
+    }
     all->worst = r->worst > all->worst ? r->worst : all->worst;
     if (all->verdict != ATTN_PASS || r->verdict == ATTN_PASS)
         return;

@@ -42,9 +42,13 @@ void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *res
     snprintf(p->message, sizeof p->message, "%s", result->text);
     p->worst = result->worst;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        if (result->output[o].n > 0)
-            p->output_worst[o] = result->output[o].ratio;
-        if (result->output[o].n > 0 && !(result->output[o].ratio < result->worst))
+        const struct attn_agreement *a = &result->output[o];
+        if (a->n == 0)
+            continue;
+        p->output_worst[o] = a->ratio;
+        if (a->size > 0)
+            p->output_error[o] = a->error / a->size;
+        if (!(a->ratio < result->worst))
             snprintf(p->worst_output, sizeof p->worst_output, "%s",
                      attn_output_name((enum attn_output)o));
     }

@@ -357,7 +357,8 @@ static void mpi_end(struct attn_transport *t, enum attn_status status)
     }
 }
 
-static const struct attn_transport_ops mpi_ops = {0, mpi_post, mpi_wait, mpi_end};
+static const struct attn_transport_ops mpi_ops[] = {{0, mpi_post, mpi_wait, mpi_end},
+                                                    {1, mpi_post, mpi_wait, mpi_end}};
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
@@ -376,7 +377,8 @@ static enum attn_status mpi_run(void *state, int ranks, const struct attn_rank_c
     mpi->tag = (mpi->tag + 1) % TAGS;
     me.note.how = ENDED;
     if (mpi->rank < ranks) {
-        struct attn_transport t = {.ops = &mpi_ops, .state = &me, .rank = mpi->rank, .size = ranks};
+        struct attn_transport t = {
+            .ops = &mpi_ops[code->counts], .state = &me, .rank = mpi->rank, .size = ranks};
         me.note.status = attn_transport_end(&t, code->run(code->arg, &t, &own), &own);
         if (me.note.status == ATTN_OK)
             me.note.how = ENDED;

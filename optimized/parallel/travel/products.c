@@ -35,7 +35,7 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole,
 }
 
 /* No pair of this batch and head, as far as tile, band and spans tell: exactly where a mask has one
- * of them, so for bands and documents also of tokens that lie P apart. */
+ * of them, so for bands and documents also of tokens that lie R apart. */
 static int is_hidden(const struct attn_problem *part, int64_t b, int64_t h)
 {
     int64_t least, most, lo, hi;

@@ -20,14 +20,12 @@ static struct attn_ctx context(const struct attn_travel *x)
         .ledger = x->rank->ledger, .options = &x->local, .error = x->rank->error};
 }
 
-/* On a piece of the problem, whose origin says which.  Where nothing arrives, nothing is done. */
+/* On a piece of the problem, whose origin says which. */
 static enum attn_status run_forward(struct attn_travel *x, const struct attn_product *m,
                                     const struct attn_forward *t)
 {
     struct attn_ctx ctx = context(x);
     const struct attn_problem part = attn_travel_part(x, m);
-    if (attn_transport_counts(x->rank->transport))
-        return ATTN_OK;
     return end_if_failed(x, attn_run_forward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
@@ -36,8 +34,6 @@ static enum attn_status run_backward(struct attn_travel *x, const struct attn_pr
 {
     struct attn_ctx ctx = context(x);
     const struct attn_problem part = attn_travel_part(x, m);
-    if (attn_transport_counts(x->rank->transport))
-        return ATTN_OK;
     return end_if_failed(x, attn_run_backward(attn_rank_local(x->rank->options), &ctx, &part, t));
 }
 
@@ -254,15 +250,18 @@ static void start_the_rest(struct attn_travel *x)
     }
 }
 
+/* Where nothing arrives, nothing is done. */
 enum attn_status attn_travel_multiply(struct attn_travel *x)
 {
+    int computes = !attn_transport_counts(x->rank->transport);
     struct attn_product m;
     enum attn_status status = ATTN_OK;
     if (x->w.stop.query < 0)
         return ATTN_OK;
     while (status == ATTN_OK && attn_work_next(&x->w, &m))
-        status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
-    if (status == ATTN_OK)
+        if (computes)
+            status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
+    if (status == ATTN_OK && computes)
         start_the_rest(x);
     if (x->w.stop.query == x->w.rank)
         x->kept += attn_layout_stretches(&x->w.work, 1);

@@ -2,9 +2,9 @@
  *
  *      mask=       at home                                 at work
  *      described   nothing: all ranks read one mask        nothing
- *      keys        keys(...) of its keys, [B, Lk/P]        of the keys that its queries meet
- *      repeated    the same P times, [P, B, Lk/P]          the same, by an all-to-all
- *      dense       rows of its queries, [B, 1, Lq/P, Lk]   of the queries that it multiplies
+ *      keys        keys(...) of its keys, [B, Lk/R]        of the keys that its queries meet
+ *      repeated    the same R times, [R, B, Lk/R]          the same, by an all-to-all
+ *      dense       rows of its queries, [B, 1, Lq/R, Lk]   of the queries that it multiplies
  *
  * What is not at home comes by a move, or with the block of K and V that travels.  The local
  * implementation reads nothing else.  Which products show nothing at all is read from the

@@ -30,11 +30,14 @@
  *   select        code of target    code of key             200 (f64: 800) apart  own number (16
  *                                                                                 bits: modulo)
  *
+ *   powers        a unit vector or  0 0 1 2 3 .. and  n ln 2: weights 2^n,   integer, -3 .. 3
+ *                 0                 .. 3 2 1 0 0      their sum too
+ *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
- * huge (f16: 2^13, f64: 2^500), integer for integer and select, and for loud times 2^-10 .. 2^10,
- * another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or 8.375
- * from row to row and the other features are small; in f16 it is a power of two larger where k_0
- * would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
+ * huge (f16: 2^13, f64: 2^500), integer for integer, select and powers, and for loud times 2^-10 to
+ * 2^10, another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or
+ * 8.375 from row to row and the other features are small; in f16 it is a power of two larger where
+ * k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
  * normals remain in q and k; likewise with d = 0.  16-bit storage rounds all of this: what is left
  * of the noise on k_0 then is little.
  *
@@ -253,6 +256,36 @@ int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, in
     return j;
 }
 
+/* ---- powers ---------------------------------------------------------------------------------- *
+ * For people who follow a softmax by pencil and paper.  Feature 0 of the keys is 0 0 1 2 3 ..,
+ * whose powers of two add up to 1 2 4 8 .. from the first key on; feature 1 is the same from the
+ * last key on; and equal weights add up to a power of two where there are so many keys.  A query
+ * chooses what suits the keys that it sees, in turn, so that rows differ; under a mask that nothing
+ * suits, weights are equal. */
+
+static double power_of(const struct attn_recipe *r, int64_t j, int64_t feature)
+{
+    int64_t n = (feature == 0 ? j : r->problem->n_key - 1 - j) - 1;
+    return n < 0 ? 0 : n < 14 ? (double)n : 14;
+}
+
+enum { POWERS_EQUAL = 2 }; /* behind the two features */
+static int64_t powers_choice(const struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
+{
+    const struct attn_problem *p = r->problem;
+    for (int64_t turn = 0; turn <= POWERS_EQUAL; turn++) {
+        int64_t choice = (i + h + turn) % (POWERS_EQUAL + 1);
+        double sum = 0;
+        for (int64_t j = 0; j < p->n_key; j++)
+            if (attn_problem_allows(p, b, h, i, j))
+                sum += choice == POWERS_EQUAL ? 1 : exp2(power_of(r, j, choice));
+        int exponent;
+        if (frexp(sum, &exponent) <= 0.5 && (choice == POWERS_EQUAL || choice < p->d_key))
+            return choice;
+    }
+    return POWERS_EQUAL;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Share the carried score between q_0 and k_0.  f16 ends at 65504. */
@@ -287,6 +320,8 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
     double size = fabs(problem->scale);
     if (carries(c->fill) && size >= 0x1p-20 && size <= 0x1p20)
         lift_scores(r, problem->scale);
+    if (c->fill == ATTN_FILL_POWERS) /* a score of 1 ln 2; 1 where scale is ln 2 itself */
+        r->divisor = size >= 0x1p-20 && size <= 0x1p20 ? 0x1.62e42fefa39efp-1 / problem->scale : 1;
     if (c->fill == ATTN_FILL_REVEAL && c->bias != ATTN_CASE_BIAS_NONE)
         return attn_fail(err, ATTN_EINVAL,
                          "fill reveal with a bias: its rows would no longer be uniform, so nothing "
@@ -306,7 +341,8 @@ static int64_t target_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i)
 {
     int64_t row = (b * r->problem->heads + h) * r->problem->n_query + i;
     if (r->row != row)
-        r->target = attn_recipe_target(r, b, h, i);
+        r->target = r->fill == ATTN_FILL_POWERS ? powers_choice(r, b, h, i)
+                                                : attn_recipe_target(r, b, h, i);
     r->row = row;
     return r->target;
 }
@@ -315,6 +351,8 @@ static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64
 {
     const struct attn_problem *p = r->problem;
     uint64_t index = query_cell(p, b, h, i, c, p->d_key);
+    if (r->fill == ATTN_FILL_POWERS)
+        return c < POWERS_EQUAL && target_of(r, b, h, i) == c ? 1 : 0;
     int64_t target = r->fill == ATTN_FILL_SELECT ? target_of(r, b, h, i) : -1;
     if (r->fill == ATTN_FILL_FLAT || r->fill == ATTN_FILL_REVEAL)
         return 0;
@@ -343,6 +381,8 @@ static double k_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j,
         return integer(r, STREAM_K, index, 3);
     if (r->fill == ATTN_FILL_SELECT)
         return code_feature(r, b, g, j, c);
+    if (r->fill == ATTN_FILL_POWERS)
+        return c < POWERS_EQUAL ? power_of(r, j, c) * r->divisor : integer(r, STREAM_K, index, 2);
     if (r->fill == ATTN_FILL_LOWRANK) {
         double base = normal(r, STREAM_BASE, key_cell(p, b, g, 0, c, p->d_key));
         return base + normal(r, STREAM_K, index) * 0x1p-6;
@@ -378,6 +418,8 @@ static double v_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j,
         return normal(r, STREAM_V, index) * uneven(b, g);
     case ATTN_FILL_INTEGER:
         return integer(r, STREAM_V, index, 7);
+    case ATTN_FILL_POWERS:
+        return integer(r, STREAM_V, index, 3);
     case ATTN_FILL_REVEAL:
         return j % p->d_value == c ? 1 : 0;
     case ATTN_FILL_SELECT:
@@ -406,6 +448,8 @@ static double d_o_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t 
     case ATTN_FILL_INTEGER:
     case ATTN_FILL_SELECT:
         return integer(r, STREAM_D_O, index, 7);
+    case ATTN_FILL_POWERS:
+        return integer(r, STREAM_D_O, index, 2);
     case ATTN_FILL_HUGE:
         return normal(r, STREAM_D_O, index) * extreme(r);
     case ATTN_FILL_SPIKE: {

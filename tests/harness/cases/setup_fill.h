@@ -16,11 +16,13 @@ struct attn_recipe {
     enum attn_fill fill;
     uint64_t seed;
     enum attn_case_bias bias;
-    double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot      */
+    double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot;
+                       powers: what a key's whole numbers are multiplied by                    */
     double lift;    /* q_0 is so many times 8: 4 for outliers, more where f16 cannot hold k_0 */
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
-    int64_t row, target; /* select: the row whose target was asked for last, and that          */
+    int64_t row, target; /* select: the row whose target was asked for last, and that; powers:
+                            its choice                                                         */
     uint64_t stream[ATTN_STREAMS]; /* of the hash, mixed with the seed */
 };
 

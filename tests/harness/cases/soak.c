@@ -389,7 +389,7 @@ static void draw(struct dice *d, struct attn_case *c)
     random_shape(d, c);
     random_mask(d, c);
     c->dtype = random_type(d);
-    c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILLS) : ATTN_FILL_NORMAL);
+    c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILL_POWERS) : ATTN_FILL_NORMAL);
     c->seed = roll(d, 1000000);
     random_fields(d, c);
     if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */

@@ -254,6 +254,26 @@ static void fill(struct attn_rank_steps *x)
     }
 }
 
+/* A textbook of ranks has the steps of the engine's scheme on equal runs of tokens, for what it
+ * takes. */
+static enum attn_status parse(const char *text, const struct attn_problem *p,
+                              struct attn_spec *spec, struct attn_error *err)
+{
+    char engine[64];
+    enum attn_status status = attn_spec_parse_priced(text, spec, err);
+    const struct attn_impl *impl = spec->impl;
+    size_t name = status == ATTN_OK ? strcspn(impl->name, "-") : 0;
+    if (status != ATTN_OK || impl->ranks == NULL || strcmp(impl->name + name, "-textbook") != 0)
+        return status;
+    snprintf(engine, sizeof engine, "%.*s:ranks=%d,sizes=strict", (int)name, impl->name,
+             attn_parallel_ranks(&spec->options));
+    if ((attn_problem_needs(p) & ~impl->caps) != 0)
+        return attn_fail(err, ATTN_ENOTSUP, "%s lacks what this case needs; %.*s would work",
+                         impl->name, (int)name, impl->name);
+    status = impl->accepts(p, &spec->options, err);
+    return status == ATTN_OK ? attn_spec_parse_priced(engine, spec, err) : status;
+}
+
 enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims *claims,
                                       const struct attn_setup *setup, struct attn_rank_steps *x,
                                       struct attn_error *err)
@@ -261,7 +281,7 @@ enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims
     const struct attn_problem *p = &setup->problem;
     const size_t queries = (size_t)p->n_query + 1, keys = (size_t)p->n_key + 1;
     *x = (struct attn_rank_steps){.setup = setup};
-    enum attn_status status = attn_spec_parse_priced(text, &x->spec, err);
+    enum attn_status status = parse(text, p, &x->spec, err);
     if (claims->lse == ATTN_PLUGIN_LSE_ABSENT || claims->layout == ATTN_CLAIMS_THD)
         return attn_fail(err, ATTN_EINVAL,
                          "--scheme %.200s: ranks have an LSE, by which they merge, and no packed "

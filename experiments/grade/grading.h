@@ -4,15 +4,15 @@
  *   labs.c       the table; the task of a seed
  *   select.c     which cases of the battery a criterion is about
  *   kind_*.c     how each kind of criterion is judged, by check and measure
- *   grade.c      one submission, in a process of its own
+ *   grade_one.c  one submission, in a process of its own
  *   class.c      many, none of which can touch another
  *   sheet.c      what is said of it: text, JSON, CSV
  *
  * A submission is asked what the task claims, and judged by what it declares itself, which must be
  * that.  Points are for what passed: nothing asked, REFUSED and ERROR are no success.
  */
-#ifndef EXPERIMENTS_GRADE_GRADE_H
-#define EXPERIMENTS_GRADE_GRADE_H
+#ifndef EXPERIMENTS_GRADE_GRADING_H
+#define EXPERIMENTS_GRADE_GRADING_H
 
 #include "experiments/check/check.h"
 #include "experiments/measure/external_specs.h"
@@ -102,7 +102,7 @@ struct attn_sheet {
     double seconds;
 };
 
-/* ---- one submission (grade.c) ---------------------------------------------------------------- */
+/* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
     const char *name;             /* of the student, or of the file */
@@ -141,8 +141,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
  * one line: it cannot be judged at all. */
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err);
 
-/* Whether it has computed anything right. */
-int attn_grade_any_passed(const struct attn_grading *g);
+/* Whether it has computed any case of a selection right. */
+int attn_grade_any_passed(const struct attn_grading *g, const char *selection);
 
 /* The outcome's criterion is lost, and why. */
 void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)

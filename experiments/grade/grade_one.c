@@ -1,4 +1,4 @@
-/* See grade.h: one submission in a process of its own, which brings back a sheet.
+/* See grading.h: one submission in a process of its own, which brings back a sheet.
  *
  * The sheet is in memory that only this process and that one have: what the submission runs is a
  * program started by that one, and cannot reach it.  What a submission does to other processes or
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"

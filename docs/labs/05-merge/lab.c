@@ -1,0 +1,84 @@
+/* Lab 05: merging partial results.  docs/labs/05-merge/README.md is its page.
+ *
+ *      cc -O2 -shared -fPIC -I. -o lab.so docs/labs/05-merge/lab.c -lm
+ *      attnlab grade 05 ./lab.so
+ */
+#include "docs/labs/lab.h"
+
+enum { PART = 16 }; /* keys of the largest part */
+
+/* Attention of query i over keys [j0,j1): writes a row of o, returns LSE (natural).  If no key of
+ * the part is seen, or it has none, they are 0 and -INFINITY. */
+static float part(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1, float *o)
+{
+    int64_t g = h / (t->heads / t->kv_heads);
+    float s[PART], m = -INFINITY, l = 0;
+    for (int64_t j = j0; j < j1; j++) {
+        s[j - j0] = score(t, b, h, g, i, j);
+        m = s[j - j0] <= m ? m : s[j - j0];
+    }
+    set_zero(o, t->d_value);
+    for (int64_t j = j0; j < j1; j++)
+        if (s[j - j0] != -INFINITY) {
+            float p = expf(s[j - j0] - m);
+            l += p;
+            axpy(p, row_of(&t->v, b, g, j), o, t->d_value);
+        }
+    for (int64_t c = 0; c < t->d_value && l != 0; c++)
+        o[c] /= l;
+    return l != 0 ? m + logf(l) : -INFINITY;
+}
+
+/* TODO: (o, lse) becomes what it is together with (o2, lse2); o and o2 have n numbers, both LSEs are
+ * natural logarithms.  Returns ATTN_PLUGIN_OK. */
+static int merge(attn_call *t, float *o, float *lse, const float *o2, float lse2, int64_t n)
+{
+    (void)o, (void)lse, (void)o2, (void)lse2, (void)n;
+    return not_written(t, "merge");
+}
+
+/* All parts of a query's keys, the last keys first; o2 has room for a row. */
+static int merge_parts(attn_call *t, int64_t b, int64_t h, int64_t i, float *o2)
+{
+    static const int64_t size[] = {3, 0, PART, 1};
+    float *o = row_to(&t->o, b, h, i), lse = -INFINITY;
+    int status = ATTN_PLUGIN_OK;
+    set_zero(o, t->d_value);
+    for (int64_t n = 0, j1 = t->n_key; j1 > 0 && status == ATTN_PLUGIN_OK; n++) {
+        int64_t j0 = j1 - least(j1, size[n % 4]);
+        float lse2 = part(t, b, h, i, j0, j1, o2);
+        status = merge(t, o, &lse, o2, lse2, t->d_value);
+        j1 = j0;
+    }
+    *row_to(&t->lse, b, h, i) = lse / LSE_UNIT;
+    return status;
+}
+
+static int forward(attn_call *t)
+{
+    float *o2 = malloc((size_t)(t->d_value + 1) * sizeof *o2);
+    int status = o2 != NULL ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
+    for (int64_t b = 0; b < t->batch; b++)
+        for (int64_t h = 0; h < t->heads; h++)
+            for (int64_t i = 0; i < t->n_query && status == ATTN_PLUGIN_OK; i++)
+                status = merge_parts(t, b, h, i, o2);
+    free(o2);
+    return status;
+}
+
+const struct attn_plugin *attn_plugin_get(void)
+{
+    static const struct attn_plugin lab = {
+        .abi = ATTN_PLUGIN_ABI,
+        .struct_size = sizeof lab,
+        .name = "lab-05",
+        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
+                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY,
+        .lse = TASK_LSE,
+        .layout = TASK_LAYOUT,
+        .byte = TASK_BYTE,
+        .block = 1, /* keys between two merges, at the least */
+        .forward = forward,
+    };
+    return &lab;
+}

@@ -1,0 +1,23 @@
+/* What attnlab explain prints of the steps that were heard; it formats and computes nothing. */
+#ifndef EXPERIMENTS_EXPLAIN_STEPS_H
+#define EXPERIMENTS_EXPLAIN_STEPS_H
+
+#include "experiments/explain/heard.h"
+#include "experiments/explain/handout.h"
+
+struct attn_show {
+    int has_ranks;              /* hops are the steps: INNER ones are left out */
+    int has_heads, has_batches; /* several: each part says of which it is */
+    const char *only;           /* NULL, or beginnings of steps' names with commas between them */
+};
+
+/* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables
+ * there are.  handout: NULL, to count alone. */
+int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
+                    struct attn_handout *handout);
+
+/* Rows of CSV, with a line of heads: pass, step, batch, head, rank, hop, key (the first one: of a
+ * tile, of a block), name, row, column, value.  Numbers are whole as they were. */
+void attn_show_csv(const struct attn_show *show, const struct attn_heard *heard);
+
+#endif

@@ -1,0 +1,293 @@
+/* Figures on disk: scripts that are not lost when somebody edited them, and gnuplot. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/measure/machine.h"
+#include "experiments/report/figures.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/process.h"
+
+enum { SCRIPT_MOST = 1 << 20 };
+
+enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err)
+{
+    static const char *const down[] = {"plots", "share/attnlab/plots"};
+    char base[PATH_MAX] = ".", path[2 * PATH_MAX], *slash = NULL;
+    for (int up = 0; up == 0 || slash != NULL; up++) {
+        for (int d = 0; d < 2; d++) {
+            (void)snprintf(path, sizeof path, "%s/%s/%s", base, down[d], name);
+            if (access(path, R_OK) == 0)
+                return attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, text, err);
+        }
+        if (up == 0) {
+            ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
+            base[n > 0 ? n : 0] = '\0';
+        }
+        slash = strrchr(base, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    }
+    *text = NULL;
+    return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
+}
+
+/* ---- scripts --------------------------------------------------------------------------------- */
+
+/* The last line of a script says whose it is and what it was, so that an edit is seen. */
+static const char seal[] = "# attnlab wrote ";
+
+static void write_seal(const char *name, const char *text, size_t n, char line[PATH_MAX + 64])
+{
+    (void)snprintf(line, PATH_MAX + 64, "%s%s.gp: %016" PRIx64 "\n", seal, name,
+                   attn_digest_bytes(ATTN_DIGEST_BEGIN, text, n));
+}
+
+/* What is in FOLDER/NAME.gp?  OTHERS: it does not say that it was written as that. */
+enum script { NO_SCRIPT, INTACT, EDITED, OTHERS };
+static enum script look_at(const char *folder, const char *name)
+{
+    char path[2 * PATH_MAX], line[PATH_MAX + 64], *text = NULL, *last = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
+    if (access(path, F_OK) != 0)
+        return NO_SCRIPT;
+    if (attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, &text, NULL) != ATTN_OK)
+        return OTHERS;
+    for (char *at = text; (at = strstr(at, seal)) != NULL; at++)
+        last = at;
+    write_seal(name, text, last != NULL ? (size_t)(last - text) : 0, line);
+    size_t of_name = strcspn(line, ":") + 1;
+    enum script is = last == NULL || strncmp(last, line, of_name) != 0 ? OTHERS
+                     : strcmp(last, line) == 0                         ? INTACT
+                                                                       : EDITED;
+    free(text);
+    return is;
+}
+
+static enum attn_status refuse(const char *folder, const char *name, struct attn_error *err)
+{
+    return attn_fail(err, ATTN_EINVAL,
+                     "%.300s/%s.gp was edited and would be lost: gnuplot draws it as it is; with "
+                     "--overwrite it is written anew",
+                     folder, name);
+}
+
+enum attn_status attn_scripts_check(const char *folder, struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    DIR *all = opendir(folder);
+    if (all == NULL)
+        return ATTN_OK; /* there are none yet */
+    for (struct dirent *one; status == ATTN_OK && (one = readdir(all)) != NULL;) {
+        size_t n = strlen(one->d_name);
+        char name[256];
+        if (n < 4 || strcmp(one->d_name + n - 3, ".gp") != 0)
+            continue;
+        (void)snprintf(name, sizeof name, "%.*s", (int)(n - 3), one->d_name);
+        if (look_at(folder, name) == EDITED)
+            status = refuse(folder, name, err);
+    }
+    closedir(all);
+    return status;
+}
+
+/* May this script be written? */
+static enum attn_status may_write(const char *folder, const char *name, int overwrite,
+                                  struct attn_error *err)
+{
+    enum script is = overwrite ? NO_SCRIPT : look_at(folder, name);
+    return is == EDITED || is == OTHERS ? refuse(folder, name, err) : ATTN_OK;
+}
+
+enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
+                                   struct attn_error *err)
+{
+    enum attn_status status = may_write(folder, figure->name, figure->overwrite, err);
+    return status == ATTN_OK ? may_write(folder, "style", figure->overwrite, err) : status;
+}
+
+/* FOLDER/NAME.gp: these lines, then a script of plots.  An older one is replaced as a whole, or
+ * stays. */
+static enum attn_status write_script(const char *head, const char *script, const char *folder,
+                                     const char *name, struct attn_error *err)
+{
+    char path[PATH_MAX], line[PATH_MAX + 64], *text;
+    (void)snprintf(path, sizeof path, "%s.gp", script);
+    enum attn_status status = attn_plots_read(path, &text, err);
+    if (status != ATTN_OK)
+        return status;
+    char *body = attn_cli_text("%s%s", head, text);
+    write_seal(name, body, strlen(body), line);
+    char *whole = attn_cli_text("%s%s", body, line);
+    (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
+    status = attn_cli_save(path, whole, err);
+    free(whole);
+    free(body);
+    free(text);
+    return status;
+}
+
+enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
+                                   struct attn_error *err)
+{
+    char path[PATH_MAX], *csv = attn_figure_csv(figure), *head = attn_figure_head(figure);
+    (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
+    enum attn_status status = attn_figure_check(figure, folder, err);
+    if (status == ATTN_OK)
+        status = attn_cli_save(path, csv, err);
+    if (status == ATTN_OK)
+        status = write_script(head, figure->script, folder, figure->name, err);
+    free(csv);
+    free(head);
+    return status == ATTN_OK ? write_script("", "style", folder, "style", err) : status;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+enum { FORMATS = 3, WORDS = 4096 };
+
+/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1
+ * when it could not be started or was killed.  words receives the beginning of what it said. */
+static int run(const char *command, const char *folder, char words[WORDS])
+{
+    struct attn_process end = {.out = words, .capacity = WORDS};
+    words[0] = '\0';
+    return attn_process_shell(command, folder, "", (double)INFINITY, &end) == 0 ? end.exit_status
+                                                                                : -1;
+}
+
+int attn_draw_possible(void)
+{
+    char words[WORDS];
+    int status = run("gnuplot --version 2>&1; exit $?", "", words);
+    return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
+}
+
+/* Of when a picture is; 0 where there is none. */
+static struct timespec time_of(const char *folder, const char *name, const char *of)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    (void)snprintf(path, sizeof path, "%s/%s.%s", folder, name, of);
+    if (stat(path, &facts) != 0 || facts.st_size == 0)
+        return (struct timespec){0, 0};
+    return facts.st_mtim;
+}
+
+/* Have gnuplot make NAME.svg and so on, whose formats are words, of FOLDER/NAME.gp; a NAME is
+ * letters, digits, '_', '-' and '.'.  Old pictures stay where gnuplot cannot be started; where it
+ * was, each must be newer.  -d: the user's own ~/.gnuplot stays out of it. */
+static enum attn_status draw_script(const char *folder, const char *name, const char *formats,
+                                    struct attn_error *err)
+{
+    char *command, words[WORDS], format[FORMATS][4];
+    struct timespec before[FORMATS];
+    int n_formats = sscanf(formats, "%3s %3s %3s", format[0], format[1], format[2]);
+    for (int f = 0; f < n_formats; f++)
+        before[f] = time_of(folder, name, format[f]);
+    command = attn_cli_text("f() { cd \"$1\" && exec gnuplot -d %s.gp 2>&1; }; f", name);
+    int status = run(command, folder, words);
+    free(command);
+    attn_clean(words);
+    if (status == 127)
+        return attn_fail(err, ATTN_ENOMEM, "gnuplot is not installed");
+    if (status == 126 || status == -1)
+        return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started for figure %s", name);
+    if (status != 0)
+        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
+    for (int f = 0; f < n_formats; f++) {
+        struct timespec is = time_of(folder, name, format[f]);
+        if (is.tv_sec == before[f].tv_sec && is.tv_nsec == before[f].tv_nsec)
+            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
+                             format[f], words);
+    }
+    return ATTN_OK;
+}
+
+enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
+                           struct attn_error *err)
+{
+    enum attn_status status = attn_figure_write(figure, folder, err);
+    return status == ATTN_OK
+               ? draw_script(folder, figure->name,
+                             figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS, err)
+               : status;
+}
+
+/* ---- the picture of a mask ------------------------------------------------------------------- */
+
+void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row)
+{
+    int64_t n_key = attn_mask_shape(mask)->n_key, lo, hi;
+    memset(row, '.', (size_t)n_key);
+    row[n_key] = '\0';
+    for (int64_t from = 0; attn_mask_next(mask, 0, 0, i, from, &lo, &hi); from = hi)
+        memset(row + lo, '#', (size_t)(hi - lo));
+}
+
+/* Runs that touch are one; gnuplot wants a line, so query 0 has an empty run. */
+static void write_runs(FILE *file, const struct attn_mask *mask)
+{
+    const struct attn_mask_shape *s = attn_mask_shape(mask);
+    fputs("$runs << END\n0 0 0\n", file);
+    for (int64_t i = 0; i < s->n_query; i++) {
+        int64_t begin = 0, end = 0, lo, hi;
+        while (attn_mask_next(mask, 0, 0, i, end, &lo, &hi)) {
+            if (lo > end && end > begin)
+                fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);
+            begin = lo > end ? lo : begin;
+            end = hi;
+        }
+        if (end > begin)
+            fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);
+    }
+    fputs("END\n", file);
+}
+
+/* What the script draws; NAME without its folder.  A mask's text has no quotes. */
+static void write_mask(FILE *file, const struct attn_mask *mask, const char *name)
+{
+    const struct attn_mask_shape *s = attn_mask_shape(mask);
+    fprintf(file, "# Run `gnuplot %s.gp` in this folder.\nname = '%s'\ntitle = '%s'\n", name, name,
+            attn_mask_text(mask));
+    fprintf(file, "n_query = %lld\nn_key = %lld\n", (long long)s->n_query, (long long)s->n_key);
+    write_runs(file, mask);
+}
+
+enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *path, int overwrite,
+                                   struct attn_error *err)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    char folder[PATH_MAX], name[PATH_MAX], *head;
+    size_t stem = strlen(path) >= 4 ? strlen(path) - 4 : 0, size;
+    if (stem == 0 || stem >= sizeof folder - 8 || strcmp(path + stem, ".svg") != 0)
+        return attn_fail(err, ATTN_EINVAL, "'%.200s': a name that ends in .svg would work", path);
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)stem, path);
+    char *slash = strrchr(folder, '/');
+    (void)snprintf(name, sizeof name, "%s", slash == NULL ? folder : slash + 1);
+    if (name[0] == '\0' || name[strspn(name, letters)] != '\0')
+        return attn_fail(err, ATTN_EINVAL, "'%.200s': letters, digits, '_', '-' and '.' would work",
+                         name);
+    if (slash == NULL)
+        (void)snprintf(folder, sizeof folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    enum attn_status status = may_write(folder, name, overwrite, err);
+    if (status != ATTN_OK)
+        return status;
+    FILE *file = attn_cli_memory(&head, &size);
+    write_mask(file, mask, name);
+    fclose(file);
+    status = write_script(attn_cli_need(head), "mask", folder, name, err);
+    if (status == ATTN_OK)
+        status = draw_script(folder, name, "svg", err);
+    free(head);
+    return status;
+}

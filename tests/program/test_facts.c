@@ -1,0 +1,202 @@
+/* Figures in the prose of pages.  Each is derived here by other code than the page's command, and
+ * must stand on the page in these words.
+ *
+ * Only these find a figure that is wrong in prose: tests/manual.sh compares what commands print. */
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fixtures/scratch.h"
+#include "tests/suites.h"
+
+SUITE(facts, .seconds = 60);
+
+static const double MIB = 1024 * 1024;
+
+/* The page says so, wherever its lines break. */
+static void says(const char *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void says(const char *page, const char *format, ...)
+{
+    char words[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    char *text = scratch_read(page), *to = text;
+    for (const char *at = text; *at != '\0'; at++)
+        if (!isspace((unsigned char)*at) || (to > text && to[-1] != ' '))
+            *to++ = isspace((unsigned char)*at) ? ' ' : *at;
+    *to = '\0';
+    ck_assert_msg(strstr(text, words) != NULL, "%s does not say: %s", page, words);
+    free(text);
+}
+
+/* The number that a line of a shell prints. */
+static double number(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static double number(const char *format, ...)
+{
+    char line[1024], *end;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    scratch_shell(0, "", "PATH='%s':$PATH\n%s", test_build(), line);
+    double x = strtod(scratch_output, &end);
+    ck_assert_msg(end != scratch_output, "%s\nno number: %s", line, scratch_output);
+    return x;
+}
+
+/* Bytes of `attnlab price` at the peak. */
+static double peak(const char *spec, const char *flags)
+{
+    return number("attnlab price %s --length 512 --heads 2 %s | "
+                  "awk '/^  peak/ { gsub(\",\", \"\"); print $2 }'",
+                  spec, flags);
+}
+
+/* What one layer of 8 heads of 128 was measured to save at L = 8,192, as if at 65,536: neither
+ * grows faster than L. */
+static double saved(const char *start)
+{
+    return 8 * number("awk -F, '/^%s,1,1,8,128,8192,/ { print $11 - $10 }' "
+                      "experiments/data/training_h100_memory.csv",
+                      start);
+}
+
+TEST(checkpointed_layers)
+{
+    double math = saved("math,f32,none,1"), flash = saved("flash,bf16,none,0"),
+           least = saved("flash,bf16,none,1");
+    says("docs/studies/training-h100.md",
+         "puts it below `flash`, which had slope 1 before: at L=65,536 %.0f MiB against %.0f MiB. "
+         "Checkpointed `flash` keeps %.0f MiB",
+         math / MIB, flash / MIB, least / MIB);
+    says("docs/studies/training-h100.md", "flash %.2f-fold", flash / least);
+    ck_assert_double_eq_tol(flash / least, 5 + 2.0 / 128, 1e-4);
+}
+
+TEST(a_token_reads_a_cache)
+{
+    /* operations of a call over numbers of k and v: a multiplication and an addition each */
+    double flops = number("attnlab price tiled --length 1 --keys 4096 --heads 8 --format json | "
+                          "awk '/flops/ { print $2 }'");
+    ck_assert_double_eq_tol(flops / (2.0 * 8 * 4096 * 64), 2, 1e-12);
+    says("docs/studies/kv-cache.md", "does one multiplication and one addition");
+    /* one token of 40 layers, 5,120 features, k and v, 16 bits; four squares of weights for
+     * attention, eight for what follows */
+    double token = 40.0 * 5120 * 2 * 2, weights = 40.0 * (4 + 8) * 5120 * 5120 * 2;
+    says("docs/studies/kv-cache.md", "as many bytes as a cache of %.0f,%.0f tokens",
+         floor(weights / token / 1000), fmod(weights / token, 1000));
+    says("docs/studies/kv-cache.md", "in units of 1,000 they would be %.0f and %.1f", token / 1e3,
+         2048 * token / 1e9);
+    says("docs/studies/kv-cache.md", "\"%.0f KB\" and \"%.1f GB\"", token / 1024,
+         2048 * token / ldexp(1, 30));
+}
+
+/* Bytes on the ledger of a real call. */
+static double ledger(const char *spec, const char *problem)
+{
+    return number("attnlab point --spec %s --case '%s' --repeat 0 --enough 0 --verified no | "
+                  "sed 's/.*\"ledger_bytes\": *\\([0-9]*\\).*/\\1/'",
+                  spec, problem);
+}
+
+/* Is csr-textbook below dense where nothing is hidden, it always is. */
+TEST(csr_against_dense)
+{
+    for (int heads = 4; heads <= 5; heads++) {
+        char full[64], half[64];
+        snprintf(full, sizeof full, "h%dq512d16:keys(512):f32:normal:s1", heads);
+        snprintf(half, sizeof half, "h%dq512d16:random(0.5,1):f32:normal:s1", heads);
+        double csr = ledger("csr-textbook", full);
+        ck_assert_int_eq(csr < ledger("dense", full), heads == 5);
+        ck_assert_double_gt(csr, ledger("dense:mask=bool2d", full));
+        ck_assert_double_lt(ledger("csr-textbook", half), ledger("dense:mask=bool2d", half));
+    }
+    says("docs/studies/xformers-order.md", "always needs less from five heads on");
+    says("docs/studies/xformers-order.md", "there is a break-even at any number of heads");
+}
+
+/* Between two lengths: nothing is added forward, and something for each query backward. */
+TEST(tiles_and_length)
+{
+    static const char *const specs[] = {"tiled-textbook", "tiled@portable"};
+    for (int s = 0; s < COUNT(specs); s++) {
+        ck_assert_double_eq(ledger(specs[s], "q512d16:none:f32:normal:s1"),
+                            ledger(specs[s], "q1024d16:none:f32:normal:s1"));
+        ck_assert_double_ge(ledger(specs[s], "q1024d16:none:f32:normal:s1:pass=bwd") -
+                                ledger(specs[s], "q512d16:none:f32:normal:s1:pass=bwd"),
+                            4 * 512);
+    }
+    says("docs/memory.md", "tiles for one tile, and backward also something for every query");
+    says("docs/attention.md", "forward: does not grow");
+    says("README.md", "Tiles need a constant amount forward");
+}
+
+/* Eight ranks: each sends its mask in eight copies and receives eight, or sends one. */
+TEST(a_mask_that_is_repeated)
+{
+    says("docs/studies/open-sora-plan-mask.md",
+         "%.1f times above the all-gather: %d + %d copies against %d + %d", (8 + 8) / (1 + 8.0), 8,
+         8, 1, 8);
+}
+
+/* What 16 bits of storage change: nothing of S and P, in a textbook and a fast one; one head of q,
+ * k, v, o and of four gradients in a textbook. */
+TEST(sixteen_bits)
+{
+    static const char *const wide[] = {"--pass fwd", "--pass bwd"};
+    static const char *const narrow[] = {"--dtype bf16", "--dtype bf16 --pass bwd"};
+    for (int pass = 0; pass < 2; pass++) {
+        double more = peak("dense", narrow[pass]) - peak("dense", wide[pass]);
+        ck_assert_double_eq(more, (pass == 0 ? 4 : 8) * 4.0 * 512 * 64);
+        ck_assert_double_eq(peak("gemm@portable", narrow[pass]), peak("gemm@portable", wide[pass]));
+    }
+    says("docs/attention.md", "w is still 4: scores and sums are 32-bit floats");
+    says("docs/attention.md", "16 L d bytes more forward, 32 L d backward");
+}
+
+/* CS149: q, k, v, o and their copies are eight tensors of 4 heads, 1,024 tokens, 32 features. */
+TEST(teaching_codes)
+{
+    double tensor = 4.0 * 1024 * 32 * 4, scores = 4.0 * 1024 * 1024;
+    says("docs/studies/teaching-codes.md",
+         "held is %.1f times less, and %.1f times less beside inputs and output",
+         (8 * tensor + scores) / (8 * tensor), (4 * tensor + scores) / (4 * tensor));
+    says("docs/studies/teaching-codes.md", "the factor is %.0f and not %.0f",
+         (8 * tensor + scores) / (8 * tensor), (4718588.0 + 4) / (524284 + 4));
+}
+
+/* One head of 64, 1 Mi tokens, k and v, on 4 to 64 ranks: what a rank has beside its own block. */
+TEST(rings)
+{
+    double all = 2.0 * (1 << 20) * 64 * 4;
+    for (int ranks = 4; ranks <= 64; ranks *= 4) {
+        says("docs/studies/ring-buffers.md", "for each hop, %d ranks: %.0f MiB", ranks,
+             (ranks - 1) * all / ranks / MIB);
+        says("docs/studies/ring-buffers.md", "allgather on %d ranks: K, V on a rank: %.0f MiB",
+             ranks, all / MIB);
+    }
+    says("docs/studies/ring-buffers.md", "`allgather` has one block twice");
+}
+
+/* A tensor of 4,096 tokens and 1,152 features changes hands on four ranks: each has a quarter of
+ * the tokens and sends all of its features but its own quarter. */
+TEST(a_unit_of_split_gather)
+{
+    double bytes = 4096 / 4 * (1152 - 1152 / 4) * 2.0;
+    says("docs/studies/open-sora-split-gather.md", "a unit is %.2f MiB on four ranks", bytes / MIB);
+    double eight = number("awk -F, '/^v1.0.*,_,4,/ { print $5 }' "
+                          "docs/studies/open-sora-split-gather.csv");
+    ck_assert_double_eq_tol(eight, 8 * bytes, 0.01 * 8 * bytes);
+}
+
+TEST(swin_must_divide)
+{
+    says("docs/masks.md", "refused unless w divides H and W");
+    scratch_expect(2, "windows of 4 do not fill", "price dense --length 36 --mask 'swin(6,6,4,2)'");
+    scratch_expect(0, "peak", "price dense --length 36 --mask 'swin(6,6,3,2)'");
+}
