@@ -43,8 +43,8 @@ static enum attn_status compute(const struct attn_hunt_fault *fault,
         struct attn_file_tensor file = {0};
         if (!attn_vector_files_wants(claims, &setup, (enum attn_output)o))
             continue;
-        status = attn_vector_files_gather(claims, t, (int)attn_slot_of((enum attn_output)o), &file,
-                                          err);
+        status =
+            attn_vector_files_gather(claims, t, (int)attn_slot_of((enum attn_output)o), &file, err);
         snprintf(path, sizeof path, "%s/%s.npy", folder, file.name);
         file.name = "";
         if (status == ATTN_OK)

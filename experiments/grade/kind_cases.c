@@ -27,7 +27,8 @@ static int is_too_large(const struct attn_grading *g, const struct attn_problem 
 {
     const double most = 1 << 15;
     return g->candidate.x.scheme[0] != '\0' &&
-           (double)(p->batch * p->heads * p->n_query) * (double)(p->n_key * (p->d_key + p->d_value)) >
+           (double)(p->batch * p->heads * p->n_query) *
+                   (double)(p->n_key * (p->d_key + p->d_value)) >
                most;
 }
 

@@ -18,8 +18,8 @@ enum { TOLERANCE = 4 }; /* times the smallest case that we know */
 struct answer {
     int is_there, is_wrong;
     char text[ATTN_CASE_TEXT], fault[40];
-    int fails;        /* its case, of this library */
-    int64_t size;     /* of its case */
+    int fails;         /* its case, of this library */
+    int64_t size;      /* of its case */
     char trouble[300]; /* why it cannot be counted; "" */
 };
 
@@ -89,8 +89,8 @@ static void read_answer(const struct attn_grading *g, int number, struct answer 
 /* ---- what is asked of it --------------------------------------------------------------------- */
 
 /* 1: the point is earned; 0: it is not; -1: one that another library earned is taken back. */
-static int judge_verdict(const struct attn_hunt_fault *fault, const struct answer *a,
-                         char *why, size_t size)
+static int judge_verdict(const struct attn_hunt_fault *fault, const struct answer *a, char *why,
+                         size_t size)
 {
     int is_right = a->is_there && !a->is_wrong;
     if (is_right && fault != NULL)
@@ -107,8 +107,10 @@ static int judge_case(const struct attn_hunt_fault *fault, const struct answer *
         return 0;
     int is_small = a->size <= TOLERANCE * size_of(&least);
     if (!is_small)
-        snprintf(why, size, "a smaller case fails too: the product of extents is %lld, and can be "
-                 "less than a quarter", (long long)a->size);
+        snprintf(why, size,
+                 "a smaller case fails too: the product of extents is %lld, and can be "
+                 "less than a quarter",
+                 (long long)a->size);
     return is_small;
 }
 
@@ -129,8 +131,8 @@ void attn_grade_hunt(struct attn_grading *g, struct attn_outcome *o)
                      size_t size);
     } kinds[] = {{"verdict", judge_verdict}, {"case", judge_case}, {"fault", judge_fault}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (int n = 1; n <= ATTN_LIBRARIES && strcmp(kinds[k].argument, g->criterion->argument) == 0;
-             n++) {
+        for (int n = 1;
+             n <= ATTN_LIBRARIES && strcmp(kinds[k].argument, g->criterion->argument) == 0; n++) {
             const struct attn_hunt_fault *fault = attn_hunt_fault(g->task->seed, n);
             struct answer a;
             char why[200] = "";

@@ -28,8 +28,10 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
                             struct attn_asked *asked, struct attn_answer *answer,
                             struct attn_error *err)
 {
-    struct attn_external x = {
-        .kind = ATTN_EXTERNAL_PLUGIN, .source = g->of->source, .timeout_s = CALL_S, .how = {.calls = 1}};
+    struct attn_external x = {.kind = ATTN_EXTERNAL_PLUGIN,
+                              .source = g->of->source,
+                              .timeout_s = CALL_S,
+                              .how = {.calls = 1}};
     const struct attn_external_route *route = &attn_external_route[x.kind];
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
@@ -57,14 +59,13 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
                 ask(g, text, &asked, &answer, &err) == ATTN_OK;
     if (o->passed && answer.result.verdict != ATTN_PASS) {
         o->passed = 0;
-        attn_outcome_lose(o, "%s: %.200s: nothing is counted", text,
-                          answer.result.text);
+        attn_outcome_lose(o, "%s: %.200s: nothing is counted", text, answer.result.text);
     }
     for (int pass = 0; pass <= (int)asked.c.pass && o->passed; pass++) {
         struct attn_cost cost = {0};
         o->passed = price(&asked.c, spec, (enum attn_pass)pass, &cost, &err) == ATTN_OK;
-        if (!o->passed || (answer.sent[pass] == cost.bytes_sent &&
-                           answer.messages[pass] == cost.messages))
+        if (!o->passed ||
+            (answer.sent[pass] == cost.bytes_sent && answer.messages[pass] == cost.messages))
             continue;
         int64_t more = answer.sent[pass] - cost.bytes_sent;
         o->passed = 0;

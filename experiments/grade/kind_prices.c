@@ -40,8 +40,8 @@ int attn_price_serve(const char *path)
     if (library != NULL)
         *(void **)&price_of = dlsym(library, "price");
     if (price_of == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", library == NULL ? dlerror()
-                                                                    : "it exports no price()");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s",
+                             library == NULL ? dlerror() : "it exports no price()");
     while (fgets(line, sizeof line, stdin) != NULL) {
         json_t *json = json_loads(line, 0, NULL);
         struct price_problem p = {.of = json_string_value(json_object_get(json, "of"))};
@@ -117,9 +117,10 @@ static void name_nearest(const struct attn_price_asked *x, int64_t more, char *t
     for (int p = 0; p < x->parts; p++)
         if (nearest < 0 || llabs(x->part[p].bytes - difference) < llabs(nearest - difference))
             nearest = x->part[p].bytes;
-    snprintf(text, size, "%s", nearest != difference ? "about as large is"
-                               : more > 0            ? "a buffer counted twice:"
-                                                     : "a buffer left out:");
+    snprintf(text, size, "%s",
+             nearest != difference ? "about as large is"
+             : more > 0            ? "a buffer counted twice:"
+                                   : "a buffer left out:");
     for (int p = 0, n = 0; p < x->parts; p++)
         if (x->part[p].bytes == nearest)
             attn_append(text, size, "%s '%s'", n++ > 0 ? " or" : "", x->part[p].name);
@@ -135,15 +136,15 @@ static void ask_again(const struct attn_price_asked *x, const char *command, cha
     snprintf(text, size, "echo '%s' | %.900s", line, command);
 }
 
-static void lose_problem(const struct attn_price_asked *x, int64_t got, const char *command, struct attn_outcome *o)
+static void lose_problem(const struct attn_price_asked *x, int64_t got, const char *command,
+                         struct attn_outcome *o)
 {
     int64_t more = got - x->want;
     if (o->why[0] != '\0')
         return;
     attn_outcome_lose(o, "%s%s, %s: %lld B; the ledger has %lld B, which is %lld B %s",
                       x->problem.of, x->problem.backward ? " backward" : "", x->text,
-                      (long long)got, (long long)x->want, llabs(more),
-                      more > 0 ? "less" : "more");
+                      (long long)got, (long long)x->want, llabs(more), more > 0 ? "less" : "more");
     name_nearest(x, more, o->cause, sizeof o->cause);
     ask_again(x, command, o->again, sizeof o->again);
 }

@@ -81,8 +81,8 @@ static enum attn_status read_ledger(const struct attn_spec *spec, const struct a
                                     struct attn_price_asked *x, struct attn_error *err)
 {
     struct attn_ledger ledger;
-    struct attn_rank_use *use = attn_cli_need(
-        calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use));
+    struct attn_rank_use *use =
+        attn_cli_need(calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use));
     struct attn_ctx ctx = {
         .ledger = &ledger, .options = &spec->options, .error = err, .ranks = use};
     enum attn_status status = ATTN_OK;
@@ -118,9 +118,8 @@ static enum attn_status ask_implementation(const struct priced *what, struct dra
              (long long)p->tile_key);
     snprintf(x->text, sizeof x->text, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s:normal:s1%s",
              (long long)p->batch, (long long)p->heads, (long long)p->kv_heads,
-             (long long)p->n_query, (long long)p->n_key, (long long)p->d_key,
-             (long long)p->d_value, mask, p->bytes == 8 ? "f64" : "f32",
-             p->backward ? ":pass=bwd" : "");
+             (long long)p->n_query, (long long)p->n_key, (long long)p->d_key, (long long)p->d_value,
+             mask, p->bytes == 8 ? "f64" : "f32", p->backward ? ":pass=bwd" : "");
     enum attn_status status = attn_spec_parse(name, &spec, err);
     if (status == ATTN_OK)
         status = attn_case_parse(x->text, &c, err);
@@ -161,8 +160,7 @@ static void ask_open_sora(struct draw *d, struct attn_price_asked *x)
     p->n_query = p->n_key = is_published ? 196608 : draw(d, 16, 120);
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     snprintf(mask, sizeof mask, "keys(%lld)", (long long)p->n_key);
-    snprintf(x->text, sizeof x->text, "B=%lld, L=%lld", (long long)p->batch,
-             (long long)p->n_query);
+    snprintf(x->text, sizeof x->text, "B=%lld, L=%lld", (long long)p->batch, (long long)p->n_query);
     attn_ledger_init(&tape.ledger, NULL);
     attn_study_store(&tape, "int32", mask, &shape);
     read_tape(&tape, is_kept, x);
@@ -184,18 +182,18 @@ static void ask_xformers(struct draw *d, struct attn_price_asked *x)
     snprintf(x->text, sizeof x->text, "B=%lld, L=%lld, d=%lld, %s run", (long long)p->batch,
              (long long)p->n_query, (long long)p->d_key, p->is_first ? "first" : "second");
     attn_ledger_init(&tape.ledger, NULL);
-    attn_study_xformers_call(&tape,
-                             &(struct attn_xformers_call){p->batch, p->n_query, p->d_key, p->flush,
-                                                          p->workspace, 0},
-                             (int)p->is_first);
+    attn_study_xformers_call(
+        &tape,
+        &(struct attn_xformers_call){p->batch, p->n_query, p->d_key, p->flush, p->workspace, 0},
+        (int)p->is_first);
     read_tape(&tape, 0, x);
     attn_ledger_clear(&tape.ledger);
 }
 
 /* ---- any of them ----------------------------------------------------------------------------- */
 
-enum attn_status attn_price_ask(const char *of, const char *seed, int n,
-                                struct attn_price_asked *x, struct attn_error *err)
+enum attn_status attn_price_ask(const char *of, const char *seed, int n, struct attn_price_asked *x,
+                                struct attn_error *err)
 {
     struct draw d = {seed, of, n, 0};
     memset(x, 0, sizeof *x);

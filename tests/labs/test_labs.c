@@ -199,8 +199,8 @@ TEST_EACH(in_python, is_full() ? attn_lab_count() : 0)
     json_t *sheet = grade("%s --exec '/usr/bin/python3 %s' %s", lab->name, path, claims);
     has_points(sheet, 100);
     json_decref(sheet);
-    sheet = grade("%s --exec '/usr/bin/python3 docs/labs/%s/lab.py' %s", lab->name, lab->name,
-                  claims);
+    sheet =
+        grade("%s --exec '/usr/bin/python3 docs/labs/%s/lab.py' %s", lab->name, lab->name, claims);
     has_points(sheet, 0);
     json_decref(sheet);
 }
