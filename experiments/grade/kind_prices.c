@@ -19,6 +19,19 @@
 
 enum { SECONDS = 10, LINE = 1000 };
 
+/* The numbers of struct price_problem, all of them. */
+#define PRICE_NUMBERS(X)                                                                       \
+    X(backward)                                                                                \
+    X(batch)                                                                                   \
+    X(heads) X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) \
+        X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+
+#define X(name) +1
+_Static_assert(sizeof(struct price_problem) ==
+                   sizeof(char *) + (PRICE_NUMBERS(X)) * sizeof(int64_t),
+               "a number has no key");
+#undef X
+
 /* ---- the line of a problem ------------------------------------------------------------------- */
 
 static void print_problem(const struct price_problem *p, char *text, size_t size)

@@ -232,6 +232,7 @@ void attn_grade_task(struct attn_grading *g, struct attn_outcome *o)
     char differs[400], words[200];
     attn_task_words(g->task, words, sizeof words);
     o->asked = 1;
+    snprintf(o->again, sizeof o->again, "%.200s check %s", attn_cli_program(), g->candidate.route);
     if (!attn_grade_any_passed(g, g->criterion->argument))
         attn_outcome_lose(o, "it is declared, and not one case passes");
     else if (attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 0)

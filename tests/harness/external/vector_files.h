@@ -41,7 +41,8 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
  * when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
                                              const char *scheme, int with_truth,
-                                             struct attn_asked *asked, int n, int *written, struct attn_error *err);
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {

@@ -147,9 +147,9 @@ static int diagnose_ranks(const struct attn_case *c, struct attn_result *r)
     struct attn_error err = {0};
     if (plugin.claims.ranks == 0 || attn_setup_open(c, &setup, &err) != ATTN_OK)
         return 0;
-    int found = attn_rerun(&plugin.spec, &setup, 1, &err) == ATTN_OK &&
-                attn_rank_results_diagnose(plugin.claims.ranks, &plugin.claims, &setup,
-                                           &r->diagnosis);
+    int found =
+        attn_rerun(&plugin.spec, &setup, 1, &err) == ATTN_OK &&
+        attn_rank_results_diagnose(plugin.claims.ranks, &plugin.claims, &setup, &r->diagnosis);
     attn_setup_close(&setup);
     return found;
 }
