@@ -153,6 +153,8 @@ TEST(selections)
                {"gqa", 0},
                {"fill=spike,stairs", 1},
                {"!fill=stairs", 0},
+               {"keys=7", 1},
+               {"keys=8", 0},
                {"mask=window,br name=tile-", 1},
                {"name=til,xx mask=tl", 0}};
     for (int n = 0; n < COUNT(row); n++)
