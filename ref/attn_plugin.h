@@ -146,7 +146,8 @@ enum {
  * the r-th of as many equal runs of queries and of keys, and talks by messages: post() begins to
  * send and receive and returns at once; wait() returns when that is done (MPI_Isend and MPI_Irecv,
  * then MPI_Waitall).  Nothing is buffered: data stay until wait, and a send is done when its
- * receiver is there.  Two ranks match their messages in the order of posting, by tensor, step and bytes. */
+ * receiver is there.  Two ranks match their messages in the order of posting, by tensor, step and
+ * bytes. */
 enum attn_plugin_tensor {
     ATTN_PLUGIN_OF_Q,
     ATTN_PLUGIN_OF_K,

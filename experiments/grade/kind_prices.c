@@ -20,11 +20,14 @@
 enum { SECONDS = 10, LINE = 1000 };
 
 /* The numbers of struct price_problem, all of them. */
-#define PRICE_NUMBERS(X)                                                                       \
-    X(backward)                                                                                \
-    X(batch)                                                                                   \
-    X(heads) X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) \
-        X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+#define PRICE_NUMBERS(X)                                                                          \
+    X(backward)                                                                                   \
+    X(batch)                                                                                      \
+    X(heads)                                                                                      \
+    X(kv_heads)                                                                                   \
+    X(n_query)                                                                                    \
+    X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) X(tile_query) X(tile_key) X(ranks) \
+        X(is_first) X(flush) X(workspace)
 
 #define X(name) +1
 _Static_assert(sizeof(struct price_problem) ==
@@ -89,7 +92,7 @@ static void command_of(const struct attn_submission *of, char *text, size_t size
 }
 
 /* Numbers that it printed, of n; or why there are none. */
-static int run(const char *command, const struct attn_price_asked *asked, int n, int64_t *got,
+static int run(const char *command, const struct attn_price_question *asked, int n, int64_t *got,
                struct attn_outcome *o)
 {
     char folder[ATTN_FOLDER_PATH], path[ATTN_FOLDER_PATH + 16], line[LINE], script[4096], how[280];
@@ -124,7 +127,7 @@ static int run(const char *command, const struct attn_price_asked *asked, int n,
 /* ---- judging --------------------------------------------------------------------------------- */
 
 /* The buffers whose size is nearest to what is missing, or too much: all of that size. */
-static void name_nearest(const struct attn_price_asked *x, int64_t more, char *text, size_t size)
+static void name_nearest(const struct attn_price_question *x, int64_t more, char *text, size_t size)
 {
     int64_t difference = llabs(more), nearest = -1;
     for (int p = 0; p < x->parts; p++)
@@ -141,7 +144,7 @@ static void name_nearest(const struct attn_price_asked *x, int64_t more, char *t
 }
 
 /* The command that asks this problem alone. */
-static void ask_again(const struct attn_price_asked *x, const char *command, char *text,
+static void ask_again(const struct attn_price_question *x, const char *command, char *text,
                       size_t size)
 {
     char line[LINE];
@@ -149,7 +152,7 @@ static void ask_again(const struct attn_price_asked *x, const char *command, cha
     snprintf(text, size, "echo '%s' | %.900s", line, command);
 }
 
-static void lose_problem(const struct attn_price_asked *x, int64_t got, const char *command,
+static void lose_problem(const struct attn_price_question *x, int64_t got, const char *command,
                          struct attn_outcome *o)
 {
     int64_t more = got - x->want;
@@ -164,7 +167,7 @@ static void lose_problem(const struct attn_price_asked *x, int64_t got, const ch
 
 void attn_grade_prices(struct attn_grading *g, struct attn_outcome *o)
 {
-    static struct attn_price_asked asked[ATTN_PRICES];
+    static struct attn_price_question asked[ATTN_PRICES];
     char command[2400];
     int64_t got[ATTN_PRICES];
     struct attn_error err = {0};

@@ -42,7 +42,7 @@ static int64_t draw(struct draw *d, int64_t from, int64_t to)
     return from + (int64_t)((hash >> 32) % (uint64_t)(to - from + 1));
 }
 
-static void add_part(struct attn_price_asked *x, const char *name, int64_t bytes)
+static void add_part(struct attn_price_question *x, const char *name, int64_t bytes)
 {
     x->want += bytes;
     for (int p = 0; p < x->parts; p++)
@@ -78,7 +78,7 @@ static void draw_extents(const struct priced *what, struct draw *d, struct price
 /* The live set at the peak of one pass, of rank 0 where there are ranks. */
 static enum attn_status read_ledger(const struct attn_spec *spec, const struct attn_setup *setup,
                                     const struct priced *what, enum attn_pass pass,
-                                    struct attn_price_asked *x, struct attn_error *err)
+                                    struct attn_price_question *x, struct attn_error *err)
 {
     struct attn_ledger ledger;
     struct attn_rank_use *use =
@@ -102,7 +102,7 @@ static enum attn_status read_ledger(const struct attn_spec *spec, const struct a
 }
 
 static enum attn_status ask_implementation(const struct priced *what, struct draw *d,
-                                           struct attn_price_asked *x, struct attn_error *err)
+                                           struct attn_price_question *x, struct attn_error *err)
 {
     static const char *const masks[] = {"none", "causal(br)", "causal(tl)", "window(%lld,%lld,br)"};
     struct price_problem *p = &x->problem;
@@ -140,7 +140,7 @@ static enum attn_status ask_implementation(const struct priced *what, struct dra
  * tape counts the blocks that it takes for real at the small ones. */
 enum { PUBLISHED = 2 };
 
-static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_price_asked *x)
+static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_price_question *x)
 {
     for (int b = 0; b < (is_kept ? tape->n : tape->n_at_peak); b++)
         add_part(x, (is_kept ? tape->block : tape->at_peak)[b].name,
@@ -148,7 +148,7 @@ static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_pri
 }
 
 /* expand_mask_4d: its peak, and what it returns. */
-static void ask_open_sora(struct draw *d, struct attn_price_asked *x)
+static void ask_open_sora(struct draw *d, struct attn_price_question *x)
 {
     const int is_published = d->problem >= ATTN_PRICES - PUBLISHED, is_kept = d->problem % 2;
     struct price_problem *p = &x->problem;
@@ -167,7 +167,7 @@ static void ask_open_sora(struct draw *d, struct attn_price_asked *x)
     attn_ledger_clear(&tape.ledger);
 }
 
-static void ask_xformers(struct draw *d, struct attn_price_asked *x)
+static void ask_xformers(struct draw *d, struct attn_price_question *x)
 {
     const int is_published = d->problem >= ATTN_PRICES - PUBLISHED;
     struct price_problem *p = &x->problem;
@@ -192,8 +192,8 @@ static void ask_xformers(struct draw *d, struct attn_price_asked *x)
 
 /* ---- any of them ----------------------------------------------------------------------------- */
 
-enum attn_status attn_price_ask(const char *of, const char *seed, int n, struct attn_price_asked *x,
-                                struct attn_error *err)
+enum attn_status attn_price_ask(const char *of, const char *seed, int n,
+                                struct attn_price_question *x, struct attn_error *err)
 {
     struct draw d = {seed, of, n, 0};
     memset(x, 0, sizeof *x);

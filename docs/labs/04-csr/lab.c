@@ -12,15 +12,15 @@ struct csr {
     float *value;       /* [visible pairs]: scores, then probabilities */
 };
 
-/* TODO: list the visible pairs of query head h.  band() gives the keys of a row that the numbers
- * leave, sees() answers for one of them.  Returns 0 if there is no memory. */
+/* To be written: list the visible pairs of query head h.  band() gives the keys of a row that the
+ * numbers leave, sees() answers for one of them.  Returns 0 if there is no memory. */
 static int csr_build(attn_call *t, int64_t b, int64_t h, struct csr *x)
 {
     (void)t, (void)b, (void)h, (void)x;
     return 0;
 }
 
-/* TODO: scores, softmax and output of row i, and LSE: sums over its elements alone. */
+/* To be written: scores, softmax and output of row i, and LSE: sums over its elements alone. */
 static void csr_row(attn_call *t, int64_t b, int64_t h, int64_t i, const struct csr *x)
 {
     (void)t, (void)b, (void)h, (void)i, (void)x;

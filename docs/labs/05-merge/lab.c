@@ -29,8 +29,8 @@ static float part(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j0, int
     return l != 0 ? m + logf(l) : -INFINITY;
 }
 
-/* TODO: (o, lse) becomes what it is together with (o2, lse2); o and o2 have n numbers, both LSEs are
- * natural logarithms.  Returns ATTN_PLUGIN_OK. */
+/* To be written: (o, lse) becomes what it is together with (o2, lse2); o and o2 have n numbers,
+ * both LSEs are natural logarithms.  Returns ATTN_PLUGIN_OK. */
 static int merge(attn_call *t, float *o, float *lse, const float *o2, float lse2, int64_t n)
 {
     (void)o, (void)lse, (void)o2, (void)lse2, (void)n;
