@@ -253,6 +253,11 @@ nice(v) = v <= 0 ? 1 : nice_of(v, 10.0**floor(log10(v)))
 nice_of(v, p) = v <= p * 1.001 ? p : v <= 2.001 * p ? 2 * p : v <= 5.001 * p ? 5 * p : 10 * p
 linear_axis = "set format '%g'; set xtics 0, nice((wide(sprintf('%g', x_last)) + 1) * numeral * x_last / plot_x); \
     range = y_range; eval between; set ytics 0, nice(1.6 * em * high / plot_y)"
+# Of one of seconds: 1, 2 and 5 of each decade, or fewer where they would meet.
+time_text(s) = s < 1e-6 ? sprintf('%g ns', s * 1e9) : s < 1e-3 ? sprintf('%g µs', s * 1e6) : s < 1 ? sprintf('%g ms', s * 1e3) : sprintf('%g s', s)
+time_axis = "range = x_range; eval between; each = plot_x / ((x_letters + 1) * numeral) / (doublings * log10(2)); set xtics (); \
+    do for [e = -9:4] { if ((e + 12) % ceil(larger(1, 1 / each)) == 0) { \
+        do for [m in (each >= 3 ? '1 2 5' : each >= 2 ? '1 3' : '1')] { set xtics add (time_text(m * 10.0**e) m * 10.0**e) } } }"
 set micro
 
 # ---- the layout: words, panels beside and below each other, one legend ---------------------------

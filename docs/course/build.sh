@@ -89,7 +89,13 @@ with_figures() { # UP
         { print }'
 }
 
-whole() { [ "$answers" = yes ] && cat || awk '/^<details/ { off = 1 } !off { print } /^<\/details>/ { off = 0 }'; }
+# Markdown without the answers, where they are not wanted.
+whole() {
+    awk -v answers="$answers" '
+        /^<details/ && answers == "no" { off = 1 }
+        !off { print }
+        /^<\/details>/ { off = 0 }'
+}
 
 markdown() { # PATH of the page; its Markdown comes from stdin
     local up

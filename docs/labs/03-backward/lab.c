@@ -38,11 +38,11 @@ static int forward(attn_call *t)
     return s != NULL ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
 }
 
-/* To be written: dQ, dK and dV from dO (and dLSE, if t->d_lse.data is not NULL).
+/* YOURS: dQ, dK and dV from dO (and dLSE, if t->d_lse.data is not NULL).
  *
  *   given      q, k, v; o_in and lse_in, what forward wrote; d_o [B,H,Lq,dv], d_lse [B,H,Lq]
- *   to write   dq as q, dk as k, dv as v: row_to(&t->dk, b, g, j) is a row.  All of it: the rows
- *              are NaN before, and set_zero_all(&t->dk) makes them 0 */
+ *   to write   dq as q, dk as k, dv as v: row_to(&t->dk, b, g, j) is a row.  All of it: rows are
+ *              NaN before, and set_zero_all(&t->dk) makes them 0 */
 static int backward(attn_call *t)
 {
     return not_written(t, "backward");

@@ -2,7 +2,7 @@
 #
 #     attnlab grade 03 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked TODO, and declare the conventions of your task in lab.json:
+# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
 # layout, base of LSE and bytes of a mask are brought to one form below.
 import json, os, sys
 import numpy as np
@@ -27,7 +27,7 @@ def forward(case, t, out):
 
 
 def backward(case, t, out):
-    """TODO: out["dq"] as q, out["dk"] as k, out["dv"] as v; they are 0.  out["o"] and out["lse"] are
+    """YOURS: out["dq"] as q, out["dk"] as k, out["dv"] as v; they are 0.  out["o"] and out["lse"] are
     what forward wrote; a row of out["lse"] is -inf where a query sees no key."""
     raise NotImplementedError("backward() is not written yet")
 

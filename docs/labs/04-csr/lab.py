@@ -2,7 +2,7 @@
 #
 #     attnlab grade 04 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked TODO, and declare the conventions of your task in lab.json:
+# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
 # layout, base of LSE and bytes of a mask are brought to one form below.
 import json, os, sys
 import numpy as np
@@ -11,13 +11,13 @@ import numpy as np
 # band(case, i) gives keys lo and hi: those that numbers leave to query i are [lo, hi), or all.
 # sees(case, t, b, h, i0, i1, j0, j1) gives the rectangle [i1 - i0, j1 - j0] of the mask.
 def build(case, t, b, h):
-    """TODO: row_start [Lq + 1] and column [visible pairs] of query head h: the elements of row i are
+    """YOURS: row_start [Lq + 1] and column [visible pairs] of query head h: the elements of row i are
     column[row_start[i] : row_start[i + 1]], the keys that query i sees."""
     raise NotImplementedError("build() is not written yet")
 
 
 def rows(case, t, b, h, row_start, column, o, lse):
-    """TODO: o [Lq,dv] and lse [Lq] of query head h, from the listed pairs alone.  o is 0 and lse -inf."""
+    """YOURS: o [Lq,dv] and lse [Lq] of query head h, from the listed pairs alone.  o is 0 and lse -inf."""
     raise NotImplementedError("rows() is not written yet")
 
 

@@ -2,7 +2,7 @@
 #
 #     attnlab grade 05 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked TODO, and declare the conventions of your task in lab.json:
+# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
 # layout, base of LSE and bytes of a mask are brought to one form below.
 import json, os, sys
 import numpy as np
@@ -23,7 +23,7 @@ def part(case, t, b, h, j0, j1):
 
 
 def merge(o, lse, o2, lse2):
-    """TODO: o [Lq,dv] and lse [Lq] become what they are together with o2 and lse2, in place."""
+    """YOURS: o [Lq,dv] and lse [Lq] become what they are together with o2 and lse2, in place."""
     raise NotImplementedError("merge() is not written yet")
 
 
