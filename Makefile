@@ -47,6 +47,7 @@ LINK   = $(CC) $(FLAGS) -fopenmp $(LDFLAGS)
 # What is not for the compiler's architecture is empty there, and gets none.
 FLAGS_avx2   := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+FLAGS_amx    := $(FLAGS_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
 MACHINE       = $(eval MACHINE := $(shell $(CC) -dumpmachine))$(MACHINE)
 flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(MACHINE)),\
                 $(FLAGS_$(basename $(notdir $(1))))))

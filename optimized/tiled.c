@@ -6,6 +6,7 @@
 #include "optimized/integers.h"
 #include "optimized/simd/isa.h"
 #include "optimized/tiled_plan.h"
+#include "ref/precision.h"
 #include "ref/problem.h"
 
 static const struct attn_option options[] = {
@@ -14,6 +15,8 @@ static const struct attn_option options[] = {
     {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
     {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
      "up to so many queries go by rows instead of tiles"},
+    {"p", 0, 0, 1, "f32 bf16",
+     "bf16: products of bf16 numbers, P and dS rounded, as matrix units do"},
     {0}};
 
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *opt,
@@ -62,6 +65,33 @@ static int64_t merges(const struct attn_problem *p, const struct attn_options *o
     return (x.few ? x.decode.parts : x.parts) - 1;
 }
 
+/* There is nothing to gain where numbers are wider, and f16 has no such unit: its P would need
+ * scaling. */
+static enum attn_status accepts(const struct attn_problem *p, const struct attn_options *opt,
+                                struct attn_error *err)
+{
+    if (opt->value[ATTN_TILED_P] == 0 || p->dtype == ATTN_BF16)
+        return ATTN_OK;
+    return attn_fail(err, ATTN_ENOTSUP,
+                     "tiled:p=bf16 multiplies bf16 numbers, and these are %s: "
+                     "leave p=bf16 out",
+                     attn_dtype_name(p->dtype));
+}
+
+/* With p=bf16 that of the set "fused-16" (docs/bounds.md, 9), but for gradients of a group, which
+ * are summed in float: operands are as stored, P and dS are rounded. */
+static void precision(const struct attn_problem *p, const struct attn_options *opt,
+                      struct attn_precision *x)
+{
+    attn_kernels_precision(p, opt, x);
+    if (opt->value[ATTN_TILED_P] == 0)
+        return;
+    x->u_sum = 0x1p-22;
+    x->u_p = x->u_ds = 0x1p-8;
+    x->exp_ulps = 8;
+    x->leans = 1;
+}
+
 const struct attn_impl attn_impl_tiled = {
     .name = "tiled",
     .summary = "online softmax over tiles, vectors over queries; nothing of size L x L",
@@ -73,6 +103,7 @@ const struct attn_impl attn_impl_tiled = {
     .cost = cost,
     .forward = forward,
     .backward = backward,
-    .precision = attn_kernels_precision,
+    .accepts = accepts,
+    .precision = precision,
     .simd = 1,
 };

@@ -28,6 +28,7 @@
 #include "optimized/ordered_sum.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/workspace.h"
+#include "optimized/tiled_plan.h"
 #include "ref/problem.h"
 
 /* ---- the plan ----------------------------------------------------------------------------- */
@@ -109,7 +110,7 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
                                   struct plan *x, struct attn_error *err)
 {
     memset(x, 0, sizeof *x);
-    x->kernels = attn_kernels_for(p, opt, err);
+    x->kernels = attn_tiled_kernels(p, opt, err);
     if (x->kernels == NULL)
         return ATTN_EINVAL;
     x->heads = p->batch * p->kv_heads;

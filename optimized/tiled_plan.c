@@ -38,6 +38,8 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
     if (most < ENOUGH_PANELS)
         most = dear < ENOUGH_PANELS ? dear : ENOUGH_PANELS;
     most = most > BLOCK_PANELS ? BLOCK_PANELS : at_least_1(most);
+    if (k->is_matrix) /* keys are copied and transposed once a block */
+        most = ATTN_MAX_PANELS;
     most = most < all ? most : at_least_1(all);
     if (threads == 1 || heads == 0)
         return most;
@@ -48,11 +50,19 @@ static int64_t count_panels(const struct attn_problem *p, const struct attn_opti
     return n;
 }
 
+const struct attn_kernels *attn_tiled_kernels(const struct attn_problem *p,
+                                              const struct attn_options *opt,
+                                              struct attn_error *err)
+{
+    const struct attn_kernels *kernels = attn_kernels_for(p, opt, err);
+    return kernels != NULL && opt->value[ATTN_TILED_P] != 0 ? kernels->matrix : kernels;
+}
+
 enum attn_status attn_tiled_plan_make(const struct attn_problem *p, const struct attn_options *opt,
                                       struct attn_tiled_plan *plan, struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
-    plan->kernels = attn_kernels_for(p, opt, err);
+    plan->kernels = attn_tiled_kernels(p, opt, err);
     if (plan->kernels == NULL)
         return ATTN_EINVAL;
     int64_t panel = plan->kernels->panel;

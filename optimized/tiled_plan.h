@@ -7,7 +7,13 @@
 #include "optimized/simd/workspace.h"
 
 /* The options of `tiled`. */
-enum { ATTN_TILED_PARTS, ATTN_TILED_PANELS, ATTN_TILED_RESCALE, ATTN_TILED_FEW };
+enum { ATTN_TILED_PARTS, ATTN_TILED_PANELS, ATTN_TILED_RESCALE, ATTN_TILED_FEW, ATTN_TILED_P };
+
+/* The kernels of a call, by its instruction set and p=; NULL, with a message, as
+ * attn_kernels_for. */
+const struct attn_kernels *attn_tiled_kernels(const struct attn_problem *p,
+                                              const struct attn_options *opt,
+                                              struct attn_error *err);
 
 /* A unit is a block of queries of one (batch, head) against one part of the keys.  Blocks and parts
  * follow from problem and spec; threads only share units out. */

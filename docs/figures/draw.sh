@@ -115,6 +115,24 @@ live_bytes() {
     done
 }
 
+# half-error: how much of its bound each arithmetic uses, each by its own bound.
+half_error() {
+    echo curve,x,y
+    local output name spec type keys
+    for output in o dk; do
+        while IFS=, read -r name spec type; do
+            for keys in 64 128 256 512 1024 2048; do
+                "$attnlab" check "$spec@portable" --case "q256k${keys}d64:none:$type:normal:s1:pass=bwd" |
+                    awk -v o="$output" -v c="$name" -v k="$keys" '$1 == o && $2 == "error/bound" { print c ": " o "," k "," $3 }'
+            done
+        done <<'SPECS'
+f32,tiled,f32
+bf16 widened,tiled,bf16
+bf16 products,tiled:p=bf16,bf16
+SPECS
+    done
+}
+
 draw() { # NAME SCRIPT SETTINGS: from what the function of that name prints
     "${1//-/_}" >"$out/$1.csv"
     gnuplot -e "name = '$out/$1'; ${3:-}" "plots/$2.gp"
@@ -124,3 +142,4 @@ draw ring-holders holders
 draw layer-bytes curves "title = 'What a rank sends in a forward pass, counted'; x_label = 'ranks R'; y_label = 'bytes of x'"
 draw online online "tile = 2"
 draw live-bytes live-bytes
+draw half-error curves "title = 'Largest error over its bound'; x_label = 'keys'; y_label = 'error / bound'"

@@ -82,6 +82,9 @@ double attn_bench_median(const struct attn_bench_entry *e, enum attn_bench_quant
 #define STEP(what, spec, mask, before, mask_before)                      \
     PAIR("steps", what, STEP, 0, spec, F32("q2048d64", mask), 1, before, \
          F32("q2048d64", mask_before), 1)
+#define STEP_BF16(what, spec, before)                                       \
+    PAIR("steps", what, STEP, 0, spec, BF16("q2048d64", "none"), 1, before, \
+         BF16("q2048d64", "none"), 1)
 
 static const struct attn_bench_row rows[] = {
 #include "experiments/bench/bench_rows.def"

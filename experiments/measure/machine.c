@@ -237,7 +237,8 @@ static void put_instruction_sets(json_t *facts)
     for (int n = 0; n < attn_isa_count(); n++) {
         const struct attn_isa *isa = attn_isa_at(n);
         put(sets, isa->name,
-            json_sprintf("%s (%s)", isa->present() ? "present" : "absent", isa->needs));
+            json_sprintf("%s (%s)%s%s", isa->present() ? "present" : "absent", isa->needs,
+                         isa->unit != NULL ? "; " : "", isa->unit != NULL ? isa->unit : ""));
     }
     put(facts, "instruction_sets", sets);
     const struct attn_isa *best = attn_isa_best(&err);

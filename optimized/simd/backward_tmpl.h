@@ -382,32 +382,43 @@ static void FN(backward_step)(const struct attn_tile_backward *job)
     }
 }
 
-/* dK and dV of the block to the tensors.  Q in dK is not the scaled one, so scale comes here. */
-static void FN(backward_end)(const struct attn_tile_backward *job)
+/* dK and dV of the block to the tensors, from rows of so many numbers.  Q in dK is not the scaled
+ * one, so scale comes here. */
+static void FN(emit_keys)(const struct attn_tile_backward *job, REAL *dK, int64_t wide_k, REAL *dV,
+                          int64_t wide_v)
 {
     const struct attn_problem *p = job->p;
-    struct FN(backward_workspace) ws = FN(backward_layout)(job);
-    int64_t d = p->d_key, wide = FN(round_up)(d), g = job->g;
     for (int64_t j = job->j0; j < job->j1; j++) {
-        REAL *dk = ws.dK + (j - job->j0) * wide,
-             *dv = ws.dV + (j - job->j0) * FN(round_up)(p->d_value);
-        for (int64_t c = 0; c < wide; c += LANES)
+        REAL *dk = dK + (j - job->j0) * wide_k, *dv = dV + (j - job->j0) * wide_v;
+        for (int64_t c = 0; c < wide_k; c += LANES)
             FN(store)(dk + c, FN(load)(dk + c) * (REAL)p->scale);
-        FN(emit)(&job->t->dk, job->b, g, j, d, dk);
-        FN(emit)(&job->t->dv, job->b, g, j, p->d_value, dv);
+        FN(emit)(&job->t->dk, job->b, job->g, j, p->d_key, dk);
+        FN(emit)(&job->t->dv, job->b, job->g, j, p->d_value, dv);
     }
+}
+
+static void FN(backward_end)(const struct attn_tile_backward *job)
+{
+    struct FN(backward_workspace) ws = FN(backward_layout)(job);
+    FN(emit_keys)
+    (job, ws.dK, FN(round_up)(job->p->d_key), ws.dV, FN(round_up)(job->p->d_value));
 }
 
 /* ---- after the last block of keys ------------------------------------------------------------ */
 
+/* dQ of one vector of queries, from i on, out of its panel; stage as in unpack. */
+static void FN(emit_queries)(const struct attn_tile_backward *job, int64_t i, const REAL *dQ,
+                             REAL *stage)
+{
+    int64_t d = job->p->d_key, wide = FN(round_up)(d);
+    FN(unpack)(dQ + (i - job->state_from) % PANEL, d, FN(all)((REAL)job->p->scale), stage);
+    for (int r = 0; r < LANES && i + r < job->i1; r++)
+        FN(emit)(&job->t->dq, job->b, job->h, i + r, d, stage + r * wide);
+}
+
 static void FN(backward_unpack)(const struct attn_tile_backward *job)
 {
     struct FN(backward_workspace) ws = FN(backward_layout)(job);
-    int64_t d = job->p->d_key, wide = FN(round_up)(d);
-    for (int64_t i = job->i0; i < job->i1; i += LANES) {
-        REAL *dQ = FN(head_state_at)(job, i).dQ + (i - job->state_from) % PANEL;
-        FN(unpack)(dQ, d, FN(all)((REAL)job->p->scale), ws.rows);
-        for (int r = 0; r < LANES && i + r < job->i1; r++)
-            FN(emit)(&job->t->dq, job->b, job->h, i + r, d, ws.rows + r * wide);
-    }
+    for (int64_t i = job->i0; i < job->i1; i += LANES)
+        FN(emit_queries)(job, i, FN(head_state_at)(job, i).dQ, ws.rows);
 }

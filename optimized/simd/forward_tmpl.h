@@ -24,15 +24,16 @@
 
 /* What a thread works in (ATTN_WORK_Q and on). */
 struct FN(forward_workspace) {
-    REAL *Q, *O; /* [panels][d][PANEL], [panels][dv][PANEL]              */
-    REAL *S;     /* [keys][PANEL]: scores, then P, of one panel          */
-    REAL *m, *l; /* [panels][PANEL]: running maximum and sum             */
-    REAL *K, *V; /* [keys][d], [keys][dv]: widened, if storage asks      */
-    REAL *rows;  /* [LANES][d or dv]: rows on their way in and out       */
+    REAL *Q, *O;    /* [panels][d][PANEL], [panels][dv][PANEL]              */
+    REAL *S;        /* [keys][PANEL]: scores, then P, of one panel          */
+    REAL *m, *l;    /* [panels][PANEL]: running maximum and sum             */
+    REAL *K, *V;    /* [keys][d], [keys][dv]: widened, if storage asks      */
+    REAL *rows;     /* [LANES][d or dv]: rows on their way in and out       */
+    int64_t o_rows; /* of O, in each panel: dv, or more                     */
 };
 
 static struct FN(forward_workspace)
-    FN(forward_layout)(void *const ws[ATTN_WORKSPACES], int64_t panels, int64_t d)
+    FN(forward_layout)(void *const ws[ATTN_WORKSPACES], int64_t panels, int64_t d, int64_t dv)
 {
     struct FN(forward_workspace) x = {.Q = ws[ATTN_WORK_Q],
                                       .O = ws[ATTN_WORK_O],
@@ -42,6 +43,7 @@ static struct FN(forward_workspace)
                                       .rows = ws[ATTN_WORK_ROWS]};
     x.l = x.m + panels * PANEL;
     x.V = x.K + ATTN_KEY_BLOCK * d;
+    x.o_rows = dv;
     return x;
 }
 
@@ -276,7 +278,7 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
     for (int u = 0; r0 + u * LANES < r1; u++) {
         REAL *l = ws->l + panel * PANEL + u * LANES, *m = ws->m + panel * PANEL + u * LANES;
         VEC sum = FN(load)(l), over_l = FN(choose)(sum == 0, (VEC){0}, 1 / sum);
-        FN(unpack)(ws->O + panel * dv * PANEL + u * LANES, dv, over_l, ws->rows);
+        FN(unpack)(ws->O + panel * ws->o_rows * PANEL + u * LANES, dv, over_l, ws->rows);
         for (int r = r0 + u * LANES; r < r1 && r < r0 + (u + 1) * LANES; r++) {
             int lane = r - r0 - u * LANES;
             int64_t i = job->i0 + r;
@@ -337,7 +339,7 @@ static void FN(forward)(const struct attn_tile_forward *job)
     const struct attn_problem *p = job->p;
     int64_t d = p->d_key, dv = p->d_value, g = job->h / (p->heads / p->kv_heads);
     int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
-    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, panels, d);
+    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, panels, d, dv);
     FN(forward_begin)(job, panels, &ws);
     struct attn_mask_cursor cursor;
     struct FN(block) x = {.job = job};

@@ -119,7 +119,7 @@ static void FN(gemm_normalise)(const struct attn_tile_forward *job,
 /* One panel of queries, all keys. */
 static void FN(gemm_forward)(const struct attn_tile_forward *job)
 {
-    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, 1, job->p->d_key);
+    struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, 1, job->p->d_key, job->p->d_value);
     FN(forward_begin)(job, 1, &ws);
     FN(gemm_scores)(job, &ws);
     FN(gemm_output)(job, &ws);

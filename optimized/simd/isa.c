@@ -20,6 +20,8 @@ static int always(void)
 
 #if defined __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int has_f16c(void)
 {
@@ -41,6 +43,24 @@ static int has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+static int has_tiles(void)
+{
+#ifdef __clang__ /* leaf 7, edx: bit 22 is AMX-BF16, bit 24 AMX-TILE */
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & d >> 24 & 1) != 0;
+#else
+    return __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16");
+#endif
+}
+
+/* Linux lets a process use the registers of the unit when it asks. */
+static int has_amx(void)
+{
+    enum { REQUEST = 0x1023, TILE_DATA = 18 };
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && has_tiles() &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
 #elif defined __aarch64__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -53,15 +73,25 @@ static int has_neon(void)
 
 static const struct attn_isa list[] = {
 #if defined __x86_64__
+    {"amx",
+     "AVX-512 F, BW, DQ, VL, BF16, AMX-BF16, and Linux's leave to use its tiles (5.16 or later)",
+     has_amx,
+     {&attn_kernels_amx_f32, &attn_kernels_amx_f64},
+     "AMX, for the products of tiled:p=bf16"},
     {"avx512",
      "AVX-512 F, BW, DQ, VL",
      has_avx512,
-     {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64}},
-    {"avx2", "AVX2, FMA, F16C", has_avx2, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}},
+     {&attn_kernels_avx512_f32, &attn_kernels_avx512_f64},
+     NULL},
+    {"avx2", "AVX2, FMA, F16C", has_avx2, {&attn_kernels_avx2_f32, &attn_kernels_avx2_f64}, NULL},
 #elif defined __aarch64__
-    {"neon", "Advanced SIMD", has_neon, {&attn_kernels_neon_f32, &attn_kernels_neon_f64}},
+    {"neon", "Advanced SIMD", has_neon, {&attn_kernels_neon_f32, &attn_kernels_neon_f64}, NULL},
 #endif
-    {"portable", "any machine", always, {&attn_kernels_portable_f32, &attn_kernels_portable_f64}},
+    {"portable",
+     "any machine",
+     always,
+     {&attn_kernels_portable_f32, &attn_kernels_portable_f64},
+     NULL},
 };
 
 int attn_isa_count(void)

@@ -17,6 +17,7 @@ struct attn_isa {
     const char *needs;                     /* in words: "AVX-512 F, BW, DQ, VL"    */
     int (*present)(void);                  /* does this machine have it?           */
     const struct attn_kernels *kernels[2]; /* arithmetic in float, in double */
+    const char *unit;                      /* its matrix unit, and what that multiplies, or NULL */
 };
 
 int attn_isa_count(void); /* those compiled in, best first */

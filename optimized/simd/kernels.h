@@ -169,6 +169,11 @@ struct attn_kernels {
     int lanes; /* numbers in a vector      */
     int panel; /* queries in a panel: 3 vectors */
 
+    /* Those whose tiles multiply bf16 numbers (matrix_tmpl.h), and that of arrays, decoding and
+     * storage alone besides; NULL in double and in these themselves. */
+    const struct attn_kernels *matrix;
+    int is_matrix;
+
     /* ---- arrays (convert_tmpl.h, vec_tmpl.h): n numbers next to each other ---- */
     /* From a storage type to the arithmetic type, and back, rounded to nearest even. */
     void (*widen)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
@@ -220,6 +225,7 @@ struct attn_kernels {
 
 /* Those that this library was built with; see isa.c for which the machine has. */
 #if defined __x86_64__
+extern const struct attn_kernels attn_kernels_amx_f32, attn_kernels_amx_f64;
 extern const struct attn_kernels attn_kernels_avx512_f32, attn_kernels_avx512_f64;
 extern const struct attn_kernels attn_kernels_avx2_f32, attn_kernels_avx2_f64;
 #elif defined __aarch64__

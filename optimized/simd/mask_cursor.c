@@ -136,6 +136,21 @@ void attn_keys_sort(const struct attn_mask_cursor *x, enum attn_tile tile, int r
     memcpy(keys->n_edge, edge, sizeof edge);
 }
 
+void attn_keys_seen(const struct attn_mask_cursor *x, enum attn_tile tile, int n,
+                    struct attn_keys *keys, uint64_t *seen)
+{
+    int from = tile == ATTN_TILE_FULL ? 0 : x->from, to = tile == ATTN_TILE_FULL ? n : x->to;
+    int all = 0;
+    for (int j = from; j < to; j++) {
+        uint64_t by = tile == ATTN_TILE_FULL ? ~(uint64_t)0 : x->seen[j];
+        keys->full[all] = (uint8_t)j;
+        seen[all] = by;
+        all += by != 0;
+    }
+    keys->n_full = all;
+    memset(keys->n_edge, 0, sizeof keys->n_edge);
+}
+
 void attn_keys_round(struct attn_keys *keys, int rows, int lanes)
 {
     uint64_t everyone = ((uint64_t)1 << rows) - 1, lane = ((uint64_t)1 << lanes) - 1;

@@ -90,6 +90,12 @@ struct attn_keys {
 void attn_keys_sort(const struct attn_mask_cursor *cursor, enum attn_tile tile, int rows, int lanes,
                     int n, struct attn_keys *keys);
 
+/* The same keys in one list, for kernels that compute whole tiles and hide afterwards: `full` has
+ * every key that any query sees, no vector has an edge, and bit r of seen[t] says that query r sees
+ * key full[t]. */
+void attn_keys_seen(const struct attn_mask_cursor *cursor, enum attn_tile tile, int n,
+                    struct attn_keys *keys, uint64_t *seen);
+
 /* Where there are edges, what remains of the full keys beyond whole tiles of ATTN_EDGE_KEYS joins
  * them, after the keys that were there: the tiles of both are fuller then.  For a forward pass; the
  * gradients of keys are made of all queries of a panel at once, and lose by it. */

@@ -30,16 +30,35 @@
 #include "optimized/simd/limits_tmpl.h"
 #include "optimized/simd/rows_backward_tmpl.h"
 
+/* What a table has beside the tile kernels. */
+#undef COMMON_KERNELS
+#define COMMON_KERNELS                                                                            \
+    .bytes = sizeof(REAL), .lanes = LANES, .panel = PANEL, .widen = FN(widen),                    \
+    .narrow = FN(narrow), .has_nan = FN(has_nan), .exp2 = FN(exp2_array), .tanh = FN(tanh_array), \
+    .transpose = FN(transpose_square), .split = FN(split), .store_row = FN(emit),                 \
+    .load_row = FN(fetch_padded)
+
+#if REAL_BITS == 32
+#include "optimized/simd/matrix_tmpl.h"
+
+#include "optimized/simd/matrix_backward_tmpl.h"
+#include "optimized/simd/matrix_forward_tmpl.h"
+
+static const struct attn_kernels matrix_kernels = {COMMON_KERNELS,
+                                                   .is_matrix = 1,
+                                                   .forward = matrix_forward,
+                                                   .backward_pack = matrix_backward_pack,
+                                                   .backward_begin = matrix_backward_begin,
+                                                   .backward_step = matrix_backward_step,
+                                                   .backward_end = matrix_backward_end,
+                                                   .backward_unpack = matrix_backward_unpack};
+#endif
+
 const struct attn_kernels KERNELS_OF(ISA_NAME) = {
-    .bytes = sizeof(REAL),
-    .lanes = LANES,
-    .panel = PANEL,
-    .widen = FN(widen),
-    .narrow = FN(narrow),
-    .has_nan = FN(has_nan),
-    .exp2 = FN(exp2_array),
-    .tanh = FN(tanh_array),
-    .transpose = FN(transpose_square),
+    COMMON_KERNELS,
+#if REAL_BITS == 32
+    .matrix = &matrix_kernels,
+#endif
     .forward = FN(forward),
     .backward_pack = FN(backward_pack),
     .backward_begin = FN(backward_begin),
@@ -49,7 +68,6 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .gemm_forward = FN(gemm_forward),
     .gemm_queries = FN(gemm_queries),
     .gemm_keys = FN(gemm_keys),
-    .split = FN(split),
     .row_forward = FN(row_forward),
     .row_sddmm = FN(row_sddmm),
     .row_softmax = FN(row_softmax_all),
@@ -59,7 +77,5 @@ const struct attn_kernels KERNELS_OF(ISA_NAME) = {
     .row_backward_step = FN(row_backward_step),
     .row_backward_end = FN(row_backward_end),
     .row_backward_finish = FN(row_backward_finish),
-    .store_row = FN(emit),
-    .load_row = FN(fetch_padded),
     .limit = {FN(limit_fma), FN(limit_read)},
 };

@@ -6,9 +6,63 @@
 #include "optimized/integers.h"
 #include "ref/problem.h"
 
+/* ---- the matrix unit: extents in whole 16's, operands of 2 bytes -------------------------------- */
+
+static int64_t whole_16(int64_t n)
+{
+    return ceil_div(n, 16) * 16;
+}
+
+static void matrix_forward_buffers(const struct attn_kernels *kernels, const struct attn_problem *p,
+                                   int64_t threads, int64_t panels,
+                                   struct attn_buffer ws[ATTN_WORKSPACES])
+{
+    int64_t P = kernels->panel, d = whole_16(p->d_key), dv = whole_16(p->d_value);
+    int64_t keys = ATTN_KEY_BLOCK;
+    const struct attn_buffer list[ATTN_WORKSPACES] = {
+        [ATTN_WORK_Q] = attn_buffer_of("tile.q", threads, attn_product(panels * P, d), 2),
+        [ATTN_WORK_O] = attn_buffer_of("tile.o", threads, attn_product(panels * P, dv), 4),
+        [ATTN_WORK_S] = attn_buffer_of("tile.s", threads, keys * P, 4),
+        [ATTN_WORK_ML] = attn_buffer_of("tile.ml", threads, 2 * panels * P, 4),
+        [ATTN_WORK_KV] = attn_buffer_of("tile.kv", threads, attn_product(2 * keys, d + 2 * dv), 2),
+        [ATTN_WORK_ROWS] =
+            attn_buffer_of("tile.rows", threads, attn_product(P, greater(d, dv)), 2)};
+    memcpy(ws, list, sizeof list);
+}
+
+static void matrix_backward_buffers(const struct attn_kernels *kernels,
+                                    const struct attn_problem *p, int64_t panels, int64_t threads,
+                                    int64_t keys, struct attn_buffer state[ATTN_STATES],
+                                    struct attn_buffer ws[ATTN_BACK])
+{
+    int64_t P = kernels->panel, d = whole_16(p->d_key), dv = whole_16(p->d_value);
+    int64_t n = whole_16(keys), wide = d + dv, kv = n * wide + ATTN_KEY_BLOCK * d;
+    const struct attn_buffer of_panels[ATTN_STATES] = {
+        [ATTN_STATE_Q] = attn_buffer_of("q.packed", panels, attn_product(P, d), 4),
+        [ATTN_STATE_DO] = attn_buffer_of("do.packed", panels, attn_product(P, dv), 4),
+        [ATTN_STATE_DQ] = attn_buffer_of("dq", panels, attn_product(P, d), 4),
+        [ATTN_STATE_LSE] = attn_buffer_of("lse", panels, P, 4),
+        [ATTN_STATE_DELTA] = attn_buffer_of("delta", panels, P, 4)};
+    const struct attn_buffer of_threads[ATTN_BACK] = {
+        [ATTN_BACK_S] = attn_buffer_of("tile.s", threads, n * P + n / 2 * P, 4),
+        [ATTN_BACK_DP] = attn_buffer_of("tile.dp", threads, 2 * n * P, 4),
+        [ATTN_BACK_SLOPE] = attn_buffer_of("tile.slope", threads, p->softcap > 0 ? n * P : 0, 4),
+        [ATTN_BACK_KV] = attn_buffer_of("tile.kv", threads, 2 * kv, 2),
+        [ATTN_BACK_DKV] = attn_buffer_of("tile.dkv", threads, attn_product(n, wide), 4),
+        [ATTN_BACK_ROWS] = attn_buffer_of("tile.rows", threads, attn_product(P + 16, wide), 4)};
+    memcpy(state, of_panels, sizeof of_panels);
+    memcpy(ws, of_threads, sizeof of_threads);
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
 void attn_forward_buffers(const struct attn_kernels *kernels, const struct attn_problem *p,
                           int64_t threads, int64_t panels, struct attn_buffer ws[ATTN_WORKSPACES])
 {
+    if (kernels->is_matrix) {
+        matrix_forward_buffers(kernels, p, threads, panels, ws);
+        return;
+    }
     int64_t P = kernels->panel, e = kernels->bytes, d = p->d_key, dv = p->d_value;
     int64_t wide = attn_whole_vectors(kernels, greater(d, dv));
     const struct attn_buffer list[ATTN_WORKSPACES] = {
@@ -27,6 +81,10 @@ void attn_backward_buffers(const struct attn_kernels *kernels, const struct attn
                            int64_t panels, int64_t threads, int64_t keys,
                            struct attn_buffer state[ATTN_STATES], struct attn_buffer ws[ATTN_BACK])
 {
+    if (kernels->is_matrix) {
+        matrix_backward_buffers(kernels, p, panels, threads, keys, state, ws);
+        return;
+    }
     int64_t P = kernels->panel, e = kernels->bytes, d = p->d_key, dv = p->d_value;
     int64_t wide = attn_whole_vectors(kernels, d) + attn_whole_vectors(kernels, dv);
     const struct attn_buffer of_panels[ATTN_STATES] = {

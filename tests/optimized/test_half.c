@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimized/simd/isa.h"
 #include "ref/attn_plugin.h"
 #include "ref/half.h"
 #include "tests/fixtures/case_fixture.h"
@@ -92,6 +93,38 @@ TEST_EACH(wrong_siblings_are_killed, COUNT(wrong))
     attn_run_case(&spec, &c, &r);
     ck_assert_msg(r.verdict == ATTN_FAILED && r.failure == ATTN_F_BOUND, "%s: %s %s", battery->name,
                   attn_verdict_name(r.verdict), r.text);
+}
+
+/* ---- products of bf16 numbers ---------------------------------------------------------------- */
+
+/* The quick battery in bf16, every query by tiles; on other sets, whose products are the same text,
+ * when everything is asked. */
+TEST_EACH(matrix_products_pass_the_battery, attn_isa_count())
+{
+    const struct attn_isa *isa = attn_isa_at(_i);
+    int everything = getenv("ATTN_FULL") != NULL;
+    int own = strcmp(isa->name, "amx") == 0 || strcmp(isa->name, "portable") == 0;
+    if (isa->present() && (own || everything))
+        scratch_expect(0, " 0 fail, ", "check 'tiled:p=bf16,few=0@%s' --tier %s", isa->name,
+                       everything ? "full" : "quick");
+}
+
+/* Lanes of a panel without a query have q = 0, and 0 times an infinite K must not reach dK. */
+TEST(matrix_products_of_no_query_are_nothing)
+{
+    scratch_expect(0, "1 pass", "check tiled:p=bf16,few=0@portable --case %s",
+                   "h2q1k60d4:none:bf16:normal:s1:pass=bwd:special=k-inf");
+}
+
+/* It is for one type: a run and a price say so, and so do ranks that run it. */
+TEST(matrix_products_of_other_types_are_refused)
+{
+    static const char says[] = "multiplies bf16 numbers, and these are f32: leave p=bf16 out";
+    static const char ranks[] = "ring:ranks=2,local=(tiled:p=bf16)";
+    scratch_expect(2, says, "price tiled:p=bf16 --length 64");
+    scratch_expect(2, says, "price '%s' --length 64", ranks);
+    scratch_expect(0, says, "check tiled:p=bf16 --case q9d8:none:f32:normal:s1");
+    scratch_expect(0, "1 pass", "check '%s' --case q9d8:none:bf16:normal:s1:pass=bwd", ranks);
 }
 
 /* ---- wrong in some shapes -------------------------------------------------------------------- */

@@ -62,6 +62,7 @@ static int system_says(const char *words)
 TEST(the_list)
 {
     static const char *const flags[][2] = {
+        {"amx", "amx_tile amx_bf16 avx512_bf16 avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
         {"avx512", "avx512f avx512bw avx512dq avx512vl avx2 fma f16c"},
         {"avx2", "avx2 fma f16c"},
         {"neon", "asimd"},
@@ -311,15 +312,19 @@ TEST_EACH(kernels_do_what_they_must, 2 * attn_isa_count() * ISA_CHECKS)
 
 /* Sequences of the length from which blocks of keys have several parts, on as many threads as want
  * to take part: right, and the same bits. */
-TEST_EACH(long_backward_on_threads, attn_impl_count() + 1)
+static const char *const with_options[] = {"gemm:save=probs", "tiled:p=bf16"};
+TEST_EACH(long_backward_on_threads, attn_impl_count() + COUNT(with_options))
 {
     static const int threads[] = {1, 2, 5};
     uint64_t digest = 0;
-    const char *name = _i < attn_impl_count() ? attn_impl_at(_i)->name : "gemm:save=probs";
+    int n_impls = attn_impl_count();
+    const char *name = _i < n_impls ? attn_impl_at(_i)->name : with_options[_i - n_impls];
     struct attn_spec spec = spec_of(name);
     if (!spec.impl->simd)
         return;
     struct attn_case c = case_of("h2q2200d8:window(63,0,br):f32:normal:s1:pass=bwd");
+    if (strstr(name, "p=bf16") != NULL)
+        c.dtype = ATTN_BF16;
     for (int n = 0; n < 3; n++) {
         struct attn_result r;
         spec.options.threads = threads[n];

@@ -32,11 +32,33 @@ void attn_claims_all(struct attn_claims *claims)
         claims->bits |= attn_claim_name[bit] != NULL ? 1u << bit : 0;
 }
 
+/* Options may leave fewer storage types than the implementation has (tiled:p=bf16): those that it
+ * refuses for a problem that any number of its ranks divides. */
+static unsigned refused_storage(const struct attn_impl *impl, const struct attn_options *options)
+{
+    int64_t n = attn_ranks(impl, options);
+    unsigned refused = 0;
+    for (int dtype = ATTN_F64; impl->accepts != NULL && dtype <= ATTN_F16; dtype++) {
+        struct attn_problem p = {.dtype = (enum attn_dtype)dtype,
+                                 .batch = n,
+                                 .heads = n,
+                                 .kv_heads = n,
+                                 .n_query = n,
+                                 .n_key = n,
+                                 .d_key = n,
+                                 .d_value = n,
+                                 .scale = 1};
+        refused |= impl->accepts(&p, options, NULL) == ATTN_OK ? 0 : 1u << dtype;
+    }
+    return refused == ATTN_CAPS_STORAGE ? 0 : refused; /* of all: not for their types */
+}
+
 void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
                          struct attn_claims *claims)
 {
     char shapes[128];
     *claims = (struct attn_claims){.bits = (impl->caps & ATTN_CLAIMS_SHARED & ~ATTN_CAP_MASK)};
+    claims->bits &= ~refused_storage(impl, options);
     claims->bits |= ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_REPEATS;
     if (impl->caps & ATTN_CAP_MASK)
         claims->bits |= ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE;

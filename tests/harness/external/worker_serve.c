@@ -110,7 +110,8 @@ static void last_words(int which, siginfo_t *info, void *context)
     raise(which);
 }
 
-/* On a stack of its own: the usual one may be what overflowed. */
+/* On a stack of its own: the usual one may be what overflowed.  The tiles of AMX are 8 KiB of what
+ * the kernel saves there, and it lets nobody use them whose signal stacks are too small. */
 static void catch_faults(void)
 {
     static unsigned char stack[1 << 16];
