@@ -270,9 +270,9 @@ LAB_WARN  = -Wall -Wextra
 LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
 
 $(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
-$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
+$(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
-$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h docs/labs/lab.h | $(READY)
+$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
 $(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
 	@mkdir -p $(@D)

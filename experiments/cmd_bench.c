@@ -277,10 +277,13 @@ static int run_limits(struct attn_bench *bench, const struct request *q)
     struct done done = {.entry = attn_cli_need(calloc((size_t)q->threads.n, sizeof *done.entry))};
     open_roofs(bench, q);
     for (int t = 0; t < q->threads.n; t++) {
-        for (int i = 0; i < attn_isa_count(); i++)
-            for (int k = 0; k < 2 && attn_isa_at(i)->present(); k++)
-                attn_bench_roofs(bench, attn_isa_at(i)->kernels[k], attn_isa_at(i)->name,
-                                 (int)q->threads.at[t]);
+        for (int i = 0; i < attn_isa_count(); i++) {
+            const struct attn_isa *isa = attn_isa_at(i);
+            const struct attn_kernels *of[] = {isa->kernels[0], isa->kernels[1],
+                                               isa->kernels[0]->matrix};
+            for (int k = 0; k < 3 && isa->present(); k++)
+                attn_bench_roofs(bench, of[k], isa->name, (int)q->threads.at[t]);
+        }
         if (bench->blas.handle != NULL)
             attn_bench_entry_init(&done.entry[done.n++], "sgemm", "", (int)q->threads.at[t], &err);
     }

@@ -58,7 +58,9 @@ const struct attn_cli_command attn_cmd_explain = {
         "  attnlab explain ring-textbook:ranks=2 --mask 'causal(br)'\n"
         "  attnlab explain gemm:save=probs --memory --length 64 --pass bwd\n"
         "\n"
-        "The last line has the bits of the outputs, which attnlab run gives too: FNV-1a over the\n"
+        "Columns of csv: pass, step, batch, head, rank, hop, key (the first of a tile or block),\n"
+        "name, row, column, value; with --memory pass, rank, event, buffer, bytes, live.\n"
+        "The last lines have the bits of the outputs, which attnlab run gives too: FNV-1a of the\n"
         "bytes of each, elements in the order [B,H,L,d].",
     .operands_least = 1,
     .operands_most = 1,

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 
 struct flags {
     const char *exec, *claims, *seed, *class;

@@ -26,7 +26,7 @@ do for [t in formats] {
         plot for [c = 1:curves] csv using (x(c,p,column_of(p,'ideal_bytes'))):(y(c,p,column_of(p,'ideal_bytes'))) with lines lc rgb '#bbbbbb' lw 1 notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'beyond_bytes'))):(y(c,p,column_of(p,'beyond_bytes'))) with linespoints lc rgb colour(c) lw width(c) dt 2 pt open(c) ps large(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'priced_bytes'))):(y(c,p,column_of(p,'priced_bytes'))) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
-             for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 ps 1.2 * stroke notitle, \
+             for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 ps 1.2 * point notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'ledger_bytes'))):(y(c,p,column_of(p,'ledger_bytes'))) with points lc rgb colour(c) pt filled(c) ps size(c) notitle
     }
     unset multiplot

@@ -29,7 +29,8 @@ if (!exists("font_size")) font_size = preset eq 'column' ? 8 : preset eq 'page' 
 em       = font_size * 96 / 72.0
 canvas_x = ceil(millimetres * 96 / 25.4)
 pad      = 0.6 * em
-stroke   = em < 10 ? 0.75 : em > 20 ? 1.5 : em / 13.3 # lines and marks: those of a page are 0.9
+stroke   = em < 10 ? 0.75 : em > 20 ? 1.5 : em / 13.3 # of lines and marks; those of a page have 0.9
+point    = stroke # a mark of 1; SVG draws larger ones, so start() sets it
 # Which words stand above the panels.  Those that a paper has in its caption are not said twice.
 if (!exists("above")) above = preset eq 'column' ? 'remark finding' : preset eq 'page' ? 'title subtitle remark finding' : 'title remark finding'
 
@@ -44,8 +45,8 @@ filled(c) = int(field(c, 4))                           # its mark
 open(c)   = filled(c) > 4 ? filled(c) - 1 : filled(c)  # the same, not filled
 dash(c)   = int(field(c, 5))
 width(c)  = real(field(c, 6))
-size(c)   = stroke * ((filled(c) > 3 ? 0.8 : 1.2) + 0.16 * (width(c) - 1.6)) # larger under another curve
-large(c)  = size(c) + 0.6 * stroke                     # of an open one around a filled one
+size(c)   = point * ((filled(c) > 3 ? 0.8 : 1.2) + 0.16 * (width(c) - 1.6)) # larger under another curve
+large(c)  = size(c) + 0.6 * point                     # of an open one around a filled one
 given(c, p) = words($curves[at_line[c]]) >= 6 + p     # its words in the legend are, by hand
 is_curve  = ''
 do for [c = 1:curves] { is_curve = is_curve.'<'.field(c, 1).'>' }
@@ -148,7 +149,7 @@ if (numbered && remark ne '') {
     remark = remark.'.'
 }
 # Its words there: the name, and a number for each panel where one of them has some.
-legend_of(c) = field(c, 2).((sum [p = 1:words(panels)] slope(c, p) ne '') == 0 ? '' : '  '.numbers(c, 1))
+legend_of(c) = field(c, 2).((sum [p = 1:words(panels)] slope(c, p) ne '') == 0 ? '' : '  '.numbers(c, 1))
 slope(c, p)  = slopes[(c - 1) * words(panels) + p]
 numbers(c, p) = (slope(c, p) eq '' ? '–' : slope(c, p)).(p < words(panels) ? ' | '.numbers(c, p + 1) : '')
 
@@ -252,6 +253,11 @@ nice(v) = v <= 0 ? 1 : nice_of(v, 10.0**floor(log10(v)))
 nice_of(v, p) = v <= p * 1.001 ? p : v <= 2.001 * p ? 2 * p : v <= 5.001 * p ? 5 * p : 10 * p
 linear_axis = "set format '%g'; set xtics 0, nice((wide(sprintf('%g', x_last)) + 1) * numeral * x_last / plot_x); \
     range = y_range; eval between; set ytics 0, nice(1.6 * em * high / plot_y)"
+# Of one of seconds: 1, 2 and 5 of each decade, or fewer where they would meet.
+time_text(s) = s < 1e-6 ? sprintf('%g ns', s * 1e9) : s < 1e-3 ? sprintf('%g µs', s * 1e6) : s < 1 ? sprintf('%g ms', s * 1e3) : sprintf('%g s', s)
+time_axis = "range = x_range; eval between; each = plot_x / ((x_letters + 1) * numeral) / (doublings * log10(2)); set xtics (); \
+    do for [e = -9:4] { if ((e + 12) % ceil(larger(1, 1 / each)) == 0) { \
+        do for [m in (each >= 3 ? '1 2 5' : each >= 2 ? '1 3' : '1')] { set xtics add (time_text(m * 10.0**e) m * 10.0**e) } } }"
 set micro
 
 # ---- the layout: words, panels beside and below each other, one legend ---------------------------
@@ -321,7 +327,7 @@ if (exists("bars")) {
         in_legend[c] = 0
         do for [p = 1:words(panels)] { stats csv using (mine(c, p) && (column("to") - column("from")) * pixel > 1 && !named(c, (column("to") - column("from")) * pixel) ? (in_legend[c] = 1) : 0) nooutput }
     }
-    eval 'set xrange [0:'.sprintf('%.9g', bar_end).']'
+    eval 'set xrange [0:'.sprintf('%.17g', bar_end).']'
     set yrange [n_bars:0]
     set grid noytics
     set style fill solid swatch border rgb '#ffffff'
@@ -397,7 +403,7 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
         }
         below = below + 0.6 * em
         do for [p = (r - 1) * columns + 1:r * columns] { if (p <= words(panels)) { panel_top[p] = below } }
-        above_it = below + plot_y + 1.9 * em
+        above_it = below + plot_y + 2.1 * em
         below = above_it
         do for [p = (r - 1) * columns + 1:r * columns] {
             if (p > words(panels) || !exists("x_label")) { continue }
@@ -447,11 +453,11 @@ keys = "do for [c_ = 1:curves] { if (key_at[c_]) { \
 svg_name = ''
 do for [i = 1:strlen(name)] { svg_name = svg_name.(name[i:i] eq '-' ? '_' : name[i:i]) }
 looks(t) = sprintf("noenhanced font 'DejaVu Sans%s' background '#ffffff'", font(t, 1))
-terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' linewidth %g dashlength 0.7 %s", canvas_x, canvas_y, svg_name, stroke, looks(t)) \
+terminal(t) = t eq 'svg' ? sprintf("set terminal svg size %d,%d name '%s' linewidth %g dashlength 1.4 %s", canvas_x, canvas_y, svg_name, stroke, looks(t)) \
             : t eq 'png' ? sprintf("set terminal pngcairo size %d,%d fontscale 3 linewidth %g dashlength 0.7 pointscale 3 %s", 3 * canvas_x, 3 * canvas_y, 3 * stroke, looks(t)) \
             : sprintf("set terminal pdfcairo size %.4fin,%.4fin fontscale 0.75 linewidth %g dashlength 0.7 %s", canvas_x / 96.0, canvas_y / 96.0, stroke, looks(t))
 
-start(t) = terminal(t).sprintf("; set output '%s.%s'; set multiplot; t = '%s'; unset label; unset arrow; unset object; of_panel = 0; eval words_of; eval keys", name, t, t)
+start(t) = terminal(t).sprintf("; set output '%s.%s'; set multiplot; t = '%s'; unset label; unset arrow; unset object; point = stroke * (t eq 'svg' ? 0.7 : 1); of_panel = 0; eval words_of; eval keys", name, t, t)
 panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at screen %f; set rmargin at screen %f; set tmargin at screen %f; set bmargin at screen %f; ", \
     font(t, numeral / em), font(t, numeral / em), (panel_left(p) + left_margin) / canvas_x, (panel_left(p) + left_margin + plot_x) / canvas_x, \
     1 - panel_top[p] / canvas_y, 1 - (panel_top[p] + plot_y) / canvas_y). \

@@ -175,10 +175,10 @@ struct attn_ctx {
     struct attn_ledger *ledger;
     const struct attn_options *options;
     struct attn_error *error;
-    struct attn_rank_use *ranks;  /* NULL, or room for as many ranks as the spec has */
-    const struct attn_seal *seal; /* NULL: ranks may read everything */
-    struct attn_saved *saved;     /* NULL: nothing outlives a call */
-    const struct attn_log *log;   /* NULL, or where every message between ranks is noted */
+    struct attn_rank_use *ranks;          /* NULL, or room for as many ranks as the spec has */
+    const struct attn_seal *seal;         /* NULL: ranks may read everything */
+    struct attn_saved *saved;             /* NULL: nothing outlives a call */
+    const struct attn_log *log;           /* NULL, or where every message between ranks is noted */
     const struct attn_listener *listener; /* NULL, or who is told when a textbook's step ends */
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */

@@ -146,10 +146,25 @@ enum {
  * the r-th of as many equal runs of queries and of keys, and talks by messages: post() begins to
  * send and receive and returns at once; wait() returns when that is done (MPI_Isend and MPI_Irecv,
  * then MPI_Waitall).  Nothing is buffered: data stay until wait, and a send is done when its
- * receiver is there.  Two ranks match their messages in the order of posting, by tag and bytes. */
+ * receiver is there.  Two ranks match their messages in the order of posting, by tensor, step and
+ * bytes. */
+enum attn_plugin_tensor {
+    ATTN_PLUGIN_OF_Q,
+    ATTN_PLUGIN_OF_K,
+    ATTN_PLUGIN_OF_V,
+    ATTN_PLUGIN_OF_O,
+    ATTN_PLUGIN_OF_LSE,
+    ATTN_PLUGIN_OF_DO,
+    ATTN_PLUGIN_OF_DELTA,
+    ATTN_PLUGIN_OF_DQ,
+    ATTN_PLUGIN_OF_DK,
+    ATTN_PLUGIN_OF_DV,
+    ATTN_PLUGIN_TENSORS
+};
 struct attn_plugin_message {
-    int32_t peer, tag; /* the other rank; which message it is, from 0: any number below 10^6 */
-    void *data;        /* of a send, only read */
+    int32_t peer;         /* the other rank */
+    int32_t tensor, step; /* what it is: enum attn_plugin_tensor; the hop, from 0 to 9,999 */
+    void *data;           /* of a send, only read */
     int64_t bytes;
 };
 

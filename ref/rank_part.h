@@ -21,7 +21,8 @@ struct attn_rank_part {
     int64_t size;                         /* bytes of a number */
 
     /* Its part of each tensor, contiguous: q o do dq [B,H,n_query,width], k v dk dv
-     * [B,G,n_key,width], lse [B,H,n_query].  In the place of D: the gradient of LSE, or NULL. */
+     * [B,G,n_key,width], lse [B,H,n_query].  mine[ATTN_TAG_DELTA] is dLSE here, NULL where none is
+     * given: the textbooks make D themselves. */
     void *mine[ATTN_TAG_KINDS];
 
     /* Ring: space for K and V of another rank, one behind the other, twice, because one pair leaves

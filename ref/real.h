@@ -11,7 +11,7 @@
 #include <tgmath.h>
 
 #include "ref/problem.h"
-#include "ref/textbook.h"
+#include "ref/tell.h"
 
 #ifdef ATTN_REAL_F64
 typedef double real;
@@ -71,59 +71,6 @@ static inline void multiply(real a, real *x, int64_t n)
 {
     for (int64_t c = 0; c < n; c++)
         x[c] *= a;
-}
-
-/* ---- telling ------------------------------------------------------------------------------- */
-
-/* TELL(x, step, i, j, shown...): to the listener of a head, if it has one, that a step has ended,
- * and what is there from query i and key j on (ref/listen.h). */
-#define TELL(x, step, i, j, ...)                                                          \
-    do {                                                                                  \
-        if ((x)->listener != NULL) {                                                      \
-            const struct attn_shown shown[] = {__VA_ARGS__};                              \
-            head_tell((x), (step), (i), (j), shown, (int)(sizeof shown / sizeof *shown)); \
-        }                                                                                 \
-    } while (0)
-#define MATRIX(name, x, rows, n)                               \
-    {                                                          \
-        (name), (x).data, (rows), (n), (x).ld, sizeof(real), 0 \
-    }
-#define ROWS(name, x, from, to, n)                                            \
-    {                                                                         \
-        (name), row((x), (from)), (to) - (from), (n), (x).ld, sizeof(real), 0 \
-    }
-#define ROW(name, numbers, n)                           \
-    {                                                   \
-        (name), (numbers), 1, (n), (n), sizeof(real), 0 \
-    }
-#define COLUMN(name, numbers, n)                      \
-    {                                                 \
-        (name), (numbers), (n), 1, 1, sizeof(real), 0 \
-    }
-#define NUMBER(name, x) ROW(name, &(const real){x}, 1)
-#define CELLS(name, mask, rows)                                                            \
-    {                                                                                      \
-        (name), (mask).data, (rows), (mask).data != NULL ? (mask).n_key : 0, (mask).n_key, \
-            (int)(mask).size, (mask).shown[0] != 0                                         \
-    }
-#define WHOLE(name, numbers, n)                            \
-    {                                                      \
-        (name), (numbers), (n), 1, 1, sizeof *(numbers), 1 \
-    }
-
-static inline void head_tell(const struct attn_head *x, const char *step, int64_t i, int64_t j,
-                             const struct attn_shown *shown, int n)
-{
-    const struct attn_origin *from = &x->problem->origin;
-    x->listener->hear(x->listener->arg, &(struct attn_told){.step = step,
-                                                            .rank = x->rank,
-                                                            .hop = x->hop,
-                                                            .batch = from->batch + x->b,
-                                                            .head = from->head + x->h,
-                                                            .query = from->query.first + i,
-                                                            .key = from->key.first + j,
-                                                            .shown = shown,
-                                                            .n_shown = n});
 }
 
 /* ---- one pair ------------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
  *
  * Memory   of a rank, beside its own part of each tensor (R > 1):
  *          forward    2 pairs (K, V) of other ranks, 1 where R = 2; O_J and LSE_J of one head
- *          backward   the same pairs; 2 pairs (dK, dV); dQ_J of one head
+ *          backward   as many pairs (K, V); 2 pairs (dK, dV); dQ_J of one head
  *          both       the tiles of ref/tiled.c.  All else falls as 1/R.
  * Sent     forward R-1 pairs (K, V); backward these and R pairs (dK, dV); all to the next rank.
  * Flops    those of tiled-textbook, shared out.  Under a causal mask rank 0 has least to do and
@@ -142,8 +142,8 @@ static void ring_merge_row(const struct attn_head *x, int64_t i, real *O, real *
 {
     real w[2], *O_J = row(x->O, i), lse_J = *row(x->lse, i);
     REAL_NAME(merge_by)(O, lse, O_J, lse_J, x->dv, w);
-    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J), ROW("w w_J", w, 2),
-         ROW("O", O, x->dv), ROW("LSE", lse, 1));
+    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J),
+         ROW("alpha alpha_J", w, 2), ROW("O", O, x->dv), ROW("LSE", lse, 1));
 }
 
 static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair keys)
@@ -163,7 +163,8 @@ static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair 
 
 enum attn_status ring_forward(const struct attn_rank_part *x)
 {
-    int R = x->transport->size, computes = !attn_transport_counts(x->transport);
+    int R = x->transport->size;
+    int computes = !attn_transport_counts(x->transport); /* 0: messages are only counted */
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
     enum attn_status status = ATTN_OK;
     if (computes)
@@ -188,15 +189,17 @@ enum attn_status ring_forward(const struct attn_rank_part *x)
  *  dQ = 0; the travelling (dK_r, dV_r) = 0
  *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      as in the forward pass
- *      P = exp(S - LSE);  dP = dO_r V_J^T;  dS = P o (dP - D)       tiled_backward: LSE and D are
- *      dQ   += dX K_J                                               those of all keys, so a block
- *      dK_J += dX^T Q_r;  dV_J += P^T dO_r                          needs no other block
+ *      P = exp(S - LSE);  dP = dO_r V_J^T;  dS = P o (dP - D)       tiled_backward
+ *      dQ   += dX K_J
+ *      dK_J += dX^T Q_r;  dV_J += P^T dO_r
  *      wait for the pairs
- *      dK_J, dV_J to rank r+1; those of the next pair from rank r-1
+ *      dK_J, dV_J to rank r+1; those of the next pair from rank r-1 a sum leaves when it has grown
  *
- * dX is dS times the slope of a score in Q K^T: the scale, and with a softcap what that has.
- * The sums follow their keys: at hop s, dK_J has been to ranks J, J+1, .. J+s.  K_J stops at rank
- * J-1, where it has met all queries; dK_J makes one hop more and is at home. */
+ * LSE and D = dO . O - dLSE are those of the whole row, so a block needs no other block;
+ * tiled_backward makes D again at each hop.  dX is dS times the slope of a score in Q K^T: the
+ * scale, and with a softcap what that has.
+ * The sums follow their keys: after hop s, dK_J has the terms of ranks J, J+1, .. J+s.  K_J is a
+ * copy and ends at rank J-1; dK_J is the only sum, makes one hop more and is at home. */
 
 static void ring_differentiate(const struct attn_rank_part *x, int s, struct ring_pair keys,
                                struct ring_pair sums)
@@ -238,11 +241,11 @@ enum attn_status ring_backward(const struct attn_rank_part *x)
     int R = t->size, computes = !attn_transport_counts(t);
     const struct ring_pair home = {x->mine[ATTN_TAG_DK], x->mine[ATTN_TAG_DV]};
     struct ring_pair here = {x->mine[ATTN_TAG_K], x->mine[ATTN_TAG_V]};
-    struct ring_pair sums = R == 1 ? home : ring_pair_at(x, x->gradients[0]); /* home comes last */
+    struct ring_pair sums = R == 1 ? home : ring_pair_at(x, x->gradients[0]); /* then home */
     enum attn_status status = ATTN_OK;
     if (computes)
         ring_clear(x, sums);
-    for (int s = 0; s < R && status == ATTN_OK; s++) {
+    for (int s = 0; s < R && status == ATTN_OK; s++) { /* the last hop brings what goes home */
         struct ring_hop hop, sums_hop;
         int travels = s < R - 1;
         struct ring_pair next = ring_pair_at(x, x->pair[s % 2]);

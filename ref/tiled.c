@@ -63,8 +63,8 @@ static void tiled_begin(const struct attn_head *x, const struct attn_head_buffer
     }
 }
 
-/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was visible so far, m' is -inf, and
- * exp(-inf - -inf) would be NaN: such a row is left alone. */
+/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was
+ * visible so far, m' is -inf, and exp(-inf - -inf) would be NaN: such a row is left alone. */
 static void tiled_update_row(const struct attn_head *x, const struct attn_head_buffers *t,
                              int64_t r, int64_t i, int64_t j0, int64_t n)
 {
@@ -87,7 +87,7 @@ static void tiled_update_row(const struct attn_head *x, const struct attn_head_b
     }
     *l = alpha * *l + l_tile;
     TELL(x, "tile.update", i, j0, NUMBER("m", *m), NUMBER("m'", m_new), NUMBER("exp(m-m')", alpha),
-         NUMBER("l'", *l), ROW("O'", O, x->dv));
+         NUMBER("l'", *l), ROW("o'", O, x->dv));
     *m = m_new;
 }
 
@@ -109,7 +109,7 @@ void tiled_forward(const struct attn_head *x, const struct attn_head_buffers *t)
         tiled_load(x->Q, i0, i1, x->d, t->Q);
         tiled_begin(x, t, i1 - i0);
         TELL(x, "tile.begin", i0, 0, MATRIX("m", t->m, i1 - i0, 1), MATRIX("l", t->l, i1 - i0, 1),
-             MATRIX("O", t->O, i1 - i0, x->dv));
+             MATRIX("o", t->O, i1 - i0, x->dv));
         for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
             int64_t j1 = least(j0 + t->bc, x->n_key);
             if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)

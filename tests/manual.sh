@@ -9,7 +9,8 @@
 # Not compared: blanks, times, rates, what rounding leaves (below 1e-9: another instruction set
 # leaves something else), and the memory that a machine has available.
 # A command that ends in a comment "# takes ..." runs only under ATTN_FULL=1.
-# Files of the tree that the page links to, or names in backquotes, must be there, and headings.
+# Files of the tree that the page links to, or names in backquotes, must be there, and headings, commands
+# and figures.
 set -u
 build=$(realpath "$1") page=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/..")
@@ -77,6 +78,20 @@ done < <(
     grep -oE '\]\([^)#: ]+' "$page" | sed "s,^](,$(dirname "$page")/,"
     grep -oE '`(ref|optimized|tests|experiments|plots|docs)/[a-z0-9_./-]+`' "$page" | tr -d '`' | sed "s,^,$root/,"
 )
+
+# Commands that a sentence names, and figures that `make course` puts in.
+while read -r name; do
+    "$build/attnlab" "$name" --help >/dev/null 2>&1 && continue
+    bad=$((bad + 1))
+    echo "${page#"$root"/}: no command attnlab $name"
+done < <(grep -oE '`attnlab [a-z]+' "$page" | cut -d' ' -f2 | sort -u)
+while read -r name; do
+    for kind in roofline $(sed -n 's/^FIGURE("\([a-z-]*\)".*/\1/p' "$root/plots/figures.def"); do
+        [[ $name == "$kind" || $name == "$kind"-* ]] && continue 2
+    done
+    bad=$((bad + 1))
+    echo "${page#"$root"/}: no figure $name in plots/figures.def"
+done < <(sed -n 's/^<!-- figure \([^ ]*\): .*-->$/\1/p' "$page")
 
 # What a heading is called in a link.
 anchors() { sed -n 's/^#\+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }

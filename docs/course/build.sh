@@ -7,7 +7,7 @@
 # OUT gets the folders of the tree, with an .html for each page of Markdown and for each source file
 # that one links to, so that links between them stand as they are.  ANSWERS=no leaves out what is
 # folded away and docs/answers.md.  What a page links to and OUT has not is an error.
-set -eu
+set -eu -o pipefail
 report=$(realpath "$1") figures=$(realpath "$2") out=$(realpath -m "$3")
 cd "$(dirname "$0")/../.."
 answers=${ANSWERS:-yes}
@@ -77,7 +77,9 @@ with_figures() { # UP
             name = $3; sub(/:$/, "", name)
             text = substr($0, index($0, ": ") + 2); sub(/ -->$/, "", text)
             if ((getline line < (ENVIRON["report"] "/figures/" name ".svg")) <= 0) {
-                print "course: the report has no figure " name > "/dev/stderr"; exit 3
+                print "course: no figure " name " in " ENVIRON["report"] ": none of its points was good (index.html " \
+                    "there says why).  Remove that folder and make course again, on an idle machine." > "/dev/stderr"
+                exit 3
             }
             at = ENVIRON["up"] "report/figures/" name
             printf "<figure><img src=\"%s.svg\" alt=\"%s\">\n<figcaption>%s (<a href=\"%s.pdf\">PDF</a>, " \
@@ -87,7 +89,13 @@ with_figures() { # UP
         { print }'
 }
 
-whole() { [ "$answers" = yes ] && cat || awk '/^<details/ { off = 1 } !off { print } /^<\/details>/ { off = 0 }'; }
+# Markdown without the answers, where they are not wanted.
+whole() {
+    awk -v answers="$answers" '
+        /^<details/ && answers == "no" { off = 1 }
+        !off { print }
+        /^<\/details>/ { off = 0 }'
+}
 
 markdown() { # PATH of the page; its Markdown comes from stdin
     local up
@@ -127,12 +135,12 @@ folder() { # FOLDER: what it has in the tree; what has a page here is a link
 lectures=(docs/course/[0-9]*.md)
 studies=(docs/studies/*.md)
 {
-    printf '<nav><a href="@UP@index.html">Course</a>'
+    printf '<nav><a href="@UP@index.html">Course</a> Lectures'
     for f in "${lectures[@]}"; do
         n=${f#docs/course/0}
-        printf ' <a href="@UP@%s">%s</a>' "${f%.md}.html" "Lecture ${n%%-*}"
+        printf ' <a href="@UP@%s">%s</a>' "${f%.md}.html" "${n%%-*}"
     done
-    printf ' <a href="@UP@docs/labs/README.html">Labs</a> <a href="@UP@docs/studies/handouts.html">Handouts</a>'
+    printf ' <a class=after href="@UP@docs/labs/README.html">Labs</a> <a href="@UP@docs/studies/handouts.html">Handouts</a>'
     printf ' <a href="@UP@report/index.html">This machine</a></nav>\n'
 } >"$work/nav"
 
@@ -157,6 +165,10 @@ done
 sed -E 's,\]\(([^:)]*)\),](docs/course/\1),g' docs/course/README.md | markdown index.html
 {
     printf '# Case studies\n\n'
+    for f in "${studies[@]}"; do
+        printf '* [%s](%s)\n' "$(sed -n 's/^# //p;/^# /q' "$f")" "${f##*/}"
+    done
+    echo
     for f in "${studies[@]}"; do
         printf '<div style="break-before:page"></div>\n\n' && sed 's/^# /## /' "$f" && echo
     done

@@ -9,6 +9,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/need.h"
 #include "experiments/measure/point/point.h"
+#include "optimized/tiled.h"
+#include "optimized/tiled_plan.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 
@@ -38,6 +40,9 @@ static enum attn_status choose_kernels(struct attn_bench_entry *e, struct attn_e
         return err->status;
     e->isa = isa->name;
     e->kernels = isa->kernels[!e->is_sgemm && e->point.c.dtype == ATTN_F64];
+    if (e->parsed.impl == &attn_impl_tiled && e->parsed.options.value[ATTN_TILED_P] != 0 &&
+        e->kernels->matrix != NULL)
+        e->kernels = e->kernels->matrix;
     return ATTN_OK;
 }
 

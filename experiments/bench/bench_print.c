@@ -26,7 +26,7 @@ void attn_bench_print_roofs(const struct attn_bench *bench)
     for (int r = 0; r < bench->n_roofs; r++) {
         const struct attn_bench_roof *x = &bench->roof[r];
         printf("    %-8s %8s %s, threads %d %8.4g  (%.4g to %.4g) %s\n", attn_roof_name(x->roof),
-               x->isa, x->kernels->bytes == 8 ? "f64" : "f32", x->threads, 1e-9 * x->spread.median,
+               x->isa, attn_kernels_arithmetic(x->kernels), x->threads, 1e-9 * x->spread.median,
                1e-9 * x->spread.min, 1e-9 * x->spread.max, attn_roof_unit(x->roof));
     }
     printf("\nBLAS: %s.\n", bench->blas.handle != NULL ? bench->blas.name : bench->blas_why_not);
@@ -164,7 +164,7 @@ json_t *attn_bench_json(const struct attn_bench *bench)
         const struct attn_bench_roof *x = &bench->roof[r];
         json_array_append_new(roofs, json_pack("{s:s,s:s,s:s,s:i,s:s,s:o}", "roof",
                                                attn_roof_name(x->roof), "isa", x->isa, "arithmetic",
-                                               x->kernels->bytes == 8 ? "f64" : "f32", "threads",
+                                               attn_kernels_arithmetic(x->kernels), "threads",
                                                x->threads, "unit", attn_roof_unit(x->roof),
                                                "per_second", spread_of(&x->spread)));
     }

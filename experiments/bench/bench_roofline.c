@@ -24,7 +24,7 @@ static int panel_of(struct attn_figure *figure, const struct attn_bench_entry **
         return -1;
     panel[figure->n_panels] = e;
     snprintf(figure->panel[figure->n_panels], sizeof figure->panel[0], "%s-%s-%d-thread%s", e->isa,
-             e->kernels->bytes == 8 ? "f64" : "f32", e->threads, e->threads == 1 ? "" : "s");
+             attn_kernels_arithmetic(e->kernels), e->threads, e->threads == 1 ? "" : "s");
     return figure->n_panels++;
 }
 

@@ -152,7 +152,7 @@ static int find(void *handle, const char *name, void *function)
 static void choose_kernels(const char *isa)
 {
     setenv("BLIS_NUM_THREADS", "1", 1);
-    if (strcmp(isa, "avx512") == 0) {
+    if (strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0) {
         setenv("OPENBLAS_CORETYPE", "SkylakeX", 1);
         setenv("BLIS_ARCH_TYPE", "0", 1); /* skx */
     } else if (strcmp(isa, "avx2") == 0)

@@ -192,6 +192,23 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+/* What is wrong, before all that shows it. */
+static void put_cause(struct attn_document *d, const struct attn_verdict_list *list)
+{
+    int agree;
+    char types[80];
+    const char *cause = attn_common_cause_name(&list->causes, &agree);
+    attn_common_cause_types(&list->causes, types);
+    if (cause == NULL)
+        return;
+    attn_document_paragraph(d);
+    attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause,
+                      types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
+    attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it.", agree,
+                      list->causes.diagnosed);
+    attn_document_close(d);
+}
+
 /* What the terminal says, with more of the failures. */
 static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
@@ -281,6 +298,7 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         fputs(r->about, d->out);
     free(r->about);
     r->about = NULL; /* what was said of this one is not the next one's */
+    put_cause(d, list);
     put_text(d, v, list);
     if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;

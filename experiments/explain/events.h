@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "experiments/explain/table.h"
+#include "experiments/explain/handout.h"
 #include "optimized/registry.h"
 
 struct attn_event {

@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/explain/events.h"
-#include "experiments/explain/show.h"
+#include "experiments/explain/steps.h"
 #include "experiments/measure/machine.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
@@ -54,12 +54,13 @@ static enum attn_status check_size(const struct attn_explain *x, struct attn_err
 
 /* ---- tensors as steps ------------------------------------------------------------------------ */
 
-/* One of `n` views, of a tensor that is there. */
+/* Those that are there. */
+enum { TENSORS = 4 };
 struct tensors {
     int n;
-    const char *name[3];
-    struct attn_cview view[3];
-    int64_t width[3];
+    const char *name[TENSORS];
+    struct attn_cview view[TENSORS];
+    int64_t width[TENSORS];
 };
 
 static void add(struct tensors *t, const char *name, struct attn_cview view, int64_t width)
@@ -94,7 +95,8 @@ static void tell(struct attn_heard *heard, const struct attn_explain *x, const c
 
 static void tell_given(struct attn_heard *heard, const struct attn_explain *x, enum attn_pass pass)
 {
-    static const char *const step[2] = {"given.queries", "given.keys"};
+    const char *const step[2] = {pass == ATTN_FORWARD ? "given.queries" : "given.stored",
+                                 "given.keys"};
     const struct attn_problem *p = x->problem;
     struct tensors t[2] = {0};
     if (pass == ATTN_FORWARD) {
@@ -104,6 +106,8 @@ static void tell_given(struct attn_heard *heard, const struct attn_explain *x, e
     } else {
         add(&t[0], "dO", x->backward.d_o, p->d_value);
         add(&t[0], "dLSE", x->backward.d_lse, 1);
+        add(&t[0], "O", x->backward.o, p->d_value);
+        add(&t[0], "LSE", x->backward.lse, 1);
     }
     tell(heard, x, step, 0, t);
 }
@@ -208,12 +212,12 @@ static enum attn_status check_events(const struct attn_events *events, struct at
 static enum attn_status check_only(const struct attn_explain *x, const struct attn_show *show,
                                    const struct attn_heard *heard, struct attn_error *err)
 {
-    if (x->memory || attn_show_steps(show, heard, NULL) > 0)
+    if (x->only == NULL || attn_show_steps(show, heard, NULL) > 0)
         return ATTN_OK;
     return attn_fail(err, ATTN_EINVAL,
                      "--only %s: no step of %s begins so; the column 'step' of --format csv has "
                      "the names of all",
-                     x->only != NULL ? x->only : "", x->spec->impl->name);
+                     x->only, x->spec->impl->name);
 }
 
 static enum attn_status show_memory(const struct attn_explain *x, struct attn_events *events,

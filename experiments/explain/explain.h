@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_EXPLAIN_EXPLAIN_H
 #define EXPERIMENTS_EXPLAIN_EXPLAIN_H
 
-#include "experiments/explain/table.h"
+#include "experiments/explain/handout.h"
 #include "experiments/problem/file_problem.h"
 #include "tests/harness/setup.h"
 

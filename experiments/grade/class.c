@@ -1,4 +1,4 @@
-/* See grade.h: a class.
+/* See grading.h: a class.
  *
  * What students handed in is read before any of it runs, into sealed memory (memfd_create), which
  * no process can change.  Each is then unpacked into a folder of its own, graded there, and the
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"

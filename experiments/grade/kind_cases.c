@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 
 void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)
@@ -27,7 +27,8 @@ static int is_too_large(const struct attn_grading *g, const struct attn_problem 
 {
     const double most = 1 << 15;
     return g->candidate.x.scheme[0] != '\0' &&
-           (double)(p->batch * p->heads * p->n_query) * (double)(p->n_key * (p->d_key + p->d_value)) >
+           (double)(p->batch * p->heads * p->n_query) *
+                   (double)(p->n_key * (p->d_key + p->d_value)) >
                most;
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 
 enum { CALL_S = 10 };
 
@@ -28,8 +28,10 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
                             struct attn_asked *asked, struct attn_answer *answer,
                             struct attn_error *err)
 {
-    struct attn_external x = {
-        .kind = ATTN_EXTERNAL_PLUGIN, .source = g->of->source, .timeout_s = CALL_S, .how = {.calls = 1}};
+    struct attn_external x = {.kind = ATTN_EXTERNAL_PLUGIN,
+                              .source = g->of->source,
+                              .timeout_s = CALL_S,
+                              .how = {.calls = 1}};
     const struct attn_external_route *route = &attn_external_route[x.kind];
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
@@ -49,22 +51,26 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
     struct attn_asked asked;
     struct attn_error err = {0};
     char text[ATTN_CASE_TEXT], spec[64];
+    if (sscanf(g->criterion->argument, "%1023s %63s", text, spec) != 2) {
+        attn_outcome_lose(o, "'%s' is not CASE SPEC", g->criterion->argument);
+        return;
+    }
+    snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
+             g->candidate.route, text);
     o->asked = 1;
     o->passed = attn_grade_any_passed(g, "*");
     if (g->of->kind != ATTN_EXTERNAL_PLUGIN || !o->passed)
         return; /* a command shows what its ranks hold at each step, and is judged by that */
-    o->passed = sscanf(g->criterion->argument, "%1023s %63s", text, spec) == 2 &&
-                ask(g, text, &asked, &answer, &err) == ATTN_OK;
+    o->passed = ask(g, text, &asked, &answer, &err) == ATTN_OK;
     if (o->passed && answer.result.verdict != ATTN_PASS) {
         o->passed = 0;
-        attn_outcome_lose(o, "%s: %.200s: nothing is counted", text,
-                          answer.result.text);
+        attn_outcome_lose(o, "%s: %.200s: nothing is counted", text, answer.result.text);
     }
     for (int pass = 0; pass <= (int)asked.c.pass && o->passed; pass++) {
         struct attn_cost cost = {0};
         o->passed = price(&asked.c, spec, (enum attn_pass)pass, &cost, &err) == ATTN_OK;
-        if (!o->passed || (answer.sent[pass] == cost.bytes_sent &&
-                           answer.messages[pass] == cost.messages))
+        if (!o->passed ||
+            (answer.sent[pass] == cost.bytes_sent && answer.messages[pass] == cost.messages))
             continue;
         int64_t more = answer.sent[pass] - cost.bytes_sent;
         o->passed = 0;
@@ -77,11 +83,8 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
         snprintf(o->cause, sizeof o->cause, "%s bytes than a ring needs",
                  most[(more > 0) - (more < 0) + 1]);
     }
-    if (!o->passed) {
+    if (!o->passed)
         attn_outcome_lose(o, "%s", err.text);
-        snprintf(o->again, sizeof o->again, "%.200s check %s --case '%.200s'", attn_cli_program(),
-                 g->candidate.route, text);
-    }
     snprintf(o->found, sizeof o->found, "%lld bytes forward, %lld backward",
              (long long)answer.sent[0], (long long)answer.sent[1]);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/point/point_process.h"
 #include "tests/harness/files/fileio.h"
 
@@ -23,6 +23,8 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     int64_t need;
     if (g->candidate.question.n > 0 && !attn_grade_any_passed(g, "*")) { /* it may not even end */
         attn_outcome_lose(o, "not measured: not one case passes");
+        snprintf(o->again, sizeof o->again, "%.200s check %s", attn_cli_program(),
+                 g->candidate.route);
         return 0;
     }
     if (attn_case_parse(text, &of.c, &err) != ATTN_OK) {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
@@ -18,6 +18,20 @@
 #include "tests/harness/process.h"
 
 enum { SECONDS = 10, LINE = 1000 };
+
+/* The numbers of struct price_problem, all of them. */
+#define PRICE_NUMBERS(X)                                                              \
+    X(backward)                                                                       \
+    X(batch)                                                                          \
+    X(heads)                                                                          \
+    X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) \
+        X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+
+#define X(name) +1
+_Static_assert(sizeof(struct price_problem) ==
+                   sizeof(char *) + (PRICE_NUMBERS(X)) * sizeof(int64_t),
+               "a number has no key");
+#undef X
 
 /* ---- the line of a problem ------------------------------------------------------------------- */
 
@@ -40,8 +54,8 @@ int attn_price_serve(const char *path)
     if (library != NULL)
         *(void **)&price_of = dlsym(library, "price");
     if (price_of == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", library == NULL ? dlerror()
-                                                                    : "it exports no price()");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%s",
+                             library == NULL ? dlerror() : "it exports no price()");
     while (fgets(line, sizeof line, stdin) != NULL) {
         json_t *json = json_loads(line, 0, NULL);
         struct price_problem p = {.of = json_string_value(json_object_get(json, "of"))};
@@ -76,7 +90,7 @@ static void command_of(const struct attn_submission *of, char *text, size_t size
 }
 
 /* Numbers that it printed, of n; or why there are none. */
-static int run(const char *command, const struct attn_price_asked *asked, int n, int64_t *got,
+static int run(const char *command, const struct attn_priced_problem *asked, int n, int64_t *got,
                struct attn_outcome *o)
 {
     char folder[ATTN_FOLDER_PATH], path[ATTN_FOLDER_PATH + 16], line[LINE], script[4096], how[280];
@@ -111,15 +125,16 @@ static int run(const char *command, const struct attn_price_asked *asked, int n,
 /* ---- judging --------------------------------------------------------------------------------- */
 
 /* The buffers whose size is nearest to what is missing, or too much: all of that size. */
-static void name_nearest(const struct attn_price_asked *x, int64_t more, char *text, size_t size)
+static void name_nearest(const struct attn_priced_problem *x, int64_t more, char *text, size_t size)
 {
     int64_t difference = llabs(more), nearest = -1;
     for (int p = 0; p < x->parts; p++)
         if (nearest < 0 || llabs(x->part[p].bytes - difference) < llabs(nearest - difference))
             nearest = x->part[p].bytes;
-    snprintf(text, size, "%s", nearest != difference ? "about as large is"
-                               : more > 0            ? "a buffer counted twice:"
-                                                     : "a buffer left out:");
+    snprintf(text, size, "%s",
+             nearest != difference ? "about as large is"
+             : more > 0            ? "a buffer counted twice:"
+                                   : "a buffer left out:");
     for (int p = 0, n = 0; p < x->parts; p++)
         if (x->part[p].bytes == nearest)
             attn_append(text, size, "%s '%s'", n++ > 0 ? " or" : "", x->part[p].name);
@@ -127,7 +142,7 @@ static void name_nearest(const struct attn_price_asked *x, int64_t more, char *t
 }
 
 /* The command that asks this problem alone. */
-static void ask_again(const struct attn_price_asked *x, const char *command, char *text,
+static void ask_again(const struct attn_priced_problem *x, const char *command, char *text,
                       size_t size)
 {
     char line[LINE];
@@ -135,22 +150,22 @@ static void ask_again(const struct attn_price_asked *x, const char *command, cha
     snprintf(text, size, "echo '%s' | %.900s", line, command);
 }
 
-static void lose_problem(const struct attn_price_asked *x, int64_t got, const char *command, struct attn_outcome *o)
+static void lose_problem(const struct attn_priced_problem *x, int64_t got, const char *command,
+                         struct attn_outcome *o)
 {
     int64_t more = got - x->want;
     if (o->why[0] != '\0')
         return;
     attn_outcome_lose(o, "%s%s, %s: %lld B; the ledger has %lld B, which is %lld B %s",
                       x->problem.of, x->problem.backward ? " backward" : "", x->text,
-                      (long long)got, (long long)x->want, llabs(more),
-                      more > 0 ? "less" : "more");
+                      (long long)got, (long long)x->want, llabs(more), more > 0 ? "less" : "more");
     name_nearest(x, more, o->cause, sizeof o->cause);
     ask_again(x, command, o->again, sizeof o->again);
 }
 
 void attn_grade_prices(struct attn_grading *g, struct attn_outcome *o)
 {
-    static struct attn_price_asked asked[ATTN_PRICES];
+    static struct attn_priced_problem asked[ATTN_PRICES];
     char command[2400];
     int64_t got[ATTN_PRICES];
     struct attn_error err = {0};

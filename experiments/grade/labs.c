@@ -1,11 +1,11 @@
-/* See grade.h: the table of labs, and the task that a seed makes of one. */
+/* See grading.h: the table of labs, and the task that a seed makes of one. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/machine.h"
 #include "tests/harness/files/fileio.h"
 
@@ -159,7 +159,8 @@ void attn_task_print(const struct attn_task *task, FILE *out)
     if (lab->form == ATTN_LAB_CODE)
         fprintf(out, "claims: %s\n", lab->claims);
     if (task->seed[0] != '\0')
-        fprintf(out, "the task of %s:\n", task->seed);
+        fprintf(out, "the task of %s:%s\n", task->seed,
+                lab->form == ATTN_LAB_CODE ? "" : " what is asked is drawn by this name");
     for (int c = 0; c < CONVENTIONS; c++)
         if (varies(task, &convention[c])) {
             int d = drawn(task, &convention[c]);
@@ -231,6 +232,7 @@ void attn_grade_task(struct attn_grading *g, struct attn_outcome *o)
     char differs[400], words[200];
     attn_task_words(g->task, words, sizeof words);
     o->asked = 1;
+    snprintf(o->again, sizeof o->again, "%.200s check %s", attn_cli_program(), g->candidate.route);
     if (!attn_grade_any_passed(g, g->criterion->argument))
         attn_outcome_lose(o, "it is declared, and not one case passes");
     else if (attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 0)

@@ -42,7 +42,7 @@ static int64_t draw(struct draw *d, int64_t from, int64_t to)
     return from + (int64_t)((hash >> 32) % (uint64_t)(to - from + 1));
 }
 
-static void add_part(struct attn_price_asked *x, const char *name, int64_t bytes)
+static void add_part(struct attn_priced_problem *x, const char *name, int64_t bytes)
 {
     x->want += bytes;
     for (int p = 0; p < x->parts; p++)
@@ -78,11 +78,11 @@ static void draw_extents(const struct priced *what, struct draw *d, struct price
 /* The live set at the peak of one pass, of rank 0 where there are ranks. */
 static enum attn_status read_ledger(const struct attn_spec *spec, const struct attn_setup *setup,
                                     const struct priced *what, enum attn_pass pass,
-                                    struct attn_price_asked *x, struct attn_error *err)
+                                    struct attn_priced_problem *x, struct attn_error *err)
 {
     struct attn_ledger ledger;
-    struct attn_rank_use *use = attn_cli_need(
-        calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use));
+    struct attn_rank_use *use =
+        attn_cli_need(calloc((size_t)attn_ranks(spec->impl, &spec->options), sizeof *use));
     struct attn_ctx ctx = {
         .ledger = &ledger, .options = &spec->options, .error = err, .ranks = use};
     enum attn_status status = ATTN_OK;
@@ -102,7 +102,7 @@ static enum attn_status read_ledger(const struct attn_spec *spec, const struct a
 }
 
 static enum attn_status ask_implementation(const struct priced *what, struct draw *d,
-                                           struct attn_price_asked *x, struct attn_error *err)
+                                           struct attn_priced_problem *x, struct attn_error *err)
 {
     static const char *const masks[] = {"none", "causal(br)", "causal(tl)", "window(%lld,%lld,br)"};
     struct price_problem *p = &x->problem;
@@ -118,9 +118,8 @@ static enum attn_status ask_implementation(const struct priced *what, struct dra
              (long long)p->tile_key);
     snprintf(x->text, sizeof x->text, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s:normal:s1%s",
              (long long)p->batch, (long long)p->heads, (long long)p->kv_heads,
-             (long long)p->n_query, (long long)p->n_key, (long long)p->d_key,
-             (long long)p->d_value, mask, p->bytes == 8 ? "f64" : "f32",
-             p->backward ? ":pass=bwd" : "");
+             (long long)p->n_query, (long long)p->n_key, (long long)p->d_key, (long long)p->d_value,
+             mask, p->bytes == 8 ? "f64" : "f32", p->backward ? ":pass=bwd" : "");
     enum attn_status status = attn_spec_parse(name, &spec, err);
     if (status == ATTN_OK)
         status = attn_case_parse(x->text, &c, err);
@@ -141,7 +140,7 @@ static enum attn_status ask_implementation(const struct priced *what, struct dra
  * tape counts the blocks that it takes for real at the small ones. */
 enum { PUBLISHED = 2 };
 
-static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_price_asked *x)
+static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_priced_problem *x)
 {
     for (int b = 0; b < (is_kept ? tape->n : tape->n_at_peak); b++)
         add_part(x, (is_kept ? tape->block : tape->at_peak)[b].name,
@@ -149,7 +148,7 @@ static void read_tape(const struct attn_tape *tape, int is_kept, struct attn_pri
 }
 
 /* expand_mask_4d: its peak, and what it returns. */
-static void ask_open_sora(struct draw *d, struct attn_price_asked *x)
+static void ask_open_sora(struct draw *d, struct attn_priced_problem *x)
 {
     const int is_published = d->problem >= ATTN_PRICES - PUBLISHED, is_kept = d->problem % 2;
     struct price_problem *p = &x->problem;
@@ -161,15 +160,14 @@ static void ask_open_sora(struct draw *d, struct attn_price_asked *x)
     p->n_query = p->n_key = is_published ? 196608 : draw(d, 16, 120);
     const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     snprintf(mask, sizeof mask, "keys(%lld)", (long long)p->n_key);
-    snprintf(x->text, sizeof x->text, "B=%lld, L=%lld", (long long)p->batch,
-             (long long)p->n_query);
+    snprintf(x->text, sizeof x->text, "B=%lld, L=%lld", (long long)p->batch, (long long)p->n_query);
     attn_ledger_init(&tape.ledger, NULL);
     attn_study_store(&tape, "int32", mask, &shape);
     read_tape(&tape, is_kept, x);
     attn_ledger_clear(&tape.ledger);
 }
 
-static void ask_xformers(struct draw *d, struct attn_price_asked *x)
+static void ask_xformers(struct draw *d, struct attn_priced_problem *x)
 {
     const int is_published = d->problem >= ATTN_PRICES - PUBLISHED;
     struct price_problem *p = &x->problem;
@@ -184,10 +182,10 @@ static void ask_xformers(struct draw *d, struct attn_price_asked *x)
     snprintf(x->text, sizeof x->text, "B=%lld, L=%lld, d=%lld, %s run", (long long)p->batch,
              (long long)p->n_query, (long long)p->d_key, p->is_first ? "first" : "second");
     attn_ledger_init(&tape.ledger, NULL);
-    attn_study_xformers_call(&tape,
-                             &(struct attn_xformers_call){p->batch, p->n_query, p->d_key, p->flush,
-                                                          p->workspace, 0},
-                             (int)p->is_first);
+    attn_study_xformers_call(
+        &tape,
+        &(struct attn_xformers_call){p->batch, p->n_query, p->d_key, p->flush, p->workspace, 0},
+        (int)p->is_first);
     read_tape(&tape, 0, x);
     attn_ledger_clear(&tape.ledger);
 }
@@ -195,7 +193,7 @@ static void ask_xformers(struct draw *d, struct attn_price_asked *x)
 /* ---- any of them ----------------------------------------------------------------------------- */
 
 enum attn_status attn_price_ask(const char *of, const char *seed, int n,
-                                struct attn_price_asked *x, struct attn_error *err)
+                                struct attn_priced_problem *x, struct attn_error *err)
 {
     struct draw d = {seed, of, n, 0};
     memset(x, 0, sizeof *x);

@@ -13,7 +13,7 @@ struct attn_price_part {
     const char *name;
     int64_t bytes;
 };
-struct attn_price_asked {
+struct attn_priced_problem {
     struct price_problem problem;
     char text[200]; /* for people */
     int64_t want;   /* bytes: the sum of its parts */
@@ -24,7 +24,7 @@ struct attn_price_asked {
 /* Problem n of ATTN_PRICES about something, "dense", "ring-textbook", "open-sora": drawn by the
  * seed, run, and read off its ledger (price_problems.c).  EINVAL: there is no such thing. */
 enum attn_status attn_price_ask(const char *of, const char *seed, int n,
-                                struct attn_price_asked *asked, struct attn_error *err);
+                                struct attn_priced_problem *asked, struct attn_error *err);
 
 /* `attnlab worker FILE.so prices`: answer the problems of standard input, a line of JSON each, by a
  * submission in C, one number a line.  An exit status. */

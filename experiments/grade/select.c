@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 
 /* What the keys of a selection look at, and whether one of their words matches. */
 static int begins(const char *text, const char *word, size_t n)

@@ -1,10 +1,10 @@
-/* See grade.h: what is said of a submission, and of a class. */
+/* See grading.h: what is said of a submission, and of a class. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "experiments/measure/record.h"
 
 static int most_points(const struct attn_sheet *sheet)

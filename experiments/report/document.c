@@ -68,7 +68,7 @@ static const char html_style[] =
     ".soft,figcaption{color:var(--soft);font-size:.9rem}"
     "figure{margin:1.4rem 0 .6rem}figcaption{max-width:46rem;margin:.5rem 0}"
     ".plot{overflow-x:auto;background:#fff;border:1px solid var(--rule);border-radius:4px}"
-    ".plot img{display:block;width:100%;min-width:42rem;height:auto}"
+    ".plot img{display:block;width:100%;max-width:62rem;min-width:42rem;height:auto}"
     ".scroll{overflow-x:auto;margin:.5rem 0}"
     "table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}"
     "caption{text-align:left;color:var(--soft);padding:.3rem 0}"
@@ -84,8 +84,16 @@ static const char html_style[] =
     "code{font:.86em ui-monospace,\"DejaVu Sans Mono\",monospace;overflow-wrap:anywhere}"
     "pre{overflow-x:auto;background:var(--band);padding:.6rem .8rem;border-radius:4px;"
     "font-size:.86rem;line-height:1.45}"
-    "@media print{body{max-width:none;font-size:11pt}figure,tr{break-inside:avoid}"
-    ".plot img{min-width:0}}";
+    /* On paper nothing scrolls: cells and lines wrap, and no column is beyond the edge. */
+    "@page{margin:14mm}@media print{:root{color-scheme:light;--ink:#000;--soft:#444;--rule:#bbb;"
+    "--paper:#fff;--band:#f5f5f3;--bad:#a40000;--good:#00604a}"
+    "body{max-width:none;margin:0;padding:0;font-size:10pt}p,figcaption{max-width:none}"
+    ".scroll,.plot,pre{overflow:visible}.plot{border:0}.plot img{min-width:0;max-width:100%}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt}"
+    "table{width:100%;font-size:7.5pt}thead{display:table-header-group}"
+    "th,td{white-space:normal;padding-right:.5em}code{overflow-wrap:anywhere}"
+    ".wide{min-width:7em}.nb{white-space:normal}figure,tr{break-inside:avoid}"
+    "h2,h3,caption{break-after:avoid}}";
 
 /* ---- text ------------------------------------------------------------------------------------ */
 

@@ -78,12 +78,18 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
     if (figure->omitted[0] != '\0') {
         attn_document_text(d, "Omitted: %s.", figure->omitted);
     } else {
+        int has_svg = figure->formats == NULL || attn_cli_listed(figure->formats, " ", "svg");
+        const char *of = has_svg ? "svg" : figure->formats;
         (void)snprintf(path, sizeof path, "%s/figures/%s.svg", page->out, figure->name);
         (void)snprintf(label, sizeof label,
                        "%s. %s. %s The numbers are in the table below the figure.", figure->title,
                        figure->subtitle, figure->finding);
         fputs("<figure><div class=plot>", d->out);
-        d->lacks_picture |= attn_html_image(d->out, path, label) != 0;
+        if (has_svg)
+            d->lacks_picture |= attn_html_image(d->out, path, label) != 0;
+        else /* the plan wants none that stands in a page */
+            (void)fprintf(d->out, "<a href=\"figures/%s.%.3s\">figures/%s.%.3s</a>", figure->name,
+                          of, figure->name, of);
         fputs("</div>\n<figcaption>", d->out);
         if (figure->finding[0] != '\0')
             attn_document_put(d, ATTN_STRONG, "%s", figure->finding);

@@ -165,7 +165,8 @@ static void trap(struct attn_study_run *run)
         {"second run, a mask of 90 %", "the second run, for real", 90},
         {"third run, a mask of 10 % again", "the third run, for real", 10},
     };
-    const struct attn_xformers_call small = {2, 48, 32, 65536, 0, 0}, large = {4, 512, 64, 64 << 20, 0, 0};
+    const struct attn_xformers_call small = {2, 48, 32, 65536, 0, 0},
+                                    large = {4, 512, 64, 64 << 20, 0, 0};
     struct attn_xformers_call c = run->is_trap ? large : small;
     struct attn_pair pair;
     char bytes[32];

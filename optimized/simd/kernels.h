@@ -159,7 +159,7 @@ struct attn_row_split {
 
 /* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
 enum attn_limit {
-    ATTN_LIMIT_FMA,  /* flops: multiply-adds on registers, two each */
+    ATTN_LIMIT_FMA,  /* flops: multiply-adds on registers, two each; or products on tiles */
     ATTN_LIMIT_READ, /* bytes read                                  */
     ATTN_LIMITS
 };
@@ -222,6 +222,12 @@ struct attn_kernels {
     /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
     double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
 };
+
+/* "f32", "f64", or "bf16": what products multiply. */
+static inline const char *attn_kernels_arithmetic(const struct attn_kernels *kernels)
+{
+    return kernels->is_matrix ? "bf16" : kernels->bytes == 8 ? "f64" : "f32";
+}
 
 /* Those that this library was built with; see isa.c for which the machine has. */
 #if defined __x86_64__

@@ -266,3 +266,29 @@ static void matrix_exponents(const struct attn_problem *p, int64_t b, int64_t h,
         store_f32(S + j * PANEL, s);
     }
 }
+
+/* ---- what the unit can do (limits_tmpl.h) ---------------------------------------------------- */
+
+#ifndef MATRIX_PEAK
+#define MATRIX_PEAK_BEGIN()
+#define MATRIX_PEAK(A, B, C) MATRIX_PRODUCTS(A, 32, B, PANEL, 32, C, PANEL, MATRIX_ROWS, PANEL, 1)
+#endif
+
+/* Products of 16 by 32 and 32 by PANEL numbers: on tiles alone where there are tiles. */
+static double matrix_limit(void *x, int64_t n, int64_t rounds)
+{
+    uint16_t A[MATRIX_ROWS * 32];
+    uint32_t B[16 * PANEL];
+    float C[MATRIX_ROWS * PANEL] = {0};
+    (void)n;
+    memset(A, 0x3e, sizeof A); /* every number is 0.1855 */
+    memset(B, 0x3e, sizeof B);
+    MATRIX_PEAK_BEGIN();
+    for (int64_t r = 0; r < rounds; r++) {
+        MATRIX_PEAK(A, B, C);
+        __asm__ volatile("" : : "r"(C) : "memory"); /* or one round would do for all */
+    }
+    MATRIX_END();
+    memcpy(x, C, sizeof *C);
+    return 2.0 * MATRIX_ROWS * 32 * PANEL * (double)rounds;
+}

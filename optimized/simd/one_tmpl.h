@@ -51,7 +51,8 @@ static const struct attn_kernels matrix_kernels = {COMMON_KERNELS,
                                                    .backward_begin = matrix_backward_begin,
                                                    .backward_step = matrix_backward_step,
                                                    .backward_end = matrix_backward_end,
-                                                   .backward_unpack = matrix_backward_unpack};
+                                                   .backward_unpack = matrix_backward_unpack,
+                                                   .limit = {matrix_limit, FN(limit_read)}};
 #endif
 
 const struct attn_kernels KERNELS_OF(ISA_NAME) = {

@@ -281,6 +281,12 @@ static const struct {
     {"BAD_START", 2, "Segmentation fault while it was loaded", ""},
     {"SLOW_START", 2, "no end after 1 s while it was loaded", ""},
     {"NO_FORWARD", 2, "it has no forward()", ""},
+    {"RANKS NO_FORWARD", 2, "it has no rank_forward()", ""},
+    {"RANKS BLHD", 2, "ranks have their tensors in layout BHLD alone", ""},
+    {"RANKS SKIPS_A_HOP", 1, "rank 1 waits to receive k (step 0): rank 0 has left", " fail"},
+    {"RANKS DOES_NOT_WAIT", 1, "ended without waiting for its post to send", " fail"},
+    {"RANKS WAITS_TWICE", 1, "waits for post 0, which is not open", " fail"},
+    {"RANKS PAST_ITS_PART", 1, "a rank wrote past the end of its part of a tensor", " fail"},
     {"FORK", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and process",
      " 2 fail,"},
     /* Two cases fork: which child speaks first is the scheduler's choice. */

@@ -259,12 +259,10 @@ TEST(soak_draws_the_whole_grammar)
     static const struct {
         const char *name;
         int n, least;
-    } word[WORDS] = {{"fill", ATTN_FILL_POWERS, 40},
-                     {"type", ATTN_DTYPES, 100},
-                     {"bias", ATTN_CASE_BIAS_NAN + 1, 40},
-                     {"layout", ATTN_LAYOUT_FLIP + 1, 40},
-                     {"poison", ATTN_POISON_BIG + 1, 100},
-                     {"special", ATTN_SPECIAL_K_HUGE + 1, 15}};
+    } word[WORDS] = {
+        {"fill", ATTN_FILL_POWERS, 40},       {"type", ATTN_DTYPES, 100},
+        {"bias", ATTN_CASE_BIAS_NAN + 1, 40}, {"layout", ATTN_LAYOUT_FLIP + 1, 40},
+        {"poison", ATTN_POISON_BIG + 1, 100}, {"special", ATTN_SPECIAL_K_HUGE + 1, 15}};
     int met[WORDS][ATTN_FILLS + 1] = {{0}};
     int backward = 0, other = 0, zero = 0, composed = 0, unfit = 0;
     for (uint64_t n = 0; n < CASES; n++) {

@@ -179,6 +179,24 @@ static int misbehave(const struct attn_plugin_call *t)
     return end() != 0 ? 1 : status;
 }
 
+/* One rank of four: it does what it should not, and leaves its outputs as they are. */
+static int misbehaving_rank(const struct attn_plugin_rank *r)
+{
+    static float here[4][2];
+    const struct attn_plugin_message send = {(r->rank + 1) % r->ranks, ATTN_PLUGIN_OF_K, 0,
+                                             &here[r->rank][0], 4};
+    const struct attn_plugin_message receive = {(r->rank + 3) % r->ranks, ATTN_PLUGIN_OF_K, 0,
+                                                &here[r->rank][1], 4};
+    int is_first = r->rank == 0;
+    int post = r->post(r, &send, !(is_on("SKIPS_A_HOP") && is_first), &receive, 1);
+    if (is_on("PAST_ITS_PART")) /* blocks of a ledger are multiples of 64 bytes */
+        ((float *)r->call->lse
+             .data)[(r->call->batch * r->call->heads * r->call->n_query + 15) / 16 * 16] = 0;
+    if (is_on("WAITS_TWICE") && r->wait(r, post) == 0)
+        return r->wait(r, post) == 0 ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
+    return is_on("DOES_NOT_WAIT") || r->wait(r, post) == 0 ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
+}
+
 const struct attn_plugin *attn_plugin_get(void)
 {
     static struct attn_plugin bad;
@@ -189,5 +207,8 @@ const struct attn_plugin *attn_plugin_get(void)
     bad.claims |= is_on("ODD_CLAIM")   ? 1u << 30 /* there is no such bit */
                   : is_on("OVERCLAIM") ? ATTN_PLUGIN_DBIAS
                                        : 0; /* no case has it without BIAS */
+    bad.ranks = is_on("RANKS") ? 4 : 0;
+    bad.rank_forward = is_on("NO_FORWARD") ? NULL : misbehaving_rank;
+    bad.layout = is_on("BLHD") ? ATTN_PLUGIN_BLHD : ATTN_PLUGIN_BHLD;
     return is_on("NOTHING") ? NULL : &bad;
 }

@@ -1,11 +1,12 @@
-/* `attnlab explain`: its numbers are those of `attnlab run`, its tables are whole, its buffers add up
- * to the price, and what it cannot do it says. */
+/* `attnlab explain`: its numbers are those of `attnlab run`, its tables are whole, its buffers add
+ * up to the price, and what it cannot do it says. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/explain/heard.h"
 #include "experiments/measure/machine.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
@@ -136,10 +137,22 @@ TEST(every_sentence_is_used)
         ck_assert_msg(told[n], "nobody tells '%s'", name[n]);
 }
 
+/* A step that nobody has described fails, and is not left out. */
+TEST(an_unknown_step_fails)
+{
+    struct attn_heard heard;
+    struct attn_error err = {0};
+    attn_heard_open(&heard);
+    heard.listener.hear(heard.listener.arg, &(struct attn_told){.step = "nix"});
+    ck_assert_int_eq(attn_heard_sort(&heard, 0, &err), ATTN_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.text, "'nix'"));
+    attn_heard_close(&heard);
+}
+
 /* ---- CSV ----------------------------------------------------------------------------------- */
 
-/* Row i of m, l and exp(m - m') over tiles, as the course draws them: under powers by hand.  Query 0
- * sees X = 0 0 | 1 2. */
+/* m, l and exp(m - m') over tiles, as the course draws them, under powers by hand: query 0 sees
+ * X = 0 0 | 1 2. */
 TEST(csv_has_every_number)
 {
     static const char *const row[] = {"pass,step,batch,head,rank,hop,key,name,row,column,value\n",

@@ -2,11 +2,12 @@
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(manual, .seconds = 1800);
+SUITE(manual, .seconds = 1800, .open = scratch_open, .close = scratch_close);
 
 static glob_t pages;
 
@@ -22,6 +23,21 @@ static int find_pages(void)
 TEST_EACH(page, find_pages())
 {
     scratch_shell(0, "", "bash tests/manual.sh '%s' '%s'", test_build(), pages.gl_pathv[_i]);
+}
+
+/* The course is made from these pages: what one of them links to has a page too, and without answers
+ * none is left.  It measures for a minute; what is built otherwise would measure for many. */
+TEST(course)
+{
+    const char *config = strrchr(test_build(), '/');
+    if (getenv("ATTN_FULL") == NULL || config == NULL || strcmp(config, "/release") != 0)
+        return;
+    scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' >/dev/null", config + 1,
+                  scratch_path("all"));
+    scratch_shell(0, "", "grep -rq '<details' '%s/docs/course'", scratch_path("all"));
+    scratch_shell(0, "", "make course CONFIG='%s' COURSE='%s' ANSWERS=no >/dev/null", config + 1,
+                  scratch_path("none"));
+    scratch_shell(1, "", "grep -rl '<details' '%s/docs'", scratch_path("none"));
 }
 
 TEST(all_pages)

@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point.h"
 #include "experiments/report/page.h"
+#include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -516,6 +517,23 @@ TEST(a_report_is_whole)
                                   "-strcol"));                          /* titles are words */
 }
 
+/* docs/examples/records.py reads the table by its columns: the bytes of dense at 2,048 are those of the
+ * fixture, L^2, and a table without a group of lengths is told. */
+TEST(records_in_python)
+{
+    if (!fixture_python("csv"))
+        return;
+    fixture_add_curves();
+    fixture_expect_page(0, WORDS("</html>"));
+    scratch_shell(0, "2048 4.1943e+06\n",
+                  "/usr/bin/python3 docs/examples/records.py '%s' | grep ' dense fwd:'",
+                  scratch_path("out/records.csv"));
+    scratch_shell(1, "no group of lengths",
+                  "cd '%s' && sed 's/^length-causal/other/' records.csv > r && "
+                  "/usr/bin/python3 \"$OLDPWD/docs/examples/records.py\" r 2>&1",
+                  scratch_path("out"));
+}
+
 /* Titles, labels and colours of a plan without measuring; and of records of two machines and two
  * numbers of heads no figure says that they are of one. */
 TEST(a_plan_gives_the_style_of_stored_records)
@@ -594,7 +612,8 @@ TEST(a_wrong_point_is_told)
     fixture_add_curves();
     fixture_points[3].status = ATTN_POINT_WRONG;
     fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
-    fixture_expect_page(1, WORDS("WRONG at 1 of 4 points"));
+    /* Paper has what is open: its diagnosis is. */
+    fixture_expect_page(1, WORDS("WRONG at 1 of 4 points", "<details open>", "@media print"));
 }
 
 TEST(requests_that_cannot_be_met)

@@ -510,6 +510,23 @@ TEST_EACH(page_is_safe, 2)
     free(page);
 }
 
+/* A reader of a page sees what is wrong before all that shows it. */
+TEST(the_cause_comes_first)
+{
+    const char *path = scratch_path("page.md");
+    struct attn_report *report;
+    ck_assert_int_eq(attn_report_open(path, &report, NULL), ATTN_OK);
+    free(tell(ATTN_FORMAT_TEXT, 0, report, one_mistake, NULL));
+    ck_assert_int_eq(attn_report_close(report, 1), 1);
+    char *page = scratch_read(path);
+    const char *cause =
+                   strstr(page, "**Likely cause: fits \\<a\\> \\& \"b\" (in f64 and bf16, not in "
+                                "f32).** 3 of 3 diagnosed failures"),
+               *verdicts = strstr(page, "### Verdicts");
+    ck_assert_msg(cause != NULL && verdicts != NULL && cause < verdicts, "%.2000s", page);
+    free(page);
+}
+
 /* A page that cannot be written is never 0, and never half a page. */
 TEST(page_that_cannot_be_written)
 {

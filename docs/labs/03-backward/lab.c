@@ -1,4 +1,5 @@
-/* Lab 03: the backward pass, with query heads that share keys and values.  docs/labs/03-backward/README.md is its page.
+/* Lab 03: the backward pass, with query heads that share keys and values.
+ * docs/labs/03-backward/README.md is its page.
  *
  *      cc -O2 -shared -fPIC -I. -o lab.so docs/labs/03-backward/lab.c -lm
  *      attnlab grade 03 ./lab.so
@@ -37,10 +38,10 @@ static int forward(attn_call *t)
     return s != NULL ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
 }
 
-/* TODO: dQ, dK and dV from dO (and dLSE, if t->d_lse.data is not NULL).
+/* YOURS: dQ, dK and dV from dO (and dLSE, if t->d_lse.data is not NULL).
  *
  *   given      q, k, v; o_in and lse_in, what forward wrote; d_o [B,H,Lq,dv], d_lse [B,H,Lq]
- *   to write   dq as q, dk as k, dv as v: row_to(&t->dk, b, g, j) is a row.  All of it: the rows are
+ *   to write   dq as q, dk as k, dv as v: row_to(&t->dk, b, g, j) is a row.  All of it: rows are
  *              NaN before, and set_zero_all(&t->dk) makes them 0 */
 static int backward(attn_call *t)
 {

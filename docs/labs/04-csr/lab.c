@@ -1,4 +1,5 @@
-/* Lab 04: compressed sparse rows.  docs/labs/04-csr/README.md is its page.
+/* Lab 04: compressed sparse rows.
+ * docs/labs/04-csr/README.md is its page.
  *
  *      cc -O2 -shared -fPIC -I. -o lab.so docs/labs/04-csr/lab.c -lm
  *      attnlab grade 04 ./lab.so
@@ -12,7 +13,7 @@ struct csr {
     float *value;       /* [visible pairs]: scores, then probabilities */
 };
 
-/* TODO: list the visible pairs of query head h.  band() gives the keys of a row that the numbers
+/* YOURS: list the visible pairs of query head h.  band() gives the keys of a row that the numbers
  * leave, sees() answers for one of them.  Returns 0 if there is no memory. */
 static int csr_build(attn_call *t, int64_t b, int64_t h, struct csr *x)
 {
@@ -20,7 +21,7 @@ static int csr_build(attn_call *t, int64_t b, int64_t h, struct csr *x)
     return 0;
 }
 
-/* TODO: scores, softmax and output of row i, and LSE: sums over its elements alone. */
+/* YOURS: scores, softmax and output of row i, and LSE: sums over its elements alone. */
 static void csr_row(attn_call *t, int64_t b, int64_t h, int64_t i, const struct csr *x)
 {
     (void)t, (void)b, (void)h, (void)i, (void)x;

@@ -2,7 +2,7 @@
 #
 #     attnlab grade 04 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked TODO, and declare the conventions of your task in lab.json:
+# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
 # layout, base of LSE and bytes of a mask are brought to one form below.
 import json, os, sys
 import numpy as np
@@ -11,13 +11,13 @@ import numpy as np
 # band(case, i) gives keys lo and hi: those that numbers leave to query i are [lo, hi), or all.
 # sees(case, t, b, h, i0, i1, j0, j1) gives the rectangle [i1 - i0, j1 - j0] of the mask.
 def build(case, t, b, h):
-    """TODO: row_start [Lq + 1] and column [visible pairs] of query head h: the elements of row i are
+    """YOURS: row_start [Lq + 1] and column [visible pairs] of query head h: the elements of row i are
     column[row_start[i] : row_start[i + 1]], the keys that query i sees."""
     raise NotImplementedError("build() is not written yet")
 
 
 def rows(case, t, b, h, row_start, column, o, lse):
-    """TODO: o [Lq,dv] and lse [Lq] of query head h, from the listed pairs alone.  o is 0 and lse -inf."""
+    """YOURS: o [Lq,dv] and lse [Lq] of query head h, from the listed pairs alone.  o is 0 and lse -inf."""
     raise NotImplementedError("rows() is not written yet")
 
 
@@ -51,13 +51,13 @@ def band(case, i):  # keys [lo, hi) of query i: those that the numbers of a band
 
 
 def sees(case, t, b, h, i0, i1, j0, j1):  # [i1 - i0, j1 - j0]: whether a query sees a key
-    seen = np.ones((i1 - i0, j1 - j0), bool)
     if case["mask"] == "dense":
-        seen = t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
-    elif case["mask"] == "band":
-        for i in range(i0, i1):
-            lo, hi = band(case, i)
-            seen[i - i0, : max(lo - j0, 0)] = seen[i - i0, max(hi - j0, 0) :] = False
+        return t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
+    seen, i, j = np.ones((i1 - i0, j1 - j0), bool), np.arange(i0, i1)[:, None], np.arange(j0, j1)
+    if case["mask"] == "band" and case["window_left"] >= 0:
+        seen &= j >= i + case["offset"] - case["window_left"]
+    if case["mask"] == "band" and case["window_right"] >= 0:
+        seen &= j <= i + case["offset"] + case["window_right"]
     return seen
 
 

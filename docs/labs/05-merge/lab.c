@@ -1,4 +1,5 @@
-/* Lab 05: merging partial results.  docs/labs/05-merge/README.md is its page.
+/* Lab 05: merging partial results.
+ * docs/labs/05-merge/README.md is its page.
  *
  *      cc -O2 -shared -fPIC -I. -o lab.so docs/labs/05-merge/lab.c -lm
  *      attnlab grade 05 ./lab.so
@@ -29,8 +30,8 @@ static float part(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j0, int
     return l != 0 ? m + logf(l) : -INFINITY;
 }
 
-/* TODO: (o, lse) becomes what it is together with (o2, lse2); o and o2 have n numbers, both LSEs are
- * natural logarithms.  Returns ATTN_PLUGIN_OK. */
+/* YOURS: (o, lse) becomes what it is together with (o2, lse2); o and o2 have n numbers, both LSEs
+ * are natural logarithms.  Returns ATTN_PLUGIN_OK. */
 static int merge(attn_call *t, float *o, float *lse, const float *o2, float lse2, int64_t n)
 {
     (void)o, (void)lse, (void)o2, (void)lse2, (void)n;

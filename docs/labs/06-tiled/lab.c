@@ -1,4 +1,5 @@
-/* Lab 06: attention in tiles, forward and backward.  docs/labs/06-tiled/README.md is its page.
+/* Lab 06: attention in tiles, forward and backward.
+ * docs/labs/06-tiled/README.md is its page.
  *
  *      cc -O2 -shared -fPIC -I. -o lab.so docs/labs/06-tiled/lab.c -lm
  *      attnlab grade 06 ./lab.so
@@ -17,14 +18,15 @@ static void tile_scores(attn_call *t, int64_t b, int64_t h, int64_t i0, int64_t 
             s[i - i0][j - j0] = score(t, b, h, g, i, j);
 }
 
-/* TODO: o and lse, tile by tile.  No buffer may have a row for each query or a place for each key. */
+/* YOURS: o and lse, tile by tile.  No buffer may have a row for each query, or a number for each
+ * key. */
 static int forward(attn_call *t)
 {
     (void)tile_scores;
     return not_written(t, "forward");
 }
 
-/* TODO: dq, dk and dv from d_o, o_in and lse_in (what forward wrote).  One number for each query,
+/* YOURS: dq, dk and dv from d_o, o_in and lse_in (what forward wrote).  One number for each query,
  * D, is the only buffer that may grow with the length.  set_zero_all(&t->dk) makes rows 0. */
 static int backward(attn_call *t)
 {

@@ -2,7 +2,7 @@
 #
 #     attnlab grade 06 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked TODO, and declare the conventions of your task in lab.json:
+# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
 # layout, base of LSE and bytes of a mask are brought to one form below.
 import json, os, sys
 import numpy as np
@@ -23,13 +23,13 @@ def tile_scores(case, t, b, h, i0, i1, j0, j1):  # [i1 - i0, j1 - j0], -inf wher
 
 
 def forward(case, t, out):
-    """TODO: out["o"] [B,H,Lq,dv], which is 0, and out["lse"] [B,H,Lq], which is -inf.  No array may have
+    """YOURS: out["o"] [B,H,Lq,dv], which is 0, and out["lse"] [B,H,Lq], which is -inf.  No array may have
     a row for each query or a place for each key."""
     raise NotImplementedError("forward() is not written yet")
 
 
 def backward(case, t, out):
-    """TODO: out["dq"] as q, out["dk"] as k, out["dv"] as v; they are 0.  out["o"] and out["lse"] are
+    """YOURS: out["dq"] as q, out["dk"] as k, out["dv"] as v; they are 0.  out["o"] and out["lse"] are
     what forward wrote.  One number for each query is the only array that may grow with the length."""
     raise NotImplementedError("backward() is not written yet")
 
@@ -59,13 +59,13 @@ def band(case, i):  # keys [lo, hi) of query i: those that the numbers of a band
 
 
 def sees(case, t, b, h, i0, i1, j0, j1):  # [i1 - i0, j1 - j0]: whether a query sees a key
-    seen = np.ones((i1 - i0, j1 - j0), bool)
     if case["mask"] == "dense":
-        seen = t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
-    elif case["mask"] == "band":
-        for i in range(i0, i1):
-            lo, hi = band(case, i)
-            seen[i - i0, : max(lo - j0, 0)] = seen[i - i0, max(hi - j0, 0) :] = False
+        return t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
+    seen, i, j = np.ones((i1 - i0, j1 - j0), bool), np.arange(i0, i1)[:, None], np.arange(j0, j1)
+    if case["mask"] == "band" and case["window_left"] >= 0:
+        seen &= j >= i + case["offset"] - case["window_left"]
+    if case["mask"] == "band" and case["window_right"] >= 0:
+        seen &= j <= i + case["offset"] + case["window_right"]
     return seen
 
 

@@ -9,21 +9,16 @@
 #include <stdint.h>
 
 /* Everything that may matter; what does not is 0.  A line of JSON has the same keys. */
-#define PRICE_NUMBERS(X)                                                                          \
-    X(backward)                                   /* 0: forward, 1: backward                  */ \
-    X(batch) X(heads) X(kv_heads)                 /* B, H, G                                  */ \
-    X(n_query) X(n_key) X(d_key) X(d_value)       /* Lq, Lk, d, dv                            */ \
-    X(has_mask) X(pairs)                          /* 0: none; N: visible pairs of one head    */ \
-    X(bytes)                                      /* of a number: 4 or 8                      */ \
-    X(tile_query) X(tile_key)                     /* Br, Bc; of chunked: its chunks           */ \
-    X(ranks)                                      /* P                                        */ \
-    X(is_first) X(flush) X(workspace)             /* of the call of xformers, see the page    */
-
 struct price_problem {
-    const char *of; /* "dense", "csr-textbook", ... */
-#define X(name) int64_t name;
-    PRICE_NUMBERS(X)
-#undef X
+    const char *of;                         /* "dense", "csr-textbook", ... */
+    int64_t backward;                       /* 0: forward, 1: backward */
+    int64_t batch, heads, kv_heads;         /* B, H, G */
+    int64_t n_query, n_key, d_key, d_value; /* Lq, Lk, d, dv */
+    int64_t has_mask, pairs;                /* 0: none; N: visible pairs of one head */
+    int64_t bytes;                          /* of a number: 4 or 8 */
+    int64_t tile_query, tile_key;           /* Br, Bc; of chunked: its chunks */
+    int64_t ranks;                          /* P */
+    int64_t is_first, flush, workspace;     /* of the call of xformers: see the page */
 };
 
 #if defined(__GNUC__)

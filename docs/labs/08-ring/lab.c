@@ -16,12 +16,13 @@ struct pair {
     float *k, *v;
 };
 
-/* Begin to send a pair to the next rank, and to receive one from the rank before.  Both lists may
- * go when post() returns, the data may not.  Returns the post, for wait(). */
-static int post_hop(const struct attn_plugin_rank *rank, int tag, struct pair leaves,
+/* Begin to send a pair to the next rank, and to receive one from the rank before.  k:
+ * ATTN_PLUGIN_OF_K, or ATTN_PLUGIN_OF_DK of gradients; s: the step.  The lists may go when post()
+ * returns, the data may not.  Returns the post, for wait(). */
+static int post_hop(const struct attn_plugin_rank *rank, int k, int s, struct pair leaves,
                     struct pair comes)
 {
-    (void)rank, (void)tag, (void)leaves, (void)comes;
+    (void)rank, (void)k, (void)s, (void)leaves, (void)comes;
     return -1; /* rank->post(rank, send, 2, receive, 2) */
 }
 

@@ -105,17 +105,19 @@ static enum attn_status check_passes(const struct attn_plugin *p, struct attn_er
     if (p->ranks > 0 && p->layout != ATTN_PLUGIN_BHLD)
         return attn_fail(err, ATTN_EINVAL, "ranks have their tensors in layout BHLD alone");
     if (p->ranks > 0 && p->claims & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
-        return attn_fail(err, ATTN_EINVAL, "ranks are given no bias tensor: BIAS cannot be claimed");
+        return attn_fail(err, ATTN_EINVAL,
+                         "ranks are given no bias tensor: BIAS cannot be claimed");
     return ATTN_OK;
 }
 
 /* Its shapes; of ranks that say nothing of them, what ranks divide. */
 static enum attn_status shapes_of_plugin(const struct attn_plugin *p, struct attn_shapes *shapes,
-                                    struct attn_error *err)
+                                         struct attn_error *err)
 {
     char text[80];
-    snprintf(text, sizeof text, "queries: %d.. step %d; keys: %d.. step %d", p->ranks, p->ranks,
-             p->ranks, p->ranks);
+    int n = snprintf(text, sizeof text, "queries: %d.. step %d", p->ranks, p->ranks);
+    if (p->claims & ATTN_PLUGIN_CROSS)
+        snprintf(text + n, sizeof text - (size_t)n, "; keys: %d.. step %d", p->ranks, p->ranks);
     const char *given = p->shapes != NULL ? p->shapes : p->ranks > 0 ? text : NULL;
     return given != NULL ? attn_shapes_parse(given, shapes, err) : ATTN_OK;
 }

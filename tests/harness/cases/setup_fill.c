@@ -34,10 +34,10 @@
  *                 0                 .. 3 2 1 0 0      their sum too
  *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
- * huge (f16: 2^13, f64: 2^500), integer for integer, select and powers, and for loud times 2^-10 .. 2^10,
- * another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or 8.375
- * from row to row and the other features are small; in f16 it is a power of two larger where k_0
- * would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
+ * huge (f16: 2^13, f64: 2^500), integer for integer, select and powers, and for loud times 2^-10 to
+ * 2^10, another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or
+ * 8.375 from row to row and the other features are small; in f16 it is a power of two larger where
+ * k_0 would overflow.  With scale 0, or one beyond 2^-20 .. 2^20, nothing can be carried and plain
  * normals remain in q and k; likewise with d = 0.  16-bit storage rounds all of this: what is left
  * of the noise on k_0 then is little.
  *

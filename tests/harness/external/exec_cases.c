@@ -154,9 +154,10 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
     snprintf(rest, sizeof rest, "%s/rest-%d", k->folder, n);
     if (is_first)
         snprintf(k->cases, sizeof k->cases, n > 1 ? "%s/cases-%d" : "%s/cases", k->folder, n);
-    enum attn_status status = is_first ? attn_vector_files_write_all(k->cases, &x->claims, scheme_of(x), 0,
-                                                                     k->asked, k->n, &written, err)
-                                       : attn_vector_files_rest(rest, k->cases, is_left, k, err);
+    enum attn_status status = is_first
+                                  ? attn_vector_files_write_all(k->cases, &x->claims, scheme_of(x),
+                                                                0, k->asked, k->n, &written, err)
+                                  : attn_vector_files_rest(rest, k->cases, is_left, k, err);
     if (status == ATTN_OK)
         status = run_on(x, is_first ? k->cases : rest, err);
     k->starts++;

@@ -116,8 +116,8 @@ int attn_external_done(const struct attn_external *x, const char *results,
         snprintf(name, sizeof name, "%.200s/rank-%d", asked->name, r);
         done = attn_vector_files_done(results, name, &x->claims, &asked->c);
     }
-    return done || attn_vector_files_words(results, asked->name, words, sizeof words) !=
-                       ATTN_WORDS_NONE;
+    return done ||
+           attn_vector_files_words(results, asked->name, words, sizeof words) != ATTN_WORDS_NONE;
 }
 
 /* Results that are there, or what to say of a case that has none: a refusal, a failure. */
@@ -135,8 +135,7 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
     r->verdict = ATTN_FAILED;
     if (says == ATTN_WORDS_ERROR) {
         snprintf(r->text, sizeof r->text, "%s", words);
-    } else if (asked->said[0] != '\0' &&
-               !attn_external_done(x, results, asked)) {
+    } else if (asked->said[0] != '\0' && !attn_external_done(x, results, asked)) {
         r->verdict = asked->without;
         snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {

@@ -95,7 +95,8 @@ void attn_external_relation(struct attn_external *x, const char *id, struct attn
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,
                         struct attn_answer *answer);
 
-/* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no scheme. */
+/* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no
+ * scheme. */
 enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
                                           struct attn_error *err);
 

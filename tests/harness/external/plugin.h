@@ -25,9 +25,9 @@ struct attn_plugin_impl {
     char load_environment[96]; /* what loading changed, "" nothing */
     int leave_lse;             /* an absent LSE is left unwritten: nobody will read it */
     /* of the last case: */
-    char environment[96]; /* what a call changed                                        */
-    char integrity[256];  /* what is wrong with tensors that were made for the call     */
-    char message[256];    /* the plug-in's own words; of a refusal nothing else         */
+    char environment[96];         /* what a call changed                                        */
+    char integrity[256];          /* what is wrong with tensors that were made for the call     */
+    char message[256];            /* the plug-in's own words; of a refusal nothing else         */
     int64_t sent[2], messages[2]; /* of ranks, in each pass: the most that one of them sends */
     const struct attn_plugin_call *volatile call; /* that is running, for a signal handler  */
     void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */

@@ -10,7 +10,8 @@
 #include "tests/harness/external/plugin.h"
 #include "tests/harness/files/fileio.h"
 
-enum { MESSAGES = 8, TAGS = 1000000 };
+enum { MESSAGES = 8, STEPS = 10000 };
+_Static_assert((int)ATTN_PLUGIN_OF_Q == ATTN_TAG_Q && (int)ATTN_PLUGIN_OF_DV == ATTN_TAG_DV, "");
 
 /* What a rank has posted and not waited for: the lists of ref/ranks.h. */
 struct open_post {
@@ -55,15 +56,17 @@ static int translate(const struct attn_plugin_message *from, int n, struct attn_
                      struct attn_piece *piece)
 {
     for (int m = 0; m < n; m++) {
-        if (from[m].bytes < 0 || from[m].tag < 0 || from[m].tag >= TAGS)
+        if (from[m].bytes < 0 || from[m].step < 0 || from[m].step >= STEPS || from[m].tensor < 0 ||
+            from[m].tensor >= ATTN_PLUGIN_TENSORS)
             return 0;
         piece[m] = attn_piece_whole(from[m].bytes);
-        to[m] = (struct attn_message){.peer = from[m].peer,
-                                      .tag = from[m].tag,
-                                      .data = from[m].data,
-                                      .piece = &piece[m],
-                                      .pieces = 1,
-                                      .dtype = ATTN_F32};
+        to[m] =
+            (struct attn_message){.peer = from[m].peer,
+                                  .tag = attn_tag((enum attn_tag_kind)from[m].tensor, from[m].step),
+                                  .data = from[m].data,
+                                  .piece = &piece[m],
+                                  .pieces = 1,
+                                  .dtype = ATTN_F32};
     }
     return 1;
 }
@@ -85,8 +88,9 @@ static int post(const struct attn_plugin_rank *rank, const struct attn_plugin_me
     struct open_post *x = &end->open[n];
     if (!translate(send, n_sends, x->send, x->piece) ||
         !translate(receive, n_receives, x->receive, x->piece + MESSAGES))
-        return fail(end, "rank %d posts bytes below 0, or a tag that is not from 0 to %d",
-                    TAGS - 1);
+        return fail(
+            end, "rank %d posts bytes below 0, no such tensor, or a step that is not from 0 to %d",
+            STEPS - 1);
     x->post = (struct attn_post){x->send, n_sends, x->receive, n_receives, 0};
     end->has_failed = attn_post(end->transport, &x->post, end->error) != ATTN_OK;
     x->is_open = !end->has_failed;
@@ -202,11 +206,10 @@ static void deal(struct team *team, const struct attn_problem *p)
             continue;
         int is_row = kind == ATTN_TAG_LSE || kind == ATTN_TAG_DELTA;
         shards->role = is_output(kind, team->pass) ? ATTN_OUTPUT : ATTN_INPUT;
-        shards->tensor =
-            (struct attn_view){.data = x->data,
-                               .dtype = !is_row               ? p->dtype
-                                        : p->dtype == ATTN_F64 ? ATTN_F64
-                                                               : ATTN_F32};
+        shards->tensor = (struct attn_view){.data = x->data,
+                                            .dtype = !is_row                ? p->dtype
+                                                     : p->dtype == ATTN_F64 ? ATTN_F64
+                                                                            : ATTN_F32};
         for (int a = 0; a < 4; a++)
             shards->tensor.stride[a] = x->stride[a];
     }

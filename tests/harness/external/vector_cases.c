@@ -367,7 +367,8 @@ static enum attn_status write_claimed(struct attn_vector_files_writer *w, struct
 
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
                                              const char *scheme, int with_truth,
-                                             struct attn_asked *asked, int n, int *written, struct attn_error *err)
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err)
 {
     struct attn_vector_files_writer writer;
     *written = 0;

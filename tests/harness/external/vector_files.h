@@ -37,11 +37,12 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
 
 /* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes, with what
- * its ranks must hold if with_truth; `written` of each, and *written: how many.  What cannot be set up is not written either: it has its verdict
- * when it is judged. */
+ * its ranks must hold if with_truth; `written` of each, and *written: how many.  What cannot be
+ * set up is not written either: it has its verdict when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
                                              const char *scheme, int with_truth,
-                                             struct attn_asked *asked, int n, int *written, struct attn_error *err);
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err);
 
 /* A manifest read again. */
 struct attn_vector_files_entry {

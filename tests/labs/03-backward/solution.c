@@ -32,7 +32,7 @@ static void backward_row(attn_call *t, int64_t b, int64_t h, int64_t i)
         return; /* it sees no key */
     float D = dot(d_o, row_of(&t->o_in, b, h, i), t->d_value);
     if (t->d_lse.data != NULL)
-        D -= *row_of(&t->d_lse, b, h, i) / LSE_UNIT;
+        D -= *row_of(&t->d_lse, b, h, i);
     for (int64_t j = 0; j < t->n_key; j++) {
         if (!sees(t, b, h, i, j))
             continue;

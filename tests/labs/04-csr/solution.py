@@ -63,13 +63,13 @@ def band(case, i):  # keys [lo, hi) of query i: those that the numbers of a band
 
 
 def sees(case, t, b, h, i0, i1, j0, j1):  # [i1 - i0, j1 - j0]: whether a query sees a key
-    seen = np.ones((i1 - i0, j1 - j0), bool)
     if case["mask"] == "dense":
-        seen = t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
-    elif case["mask"] == "band":
-        for i in range(i0, i1):
-            lo, hi = band(case, i)
-            seen[i - i0, : max(lo - j0, 0)] = seen[i - i0, max(hi - j0, 0) :] = False
+        return t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
+    seen, i, j = np.ones((i1 - i0, j1 - j0), bool), np.arange(i0, i1)[:, None], np.arange(j0, j1)
+    if case["mask"] == "band" and case["window_left"] >= 0:
+        seen &= j >= i + case["offset"] - case["window_left"]
+    if case["mask"] == "band" and case["window_right"] >= 0:
+        seen &= j <= i + case["offset"] + case["window_right"]
     return seen
 
 

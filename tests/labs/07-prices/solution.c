@@ -8,7 +8,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* A byte of the mask, where there is one, scores and P of all heads; backward P and dS, and the slope of one row. */
+/* A byte of the mask, where there is one, scores and P of all heads; backward P and dS, and the
+ * slope of one row. */
 static int64_t dense(const struct price_problem *p)
 {
     int64_t all = p->batch * p->heads * p->n_query * p->n_key;

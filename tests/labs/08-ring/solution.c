@@ -1,6 +1,6 @@
-/* Lab 08, a solution: rows are taken one at a time, so that a rank has nothing but its pairs and one
- * row of scores.  TASK_LSE and TASK_CAUSAL are the conventions of a task (attnlab grade 08 --task
- * --seed NAME). */
+/* Lab 08, a solution: rows are taken one at a time, so that a rank has nothing but its pairs and
+ * one row of scores.  TASK_LSE and TASK_CAUSAL are the conventions of a task (attnlab grade 08
+ * --task --seed NAME). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,16 +51,17 @@ static void close_ring(struct ring *x)
 
 /* ---- a hop ----------------------------------------------------------------------------------- */
 
-static int post_hop(const struct ring *x, int tag, struct pair leaves, struct pair comes)
+/* k: ATTN_PLUGIN_OF_K, or ATTN_PLUGIN_OF_DK of sums; that of V is the next. */
+static int post_hop(const struct ring *x, int k, int s, struct pair leaves, struct pair comes)
 {
     const struct attn_plugin_rank *r = x->rank;
     int32_t next = (r->rank + 1) % r->ranks, previous = (r->rank + r->ranks - 1) % r->ranks;
     int64_t k_bytes = x->rows * x->t->d_key * (int64_t)sizeof(float);
     int64_t v_bytes = x->rows * x->t->d_value * (int64_t)sizeof(float);
-    const struct attn_plugin_message send[] = {{next, tag, leaves.k, k_bytes},
-                                               {next, tag + 1, leaves.v, v_bytes}};
-    const struct attn_plugin_message receive[] = {{previous, tag, comes.k, k_bytes},
-                                                  {previous, tag + 1, comes.v, v_bytes}};
+    const struct attn_plugin_message send[] = {{next, k, s, leaves.k, k_bytes},
+                                               {next, k + 1, s, leaves.v, v_bytes}};
+    const struct attn_plugin_message receive[] = {{previous, k, s, comes.k, k_bytes},
+                                                  {previous, k + 1, s, comes.v, v_bytes}};
     return r->post(r, send, 2, receive, 2);
 }
 
@@ -102,8 +103,9 @@ static struct pair head_of(const struct ring *x, struct pair all, int64_t b, int
 static void score(const struct ring *x, int J, struct pair keys, const float *q, int64_t i)
 {
     for (int64_t j = 0; j < x->t->n_key; j++)
-        x->s[j] = sees(x, J, i, j) ? (float)x->t->scale * dot(q, keys.k + j * x->t->d_key, x->t->d_key)
-                                   : -INFINITY;
+        x->s[j] = sees(x, J, i, j)
+                      ? (float)x->t->scale * dot(q, keys.k + j * x->t->d_key, x->t->d_key)
+                      : -INFINITY;
 }
 
 /* O of this block into x->o, and its LSE: natural. */
@@ -147,8 +149,7 @@ static void add_block(const struct ring *x, int J, struct pair keys)
         struct pair head = head_of(x, keys, b, h);
         score(x, J, head, (const float *)t->q.data + r * t->d_key, r % t->n_query);
         float lse = attend(x, head);
-        merge((float *)t->o.data + r * t->d_value, (float *)t->lse.data + r, x->o, lse,
-              t->d_value);
+        merge((float *)t->o.data + r * t->d_value, (float *)t->lse.data + r, x->o, lse, t->d_value);
     }
 }
 
@@ -173,7 +174,7 @@ static int rank_forward(const struct attn_plugin_rank *rank)
     for (int s = 0; s < rank->ranks && !failed; s++) {
         struct pair next = x.space[s % 2];
         int J = (rank->rank - s + rank->ranks) % rank->ranks, travels = s < rank->ranks - 1;
-        int post = travels ? post_hop(&x, 2 * s, here, next) : 0;
+        int post = travels ? post_hop(&x, ATTN_PLUGIN_OF_K, s, here, next) : 0;
         if (post >= 0)
             add_block(&x, J, here);
         failed = post < 0 || (travels && rank->wait(rank, post) != 0);
@@ -224,14 +225,14 @@ static int rank_backward(const struct attn_plugin_rank *rank)
     for (int s = 0; s < rank->ranks && !failed; s++) {
         int J = (rank->rank - s + rank->ranks) % rank->ranks, travels = s < rank->ranks - 1;
         struct pair next = x.space[s % 2], next_sums = travels ? x.space[3 - s % 2] : home;
-        int post = travels ? post_hop(&x, 4 * s, here, next) : 0;
+        int post = travels ? post_hop(&x, ATTN_PLUGIN_OF_K, s, here, next) : 0;
         for (int64_t r = 0; r < rows && post >= 0; r++) {
             int64_t b = r / t->n_query / t->heads, h = r / t->n_query % t->heads;
             add_gradients(&x, r, J, head_of(&x, here, b, h), head_of(&x, sums, b, h));
         }
         failed = post < 0 || (travels && rank->wait(rank, post) != 0);
         if (!failed) /* the sums follow their keys; the last hop brings them home */
-            failed = rank->wait(rank, post_hop(&x, 4 * s + 2, sums, next_sums)) != 0;
+            failed = rank->wait(rank, post_hop(&x, ATTN_PLUGIN_OF_DK, s, sums, next_sums)) != 0;
         here = next;
         sums = next_sums;
     }

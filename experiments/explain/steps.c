@@ -1,5 +1,5 @@
-/* See show.h. */
-#include "experiments/explain/show.h"
+/* See steps.h. */
+#include "experiments/explain/steps.h"
 
 #include <math.h>
 #include <stdio.h>

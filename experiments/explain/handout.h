@@ -1,7 +1,7 @@
 /* A table of numbers as text: labels of its rows, heads of its columns, and cells; printed as text
  * of 80 columns, Markdown, LaTeX or HTML. */
-#ifndef EXPERIMENTS_EXPLAIN_TABLE_H
-#define EXPERIMENTS_EXPLAIN_TABLE_H
+#ifndef EXPERIMENTS_EXPLAIN_HANDOUT_H
+#define EXPERIMENTS_EXPLAIN_HANDOUT_H
 
 #include <stdint.h>
 

@@ -4,15 +4,15 @@
  *   labs.c       the table; the task of a seed
  *   select.c     which cases of the battery a criterion is about
  *   kind_*.c     how each kind of criterion is judged, by check and measure
- *   grade.c      one submission, in a process of its own
+ *   grade_one.c  one submission, in a process of its own
  *   class.c      many, none of which can touch another
  *   sheet.c      what is said of it: text, JSON, CSV
  *
  * A submission is asked what the task claims, and judged by what it declares itself, which must be
  * that.  Points are for what passed: nothing asked, REFUSED and ERROR are no success.
  */
-#ifndef EXPERIMENTS_GRADE_GRADE_H
-#define EXPERIMENTS_GRADE_GRADE_H
+#ifndef EXPERIMENTS_GRADE_GRADING_H
+#define EXPERIMENTS_GRADE_GRADING_H
 
 #include "experiments/check/check.h"
 #include "experiments/measure/external_specs.h"
@@ -81,7 +81,8 @@ enum attn_status attn_selection_check(const char *selection, struct attn_error *
 /* Of one criterion.  All is text that can be copied: a sheet goes from one process to another. */
 struct attn_outcome {
     char name[64], read[96];
-    int points, earned; /* earned: 0 or points                                          */
+    int points, earned; /* earned: 0 or points, unless by_share                          */
+    int by_share;       /* earned is points by the share of asked that passed            */
     int is_judged;      /* its kind has come to an end                                  */
     int asked, passed;  /* cases, or processes                                          */
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */
@@ -101,7 +102,7 @@ struct attn_sheet {
     double seconds;
 };
 
-/* ---- one submission (grade.c) ---------------------------------------------------------------- */
+/* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
     const char *name;             /* of the student, or of the file */

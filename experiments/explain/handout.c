@@ -1,5 +1,5 @@
-/* See table.h. */
-#include "experiments/explain/table.h"
+/* See handout.h. */
+#include "experiments/explain/handout.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -146,7 +146,7 @@ static void print_tex_table(const struct attn_table *t)
     }
 }
 
-/* ---- a handout ---------------------------------------------------------------------------------- */
+/* ---- a handout ------------------------------------------------------------------------------- */
 
 static int is_document(const struct attn_handout *handout)
 {

@@ -1,4 +1,4 @@
-/* See grade.h: one submission in a process of its own, which brings back a sheet.
+/* See grading.h: one submission in a process of its own, which brings back a sheet.
  *
  * The sheet is in memory that only this process and that one have: what the submission runs is a
  * program started by that one, and cannot reach it.  What a submission does to other processes or
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/grade/grade.h"
+#include "experiments/grade/grading.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
@@ -150,7 +150,9 @@ static void grade(void *arg)
         g.criterion = attn_lab_criterion(w->task->lab, n);
         g.criterion->judge(&g, o);
         int passed = o->why[0] == '\0' && o->asked > 0 && o->passed == o->asked;
-        o->earned = passed ? o->points : 0;
+        o->earned = passed                        ? o->points
+                    : o->by_share && o->asked > 0 ? o->points * o->passed / o->asked
+                                                  : 0;
         if (!passed)
             attn_outcome_lose(o, "%d of %d passed", o->passed, o->asked);
         o->is_judged = 1;

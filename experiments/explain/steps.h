@@ -1,9 +1,9 @@
 /* What attnlab explain prints of the steps that were heard; it formats and computes nothing. */
-#ifndef EXPERIMENTS_EXPLAIN_SHOW_H
-#define EXPERIMENTS_EXPLAIN_SHOW_H
+#ifndef EXPERIMENTS_EXPLAIN_STEPS_H
+#define EXPERIMENTS_EXPLAIN_STEPS_H
 
+#include "experiments/explain/handout.h"
 #include "experiments/explain/heard.h"
-#include "experiments/explain/table.h"
 
 struct attn_show {
     int has_ranks;              /* hops are the steps: INNER ones are left out */
@@ -11,8 +11,8 @@ struct attn_show {
     const char *only;           /* NULL, or beginnings of steps' names with commas between them */
 };
 
-/* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables there
- * are.  handout: NULL, to count alone. */
+/* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables
+ * there are.  handout: NULL, to count alone. */
 int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
                     struct attn_handout *handout);
 
