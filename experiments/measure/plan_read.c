@@ -123,7 +123,7 @@ static int is_of(const char *text, const char *characters)
     return *text != '\0' && text[strspn(text, characters)] == '\0';
 }
 
-/* ---- what is wrong with the value of a look; NULL: nothing ------------------------------------ */
+/* ---- what is wrong with the value of a look; NULL: nothing ----------------------------------- */
 
 static const char *wrong_figure(const char *value)
 {

@@ -132,8 +132,8 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there is no gnuplot; EINTERNAL
- * with its own words. */
+/* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
+ * is no gnuplot; EINTERNAL with its own words. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);
 

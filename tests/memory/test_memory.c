@@ -79,6 +79,26 @@ TEST_EACH(nothing_outside_the_ledger, SLICES)
                       "%s (number %d) accepted only %d passes", list[n].impl->name, n, accepted[n]);
 }
 
+/* What takes one storage type alone: every case of bf16.  It would catch a buffer of the matrix
+ * unit that the price has in other 16's than the call. */
+TEST(products_of_16_bits)
+{
+    struct attn_spec spec;
+    int accepted = 0;
+    ck_assert_int_eq(attn_spec_parse("tiled:p=bf16,few=0", &spec, NULL), ATTN_OK);
+    for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++) {
+        const char *text = attn_battery_at(i)->text;
+        struct attn_setup s;
+        if (strstr(text, ":bf16:") == NULL)
+            continue;
+        setup_of(text, &s);
+        for (int pass = ATTN_FORWARD; pass <= (int)s.given.pass; pass++)
+            accepted += check_pass(text, &spec, &s, (enum attn_pass)pass);
+        attn_setup_close(&s);
+    }
+    ck_assert_msg(accepted >= 40, "accepted only %d passes", accepted);
+}
+
 /* ---- breaches ------------------------------------------------------------------------------- */
 
 /* dense, with one fault in one pass.  The tests choose which. */

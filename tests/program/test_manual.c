@@ -25,8 +25,9 @@ TEST_EACH(page, find_pages())
     scratch_shell(0, "", "bash tests/manual.sh '%s' '%s'", test_build(), pages.gl_pathv[_i]);
 }
 
-/* The course is made from these pages: what one of them links to has a page too, and without answers
- * none is left.  It measures for a minute; what is built otherwise would measure for many. */
+/* The course is made from these pages: what one of them links to has a page too, and without
+ * answers none is left.  It measures for a minute; what is built otherwise would measure for
+ * many. */
 TEST(course)
 {
     const char *config = strrchr(test_build(), '/');

@@ -10,7 +10,7 @@
 
 SUITE(pictures, .seconds = 240, .open = scratch_open, .close = scratch_close);
 
-/* ---- records with all that a figure has to make room for -------------------------------------- */
+/* ---- records with all that a figure has to make room for ------------------------------------- */
 
 /* Of each group: long names, curves that coincide, many points that want a name, many buffers. */
 static void add_lengths(void)
@@ -67,7 +67,7 @@ static void add_choices(void)
     }
 }
 
-/* ---- texts of a picture ------------------------------------------------------------------------ */
+/* ---- texts of a picture ---------------------------------------------------------------------- */
 
 struct text {
     double left, right, top, base, size;
@@ -145,7 +145,7 @@ static void expect_apart(const char *path)
     free(svg);
 }
 
-/* ---- every preset and size ---------------------------------------------------------------------- */
+/* ---- every preset and size ------------------------------------------------------------------- */
 
 static const struct {
     const char *preset;
@@ -176,8 +176,8 @@ static void draw(const char *name, int look)
 }
 
 /* It would catch a label cut at the edge, ticks that run into each other, a legend over an axis,
- * names of points that collide, and a warning of gnuplot.  Each figure meets three of the nine looks;
- * `make test-full` all. */
+ * names of points that collide, and a warning of gnuplot.  Each figure meets three of the nine
+ * looks; `make test-full` all. */
 TEST(nothing_is_cut_and_nothing_meets)
 {
     static const char *const name[] = {"memory-causal", "time-causal", "live-causal",
@@ -197,7 +197,7 @@ TEST(nothing_is_cut_and_nothing_meets)
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("stroke-dasharray"));
 }
 
-/* ---- what the plan says ------------------------------------------------------------------------- */
+/* ---- what the plan says ---------------------------------------------------------------------- */
 
 static const char *put_plan(const char *look)
 {
@@ -243,7 +243,7 @@ TEST(the_plan_chooses)
                    from, scratch_put("csr.plan", "group length-causal\n curves = dense csr\n", 40));
 }
 
-/* ---- what somebody edited ----------------------------------------------------------------------- */
+/* ---- what somebody edited -------------------------------------------------------------------- */
 
 /* Refused before anything is written, until it is asked for; a copy under another name, and the
  * script of an older figure that is as it was, stay out of it. */

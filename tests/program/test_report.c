@@ -517,8 +517,8 @@ TEST(a_report_is_whole)
                                   "-strcol"));                          /* titles are words */
 }
 
-/* docs/examples/records.py reads the table by its columns: the bytes of dense at 2,048 are those of the
- * fixture, L^2, and a table without a group of lengths is told. */
+/* docs/examples/records.py reads the table by its columns: the bytes of dense at 2,048 are those of
+ * the fixture, L^2, and a table without a group of lengths is told. */
 TEST(records_in_python)
 {
     if (!fixture_python("csv"))
