@@ -20,13 +20,11 @@
 enum { SECONDS = 10, LINE = 1000 };
 
 /* The numbers of struct price_problem, all of them. */
-#define PRICE_NUMBERS(X)                                                                \
-    X(backward)                                                                         \
-    X(batch)                                                                            \
-    X(heads)                                                                            \
-    X(kv_heads)                                                                         \
-    X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) X(pairs) X(bytes) X(tile_query) \
-        X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+/* clang-format off */
+#define PRICE_NUMBERS(X) \
+    X(backward) X(batch) X(heads) X(kv_heads) X(n_query) X(n_key) X(d_key) X(d_value) X(has_mask) \
+    X(pairs) X(bytes) X(tile_query) X(tile_key) X(ranks) X(is_first) X(flush) X(workspace)
+/* clang-format on */
 
 #define X(name) +1
 _Static_assert(sizeof(struct price_problem) ==
