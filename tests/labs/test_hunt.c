@@ -66,7 +66,7 @@ TEST(every_fault_has_its_case)
 /* The answers of a seed, with one line of them changed. */
 static const struct {
     const char *name;
-    int library; /* 0: none is changed; -1: the first that is right, -2: that is wrong */
+    int which; /* library; 0: none is changed; -1: the first that is right, -2: that is wrong */
     const char *line;
     int points;
     const char *says;
@@ -92,7 +92,7 @@ static int chosen(const char *seed, int library)
 TEST_EACH(answers_and_points, COUNT(answers))
 {
     static const char *const seed = "hunter";
-    const int changed = answers[_i].library < 0 ? chosen(seed, answers[_i].library) : 0;
+    const int changed = answers[_i].which < 0 ? chosen(seed, answers[_i].which) : 0;
     char path[4096], line[400];
     snprintf(path, sizeof path, "%s", scratch_path("answers.txt"));
     FILE *file = fopen(path, "w");
