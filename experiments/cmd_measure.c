@@ -89,7 +89,8 @@ const struct attn_cli_command attn_cmd_measure = {
 static void make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &err), &err);
+    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
+                  &err);
     attn_cli_must(flags->plan != NULL
                       ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err),

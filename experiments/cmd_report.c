@@ -200,7 +200,8 @@ static void read_plan(struct flags *flags, struct report *r)
     struct attn_error err;
     if (flags->plan == NULL)
         return;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &err), &err);
+    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
+                  &err);
     if (flags->from.n > 0)
         know_externals(&flags->externals, &r->sources.all);
     attn_cli_must(attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err),

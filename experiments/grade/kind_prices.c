@@ -13,6 +13,7 @@
 #include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
 #include "tests/harness/external/exec.h"
+#include "tests/harness/external/plugin.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
@@ -49,12 +50,13 @@ int attn_price_serve(const char *path)
 {
     int64_t (*price_of)(const struct price_problem *) = NULL;
     char line[LINE];
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    struct attn_error err = {0};
+    void *library = attn_plugin_open(path, &err);
     if (library != NULL)
         *(void **)&price_of = dlsym(library, "price");
     if (price_of == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "%s",
-                             library == NULL ? dlerror() : "it exports no price()");
+                             library == NULL ? err.text : "it exports no price()");
     while (fgets(line, sizeof line, stdin) != NULL) {
         json_t *json = json_loads(line, 0, NULL);
         struct price_problem p = {.of = json_string_value(json_object_get(json, "of"))};
@@ -75,7 +77,7 @@ int attn_price_serve(const char *path)
 /* The command that reads problems and prints bytes. */
 static void command_of(const struct attn_submission *of, char *text, size_t size)
 {
-    char self[1000] = "", program[1100], file[1100];
+    char self[1000] = "", program[1100];
     if (of->kind == ATTN_EXTERNAL_COMMAND) {
         snprintf(text, size, "%s", of->source);
         return;
@@ -83,8 +85,7 @@ static void command_of(const struct attn_submission *of, char *text, size_t size
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         self[0] = '\0';
     attn_cli_quote(self, program, sizeof program);
-    snprintf(file, sizeof file, "%s%s", strchr(of->source, '/') != NULL ? "" : "./", of->source);
-    attn_cli_quote(file, self, sizeof self);
+    attn_cli_quote(of->source, self, sizeof self);
     snprintf(text, size, "%s worker %s prices", program, self);
 }
 

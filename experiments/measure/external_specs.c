@@ -158,16 +158,20 @@ static enum attn_status check_name(const struct attn_external_specs *externals, 
 }
 
 enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
-                                          const struct attn_cli_list *given, struct attn_error *err)
+                                          const struct attn_cli_list *given,
+                                          const struct attn_cli_list *keys, struct attn_error *err)
 {
-    static const double PATIENCE = 60; /* s, to load a plug-in, or for a command on a tiny case */
+    double patience = 60, timeout; /* s, to load a plug-in, or for a command on a tiny case */
     enum attn_status status = ATTN_OK;
+    for (int k = 0; k < keys->n; k++)
+        if (strcmp(keys->at[k].flag, "timeout") == 0 && (timeout = atof(keys->at[k].value)) > 0)
+            patience = fmin(patience, timeout);
     for (int x = 0; x < given->n && status == ATTN_OK; x++)
         status = take(externals, given->at[x].flag, given->at[x].value, err);
     for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
         struct attn_external_spec *e = &externals->one[i];
-        status = e->kind == ATTN_EXTERNAL_PLUGIN ? try_plugin(e, PATIENCE, err)
-                                                 : try_command(e, PATIENCE, err);
+        status = e->kind == ATTN_EXTERNAL_PLUGIN ? try_plugin(e, patience, err)
+                                                 : try_command(e, patience, err);
         if (status != ATTN_OK)
             break;
         if (e->name[0] == '\0')

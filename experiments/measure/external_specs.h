@@ -30,11 +30,11 @@ struct attn_external_specs {
 
 /* Take --plugin, --exec and --claims as they were given, --claims for the --exec before it, and
  * meet all of them: load each plug-in in a process of its own, run each command on one tiny case,
- * find out names and digests.  EINVAL and others where one does not load, cannot be run, has no
- * claims, or has the name of another. */
+ * within the --timeout among the keys, find out names and digests.  EINVAL and others where one
+ * does not load, cannot be run, has no claims, or has the name of another. */
 enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
                                           const struct attn_cli_list *given,
-                                          struct attn_error *err);
+                                          const struct attn_cli_list *keys, struct attn_error *err);
 
 /* The one of that name; NULL: none, or externals is NULL. */
 const struct attn_external_spec *

@@ -174,12 +174,14 @@ static const struct scratch_row bad[] = {
      "--exec 'A=1 nosuchcommand'"},
     {TRIES("--exec 'exit 3;' --claims $folder/claims.json"), 2, "ended with status 3"},
     {TRIES("--exec true --claims $folder/claims.json"), 2, "made no folder OUT/point"},
+    {TRIES("--plugin $folder/slow.so --timeout 1"), 2, "no end after 1 s while it was loaded"},
 };
 
 TEST(bad_input)
 {
     static const char claims[] = "{\"name\": \"mine\", \"claims\": [\"f32\"]}";
     fixture_plugin("mine.so", "bad", "HONEST");
+    fixture_plugin("slow.so", "bad", "SLOW_START");
     scratch_put("claims.json", claims, sizeof claims - 1);
     for (size_t b = 0; b < COUNT(bad); b++) {
         scratch_rows(&bad[b], 1);

@@ -382,15 +382,31 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
 }
 
 /* dlerror() begins with the path, and so do we. */
-static enum attn_status not_loaded(const char *path, struct attn_error *err)
+static void not_loaded(const char *path, struct attn_error *err)
 {
     const char *theirs = dlerror();
     size_t n = strlen(path);
     if (theirs != NULL && strncmp(theirs, path, n) == 0 && strncmp(theirs + n, ": ", 2) == 0)
         theirs += n + 2;
     int lacks = theirs != NULL && strstr(theirs, strerror(ENOMEM)) != NULL;
-    return attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, path, "%s",
-                      theirs != NULL ? theirs : "cannot be loaded");
+    attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, path, "%s",
+               theirs != NULL ? theirs : "cannot be loaded");
+}
+
+void *attn_plugin_open(const char *path, struct attn_error *err)
+{
+    char name[4096];
+    struct stat about;
+    void *library = NULL;
+    /* Without a slash, dlopen looks through the system's folders instead of this one. */
+    if ((size_t)snprintf(name, sizeof name, "%s%s", strchr(path, '/') != NULL ? "" : "./", path) >=
+        sizeof name)
+        attn_fault(err, ATTN_EINVAL, path, "the path is too long");
+    else if (stat(name, &about) == 0 && !S_ISREG(about.st_mode))
+        attn_fault(err, ATTN_EINVAL, path, "is not a regular file"); /* a FIFO would wait */
+    else if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) == NULL)
+        not_loaded(name, err);
+    return library;
 }
 
 static enum attn_status read_declaration(const char *path, const struct attn_plugin *theirs,
@@ -424,17 +440,9 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
     struct attn_environment environment;
     const struct attn_plugin *(*get)(void) = NULL;
     const struct attn_plugin *theirs = NULL;
-    char name[4096];
-    struct stat about;
     memset(plugin, 0, sizeof *plugin);
-    /* Without a slash, dlopen looks through the system's folders instead of this one. */
-    if ((size_t)snprintf(name, sizeof name, "%s%s", strchr(path, '/') != NULL ? "" : "./", path) >=
-        sizeof name)
-        return attn_fault(err, ATTN_EINVAL, path, "the path is too long");
-    if (stat(name, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
-        return attn_fault(err, ATTN_EINVAL, path, "is not a regular file"); /* a FIFO would wait */
     attn_environment_save(&environment);
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    void *library = attn_plugin_open(path, err);
     if (library != NULL)
         *(void **)&get = dlsym(library, "attn_plugin_get");
     if (get != NULL)
@@ -443,7 +451,7 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
                                  sizeof plugin->load_environment) == 0)
         plugin->load_environment[0] = '\0';
     if (library == NULL)
-        return not_loaded(name, err);
+        return err->status;
     if (get == NULL)
         return attn_fault(err, ATTN_EINVAL, path,
                           "has no attn_plugin_get(): see ref/attn_plugin.h");

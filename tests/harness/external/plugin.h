@@ -34,6 +34,9 @@ struct attn_plugin_impl {
     void *tell_arg;
 };
 
+/* A shared object, as dlopen has it; NULL and EINVAL for what is none. */
+void *attn_plugin_open(const char *path, struct attn_error *err);
+
 /* Load.  EINVAL with one line: no such file, not a shared object, no attn_plugin_get, another ABI,
  * a declaration that makes no sense.  The struct points into itself: it stays where it is.
  * There is no unload: code that ran may have left threads. */
