@@ -36,6 +36,8 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(RESULTS, PLACE(externals)),
     ATTN_TAKES(VECTORS, PLACE(vectors)),
     ATTN_TAKES(TIMEOUT, PLACE(timeout)),
+    ATTN_TAKES(BUDGET, PLACE(budget), NULL, ATTN_KIND_REAL, NULL,
+               "seconds for all of it: what is not reached is SKIPPED; 0: no limit"),
     ATTN_TAKES(WORK, PLACE(work)),
     {.flag = ATTN_FLAG_END}};
 
@@ -58,7 +60,7 @@ const struct attn_cli_command attn_cmd_check = {
         "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
         "\n"
         "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
-        "cannot be judged at all; 3 the environment lacks something.\n"
+        "cannot be judged at all; 3 the environment lacks something, or the budget ended it.\n"
         "attnlab help verdicts says what the words and numbers of a verdict mean.",
     .operands_most = -1,
     .computes = 1,
@@ -92,9 +94,11 @@ static int check(void *values, int n, char **operand)
                                    : "--growth is for implementations of attnlab: ranks and "
                                      "splits are options of a SPEC");
     if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
-                           asked->work != NULL || asked->timeout > 0))
+                           asked->work != NULL || asked->timeout > 0 || asked->budget > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--claims, --vectors, --work and --timeout are for external "
+                             "--claims, --vectors, --work, --timeout and --budget are for external "
                              "implementations: --plugin, --exec or --results");
+    if (asked->budget > 0 && asked->soak > 0)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--budget and --soak: one of them at a time");
     return attn_check(asked, operand, n);
 }

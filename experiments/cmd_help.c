@@ -83,7 +83,8 @@ static const struct {
     const char *name, *text;
 } topics[] = {
     {"verdicts",
-     "PASS, FAIL(kind), REFUSED, CRASH, TIMEOUT, INTERMITTENT, WEAK (zeros would pass), ERROR.\n"
+     "PASS, FAIL(kind), REFUSED, CRASH, TIMEOUT, INTERMITTENT, SKIPPED (not reached), WEAK\n"
+     "(zeros would pass), ERROR.\n"
      "  error/bound  the largest error of an element by the bound of its rounding: beyond 1 it "
      "fails\n"
      "  gauge        the same error in units of u times the element's size: it judges nothing\n"

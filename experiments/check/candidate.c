@@ -80,6 +80,8 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     }
     if (q->timeout > 0)
         attn_append(flags, size, " --timeout %g", q->timeout);
+    if (q->budget > 0)
+        attn_append(flags, size, " --budget %g", q->budget);
     attn_append(flags, size, "%s", q->strict ? " --strict" : "");
     for (int n = 0; n < q->cases.n; n++) {
         attn_cli_quote(q->cases.at[n].value, quoted, sizeof quoted);
@@ -162,7 +164,7 @@ void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *sub
     struct attn_verdict_entry *entry = attn_verdicts_add(s->list, subject, r, seconds);
     if (wants != NULL)
         entry->wants = *wants;
-    s->judged += r->verdict != ATTN_REFUSED && r->verdict != ATTN_ERROR;
+    s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,

@@ -6,6 +6,7 @@
 #include "experiments/check/check.h"
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
+#include "ref/clock.h"
 
 /* Each external with what is claimed for it: a declaration speaks for what stands before it and has
  * none; what stands behind the last one has that.  How many there are. */
@@ -55,8 +56,9 @@ static enum attn_status check_externals(const struct attn_check_request *q,
         : q->repeat > 0 && plugins < n
             ? "--repeat is for plug-ins: a command and a folder of results are one call of each "
               "case"
-        : q->soak > 0 && folders > 0 ? "--soak needs something to run: --plugin or --exec"
-                                     : NULL;
+        : (q->soak > 0 || q->budget > 0) && folders > 0
+            ? "--soak and --budget need something to run: --plugin or --exec"
+            : NULL;
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 
@@ -115,8 +117,11 @@ static int judge_externals(struct attn_candidate *s, int n)
 {
     static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
                                        "INTERNAL ERROR"};
+    const double budget = s->request->budget;
+    const double until = budget > 0 ? attn_seconds(CLOCK_MONOTONIC) + budget : 0;
     int worst = 0;
     for (int i = 0; i < n; i++) {
+        s[i].x.until = until;
         s[i].exit_status = judge_external(&s[i], i + 1);
         worst = s[i].exit_status > worst ? s[i].exit_status : worst;
     }

@@ -56,8 +56,8 @@ struct attn_check_request {
     struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
     const char *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
     int tier, format, growth, strict, verbose;
-    double soak, timeout; /* 0: not given */
-    int64_t seed, repeat; /* repeat: 0 when it is not given */
+    double soak, timeout, budget; /* 0: not given */
+    int64_t seed, repeat;         /* repeat: 0 when it is not given */
 };
 
 struct attn_candidate {

@@ -67,22 +67,20 @@ static void file_fork(struct attn_candidate *s)
     char again[sizeof s->route + ATTN_CASE_TEXT + 32];
     struct attn_worker *worker = s->x.worker;
     struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY, .meddles = 1};
-    if (worker == NULL || worker->fork_pid == 0)
+    if (worker == NULL || !worker->forked)
         return;
     const char *text = worker->fork_question;
     int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
-    attn_worker_fork_words(worker->fork_pid, r.text, sizeof r.text);
+    snprintf(r.text, sizeof r.text, "%s", attn_worker_forked);
+    worker->forked = 0;
+    const enum attn_check_kind kind = is_relation ? ATTN_CHECK_RELATION : ATTN_CHECK_CASE;
+    if (!is_loading && attn_verdicts_revise(s->list, kind, text, &r))
+        return;
     snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
              text);
-    const struct attn_subject subject = {is_relation ? ATTN_CHECK_RELATION : ATTN_CHECK_CASE,
-                                         "",
-                                         is_loading ? "while it was loaded" : text,
-                                         "",
-                                         "",
-                                         is_loading ? "" : again,
-                                         NULL};
+    const struct attn_subject subject = {
+        kind, "", is_loading ? "while it was loaded" : text, "", "", is_loading ? "" : again, NULL};
     attn_candidate_say(s, &subject, &r, NULL, 0);
-    worker->fork_pid = 0;
 }
 
 static void file_unreached(struct attn_candidate *s)
@@ -92,14 +90,32 @@ static void file_unreached(struct attn_candidate *s)
     const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
-    attn_external_route[s->x.kind].unreached(&s->x, r.text, sizeof r.text);
+    r.lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
+    if (r.lacks_memory)
+        snprintf(r.text, sizeof r.text,
+                 "%d cases and relations were not reached: the budget of %g s is used up",
+                 s->x.not_reached, s->request->budget);
+    else
+        attn_external_route[s->x.kind].unreached(&s->x, r.text, sizeof r.text);
     attn_candidate_say(s, &subject, &r, NULL, 0);
+}
+
+/* That there are such cases is one ERROR; each by itself is none. */
+static void skip_unreached(struct attn_answer *answer)
+{
+    struct attn_result *r = &answer->result;
+    if (!answer->not_reached)
+        return;
+    r->verdict = ATTN_SKIPPED;
+    if (r->text[0] == '\0')
+        snprintf(r->text, sizeof r->text, "not reached");
 }
 
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
     const struct attn_case *c = &asked->c;
     double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    skip_unreached(answer);
     attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
     note(&a->notes, answer);
     if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass]) {
@@ -131,8 +147,7 @@ static int ask_cases(struct asking *a)
             attn_candidate_begin(s);
         file_fork(s);
         for (int i = 0; i < at_once && status == ATTN_OK; i++)
-            if (!answer[i].not_reached)
-                file_case(a, &asked[i], &answer[i]);
+            file_case(a, &asked[i], &answer[i]);
     }
     free(answer);
     return status == ATTN_OK ? 0 : fail(s, status, &err);
@@ -143,12 +158,14 @@ static void look_for_leaks(struct asking *a)
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
         struct attn_answer answer;
+        char text[ATTN_CASE_TEXT];
         if (a->biggest[pass] == NULL)
             continue;
-        attn_external_leak(&a->s->x, &a->biggest[pass]->c, &answer);
+        attn_case_print(&a->biggest[pass]->c, text);
+        attn_external_leak(&a->s->x, text, &answer);
         file_fork(a->s);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
-            attn_candidate_case(a->s, a->biggest[pass], &answer.result, NULL, answer.seconds);
+            attn_verdicts_revise(a->s->list, ATTN_CHECK_CASE, text, &answer.result);
     }
 }
 
@@ -161,8 +178,8 @@ static void ask_relations(struct attn_candidate *s)
             continue;
         attn_external_relation(&s->x, relation->id, &answer);
         file_fork(s);
-        if (!answer.not_reached)
-            attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
+        skip_unreached(&answer);
+        attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
     }
 }
 
@@ -254,6 +271,9 @@ int attn_check_external(struct attn_candidate *s)
     const struct attn_external_route *route = &attn_external_route[s->x.kind];
     s->x.notes = stderr;
     s->x.how.calls = s->request->repeat > 1 ? (int)s->request->repeat : 1;
+    if (!(attn_external_left(&s->x) > 0))
+        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "not begun: the budget of %g s is used up",
+                                   s->request->budget);
     enum attn_status status = route->open(&s->x, &err);
     if (status != ATTN_OK)
         return fail(s, status, &err);

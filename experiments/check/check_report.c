@@ -277,7 +277,7 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
     struct verdict *x = &r->all[r->n_all++];
-    *x = (struct verdict){.judged = t.n - t.count[ATTN_REFUSED],
+    *x = (struct verdict){.judged = t.n - t.count[ATTN_REFUSED] - t.count[ATTN_SKIPPED],
                           .failures = t.failures,
                           .refused = t.count[ATTN_REFUSED]};
     snprintf(x->name, sizeof x->name, "%s", list->spec);

@@ -204,7 +204,7 @@ void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_ve
             continue;
         at = i + 1;
         const struct attn_choice *choice = &tier->at[i].choice;
-        int has_verdict = entry->result.verdict != ATTN_ERROR && tier->at[i].is_made;
+        int has_verdict = entry->result.verdict < ATTN_SKIPPED && tier->at[i].is_made;
         if (has_verdict && (type < 0 || choice->value[ATTN_FACTOR_DTYPE] == type))
             count_choice(&tier->table, choice,
                          entry->result.verdict == ATTN_REFUSED ? ATTN_MET_REFUSED : ATTN_MET_JUDGED,

@@ -90,10 +90,31 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
     return &list->entry[list->n - 1];
 }
 
+int attn_verdicts_revise(struct attn_verdict_list *list, enum attn_check_kind kind,
+                         const char *what, const struct attn_result *result)
+{
+    for (int e = 0; e < list->n; e++) {
+        struct attn_verdict_entry *x = &list->entry[e];
+        if (x->kind != kind || (strcmp(x->text, what) != 0 && strcmp(x->name, what) != 0))
+            continue;
+        free(x->message);
+        x->message = message_of(result);
+        x->result = *result;
+        attn_common_cause_count(&list->causes, result);
+        return 1;
+    }
+    return 0;
+}
+
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)
 {
     int is_doubtful = r->verdict == ATTN_WEAK || (r->verdict == ATTN_REFUSED && r->by_it);
-    return is_doubtful ? v->strict : r->verdict != ATTN_PASS && r->verdict != ATTN_REFUSED;
+    return is_doubtful ? v->strict : r->verdict != ATTN_PASS && !attn_verdict_is_no_run(r);
+}
+
+int attn_verdict_is_no_run(const struct attn_result *r)
+{
+    return r->verdict == ATTN_REFUSED || r->verdict == ATTN_SKIPPED;
 }
 
 const char *attn_verdict_words(const struct attn_result *r, char text[40])
@@ -121,7 +142,7 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
         t.count[r->verdict]++;
         t.failures += bad;
         t.by_it += r->verdict == ATTN_REFUSED && r->by_it;
-        t.skipped += r->verdict == ATTN_REFUSED && !bad;
+        t.skipped += attn_verdict_is_no_run(r) && !bad;
         t.errors += bad && r->verdict == ATTN_ERROR;
         t.lacking += r->verdict == ATTN_ERROR && r->lacks_memory;
         t.seconds += x->seconds;

@@ -77,6 +77,10 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *subject,
                                              const struct attn_result *result, double seconds);
 
+/* The check of this text or name is there, and this result takes the place of its own: 1; else 0. */
+int attn_verdicts_revise(struct attn_verdict_list *list, enum attn_check_kind kind,
+                         const char *what, const struct attn_result *result);
+
 void attn_verdicts_free(struct attn_verdict_list *list);
 
 /* Print a spec's checks in v's format; of NULL what the format needs at its end. */
@@ -87,11 +91,14 @@ void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list
 /* ERROR and, if strict, WEAK and REFUSED by it included. */
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r);
 
+/* REFUSED or SKIPPED. */
+int attn_verdict_is_no_run(const struct attn_result *r);
+
 /* Checks counted. */
 enum attn_kinds { ATTN_ALL_KINDS, ATTN_NO_RELATIONS, ATTN_RELATIONS };
 struct attn_tally {
     int n, count[ATTN_ERROR + 1], failures;
-    int by_it, skipped;  /* of the refused ones; of those no failures */
+    int by_it, skipped;  /* of the refused ones; of what was no run: those that are no failures */
     int errors, lacking; /* failures that are an ERROR; for want of memory              */
     int graded, slow;    /* passes with a grade; grade B                                */
     int leaning, weighed, admitted; /* bias looked for; asked about the mask; tests of it */

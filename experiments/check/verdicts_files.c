@@ -82,7 +82,7 @@ static void put_tap(struct attn_verdicts *v, const struct attn_verdict_list *lis
         put_description(out, list->spec);
         fputc(' ', out);
         put_description(out, x->name[0] != '\0' ? x->name : x->text);
-        if (x->result.verdict == ATTN_REFUSED && !bad) {
+        if (attn_verdict_is_no_run(&x->result) && !bad) {
             fputs(x->result.by_it ? " # SKIP refused by it: " : " # SKIP ", out);
             put_description(out, x->message);
         }
@@ -154,7 +154,7 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
     fprintf(out, " time=\"%.6f\">\n", x->seconds);
-    if (x->result.verdict == ATTN_REFUSED && !attn_verdict_is_failure(v, &x->result)) {
+    if (attn_verdict_is_no_run(&x->result) && !attn_verdict_is_failure(v, &x->result)) {
         fprintf(out, "      <skipped message=\"%s", x->result.by_it ? "refused by it: " : "");
         put_xml(out, x->message);
         fputs("\"/>\n", out);

@@ -149,14 +149,14 @@ static void print_failures(struct attn_verdicts *v, const struct attn_verdict_li
 /* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
 static void print_counts(FILE *out, const struct attn_tally *t, int all)
 {
-    static const enum attn_verdict order[] = {ATTN_PASS,         ATTN_FAILED, ATTN_REFUSED,
-                                              ATTN_WEAK,         ATTN_CRASH,  ATTN_TIMEOUT,
-                                              ATTN_INTERMITTENT, ATTN_ERROR};
-    static const char *const word[] = {"pass",  "fail",    "refused",      "weak",
-                                       "crash", "timeout", "intermittent", "error"};
+    static const enum attn_verdict order[] = {ATTN_PASS,         ATTN_FAILED,  ATTN_REFUSED,
+                                              ATTN_WEAK,         ATTN_CRASH,   ATTN_TIMEOUT,
+                                              ATTN_INTERMITTENT, ATTN_SKIPPED, ATTN_ERROR};
+    static const char *const word[] = {"pass",    "fail",         "refused", "weak", "crash",
+                                       "timeout", "intermittent", "skipped", "error"};
     int first = 1;
-    for (int o = 0; o < 8; o++) {
-        int rare = (o >= 4 && o <= 6) || (!all && o > 0);
+    for (int o = 0; o < 9; o++) {
+        int rare = (o >= 4 && o <= 7) || (!all && o > 0);
         if (rare && t->count[order[o]] == 0)
             continue;
         fprintf(out, "%s%d %s", first ? "" : ", ", t->count[order[o]], word[o]);

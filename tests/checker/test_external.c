@@ -287,11 +287,17 @@ static const struct {
     {"RANKS DOES_NOT_WAIT", 1, "ended without waiting for its post to send", " fail"},
     {"RANKS WAITS_TWICE", 1, "waits for post 0, which is not open", " fail"},
     {"RANKS PAST_ITS_PART", 1, "a rank wrote past the end of its part of a tensor", " fail"},
-    {"FORK", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and process",
+    {"FORK", 1,
+     "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and both processes went on",
      " 2 fail,"},
-    /* Two cases fork: which child speaks first is the scheduler's choice. */
-    {"FORK_LATE", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s",
-     "\n  it forked, and process"},
+    {"FORK_LATE", 1,
+     "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  it forked, and both processes went on",
+     " 2 fail,"},
+    {"FORK_START", 2, "it forked, and both processes went on", ""},
+    {"RUBBISH", 1, "FAIL(integrity)  bad  h2q10k97d8:none:f32:spike:s5\n  bytes that are no answer",
+     " 2 fail,"},
+    {"RUBBISH_START", 2, "bytes that are no answer came through the worker's pipe", ""},
+    {"FORGE WRONG FROM=1", 1, "bytes that are no answer came through the worker's pipe", " 0 pass"},
     {"HANG_ALL", 1, "cases and relations were not reached: 3 times it did not end", " 3 timeout,"},
 };
 
@@ -300,8 +306,7 @@ TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
     const char *path = build_bad(misbehaviour[_i].bad);
     int is_waited_for = strstr(misbehaviour[_i].bad, "HANG") != NULL ||
                         strstr(misbehaviour[_i].bad, "SLOW") != NULL;
-    int whole = strncmp(misbehaviour[_i].bad, "FORK", 4) == 0 ||
-                strcmp(misbehaviour[_i].bad, "OVERCLAIM") == 0 ||
+    int whole = strcmp(misbehaviour[_i].bad, "OVERCLAIM") == 0 ||
                 strcmp(misbehaviour[_i].bad, "HANG_ALL") == 0;
     int status = misbehaviour[_i].status;
     scratch_expect(misbehaviour[_i].status, misbehaviour[_i].says,
@@ -312,12 +317,51 @@ TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);
 }
 
+/* Two cases fork, or the largest leaks, after it has passed: no case is counted twice. */
+TEST_EACH(one_case_has_one_verdict, 3)
+{
+    static const char *const words[] = {"LEAK", "FORK", "FORK_LATE"};
+    scratch_shell(1, "",
+                  "'%s/attnlab' check --plugin '%s'%s --format json 2>&1 | grep '\"text\":' | "
+                  "sort | uniq -d | grep .",
+                  test_build(), build_bad(words[_i]), fixture_some_cases());
+}
+
+/* The end of the budget ends a case at work; what was not reached is named, and is no pass. */
+#define SMALL "b2h2q9k9d8:none:f32:normal:s1"
+static const struct {
+    const char *args, *says[3];
+} budget[] = {
+    {"--plugin $hang --plugin $hang --budget 2",
+     {" 1 pass, 0 fail, 0 refused, 0 weak, 1 skipped, 1 error",
+      "cases and relations were not reached: the budget of 2 s is used up",
+      "not begun: the budget of 2 s is used up"}},
+    {"--plugin $hang --budget 2 --format tap",
+     {"\nok 1 - bad", "\nok 2 - bad case-2 # SKIP not reached", "\nnot ok 3 - bad not reached"}},
+    {"--exec 'sleep 100 #' --claims $claims --budget 0.2 --format junit",
+     {" failures=\"0\" errors=\"1\" skipped=\"2\"", "<skipped message=\"not reached",
+      "the budget of 0.2 s is used up"}},
+    {"--exec 'sleep 100 #' --claims $claims --budget 0.2 --format json",
+     {"\"SKIPPED\": 2", "\"name\": \"case-2\"", "\"PASS\": 0"}},
+};
+
+TEST_EACH(budget_ends_it, COUNT(budget))
+{
+    static const char claims[] = "{\"name\": \"c\", \"claims\": [\"f32\", \"cross\"]}";
+    setenv("hang", build_bad("HANG"), 1);
+    setenv("claims", scratch_put("claims.json", claims, sizeof claims - 1), 1);
+    scratch_expect(3, budget[_i].says[0],
+                   "check %s --timeout 200 --case " SMALL " --case q10k97d8:none:f32:spike:s5",
+                   budget[_i].args);
+    scratch_has(budget[_i].says[1]);
+    scratch_has(budget[_i].says[2]);
+}
+
 /* ---- plug-ins that refuse while they run ----------------------------------------------------- */
 
 /* A refusal is no pass and no failure, but with --strict; a claim that was refused in every case is
  * not verified, and with nothing judged there is no verdict.  What was damaged before counts for
  * more, and so does a result that was given once. */
-#define SMALL "b2h2q9k9d8:none:f32:normal:s1"
 static const struct {
     const char *kind, *words, *args; /* args NULL: some cases */
     int status;

@@ -10,6 +10,7 @@
 #endif
 
 #include "tests/external/switches.h"
+#include "tests/harness/external/worker.h"
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
@@ -27,6 +28,26 @@ static int overflow_the_stack(int n)
     return overflow_the_stack(n + 1) + page[(n + 1) % 4096];
 }
 
+/* To whatever is open for writing, the worker's pipe among it. */
+static void put_on_pipes(const void *data, size_t n)
+{
+    for (int fd = 3; fd < 64; fd++)
+        (void)!write(fd, data, n);
+}
+
+/* PASS, in the worker's place, of this question and of the next; and the worker is silenced. */
+static void forge(void)
+{
+    struct {
+        struct attn_worker_message head;
+        struct attn_answer answer;
+    } said = {{ATTN_WORKER_REPLY, sizeof said.answer, 0, getpid()}, {{0}}};
+    while (said.head.number++ < 8)
+        put_on_pipes(&said, sizeof said);
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     if (is_on("BAD_START"))
@@ -35,6 +56,10 @@ __attribute__((constructor)) static void start(void)
         usleep(1000);
     if (is_on("QUIT_START"))
         _exit(0);
+    if (is_on("FORK_START") && fork() == 0)
+        usleep(100000);
+    if (is_on("RUBBISH_START"))
+        put_on_pipes("hello", 5);
 #if defined(__SSE__)
     if (is_on("FLUSH")) /* to zero; and after each call it rounds upward */
         _mm_setcsr(_mm_getcsr() | 0x8040);
@@ -142,6 +167,8 @@ static int refuses(const struct attn_plugin_call *t)
     return 1;
 }
 
+static void *volatile lost; /* a compiler may leave out what nobody looks at */
+
 static int misbehave(const struct attn_plugin_call *t)
 {
     struct attn_plugin_call less = *t;
@@ -157,8 +184,8 @@ static int misbehave(const struct attn_plugin_call *t)
     spoil(t);
     if (refuses(t))
         return ATTN_PLUGIN_REFUSED;
-    if (is_on("LEAK") && malloc(1000) == NULL)
-        return 1;
+    if (is_on("LEAK"))
+        lost = malloc(1000);
     if (is_on("FLUSH"))
         fesetround(FE_UPWARD);
     for (int fd = 0; is_on("CLOSER") && fd < 64; fd++)
@@ -168,6 +195,10 @@ static int misbehave(const struct attn_plugin_call *t)
         fork_off();
     if (!is_chosen(t))
         return status;
+    if (is_on("RUBBISH"))
+        put_on_pipes("hello", 5);
+    if (is_on("FORGE"))
+        forge();
     if (is_on("CHATTER"))
         chatter();
     if (is_on("SLEEP"))

@@ -12,8 +12,8 @@
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {
-    static const char *const name[] = {"PASS",  "FAIL",    "REFUSED",      "WEAK",
-                                       "CRASH", "TIMEOUT", "INTERMITTENT", "ERROR"};
+    static const char *const name[] = {"PASS",    "FAIL",         "REFUSED", "WEAK", "CRASH",
+                                       "TIMEOUT", "INTERMITTENT", "SKIPPED", "ERROR"};
     return (unsigned)verdict < sizeof name / sizeof *name ? name[verdict] : "unknown";
 }
 

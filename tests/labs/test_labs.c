@@ -265,7 +265,7 @@ static const struct {
     {"cid", "CHANGE", 0, "an input, was written to"},
     {"dan", "SCRIBBLE", 0, "victim.so, which is not its own"},
     {"eve", "QUIT_START", 0, "it left with exit(0) while it was loaded"},
-    {"fay", "FORK FROM=300", 0, "it forked, and process"},
+    {"fay", "FORK FROM=300", 0, "it forked, and both processes went on"},
     {"gus", "KILL_PARENT", 0, "was ended by signal 9"},
     {"hal", "DAEMON", 0, "left processes behind"},
     {"ian", "KILLED FROM=64", -1, ""},

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +90,8 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
         return status;
     char changed[sizeof x->meddled];
     struct attn_folder_view *before = attn_folder_look(cases);
-    int failed = attn_process_shell(x->source, cases, k->out, k->left_s, &k->ran), error = errno;
+    double seconds = fmin(k->left_s, attn_external_left(x));
+    int failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran), error = errno;
     if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
         snprintf(x->meddled, sizeof x->meddled, "%s", changed);
         fprintf(x->notes, "note: it changed %s, which is not in OUT\n", x->meddled);
@@ -181,6 +183,8 @@ static int blame(struct attn_external *x)
         fprintf(x->notes, "note: every case has results, but %s\n", how);
         return 0;
     }
+    if (k->ran.timed_out && !(attn_external_left(x) > 0))
+        return 0; /* the budget is used up, which no case is to blame for */
     if (!spoke || k->ran.timed_out) {
         explain(x, broken);
         broken->settled = 1;

@@ -1,6 +1,7 @@
 /* See external.h: the three routes, and how files are judged. */
 #include "tests/harness/external/external.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,11 @@
 #include "tests/harness/external/worker.h"
 #include "tests/harness/faults/diagnose.h"
 
+double attn_external_left(const struct attn_external *x)
+{
+    return x->until > 0 ? x->until - attn_seconds(CLOCK_MONOTONIC) : (double)INFINITY;
+}
+
 /* ---- a plug-in ------------------------------------------------------------------------------- */
 
 static enum attn_status open_plugin(struct attn_external *x, struct attn_error *err)
@@ -20,7 +26,8 @@ static enum attn_status open_plugin(struct attn_external *x, struct attn_error *
     x->worker = calloc(1, sizeof *x->worker);
     if (x->worker == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
-    enum attn_status status = attn_worker_open(x->source, x->timeout_s, x->worker, err);
+    double until = x->until > 0 ? x->until : (double)INFINITY;
+    enum attn_status status = attn_worker_open(x->source, x->timeout_s, until, x->worker, err);
     x->claims = x->worker->claims;
     if (status != ATTN_OK) {
         free(x->worker);
@@ -84,11 +91,8 @@ void attn_external_relation(struct attn_external *x, const char *id, struct attn
     ask_worker(x, ATTN_WORKER_RELATION, id, NULL, answer);
 }
 
-void attn_external_leak(struct attn_external *x, const struct attn_case *c,
-                        struct attn_answer *answer)
+void attn_external_leak(struct attn_external *x, const char *text, struct attn_answer *answer)
 {
-    char text[ATTN_CASE_TEXT];
-    attn_case_print(c, text);
     ask_worker(x, ATTN_WORKER_LEAK, text, NULL, answer);
 }
 

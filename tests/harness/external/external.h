@@ -53,6 +53,8 @@ struct attn_external {
     char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
                          command, claims.ranks says how many there are                          */
     double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
+    double until;     /* when nothing more is asked of it, and what runs is ended; on
+                         CLOCK_MONOTONIC; 0: never                                             */
     int not_reached;  /* cases and relations so far                                            */
     /* of a plug-in: */
     struct attn_repetition how; /* how often it is asked each case                             */
@@ -89,11 +91,13 @@ struct attn_external_route {
 };
 extern const struct attn_external_route attn_external_route[];
 
-/* Of a plug-in: a relation (relations.h), and the case called up to 12 times more: PASS, or
- * FAIL(memory) when memory is lost each time. */
+/* Seconds up to x->until, not above 0 when it is past; INFINITY. */
+double attn_external_left(const struct attn_external *x);
+
+/* Of a plug-in: a relation (relations.h), and the case of this string called up to 12 times more:
+ * PASS, or FAIL(memory) when memory is lost each time. */
 void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
-void attn_external_leak(struct attn_external *x, const struct attn_case *c,
-                        struct attn_answer *answer);
+void attn_external_leak(struct attn_external *x, const char *text, struct attn_answer *answer);
 
 /* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no
  * scheme. */

@@ -5,11 +5,14 @@
  * sends the result back.  A worker that dies or does not end costs one question: the next one gets
  * a fresh worker.
  *
- * A plug-in may fork, and both processes would serve the same pipes.  So every message carries the
- * number of its question and the process that sends it.  A process that is not the worker says what
- * was asked when it was forked, and leaves; the host then ends the worker's whole process group,
- * and every process that has become a child of the host meanwhile (orphans do:
- * PR_SET_CHILD_SUBREAPER).  While a worker lives, the host starts no other process.
+ * A plug-in may write to the worker's pipe too.  So every message carries the number of its
+ * question, which the host draws, and the process that sends it; what does not is no message.
+ *
+ * A plug-in may fork, and both processes would serve the same pipes.  A process that is not the
+ * worker says what was asked when it was forked, and leaves; the worker answers when it has left,
+ * or has not for ATTN_WORKER_FORK_S.  With a worker the host ends its whole process group, and
+ * every process that has become a child of the host meanwhile (orphans do: PR_SET_CHILD_SUBREAPER).
+ * While a worker lives, the host starts no other process.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_WORKER_H
 #define TESTS_HARNESS_EXTERNAL_WORKER_H
@@ -22,6 +25,7 @@
 struct attn_worker {
     const char *path; /* borrowed */
     double timeout_s; /* for loading, and for every call of the plug-in; see attn_worker_ask */
+    double until;     /* on CLOCK_MONOTONIC: then nothing is asked, and what is at work is ended */
     struct attn_claims claims;
     char load_environment[96];
     int restarts; /* workers that were lost                                               */
@@ -29,14 +33,12 @@ struct attn_worker {
     int unasked;  /* errno of a question that could not be put, or 0                     */
     int failures; /* questions without an end, and workers that did not start: after
                      ATTN_WORKER_FAILURES of them nothing is asked                        */
-    /* A process that the plug-in forked spoke when the question was done: its number, 0 none, and
-     * the question as it was asked, "" while it was loaded. */
-    int fork_pid;
-    char fork_question[ATTN_CASE_TEXT];
+    int forked; /* a process that the plug-in had forked spoke long after its question was done: */
+    char fork_question[ATTN_CASE_TEXT]; /* of the first the question, "" while it was loaded */
     /* private */
     pid_t pid;
     int to, from, noise; /* requests, messages, what the plug-in prints */
-    unsigned number;     /* of the question                             */
+    unsigned number;     /* of the question, 0 before the first         */
     char last_line[200];
     int phase;
     char fault[160];
@@ -45,17 +47,16 @@ struct attn_worker {
     double late_s;             /* the one of both that was not kept         */
     int alone;                 /* the host had no other child when it was opened */
 };
-enum { ATTN_WORKER_FAILURES = 3 };
+enum { ATTN_WORKER_FAILURES = 3, ATTN_WORKER_FORK_S = 1 };
 
-/* Start a worker and load the plug-in.  EINVAL: it cannot be loaded, crashes or hangs while it is;
- * ENOMEM: no process could be started. */
-enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *worker,
-                                  struct attn_error *err);
+/* Start a worker and load the plug-in, with timeout_s and until set.  EINVAL: it cannot be loaded,
+ * crashes or hangs while it is; ENOMEM: no process could be started, or no time is left. */
+enum attn_status attn_worker_open(const char *path, double timeout_s, double until,
+                                  struct attn_worker *worker, struct attn_error *err);
 
-/* "it forked, and process 7 went on ...". */
-void attn_worker_fork_words(int fork_pid, char *text, size_t size);
+extern const char attn_worker_forked[]; /* "it forked, and both processes went on: ..." */
 
-/* End it, and all that it started.  worker->strays and fork_pid may be other ones then. */
+/* End it, and all that it started.  worker->strays and forked may be other ones then. */
 void attn_worker_close(struct attn_worker *worker);
 
 /* End this one; the next question gets a fresh one. */
@@ -71,7 +72,8 @@ enum attn_worker_ask {
 
 /* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the answer.  The
  * plug-in has timeout_s for each of its calls; all of them together have ten times as long in a
- * relation, else once for each run.  ERROR with not_reached: it failed too often before. */
+ * relation, else once for each run.  ERROR with not_reached: it failed too often before, or no time
+ * is left. */
 void attn_worker_ask(struct attn_worker *worker, enum attn_worker_ask what, const char *text,
                      const struct attn_repetition *how, struct attn_answer *answer);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,7 +128,7 @@ static int receive(struct attn_worker *g, void *to, size_t bytes, double deadlin
     for (size_t done = 0; done < bytes;) {
         struct pollfd fds[2] = {{g->from, POLLIN, 0}, {g->noise, POLLIN, 0}};
         siginfo_t end = {.si_pid = 0};
-        double left = deadline - now();
+        double left = fmin(deadline, g->until) - now();
         if (left <= 0)
             return -1;
         int ready = poll(fds, g->noise >= 0 ? 2 : 1, left < 0.25 ? (int)(left * 1000) + 1 : 250);
@@ -150,16 +151,19 @@ static int receive(struct attn_worker *g, void *to, size_t bytes, double deadlin
     return 1;
 }
 
-enum arrival { ARRIVED = 1, ENDED = 0, LATE = -1, FORKED = -2, FORKED_BEFORE = -3 };
+enum arrival { ARRIVED = 1, ENDED = 0, LATE = -1, FORKED = -2, RUBBISH = -3 };
 
-/* Not from the worker, or not about this question. */
-static enum arrival note_fork(struct attn_worker *g, const struct attn_worker_message *m,
-                              const char *question)
+static int is_of_fork(const struct attn_worker *g, const struct attn_worker_message *m)
 {
-    g->fork_pid = m->pid;
-    snprintf(g->fork_question, sizeof g->fork_question, "%.*s", (int)sizeof g->fork_question - 1,
-             m->kind == ATTN_WORKER_FORKED ? question : "");
-    return m->number == g->number ? FORKED : FORKED_BEFORE;
+    return m->kind == ATTN_WORKER_FORKED && m->bytes == sizeof g->fork_question && m->pid != g->pid;
+}
+
+static void note_fork(struct attn_worker *g, const char *question)
+{
+    if (!g->forked)
+        snprintf(g->fork_question, sizeof g->fork_question, "%.*s",
+                 (int)sizeof g->fork_question - 1, question);
+    g->forked = 1;
 }
 
 /* Wait for a message of this kind (or SORRY); others are notes. */
@@ -174,17 +178,22 @@ static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t
         int own = ok == 1 && m.pid == g->pid && m.number == g->number;
         if (own && m.kind == kind && m.bytes == bytes)
             return (enum arrival)receive(g, to, bytes, deadline);
+        if (ok == 1 && (m.bytes > sizeof note || !(own || is_of_fork(g, &m))))
+            return RUBBISH;
         if (ok == 1)
-            ok = m.bytes <= sizeof note ? receive(g, note, m.bytes, deadline) : 0;
+            ok = receive(g, note, m.bytes, deadline);
         g->late_s = now() - start < g->whole_s ? g->allowed_s : g->whole_s;
         if (ok != 1)
             return (enum arrival)ok;
         note[sizeof note - 1] = '\0';
+        if (!own && m.number == g->number)
+            return FORKED;
         if (!own)
-            return note_fork(g, &m, note);
-        if (m.kind == ATTN_WORKER_PHASE && m.bytes == sizeof g->phase) {
+            note_fork(g, note);
+        else if (m.kind == ATTN_WORKER_PHASE && m.bytes == sizeof g->phase) {
             memcpy(&g->phase, note, sizeof g->phase);
-            deadline = fmin(now() + g->allowed_s, start + g->whole_s);
+            deadline = fmin(now() + g->allowed_s, start + g->whole_s) +
+                       (g->phase == ATTN_PHASE_JUDGING ? ATTN_WORKER_FORK_S : 0);
         } else if (m.kind == ATTN_WORKER_FAULT)
             snprintf(g->fault, sizeof g->fault, "%.*s", (int)sizeof g->fault - 1, note);
         else if (m.kind == ATTN_WORKER_SORRY && sorry != NULL) {
@@ -194,6 +203,11 @@ static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t
     }
 }
 
+static int is_over(const struct attn_worker *g, enum arrival how)
+{
+    return how == LATE && now() >= g->until;
+}
+
 /* It had no memory, or no pipe, while our own code ran in it. */
 static int lacked(const struct attn_worker *g, enum arrival how)
 {
@@ -201,13 +215,8 @@ static int lacked(const struct attn_worker *g, enum arrival how)
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 
-void attn_worker_fork_words(int fork_pid, char *text, size_t size)
-{
-    snprintf(text, size,
-             "it forked, and process %d went on as well as the process that was called: one of "
-             "them has to exec or _exit before the call returns",
-             fork_pid);
-}
+const char attn_worker_forked[] = "it forked, and both processes went on: one of them has to exec "
+                                  "or _exit before the call returns";
 
 /* How a worker ended, in words. */
 static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
@@ -218,7 +227,11 @@ static void describe(struct attn_worker *g, enum arrival how, char *text, size_t
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (how == FORKED)
-        attn_worker_fork_words(g->fork_pid, text, size);
+        snprintf(text, size, "%s", attn_worker_forked);
+    else if (how == RUBBISH)
+        snprintf(text, size, "bytes that are no answer came through the worker's pipe %s", where);
+    else if (is_over(g, how))
+        snprintf(text, size, "the budget was used up %s", where);
     else if (how == LATE)
         snprintf(text, size, "no end after %g s %s", g->late_s, where);
     else if (g->signal != 0)
@@ -252,18 +265,20 @@ static enum attn_status introduce(struct attn_worker *g, struct attn_error *err)
     if (sorry.text[0] != '\0')
         return attn_fail(err, ATTN_EINVAL, "%s", sorry.text);
     describe(g, how, text, sizeof text);
-    return attn_fault(err, lacked(g, how) ? ATTN_ENOMEM : ATTN_EINVAL, g->path, "%s", text);
+    int lacks = lacked(g, how) || is_over(g, how);
+    return attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, g->path, "%s", text);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-enum attn_status attn_worker_open(const char *path, double timeout_s, struct attn_worker *g,
-                                  struct attn_error *err)
+enum attn_status attn_worker_open(const char *path, double timeout_s, double until,
+                                  struct attn_worker *g, struct attn_error *err)
 {
     siginfo_t child;
     memset(g, 0, sizeof *g);
     g->path = path;
     g->timeout_s = timeout_s;
+    g->until = until;
     g->pid = -1;
     g->to = g->from = g->noise = -1;
     g->alone = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
@@ -275,12 +290,10 @@ enum attn_status attn_worker_open(const char *path, double timeout_s, struct att
 void attn_worker_renew(struct attn_worker *g)
 {
     struct attn_worker_message m;
-    char question[ATTN_CASE_TEXT];
-    int left = g->pid > 0 && g->alone && attn_process_signal_children(g->pid, 0) > 0;
-    double deadline = now() + (left ? 1 : 1e-3); /* what it forked may speak yet */
-    while (g->pid > 0 && receive(g, &m, sizeof m, deadline) == 1 && m.bytes <= sizeof question &&
+    char question[ATTN_CASE_TEXT]; /* the worker itself has nothing to say unasked */
+    while (g->pid > 0 && receive(g, &m, sizeof m, now() + 1e-3) == 1 && is_of_fork(g, &m) &&
            receive(g, question, m.bytes, now() + 1) == 1)
-        note_fork(g, &m, question); /* the worker itself has nothing to say unasked */
+        note_fork(g, question);
     bury(g);
 }
 
@@ -311,6 +324,7 @@ static enum arrival ask_once(struct attn_worker *g, enum attn_worker_ask what, c
 {
     char line[ATTN_CASE_TEXT + 64];
     g->number++;
+    (void)!getrandom(&g->number, sizeof g->number, 0); /* nobody answers who was not asked */
     int n = snprintf(line, sizeof line, "%u %c %d %.17g %s\n", g->number, (char)what, how->calls,
                      how->seconds, text);
     g->phase = ATTN_PHASE_JUDGING;
@@ -328,39 +342,49 @@ static void say(struct attn_answer *answer, enum attn_verdict verdict, const cha
     snprintf(answer->result.text, sizeof answer->result.text, "%s", text);
 }
 
+/* It failed too often, or there is no time left for it. */
+static int is_unreached(const struct attn_worker *g, struct attn_answer *answer)
+{
+    char why[120] = "not reached: the budget is used up";
+    if (g->pid <= 0 && g->failures >= ATTN_WORKER_FAILURES)
+        snprintf(why, sizeof why,
+                 "not reached: %d times before it did not end, or did not start again",
+                 g->failures);
+    else if (now() < g->until)
+        return 0;
+    say(answer, ATTN_ERROR, why);
+    answer->not_reached = 1;
+    return 1;
+}
+
 void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const char *text,
                      const struct attn_repetition *how, struct attn_answer *answer)
 {
     static const struct attn_repetition once = {1, 0, 0};
-    enum arrival arrival = FORKED_BEFORE;
     struct attn_error err = {0};
     char why[sizeof answer->result.text];
-    for (int tries = 0; tries < 3 && arrival == FORKED_BEFORE; tries++) {
-        if (g->pid <= 0 && g->failures >= ATTN_WORKER_FAILURES) {
-            snprintf(why, sizeof why,
-                     "not reached: %d times before it did not end, or did not start again",
-                     g->failures);
-            say(answer, ATTN_ERROR, why);
-            answer->not_reached = 1;
+    if (is_unreached(g, answer))
+        return;
+    g->restarts += g->pid <= 0;
+    if (g->pid <= 0 && introduce(g, &err) != ATTN_OK) {
+        if (is_unreached(g, answer))
             return;
-        }
-        g->restarts += g->pid <= 0;
-        if (g->pid <= 0 && introduce(g, &err) != ATTN_OK) {
-            g->failures++;
-            snprintf(why, sizeof why, "started again, but %.480s", err.text);
-            say(answer, ATTN_ERROR, why);
-            answer->result.lacks_memory = err.status == ATTN_ENOMEM;
-            return;
-        }
-        arrival = ask_once(g, what, text, how != NULL ? how : &once, answer);
-        if (arrival == ARRIVED) {
-            adopt(answer);
-            return;
-        }
-        bury(g);
+        g->failures++;
+        snprintf(why, sizeof why, "started again, but %.480s", err.text);
+        say(answer, ATTN_ERROR, why);
+        answer->result.lacks_memory = err.status == ATTN_ENOMEM;
+        return;
     }
+    enum arrival arrival = ask_once(g, what, text, how != NULL ? how : &once, answer);
+    if (arrival == ARRIVED) {
+        adopt(answer);
+        return;
+    }
+    bury(g);
+    if (is_over(g, arrival) && is_unreached(g, answer))
+        return;
     g->failures += arrival == LATE;
-    describe(g, arrival == FORKED_BEFORE ? FORKED : arrival, why, sizeof why);
+    describe(g, arrival, why, sizeof why);
     say(answer, arrival == LATE ? ATTN_TIMEOUT : arrival == ENDED ? ATTN_CRASH : ATTN_FAILED, why);
     if (g->unasked != 0)
         snprintf(why, sizeof why, "it cannot be asked: %s", strerror(g->unasked));
@@ -368,5 +392,4 @@ void attn_worker_ask(struct attn_worker *g, enum attn_worker_ask what, const cha
         attn_result_error(&answer->result, ATTN_ENOMEM, why);
     answer->result.failure = answer->result.verdict == ATTN_FAILED ? ATTN_F_INTEGRITY : ATTN_F_NONE;
     answer->result.meddles = answer->result.verdict == ATTN_FAILED;
-    g->fork_pid = arrival == FORKED ? 0 : g->fork_pid; /* it is said */
 }

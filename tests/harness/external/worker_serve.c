@@ -1,5 +1,7 @@
 /* The worker's side of worker.h: load, run, judge, reply; and last words when it is killed. */
+#include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,17 @@ static int send_message(uint32_t kind, const void *data, size_t bytes)
     if (!is_home)
         _exit(0);
     return 0;
+}
+
+/* Until nobody else holds the pipe: what was forked since it was opened, and neither ended nor
+ * called exec, does, and may speak yet. */
+static void await_forks(const int pipe[2])
+{
+    struct pollfd end = {pipe[0], POLLIN, 0};
+    close(pipe[1]);
+    while (pipe[0] >= 0 && poll(&end, 1, ATTN_WORKER_FORK_S * 1000) < 0 && errno == EINTR)
+        continue;
+    close(pipe[0]);
 }
 
 static void tell(void *arg, enum attn_plugin_phase phase)
@@ -299,11 +312,12 @@ static int answer(const char *line)
     struct attn_case c;
     struct attn_error err = {0};
     char what = '\0';
-    int text = 0;
+    int text = 0, forks[2];
     memset(&reply, 0, sizeof reply);
     if (sscanf(line, "%u %c %d %lf %n", &number, &what, &how.calls, &how.seconds, &text) != 4)
         return -1;
     snprintf(question, sizeof question, "%s", line + text);
+    (void)!attn_pipe(forks);
     if (what == ATTN_WORKER_RELATION)
         run_relation(question, &reply);
     else if (attn_case_parse(question, &c, &err) != ATTN_OK)
@@ -312,6 +326,7 @@ static int answer(const char *line)
         look_for_leaks(&c, &reply);
     else
         run(&c, &how, &reply);
+    await_forks(forks);
     reply.hwm_bytes = hwm_bytes();
     reply.result.calls = calls;
     return send_message(ATTN_WORKER_REPLY, &reply, sizeof reply);
@@ -323,6 +338,7 @@ int attn_worker_serve(const char *path)
     static char line[ATTN_CASE_TEXT + 64];
     struct attn_error err = {0};
     struct rlimit no_core = {0, 0};
+    int forks[2];
     home = getpid();
     setrlimit(RLIMIT_CORE, &no_core);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a worker that hangs must not outlive its host */
@@ -330,7 +346,10 @@ int attn_worker_serve(const char *path)
     if (requests == NULL)
         return ATTN_PROCESS_LACKS;
     catch_faults();
+    (void)!attn_pipe(forks);
     enum attn_status status = attn_plugin_load(path, &plugin, &err);
+    if (getpid() == home)
+        await_forks(forks);
     if (status != ATTN_OK)
         return status != ATTN_ENOMEM &&
                        send_message(ATTN_WORKER_SORRY, err.text, sizeof err.text) == 0
