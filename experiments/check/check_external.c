@@ -22,6 +22,7 @@ struct asking {
     struct attn_candidate *s;
     struct notes notes;
     const struct attn_asked *biggest[2]; /* of each pass, the biggest case that passed */
+    int filed[2];                        /* its place among the verdicts */
     double size[2];
     int named; /* of a soak: cases so far, each with a folder of its own */
 };
@@ -59,29 +60,6 @@ static void print_notes(const struct attn_worker *worker, const struct notes *no
 }
 
 /* ---- filing ---------------------------------------------------------------------------------- */
-
-/* A process that the plug-in forked went on, and spoke when its question was done: what it had been
- * asked fails, and the verdicts of everything else stand. */
-static void file_fork(struct attn_candidate *s)
-{
-    char again[sizeof s->route + ATTN_CASE_TEXT + 32];
-    struct attn_worker *worker = s->x.worker;
-    struct attn_result r = {.verdict = ATTN_FAILED, .failure = ATTN_F_INTEGRITY, .meddles = 1};
-    if (worker == NULL || !worker->forked)
-        return;
-    const char *text = worker->fork_question;
-    int is_relation = attn_relation_find(text) != NULL, is_loading = text[0] == '\0';
-    snprintf(r.text, sizeof r.text, "%s", attn_worker_forked);
-    worker->forked = 0;
-    const enum attn_check_kind kind = is_relation ? ATTN_CHECK_RELATION : ATTN_CHECK_CASE;
-    if (!is_loading && attn_verdicts_revise(s->list, kind, text, &r))
-        return;
-    snprintf(again, sizeof again, "check %s --%s '%s'", s->route, is_relation ? "relation" : "case",
-             text);
-    const struct attn_subject subject = {
-        kind, "", is_loading ? "while it was loaded" : text, "", "", is_loading ? "" : again, NULL};
-    attn_candidate_say(s, &subject, &r, NULL, 0);
-}
 
 static void file_unreached(struct attn_candidate *s)
 {
@@ -121,6 +99,7 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass]) {
         a->size[c->pass] = size;
         a->biggest[c->pass] = asked;
+        a->filed[c->pass] = a->s->list->n - 1;
     }
 }
 
@@ -145,7 +124,6 @@ static int ask_cases(struct asking *a)
         status = attn_external_route[s->x.kind].ask(&s->x, asked, at_once, answer, &err);
         if (status == ATTN_OK && s->list == NULL)
             attn_candidate_begin(s);
-        file_fork(s);
         for (int i = 0; i < at_once && status == ATTN_OK; i++)
             file_case(a, &asked[i], &answer[i]);
     }
@@ -158,14 +136,11 @@ static void look_for_leaks(struct asking *a)
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
         struct attn_answer answer;
-        char text[ATTN_CASE_TEXT];
         if (a->biggest[pass] == NULL)
             continue;
-        attn_case_print(&a->biggest[pass]->c, text);
-        attn_external_leak(&a->s->x, text, &answer);
-        file_fork(a->s);
+        attn_external_leak(&a->s->x, &a->biggest[pass]->c, &answer);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
-            attn_verdicts_revise(a->s->list, ATTN_CHECK_CASE, text, &answer.result);
+            attn_verdicts_revise(a->s->list, a->filed[pass], &answer.result);
     }
 }
 
@@ -177,7 +152,6 @@ static void ask_relations(struct attn_candidate *s)
         if (!attn_candidate_wants(s, relation))
             continue;
         attn_external_relation(&s->x, relation->id, &answer);
-        file_fork(s);
         skip_unreached(&answer);
         attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
     }
@@ -287,10 +261,6 @@ int attn_check_external(struct attn_candidate *s)
     if (s->x.kind != ATTN_EXTERNAL_COMMAND)
         attn_candidate_begin(s);
     int failed = s->request->soak > 0 ? soak(&a) : ask_all(&a);
-    if (s->x.worker != NULL)
-        attn_worker_renew(s->x.worker); /* so that what it forked has spoken */
-    if (s->list != NULL)
-        file_fork(s);
     int exit_status = failed != 0 ? failed : attn_candidate_end(s);
     route->close(&s->x);
     return exit_status;

@@ -90,20 +90,11 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
     return &list->entry[list->n - 1];
 }
 
-int attn_verdicts_revise(struct attn_verdict_list *list, enum attn_check_kind kind,
-                         const char *what, const struct attn_result *result)
+void attn_verdicts_revise(struct attn_verdict_list *list, int e, const struct attn_result *result)
 {
-    for (int e = 0; e < list->n; e++) {
-        struct attn_verdict_entry *x = &list->entry[e];
-        if (x->kind != kind || (strcmp(x->text, what) != 0 && strcmp(x->name, what) != 0))
-            continue;
-        free(x->message);
-        x->message = message_of(result);
-        x->result = *result;
-        attn_common_cause_count(&list->causes, result);
-        return 1;
-    }
-    return 0;
+    free(list->entry[e].message);
+    list->entry[e].message = message_of(result);
+    list->entry[e].result = *result;
 }
 
 int attn_verdict_is_failure(const struct attn_verdicts *v, const struct attn_result *r)

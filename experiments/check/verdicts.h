@@ -77,9 +77,8 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *subject,
                                              const struct attn_result *result, double seconds);
 
-/* The check of this text or name is there, and this result takes the place of its own: 1; else 0. */
-int attn_verdicts_revise(struct attn_verdict_list *list, enum attn_check_kind kind,
-                         const char *what, const struct attn_result *result);
+/* Of what was added as number e: this is its verdict. */
+void attn_verdicts_revise(struct attn_verdict_list *list, int e, const struct attn_result *result);
 
 void attn_verdicts_free(struct attn_verdict_list *list);
 

@@ -271,7 +271,7 @@ static const struct {
     {"LEAVE", 1, "it left with exit(3) in forward", " 2 crash"},
     {"ABORTS", 1, "Aborted in forward", " 2 crash"},
     {"DEEP", 1, "Segmentation fault in forward", " 2 crash"},
-    {"CLOSER", 1, "in forward", " crash"},
+    {"CLOSER", 1, "it left with exit(3) in forward", " crash"},
     {"CHATTER", 0, "PASS: ", " 0 fail"},
     {"SAYS_NO", 1, "forward() returned 7: 97 keys are too many?for me", " 2 fail"},
     {"OVERCLAIM", 1, "dbias is claimed, but no case", " 1 error"},

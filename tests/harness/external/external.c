@@ -91,8 +91,11 @@ void attn_external_relation(struct attn_external *x, const char *id, struct attn
     ask_worker(x, ATTN_WORKER_RELATION, id, NULL, answer);
 }
 
-void attn_external_leak(struct attn_external *x, const char *text, struct attn_answer *answer)
+void attn_external_leak(struct attn_external *x, const struct attn_case *c,
+                        struct attn_answer *answer)
 {
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
     ask_worker(x, ATTN_WORKER_LEAK, text, NULL, answer);
 }
 

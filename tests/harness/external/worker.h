@@ -9,8 +9,8 @@
  * question, which the host draws, and the process that sends it; what does not is no message.
  *
  * A plug-in may fork, and both processes would serve the same pipes.  A process that is not the
- * worker says what was asked when it was forked, and leaves; the worker answers when it has left,
- * or has not for ATTN_WORKER_FORK_S.  With a worker the host ends its whole process group, and
+ * worker says so, and leaves; the worker answers when it has left, or has not for
+ * ATTN_WORKER_FORK_S.  With a worker the host ends its whole process group, and
  * every process that has become a child of the host meanwhile (orphans do: PR_SET_CHILD_SUBREAPER).
  * While a worker lives, the host starts no other process.
  */
@@ -33,8 +33,6 @@ struct attn_worker {
     int unasked;  /* errno of a question that could not be put, or 0                     */
     int failures; /* questions without an end, and workers that did not start: after
                      ATTN_WORKER_FAILURES of them nothing is asked                        */
-    int forked; /* a process that the plug-in had forked spoke long after its question was done: */
-    char fork_question[ATTN_CASE_TEXT]; /* of the first the question, "" while it was loaded */
     /* private */
     pid_t pid;
     int to, from, noise; /* requests, messages, what the plug-in prints */
@@ -54,9 +52,7 @@ enum { ATTN_WORKER_FAILURES = 3, ATTN_WORKER_FORK_S = 1 };
 enum attn_status attn_worker_open(const char *path, double timeout_s, double until,
                                   struct attn_worker *worker, struct attn_error *err);
 
-extern const char attn_worker_forked[]; /* "it forked, and both processes went on: ..." */
-
-/* End it, and all that it started.  worker->strays and forked may be other ones then. */
+/* End it, and all that it started; worker->strays is known then. */
 void attn_worker_close(struct attn_worker *worker);
 
 /* End this one; the next question gets a fresh one. */
@@ -88,7 +84,7 @@ enum attn_worker_kind {
     ATTN_WORKER_FAULT,              /* text                     */
     ATTN_WORKER_REPLY,              /* struct attn_answer       */
     ATTN_WORKER_SORRY,              /* text: it cannot be loaded */
-    ATTN_WORKER_FORKED              /* text: the question during which this process was forked */
+    ATTN_WORKER_FORKED              /* nothing: it comes from a process that was forked */
 };
 struct attn_worker_message {
     uint32_t kind, bytes, number; /* number: of the question, 0 before the first */

@@ -122,18 +122,23 @@ static void drain(struct attn_worker *g)
     attn_keep_last_line(g->last_line, sizeof g->last_line, part, (size_t)got);
 }
 
+static int has_ended(const struct attn_worker *g)
+{
+    siginfo_t end = {.si_pid = 0};
+    return waitid(P_PID, (id_t)g->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           end.si_pid == g->pid;
+}
+
 /* Exactly so many bytes before the deadline: 1; 0 when the worker has ended; -1 too late. */
 static int receive(struct attn_worker *g, void *to, size_t bytes, double deadline)
 {
     for (size_t done = 0; done < bytes;) {
         struct pollfd fds[2] = {{g->from, POLLIN, 0}, {g->noise, POLLIN, 0}};
-        siginfo_t end = {.si_pid = 0};
         double left = fmin(deadline, g->until) - now();
         if (left <= 0)
             return -1;
         int ready = poll(fds, g->noise >= 0 ? 2 : 1, left < 0.25 ? (int)(left * 1000) + 1 : 250);
-        if (ready == 0 && waitid(P_PID, (id_t)g->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            end.si_pid == g->pid)
+        if (ready == 0 && has_ended(g))
             return 0; /* and the pipe is open still: somebody else has it */
         if (ready <= 0)
             continue;
@@ -142,29 +147,17 @@ static int receive(struct attn_worker *g, void *to, size_t bytes, double deadlin
         if (fds[0].revents == 0)
             continue;
         ssize_t got = read(g->from, (char *)to + done, bytes - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
+        if (got > 0)
+            done += (size_t)got;
+        else if (has_ended(g))
             return 0;
-        done += (size_t)got;
+        else /* it is about to, or has closed its end: it shows which */
+            poll(NULL, 0, 1);
     }
     return 1;
 }
 
 enum arrival { ARRIVED = 1, ENDED = 0, LATE = -1, FORKED = -2, RUBBISH = -3 };
-
-static int is_of_fork(const struct attn_worker *g, const struct attn_worker_message *m)
-{
-    return m->kind == ATTN_WORKER_FORKED && m->bytes == sizeof g->fork_question && m->pid != g->pid;
-}
-
-static void note_fork(struct attn_worker *g, const char *question)
-{
-    if (!g->forked)
-        snprintf(g->fork_question, sizeof g->fork_question, "%.*s",
-                 (int)sizeof g->fork_question - 1, question);
-    g->forked = 1;
-}
 
 /* Wait for a message of this kind (or SORRY); others are notes. */
 static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t bytes,
@@ -178,19 +171,15 @@ static enum arrival await(struct attn_worker *g, uint32_t kind, void *to, size_t
         int own = ok == 1 && m.pid == g->pid && m.number == g->number;
         if (own && m.kind == kind && m.bytes == bytes)
             return (enum arrival)receive(g, to, bytes, deadline);
-        if (ok == 1 && (m.bytes > sizeof note || !(own || is_of_fork(g, &m))))
-            return RUBBISH;
+        if (ok == 1 && !own)
+            return m.kind == ATTN_WORKER_FORKED && m.pid != g->pid ? FORKED : RUBBISH;
         if (ok == 1)
-            ok = receive(g, note, m.bytes, deadline);
+            ok = m.bytes <= sizeof note ? receive(g, note, m.bytes, deadline) : 0;
         g->late_s = now() - start < g->whole_s ? g->allowed_s : g->whole_s;
         if (ok != 1)
             return (enum arrival)ok;
         note[sizeof note - 1] = '\0';
-        if (!own && m.number == g->number)
-            return FORKED;
-        if (!own)
-            note_fork(g, note);
-        else if (m.kind == ATTN_WORKER_PHASE && m.bytes == sizeof g->phase) {
+        if (m.kind == ATTN_WORKER_PHASE && m.bytes == sizeof g->phase) {
             memcpy(&g->phase, note, sizeof g->phase);
             deadline = fmin(now() + g->allowed_s, start + g->whole_s) +
                        (g->phase == ATTN_PHASE_JUDGING ? ATTN_WORKER_FORK_S : 0);
@@ -215,9 +204,6 @@ static int lacked(const struct attn_worker *g, enum arrival how)
            (g->phase == ATTN_PHASE_LOADING || g->phase == ATTN_PHASE_JUDGING);
 }
 
-const char attn_worker_forked[] = "it forked, and both processes went on: one of them has to exec "
-                                  "or _exit before the call returns";
-
 /* How a worker ended, in words. */
 static void describe(struct attn_worker *g, enum arrival how, char *text, size_t size)
 {
@@ -227,7 +213,9 @@ static void describe(struct attn_worker *g, enum arrival how, char *text, size_t
     g->last_line[strcspn(g->last_line, "\n")] = '\0';
     attn_clean(g->last_line);
     if (how == FORKED)
-        snprintf(text, size, "%s", attn_worker_forked);
+        snprintf(text, size,
+                 "it forked, and both processes went on: one of them has to exec or _exit before "
+                 "the call returns");
     else if (how == RUBBISH)
         snprintf(text, size, "bytes that are no answer came through the worker's pipe %s", where);
     else if (is_over(g, how))
@@ -289,11 +277,6 @@ enum attn_status attn_worker_open(const char *path, double timeout_s, double unt
 
 void attn_worker_renew(struct attn_worker *g)
 {
-    struct attn_worker_message m;
-    char question[ATTN_CASE_TEXT]; /* the worker itself has nothing to say unasked */
-    while (g->pid > 0 && receive(g, &m, sizeof m, now() + 1e-3) == 1 && is_of_fork(g, &m) &&
-           receive(g, question, m.bytes, now() + 1) == 1)
-        note_fork(g, question);
     bury(g);
 }
 

@@ -21,7 +21,6 @@
 static struct attn_plugin_impl plugin; /* one worker, one plug-in; the handler must find it */
 static pid_t home;                     /* this worker, and no process that was forked from it */
 static unsigned number;                /* of the question */
-static char question[ATTN_CASE_TEXT];  /* its text */
 static int64_t calls;                  /* of the plug-in */
 
 static int send_message(uint32_t kind, const void *data, size_t bytes)
@@ -31,8 +30,7 @@ static int send_message(uint32_t kind, const void *data, size_t bytes)
     int is_home = message.pid == home;
     if (!is_home) { /* forked, and back in our code: say so, once, and leave */
         message.kind = ATTN_WORKER_FORKED;
-        message.bytes = sizeof question;
-        data = question;
+        message.bytes = 0;
     }
     memcpy(whole, &message, sizeof message);
     memcpy(whole + sizeof message, data, message.bytes);
@@ -316,7 +314,7 @@ static int answer(const char *line)
     memset(&reply, 0, sizeof reply);
     if (sscanf(line, "%u %c %d %lf %n", &number, &what, &how.calls, &how.seconds, &text) != 4)
         return -1;
-    snprintf(question, sizeof question, "%s", line + text);
+    const char *question = line + text;
     (void)!attn_pipe(forks);
     if (what == ATTN_WORKER_RELATION)
         run_relation(question, &reply);
