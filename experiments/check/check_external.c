@@ -131,7 +131,7 @@ static int ask_cases(struct asking *a)
     return status == ATTN_OK ? 0 : fail(s, status, &err);
 }
 
-/* The biggest passed case of each pass is called up to a dozen times more. */
+/* The biggest passed case of each pass is called up to 40 times more. */
 static void look_for_leaks(struct asking *a)
 {
     for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {

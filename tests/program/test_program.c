@@ -153,7 +153,7 @@ static const struct scratch_row expected[] = {
     {"check --plugin a.so --case nonsense", 2, "is no case of the battery"},
     {"check dense --case nonsense", 2, "is no case of the battery"},
     {"check --exec true --claims a --relation R7", 2, "--relation is for plug-ins"},
-    {"check --results a --soak 3", 2, "--soak needs something to run"},
+    {"check --results a --soak 3", 2, "--soak and --budget need something to run"},
     {"check --plugin a.so --soak never", 2, "--soak 'never'"},
     {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
     {"vectors x --claims README.md", 2, "not JSON"},

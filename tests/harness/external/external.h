@@ -94,7 +94,7 @@ extern const struct attn_external_route attn_external_route[];
 /* Seconds up to x->until, not above 0 when it is past; INFINITY. */
 double attn_external_left(const struct attn_external *x);
 
-/* Of a plug-in: a relation (relations.h), and the case called up to 12 times more: PASS, or
+/* Of a plug-in: a relation (relations.h), and the case called up to 40 times more: PASS, or
  * FAIL(memory) when memory is lost each time. */
 void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,

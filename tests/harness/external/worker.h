@@ -62,14 +62,14 @@ void attn_worker_renew(struct attn_worker *worker);
 enum attn_worker_ask {
     ATTN_WORKER_CASE = 'c',
     ATTN_WORKER_RELATION = 'r', /* relations.h; the text is its id                               */
-    ATTN_WORKER_LEAK = 'l'      /* run the case up to 12 times; PASS, or FAIL(memory) when memory is
+    ATTN_WORKER_LEAK = 'l'      /* run the case up to 40 times; PASS, or FAIL(memory) when memory is
                                   lost each time                                                */
 };
 
 /* Ask, for a case as often as `how` says (NULL: once).  Whatever happens is in the answer.  The
  * plug-in has timeout_s for each of its calls; all of them together have ten times as long in a
- * relation, else once for each run.  ERROR with not_reached: it failed too often before, or no time
- * is left. */
+ * relation or a look for leaks, else once for each run.  ERROR with not_reached: it failed too
+ * often before, or no time is left. */
 void attn_worker_ask(struct attn_worker *worker, enum attn_worker_ask what, const char *text,
                      const struct attn_repetition *how, struct attn_answer *answer);
 

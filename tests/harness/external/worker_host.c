@@ -18,7 +18,7 @@
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 
-enum { RELATION_CALLS = 10 }; /* a relation may take as long as so many calls */
+enum { RELATION_CALLS = 10 }; /* a relation, and a look for leaks, may take as long */
 
 static double now(void)
 {
@@ -312,7 +312,7 @@ static enum arrival ask_once(struct attn_worker *g, enum attn_worker_ask what, c
                      how->seconds, text);
     g->phase = ATTN_PHASE_JUDGING;
     g->allowed_s = g->timeout_s;
-    g->whole_s = g->timeout_s * (what == ATTN_WORKER_RELATION ? RELATION_CALLS : how->calls);
+    g->whole_s = g->timeout_s * (what != ATTN_WORKER_CASE ? RELATION_CALLS : how->calls);
     g->fault[0] = g->last_line[0] = '\0';
     g->unasked = write(g->to, line, (size_t)n) == n || errno == EPIPE ? 0 : errno;
     return g->unasked == 0 ? await(g, ATTN_WORKER_REPLY, answer, sizeof *answer, NULL) : ENDED;
