@@ -413,6 +413,8 @@ static int report(void *values, int n, char **operand)
     int status = judge(&r);
     if (status == ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail(status, "some results are wrong; the page says which");
-    (void)printf("%s/index.html  (%.1f s)\n", asked->out, attn_seconds(CLOCK_MONOTONIC) - begin);
+    char shown[PATH_MAX];
+    (void)printf("%s/index.html  (%.1f s)\n", attn_cleaned(asked->out, shown, sizeof shown),
+                 attn_seconds(CLOCK_MONOTONIC) - begin);
     return status;
 }

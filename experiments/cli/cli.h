@@ -33,7 +33,10 @@ int attn_cli_is_first(void); /* the process that writes */
 /* Let them run what has so many ranks.  ENOTSUP: there are too few. */
 enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct attn_error *err);
 
-/* Print "attnlab COMMAND: text" to stderr and return status. */
+/* From now on no byte of a file, an argument or another program goes out raw (terminal.c). */
+void attn_cli_print_clean(void);
+
+/* Print "attnlab COMMAND: text", one harmless line, to stderr and return status. */
 int attn_cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same of a library's error: returns the exit status that it deserves. */
@@ -99,6 +102,9 @@ const char *attn_cli_grouped(int64_t n, char text[32]);
 
 /* JSON has no infinity and no NaN: null stands for them. */
 struct json_t *attn_cli_real(double x);
+
+/* Anybody's words as a string of JSON, where they are not UTF-8 as attn_clean has them. */
+struct json_t *attn_cli_words(const char *text);
 
 /* A whole file with this text, or none.  ENOMEM. */
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);

@@ -86,8 +86,8 @@ static int gather(const struct attn_grade_class *class, struct member **members)
             keep(class, &m, room);
             (*members)[n++] = m;
         } else if (entry[e]->d_name[0] != '.')
-            fprintf(stderr, "note: %s is no submission to %s\n", entry[e]->d_name,
-                    class->lab->name);
+            attn_cli_fail(ATTN_EXIT_GOOD, "note: %s is no submission to %s", entry[e]->d_name,
+                          class->lab->name);
         free(entry[e]);
     }
     free(entry);

@@ -167,9 +167,8 @@ static void begin(const struct work *w)
     const struct attn_criterion *c;
     memset(sheet, 0, sizeof *sheet);
     snprintf(sheet->lab, sizeof sheet->lab, "%s", w->task->lab->name);
-    snprintf(sheet->name, sizeof sheet->name, "%s", w->of->name);
-    snprintf(sheet->seed, sizeof sheet->seed, "%s", w->task->seed);
-    attn_clean(sheet->name);
+    attn_cleaned(w->of->name, sheet->name, sizeof sheet->name);
+    attn_cleaned(w->task->seed, sheet->seed, sizeof sheet->seed);
     for (; (c = attn_lab_criterion(w->task->lab, sheet->n)) != NULL; sheet->n++) {
         struct attn_outcome *o = &sheet->outcome[sheet->n];
         snprintf(o->name, sizeof o->name, "%s", c->name);

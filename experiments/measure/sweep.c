@@ -20,6 +20,7 @@
 #include "experiments/measure/point/point_process.h"
 #include "ref/clock.h"
 #include "tests/harness/external/exec.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 
 struct sweep {
@@ -367,8 +368,9 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
                                   (long long)sweep->n_status[status],
                                   attn_point_status_name((enum attn_point_status)status));
     if (!sweep->is_quiet) {
-        fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(), path,
-                (long long)sweep->plan->n);
+        char shown[4096];
+        fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(),
+                attn_cleaned(path, shown, sizeof shown), (long long)sweep->plan->n);
         if (sweep->n_resumed > 0)
             fprintf(stderr, ", %lld records were there", (long long)sweep->n_resumed);
         fprintf(stderr, ", %lld added%s", (long long)sweep->n_written, text);

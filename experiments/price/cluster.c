@@ -370,11 +370,11 @@ static json_t *row_json(const struct attn_price_asked *asked, const struct row *
     for (int on = 0; on < ATTN_SPENT; on++)
         json_object_set_new(spent, attn_spent_name(on), json_real(row->replay.spent[on]));
     json_t *rest =
-        json_pack("{s:s, s:i, s:f, s:f, s:s, s:o, s:f, s:I}", "cluster", file->name, "ranks",
-                  attn_ranks(row->spec.impl, &row->spec.options), "seconds", row->replay.seconds,
-                  "efficiency", efficiency(&row->replay), "limit", limit_of(row, asked->memory),
-                  "spent", spent, "needed_bytes", attn_need_in(&row->need, asked->memory),
-                  "longest", (json_int_t)row->longest);
+        json_pack("{s:o, s:i, s:f, s:f, s:s, s:o, s:f, s:I}", "cluster", attn_cli_words(file->name),
+                  "ranks", attn_ranks(row->spec.impl, &row->spec.options), "seconds",
+                  row->replay.seconds, "efficiency", efficiency(&row->replay), "limit",
+                  limit_of(row, asked->memory), "spent", spent, "needed_bytes",
+                  attn_need_in(&row->need, asked->memory), "longest", (json_int_t)row->longest);
     json_object_update(json, rest);
     json_decref(rest);
     return json;

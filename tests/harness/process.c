@@ -113,8 +113,8 @@ void attn_keep_last_line(char *line, size_t size, const char *part, size_t n)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-int attn_process_start(const char *program, const char *const argv[], const int fd[], int n,
-                       int own_group, pid_t *pid)
+int attn_process_start(const char *program, const char *const argv[], const char *folder,
+                       const int fd[], int n, int own_group, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -129,6 +129,8 @@ int attn_process_start(const char *program, const char *const argv[], const int 
         error = fd[to] >= 0
                     ? posix_spawn_file_actions_adddup2(&actions, fd[to], to)
                     : posix_spawn_file_actions_addopen(&actions, to, "/dev/null", O_RDONLY, 0);
+    if (error == 0 && folder != NULL)
+        error = posix_spawn_file_actions_addchdir_np(&actions, folder);
     if (error == 0)
         error = posix_spawnattr_init(&attr);
     if (error == 0) {
@@ -254,6 +256,7 @@ static void begin(struct attn_process *p)
 {
     *p = (struct attn_process){.out = p->out,
                                .capacity = p->capacity,
+                               .folder = p->folder,
                                .waits = p->waits,
                                .exit_status = -1,
                                .peak_bytes = -1};
@@ -283,7 +286,7 @@ static int run(const char *program, const char *const argv[], int own_group, dou
         error = errno;
     const int fd[3] = {-1, p->out != NULL ? out[1] : noise[1], noise[1]};
     if (error == 0)
-        error = attn_process_start(program, argv, fd, 3, own_group, &pid);
+        error = attn_process_start(program, argv, p->folder, fd, 3, own_group, &pid);
     const int from[2] = {noise[0], out[0]};
     close(noise[1]);
     if (out[1] >= 0)

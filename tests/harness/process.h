@@ -14,8 +14,10 @@
 enum { ATTN_PROCESS_LACKS = 3 }; /* exit status of ours: no memory, or no threads */
 
 /* A process that was run.  out and capacity are set before: where its standard output goes, cut at
- * that size and ended by '\0' (NULL: where its standard error goes). */
+ * that size and ended by '\0' (NULL: where its standard error goes); and where it runs (NULL: here).
+ * A shell that is told to cd somewhere asks CDPATH, and has folders of its own: "-". */
 struct attn_process {
+    const char *folder;
     char *out;
     size_t capacity, n_out;
     char last_line[256];        /* of its standard error                                     */
@@ -57,10 +59,10 @@ int attn_process_end_children(void);
 
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 
-/* Start a program ("/proc/self/exe": this one) whose descriptors 0 to n - 1 are these; -1: it reads
- * nothing there.  0, or an error number. */
-int attn_process_start(const char *program, const char *const argv[], const int fd[], int n,
-                       int own_group, pid_t *pid);
+/* Start a program ("/proc/self/exe": this one) in a folder (NULL: here) whose descriptors 0 to n - 1
+ * are these; -1: it reads nothing there.  0, or an error number. */
+int attn_process_start(const char *program, const char *const argv[], const char *folder,
+                       const int fd[], int n, int own_group, pid_t *pid);
 
 /* Wait for its end, or, with WNOHANG, look for it: 1 and how it ended, 0 not yet, -1 no child. */
 int attn_process_reap(pid_t pid, int flags, struct attn_process *p);

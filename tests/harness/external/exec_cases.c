@@ -91,8 +91,8 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     struct attn_folder_view *before = attn_folder_look(cases);
     int failed = attn_process_shell(x->source, cases, k->out, k->left_s, &k->ran), error = errno;
     if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
-        snprintf(x->meddled, sizeof x->meddled, "%s", changed);
-        fprintf(x->notes, "note: it changed %s, which is not in OUT\n", x->meddled);
+        fprintf(x->notes, "note: it changed %s, which is not in OUT\n",
+                attn_cleaned(changed, x->meddled, sizeof x->meddled));
     }
     attn_folder_forget(before);
     if (failed)

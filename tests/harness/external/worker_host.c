@@ -59,7 +59,7 @@ static int start_worker(struct attn_worker *g)
     const int fd[] = {-1, noise, noise, messages, requests};
     _Static_assert(ATTN_WORKER_FD == 3 && ATTN_WORKER_REQUESTS == 4, "as in fd[]");
     if (error == 0) /* a group of its own, so that what it starts ends with it */
-        error = attn_process_start("/proc/self/exe", argv, fd, 5, 1, &g->pid);
+        error = attn_process_start("/proc/self/exe", argv, NULL, fd, 5, 1, &g->pid);
     for (int n = 1; n < 5; n++)
         if (fd[n] >= 0 && n != STDERR_FILENO)
             close(fd[n]);

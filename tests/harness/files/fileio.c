@@ -17,11 +17,59 @@ enum {
     NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
 };
 
+/* Bytes of the character that begins at p, which '\0' ends: 1 to 4; 0 where there is none to show. */
+static size_t character(const unsigned char *p)
+{
+    static const struct {
+        unsigned char mask, is;
+        size_t n;
+        unsigned least; /* what fewer bytes can say is said by them; below 0xa0 are the C1 codes */
+    } form[] = {{0x80, 0, 1, 0x20},
+                {0xe0, 0xc0, 2, 0xa0},
+                {0xf0, 0xe0, 3, 0x800},
+                {0xf8, 0xf0, 4, 0x10000}};
+    static const unsigned never[][2] = {{0x7f, 0x7f},     {0x61c, 0x61c},   {0x200e, 0x200f},
+                                        {0x2028, 0x202e}, {0x2066, 0x2069}, {0xd800, 0xdfff},
+                                        {0xfffe, 0xffff}, {0x110000, ~0u}};
+    size_t f = 0, n = 1;
+    while (f < 4 && (p[0] & form[f].mask) != form[f].is)
+        f++;
+    if (f == 4)
+        return 0;
+    unsigned code = p[0] & (unsigned)(unsigned char)~form[f].mask;
+    for (; n < form[f].n && (p[n] & 0xc0) == 0x80; n++)
+        code = code << 6 | (p[n] & 0x3fu);
+    int is_shown = n == form[f].n && code >= form[f].least;
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        is_shown &= code < never[i][0] || code > never[i][1];
+    return is_shown ? n : 0;
+}
+
+size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole)
+{
+    for (size_t at = 0, size; at < n; at += size) {
+        unsigned char first = (unsigned char)text[at];
+        size_t wants = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+        if (!is_whole && wants > n - at)
+            return at;
+        size = character((const unsigned char *)text + at);
+        if (size == 0 && (first == '\0' || strchr(kept, first) == NULL))
+            text[at] = '?';
+        size += size == 0;
+    }
+    return n;
+}
+
 void attn_clean(char *text)
 {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
+    attn_clean_part(text, strlen(text), "", 1);
+}
+
+const char *attn_cleaned(const char *text, char *to, size_t size)
+{
+    snprintf(to, size, "%s", text);
+    attn_clean(to);
+    return to;
 }
 
 void attn_append(char *text, size_t size, const char *format, ...)
