@@ -361,7 +361,7 @@ check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [C
 
 REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
-	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
+	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4 lightseq:ranks=4
 animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
@@ -416,7 +416,7 @@ $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
 	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
 course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
-	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures $(COURSE)
+	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm

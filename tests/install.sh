@@ -4,7 +4,7 @@
 #
 #       tests/install.sh BUILD FOLDER
 set -eu
-build=$1 root=$(realpath "$2")/root prefix=/opt/attnlab
+build=$1 root=$(realpath -- "$2")/root prefix=/opt/attnlab
 export PKG_CONFIG_PATH=$root$prefix/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 examples=$PWD/docs/examples
 
@@ -21,7 +21,7 @@ for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
     [ -s "$there/$file" ] || fail "$file is missing or empty"
 done
 [ ! -e "$there/share/man/man1/attnlab-worker.1" ] || fail "a page for an internal command"
-cd "$2" # away from the tree
+cd "${root%/root}" # away from the tree
 read -ra flags < <(pkg-config --cflags --libs attnlab)
 read -ra static < <(pkg-config --static --libs attnlab | sed "s/-lattn//")
 read -ra cflags < <(pkg-config --cflags attnlab)

@@ -1,6 +1,5 @@
 /* What this program prints is text of this program, whoever wrote the words in it: standard output
  * and standard error become streams that write every byte of theirs through attn_clean_part. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@ struct terminal {
     const char *kept; /* control characters of our own */
     size_t n_begun;   /* a character that a write has cut in two */
     char begun[4];
+    char room[BUFSIZ]; /* of the stream: a buffer that it asks for when it needs it may be refused */
 };
 
 static ssize_t write_clean(void *cookie, const char *data, size_t n)
@@ -34,18 +34,19 @@ static ssize_t write_clean(void *cookie, const char *data, size_t n)
     return (ssize_t)n;
 }
 
-static FILE *open_clean(int fd, const char *kept, int buffering)
+static FILE *open_clean(struct terminal *t, int buffering)
 {
-    struct terminal *t = attn_cli_need(malloc(sizeof *t));
-    *t = (struct terminal){.fd = fd, .kept = kept};
-    FILE *file = attn_cli_need(
-        fopencookie(t, "w", (cookie_io_functions_t){.write = write_clean})); /* never closed */
-    setvbuf(file, NULL, buffering, BUFSIZ);
+    FILE *file =
+        attn_cli_need(fopencookie(t, "w", (cookie_io_functions_t){.write = write_clean}));
+    setvbuf(file, t->room, buffering, sizeof t->room);
     return file;
 }
 
 void attn_cli_print_clean(void)
 {
-    stdout = open_clean(STDOUT_FILENO, "\n\t", isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
-    stderr = open_clean(STDERR_FILENO, "\n\t\r", _IONBF); /* a line of progress begins with \r */
+    /* As long as the streams, which are never closed.  A line of progress begins with \r. */
+    static struct terminal out = {.fd = STDOUT_FILENO, .kept = "\n\t"},
+                           err = {.fd = STDERR_FILENO, .kept = "\n\t\r"};
+    stdout = open_clean(&out, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    stderr = open_clean(&err, _IONBF);
 }

@@ -189,3 +189,13 @@ TEST(pictures_go_where_they_are_told)
             row[r].command, row[r].picture);
     scratch_shell(0, "0\n", "cd \"$folder/o\" && find . -type f | wc -l");
 }
+
+/* Scripts of the tree, which the shell of a user starts: the answer is theirs, not that of cd. */
+TEST(scripts_begin_in_the_tree)
+{
+    scratch_shell(2, "course: ANSWERS=bad is neither yes nor no",
+                  "mkdir -p %s/docs/course && export CDPATH=%s && "
+                  "ANSWERS=bad bash docs/course/build.sh . . %s/out",
+                  scratch_path(""), scratch_path(""), scratch_path(""));
+    ck_assert_msg(strncmp(scratch_output, "course: ", 8) == 0, "%s", scratch_output);
+}
