@@ -45,6 +45,9 @@ TEST(clean_text)
         attn_clean(text);
         ck_assert_msg(strcmp(text, row[r][1]) == 0, "row %d: '%s'", r, text);
     }
+    char begun[] = "a\t\342\202";
+    ck_assert_uint_eq(attn_clean_part(begun, 4, "\t", 0), 2); /* two of three bytes wait */
+    ck_assert_str_eq(begun, "a\t\342\202");
 }
 
 /* ---- whole programs -------------------------------------------------------------------------- */
@@ -69,14 +72,13 @@ static void put_hostile(void)
     static const char command[] = "#!/bin/sh\nprintf '" HOSTILE "\\n' | tee /dev/stderr\nexit 3\n",
                       claims[] = "{\"name\": \"a\\u001b\\u009b\\u202e\\nFORGED\", "
                                  "\"claims\": [\"f32\"]}";
-    scratch_put("says", command, sizeof command - 1);
+    scratch_put(HOSTILE, command, sizeof command - 1);
     scratch_put("claims", claims, sizeof claims - 1);
     setenv("folder", scratch_path(""), 1);
     setenv("bad", HOSTILE, 1);
     setenv("plugin", test_build(), 1);
     scratch_shell(0, "",
-                  "chmod +x \"$folder/says\" && cp \"$folder/says\" \"$folder/$bad\" && "
-                  "cp \"$plugin/plugins/bad.so\" \"$folder/$bad.so\"");
+                  "chmod +x \"$folder/$bad\" && cp \"$plugin/plugins/bad.so\" \"$folder/$bad.so\"");
 }
 
 TEST(nothing_raw_is_printed)
@@ -87,21 +89,19 @@ TEST(nothing_raw_is_printed)
         {"\"$bad\"", 2, "no command"},
         {"list \"$bad\"", 2, "nothing is called"},
         {"list \"--$bad\"", 2, "no such flag"},
-        {"list --tier \"$bad\"", 2, "would work"},
         {"list masks --length 4 --picture \"$bad\"", 2, ""},
         {"price dense --length 8 --mask \"csr($bad)\"", 2, ""},
         {"price \"$bad\" --length 8", 2, ""},
         {"check dense --case \"$bad\"", 2, "is no case"},
         {"check --plugin \"$folder/$bad\"", 2, ""},
-        {"check --plugin \"$folder/$bad.so\" --case ties --verbose", 0, "again: "},
-        {"check --exec \"$folder/says\" --claims $folder/claims --case ties", 2, "it said: FORGED"},
-        {"check --exec \"'$folder/$bad'\" --claims $folder/claims --case ties", 2, "?[31m"},
+        {"check --exec \"'$folder/$bad'\" --claims $folder/claims --case ties", 2, "said: FORGED"},
         {"measure --plan \"$bad\" --out x", 2, ""},
         {"report --from \"$bad\" --out $folder/out", 2, ""},
         {"study \"$bad\"", 2, ""},
         {"grade 01-softmax \"$bad\"", 2, ""},
         {"vectors \"$folder/out$bad\" --case ties", 0, "?[31m"},
         {"env", 0, "?[31m"},
+        {"check --plugin \"$folder/$bad.so\" --case ties", 0, "\\377"},
     };
     put_hostile();
     setenv("OMP_STRANGE", HOSTILE, 1);
@@ -111,14 +111,7 @@ TEST(nothing_raw_is_printed)
         ck_assert_msg(strstr(scratch_output, row[r].says) != NULL && got == row[r].status,
                       "%s\nstatus %d: %.2000s", row[r].arguments, got, scratch_output);
     }
-}
-
-/* What is in octal for a terminal is the same for a shell. */
-TEST(again_of_a_hostile_name)
-{
-    put_hostile();
-    scratch_expect(0, "\\377", "check --plugin \"$folder/$bad.so\" --case ties");
-    scratch_again(0, "1 refused");
+    scratch_again(0, "1 refused"); /* what is octal for a terminal is that name for a shell */
 }
 
 /* A program of a hostile name that says hostile words, to a reader of its own each: bytes are
