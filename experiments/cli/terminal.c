@@ -12,7 +12,7 @@ struct terminal {
     const char *kept; /* control characters of our own */
     size_t n_begun;   /* a character that a write has cut in two */
     char begun[4];
-    char room[BUFSIZ]; /* of the stream: a buffer that it asks for when it needs it may be refused */
+    char room[BUFSIZ]; /* of the stream, which would ask for one when it is late to be refused */
 };
 
 static ssize_t write_clean(void *cookie, const char *data, size_t n)
@@ -36,8 +36,7 @@ static ssize_t write_clean(void *cookie, const char *data, size_t n)
 
 static FILE *open_clean(struct terminal *t, int buffering)
 {
-    FILE *file =
-        attn_cli_need(fopencookie(t, "w", (cookie_io_functions_t){.write = write_clean}));
+    FILE *file = attn_cli_need(fopencookie(t, "w", (cookie_io_functions_t){.write = write_clean}));
     setvbuf(file, t->room, buffering, sizeof t->room);
     return file;
 }

@@ -152,9 +152,9 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 
 enum { FORMATS = 3, WORDS = 4096 };
 
-/* Run `gnuplot -d ARGUMENT` in a folder; returns the exit status (127: there is no such program), -1
- * when it could not be started or was killed.  words receives the beginning of what it said.  -d:
- * the user's own ~/.gnuplot stays out of it. */
+/* Run `gnuplot -d ARGUMENT` in a folder; returns the exit status (127: there is no such program),
+ * -1 when it could not be started or was killed.  words receives the beginning of what it said.
+ * -d: the user's own ~/.gnuplot stays out of it. */
 static int run(const char *argument, const char *folder, char words[WORDS])
 {
     struct attn_process end = {.folder = folder, .out = words, .capacity = WORDS};

@@ -14,8 +14,8 @@
 enum { ATTN_PROCESS_LACKS = 3 }; /* exit status of ours: no memory, or no threads */
 
 /* A process that was run.  out and capacity are set before: where its standard output goes, cut at
- * that size and ended by '\0' (NULL: where its standard error goes); and where it runs (NULL: here).
- * A shell that is told to cd somewhere asks CDPATH, and has folders of its own: "-". */
+ * that size and ended by '\0' (NULL: where its standard error goes); and folder: where it runs
+ * (NULL: here).  A shell that is told to cd there asks CDPATH, and has folders of its own: "-". */
 struct attn_process {
     const char *folder;
     char *out;
@@ -59,8 +59,8 @@ int attn_process_end_children(void);
 
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 
-/* Start a program ("/proc/self/exe": this one) in a folder (NULL: here) whose descriptors 0 to n - 1
- * are these; -1: it reads nothing there.  0, or an error number. */
+/* Start a program ("/proc/self/exe": this one) in a folder (NULL: here); its descriptors 0 to n - 1
+ * are these, -1: it reads nothing there.  0, or an error number. */
 int attn_process_start(const char *program, const char *const argv[], const char *folder,
                        const int fd[], int n, int own_group, pid_t *pid);
 

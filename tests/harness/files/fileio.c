@@ -17,7 +17,7 @@ enum {
     NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
 };
 
-/* Bytes of the character that begins at p, which '\0' ends: 1 to 4; 0 where there is none to show. */
+/* Bytes of the character at p, behind which '\0' comes: 1 to 4; 0 where there is none to show. */
 static size_t character(const unsigned char *p)
 {
     static const struct {

@@ -17,8 +17,8 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
 void attn_clean(char *text);
 const char *attn_cleaned(const char *text, char *to, size_t size); /* a copy, cut at that size */
 
-/* The same of n bytes, behind which is '\0', but for the control characters that are kept.  How many
- * bytes are done: n, or, unless this is all, up to where the last character has only begun. */
+/* The same of n bytes, behind which '\0' comes, but for the control characters that are kept.  How
+ * many bytes are done: n, or, unless this is all, up to where the last character has only begun. */
 size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole);
 
 /* Write behind the text that is there, as much as fits. */
