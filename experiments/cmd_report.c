@@ -1,9 +1,11 @@
 /* attnlab report: measure (or not), fold, draw, write the page. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -170,6 +172,12 @@ static void make_out(const struct flags *flags, const struct report *r)
     if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
         attn_cli_stop(ATTN_ENOMEM, NULL, "cannot write into folder %.200s: %s", out,
                       strerror(errno));
+    /* This report's alone until the program ends, however it does.  Not every file system locks. */
+    int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        attn_cli_stop(ATTN_ENOMEM, NULL,
+                      "another report is at work in %.200s: wait for it, or name another folder",
+                      out);
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */

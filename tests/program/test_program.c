@@ -226,6 +226,12 @@ TEST(installed)
         scratch_shell(0, "", "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 
+TEST(makefile)
+{
+    if (strstr(test_build(), "release") != NULL)
+        scratch_shell(0, "", "bash tests/make.sh '%s' '%s'", test_build(), scratch_path(""));
+}
+
 /* A broken pipe or a full disk is reported, not ignored. */
 TEST(full_disk)
 {
