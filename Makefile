@@ -495,7 +495,7 @@ COMMANDS_OF_MAN = $(shell $(B)/attnlab --help | sed -n 's/^  \([a-z]*\) .*/\1/p'
 $(B)/public/attn.o: $(LIB_OBJ) $(PUBLIC) Makefile
 	@mkdir -p $(@D)
 	@sed -n '/^static/!s/^[a-z][a-z0-9_ ]*[ *]\(attn_[a-z0-9_]*\)(.*/\1/p' $(PUBLIC) > $(@D)/names
-	$(Q)$(LD) -r -o $@ $(LIB_OBJ)
+	$(Q)$(CC) $(FLAGS) -r -nostdlib $(if $(findstring -flto,$(FLAGS)),-flinker-output=nolto-rel) -o $@ $(LIB_OBJ)
 	$(Q)$(OBJCOPY) --keep-global-symbols=$(@D)/names $@
 $(B)/public/libattn.a: $(B)/public/attn.o
 	@rm -f $@
