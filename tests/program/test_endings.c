@@ -15,20 +15,13 @@
 /* Whatever is started has this environment, by which it is found. */
 static void prepare(void)
 {
-    static const char leaves[] = "#!/bin/sh\n"
-                                 "(setsid sh -c 'echo $$ >\"$PID_FILE\"; exec sleep 1000' &)\n"
-                                 "while [ ! -s \"$PID_FILE\" ]; do :; done\n";
-    char text[1000];
+    static const char leave[] = "(setsid sh -c 'echo $$ >\"$PID_FILE\"; exec sleep 1000' &)\n"
+                                "while [ ! -s \"$PID_FILE\" ]; do :; done\n";
     scratch_open();
+    scratch_put("leave", leave, sizeof leave - 1);
     fixture_build_command("dense", "NOTHING");
     fixture_build_command("hang", "HANG"); /* not on a tiny case */
     fixture_plugin("bad.so", "bad", "DAEMON HANG FROM=1");
-    int n = snprintf(text, sizeof text, "%ssleep 1000\n", leaves);
-    scratch_put("at-once", text, (size_t)n);
-    n = snprintf(text, sizeof text, "%s'%s' \"$@\"\n", leaves, scratch_path("dense"));
-    scratch_put("daemon", text, (size_t)n);
-    n = snprintf(text, sizeof text, "exec setsid -w '%s' \"$@\"\n", scratch_path("hang"));
-    scratch_put("apart", text, (size_t)n);
     fixture_shell("mkdir '%s'", scratch_path("tmp"));
     setenv("folder", scratch_path(""), 1);
     setenv("TMPDIR", scratch_path("tmp"), 1);
@@ -77,18 +70,21 @@ static void expect_nothing_left(void)
     scratch_shell(0, "", "ls -A '%s'; rmdir '%s'", mark + 7, mark + 7);
 }
 
-#define EXEC(command) "--exec \"sh $folder/" command "\" --claims \"$folder/claims.json\" "
+#define EXEC(command) "--exec \"" command "\" --claims \"$folder/claims.json\" "
+#define AT_ONCE       EXEC("sh $folder/leave; sleep 1000; :")
+#define APART         EXEC("setsid -w $folder/hang")
+#define DAEMON        EXEC("sh $folder/leave; $folder/dense")
 static const struct {
     const char *arguments;
     int status;  /* 0: ends by the signal */
     int is_slow; /* one signal is enough  */
 } interrupted[] = {
-    {"check " EXEC("at-once") "--case length-15-17", 0, 0},
+    {"check " AT_ONCE "--case length-15-17", 0, 0},
     {"check --plugin \"$folder/bad.so\" --case length-15-17", 0, 0},
-    {"measure " EXEC("at-once") "--length 8 --out \"$folder/r.jsonl\"", 0, 0},
-    {"check " EXEC("at-once") "--soak 100", 0, 1},
-    {"measure " EXEC("apart") "--length 64 --out \"$folder/r.jsonl\"", 3, 1},
-    {"grade 01 " EXEC("at-once"), 1, 1},
+    {"measure " AT_ONCE "--length 8 --out \"$folder/r.jsonl\"", 0, 0},
+    {"check " AT_ONCE "--soak 100", 0, 1},
+    {"measure " APART "--length 64 --out \"$folder/r.jsonl\"", 3, 1},
+    {"grade 01 " AT_ONCE, 1, 1},
 };
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -110,7 +106,7 @@ TEST_EACH(nothing_is_left, COUNT(interrupted) * COUNT(signals))
 TEST(what_is_ignored_stays_ignored)
 {
     signal(SIGHUP, SIG_IGN);
-    pid_t pid = start("measure " EXEC("daemon") "--length 64 --rounds 1 --out \"$folder/r.jsonl\"");
+    pid_t pid = start("measure " DAEMON "--length 64 --rounds 1 --out \"$folder/r.jsonl\"");
     await("r.jsonl", pid);
     kill(pid, SIGHUP);
     ck_assert_int_eq(end(pid), 0);
@@ -120,7 +116,7 @@ TEST(what_is_ignored_stays_ignored)
 /* A daemon of a command that ended well. */
 TEST(nothing_outlives_the_run)
 {
-    scratch_expect(0, "1 pass", "check " EXEC("daemon") "--case q8d8:none:f32:normal:s1");
+    scratch_expect(0, "1 pass", "check " DAEMON "--case q8d8:none:f32:normal:s1");
     scratch_has("processes that it had left behind were ended");
     expect_nothing_left();
 }
