@@ -259,8 +259,8 @@ TEST_EACH(full_disk, 2)
     attn_file_close(&file);
 }
 
-/* What a dead process was writing goes when the next one writes there.  What has another name
- * stays, and what somebody still writes: a living process, or one whose number says nothing here. */
+/* What a dead process was writing goes when the next one writes there.  What has another name stays,
+ * and what is still written: by a living process, or by one whose number says nothing here. */
 TEST(abandoned_files)
 {
     unsigned char data[24] = {0};

@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/harness/ending.h"
 #include "tests/harness/external/vector_files.h"
