@@ -259,7 +259,7 @@ TEST_EACH(full_disk, 2)
     attn_file_close(&file);
 }
 
-/* What a dead process was writing goes when the next one writes there.  What has another name stays,
+/* What a dead process was writing goes with the next write there.  What has another name stays,
  * and what is still written: by a living process, or by one whose number says nothing here. */
 TEST(abandoned_files)
 {

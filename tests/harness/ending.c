@@ -22,7 +22,7 @@ static volatile sig_atomic_t interrupted;
 static struct {
     volatile pid_t by; /* 0: free */
     char path[ATTN_FOLDER_PATH];
-} kept[4];
+} kept[4]; /* no process has more than two at a time */
 
 /* ---- children -------------------------------------------------------------------------------- */
 
