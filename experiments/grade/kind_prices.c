@@ -12,6 +12,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
@@ -97,7 +98,7 @@ static int run(const char *command, const struct attn_priced_problem *asked, int
     struct attn_process p = {.out = out, .capacity = sizeof out};
     struct attn_error err = {0};
     int read = 0;
-    if (attn_folder_temporary(folder, &err) != ATTN_OK)
+    if (attn_temporary_open(folder, &err) != ATTN_OK)
         attn_cli_lack("%s", err.text);
     snprintf(path, sizeof path, "%s/problems", folder);
     FILE *file = attn_cli_need(fopen(path, "w"));
@@ -108,7 +109,7 @@ static int run(const char *command, const struct attn_priced_problem *asked, int
     fclose(file);
     snprintf(script, sizeof script, "f() {\n%.3900s\n}\nf <", command);
     int failed = attn_process_shell(script, path, "", SECONDS, &p);
-    attn_folder_remove(folder);
+    attn_temporary_close(folder);
     for (char *at = out, *end; !failed && read < n; read++, at = end) {
         got[read] = strtoll(at, &end, 10);
         if (end == at)

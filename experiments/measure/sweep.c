@@ -19,9 +19,9 @@
 #include "experiments/measure/order.h"
 #include "experiments/measure/point/point_process.h"
 #include "ref/clock.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
 
 struct sweep {
     const struct attn_plan *plan;
@@ -158,7 +158,9 @@ static int measure(struct sweep *sweep, struct attn_sweep_state *state, int roun
     show_state(sweep, state);
     asked.limit_s = limit_now(sweep);
     point.round = round;
-    if (!attn_point_process(&asked, &point))
+    int is_measured = attn_point_process(&asked, &point);
+    attn_process_end_children(0); /* before they cost the next point time */
+    if (!is_measured)
         return 0;
     if (point.status != ATTN_POINT_TIMEOUT || budget_left(sweep) > 0)
         return record(sweep, state, &point);

@@ -27,7 +27,7 @@ struct attn_process {
     double wall_s;              /* from before it was started until it had ended             */
     int64_t peak_bytes;         /* peak resident set of the largest of its processes, by wait4; not
                                    below that of the process that started it; -1 unknown     */
-    volatile pid_t group;       /* its process group while it runs and has its own, else 0   */
+    pid_t group;                /* its process group while it runs and has its own, else 0   */
     void (*waits)(double s);    /* set before: called ten times a second while it runs; or NULL */
 };
 
@@ -43,19 +43,6 @@ int attn_process_shell(const char *command, const char *first, const char *secon
 /* work(arg) in a fork, which then exits with status 0; the same.  What the parent has in its
  * buffers is the parent's to print. */
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
-
-/* From now on SIGINT, SIGTERM and SIGHUP do not end this process but make
- * attn_process_interrupted() true, and end the program that is running. */
-void attn_process_catch_interrupts(void);
-int attn_process_interrupted(void);
-
-/* Send the children of this process, and of another one (0: none) but for that one itself, a signal
- * (0: none); how many of them ran. */
-int attn_process_signal_children(pid_t other, int number);
-
-/* End all children of this process, those included that their ends make its own
- * (PR_SET_CHILD_SUBREAPER); how many of them ran. */
-int attn_process_end_children(void);
 
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 

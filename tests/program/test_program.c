@@ -224,6 +224,12 @@ TEST(installed)
         scratch_shell(0, "", "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 
+TEST(makefile)
+{
+    if (strstr(test_build(), "release") != NULL)
+        scratch_shell(0, "", "bash tests/make.sh '%s' '%s'", test_build(), scratch_path(""));
+}
+
 /* A full disk is reported, not ignored, by each command that prints. */
 #define TENSORS "tests/data/gpt-causal.safetensors"
 static const char *const prints[] = {"list cases",

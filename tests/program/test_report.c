@@ -663,6 +663,29 @@ TEST(a_report_that_fails_leaves_nothing)
                    scratch_path("m.jsonl"));
 }
 
+/* A folder is one report's at a time.  The first gnuplot that draws waits until it is let go. */
+TEST(one_report_a_folder)
+{
+    static const char gnuplot[] =
+        "#!/bin/sh\n[ -n \"$2\" ] || exit 0\n"
+        "if mkdir ../../first 2>/dev/null; then\n"
+        "    mkdir ../../first/held; while [ -e ../../first/held ]; do sleep 0.02; done; exit 1\n"
+        "fi\nfor f in svg png pdf; do echo '<svg viewBox=\"0\"></svg>' >\"${2%.gp}.$f\"; done\n";
+    char path[8192], from[1024];
+    ck_assert_int_eq(chmod(scratch_put("gnuplot", gnuplot, sizeof gnuplot - 1), 0755), 0);
+    (void)snprintf(path, sizeof path, "%s:%s", scratch_path(""), getenv("PATH"));
+    ck_assert_int_eq(setenv("PATH", path, 1), 0);
+    fixture_add_curves();
+    (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
+    scratch_shell(3, "another report is at work in",
+                  "set -- '%s/attnlab' report --from '%s' --out '%s'; \"$@\" >/dev/null 2>&1 & "
+                  "p=$!; until [ -e '%s' ] || ! kill -0 $p; do sleep 0.02; done; \"$@\"; s=$?; "
+                  "kill -KILL $p; rmdir '%s'; exit $s",
+                  test_build(), from, scratch_path("out"), scratch_path("first/held"),
+                  scratch_path("first/held"));
+    fixture_report(0, "index.html", "--from '%s'", from);
+}
+
 TEST(a_full_disk_is_told)
 {
     static const char *const file[] = {"out/index.html", "out/records.csv",

@@ -54,10 +54,10 @@ struct attn_external {
                          command, claims.ranks says how many there are                          */
     double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
     int not_reached;  /* cases and relations so far                                            */
+    int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
     /* of a plug-in: */
     struct attn_repetition how; /* how often it is asked each case                             */
     struct attn_worker *worker; /* for its notes (worker.h)                                    */
-    int strays;                 /* once it is closed: processes that it left behind            */
     /* of a command: */
     const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
     FILE *notes;       /* how its starts went                                                   */

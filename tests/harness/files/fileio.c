@@ -2,12 +2,15 @@
  * kills its reader with SIGBUS, where a short read is an error like any other. */
 #include "tests/harness/files/fileio.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +19,8 @@ enum {
     AT_ONCE = 1 << 30,  /* Linux moves at most 2^31 - 4096 bytes in one call */
     NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
 };
+
+#define TEMPORARY ".attnlab-%d-%d.tmp" /* the process that writes it, and a number */
 
 /* Bytes of the character at p, behind which '\0' comes: 1 to 4; 0 where there is none to show. */
 static size_t character(const unsigned char *p)
@@ -242,6 +247,29 @@ static int find_target(struct attn_save *save, int *device, mode_t *mode)
     return save->target != NULL ? 0 : errno;
 }
 
+/* What dead processes were writing in this folder.  A number says nothing of the processes of
+ * another machine or container; the lock does. */
+static void remove_abandoned(const char *folder)
+{
+    char name[64];
+    const struct dirent *entry;
+    DIR *all = opendir(folder);
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int pid = 0, t = 0, fd = -1;
+        if (sscanf(entry->d_name, TEMPORARY, &pid, &t) != 2 || pid <= 0)
+            continue;
+        snprintf(name, sizeof name, TEMPORARY, pid, t);
+        if (strcmp(name, entry->d_name) == 0 && kill(pid, 0) != 0 && errno == ESRCH)
+            fd = openat(dirfd(all), name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(all), name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (all != NULL)
+        closedir(all);
+}
+
 /* A new file in the folder of the target; -1 with errno. */
 static int open_temporary(struct attn_save *save)
 {
@@ -249,16 +277,20 @@ static int open_temporary(struct attn_save *save)
     int fd = -1, folder = slash != NULL ? (int)(slash - save->target) + 1 : 0;
     size_t capacity = (size_t)folder + 64;
     char *name = malloc(capacity);
+    if (name != NULL) {
+        snprintf(name, capacity, "%.*s", folder > 0 ? folder : 1, folder > 0 ? save->target : ".");
+        remove_abandoned(name);
+    }
     for (int t = 0; name != NULL && fd < 0 && t < NAMES_TRIED; t++) {
-        snprintf(name, capacity, "%.*s.attnlab-%ld-%d.tmp", folder, save->target, (long)getpid(),
-                 t);
+        snprintf(name, capacity, "%.*s" TEMPORARY, folder, save->target, (int)getpid(), t);
         fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
     }
-    if (fd >= 0)
+    if (fd >= 0) {
+        flock(fd, LOCK_EX | LOCK_NB);
         save->temporary = name;
-    else
+    } else
         free(name);
     return fd;
 }
