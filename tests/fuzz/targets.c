@@ -150,7 +150,7 @@ static const char *run_mask(const unsigned char *data, size_t size)
         const struct attn_mask_source source = {find_spelled, &shape};
         enum attn_status status = attn_mask_parse(text, &shapes[s], &source, &mask, &err);
         wrong = status != ATTN_OK ? fault_of(status, &err) : check_mask(mask);
-        if (status != ATTN_OK && strncmp(err.text, "mask, column ", 13) != 0 &&
+        if (wrong == NULL && status != ATTN_OK && strncmp(err.text, "mask, column ", 13) != 0 &&
             strchr(err.text, '(') == NULL && strstr(err.text, "ends,") == NULL)
             /* and it is not of a tensor, which names the call */
             wrong = "an error of a mask without its place";
