@@ -634,8 +634,8 @@ static int run_command(const struct command *c, struct tally *tally)
     tree_write(&usual.before);
     run(c->args, 1, &again);
     find_wrong(c, &usual, &again, -1, why, sizeof why);
-    if (!WIFEXITED(usual.good.status) || why[0] != '\0') {
-        printf("%-18s is not the same twice: %s\n%s%s%s", c->name, why, usual.good.err,
+    if (!WIFEXITED(usual.good.status) || WEXITSTATUS(usual.good.status) >= 2 || why[0] != '\0') {
+        printf("%-18s is refused, or not the same twice: %s\n%s%s%s", c->name, why, usual.good.err,
                usual.good.out, again.out);
         tally->count[BAD]++;
         n = 0;
