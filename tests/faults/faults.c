@@ -258,10 +258,13 @@ static int is_number(char c)
     return (c >= '0' && c <= '9') || c == '.';
 }
 
-/* How long the number is that begins here; 0: none. */
+/* How long the number is that begins here, or the digest of measurements; 0: none. */
 static size_t number_size(const char *at)
 {
-    size_t n = 0;
+    size_t n = strspn(at, "0123456789abcdef");
+    if (n == 16)
+        return n;
+    n = 0;
     while (is_number(at[n]) ||
            (n > 0 && (at[n] == 'e' || ((at[n] == '-' || at[n] == '+') && at[n - 1] == 'e'))))
         n++;

@@ -406,7 +406,7 @@ static const char *run_npz(const unsigned char *data, size_t size)
 /* The longest input is longer than the longest text that is read, where a text has an end; headers
  * of 1 MiB, the end of those of files, are left to tests/checker/test_hostile_files.c. */
 static const struct fuzz_target targets[] = {
-    {"mask", "grammar", 1024, run_mask},      {"case", "grammar", ATTN_CASE_TEXT + 64, run_case},
+    {"mask", "grammar", 512, run_mask},       {"case", "grammar", ATTN_CASE_TEXT + 64, run_case},
     {"spec", "grammar", 512, run_spec},       {"plan", "grammar", 1024, run_plan},
     {"record", "json", 4096, run_record},     {"claims", "json", 1024, run_claims},
     {"manifest", "json", 1024, run_manifest}, {"safetensors", "tensors", 512, run_safetensors},
