@@ -12,6 +12,7 @@ import functools
 import json
 import math
 import os
+import time
 import warnings
 
 import torch
@@ -23,6 +24,10 @@ try:  # PyTorch 2.5 and later
     from torch.nn.functional import scaled_dot_product_attention
 except ImportError:
     sdpa_kernel = None
+
+# What `attnlab measure` asks for: calls after the first, and seconds after which they may stop.
+REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
+ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 
 # The name that sdpa_kernel() has for it, and how a warning about it begins.
 BACKENDS = {
@@ -137,8 +142,21 @@ def flex(case, t):
 LAYOUTS = {"bhld": (0, 1, 2, 3), "blhd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3)}
 
 
+def timed(call):
+    """What the last call gave, and the seconds of each."""
+    seconds = []
+    while not seconds or (len(seconds) <= REPEAT and sum(seconds[1:]) < ENOUGH):
+        result = None  # the last one must not be held while the next is made
+        start = time.perf_counter()
+        result = call()
+        if REPEAT and torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return result, seconds
+
+
 def compute(backend, case, t):
-    """The tensors that case["outputs"] names."""
+    """The tensors that case["outputs"] names, and the seconds of each call of its pass."""
     order, wants_grad = LAYOUTS[case["layout"]], case["pass"] == "bwd"
     for name in ("q", "k", "v", "do"):
         if name in t:
@@ -149,18 +167,20 @@ def compute(backend, case, t):
         t["mask"] = t["mask"] == 1
     names = ["q", "k", "v"] + ["bias"] * ("dbias" in case["outputs"])
     leaves = [t[name].requires_grad_(wants_grad) for name in names]  # inference has paths of its own
-    o, lse = attention(backend, case, t)
+    forward = functools.partial(attention, backend, case, t)
+    (o, lse), seconds = (forward(), None) if wants_grad else timed(forward)
     if lse is None and "lse" in case["outputs"]:  # not kept without a gradient
         leaves[0].requires_grad_()
-        lse = attention(backend, case, t)[1]
+        lse = forward()[1]
     result = {"o": o, "lse": lse}
     if wants_grad:
         ends, upstream = ([o, lse], [t["do"], t["dlse"]]) if "dlse" in t else ([o], [t["do"]])
-        result.update(zip(("d" + n for n in names), torch.autograd.grad(ends, leaves, upstream)))
+        grads, seconds = timed(lambda: torch.autograd.grad(ends, leaves, upstream, retain_graph=REPEAT > 0))
+        result.update(zip(("d" + n for n in names), grads))
     for name in ("o", "dq", "dk", "dv"):
         if name in result:
             result[name] = result[name].permute([order.index(axis) for axis in range(4)])
-    return {name: result[name] for name in case["outputs"] if result[name] is not None}
+    return {name: result[name] for name in case["outputs"] if result[name] is not None}, seconds
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -238,7 +258,10 @@ def main():
             warnings.simplefilter("always")
             try:
                 tensors = load(os.path.join(args.cases, case["name"], "inputs.safetensors"), args.device)
-                save(os.path.join(folder, "result.safetensors"), compute(args.backend, case, tensors))
+                result, seconds = compute(args.backend, case, tensors)
+                save(os.path.join(folder, "result.safetensors"), result)
+                with open(os.path.join(folder, "seconds.txt"), "w") as file:
+                    print(*seconds, file=file)
                 ended = "result"
             except Exception as error:  # in one case: it need not cost the others
                 ended, why = "refused" if is_refusal(error) else "error", reason(args.backend, error, heard)

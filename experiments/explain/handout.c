@@ -126,6 +126,8 @@ static void print_tex(const char *text)
             printf("%s", *text == '^'   ? "\\textasciicircum{}"
                          : *text == '~' ? "\\textasciitilde{}"
                                         : "\\textbackslash{}");
+        else if (*text == ':')
+            fputs(":\\allowbreak{}", stdout); /* a case may be longer than a line */
         else
             printf(strchr("&%$#_{}", *text) != NULL ? "\\%c" : "%c", *text);
 }
@@ -163,6 +165,7 @@ void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format f
         printf("%s\n\n", title);
     if (format == ATTN_HANDOUT_TEX) {
         fputs("\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\setlength{\\parindent}{0pt}\n"
+              "\\setlength{\\parskip}{6pt plus 2pt}\\setlength{\\tabcolsep}{4pt}\\raggedright\n"
               "\\begin{document}\n\\section*{",
               stdout);
         print_tex(title);
@@ -201,7 +204,7 @@ void attn_handout_words(struct attn_handout *handout, const char *text)
     handout->in_words = 1;
     if (handout->format == ATTN_HANDOUT_TEX) {
         print_tex(text);
-        fputs("\n\n", stdout);
+        fputs("\n\n\\nopagebreak\n", stdout); /* words stay with their table */
     }
 }
 
