@@ -1,7 +1,6 @@
 /* See flags.h. */
 #include "experiments/cli/flags.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
