@@ -118,9 +118,6 @@ static void check(const struct request *q)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "a SPEC and --case or --length are needed (or --preset table, or --limits): "
                       "attnlab bench dense --length 512");
-    struct attn_error err;
-    if (q->out != NULL && !q->overwrite)
-        attn_cli_must(attn_scripts_check(q->out, &err), &err);
 }
 
 /* ---- what is done ------------------------------------------------------------------------- */
@@ -137,13 +134,12 @@ struct done {
 static void leave(const struct attn_bench *bench, const struct done *done, const json_t *json,
                   const char *folder, int overwrite)
 {
-    char path[4096];
     struct attn_error err;
-    snprintf(path, sizeof path, "%.3000s/bench.json", folder);
+    char *path = attn_cli_text("%s/bench.json", folder);
     char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-    attn_cli_must(attn_folder_make(folder, &err), &err);
     attn_cli_must(attn_cli_save(path, text, &err), &err);
     free(text);
+    free(path);
     int drawn;
     attn_cli_must(attn_bench_roofline(bench, done->entry, done->n, folder, overwrite, &drawn, &err),
                   &err);
@@ -190,11 +186,19 @@ static int finish(const struct attn_bench *bench, const struct request *q, const
     return status_of(done);
 }
 
-/* The arrays that bandwidth is read from, for whoever has the most threads: a quarter of a second,
- * when nothing is left to refuse. */
-static void open_roofs(struct attn_bench *bench, const struct request *q)
+/* When nothing that was asked is left to refuse: where results go, and the arrays that bandwidth is
+ * read from, for whoever has the most threads, a quarter of a second. */
+static void begin(struct attn_bench *bench, const struct request *q)
 {
     struct attn_error err;
+    if (q->out != NULL) {
+        const struct attn_figure figure = {.name = ATTN_BENCH_ROOFLINE, .overwrite = q->overwrite};
+        attn_cli_must(attn_folder_make(q->out, &err), &err);
+        attn_cli_must(attn_figure_check(&figure, q->out, &err), &err);
+        char *path = attn_cli_text("%s/bench.json", q->out);
+        attn_cli_must(attn_save_check(path, &err), &err);
+        free(path);
+    }
     int most = q->preset != NO_PRESET ? 2 : 1; /* rows have one or two threads */
     for (int t = 0; t < q->threads.n; t++)
         most = q->threads.at[t] > most ? (int)q->threads.at[t] : most;
@@ -216,7 +220,7 @@ static int run_table(struct attn_bench *bench, const struct request *q)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--rows '%s': no row or block of --preset %s has that in its name", q->rows,
                       all->name);
-    open_roofs(bench, q);
+    begin(bench, q);
     struct done done = {attn_cli_need(calloc(2 * (size_t)all->n, sizeof *done.entry)), 0, 0, &list,
                         outcome};
     if (!q->json)
@@ -259,7 +263,7 @@ static int run_cases(struct attn_bench *bench, const struct request *q)
                                             (int)q->threads.at[at % width / turn], &err),
                       &err);
     }
-    open_roofs(bench, q);
+    begin(bench, q);
     for (int at = 0; at < n; at += width) {
         attn_bench_block(bench, entry + at, width);
         show_block(q, entry + at, width);
@@ -275,7 +279,7 @@ static int run_limits(struct attn_bench *bench, const struct request *q)
 {
     struct attn_error err = {ATTN_OK, ""};
     struct done done = {.entry = attn_cli_need(calloc((size_t)q->threads.n, sizeof *done.entry))};
-    open_roofs(bench, q);
+    begin(bench, q);
     for (int t = 0; t < q->threads.n; t++) {
         for (int i = 0; i < attn_isa_count(); i++) {
             const struct attn_isa *isa = attn_isa_at(i);

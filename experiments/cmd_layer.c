@@ -11,6 +11,7 @@
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
 #include "tests/harness/bound/layer_bound.h"
+#include "tests/harness/files/fileio.h"
 #include "tests/harness/fill.h"
 
 struct request {
@@ -397,6 +398,8 @@ static int layer(void *values, int n, char **operand)
         attn_cli_must(attn_cli_run_by(attn_layer_ranks(&spec[s]), &spec[s].spec.options, &err),
                       &err);
     }
+    if (asked->log != NULL)
+        attn_cli_must(attn_save_check(asked->log, &err), &err);
     open_data(&d, asked);
     run_one(&d);
     int worst = ATTN_EXIT_GOOD;

@@ -140,6 +140,9 @@ static int measure(void *values, int n, char **operand)
     make_plan(asked, &plan);
     if (asked->out == NULL && !asked->dry_run)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out FILE.jsonl is needed");
+    struct attn_error err;
+    if (asked->csv != NULL && strcmp(asked->csv, "-") != 0 && !asked->dry_run)
+        attn_cli_must(attn_save_check(asked->csv, &err), &err);
     int status = attn_sweep_run(&plan, asked->out != NULL ? asked->out : "", asked->dry_run,
                                 asked->quiet, &n_errors);
     attn_plan_free(&plan);

@@ -20,6 +20,7 @@
 #include "ref/clock.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
+#include "tests/harness/files/fileio.h"
 
 struct request {
     struct attn_cli_shapes shapes; /* but for the pass: */
@@ -356,6 +357,7 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--log takes the messages of one SPEC in one shape, in one pass or both");
     attn_cli_must(attn_messages_open(&messages, spec, &err), &err);
+    attn_cli_must(attn_save_check(q->log, &err), &err);
     out->log = &messages;
     int worst = price_all(q, spec, n, out);
     if (worst == ATTN_EXIT_GOOD)

@@ -1,5 +1,4 @@
 /* attnlab report: measure (or not), fold, draw, write the page. */
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -162,14 +161,15 @@ static void prepare(const struct flags *flags, struct report *r)
 /* When all that was given is good: what fails before leaves no folder. */
 static void make_out(const struct flags *flags, const struct report *r)
 {
-    const char *out = flags->out;
-    struct attn_error err = {ATTN_OK, ""};
-    if (make_folders(r->figures_folder, &err) != ATTN_OK)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "cannot make folder %.200s: %s", r->figures_folder,
-                      err.text);
-    if (access(r->figures_folder, W_OK) != 0 || access(out, W_OK) != 0)
-        attn_cli_stop(ATTN_ENOMEM, NULL, "cannot write into folder %.200s: %s", out,
-                      strerror(errno));
+    static const char *const file[] = {"index.html", "records.csv", "summary.csv",
+                                       "figures/style.gp"};
+    struct attn_error err;
+    attn_cli_must(make_folders(r->figures_folder, &err), &err);
+    for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
+        char *path = attn_cli_text("%s/%s", flags->out, file[f]);
+        attn_cli_must(attn_save_check(path, &err), &err);
+        free(path);
+    }
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
@@ -333,9 +333,8 @@ static void draw(const struct flags *flags, struct report *r)
             attn_cli_must(attn_figure_check(figure, r->figures_folder, &err), &err);
     }
     for (int f = 0; f < r->figures.n; f++)
-        if (r->figures.figure[f].omitted[0] == '\0' &&
-            attn_draw(&r->figures.figure[f], r->figures_folder, &err) != ATTN_OK)
-            attn_cli_stop(ATTN_ENOMEM, NULL, "%s", err.text); /* it could not be made here */
+        if (r->figures.figure[f].omitted[0] == '\0')
+            attn_cli_must(attn_draw(&r->figures.figure[f], r->figures_folder, &err), &err);
     attn_cli_must(attn_page_write(&page, &err), &err);
 }
 

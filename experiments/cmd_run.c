@@ -7,7 +7,6 @@
 #include "experiments/problem/file_problem.h"
 #include "experiments/problem/messages.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
 
 #define PLACE(member)  offsetof(struct attn_request, member)
 #define TENSOR(member) offsetof(struct attn_request, file) + member * sizeof(char *)
@@ -135,7 +134,9 @@ static enum attn_status carry_out(const struct attn_request *asked, struct attn_
     if (status == ATTN_OK)
         status = attn_files_price(files, err);
     if (status == ATTN_OK && asked->out != NULL && attn_cli_is_first())
-        status = attn_folder_make(asked->out, err); /* before the work, not after */
+        status = attn_files_may_write(files, err); /* before the work, not after */
+    if (status == ATTN_OK && asked->log != NULL)
+        status = attn_save_check(asked->log, err);
     if (status == ATTN_OK)
         status = compute(files, err);
     if (status == ATTN_OK && asked->out != NULL && attn_cli_is_first())

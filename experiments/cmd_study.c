@@ -7,6 +7,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/studies/study.h"
 #include "ref/nearest.h"
+#include "tests/harness/files/folder.h"
 
 struct request {
     int as_json, is_long, is_trap, overwrite, preset;
@@ -119,6 +120,20 @@ static void check_taken(int n, char **operand, const char *flag, const char *who
     }
 }
 
+/* Before any is worked out: is there a folder where the figure of each may be written? */
+static void check_figures(const struct request *request, int n, char **operand)
+{
+    struct attn_error err;
+    attn_cli_must(attn_folder_make(request->figures, &err), &err);
+    for (int i = 0; i < (operand == NULL ? ATTN_STUDIES : n); i++) {
+        struct attn_figure figure;
+        attn_study_figure_open(operand == NULL ? &attn_studies[i] : find(operand[i]), &figure);
+        figure.overwrite = request->overwrite;
+        attn_cli_must(attn_figure_check(&figure, request->figures, &err), &err);
+        attn_figure_free(&figure);
+    }
+}
+
 static int study(void *values, int n, char **operand)
 {
     const struct request *asked = values;
@@ -135,9 +150,8 @@ static int study(void *values, int n, char **operand)
     if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--figures is of the whole study, without --trap or --data");
-    struct attn_error err;
-    if (asked->figures != NULL && !asked->overwrite)
-        attn_cli_must(attn_scripts_check(asked->figures, &err), &err);
+    if (asked->figures != NULL)
+        check_figures(asked, n, all ? NULL : operand);
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
         const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
         int status = carry_out(one, asked);

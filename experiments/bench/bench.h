@@ -251,8 +251,9 @@ void attn_bench_json_row(json_t *all, const struct attn_bench_outcome *outcome);
  * intensity (flops over work.bytes, a model), under the measured peak and bandwidths.  One panel
  * for each instruction set and number of threads.
  *
- * FOLDER/roofline.{csv,gp}, and the pictures where gnuplot is: svg, png, pdf.  The folder is made.
- * *is_drawn: 0 when there is no gnuplot, or nothing was timed: there are no pictures.  ENOMEM. */
+ * FOLDER/roofline.{csv,gp}, and the pictures where gnuplot is: svg, png, pdf.  *is_drawn: 0 when
+ * there is no gnuplot, or nothing was timed: there are no pictures.  ENOMEM. */
+#define ATTN_BENCH_ROOFLINE "roofline"
 enum attn_status attn_bench_roofline(const struct attn_bench *bench,
                                      const struct attn_bench_entry *entry, int n,
                                      const char *folder, int overwrite, int *is_drawn,

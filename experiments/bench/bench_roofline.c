@@ -8,7 +8,6 @@
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
 
 static const double G = 1e9;
 
@@ -77,7 +76,7 @@ static void set_words(struct attn_figure *figure)
     json_t *facts = attn_machine_facts();
     const char *name = json_string_value(json_object_get(facts, "cpu"));
     *figure = (struct attn_figure){
-        .name = "roofline",
+        .name = ATTN_BENCH_ROOFLINE,
         .kind = "roofline",
         .script = "roofline",
         .title = "What was reached, under what this machine can do",
@@ -124,10 +123,7 @@ enum attn_status attn_bench_roofline(const struct attn_bench *bench,
     const struct attn_bench_entry *panel[ATTN_FIGURE_PANELS];
     char *style;
     *is_drawn = 0;
-    enum attn_status status = attn_folder_make(folder, err);
-    if (status != ATTN_OK)
-        return status;
-    status = attn_plots_read("style.gp", &style, err);
+    enum attn_status status = attn_plots_read("style.gp", &style, err);
     if (status != ATTN_OK) /* without the scripts there is no figure, which is said */
         return status == ATTN_EINTERNAL ? ATTN_OK : ATTN_ENOMEM;
     free(style);

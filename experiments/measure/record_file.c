@@ -173,7 +173,8 @@ FILE *attn_record_append(const char *path, struct attn_error *err)
         attn_fail(err, ATTN_EINVAL, "%s exists and is not a file of records: name another file",
                   path);
     else
-        attn_fail(err, ATTN_ENOMEM, "records %s: %s", path, why != NULL ? why : strerror(errno));
+        attn_fault(err, ATTN_ENOMEM, path, "records cannot be added: %s",
+                   why != NULL ? why : strerror(errno));
     if (fd >= 0)
         close(fd);
     return NULL;

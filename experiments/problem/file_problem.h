@@ -191,7 +191,9 @@ enum attn_status attn_files_begin(struct attn_files *files, struct attn_error *e
 struct attn_forward attn_files_forward(const struct attn_files *files);
 struct attn_backward attn_files_backward(const struct attn_files *files);
 
-/* Write result.safetensors, or one .npy for each output, into the folder of --out. */
+/* Write result.safetensors, or one .npy for each output, into the folder of --out.  Before anything
+ * is computed: make that folder, and see whether they could be written (attn_save_check). */
+enum attn_status attn_files_may_write(const struct attn_files *files, struct attn_error *err);
 enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err);
 
 /* ---- file_compare.c -------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
+#include "tests/harness/files/folder.h"
 
 /* ---- the price ---------------------------------------------------------------------------- */
 
@@ -188,12 +189,33 @@ enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
+static char *path_of(const struct attn_files *files, const char *output)
+{
+    const char *out = files->request->out;
+    return files->request->format > 0 ? attn_cli_text("%s/%s.npy", out, output)
+                                      : attn_cli_text("%s/result.safetensors", out);
+}
+
+enum attn_status attn_files_may_write(const struct attn_files *files, struct attn_error *err)
+{
+    struct attn_file_tensor t;
+    enum attn_status status = attn_folder_make(files->request->out, err);
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
+        if (attn_files_computes(files, (enum attn_output)o)) {
+            attn_files_output_shape(files, (enum attn_output)o, &t);
+            char *path = path_of(files, t.name);
+            status = attn_save_check(path, err);
+            free(path);
+        }
+    return status;
+}
+
 static enum attn_status write_npy(const struct attn_files *files, int n_outputs,
                                   struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
-        char *path = attn_cli_text("%s/%s.npy", files->request->out, files->output[o].name);
+        char *path = path_of(files, files->output[o].name);
         status = attn_npy_write(path, &files->output[o], err);
         free(path);
     }
@@ -233,7 +255,7 @@ static enum attn_status write_safetensors(const struct attn_files *files, int n_
     for (int i = 0; i < MOST; i++)
         if (all[i].is_said)
             pair[n++] = all[i].pair;
-    char *path = attn_cli_text("%s/result.safetensors", files->request->out);
+    char *path = path_of(files, "");
     enum attn_status status = attn_safetensors_write(path, files->output, n_outputs, pair, n, err);
     free(path);
     return status;

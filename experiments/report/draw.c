@@ -101,19 +101,35 @@ enum attn_status attn_scripts_check(const char *folder, struct attn_error *err)
     return status;
 }
 
-/* May this script be written? */
-static enum attn_status may_write(const char *folder, const char *name, int overwrite,
-                                  struct attn_error *err)
+/* May this script be written?  And FOLDER/NAME.END, of the words `ends`? */
+static enum attn_status may_write(const char *folder, const char *name, const char *ends,
+                                  int overwrite, struct attn_error *err)
 {
     enum script is = overwrite ? NO_SCRIPT : look_at(folder, name);
-    return is == EDITED || is == OTHERS ? refuse(folder, name, err) : ATTN_OK;
+    enum attn_status status = ATTN_OK;
+    if (is == EDITED || is == OTHERS)
+        return refuse(folder, name, err);
+    for (size_t n; status == ATTN_OK && *ends != '\0'; ends += n + strspn(ends + n, " ")) {
+        n = strcspn(ends, " ");
+        char *path = attn_cli_text("%s/%s.%.*s", folder, name, (int)n, ends);
+        status = attn_save_check(path, err);
+        free(path);
+    }
+    return status;
+}
+
+static const char *formats_of(const struct attn_figure *figure)
+{
+    return figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS;
 }
 
 enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err)
 {
-    enum attn_status status = may_write(folder, figure->name, figure->overwrite, err);
-    return status == ATTN_OK ? may_write(folder, "style", figure->overwrite, err) : status;
+    char ends[64];
+    (void)snprintf(ends, sizeof ends, "csv gp %s", formats_of(figure));
+    enum attn_status status = may_write(folder, figure->name, ends, figure->overwrite, err);
+    return status == ATTN_OK ? may_write(folder, "style", "gp", figure->overwrite, err) : status;
 }
 
 /* FOLDER/NAME.gp: these lines, then a script of plots.  An older one is replaced as a whole, or
@@ -156,20 +172,24 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 
 enum { FORMATS = 3, WORDS = 4096 };
 
-/* Run `COMMAND FOLDER` by the shell; returns the exit status (127: there is no such program), -1
- * when it could not be started or was killed.  words receives the beginning of what it said. */
+/* Run `COMMAND FOLDER` by the shell, a whole path, for it has words such as `-` and CDPATH; returns
+ * the exit status (127: there is no such program), -1 when it could not be started or was killed.
+ * words receives the beginning of what it said. */
 static int run(const char *command, const char *folder, char words[WORDS])
 {
     struct attn_process end = {.out = words, .capacity = WORDS};
+    char whole[PATH_MAX];
     words[0] = '\0';
-    return attn_process_shell(command, folder, "", (double)INFINITY, &end) == 0 ? end.exit_status
-                                                                                : -1;
+    if (realpath(folder, whole) == NULL)
+        return -1;
+    return attn_process_shell(command, whole, "", (double)INFINITY, &end) == 0 ? end.exit_status
+                                                                               : -1;
 }
 
 int attn_draw_possible(void)
 {
     char words[WORDS];
-    int status = run("gnuplot --version 2>&1; exit $?", "", words);
+    int status = run("gnuplot --version 2>&1; exit $?", ".", words);
     return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
 }
 
@@ -204,11 +224,11 @@ static enum attn_status draw_script(const char *folder, const char *name, const 
     if (status == 126 || status == -1)
         return attn_fail(err, ATTN_ENOMEM, "gnuplot cannot be started for figure %s", name);
     if (status != 0)
-        return attn_fail(err, ATTN_EINTERNAL, "gnuplot failed on figure %s: %.300s", name, words);
+        return attn_fail(err, ATTN_ENOMEM, "gnuplot failed on figure %s: %.300s", name, words);
     for (int f = 0; f < n_formats; f++) {
         struct timespec is = time_of(folder, name, format[f]);
         if (is.tv_sec == before[f].tv_sec && is.tv_nsec == before[f].tv_nsec)
-            return attn_fail(err, ATTN_EINTERNAL, "gnuplot did not write %s.%s: %.300s", name,
+            return attn_fail(err, ATTN_ENOMEM, "gnuplot did not write %s.%s: %.300s", name,
                              format[f], words);
     }
     return ATTN_OK;
@@ -218,10 +238,7 @@ enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err)
 {
     enum attn_status status = attn_figure_write(figure, folder, err);
-    return status == ATTN_OK
-               ? draw_script(folder, figure->name,
-                             figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS, err)
-               : status;
+    return status == ATTN_OK ? draw_script(folder, figure->name, formats_of(figure), err) : status;
 }
 
 /* ---- the picture of a mask ------------------------------------------------------------------- */
@@ -283,7 +300,7 @@ enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *pat
         (void)snprintf(folder, sizeof folder, ".");
     else
         slash[slash == folder] = '\0';
-    enum attn_status status = may_write(folder, name, overwrite, err);
+    enum attn_status status = may_write(folder, name, "gp svg", overwrite, err);
     if (status != ATTN_OK)
         return status;
     FILE *file = attn_cli_memory(&head, &size);

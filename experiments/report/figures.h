@@ -118,8 +118,9 @@ char *attn_figure_csv(const struct attn_figure *figure);
 /* The first lines of NAME.gp, to be freed. */
 char *attn_figure_head(const struct attn_figure *figure);
 
-/* EINVAL where a script of FOLDER is not as it was written: one of those that say that they are
- * ours, before anything is measured; one that this figure would write, unless it may. */
+/* Before anything is measured.  EINVAL where a script of FOLDER is not as it was written: one of
+ * those that say that they are ours; one that this figure would write, unless it may.  ENOMEM:
+ * a file of this figure could not be written. */
 enum attn_status attn_scripts_check(const char *folder, struct attn_error *err);
 enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err);
@@ -133,7 +134,7 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 int attn_draw_possible(void);
 
 /* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
- * is no gnuplot; EINTERNAL with its own words. */
+ * is no gnuplot, or it could not, with its own words. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);
 

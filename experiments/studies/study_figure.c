@@ -6,7 +6,6 @@
 #include "experiments/cli/cli.h"
 #include "experiments/studies/study.h"
 #include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
 
 enum { GOT, PUBLISHED }; /* columns of curves */
 enum { OF_BYTES = 2 };   /* a column of bars  */
@@ -99,6 +98,5 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
         (void)snprintf(figure->y_range, sizeof figure->y_range, "[0:*]");
     if (study->figure.is_linear)
         (void)snprintf(figure->x_range, sizeof figure->x_range, "[0:*]");
-    enum attn_status status = attn_folder_make(folder, err);
-    return status == ATTN_OK ? attn_draw(figure, folder, err) : status;
+    return attn_draw(figure, folder, err);
 }

@@ -335,5 +335,9 @@ TEST(folder)
         ck_assert_msg(there != NULL, "%s", file[f]);
         fclose(there);
     }
-    scratch_expect(3, "", "bench dense --length 16 --out '%s' " TINY, scratch_path("no/such"));
+    scratch_shell(
+        0, "bench.json", /* a folder's name like any other */
+        "b=$(realpath '%s') && cd '%s' && OLDPWD=/ \"$b/attnlab\" bench dense --length 16 "
+        "--out - " TINY " && ls ./-",
+        test_build(), scratch_path(""));
 }

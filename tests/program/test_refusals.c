@@ -49,35 +49,94 @@ TEST(usage_errors)
     ck_assert_int_eq(scratch_count(), 1);
 }
 
-/* Whatever --out and --csv name, what cannot be written there is the environment's fault, in every
- * command, and nothing waits for a FIFO. */
+/* Of zeros, which are a hole in the file. */
+static const char *million_rows(void)
+{
+    char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1)}";
+    const char *x = scratch_npy("x.npy", header, "", 0);
+    ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 4000000), 0);
+    return x;
+}
+
+/* Whatever a flag names, what cannot be written there is the environment's fault, in every command,
+ * and is found before the work, which would take hours or be seen: one line is all that is said.
+ * Nothing waits for a FIFO. */
+#define HOURS "ring:ranks=2,local=tiled-textbook --scale 1 --mask none --q $x --k $x --v $x"
+#define POINT "--spec dense --length 8 --rounds 1 --repeat 1"
 static const char *const out_of[] = {
-    "run dense --input $tensors --out $to",
+    "run " HOURS " --out $to",
+    "run " HOURS " --out $to --format npy",
+    "run " HOURS " --compare --log $to",
+    "layer megatron-sp:ranks=2 --length 512k --hidden 4 --log $to",
+    "price ring:ranks=2 --length 8 --log $to",
     "vectors $to --case ties",
-    "measure --spec dense --length 8 --rounds 1 --repeat 1 --out $to",
+    "measure " POINT " --out $to",
+    "measure " POINT " --out $folder/new.jsonl --csv $to",
     "measure --from $records --csv $to",
     "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out $to",
     "report --from $records --out $to",
-    "check --exec true --claims $claims --work $to",
+    "report --plan $plan --out $to",
+    "study all --figures $to",
+    "check --exec 'echo begun >&2' --claims $claims --work $to",
+    "check dense --report $to.md",
+    "list masks --picture none --length 2 --out $to.svg",
+};
+
+/* What is in the way; at the last there is one byte of room. */
+#define IN_EACH                                                                                    \
+    "taken.md taken.svg taken/bench.json taken/roofline.svg taken/result.safetensors taken/o.npy " \
+    "taken/index.html taken/figures/style.gp taken/ring-buffers.png taken/manifest.json "          \
+    "taken/cases/manifest.json"
+static const struct {
+    const char *to, *says, *before;
+} in_the_way[] = {
+    {"none", "No such file or directory", "to=$to/x"},
+    {"/proc", "", "to=$to/x"},
+    {"plan", "Not a directory", "to=$to/x"},
+    {"fifo", "", "true"},
+    {"taken", "Is a directory", "true"},
+    {"x-to-the-300th", "File name too long", "to=$folder/$(printf %0300d 0)x-to-the-300th"},
+    {"new", "File too large", "ulimit -f 0"},
 };
 
 TEST_EACH(unwritable, COUNT(out_of))
 {
     static const char claims[] = "{\"name\": \"none\", \"claims\": [\"f32\"]}";
-    static const char *const to[] = {"no/such/folder", "in.safetensors/x", "fifo"};
-    struct small s;
-    small_make(&s, 3);
-    setenv("tensors", small_save(&s), 1);
+    static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";
+    const char *line = out_of[_i];
+    setenv("x", million_rows(), 1);
+    setenv("folder", scratch_path(""), 1);
     setenv("claims", scratch_put("claims.json", claims, sizeof claims - 1), 1);
+    setenv("plan", scratch_put("plan", plan, sizeof plan - 1), 1);
     setenv("records", scratch_path("r.jsonl"), 1);
-    ck_assert_int_eq(mkfifo(scratch_path("fifo"), 0600), 0);
-    if (strstr(out_of[_i], "$records") != NULL)
-        scratch_expect(0, "", "measure --spec dense --length 8 --rounds 1 --repeat 1 --out %s",
-                       scratch_path("r.jsonl"));
-    for (size_t t = 0; t < sizeof to / sizeof *to; t++) {
-        setenv("to", scratch_path(to[t]), 1);
-        scratch_expect(3, to[t], "%s", out_of[_i]);
+    scratch_shell(0, "", "cd '%s' && mkfifo fifo fifo.md fifo.svg && mkdir -p " IN_EACH,
+                  scratch_path(""));
+    if (strstr(line, "$records") != NULL)
+        scratch_expect(0, "", "measure " POINT " --out %s", scratch_path("r.jsonl"));
+    for (int t = 0; t < COUNT(in_the_way); t++) {
+        const char *to = in_the_way[t].to;
+        if (strncmp(line, "report", 6) == 0 && strcmp(to, "none") == 0)
+            continue; /* it makes them */
+        setenv("to", to[0] == '/' ? to : scratch_path(to), 1);
+        scratch_shell(3, to, "%s; timeout 60 '%s/attnlab' %s", in_the_way[t].before, test_build(),
+                      line);
+        scratch_has(in_the_way[t].says);
+        ck_assert_msg(strchr(scratch_output, '\n')[1] == '\0', "%s\n%s", line, scratch_output);
     }
+}
+
+/* A disk that is full only when gnuplot writes is the environment's fault too. */
+static const char *const drawn[] = {
+    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out b",
+    "study ring-buffers --figures s", "list masks --picture none --length 2 --out m.svg"};
+
+TEST_EACH(no_room_for_a_picture, COUNT(drawn))
+{
+    scratch_shell(3, "No space left",
+                  "b=$(realpath '%s') && cd '%s' && echo 'case $* in *--version) ;; "
+                  "*) echo No space left; exit 1; esac' >gnuplot && chmod +x gnuplot && "
+                  "PATH=$PWD:$PATH \"$b/attnlab\" %s",
+                  test_build(), scratch_path(""), drawn[_i]);
 }
 
 /* A FIFO that is to be read is a bad file, at once; a link that the user names is followed, and
@@ -206,9 +265,7 @@ TEST_EACH(contradictions, COUNT(contradiction))
  * the price; a sparse mask makes it possible, and 64 rows are compared. */
 TEST(priced_before_allocated)
 {
-    char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1)}";
-    const char *x = scratch_npy("x.npy", header, "", 0);
-    ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 4000000), 0);
+    const char *x = million_rows();
     scratch_expect(3, "scores 3.64 TiB", "run dense --q %s --k %s --v %s --compare", x, x, x);
     scratch_expect(0, "compared: 64 of 1000000 rows",
                    "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,

@@ -265,7 +265,11 @@ enum attn_status attn_vector_files_begin(const char *folder, const struct attn_c
                                          struct attn_error *err)
 {
     *writer = (struct attn_vector_files_writer){.folder = folder, .claims = claims};
+    char manifest[4096];
+    snprintf(manifest, sizeof manifest, "%.4000s/manifest.json", folder);
     enum attn_status status = attn_folder_make(folder, err);
+    if (status == ATTN_OK)
+        status = attn_save_check(manifest, err);
     if (status != ATTN_OK)
         return status;
     writer->cases = json_array();

@@ -235,6 +235,19 @@ enum attn_status attn_save_open(const char *path, struct attn_save *save, struct
     return give_up(save, error, err);
 }
 
+enum attn_status attn_save_check(const char *path, struct attn_error *err)
+{
+    struct attn_save save;
+    struct attn_error unsaid;
+    enum attn_status status = attn_save_open(path, &save, err);
+    if (status != ATTN_OK)
+        return status;
+    if (save.temporary != NULL && (fputc('\n', save.stream) == EOF || fflush(save.stream) != 0))
+        return give_up(&save, errno, err);
+    give_up(&save, 0, &unsaid);
+    return ATTN_OK;
+}
+
 enum attn_status attn_save_close(struct attn_save *save, enum attn_status status,
                                  struct attn_error *err)
 {

@@ -63,4 +63,8 @@ enum attn_status attn_save_open(const char *path, struct attn_save *save, struct
 enum attn_status attn_save_close(struct attn_save *save, enum attn_status status,
                                  struct attn_error *err);
 
+/* Before work whose result goes to `path`: ENOMEM, as by open and close, where that file could not
+ * be made or there is no room for a byte.  Nothing is left. */
+enum attn_status attn_save_check(const char *path, struct attn_error *err);
+
 #endif
