@@ -52,8 +52,8 @@ static enum attn_status check_size(const struct attn_explain *x, const struct at
     return ATTN_OK;
 }
 
-enum attn_status attn_explain_check(const struct attn_explain *x, const struct attn_problem *problem,
-                                    struct attn_error *err)
+enum attn_status attn_explain_check(const struct attn_explain *x,
+                                    const struct attn_problem *problem, struct attn_error *err)
 {
     enum attn_status status = check_tells(x, err);
     return status == ATTN_OK ? check_size(x, problem, err) : status;
