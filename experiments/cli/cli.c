@@ -277,15 +277,29 @@ int attn_cli_flush(void)
     return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
 }
 
-int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value)
 {
+    static const struct {
+        const char *name;
+        int64_t times;
+    } unit[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
+                {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
     char *end;
     errno = 0;
     long long x = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || x < min || x > max)
+    if (end == text || errno != 0)
         return 0;
-    *value = x;
-    return 1;
+    for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
+        if (strcmp(end, unit[u].name) == 0) {
+            int is_too_large = __builtin_mul_overflow(x, unit[u].times, value);
+            return !is_too_large && *value >= least && (most == 0 || *value <= most);
+        }
+    return 0;
+}
+
+int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    return text[strspn(text, "+-0123456789")] == '\0' && attn_cli_count(text, min, max, value);
 }
 
 int attn_cli_double(const char *text, double *value)

@@ -90,9 +90,19 @@ FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull)
 void attn_cli_guard(void);
 int attn_cli_leave(int status); /* returns status */
 
+/* A whole number with its unit, "200k", "64Ki"; 0 when it is none, is below `least`, or is above
+ * `most` (0: no limit). */
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);
+
 /* Whole text to a number; 0 when it is not one, or is outside [min, max]. */
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
 int attn_cli_double(const char *text, double *value);
+
+/* Bytes of a sum or mean; what exceeds 64 bits is far above any memory. */
+static inline int64_t attn_cli_to_bytes(double x)
+{
+    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
+}
 
 /* Does a text end with this, and have something before it? */
 int attn_cli_ends_with(const char *text, const char *end);

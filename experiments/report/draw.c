@@ -57,7 +57,11 @@ static enum script look_at(const char *folder, const char *name)
     (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
     if (access(path, F_OK) != 0)
         return NO_SCRIPT;
-    if (attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, &text, NULL) != ATTN_OK)
+    struct attn_error err;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, &text, &err);
+    if (status == ATTN_ENOMEM) /* which says nothing of the script */
+        attn_cli_lack("%s", err.text);
+    if (status != ATTN_OK)
         return OTHERS;
     for (char *at = text; (at = strstr(at, seal)) != NULL; at++)
         last = at;

@@ -29,12 +29,14 @@ TEST(rounds_are_folded)
         p->warm_s[1] = 1 + round;
         p->warm_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
+        p->resident_bytes = INT64_MAX; /* a median of doubles, which is no int64_t */
     }
     fixture_fold(NULL);
     ck_assert_int_eq(fixture_summary.n, 1);
     const struct attn_row *row = &fixture_summary.row[0];
     ck_assert_int_eq(row->rounds, 3);
     ck_assert_int_eq(row->good, 3);
+    ck_assert_int_eq(row->resident, INT64_MAX);
     ck_assert_double_eq(row->time.median, 2);
     ck_assert_double_eq(row->time.min, 1);
     ck_assert_double_eq(row->time.max, 3);
@@ -468,7 +470,8 @@ TEST(numbers_read_well)
         {"none", "no mask"},
         {"documents(3,4)", "documents"},
         {"documents(3,4)&causal(br)", "mask documents(3,4)&causal(br)"},
-        {"prefix(3)", "mask prefix(3)"}};
+        {"prefix(3)", "mask prefix(3)"},
+        {"window(9223372036854775807,1,br)", "mask window(9223372036854775807,1,br)"}};
     for (size_t m = 0; m < sizeof mask / sizeof mask[0]; m++) {
         attn_mask_words(mask[m][0], text);
         ck_assert_str_eq(text, mask[m][1]);
