@@ -73,7 +73,7 @@ HARNESS_LIBS = $(shell pkg-config --libs jansson libzip)
 GSL_LIBS     = $(shell pkg-config --libs gsl)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 all: $(B)/libattn.a $(B)/attnlab ## the library and the program (build/CONFIG/attnlab)
 
@@ -95,10 +95,12 @@ ifneq ($(filter arm64 fuzz,$(CONFIG)),)
 READY += build/.ready-$(CONFIG)
 endif
 
+# The compiler calls this folder by a name that is right in every clone, so that one commit is one
+# build: $PWD may be a link, which -ffile-prefix-map would not know.
 $(B)/%.o: %.c | $(READY)
 	@mkdir -p $(@D)
 	$(call say,cc,$<)
-	$(Q)$(CC) $(FLAGS) $(call flags_of,$<) -c -o $@ $<
+	$(Q)PWD=/proc/self/cwd $(CC) $(FLAGS) $(call flags_of,$<) -c -o $@ $<
 
 # Work is dealt to threads in optimized/ alone: ref/ is serial, a kernel and a rank are one thread.
 # The thread sanitizer does not know libgomp's locks: without OpenMP it sees the threads of ranks.
@@ -361,7 +363,7 @@ check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [C
 
 REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
-	$(B)/attnlab report --plan experiments/plans/report.plan --out $(REPORT)
+	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4 lightseq:ranks=4
 animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
@@ -416,7 +418,7 @@ $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
 	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
 course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
-	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures $(COURSE)
+	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
@@ -432,8 +434,10 @@ mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is inst
 faults: $(FAULTS) ## refuse memory, files, processes and threads once at each place that asks for them
 	$(B)/attnlab-faults $(COMMANDS)
 
+# Freed memory that is kept to catch its use looks lost to who counts resident bytes: not much of it.
+# A mutant is a unit beside the library that has it too: no complaint about names that are there twice.
 asan: ## the tests under the address and undefined-behaviour sanitizers
-	@$(MAKE) --no-print-directory CONFIG=asan test
+	@ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS $(MAKE) --no-print-directory CONFIG=asan test
 
 tsan: ## the tests of simulated ranks under the thread sanitizer
 	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
@@ -478,7 +482,9 @@ lint: | build/.ready ## include direction, headers alone, formatting, warnings a
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+ROOT     = $(DESTDIR:%/=%)
 LIBDIR  ?= $(PREFIX)/lib
+OBJCOPY ?= objcopy
 SO      := 0
 # Where neither the loader nor pkg-config looks by itself.
 OFF_PATH = $(filter-out /usr /usr/local,$(PREFIX))
@@ -487,20 +493,32 @@ PUBLIC  := ref/attn.h ref/impl.h ref/ledger.h ref/attn_plugin.h ref/mask/mask.h 
            optimized/registry.h optimized/simple.h
 COMMANDS_OF_MAN = $(shell $(B)/attnlab --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 
-$(B)/libattn.so: $(LIB_OBJ)
+# What others link knows only what PUBLIC declares: all other names are of this one object alone.
+$(B)/public/attn.o: $(LIB_OBJ) $(PUBLIC) Makefile
+	@mkdir -p $(@D)
+	@sed -n '/^static/!s/^[a-z][a-z0-9_ ]*[ *]\(attn_[a-z0-9_]*\)(.*/\1/p' $(PUBLIC) > $(@D)/names
+	$(Q)$(CC) $(FLAGS) -r -nostdlib $(if $(findstring -flto,$(FLAGS)),-flinker-output=nolto-rel) -o $@ $(LIB_OBJ)
+	$(Q)$(OBJCOPY) --keep-global-symbols=$(@D)/names $@
+$(B)/public/libattn.a: $(B)/public/attn.o
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $<
+$(B)/libattn.so: $(B)/public/attn.o
 	$(call say,ld,$@)
-	$(Q)$(LINK) -shared -Wl,-soname,libattn.so.$(SO) -o $@ $^ -lm
+	$(Q)$(LINK) -shared -Wl,-soname,libattn.so.$(SO) -o $@ $< -lm
 
-install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion: PREFIX=/usr/local DESTDIR=
-	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; set -e; \
-	mkdir -p "$$d/bin" "$$l/pkgconfig" "$$d/share/man/man1" "$$d/share/attnlab/plots" \
-	    "$$d/share/attnlab/plans" "$$d/share/bash-completion/completions"; \
+install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion: PREFIX=/usr/local DESTDIR=
+	@d='$(ROOT)$(PREFIX)'; l='$(ROOT)$(LIBDIR)'; s=$$d/share r='$(ROOT)'; set -e; \
+	folder() { [ -d "$$1" ] || { [ "$$1" = "$$r" ] || folder "$$(dirname "$$1")"; mkdir -p "$$1"; \
+	    printf '%s\n' "$${1#"$$r"}"; }; }; \
+	made=$$(for f in "$$d/bin" "$$l/pkgconfig" "$$d/include" "$$s/man/man1" "$$s/attnlab/plots" \
+	    "$$s/attnlab/plans" "$$s/bash-completion/completions"; do folder "$$f"; done); \
+	[ -z "$$made" ] || printf '%s\n' "$$made" >> "$$s/attnlab/folders"; \
 	install $(B)/attnlab "$$d/bin/"; \
-	install -m 644 $(B)/libattn.a "$$l/"; \
+	install -m 644 $(B)/public/libattn.a "$$l/"; \
 	install $(B)/libattn.so "$$l/libattn.so.$(SO)"; \
 	ln -sf libattn.so.$(SO) "$$l/libattn.so"; \
 	for h in $(PUBLIC); do install -D -m 644 $$h "$$d/include/attnlab/$$h"; done; \
-	install -m 644 plots/*.gp "$$d/share/attnlab/plots/"; \
+	install -m 644 plots/*.gp plots/page.html "$$d/share/attnlab/plots/"; \
 	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
 	for c in $(COMMANDS_OF_MAN); do \
 	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \
@@ -514,17 +532,19 @@ install: $(B)/attnlab $(B)/libattn.a $(B)/libattn.so ## program, libraries, head
 	    'export PATH=$(PREFIX)/bin:$$PATH PKG_CONFIG_PATH=$(LIBDIR)/pkgconfig:$$PKG_CONFIG_PATH' \
 	    'export MANPATH=$(PREFIX)/share/man:$$MANPATH',:))
 
+# Of folders those go that install made, which share/attnlab/folders lists, and that are empty.
 uninstall: ## remove what install installed: the same PREFIX and DESTDIR
-	@d='$(DESTDIR)$(PREFIX)'; l='$(DESTDIR)$(LIBDIR)'; \
+	@d='$(ROOT)$(PREFIX)'; l='$(ROOT)$(LIBDIR)'; made=$$(cat "$$d/share/attnlab/folders" 2>/dev/null); \
 	rm -f "$$d/bin/attnlab" "$$l"/libattn.a "$$l"/libattn.so* "$$l/pkgconfig/attnlab.pc" \
 	    "$$d"/share/man/man1/attnlab*.1 "$$d/share/bash-completion/completions/attnlab"; \
-	rm -rf "$$d/include/attnlab" "$$d/share/attnlab"
+	rm -rf "$$d/include/attnlab" "$$d/share/attnlab"; \
+	printf '%s\n' "$$made" | tac | while IFS= read -r f; do rmdir '$(ROOT)'"$$f" 2>/dev/null; done; :
 
 clean: ## remove build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-9s %s\n' "$$t" "$$d"; done
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
 .PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE

@@ -14,8 +14,10 @@ static int run(int argc, char **argv)
     const struct attn_cli_command *command = argc > 1 ? attn_command_find(argv[1]) : NULL;
     attn_cli_started(argv[0], command != NULL ? command->name : "help");
     attn_cli_guard();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error like any other */
-    signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of a file */
+    if (command == NULL || !command->internal)
+        attn_cli_print_clean(); /* the others have plug-ins in them, and are read by us */
+    signal(SIGPIPE, SIG_IGN);   /* a closed pipe is a write error like any other */
+    signal(SIGXFSZ, SIG_IGN);   /* and so is a limit on the size of a file */
     if (argc < 2) {
         attn_command_print_list(stderr);
         return ATTN_EXIT_USAGE;

@@ -227,13 +227,14 @@ static const char *index_text(const struct attn_file_tensor *t, int64_t at, char
 static void print_result(const struct attn_tensors_entry *want, const char *rule,
                          const struct attn_rule_data *x, const struct attn_rule_result *r)
 {
-    char at[160] = "", values[80] = "";
+    char at[160] = "", values[80] = "", name[128];
     if (r->worst >= 0) {
         index_text(want->tensor, r->worst, at);
         snprintf(values, sizeof values, "%-16.9g %.9g", x->got[r->worst], x->want[r->worst]);
     }
-    printf("%-8s %-32s %-8s %-11.4g %-11.4g %-20s %s\n", want->name, rule,
-           r->ok ? "agrees" : "DIFFERS", r->figure, r->limit, at, values);
+    printf("%-8s %-32s %-8s %-11.4g %-11.4g %-20s %s\n",
+           attn_cleaned(want->name, name, sizeof name), rule, r->ok ? "agrees" : "DIFFERS",
+           r->figure, r->limit, at, values);
     if (r->n_not_finite > 0)
         printf("         %lld of %lld elements are not finite, or infinite on one side only\n",
                (long long)r->n_not_finite, (long long)x->n);

@@ -52,7 +52,7 @@ static int env(void *values, int n, char **operand)
     if (facts == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
     if (*asked) {
-        json_dumpf(facts, stdout, JSON_INDENT(2));
+        json_dumpf(facts, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
         putchar('\n');
     } else
         print_text(facts, "");

@@ -91,12 +91,17 @@ static enum attn_status explain_case(const struct request *r, struct attn_explai
 {
     struct attn_case c;
     struct attn_setup setup;
+    struct attn_problem extents;
     char text[ATTN_CASE_TEXT], spec[256], title[ATTN_CASE_TEXT + 300];
     const struct attn_battery_case *named =
         r->case_text != NULL ? attn_battery_find(r->case_text) : NULL;
     enum attn_status status =
         r->case_text != NULL ? attn_case_parse(named != NULL ? named->text : r->case_text, &c, err)
                              : flags_case(r, &c, err);
+    if (status == ATTN_OK) {
+        attn_case_problem(&c, &extents);
+        status = attn_explain_check(x, &extents, err);
+    }
     if (status == ATTN_OK)
         status = attn_setup_open(&c, &setup, err);
     if (status != ATTN_OK)

@@ -6,6 +6,7 @@
 #include "experiments/cli/flags.h"
 #include "optimized/registry.h"
 #include "ref/nearest.h"
+#include "tests/harness/files/fileio.h"
 #include "version.h"
 
 static const struct attn_cli_command *const commands[] = {
@@ -48,12 +49,13 @@ const struct attn_cli_command *attn_command_find(const char *name)
 
 int attn_command_unknown(const char *name)
 {
-    char meant[64];
+    char meant[64], given[64];
     struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
     for (int c = 0; c < COMMANDS; c++)
         if (!commands[c]->internal)
             attn_nearest_offer(&nearest, commands[c]->name);
-    fprintf(stderr, "attnlab: no command '%.60s'%s; there are:", name,
+    fprintf(stderr,
+            "attnlab: no command '%s'%s; there are:", attn_cleaned(name, given, sizeof given),
             attn_nearest_text(&nearest, meant));
     for (int c = 0; c < COMMANDS; c++)
         if (!commands[c]->internal)

@@ -60,16 +60,16 @@ static int library(void *values, int n, char **operand)
     struct attn_vector_files cases;
     struct attn_error err = {0};
     char folder[4096];
-    const int number = atoi(operand[1]);
+    int64_t number;
     (void)values, (void)n;
-    if (number < 1 || number > ATTN_LIBRARIES)
+    if (!attn_cli_int(operand[1], 1, ATTN_LIBRARIES, &number))
         attn_cli_stop(ATTN_EINVAL, NULL, "there are libraries 1 to %d, and no '%s'", ATTN_LIBRARIES,
                       operand[1]);
     attn_cli_must(attn_vector_files_open(operand[2], &cases, &err), &err);
     for (int i = 0; i < cases.n; i++) {
         snprintf(folder, sizeof folder, "%.3500s/%.200s", operand[3], cases.entry[i].name);
         attn_cli_must(attn_folder_make(folder, &err), &err);
-        attn_cli_must(compute(attn_hunt_fault(operand[0], number), &cases.claims,
+        attn_cli_must(compute(attn_hunt_fault(operand[0], (int)number), &cases.claims,
                               cases.entry[i].text, folder, &err),
                       &err);
     }

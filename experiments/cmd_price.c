@@ -230,7 +230,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     }
     alarm(0);
     if (out->all != NULL) {
-        json_dumpf(out->all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+        json_dumpf(out->all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
         fputc('\n', stdout);
     }
     return worst;

@@ -1,8 +1,11 @@
 /* attnlab report: measure (or not), fold, draw, write the page. */
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -165,6 +168,12 @@ static void make_out(const struct flags *flags, const struct report *r)
                                        "figures/style.gp"};
     struct attn_error err;
     attn_cli_must(make_folders(r->figures_folder, &err), &err);
+    /* This report's alone until the program ends, however it does.  Not every file system locks. */
+    int fd = open(flags->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        attn_cli_stop(ATTN_ENOMEM, NULL,
+                      "another report is at work in %.200s: wait for it, or name another folder",
+                      flags->out);
     for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
         char *path = attn_cli_text("%s/%s", flags->out, file[f]);
         attn_cli_must(attn_save_check(path, &err), &err);
@@ -413,6 +422,8 @@ static int report(void *values, int n, char **operand)
     int status = judge(&r);
     if (status == ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail(status, "some results are wrong; the page says which");
-    (void)printf("%s/index.html  (%.1f s)\n", asked->out, attn_seconds(CLOCK_MONOTONIC) - begin);
+    char shown[PATH_MAX];
+    (void)printf("%s/index.html  (%.1f s)\n", attn_cleaned(asked->out, shown, sizeof shown),
+                 attn_seconds(CLOCK_MONOTONIC) - begin);
     return status;
 }

@@ -5,6 +5,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/external/vector_files.h"
+#include "tests/harness/files/fileio.h"
 
 struct request {
     struct attn_cli_list cases;
@@ -73,6 +74,7 @@ static int vectors(void *values, int n, char **operand)
     if (asked->scheme != NULL && written == 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--scheme %s: it takes no case of these%s%s",
                              asked->scheme, err.text[0] != '\0' ? "; of the last: " : "", err.text);
-    printf("%d cases in %s\n", written, operand[0]);
+    char shown[4096];
+    printf("%d cases in %s\n", written, attn_cleaned(operand[0], shown, sizeof shown));
     return ATTN_EXIT_GOOD;
 }

@@ -124,15 +124,21 @@ static int reserve(struct attn_ledger_blocks *list)
     return 1;
 }
 
+/* A list without blocks has no memory either: nobody clears a ledger that took nothing. */
+static void trim(struct attn_ledger_blocks *list)
+{
+    if (list->n > 0)
+        return;
+    free(list->at);
+    *list = (struct attn_ledger_blocks){0};
+}
+
 /* The last one moves into its place. */
 static struct attn_ledger_block remove_block(struct attn_ledger_blocks *list, int b)
 {
     struct attn_ledger_block block = list->at[b];
     list->at[b] = list->at[--list->n];
-    if (list->n == 0) {
-        free(list->at);
-        *list = (struct attn_ledger_blocks){0};
-    }
+    trim(list);
     return block;
 }
 
@@ -166,6 +172,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
     if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes) && reserve(&ledger->live))
         data = find_block(ledger, (size_t)bytes);
     if (data == NULL) {
+        trim(&ledger->live);
         attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
                   name, (long long)bytes, (long long)ledger->now);
         return NULL;

@@ -4,7 +4,7 @@
 #
 #       tests/install.sh BUILD FOLDER
 set -eu
-build=$1 root=$(realpath "$2")/root prefix=/opt/attnlab
+build=$1 root=$(realpath -- "$2")/root prefix=/opt/attnlab
 export PKG_CONFIG_PATH=$root$prefix/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
 examples=$PWD/docs/examples
 
@@ -13,6 +13,8 @@ fail() {
     exit 1
 }
 
+mkdir -p "$root/opt/attnlab/lib" # these stay; nothing else does
+before=$(find "$root")
 make -s CONFIG="${build##*/}" PREFIX=$prefix DESTDIR="$root" install
 there=$root$prefix
 for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
@@ -21,7 +23,7 @@ for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
     [ -s "$there/$file" ] || fail "$file is missing or empty"
 done
 [ ! -e "$there/share/man/man1/attnlab-worker.1" ] || fail "a page for an internal command"
-cd "$2" # away from the tree
+cd "${root%/root}" # away from the tree
 read -ra flags < <(pkg-config --cflags --libs attnlab)
 read -ra static < <(pkg-config --static --libs attnlab | sed "s/-lattn//")
 read -ra cflags < <(pkg-config --cflags attnlab)
@@ -54,6 +56,13 @@ else
     echo "skipped: Python"
 fi
 
+# Both libraries have what the headers declare and nothing else, but for what a plug-in is to define.
+(cd "$there/include/attnlab" && find . -name '*.h' ! -name attn_plugin.h) | sed 's/.*/#include "&"/' >all.c
+CCACHE_DISABLE=1 gcc "${cflags[@]}" -fsyntax-only -aux-info prototypes all.c
+sed -n 's/^[^(]* extern [^(]*[ *]\(attn_[a-z0-9_]*\) (.*/\1/p' prototypes | sort -u >declared
+nm -D --defined-only "$there/lib/libattn.so" | awk '{ print $3 }' | sort | diff declared - || fail "libattn.so"
+nm -g --defined-only "$there/lib/libattn.a" | awk 'NF == 3 { print $3 }' | sort | diff declared - || fail "libattn.a"
+
 # A prefix off the search paths: what install says at its end is enough for the lines of README.md.
 make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home" install >lines
 (
@@ -70,6 +79,12 @@ make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home"
 # A plug-in that compiles from anywhere, judged by the installed program.
 gcc -shared -fPIC -o naive.so "$examples/plugin_naive.c" "${cflags[@]}" -lm
 "$there/bin/attnlab" check --plugin ./naive.so --case ties >/dev/null 2>&1 || fail "the plug-in"
+if command -v gnuplot >/dev/null; then
+    printf '%s\n' 'rounds = 1' 'repeat = 1' 'group length-x' ' spec = dense' ' length = 8 16' >small.plan
+    "$there/bin/attnlab" report --quiet --plan small.plan --out report >said 2>&1 || fail "report: $(cat said)"
+else
+    echo "skipped: report"
+fi
 # shellcheck source=/dev/null
 . "$there/share/bash-completion/completions/attnlab"
 COMP_WORDS=(attnlab price --pass b) COMP_CWORD=3
@@ -81,4 +96,4 @@ if command -v man >/dev/null && man --version 2>/dev/null | grep -q man-db; then
 fi
 
 make -s -C "${examples%/docs/examples}" PREFIX=$prefix DESTDIR="$root" uninstall
-[ -z "$(find "$root" ! -type d)" ] || fail "uninstall leaves $(find "$root" ! -type d | head -3)"
+diff <(echo "$before") <(find "$root") || fail "uninstall leaves other folders than there were"

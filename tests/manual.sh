@@ -12,7 +12,7 @@
 # Files of the tree that the page links to, or names in backquotes, must be there, and headings, commands
 # and figures.
 set -u
-build=$(realpath "$1") page=$(realpath "$2")
+build=$(realpath -- "$1") page=$(realpath -- "$2")
 root=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 mkdir "$work/at" "$work/at/build"

@@ -8,8 +8,8 @@
 # that one links to, so that links between them stand as they are.  ANSWERS=no leaves out what is
 # folded away and docs/answers.md.  What a page links to and OUT has not is an error.
 set -eu -o pipefail
-report=$(realpath "$1") figures=$(realpath "$2") out=$(realpath -m "$3")
-cd "$(dirname "$0")/../.."
+report=$(realpath -- "$1") figures=$(realpath -- "$2") out=$(realpath -m -- "$3")
+CDPATH="" cd -- "$(dirname -- "$0")/../.."
 answers=${ANSWERS:-yes}
 case $answers in yes | no) ;; *)
     echo "course: ANSWERS=$answers is neither yes nor no" >&2

@@ -4,8 +4,8 @@
 #
 #     docs/figures/draw.sh BUILD OUT
 set -eu -o pipefail
-attnlab=$(realpath "$1/attnlab") out=$(realpath -m "$2")
-cd "$(dirname "$0")/../.."
+attnlab=$(realpath -- "$1/attnlab") out=$(realpath -m -- "$2")
+CDPATH="" cd -- "$(dirname -- "$0")/../.."
 mkdir -p "$out"
 
 # masks: pictures of attnlab, as runs of visible keys.

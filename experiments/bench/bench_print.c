@@ -194,13 +194,14 @@ void attn_bench_json_entry(json_t *all, const struct attn_bench_entry *e,
                                         attn_cli_real(e->sample[s].peak), "read",
                                         attn_cli_real(e->sample[s].read)));
     json_t *to = json_pack(
-        "{s:s,s:s,s:i,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->point.spec,
+        "{s:s,s:s,s:i,s:s,s:s,s:o,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "spec", e->point.spec,
         "case", e->point.text, "threads", e->threads, "isa", e->isa != NULL ? e->isa : "", "state",
-        attn_bench_state_name(e->state), "message", e->point.message, "verified", e->point.verified,
-        "worst", attn_cli_real(e->point.worst), "priced_bytes", (json_int_t)e->point.priced_bytes,
-        "ledger_bytes", (json_int_t)e->point.ledger_bytes, "pairs", attn_cli_real(e->work.pairs),
-        "flops", attn_cli_real(e->work.flops), "modelled_bytes", attn_cli_real(e->work.bytes),
-        "calls_a_sample", (json_int_t)e->calls, "samples", samples);
+        attn_bench_state_name(e->state), "message", attn_cli_words(e->point.message), "verified",
+        e->point.verified, "worst", attn_cli_real(e->point.worst), "priced_bytes",
+        (json_int_t)e->point.priced_bytes, "ledger_bytes", (json_int_t)e->point.ledger_bytes,
+        "pairs", attn_cli_real(e->work.pairs), "flops", attn_cli_real(e->work.flops),
+        "modelled_bytes", attn_cli_real(e->work.bytes), "calls_a_sample", (json_int_t)e->calls,
+        "samples", samples);
     if (to != NULL && e->state == ATTN_BENCH_TIMED)
         put_figures(to, e);
     if (to != NULL && against != NULL && against != e && e->n > 0 && against->n > 0) {

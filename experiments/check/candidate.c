@@ -114,11 +114,10 @@ static void report_about(const struct attn_candidate *s)
 
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
 {
-    size_t end = sizeof s->route - 8;
-    attn_append(s->route, sizeof s->route, "%s%s '", s->route[0] != '\0' ? " " : "", flag);
-    for (; *value != '\0' && strlen(s->route) < end; value++)
-        attn_append(s->route, sizeof s->route, *value == '\'' ? "'\\''" : "%c", *value);
-    attn_append(s->route, sizeof s->route, "'");
+    char quoted[sizeof s->route];
+    size_t used = strlen(s->route) + strlen(flag) + 3;
+    attn_cli_quote(value, quoted, sizeof quoted > used + 16 ? sizeof quoted - used : 16);
+    attn_append(s->route, sizeof s->route, "%s%s %s", s->route[0] != '\0' ? " " : "", flag, quoted);
 }
 
 /* ---- books -------------------------------------------------------------------------------- */
@@ -154,7 +153,6 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
     va_start(args, format);
     vsnprintf(s->trouble, sizeof s->trouble, format, args);
     va_end(args);
-    attn_clean(s->trouble);
     return status;
 }
 
@@ -356,7 +354,6 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
     }
     snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->x.source);
-    attn_clean(s->label);
     if (s->route[0] == '\0')
         attn_candidate_route(s, s->x.kind == ATTN_EXTERNAL_PLUGIN ? "--plugin" : "--exec",
                              s->x.source);

@@ -72,7 +72,7 @@ struct attn_candidate {
     int is_one_of_many;      /* several are judged: each is named by its source */
     char label[256];         /* "naive", "naive (./naive.so)": heads the report */
     char trouble[1200];      /* why it cannot be judged at all; ""              */
-    char route[1200];        /* "--plugin './naive.so'": for the line "again:"  */
+    char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
     int keeps;       /* nothing is printed: its list, once its books are closed, is the caller's */
     int diagnose;    /* a failure of the next case is to be diagnosed         */

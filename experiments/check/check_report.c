@@ -1,6 +1,7 @@
 /* See check_report.h. */
 #include "experiments/check/check_report.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,14 +121,13 @@ void attn_report_digest(const char *path, int is_folder, char hex[65])
     /* As a user repeats it: in a folder, of the list of its files' sums. */
     static const char of_file[] = "f() { sha256sum <\"$1\"; }; f";
     static const char of_folder[] =
-        "f() { cd \"$1\" && find . >/dev/null && list=$(find . -type f -print0 | LC_ALL=C sort -z |"
+        "f() { find . >/dev/null && list=$(find . -type f -print0 | LC_ALL=C sort -z |"
         " xargs -0r sha256sum) && printf '%s\\n' \"$list\" | sha256sum; }; f";
     const double patience = 600;
     char out[80];
-    struct attn_process p = {.out = out, .capacity = sizeof out};
-    attn_cli_need(attn_process_shell(is_folder ? of_folder : of_file, path, "", patience, &p) == 0
-                      ? out
-                      : NULL);
+    struct attn_process p = {.folder = is_folder ? path : NULL, .out = out, .capacity = sizeof out};
+    int failed = attn_process_shell(is_folder ? of_folder : of_file, path, "", patience, &p);
+    attn_cli_need(failed && errno != EACCES && errno != ENOENT ? NULL : out); /* the folder's */
     int is_digest = p.exit_status == 0 && strspn(out, "0123456789abcdef") == 64;
     snprintf(hex, 65, "%.64s", is_digest ? out : "not available");
 }

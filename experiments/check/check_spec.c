@@ -107,8 +107,10 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 /* On a terminal: where we are. */
 static void report_progress(int at, int n)
 {
-    if (n > 1 && isatty(STDERR_FILENO))
-        fprintf(stderr, at < n ? "\r%d of %d cases" : "\r\033[K", at + 1, n);
+    if (n > 1 && isatty(STDERR_FILENO) && at < n)
+        fprintf(stderr, "\r%d of %d cases", at + 1, n);
+    else if (n > 1 && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%30s\r", "");
 }
 
 /* Candidates that are asked the same, so many cases in one process: a start costs as much as a

@@ -14,9 +14,16 @@ const char *const attn_check_kind_name[] = {
     [ATTN_CHECK_CLAIM] = "claim", [ATTN_CHECK_JUDGED] = "judged",
     [ATTN_CHECK_SETUP] = "setup"};
 
+/* An external implementation's words may hold anything; no format does. */
+static char *cleaned(char *text)
+{
+    attn_clean(text);
+    return text;
+}
+
 static char *copy(const char *text)
 {
-    return attn_cli_need(strdup(text));
+    return cleaned(attn_cli_need(strdup(text)));
 }
 
 /* A line that works as it stands, from the folder where this program was started. */
@@ -33,8 +40,9 @@ static char *message_of(const struct attn_result *r)
     const struct attn_diagnosis *d = &r->diagnosis;
     if (d->text[0] == '\0')
         return copy(r->text);
-    return attn_cli_text("%s%s%s%s%s", r->text, d->where[0] != '\0' ? "; shows in " : "", d->where,
-                         d->fault == ATTN_FAULT_NONE ? "; " : "; looks like: ", d->text);
+    return cleaned(attn_cli_text("%s%s%s%s%s", r->text, d->where[0] != '\0' ? "; shows in " : "",
+                                 d->where,
+                                 d->fault == ATTN_FAULT_NONE ? "; " : "; looks like: ", d->text));
 }
 
 void attn_verdicts_open(struct attn_verdicts *v, FILE *out)

@@ -7,6 +7,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
+#include "experiments/report/document.h"
 
 /* ---- TAP ------------------------------------------------------------------------------------- */
 
@@ -15,12 +16,7 @@ static void put_yaml(FILE *out, const char *key, const char *value)
 {
     fprintf(out, "  %s: \"", key);
     for (const unsigned char *p = (const unsigned char *)value; *p != '\0'; p++)
-        if (*p == '"' || *p == '\\')
-            fprintf(out, "\\%c", *p);
-        else if (*p < ' ')
-            fprintf(out, "\\x%02x", *p);
-        else
-            fputc(*p, out);
+        fprintf(out, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
     fputs("\"\n", out);
 }
 
@@ -28,7 +24,7 @@ static void put_yaml(FILE *out, const char *key, const char *value)
 static void put_description(FILE *out, const char *text)
 {
     for (const char *p = text; *p != '\0'; p++)
-        fputc(*p == '#' || (unsigned char)*p < ' ' ? ' ' : *p, out);
+        fputc(*p == '#' ? ' ' : *p, out);
 }
 
 /* What was found, and of a failure what it is. */
@@ -93,22 +89,10 @@ static void put_tap(struct attn_verdicts *v, const struct attn_verdict_list *lis
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 
-/* Text for an attribute or an element; XML 1.0 has no control characters but these three. */
-static void put_xml(FILE *out, const char *text)
-{
-    static const char *const entity[256] = {
-        ['<'] = "&lt;", ['>'] = "&gt;", ['&'] = "&amp;", ['"'] = "&quot;"};
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++)
-        if (entity[*p] != NULL)
-            fputs(entity[*p], out);
-        else
-            fputc(*p < ' ' && *p != '\n' && *p != '\t' ? '?' : *p, out);
-}
-
 static void put_attribute(FILE *out, const char *name, const char *value)
 {
     fprintf(out, " %s=\"", name);
-    put_xml(out, value);
+    attn_html_text(out, value);
     fputc('"', out);
 }
 
@@ -139,8 +123,11 @@ static void put_failure(FILE *out, const struct attn_verdict_entry *x)
     put_attribute(out, "type", attn_verdict_words(&x->result, words));
     put_attribute(out, "message", x->message);
     fputc('>', out);
-    for (size_t p = 0; p < sizeof part / sizeof *part; p++)
-        put_xml(out, part[p]);
+    for (size_t p = 0; p < sizeof part / sizeof *part; p++) {
+        int is_line = *part[p] == '\n';
+        fputs(is_line ? "\n" : "", out);
+        attn_html_text(out, part[p] + is_line);
+    }
     fprintf(out, "</%s>\n", element);
 }
 
@@ -156,7 +143,7 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     fprintf(out, " time=\"%.6f\">\n", x->seconds);
     if (attn_verdict_is_no_run(&x->result) && !attn_verdict_is_failure(v, &x->result)) {
         fprintf(out, "      <skipped message=\"%s", x->result.by_it ? "refused by it: " : "");
-        put_xml(out, x->message);
+        attn_html_text(out, x->message);
         fputs("\"/>\n", out);
     } else if (facts.n > 0) {
         fputs("      <properties>\n", out);
@@ -238,11 +225,8 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         return NULL;
     if (r->failure != ATTN_F_NONE)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
-    json_t *message = json_string(x->message); /* anybody's words: NULL where they are not UTF-8 */
     if (x->message[0] != '\0')
-        json_object_set_new(e, "message",
-                            message != NULL ? json_incref(message) : json_string("not UTF-8"));
-    json_decref(message);
+        json_object_set_new(e, "message", json_string(x->message));
     if (r->verdict == ATTN_REFUSED)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)

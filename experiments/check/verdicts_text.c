@@ -5,7 +5,6 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
 
 /* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
 static int severity(const struct attn_result *r)
@@ -70,12 +69,8 @@ static void print_details(FILE *out, const char *spec, const struct attn_verdict
 {
     char words[40];
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
-    if (x->message[0] != '\0') {
-        char line[1024]; /* an external implementation's words may hold anything */
-        snprintf(line, sizeof line, "%s", x->message);
-        attn_clean(line);
-        fprintf(out, "  %s\n", line);
-    }
+    if (x->message[0] != '\0')
+        fprintf(out, "  %s\n", x->message);
     print_numbers(out, &x->result);
     if (x->name[0] != '\0')
         fprintf(out, "  %s %s (%s): %s\n", attn_check_kind_name[x->kind], x->name, x->ids, x->why);

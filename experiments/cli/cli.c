@@ -1,6 +1,7 @@
 /* See cli.h. */
 #include "experiments/cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -82,23 +83,36 @@ void attn_cli_quote(const char *text, char *to, size_t size)
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-+./:=,%@";
     int bare = text[0] != '\0' && strspn(text, plain) == strlen(text);
-    size_t n = (size_t)snprintf(to, size, "%s", bare ? "" : "'");
-    for (; *text != '\0' && n + 6 < size; text++)
-        if (*text == '\'')
+    /* What a terminal must not see is for printf(1), in octal. */
+    attn_cleaned(text, to, size);
+    int is_raw = strncmp(text, to, strlen(to)) != 0;
+    const char *begin = bare     ? ""
+                        : is_raw ? "\"$(printf '"
+                                 : "'",
+               *end = bare     ? ""
+                      : is_raw ? "')\""
+                               : "'";
+    size_t n = (size_t)snprintf(to, size, "%s", begin);
+    for (; *text != '\0' && n + 8 < size; text++)
+        if (is_raw && !isalnum((unsigned char)*text) && *text != '/')
+            n += (size_t)snprintf(to + n, size - n, "\\%03o", (unsigned char)*text);
+        else if (*text == '\'')
             n += (size_t)snprintf(to + n, size - n, "'\\''");
         else
             to[n++] = *text;
-    snprintf(to + n, size - n, "%s", bare ? "" : "'");
+    snprintf(to + n, size - n, "%s", end);
 }
 
 int attn_cli_fail(int status, const char *format, ...)
 {
+    char line[8192]; /* no memory is asked for: that there is none may be what is said */
     va_list args;
-    fprintf(stderr, "attnlab %s: ", process.command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    attn_clean(line);
+    fprintf(stderr, "attnlab%s%s: %s\n", process.command[0] != '\0' ? " " : "", process.command,
+            line);
     return status;
 }
 
@@ -128,7 +142,6 @@ void attn_cli_must(enum attn_status status, struct attn_error *err)
 {
     if (status == ATTN_OK)
         return;
-    attn_clean(err->text);
     err->status = status;
     exit(attn_cli_leave(attn_cli_error(err)));
 }
@@ -264,15 +277,29 @@ int attn_cli_flush(void)
     return attn_cli_fail(ATTN_EXIT_LACKS, "cannot write the output: %s", strerror(errno));
 }
 
-int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value)
 {
+    static const struct {
+        const char *name;
+        int64_t times;
+    } unit[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
+                {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
     char *end;
     errno = 0;
     long long x = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || x < min || x > max)
+    if (end == text || errno != 0)
         return 0;
-    *value = x;
-    return 1;
+    for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
+        if (strcmp(end, unit[u].name) == 0) {
+            int is_too_large = __builtin_mul_overflow(x, unit[u].times, value);
+            return !is_too_large && *value >= least && (most == 0 || *value <= most);
+        }
+    return 0;
+}
+
+int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value)
+{
+    return text[strspn(text, "+-0123456789")] == '\0' && attn_cli_count(text, min, max, value);
 }
 
 int attn_cli_double(const char *text, double *value)
@@ -316,6 +343,17 @@ const char *attn_cli_grouped(int64_t n, char text[32])
 json_t *attn_cli_real(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();
+}
+
+json_t *attn_cli_words(const char *text)
+{
+    json_t *value = json_string(text);
+    char *copy = value == NULL ? attn_cli_text("%s", text) : NULL;
+    if (value == NULL)
+        attn_clean(copy);
+    value = value != NULL ? value : json_string(copy);
+    free(copy);
+    return value;
 }
 
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err)

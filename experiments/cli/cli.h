@@ -33,7 +33,10 @@ int attn_cli_is_first(void); /* the process that writes */
 /* Let them run what has so many ranks.  ENOTSUP: there are too few. */
 enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct attn_error *err);
 
-/* Print "attnlab COMMAND: text" to stderr and return status. */
+/* From now on no byte of a file, an argument or another program goes out raw (terminal.c). */
+void attn_cli_print_clean(void);
+
+/* Print "attnlab COMMAND: text", one harmless line, to stderr and return status. */
 int attn_cli_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same of a library's error: returns the exit status that it deserves. */
@@ -87,9 +90,19 @@ FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull)
 void attn_cli_guard(void);
 int attn_cli_leave(int status); /* returns status */
 
+/* A whole number with its unit, "200k", "64Ki"; 0 when it is none, is below `least`, or is above
+ * `most` (0: no limit). */
+int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);
+
 /* Whole text to a number; 0 when it is not one, or is outside [min, max]. */
 int attn_cli_int(const char *text, int64_t min, int64_t max, int64_t *value);
 int attn_cli_double(const char *text, double *value);
+
+/* Bytes of a sum or mean; what exceeds 64 bits is far above any memory. */
+static inline int64_t attn_cli_to_bytes(double x)
+{
+    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
+}
 
 /* Does a text end with this, and have something before it? */
 int attn_cli_ends_with(const char *text, const char *end);
@@ -99,6 +112,9 @@ const char *attn_cli_grouped(int64_t n, char text[32]);
 
 /* JSON has no infinity and no NaN: null stands for them. */
 struct json_t *attn_cli_real(double x);
+
+/* Anybody's words as a string of JSON, where they are not UTF-8 as attn_clean has them. */
+struct json_t *attn_cli_words(const char *text);
 
 /* A whole file with this text, or none.  ENOMEM. */
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);

@@ -1,7 +1,6 @@
 /* See flags.h. */
 #include "experiments/cli/flags.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,26 +40,6 @@ struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use)
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
-
-int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value)
-{
-    static const struct {
-        const char *name;
-        int64_t times;
-    } unit[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
-                {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
-    char *end;
-    errno = 0;
-    long long x = strtoll(text, &end, 10);
-    if (end == text || errno != 0)
-        return 0;
-    for (size_t u = 0; u < sizeof unit / sizeof *unit; u++)
-        if (strcmp(end, unit[u].name) == 0) {
-            int is_too_large = __builtin_mul_overflow(x, unit[u].times, value);
-            return !is_too_large && *value >= least && (most == 0 || *value <= most);
-        }
-    return 0;
-}
 
 /* Numbers with commas between them; 0 when one is none, or there are too many. */
 static int read_counts(const char *text, int64_t least, int64_t most,

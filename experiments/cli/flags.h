@@ -94,9 +94,6 @@ void attn_command_print_list(FILE *file);
  * where one holds several. */
 int attn_command_run(const struct attn_cli_command *command, int argc, char **argv);
 
-/* A whole number with its unit, "200k", "64Ki"; 0 when it is none. */
-int attn_cli_count(const char *text, int64_t least, int64_t most, int64_t *value);
-
 /* The command that was given, with all it takes. */
 void attn_cli_print_help(FILE *file, const struct attn_cli_command *command);
 

@@ -28,9 +28,9 @@ static enum attn_status check_tells(const struct attn_explain *x, struct attn_er
                      x->spec->impl->name, who);
 }
 
-static enum attn_status check_size(const struct attn_explain *x, struct attn_error *err)
+static enum attn_status check_size(const struct attn_explain *x, const struct attn_problem *p,
+                                   struct attn_error *err)
 {
-    const struct attn_problem *p = x->problem;
     const int64_t tokens = x->memory ? TOKENS_OF_MEMORY : TOKENS;
     const struct {
         const char *what;
@@ -50,6 +50,13 @@ static enum attn_status check_size(const struct attn_explain *x, struct attn_err
                 x->memory ? "; attnlab price has no limit"
                           : "; --memory, which prints no numbers, explains more");
     return ATTN_OK;
+}
+
+enum attn_status attn_explain_check(const struct attn_explain *x,
+                                    const struct attn_problem *problem, struct attn_error *err)
+{
+    enum attn_status status = check_tells(x, err);
+    return status == ATTN_OK ? check_size(x, problem, err) : status;
 }
 
 /* ---- tensors as steps ------------------------------------------------------------------------ */
@@ -273,9 +280,7 @@ enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_err
     struct attn_heard heard;
     struct attn_events events;
     struct attn_handout handout;
-    enum attn_status status = check_tells(x, err);
-    if (status == ATTN_OK)
-        status = check_size(x, err);
+    enum attn_status status = attn_explain_check(x, x->problem, err);
     if (status != ATTN_OK)
         return status;
     attn_heard_open(&heard);

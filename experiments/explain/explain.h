@@ -19,8 +19,12 @@ struct attn_explain {
     int memory; /* buffers in the place of steps */
 };
 
-/* Call it, and print.  ENOTSUP where the implementation tells no steps, or the problem is too large
- * to be read; EINVAL where `only` names none; else what the call says. */
+/* ENOTSUP where the implementation tells no steps, or a problem of these extents is too large to be
+ * read: before its tensors are made. */
+enum attn_status attn_explain_check(const struct attn_explain *x,
+                                    const struct attn_problem *problem, struct attn_error *err);
+
+/* Check it, call it, and print.  EINVAL where `only` names none; else what the call says. */
 enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_error *err);
 
 #endif

@@ -120,7 +120,7 @@ enum attn_status attn_heard_sort(struct attn_heard *heard, int has_ranks, struct
                          "step '%s' is not in experiments/explain/steps.def, or shows more than %d "
                          "things",
                          heard->unknown, ATTN_HEARD_MATRICES);
-    if (has_ranks)
+    if (has_ranks && heard->n > 0)
         qsort(heard->step, (size_t)heard->n, sizeof *heard->step, by_hop);
     return ATTN_OK;
 }

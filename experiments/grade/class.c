@@ -16,6 +16,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
@@ -86,8 +87,8 @@ static int gather(const struct attn_grade_class *class, struct member **members)
             keep(class, &m, room);
             (*members)[n++] = m;
         } else if (entry[e]->d_name[0] != '.')
-            fprintf(stderr, "note: %s is no submission to %s\n", entry[e]->d_name,
-                    class->lab->name);
+            attn_cli_fail(ATTN_EXIT_GOOD, "note: %s is no submission to %s", entry[e]->d_name,
+                          class->lab->name);
         free(entry[e]);
     }
     free(entry);
@@ -165,13 +166,13 @@ enum attn_status attn_class_grade(const struct attn_grade_class *class, struct a
         n > 0 ? ATTN_OK : attn_fault(err, ATTN_EINVAL, class->folder, "has no submission");
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         struct member *m = &member[i];
-        status = attn_folder_temporary(home, err);
+        status = attn_temporary_open(home, err);
         if (status != ATTN_OK)
             break;
         if (m->trouble[0] == '\0')
             unpack(m, home, m->trouble, sizeof m->trouble);
         status = judge(class, m, home, &sheet, err);
-        attn_folder_remove(home);
+        attn_temporary_close(home);
         if (status == ATTN_OK && attn_process_interrupted())
             status = attn_fail(err, ATTN_ENOMEM, "interrupted");
         if (status == ATTN_OK)

@@ -17,6 +17,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
@@ -29,6 +30,7 @@ struct work {
     const struct attn_task *task;
     const struct attn_submission *of;
     struct attn_sheet *sheet; /* shared */
+    const char *temporary;    /* $TMPDIR of the one that grades: it may be killed */
 };
 
 static void zero(struct attn_sheet *sheet, const char *format, ...)
@@ -53,7 +55,7 @@ static void limit(int what, rlim_t most)
 }
 
 /* What it starts inherits all of this. */
-static void confine(const struct attn_submission *of)
+static void confine(const struct attn_submission *of, const char *temporary)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     setpgid(0, 0); /* whoever ends his process group does not end ours */
@@ -63,6 +65,7 @@ static void confine(const struct attn_submission *of)
     limit(RLIMIT_CPU, 120);
     limit(RLIMIT_FSIZE, 1 << 30);
     setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    setenv("TMPDIR", temporary, 1);
     if (null >= 0) { /* notes for people who look at one */
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
@@ -142,7 +145,7 @@ static void grade(void *arg)
     static struct attn_grading g; /* its parts are borrowed by what runs */
     const struct work *w = arg;
     g = (struct attn_grading){.task = w->task, .of = w->of};
-    confine(w->of);
+    confine(w->of, w->temporary);
     if (!ask(&g, w->sheet))
         return;
     for (int n = 0; n < w->sheet->n; n++) {
@@ -167,9 +170,8 @@ static void begin(const struct work *w)
     const struct attn_criterion *c;
     memset(sheet, 0, sizeof *sheet);
     snprintf(sheet->lab, sizeof sheet->lab, "%s", w->task->lab->name);
-    snprintf(sheet->name, sizeof sheet->name, "%s", w->of->name);
-    snprintf(sheet->seed, sizeof sheet->seed, "%s", w->task->seed);
-    attn_clean(sheet->name);
+    attn_cleaned(w->of->name, sheet->name, sizeof sheet->name);
+    attn_cleaned(w->task->seed, sheet->seed, sizeof sheet->seed);
     for (; (c = attn_lab_criterion(w->task->lab, sheet->n)) != NULL; sheet->n++) {
         struct attn_outcome *o = &sheet->outcome[sheet->n];
         snprintf(o->name, sizeof o->name, "%s", c->name);
@@ -181,9 +183,7 @@ static void begin(const struct work *w)
 /* Everything that it started has to end, also what hid from its own grader. */
 static void end_strays(struct attn_sheet *sheet)
 {
-    for (double s = 0; s < GRACE_S && attn_process_signal_children(0, 0) > 0; s += 0.01)
-        usleep(10000);
-    if (attn_process_end_children() > 0)
+    if (attn_process_end_children(GRACE_S) > 0)
         zero(sheet, "it left processes behind, which were ended");
 }
 
@@ -213,14 +213,16 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
 {
     struct attn_process p = {0};
     struct attn_folder_view *before = NULL;
-    char changed[400];
+    char changed[400], temporary[ATTN_FOLDER_PATH];
+    struct attn_error err = {0};
     struct work w = {
         task, of,
-        mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+        mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+        temporary};
     if (w.sheet == MAP_FAILED)
         attn_cli_lack("no memory for a sheet of points");
-    const int is_alone = attn_process_signal_children(0, 0) == 0; /* what is there is not ours */
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (attn_temporary_open(temporary, &err) != ATTN_OK)
+        attn_cli_lack("%s", err.text);
     attn_process_catch_interrupts();
     begin(&w);
     if (of->watched != NULL)
@@ -230,11 +232,11 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     else if (attn_process_fork(grade, &w, WHOLE_S, &p) != 0)
         zero(w.sheet, "it could not be graded: no process");
     read_end(&p, w.sheet);
-    if (is_alone)
-        end_strays(w.sheet);
+    end_strays(w.sheet);
     if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
         zero(w.sheet, "it changed %s, which is not its own", changed);
     attn_folder_forget(before);
+    attn_temporary_close(temporary);
     w.sheet->seconds = p.wall_s;
     for (int n = 0; n < w.sheet->n && w.sheet->zero[0] == '\0'; n++)
         w.sheet->total += w.sheet->outcome[n].earned;

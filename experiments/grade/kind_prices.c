@@ -12,6 +12,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/external/plugin.h"
 #include "tests/harness/files/fileio.h"
@@ -97,8 +98,8 @@ static int run(const char *command, const struct attn_priced_problem *asked, int
     static char out[1 << 16];
     struct attn_process p = {.out = out, .capacity = sizeof out};
     struct attn_error err = {0};
-    int read = 0;
-    if (attn_folder_temporary(folder, &err) != ATTN_OK)
+    int read = 0, is_below = 0;
+    if (attn_temporary_open(folder, &err) != ATTN_OK)
         attn_cli_lack("%s", err.text);
     snprintf(path, sizeof path, "%s/problems", folder);
     FILE *file = attn_cli_need(fopen(path, "w"));
@@ -109,16 +110,19 @@ static int run(const char *command, const struct attn_priced_problem *asked, int
     fclose(file);
     snprintf(script, sizeof script, "f() {\n%.3900s\n}\nf <", command);
     int failed = attn_process_shell(script, path, "", SECONDS, &p);
-    attn_folder_remove(folder);
+    attn_temporary_close(folder);
     for (char *at = out, *end; !failed && read < n; read++, at = end) {
         got[read] = strtoll(at, &end, 10);
-        if (end == at)
+        is_below = got[read] < 0;
+        if (end == at || is_below)
             break;
     }
     enum attn_verdict end = attn_exec_end(&p, SECONDS, how, sizeof how);
     if (read < n)
         attn_outcome_lose(o, "%d of %d problems were answered: %s", read, n,
-                          end == ATTN_PASS ? "the command ended" : how);
+                          is_below           ? "a price below 0"
+                          : end == ATTN_PASS ? "the command ended"
+                                             : how);
     return read;
 }
 

@@ -16,6 +16,7 @@
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/ledger.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/process.h"
 
 enum { MEMORY_BYTES = 64 << 20, PAIRS = 5 };

@@ -257,7 +257,7 @@ static void put_environment(json_t *facts)
             if (equals == NULL || strncmp(*at, prefix[p], strlen(prefix[p])) != 0)
                 continue;
             snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
-            put(set, name, json_string(equals + 1));
+            put(set, name, attn_cli_words(equals + 1));
         }
     put(facts, "environment", set);
 }

@@ -112,12 +112,6 @@ void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point 
     point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
 }
 
-/* A product that overflows int64 is far above any memory. */
-static int64_t to_bytes(double x)
-{
-    return x < 9.0e18 ? (int64_t)x : INT64_MAX;
-}
-
 enum attn_status attn_preflight_price(const struct attn_spec *spec,
                                       const struct attn_problem *problem, struct attn_point *point,
                                       struct attn_error *err)
@@ -141,8 +135,8 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     point->again_flops = need.again_flops;
     point->priced_bytes = need.peak;
     point->saved_bytes = need.saved;
-    point->shard_bytes = to_bytes(need.shard);
-    point->total_bytes = to_bytes(need.device);
+    point->shard_bytes = attn_cli_to_bytes(need.shard);
+    point->total_bytes = attn_cli_to_bytes(need.device);
     point->bytes_sent = need.sent;
     point->messages = need.messages;
     return ATTN_OK;
@@ -166,8 +160,9 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
     double bytes = attn_pass_bytes(problem, c->pass);
     double rows = (double)c->batch * (double)c->heads * (double)c->n_query; /* numbers of lse */
     double lse = rows * (double)attn_dtype_size(attn_lse_dtype(problem));
-    point->floor_bytes = to_bytes(bytes);
-    *need = to_bytes(bytes + (bytes - lse) / (double)attn_dtype_size(problem->dtype) + rows);
+    point->floor_bytes = attn_cli_to_bytes(bytes);
+    *need =
+        attn_cli_to_bytes(bytes + (bytes - lse) / (double)attn_dtype_size(problem->dtype) + rows);
     return ATTN_OK;
 }
 
@@ -190,7 +185,7 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
         status = attn_need_of(spec, &point->stack, &problem,
                               c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
                               NULL, &both, err);
-    *need = status == ATTN_OK ? to_bytes((double)*need + both.copies + both.peaks) : 0;
+    *need = status == ATTN_OK ? attn_cli_to_bytes((double)*need + both.copies + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;
 }

@@ -89,8 +89,9 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
                    ? ATTN_OK
                    : attn_fail(err, ATTN_EINVAL, "pass '%.40s': there are fwd, bwd and both", word);
     case MASK:
-        if (strlen(word) >= sizeof c->mask)
-            return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than 255 bytes", word);
+        if (strlen(word) >= ATTN_CASE_MASK)
+            return attn_fail(err, ATTN_EINVAL, "mask '%.40s...' is longer than %d bytes", word,
+                             ATTN_CASE_MASK - 1);
         strcpy(c->mask, word);
         return ATTN_OK;
     case DTYPE:

@@ -125,20 +125,6 @@ void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* Messages may hold any bytes; JSON may not. */
-static json_t *text_value(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    char plain[ATTN_CASE_TEXT];
-    size_t n = strnlen(text, sizeof plain - 1);
-    for (size_t i = 0; i < n; i++)
-        plain[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-    plain[n] = '\0';
-    return json_string(plain);
-}
-
 /* What a field says in words; NULL: it is a number, or several. */
 static const char *words_of(const struct field *field, const struct attn_point *point)
 {
@@ -167,7 +153,7 @@ static json_t *field_value(const struct field *field, const struct attn_point *p
 {
     json_t *list;
     if (words_of(field, point) != NULL)
-        return text_value(words_of(field, point));
+        return attn_cli_words(words_of(field, point));
     if (field->kind == REAL)
         return attn_cli_real(*(const double *)at(point, field));
     if (field->kind == TIMES) {

@@ -19,8 +19,9 @@
 #include "experiments/measure/order.h"
 #include "experiments/measure/point/point_process.h"
 #include "ref/clock.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/external/exec.h"
-#include "tests/harness/process.h"
+#include "tests/harness/files/fileio.h"
 
 struct sweep {
     const struct attn_plan *plan;
@@ -157,7 +158,9 @@ static int measure(struct sweep *sweep, struct attn_sweep_state *state, int roun
     show_state(sweep, state);
     asked.limit_s = limit_now(sweep);
     point.round = round;
-    if (!attn_point_process(&asked, &point))
+    int is_measured = attn_point_process(&asked, &point);
+    attn_process_end_children(0); /* before they cost the next point time */
+    if (!is_measured)
         return 0;
     if (point.status != ATTN_POINT_TIMEOUT || budget_left(sweep) > 0)
         return record(sweep, state, &point);
@@ -367,8 +370,9 @@ static int report_end(struct sweep *sweep, const char *path, int64_t *n_errors)
                                   (long long)sweep->n_status[status],
                                   attn_point_status_name((enum attn_point_status)status));
     if (!sweep->is_quiet) {
-        fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(), path,
-                (long long)sweep->plan->n);
+        char shown[4096];
+        fprintf(stderr, "attnlab %s: %s: %lld points", attn_cli_command(),
+                attn_cleaned(path, shown, sizeof shown), (long long)sweep->plan->n);
         if (sweep->n_resumed > 0)
             fprintf(stderr, ", %lld records were there", (long long)sweep->n_resumed);
         fprintf(stderr, ", %lld added%s", (long long)sweep->n_written, text);

@@ -170,13 +170,14 @@ enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *f
 enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
                                     struct attn_error *err)
 {
-    long long first = 0, last = 0, times = 2;
+    int64_t first, last, times;
+    char word[3][8] = {"", "", "2"};
     int one = 0, three = 0;
-    int n = sscanf(text, "%lld%n:%lld:x%lld%n", &first, &one, &last, &times, &three);
-    if (n == 1)
-        last = first;
-    if ((n != 1 && n != 3) || text[n == 1 ? one : three] != '\0' || first < 1 || last < first ||
-        last > ATTN_MAX_RANKS || times < 2 || times > ATTN_MAX_RANKS)
+    int n = sscanf(text, "%7[0-9]%n:%7[0-9]:x%7[0-9]%n", word[0], &one, word[1], word[2], &three);
+    if ((n != 1 && n != 3) || text[n == 1 ? one : three] != '\0' ||
+        !attn_cli_int(word[0], 1, ATTN_MAX_RANKS, &first) ||
+        !attn_cli_int(word[n == 1 ? 0 : 1], first, ATTN_MAX_RANKS, &last) ||
+        !attn_cli_int(word[2], 2, ATTN_MAX_RANKS, &times))
         return attn_fail(err, ATTN_EINVAL,
                          "ranks '%.40s': 8, or 8:4096:x2 for 8, 16, ... 4096, would work; 1 to %d",
                          text, ATTN_MAX_RANKS);
@@ -370,11 +371,11 @@ static json_t *row_json(const struct attn_price_asked *asked, const struct row *
     for (int on = 0; on < ATTN_SPENT; on++)
         json_object_set_new(spent, attn_spent_name(on), json_real(row->replay.spent[on]));
     json_t *rest =
-        json_pack("{s:s, s:i, s:f, s:f, s:s, s:o, s:f, s:I}", "cluster", file->name, "ranks",
-                  attn_ranks(row->spec.impl, &row->spec.options), "seconds", row->replay.seconds,
-                  "efficiency", efficiency(&row->replay), "limit", limit_of(row, asked->memory),
-                  "spent", spent, "needed_bytes", attn_need_in(&row->need, asked->memory),
-                  "longest", (json_int_t)row->longest);
+        json_pack("{s:o, s:i, s:f, s:f, s:s, s:o, s:f, s:I}", "cluster", attn_cli_words(file->name),
+                  "ranks", attn_ranks(row->spec.impl, &row->spec.options), "seconds",
+                  row->replay.seconds, "efficiency", efficiency(&row->replay), "limit",
+                  limit_of(row, asked->memory), "spent", spent, "needed_bytes",
+                  attn_need_in(&row->need, asked->memory), "longest", (json_int_t)row->longest);
     json_object_update(json, rest);
     json_decref(rest);
     return json;

@@ -103,9 +103,8 @@ static void unjudged(const struct attn_files *files, const char *of, const char 
                      const char *why, struct attn_found *found)
 {
     char clean[128];
-    snprintf(clean, sizeof clean, "%s", name);
-    attn_clean(clean);
-    printf("%-6s %-*s not judged: %s\n", clean, spec_width(files->request->spec), of, why);
+    printf("%-6s %-*s not judged: %s\n", attn_cleaned(name, clean, sizeof clean),
+           spec_width(files->request->spec), of, why);
     found->n_unjudged++;
 }
 

@@ -18,7 +18,6 @@ void attn_files_note(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    attn_clean(text);
     attn_cli_fail(ATTN_EXIT_GOOD, "note: %s", text);
 }
 

@@ -11,23 +11,25 @@
 
 /* ---- HTML ------------------------------------------------------------------------------------ */
 
+static void clean(char *text)
+{
+    for (char *at = text; (at = strpbrk(at, "\n\t")) != NULL;)
+        *at = ' ';
+    attn_clean(text);
+}
+
 void attn_html_text(FILE *file, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        unsigned char u = (unsigned char)*text;
-        if (*text == '&')
-            fputs("&amp;", file);
-        else if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '>')
-            fputs("&gt;", file);
-        else if (*text == '"')
-            fputs("&quot;", file);
-        else if (*text == '\'')
-            fputs("&#39;", file);
+    static const char *const entity[256] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;", ['\''] = "&#39;"};
+    char *copy = attn_cli_text("%s", text);
+    clean(copy);
+    for (const unsigned char *p = (const unsigned char *)copy; *p != '\0'; p++)
+        if (entity[*p] != NULL)
+            fputs(entity[*p], file);
         else
-            (void)fputc(u < 0x20 || u == 0x7f ? ' ' : *text, file);
-    }
+            fputc(*p, file);
+    free(copy);
 }
 
 int attn_html_image(FILE *file, const char *path, const char *label)
@@ -96,45 +98,6 @@ static const char html_style[] =
     "h2,h3,caption{break-after:avoid}}";
 
 /* ---- text ------------------------------------------------------------------------------------ */
-
-/* Bytes of the UTF-8 character at p: 1 to 4; 0 where there is none, a control character, or one
- * that changes the direction of what stands behind it. */
-static int character(const unsigned char *p)
-{
-    static const struct {
-        unsigned char mask, is;
-        int n;
-        unsigned least;
-    } form[] = {{0x80, 0, 1, 0x20},
-                {0xe0, 0xc0, 2, 0xa0},
-                {0xf0, 0xe0, 3, 0x800},
-                {0xf8, 0xf0, 4, 0x10000}};
-    for (int f = 0; f < 4; f++) {
-        unsigned code = p[0] & (unsigned)(unsigned char)~form[f].mask;
-        int n = 1;
-        if ((p[0] & form[f].mask) != form[f].is)
-            continue;
-        for (; n < form[f].n && (p[n] & 0xc0) == 0x80; n++)
-            code = code << 6 | (p[n] & 0x3fu);
-        int is_bidi = (code >= 0x200e && code <= 0x200f) || (code >= 0x202a && code <= 0x202e) ||
-                      (code >= 0x2066 && code <= 0x2069);
-        return n == form[f].n && code >= form[f].least && code <= 0x10ffff && code != 0x7f &&
-                       (code < 0xd800 || code > 0xdfff) && !is_bidi
-                   ? n
-                   : 0;
-    }
-    return 0;
-}
-
-static void clean(char *text)
-{
-    for (unsigned char *p = (unsigned char *)text; *p != '\0';) {
-        int n = character(p);
-        if (n == 0)
-            *p = *p == '\n' || *p == '\t' ? ' ' : '?';
-        p += n > 0 ? n : 1;
-    }
-}
 
 /* A span of code: fenced by more backticks than stand together in it. */
 static void put_span(struct attn_document *d, const char *text)

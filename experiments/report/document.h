@@ -57,7 +57,7 @@ void attn_document_table_end(struct attn_document *d);
 
 /* ---- for pages that are HTML anyway ---------------------------------------------------------- */
 
-/* Text with & < > " ' replaced, and control characters made blanks. */
+/* Text with & < > " ' replaced, clean (fileio.h), and blanks for line ends and tabs. */
 void attn_html_text(FILE *file, const char *text);
 
 /* A picture inside the page, which stays one file: <img> with the file as its data, and the label

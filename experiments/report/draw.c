@@ -57,7 +57,11 @@ static enum script look_at(const char *folder, const char *name)
     (void)snprintf(path, sizeof path, "%s/%s.gp", folder, name);
     if (access(path, F_OK) != 0)
         return NO_SCRIPT;
-    if (attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, &text, NULL) != ATTN_OK)
+    struct attn_error err;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, &text, &err);
+    if (status == ATTN_ENOMEM) /* which says nothing of the script */
+        attn_cli_lack("%s", err.text);
+    if (status != ATTN_OK)
         return OTHERS;
     for (char *at = text; (at = strstr(at, seal)) != NULL; at++)
         last = at;
@@ -168,24 +172,24 @@ enum attn_status attn_figure_write(const struct attn_figure *figure, const char 
 
 enum { FORMATS = 3, WORDS = 4096 };
 
-/* Run `COMMAND FOLDER` by the shell, a whole path, for it has words such as `-` and CDPATH; returns
- * the exit status (127: there is no such program), -1 when it could not be started or was killed.
- * words receives the beginning of what it said. */
-static int run(const char *command, const char *folder, char words[WORDS])
+/* Run `gnuplot -d ARGUMENT` in a folder; returns the exit status (127: there is no such program),
+ * -1 when it could not be started or was killed.  words receives the beginning of what it said.
+ * -d: the user's own ~/.gnuplot stays out of it. */
+static int run(const char *argument, const char *folder, char words[WORDS])
 {
-    struct attn_process end = {.out = words, .capacity = WORDS};
-    char whole[PATH_MAX];
+    struct attn_process end = {.folder = folder, .out = words, .capacity = WORDS};
     words[0] = '\0';
-    if (realpath(folder, whole) == NULL)
+    if (attn_process_shell("f() { exec gnuplot -d \"$1\" 2>&1; }; f", argument, "",
+                           (double)INFINITY, &end) != 0)
         return -1;
-    return attn_process_shell(command, whole, "", (double)INFINITY, &end) == 0 ? end.exit_status
-                                                                               : -1;
+    attn_clean(words);
+    return end.exit_status;
 }
 
 int attn_draw_possible(void)
 {
     char words[WORDS];
-    int status = run("gnuplot --version 2>&1; exit $?", ".", words);
+    int status = run("--version", NULL, words);
     return status == 0 || status == 126 || status == -1; /* not started: drawing says why */
 }
 
@@ -202,19 +206,17 @@ static struct timespec time_of(const char *folder, const char *name, const char 
 
 /* Have gnuplot make NAME.svg and so on, whose formats are words, of FOLDER/NAME.gp; a NAME is
  * letters, digits, '_', '-' and '.'.  Old pictures stay where gnuplot cannot be started; where it
- * was, each must be newer.  -d: the user's own ~/.gnuplot stays out of it. */
+ * was, each must be newer. */
 static enum attn_status draw_script(const char *folder, const char *name, const char *formats,
                                     struct attn_error *err)
 {
-    char *command, words[WORDS], format[FORMATS][4];
+    char script[PATH_MAX], words[WORDS], format[FORMATS][4];
     struct timespec before[FORMATS];
     int n_formats = sscanf(formats, "%3s %3s %3s", format[0], format[1], format[2]);
     for (int f = 0; f < n_formats; f++)
         before[f] = time_of(folder, name, format[f]);
-    command = attn_cli_text("f() { cd \"$1\" && exec gnuplot -d %s.gp 2>&1; }; f", name);
-    int status = run(command, folder, words);
-    free(command);
-    attn_clean(words);
+    (void)snprintf(script, sizeof script, "./%s.gp", name);
+    int status = run(script, folder, words);
     if (status == 127)
         return attn_fail(err, ATTN_ENOMEM, "gnuplot is not installed");
     if (status == 126 || status == -1)

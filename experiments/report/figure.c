@@ -73,19 +73,13 @@ static int is_of(const char *text, const char *characters)
     return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
-static int is_control(char c)
-{
-    return (unsigned char)c < 0x20 || c == 0x7f;
-}
-
-/* What gnuplot reads from the CSV and finds in $curves must be the same: no control codes, no
+/* What gnuplot reads from the CSV and finds in $curves must be the same: clean, no
  * double quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
 static void flatten(char *text)
 {
+    attn_clean(text);
     for (; *text != '\0'; text++)
-        if (is_control(*text))
-            *text = ' ';
-        else if (*text == '"' || *text == ',')
+        if (*text == '"' || *text == ',')
             *text = *text == '"' ? '\'' : ';';
 }
 
@@ -287,24 +281,23 @@ char *attn_figure_csv(const struct attn_figure *figure)
     return attn_cli_need(text);
 }
 
-/* Inside '...' of gnuplot nothing is expanded: quotes are doubled, control characters blanks. */
+/* Inside '...' of gnuplot nothing is expanded: quotes are doubled. */
 static void write_text(FILE *file, const char *name, const char *text)
 {
+    char clean[1024];
     fprintf(file, "%-8s = '", name);
-    for (; *text != '\0'; text++) {
-        if (*text == '\'')
-            fputc('\'', file);
-        fputc(is_control(*text) ? ' ' : *text, file);
-    }
+    for (text = attn_cleaned(text, clean, sizeof clean); *text != '\0'; text++)
+        fprintf(file, *text == '\'' ? "''" : "%c", *text);
     fputs("'\n", file);
 }
 
 /* A word of $curves: in double quotes, which gnuplot's word() takes off again. */
 static void write_word(FILE *file, const char *text)
 {
+    char clean[1024];
     fputc('"', file);
-    for (; *text != '\0'; text++)
-        fputc(is_control(*text) ? ' ' : *text == '"' ? '\'' : *text, file);
+    for (text = attn_cleaned(text, clean, sizeof clean); *text != '\0'; text++)
+        fputc(*text == '"' ? '\'' : *text, file);
     fputs("\" ", file);
 }
 

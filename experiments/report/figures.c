@@ -264,8 +264,9 @@ static void append_bar(char *names, size_t capacity, int bar, const struct attn_
 {
     char label[ATTN_LABEL_TEXT];
     attn_group_legend(group, row, label);
+    attn_clean(label);
     for (char *c = label; *c != '\0'; c++)
-        *c = *c == '|' || *c == '\'' || (unsigned char)*c < 0x20 ? '/' : *c;
+        *c = *c == '|' || *c == '\'' ? '/' : *c;
     attn_append(names, capacity, "%s%s", bar > 0 ? "|" : "", label);
 }
 

@@ -36,7 +36,9 @@ void attn_mask_words(const char *mask, char text[80])
     const char *rest = strncmp(mask, "causal(br)&", 11) == 0 ? mask + 11 : mask;
     int n = 0;
     text[0] = '\0';
-    if (sscanf(rest, "window(%lld,%lld,br)%n", &left, &right, &n) == 2 && n > 0 && rest[n] == '\0')
+    /* 18 digits: two such numbers can be added */
+    if (sscanf(rest, "window(%18lld,%18lld,br)%n", &left, &right, &n) == 2 && n > 0 &&
+        rest[n] == '\0')
         attn_append(text, 80, "window of %lld", left + right + 1);
     else if (strcmp(mask, "causal(br)") == 0)
         attn_append(text, 80, "causal mask");

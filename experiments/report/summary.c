@@ -187,7 +187,7 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
     attn_stats_spread(sample, n_resident, &spread);
     row->residents = (struct attn_samples){sample, n_resident};
     if (n_resident > 0)
-        row->resident = (int64_t)spread.median;
+        row->resident = attn_cli_to_bytes(spread.median);
     row->peak = row->point->route[0] == '\0' ? row->ledger : row->resident;
     fold_times(first, n, sample + n, row);
 }

@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/fixtures/refused.h"
@@ -255,6 +257,36 @@ TEST_EACH(full_disk, 2)
     accept(path);
     ck_assert_int_eq(file.tensor[0].bytes, sizeof data);
     attn_file_close(&file);
+}
+
+/* What a dead process was writing goes with the next write there.  What has another name stays,
+ * and what is still written: by a living process, or by one whose number says nothing here. */
+TEST(abandoned_files)
+{
+    unsigned char data[24] = {0};
+    struct attn_file_tensor t = make("q", ATTN_FILE_U8, 0, data);
+    char name[64];
+    pid_t dead = fork();
+    if (dead == 0)
+        _exit(0);
+    ck_assert_int_eq(waitpid(dead, NULL, 0), dead);
+    const struct {
+        const char *format;
+        pid_t pid;
+        int is_locked, stays;
+    } left[] = {{".attnlab-%d-0.tmp", dead, 0, 0},      {".attnlab-%d-1.tmp", dead, 1, 1},
+                {".attnlab-%d-01.tmp", dead, 0, 1},     {".attnlab-%d-2.tmp~", dead, 0, 1},
+                {".attnlab-%d-3.tmp", getppid(), 0, 1}, {".attnlab--%d-4.tmp", dead, 0, 1}};
+    for (int n = 0; n < COUNT(left); n++) {
+        snprintf(name, sizeof name, left[n].format, left[n].pid);
+        int fd = open(scratch_put(name, "", 0), O_RDONLY);
+        ck_assert_int_eq(left[n].is_locked ? flock(fd, LOCK_EX) : close(fd), 0);
+    }
+    ck_assert_int_eq(write_one(0, scratch_path("r"), &t), ATTN_OK);
+    for (int n = 0; n < COUNT(left); n++) {
+        snprintf(name, sizeof name, left[n].format, left[n].pid);
+        ck_assert_msg((access(scratch_path(name), F_OK) == 0) == left[n].stays, "%s", name);
+    }
 }
 
 TEST_EACH(unwritable, 2)

@@ -258,10 +258,13 @@ static int is_number(char c)
     return (c >= '0' && c <= '9') || c == '.';
 }
 
-/* How long the number is that begins here; 0: none. */
+/* How long the number is that begins here, or the digest of measurements; 0: none. */
 static size_t number_size(const char *at)
 {
-    size_t n = 0;
+    size_t n = strspn(at, "0123456789abcdef");
+    if (n == 16)
+        return n;
+    n = 0;
     while (is_number(at[n]) ||
            (n > 0 && (at[n] == 'e' || ((at[n] == '-' || at[n] == '+') && at[n - 1] == 'e'))))
         n++;
@@ -634,8 +637,8 @@ static int run_command(const struct command *c, struct tally *tally)
     tree_write(&usual.before);
     run(c->args, 1, &again);
     find_wrong(c, &usual, &again, -1, why, sizeof why);
-    if (!WIFEXITED(usual.good.status) || why[0] != '\0') {
-        printf("%-18s is not the same twice: %s\n%s%s%s", c->name, why, usual.good.err,
+    if (!WIFEXITED(usual.good.status) || WEXITSTATUS(usual.good.status) >= 2 || why[0] != '\0') {
+        printf("%-18s is refused, or not the same twice: %s\n%s%s%s", c->name, why, usual.good.err,
                usual.good.out, again.out);
         tally->count[BAD]++;
         n = 0;

@@ -3,7 +3,7 @@
 # found.  One line when all is well; else the finding, the way to see it again, and status 1.
 set -u
 build=$1 target=$2 seconds=$3
-cd "$(dirname "$0")/../.." || exit 4
+CDPATH="" cd -- "$(dirname -- "$0")/../.." || exit 4
 
 mkdir -p "$build/corpus/$target" "$build/findings" || exit 3
 log=$build/fuzz-$target.log

@@ -3,7 +3,6 @@
  * every 2 ms. */
 #include "tests/harness/process.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,32 +17,11 @@
 #include <unistd.h>
 
 #include "ref/clock.h"
+#include "tests/harness/ending.h"
 
 enum { MAX_ARGS = 24, FIRST_FD = 10, PIPE_BYTES = 1 << 16 };
 
 extern char **environ;
-
-static volatile sig_atomic_t interrupted; /* written by the handler only */
-
-static void on_signal(int number)
-{
-    interrupted = number;
-}
-
-void attn_process_catch_interrupts(void)
-{
-    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal; /* no SA_RESTART: poll must return */
-    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
-        sigaction(all[n], &action, NULL);
-}
-
-int attn_process_interrupted(void)
-{
-    return interrupted != 0;
-}
 
 /* ---- pipes ----------------------------------------------------------------------------------- */
 
@@ -113,8 +91,8 @@ void attn_keep_last_line(char *line, size_t size, const char *part, size_t n)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-int attn_process_start(const char *program, const char *const argv[], const int fd[], int n,
-                       int own_group, pid_t *pid)
+int attn_process_start(const char *program, const char *const argv[], const char *folder,
+                       const int fd[], int n, int own_group, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -122,6 +100,7 @@ int attn_process_start(const char *program, const char *const argv[], const int 
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     sigaddset(&defaults, SIGXFSZ);
+    attn_ending_prepare();
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0)
         return error;
@@ -129,6 +108,8 @@ int attn_process_start(const char *program, const char *const argv[], const int 
         error = fd[to] >= 0
                     ? posix_spawn_file_actions_adddup2(&actions, fd[to], to)
                     : posix_spawn_file_actions_addopen(&actions, to, "/dev/null", O_RDONLY, 0);
+    if (error == 0 && folder != NULL)
+        error = posix_spawn_file_actions_addchdir_np(&actions, folder);
     if (error == 0)
         error = posix_spawnattr_init(&attr);
     if (error == 0) {
@@ -157,52 +138,6 @@ int attn_process_reap(pid_t pid, int flags, struct attn_process *p)
     p->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     p->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return 1;
-}
-
-/* ---- children that nobody waits for ---------------------------------------------------------- */
-
-/* Who started a process, and whether it runs still. */
-static int parent_of(int pid, char *state)
-{
-    char path[32], line[512] = "", *end;
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return 0;
-    if (fgets(line, sizeof line, file) == NULL || (end = strrchr(line, ')')) == NULL ||
-        sscanf(end, ") %c %d", state, &parent) != 2)
-        parent = 0;
-    fclose(file);
-    return parent;
-}
-
-int attn_process_signal_children(pid_t other, int number)
-{
-    int n = 0;
-    char state;
-    DIR *all = opendir("/proc");
-    struct dirent *entry;
-    while (all != NULL && (entry = readdir(all)) != NULL) {
-        int pid = atoi(entry->d_name), parent = pid > 0 ? parent_of(pid, &state) : 0;
-        if (parent > 0 && pid != other && (parent == getpid() || parent == other))
-            n += kill(pid, number) == 0 && state != 'Z';
-    }
-    if (all != NULL)
-        closedir(all);
-    return n;
-}
-
-int attn_process_end_children(void)
-{
-    enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
-    int n = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        n += attn_process_signal_children(0, SIGKILL);
-        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD)
-            break;
-    }
-    return n;
 }
 
 /* ---- watching -------------------------------------------------------------------------------- */
@@ -254,6 +189,7 @@ static void begin(struct attn_process *p)
 {
     *p = (struct attn_process){.out = p->out,
                                .capacity = p->capacity,
+                               .folder = p->folder,
                                .waits = p->waits,
                                .exit_status = -1,
                                .peak_bytes = -1};
@@ -274,7 +210,7 @@ static void finish(pid_t pid, const int fd[2], double seconds, struct attn_proce
 static int run(const char *program, const char *const argv[], int own_group, double seconds,
                struct attn_process *p)
 {
-    int noise[2], out[2] = {-1, -1}, error = 0;
+    int noise[2], out[2] = {-1, -1}, error = 0, was_alone = attn_process_is_alone();
     pid_t pid = -1;
     begin(p);
     if (attn_pipe(noise) != 0)
@@ -283,7 +219,7 @@ static int run(const char *program, const char *const argv[], int own_group, dou
         error = errno;
     const int fd[3] = {-1, p->out != NULL ? out[1] : noise[1], noise[1]};
     if (error == 0)
-        error = attn_process_start(program, argv, fd, 3, own_group, &pid);
+        error = attn_process_start(program, argv, p->folder, fd, 3, own_group, &pid);
     const int from[2] = {noise[0], out[0]};
     close(noise[1]);
     if (out[1] >= 0)
@@ -291,6 +227,8 @@ static int run(const char *program, const char *const argv[], int own_group, dou
     if (error == 0) {
         p->group = own_group ? pid : 0;
         finish(pid, from, seconds, p);
+        if (was_alone && (p->timed_out || p->interrupted)) /* with all that it had started */
+            attn_process_end_children(0);
     }
     close(noise[0]);
     if (out[0] >= 0)
@@ -335,6 +273,7 @@ int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct
 {
     static const int none[2] = {-1, -1};
     begin(p);
+    attn_ending_prepare();
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {

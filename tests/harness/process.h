@@ -14,8 +14,10 @@
 enum { ATTN_PROCESS_LACKS = 3 }; /* exit status of ours: no memory, or no threads */
 
 /* A process that was run.  out and capacity are set before: where its standard output goes, cut at
- * that size and ended by '\0' (NULL: where its standard error goes). */
+ * that size and ended by '\0' (NULL: where its standard error goes); and folder: where it runs
+ * (NULL: here).  A shell that is told to cd there asks CDPATH, and has folders of its own: "-". */
 struct attn_process {
+    const char *folder;
     char *out;
     size_t capacity, n_out;
     char last_line[256];        /* of its standard error                                     */
@@ -25,7 +27,7 @@ struct attn_process {
     double wall_s;              /* from before it was started until it had ended             */
     int64_t peak_bytes;         /* peak resident set of the largest of its processes, by wait4; not
                                    below that of the process that started it; -1 unknown     */
-    volatile pid_t group;       /* its process group while it runs and has its own, else 0   */
+    pid_t group;                /* its process group while it runs and has its own, else 0   */
     void (*waits)(double s);    /* set before: called ten times a second while it runs; or NULL */
 };
 
@@ -42,25 +44,12 @@ int attn_process_shell(const char *command, const char *first, const char *secon
  * buffers is the parent's to print. */
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
 
-/* From now on SIGINT, SIGTERM and SIGHUP do not end this process but make
- * attn_process_interrupted() true, and end the program that is running. */
-void attn_process_catch_interrupts(void);
-int attn_process_interrupted(void);
-
-/* Send the children of this process, and of another one (0: none) but for that one itself, a signal
- * (0: none); how many of them ran. */
-int attn_process_signal_children(pid_t other, int number);
-
-/* End all children of this process, those included that their ends make its own
- * (PR_SET_CHILD_SUBREAPER); how many of them ran. */
-int attn_process_end_children(void);
-
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 
-/* Start a program ("/proc/self/exe": this one) whose descriptors 0 to n - 1 are these; -1: it reads
- * nothing there.  0, or an error number. */
-int attn_process_start(const char *program, const char *const argv[], const int fd[], int n,
-                       int own_group, pid_t *pid);
+/* Start a program ("/proc/self/exe": this one) in a folder (NULL: here); its descriptors 0 to n - 1
+ * are these, -1: it reads nothing there.  0, or an error number. */
+int attn_process_start(const char *program, const char *const argv[], const char *folder,
+                       const int fd[], int n, int own_group, pid_t *pid);
 
 /* Wait for its end, or, with WNOHANG, look for it: 1 and how it ended, 0 not yet, -1 no child. */
 int attn_process_reap(pid_t pid, int flags, struct attn_process *p);

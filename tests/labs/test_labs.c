@@ -329,3 +329,13 @@ TEST(wide_declaration)
                   text(sheet, "worth_nothing"));
     json_decref(sheet);
 }
+
+/* A number of bytes below all others is no answer: its distance from the price has no number. */
+TEST(answer_below_zero)
+{
+    json_t *sheet = grade("07 --exec 'yes -- -9223372036854775808 | head -50'");
+    has_points(sheet, 0);
+    ck_assert_msg(strstr(scratch_output, "0 of 8 problems were answered: a price below 0") != NULL,
+                  "%.900s", scratch_output);
+    json_decref(sheet);
+}

@@ -2,7 +2,7 @@
 # Ranks that are processes: `run.sh build/release`, where attnlab, attnlab-mpi and mpi-tests are.
 # Each line says what was found; the first that is not so ends the tests.  Several ranks share a core.
 set -u
-cd "$(dirname "$0")/../.." || exit 4
+CDPATH="" cd -- "$(dirname -- "$0")/../.." || exit 4
 B=$1
 work=$(mktemp -d) || exit 4
 trap 'rm -rf "$work"' EXIT

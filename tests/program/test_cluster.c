@@ -48,6 +48,7 @@ TEST(words)
         {PRICE H200 " --ranks 8:16:x1", 2, "8:4096:x2"},
         {PRICE H200 " --ranks 8192", 2, "1 to 4096"},
         {PRICE H200 " --ranks 8x", 2, "8:4096:x2"},
+        {PRICE H200 " --ranks 8:9223372036854775808:x2", 2, "8:4096:x2"},
         {"price ring --length 4Ki --ranks 8", 2, "--cluster FILE is needed"},
         {PRICE H200 " --memory 80GiB", 2, "no --memory"},
         {PRICE "no.cluster", 2, "no.cluster"},

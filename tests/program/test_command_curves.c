@@ -73,14 +73,16 @@ static int is_alive(int pid)
            0;
 }
 
-/* A command that hangs is killed with all its children, and its files are removed. */
-TEST_EACH(a_hanging_command_dies, 2)
+/* A command that hangs is killed with all its children, or in a session of its own, and its files
+ * are removed. */
+TEST_EACH(a_hanging_command_dies, 3)
 {
     int pid = 0;
-    fixture_build_command("hang", _i == 0 ? "HANG" : "CHILD");
+    fixture_build_command("hang", _i == 1 ? "CHILD" : "HANG");
     FILE *file = fopen(scratch_path("wrapped"), "w");
     ck_assert_ptr_nonnull(file);
-    fprintf(file, "#!/bin/sh\n'%s' \"$@\"; exit $?\n", scratch_path("hang"));
+    fprintf(file, "#!/bin/sh\n%s'%s' \"$@\"; exit $?\n", _i == 2 ? "setsid -w " : "",
+            scratch_path("hang"));
     fclose(file);
     fixture_shell("chmod +x '%s'; mkdir '%s'", scratch_path("wrapped"), scratch_path("tmp"));
     int status = fixture_shell(

@@ -207,6 +207,7 @@ static const struct scratch_row refused[] = {
      "tiled tells no steps: dense, csr-textbook, tiled-textbook, ring-textbook"},
     {"explain ring:ranks=2", 2, "--memory explains the buffers of every SPEC"},
     {"explain dense --length 17", 2, "17 queries are too many to be read: at most 16"},
+    {"explain dense --length 1 --keys 2147483648", 2, "2147483648 keys are too many"},
     {"explain dense --dim 9", 2, "9 features of a key are too many"},
     {"explain dense --memory --length 5000", 2, "at most 4096 would work"},
     {"explain dense --only tile", 2, "no step of dense begins so"},

@@ -46,6 +46,7 @@ static const struct scratch_row expected[] = {
     {"list cases --picture none --length 3", 2, "a picture needs its mask and its length"},
     {"list nothing", 2, "implementations, layers, cases, factors, relations, fills, bugs, masks"},
     {"layer", 2, "SPEC"},
+    {"library ann 4294967297 . out", 2, "there are libraries 1 to 10, and no '4294967297'"},
     {"layer tiled", 2,
      "tiled: has no layouts for a layer; schemes for a layer are: megatron-sp, fastseq, dsp"},
     {"layer megatron-sp:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
@@ -222,6 +223,12 @@ TEST(installed)
 {
     if (strstr(test_build(), "release") != NULL)
         scratch_shell(0, "", "bash tests/install.sh '%s' '%s'", test_build(), scratch_path(""));
+}
+
+TEST(makefile)
+{
+    if (strstr(test_build(), "release") != NULL)
+        scratch_shell(0, "", "bash tests/make.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 
 /* A full disk is reported, not ignored, by each command that prints. */

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/cli/cli.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
@@ -179,6 +180,34 @@ TEST_EACH(counts, COUNT(too_large))
     ck_assert_msg(strstr(scratch_output, "runtime error") == NULL, "%s", scratch_output);
 }
 
+/* What the readers say there; with a unit only a count is one. */
+TEST(ends_of_integers)
+{
+    static const struct {
+        const char *text;
+        int is_count, is_int;
+        int64_t value;
+    } end[] = {{"-9223372036854775808", 1, 1, INT64_MIN},
+               {"9223372036854775807", 1, 1, INT64_MAX},
+               {"-9223372036854775809", 0, 0, 0},
+               {"9223372036854775808", 0, 0, 0},
+               {"9223372036854775k", 1, 0, INT64_MAX - 807},
+               {"9223372036854776k", 0, 0, 0},
+               {"-8589934592Gi", 1, 0, INT64_MIN},
+               {"8589934592Gi", 0, 0, 0},
+               {"-0", 1, 1, 0},
+               {"-", 0, 0, 0},
+               {"k", 0, 0, 0},
+               {"1-2", 0, 0, 0}};
+    for (int n = 0; n < COUNT(end); n++) {
+        int64_t count = 0, whole = 0;
+        ck_assert_int_eq(attn_cli_count(end[n].text, INT64_MIN, 0, &count), end[n].is_count);
+        ck_assert_int_eq(attn_cli_int(end[n].text, INT64_MIN, INT64_MAX, &whole), end[n].is_int);
+        ck_assert(!end[n].is_count || count == end[n].value);
+        ck_assert(!end[n].is_int || whole == end[n].value);
+    }
+}
+
 /* A case of hours says so before it begins. */
 TEST(hours)
 {
@@ -248,7 +277,8 @@ TEST(priced_before_allocated)
 TEST(faults)
 {
     if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
-        scratch_shell(0, "PASS",
-                      "'%s/attnlab-faults' price price_json check_mask compare_npz measure_csv",
-                      test_build());
+        scratch_shell(
+            0, "PASS",
+            "'%s/attnlab-faults' price price_json check_mask compare_npz compare_base2 measure_csv",
+            test_build());
 }

@@ -29,12 +29,14 @@ TEST(rounds_are_folded)
         p->warm_s[1] = 1 + round;
         p->warm_s[2] = 0.5;
         p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
+        p->resident_bytes = INT64_MAX; /* a median of doubles, which is no int64_t */
     }
     fixture_fold(NULL);
     ck_assert_int_eq(fixture_summary.n, 1);
     const struct attn_row *row = &fixture_summary.row[0];
     ck_assert_int_eq(row->rounds, 3);
     ck_assert_int_eq(row->good, 3);
+    ck_assert_int_eq(row->resident, INT64_MAX);
     ck_assert_double_eq(row->time.median, 2);
     ck_assert_double_eq(row->time.min, 1);
     ck_assert_double_eq(row->time.max, 3);
@@ -468,7 +470,8 @@ TEST(numbers_read_well)
         {"none", "no mask"},
         {"documents(3,4)", "documents"},
         {"documents(3,4)&causal(br)", "mask documents(3,4)&causal(br)"},
-        {"prefix(3)", "mask prefix(3)"}};
+        {"prefix(3)", "mask prefix(3)"},
+        {"window(9223372036854775807,1,br)", "mask window(9223372036854775807,1,br)"}};
     for (size_t m = 0; m < sizeof mask / sizeof mask[0]; m++) {
         attn_mask_words(mask[m][0], text);
         ck_assert_str_eq(text, mask[m][1]);
@@ -661,6 +664,29 @@ TEST(a_report_that_fails_leaves_nothing)
     fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"Mine alone\""));
     scratch_expect(2, "has no point", "measure --plan '%s' --out '%s'", path,
                    scratch_path("m.jsonl"));
+}
+
+/* A folder is one report's at a time.  The first gnuplot that draws waits until it is let go. */
+TEST(one_report_a_folder)
+{
+    static const char gnuplot[] =
+        "#!/bin/sh\n[ \"$2\" != --version ] || exit 0\n"
+        "if mkdir ../../first 2>/dev/null; then\n"
+        "    mkdir ../../first/held; while [ -e ../../first/held ]; do sleep 0.02; done; exit 1\n"
+        "fi\nfor f in svg png pdf; do echo '<svg viewBox=\"0\"></svg>' >\"${2%.gp}.$f\"; done\n";
+    char path[8192], from[1024];
+    ck_assert_int_eq(chmod(scratch_put("gnuplot", gnuplot, sizeof gnuplot - 1), 0755), 0);
+    (void)snprintf(path, sizeof path, "%s:%s", scratch_path(""), getenv("PATH"));
+    ck_assert_int_eq(setenv("PATH", path, 1), 0);
+    fixture_add_curves();
+    (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
+    scratch_shell(3, "another report is at work in",
+                  "set -- '%s/attnlab' report --from '%s' --out '%s'; \"$@\" >/dev/null 2>&1 & "
+                  "p=$!; until [ -e '%s' ] || ! kill -0 $p; do sleep 0.02; done; \"$@\"; s=$?; "
+                  "kill -KILL $p; rmdir '%s'; exit $s",
+                  test_build(), from, scratch_path("out"), scratch_path("first/held"),
+                  scratch_path("first/held"));
+    fixture_report(0, "index.html", "--from '%s'", from);
 }
 
 TEST(a_full_disk_is_told)

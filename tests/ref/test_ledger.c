@@ -256,6 +256,8 @@ TEST(overflow_is_refused)
 TEST(system_says_no)
 {
     struct attn_ledger x = new_ledger();
+    refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 0 are live");
+    ck_assert_ptr_null(x.live.at); /* a list that nobody would free */
     take(&x, "here", 24);
     refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 24 are live");
     refused(&x, INT64_MAX - 24, 1, ATTN_ENOMEM, "asked 9223372036854775783 bytes");

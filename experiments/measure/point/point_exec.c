@@ -55,27 +55,13 @@ struct reply {
     struct attn_process ran;
 };
 
-static struct reply reply; /* of the launcher; its handler must find the running group */
-
-/* The point died, or wants an end: nothing that was started here may stay. */
-static void on_end(int number)
-{
-    (void)number;
-    if (reply.ran.group > 0)
-        kill(-reply.ran.group, SIGKILL);
-    _exit(0);
-}
-
 /* Runs the command on the folder that is named, again and again. */
 static void serve(pid_t parent, int from, int to, const char *command)
 {
     static char folder[ATTN_FOLDER_PATH];
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_end;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    struct reply reply;
+    memset(&reply, 0, sizeof reply);
+    signal(SIGTERM, SIG_DFL); /* which ends the command too (ending.h) */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) /* it died before that was said */
         _exit(0);

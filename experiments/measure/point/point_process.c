@@ -12,7 +12,7 @@
 #include "experiments/measure/machine.h"
 #include "experiments/measure/need.h"
 #include "experiments/measure/point/point_ranks.h"
-#include "tests/harness/external/exec.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/process.h"
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
@@ -66,7 +66,7 @@ static int run_child(const struct attn_point_request *asked, const struct attn_p
     const struct attn_external_spec *e = asked->of->external;
     struct attn_error err = {ATTN_OK, ""};
     int needs_folder = e != NULL && e->kind == ATTN_EXTERNAL_COMMAND;
-    if (needs_folder && attn_exec_folder(folder, &err) != ATTN_OK) {
+    if (needs_folder && attn_temporary_open(folder, &err) != ATTN_OK) {
         child->exit_status = -1;
         snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);
         return 0;
@@ -75,7 +75,7 @@ static int run_child(const struct attn_point_request *asked, const struct attn_p
     int failed = attn_process_attnlab(args, asked->limit_s, child);
     int error = errno;
     if (needs_folder)
-        attn_exec_remove(folder);
+        attn_temporary_close(folder);
     errno = error;
     return failed;
 }

@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "tests/harness/ending.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/files/folder.h"
@@ -61,38 +60,6 @@ enum attn_status attn_exec_read(const char *folder, const struct attn_claims *cl
     if (attn_vector_files_words(out, ATTN_EXEC_CASE, words, sizeof words) == ATTN_WORDS_REFUSED)
         return attn_fail(err, ATTN_ENOTSUP, "%s", words);
     return attn_vector_files_read(out, ATTN_EXEC_CASE, claims, setup, err);
-}
-
-/* ---- a folder for them, which goes with the program at the latest ---------------------------- */
-
-static char kept[2][ATTN_FOLDER_PATH];
-static pid_t keeper;
-
-static void remove_kept(void)
-{
-    for (int n = 0; n < 2 && getpid() == keeper; n++)
-        if (kept[n][0] != '\0')
-            attn_folder_remove(kept[n]);
-}
-
-enum attn_status attn_exec_folder(char folder[ATTN_FOLDER_PATH], struct attn_error *err)
-{
-    enum attn_status status = attn_folder_temporary(folder, err);
-    if (status != ATTN_OK)
-        return status;
-    if (keeper == 0)
-        atexit(remove_kept);
-    keeper = getpid();
-    strcpy(kept[kept[0][0] != '\0'], folder);
-    return status;
-}
-
-void attn_exec_remove(const char *folder)
-{
-    attn_folder_remove(folder);
-    for (int n = 0; n < 2; n++)
-        if (strcmp(kept[n], folder) == 0)
-            kept[n][0] = '\0';
 }
 
 /* ---- one start ------------------------------------------------------------------------------- */
@@ -157,7 +124,7 @@ enum attn_status attn_exec_try(const char *command, const struct attn_claims *cl
     struct attn_process ran = {0};
     enum attn_status status = attn_case_parse(text, &c, err);
     if (status == ATTN_OK)
-        status = attn_exec_folder(folder, err);
+        status = attn_temporary_open(folder, err);
     if (status != ATTN_OK)
         return status;
     status = attn_exec_write_tiny(folder, claims, &c, err);
@@ -165,6 +132,6 @@ enum attn_status attn_exec_try(const char *command, const struct attn_claims *cl
         status = attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
     else if (status == ATTN_OK)
         status = attn_exec_did(&ran, folder, timeout_s, err);
-    attn_exec_remove(folder);
+    attn_temporary_close(folder);
     return status;
 }

@@ -49,11 +49,6 @@ enum attn_status attn_exec_read(const char *folder, const struct attn_claims *cl
 enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
                                double timeout_s, struct attn_error *err);
 
-/* A new folder in TMPDIR, which goes with the program at the latest; remove one with all that is in
- * it. */
-enum attn_status attn_exec_folder(char folder[4096], struct attn_error *err);
-void attn_exec_remove(const char *folder);
-
 /* The command's part of attn_external_route[] (exec_cases.c). */
 enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err);
 enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,

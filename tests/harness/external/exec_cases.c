@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/ending.h"
 #include "tests/harness/external/exec.h"
 #include "tests/harness/external/vector_files.h"
 #include "tests/harness/files/fileio.h"
@@ -93,10 +94,12 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     double seconds = fmin(k->left_s, attn_external_left(x));
     int failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran), error = errno;
     if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
-        snprintf(x->meddled, sizeof x->meddled, "%s", changed);
-        fprintf(x->notes, "note: it changed %s, which is not in OUT\n", x->meddled);
+        fprintf(x->notes, "note: it changed %s, which is not in OUT\n",
+                attn_cleaned(changed, x->meddled, sizeof x->meddled));
     }
     attn_folder_forget(before);
+    if (attn_process_end_children(0.2) > 0 && x->strays++ == 0)
+        fprintf(x->notes, "note: processes that it had left behind were ended\n");
     if (failed)
         return attn_fail(err, ATTN_ENOMEM, "'%.200s' cannot be started: %s", x->source,
                          strerror(error));
@@ -268,7 +271,7 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
     if (k == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a command");
     enum attn_status status =
-        x->work != NULL ? attn_folder_make(x->work, err) : attn_exec_folder(k->folder, err);
+        x->work != NULL ? attn_folder_make(x->work, err) : attn_temporary_open(k->folder, err);
     if (status == ATTN_OK && x->work != NULL && realpath(x->work, k->folder) == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "%s: %s", x->work, strerror(errno));
     snprintf(k->out, sizeof k->out, "%s/out", k->folder);
@@ -282,7 +285,7 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
 void attn_exec_close(struct attn_external *x)
 {
     if (x->work == NULL)
-        attn_exec_remove(x->command->folder);
+        attn_temporary_close(x->command->folder);
     free(x->command);
     x->command = NULL;
 }

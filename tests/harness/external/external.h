@@ -56,10 +56,10 @@ struct attn_external {
     double until;     /* when nothing more is asked of it, and what runs is ended; on
                          CLOCK_MONOTONIC; 0: never                                             */
     int not_reached;  /* cases and relations so far                                            */
+    int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
     /* of a plug-in: */
     struct attn_repetition how; /* how often it is asked each case                             */
     struct attn_worker *worker; /* for its notes (worker.h)                                    */
-    int strays;                 /* once it is closed: processes that it left behind            */
     /* of a command: */
     const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
     FILE *notes;       /* how its starts went                                                   */

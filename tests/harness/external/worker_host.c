@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ref/clock.h"
+#include "tests/harness/ending.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/process.h"
 
@@ -27,28 +27,6 @@ static double now(void)
 
 /* ---- its process, from its start to its end ----------------------------------------------- */
 
-/* Ctrl-C reaches the terminal's own process group, and a worker has another. */
-static volatile pid_t running;
-
-static void end_with_us(int number)
-{
-    if (running > 0)
-        kill(-running, SIGKILL);
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-/* SIGINT, SIGTERM and SIGHUP, where they end the host, end the worker as well. */
-static void catch_endings(void)
-{
-    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
-    for (int n = 0; n < 3; n++) {
-        struct sigaction old;
-        if (sigaction(all[n], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-            signal(all[n], end_with_us);
-    }
-}
-
 /* With its pipes, in a process group of its own.  0, or an error number. */
 static int start_worker(struct attn_worker *g)
 {
@@ -60,7 +38,7 @@ static int start_worker(struct attn_worker *g)
     const int fd[] = {-1, noise, noise, messages, requests};
     _Static_assert(ATTN_WORKER_FD == 3 && ATTN_WORKER_REQUESTS == 4, "as in fd[]");
     if (error == 0) /* a group of its own, so that what it starts ends with it */
-        error = attn_process_start("/proc/self/exe", argv, fd, 5, 1, &g->pid);
+        error = attn_process_start("/proc/self/exe", argv, NULL, fd, 5, 1, &g->pid);
     for (int n = 1; n < 5; n++)
         if (fd[n] >= 0 && n != STDERR_FILENO)
             close(fd[n]);
@@ -75,7 +53,6 @@ static int start_worker(struct attn_worker *g)
     g->allowed_s = g->whole_s = g->timeout_s;
     if (error != 0)
         g->pid = -1;
-    running = g->pid;
     return error;
 }
 
@@ -99,9 +76,8 @@ static void bury(struct attn_worker *g)
         g->strays += attn_process_signal_children(g->pid, SIGKILL);
     kill(-g->pid, SIGKILL);
     attn_process_reap(g->pid, 0, &end);
-    running = 0;
     if (g->alone) /* orphans have become ours */
-        attn_process_end_children();
+        attn_process_end_children(0);
     g->signal = end.signal;
     g->exit_status = end.exit_status;
     g->pid = -1;
@@ -262,16 +238,13 @@ static enum attn_status introduce(struct attn_worker *g, struct attn_error *err)
 enum attn_status attn_worker_open(const char *path, double timeout_s, double until,
                                   struct attn_worker *g, struct attn_error *err)
 {
-    siginfo_t child;
     memset(g, 0, sizeof *g);
     g->path = path;
     g->timeout_s = timeout_s;
     g->until = until;
     g->pid = -1;
     g->to = g->from = g->noise = -1;
-    g->alone = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    catch_endings();
+    g->alone = attn_process_is_alone();
     return introduce(g, err);
 }
 

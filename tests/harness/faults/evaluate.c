@@ -39,7 +39,9 @@ static int take_tensors(struct attn_evaluation *x)
         if (x->x[slot] == NULL)
             continue;
         attn_change(x, ATTN_AT_VIEW, &at);
-        if (end == ATTN_SLOTS && memcmp(&view, &right, sizeof view) == 0)
+        int is_right = view.data == right.data && view.dtype == right.dtype &&
+                       memcmp(view.stride, right.stride, sizeof view.stride) == 0;
+        if (end == ATTN_SLOTS && is_right)
             continue;
         if (is_inside(&view, t))
             x->moved[slot] = attn_packed_numbers(&view, n);

@@ -2,12 +2,15 @@
  * kills its reader with SIGBUS, where a short read is an error like any other. */
 #include "tests/harness/files/fileio.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,11 +20,61 @@ enum {
     NAMES_TRIED = 1000, /* temporary names, before we believe that something is wrong */
 };
 
+#define TEMPORARY ".attnlab-%d-%d.tmp" /* the process that writes it, and a number */
+
+/* Bytes of the character at p, behind which '\0' comes: 1 to 4; 0 where there is none to show. */
+static size_t character(const unsigned char *p)
+{
+    static const struct {
+        unsigned char mask, is;
+        size_t n;
+        unsigned least; /* what fewer bytes can say is said by them; below 0xa0 are the C1 codes */
+    } form[] = {{0x80, 0, 1, 0x20},
+                {0xe0, 0xc0, 2, 0xa0},
+                {0xf0, 0xe0, 3, 0x800},
+                {0xf8, 0xf0, 4, 0x10000}};
+    static const unsigned never[][2] = {{0x7f, 0x7f},     {0x61c, 0x61c},   {0x200e, 0x200f},
+                                        {0x2028, 0x202e}, {0x2066, 0x2069}, {0xd800, 0xdfff},
+                                        {0xfffe, 0xffff}, {0x110000, ~0u}};
+    size_t f = 0, n = 1;
+    while (f < 4 && (p[0] & form[f].mask) != form[f].is)
+        f++;
+    if (f == 4)
+        return 0;
+    unsigned code = p[0] & (unsigned)(unsigned char)~form[f].mask;
+    for (; n < form[f].n && (p[n] & 0xc0) == 0x80; n++)
+        code = code << 6 | (p[n] & 0x3fu);
+    int is_shown = n == form[f].n && code >= form[f].least;
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        is_shown &= code < never[i][0] || code > never[i][1];
+    return is_shown ? n : 0;
+}
+
+size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole)
+{
+    for (size_t at = 0, size; at < n; at += size) {
+        unsigned char first = (unsigned char)text[at];
+        size_t wants = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+        if (!is_whole && wants > n - at)
+            return at;
+        size = character((const unsigned char *)text + at);
+        if (size == 0 && (first == '\0' || strchr(kept, first) == NULL))
+            text[at] = '?';
+        size += size == 0;
+    }
+    return n;
+}
+
 void attn_clean(char *text)
 {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
+    attn_clean_part(text, strlen(text), "", 1);
+}
+
+const char *attn_cleaned(const char *text, char *to, size_t size)
+{
+    snprintf(to, size, "%s", text);
+    attn_clean(to);
+    return to;
 }
 
 void attn_append(char *text, size_t size, const char *format, ...)
@@ -194,6 +247,29 @@ static int find_target(struct attn_save *save, int *device, mode_t *mode)
     return save->target != NULL ? 0 : errno;
 }
 
+/* What dead processes were writing in this folder.  A number says nothing of the processes of
+ * another machine or container; the lock does. */
+static void remove_abandoned(const char *folder)
+{
+    char name[64];
+    const struct dirent *entry;
+    DIR *all = opendir(folder);
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        int pid = 0, t = 0, fd = -1;
+        if (sscanf(entry->d_name, TEMPORARY, &pid, &t) != 2 || pid <= 0)
+            continue;
+        snprintf(name, sizeof name, TEMPORARY, pid, t);
+        if (strcmp(name, entry->d_name) == 0 && kill(pid, 0) != 0 && errno == ESRCH)
+            fd = openat(dirfd(all), name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(all), name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (all != NULL)
+        closedir(all);
+}
+
 /* A new file in the folder of the target; -1 with errno. */
 static int open_temporary(struct attn_save *save)
 {
@@ -201,16 +277,20 @@ static int open_temporary(struct attn_save *save)
     int fd = -1, folder = slash != NULL ? (int)(slash - save->target) + 1 : 0;
     size_t capacity = (size_t)folder + 64;
     char *name = malloc(capacity);
+    if (name != NULL) {
+        snprintf(name, capacity, "%.*s", folder > 0 ? folder : 1, folder > 0 ? save->target : ".");
+        remove_abandoned(name);
+    }
     for (int t = 0; name != NULL && fd < 0 && t < NAMES_TRIED; t++) {
-        snprintf(name, capacity, "%.*s.attnlab-%ld-%d.tmp", folder, save->target, (long)getpid(),
-                 t);
+        snprintf(name, capacity, "%.*s" TEMPORARY, folder, save->target, (int)getpid(), t);
         fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
             break;
     }
-    if (fd >= 0)
+    if (fd >= 0) {
+        flock(fd, LOCK_EX | LOCK_NB);
         save->temporary = name;
-    else
+    } else
         free(name);
     return fd;
 }

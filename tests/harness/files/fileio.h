@@ -7,13 +7,19 @@
 
 #include "ref/attn.h"
 
-/* Fail with "PATH: what".  A long path keeps its end; control characters, which a hostile file or
- * name may hold, become '?', so that the message is one harmless line. */
+/* Fail with "PATH: what".  A long path keeps its end. */
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same for any text that may hold what a file says: control characters become '?'. */
+/* Make one harmless line of what somebody else wrote: each byte becomes '?' that is no UTF-8, or of
+ * a control character, C1 included, of a mark that turns what follows around, of what XML has not.
+ */
 void attn_clean(char *text);
+const char *attn_cleaned(const char *text, char *to, size_t size); /* a copy, cut at that size */
+
+/* The same of n bytes, behind which '\0' comes, but for the control characters that are kept.  How
+ * many bytes are done: n, or, unless this is all, up to where the last character has only begun. */
+size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole);
 
 /* Write behind the text that is there, as much as fits. */
 void attn_append(char *text, size_t size, const char *format, ...)

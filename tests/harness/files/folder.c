@@ -25,24 +25,7 @@ enum attn_status attn_folder_make(const char *path, struct attn_error *err)
                       strerror(error == EEXIST ? ENOTDIR : error));
 }
 
-enum attn_status attn_folder_temporary(char path[ATTN_FOLDER_PATH], struct attn_error *err)
-{
-    const char *root = getenv("TMPDIR");
-    snprintf(path, ATTN_FOLDER_PATH, "%.4000s/attnlab-XXXXXX",
-             root != NULL && root[0] != '\0' ? root : "/tmp");
-    if (mkdtemp(path) != NULL)
-        return ATTN_OK;
-    return attn_fault(err, ATTN_ENOMEM, path, "cannot be made a folder: %s", strerror(errno));
-}
-
-/* Of the entries of an open folder; not readdir(), which takes memory. */
-struct entries {
-    int fd;
-    ssize_t size, at;
-    _Alignas(struct dirent64) char data[4096];
-};
-
-static int open_folder(int at, const char *name, struct entries *x)
+static int open_folder(int at, const char *name, struct attn_entries *x)
 {
     fchmodat(at, name, 0700, 0);
     x->fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -50,8 +33,7 @@ static int open_folder(int at, const char *name, struct entries *x)
     return x->fd >= 0;
 }
 
-/* NULL at the end. */
-static const char *next_entry(struct entries *x)
+const char *attn_entries_next(struct attn_entries *x)
 {
     for (;;) {
         if (x->at == x->size) {
@@ -71,10 +53,10 @@ static const char *next_entry(struct entries *x)
  * when something was done. */
 static int flatten(int outer, const char *name, unsigned *serial)
 {
-    struct entries folder;
+    struct attn_entries folder;
     const char *entry;
     int moved = 0, opened = open_folder(outer, name, &folder);
-    while (opened && (entry = next_entry(&folder)) != NULL) {
+    while (opened && (entry = attn_entries_next(&folder)) != NULL) {
         char to[64];
         if (unlinkat(folder.fd, entry, 0) == 0)
             continue;
@@ -90,11 +72,11 @@ static int flatten(int outer, const char *name, unsigned *serial)
 void attn_folder_remove(const char *path)
 {
     unsigned serial = 0;
-    struct entries folder;
+    struct attn_entries folder;
     const char *entry;
     for (int progress = 1; progress && open_folder(AT_FDCWD, path, &folder);) {
         progress = 0;
-        while ((entry = next_entry(&folder)) != NULL)
+        while ((entry = attn_entries_next(&folder)) != NULL)
             progress |= unlinkat(folder.fd, entry, 0) == 0 || flatten(folder.fd, entry, &serial);
         close(folder.fd);
     }
@@ -135,7 +117,7 @@ static int add(struct attn_folder_view *view, const char *path, const struct sta
 static int look_at(struct attn_folder_view *view, const char *path, int depth)
 {
     enum { DEEPEST = 32 };
-    struct entries folder = {.fd = -1};
+    struct attn_entries folder = {.fd = -1};
     struct stat info;
     const char *entry;
     char inner[ATTN_FOLDER_PATH];
@@ -144,7 +126,7 @@ static int look_at(struct attn_folder_view *view, const char *path, int depth)
         return ok;
     folder.fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     ok = folder.fd >= 0;
-    while (ok && (entry = next_entry(&folder)) != NULL)
+    while (ok && (entry = attn_entries_next(&folder)) != NULL)
         ok = snprintf(inner, sizeof inner, "%s/%s", path, entry) < (int)sizeof inner &&
              look_at(view, inner, depth + 1);
     if (folder.fd >= 0)

@@ -1,0 +1,51 @@
+/* What this program prints is text of this program, whoever wrote the words in it: standard output
+ * and standard error become streams that write every byte of theirs through attn_clean_part. */
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/cli/cli.h"
+#include "tests/harness/files/fileio.h"
+#include "tests/harness/process.h"
+
+struct terminal {
+    int fd;
+    const char *kept; /* control characters of our own */
+    size_t n_begun;   /* a character that a write has cut in two */
+    char begun[4];
+    char room[BUFSIZ]; /* of the stream, which would ask for one when it is late to be refused */
+};
+
+static ssize_t write_clean(void *cookie, const char *data, size_t n)
+{
+    enum { AT_ONCE = 4096 };
+    struct terminal *t = cookie;
+    char text[sizeof t->begun + AT_ONCE + 1];
+    for (size_t from = 0, size, done; from < n; from += size) {
+        size = n - from < AT_ONCE ? n - from : AT_ONCE;
+        memcpy(text, t->begun, t->n_begun);
+        memcpy(text + t->n_begun, data + from, size);
+        text[t->n_begun + size] = '\0';
+        done = attn_clean_part(text, t->n_begun + size, t->kept, 0);
+        t->n_begun += size - done;
+        memcpy(t->begun, text + done, t->n_begun);
+        if (!attn_pipe_write(t->fd, text, done))
+            return 0;
+    }
+    return (ssize_t)n;
+}
+
+static FILE *open_clean(struct terminal *t, int buffering)
+{
+    FILE *file = attn_cli_need(fopencookie(t, "w", (cookie_io_functions_t){.write = write_clean}));
+    setvbuf(file, t->room, buffering, sizeof t->room);
+    return file;
+}
+
+void attn_cli_print_clean(void)
+{
+    /* As long as the streams, which are never closed.  A line of progress begins with \r. */
+    static struct terminal out = {.fd = STDOUT_FILENO, .kept = "\n\t"},
+                           err = {.fd = STDERR_FILENO, .kept = "\n\t\r"};
+    stdout = open_clean(&out, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF);
+    stderr = open_clean(&err, _IONBF);
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# What the Makefile says of itself, and that clones of one commit build one program, which names the
+# build of a record (experiments/measure/machine.c): an object is the same in any folder, whatever it is
+# called and whatever link led there, and a version is as long in any clone.
+#
+#       tests/make.sh BUILD FOLDER
+set -eu
+tree=$PWD object=build/${1##*/}/experiments/measure/machine.o folder=$(realpath "$2")
+export CCACHE_DISABLE=1 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.abbrev GIT_CONFIG_VALUE_0
+
+diff <(make -s help | awk '{ print $2 }') <(sed -nE 's/^([^ :]+):.* ## .*/\1/p' Makefile) ||
+    { echo "make help and the targets with ## differ" && exit 1; }
+
+ln -s "an=other's clone" "$folder/link"
+for clone in one "an=other's clone"; do
+    mkdir -p "$folder/$clone/build"
+    ln -s "$tree"/{.ci,Makefile,docs,experiments,optimized,plots,ref,tests} "$folder/$clone/"
+    touch "$folder/$clone/build/.ready"
+done
+for at in one link; do
+    (cd "$folder/$at" && make -s CONFIG="${1##*/}" "$object" >/dev/null)
+done
+cmp "$folder"/{one,link}/"$object"
+
+for GIT_CONFIG_VALUE_0 in 8 20; do
+    make -s B="$folder/$GIT_CONFIG_VALUE_0" "$folder/$GIT_CONFIG_VALUE_0/version.h"
+done
+cmp "$folder"/{8,20}/version.h
