@@ -309,9 +309,13 @@ TEST_EACH(misbehaviour_is_a_verdict, COUNT(misbehaviour))
     int whole = strcmp(misbehaviour[_i].bad, "OVERCLAIM") == 0 ||
                 strcmp(misbehaviour[_i].bad, "HANG_ALL") == 0;
     int status = misbehaviour[_i].status;
+    /* Descriptor 9 is the user's, and no plug-in's. */
     scratch_expect(misbehaviour[_i].status, misbehaviour[_i].says,
-                   "check --plugin '%s' --timeout %d%s", path, is_waited_for ? 1 : 60,
-                   whole ? "" : fixture_some_cases());
+                   "check --plugin '%s' --timeout %d%s 9>'%s'", path, is_waited_for ? 1 : 60,
+                   whole ? "" : fixture_some_cases(), scratch_path("theirs"));
+    char *theirs = scratch_read(scratch_path("theirs"));
+    ck_assert_str_eq(theirs, "");
+    free(theirs);
     scratch_has(misbehaviour[_i].and_says);
     if (status == 2) /* one line, and nothing else */
         ck_assert_ptr_eq(strchr(scratch_output, '\n'), scratch_output + strlen(scratch_output) - 1);

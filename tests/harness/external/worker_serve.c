@@ -1,5 +1,6 @@
 /* The worker's side of worker.h: load, run, judge, reply; and last words when it is killed. */
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include "tests/harness/external/worker.h"
 #include "tests/harness/faults/diagnose.h"
 #include "tests/harness/faults/faults.h"
+#include "tests/harness/files/folder.h"
 #include "tests/harness/process.h"
 #include "tests/harness/relations/relations.h"
 
@@ -331,6 +333,18 @@ static int answer(const char *line)
     return send_message(ATTN_WORKER_REPLY, &reply, sizeof reply);
 }
 
+/* What the host was given by whoever started it is not for a plug-in. */
+static void close_inherited(void)
+{
+    const char *name;
+    struct attn_entries all = {.fd = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    while (all.fd >= 0 && (name = attn_entries_next(&all)) != NULL)
+        if (atoi(name) > ATTN_WORKER_REQUESTS && atoi(name) != all.fd)
+            close(atoi(name));
+    if (all.fd >= 0)
+        close(all.fd);
+}
+
 int attn_worker_serve(const char *path)
 {
     static struct attn_worker_hello hello;
@@ -341,6 +355,7 @@ int attn_worker_serve(const char *path)
     home = getpid();
     setrlimit(RLIMIT_CORE, &no_core);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a worker that hangs must not outlive its host */
+    close_inherited();
     FILE *requests = fdopen(ATTN_WORKER_REQUESTS, "r");
     if (requests == NULL)
         return ATTN_PROCESS_LACKS;
