@@ -196,7 +196,7 @@ static const struct {
 TEST_EACH(no_result, COUNT(endings))
 {
     if (fixture_is_asan() && strstr(endings[_i].before, "ulimit -v") != NULL)
-        return; /* the sanitizer's shadow alone is larger than the limit */
+        return;  /* the sanitizer's shadow alone is larger than the limit */
 #ifdef __clang__ /* whose OpenMP ends a process that has no memory for one more thread's state */
     if (endings[_i].status == ATTN_POINT_OUT_OF_MEMORY)
         return;
