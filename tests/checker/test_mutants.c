@@ -37,7 +37,7 @@ static int mutants(void)
 
 SUITE(mutants, .seconds = 600, .prepare = share_named);
 
-/* Of all it is four fifths; what memory held decides two or three of those that leave it uncleared. */
+/* Of all it is four fifths; what memory held decides two or three that leave it uncleared. */
 static const double least_share = 0.87, least_share_of_all = 0.79;
 
 /* Planted in a kernel, or in what deals out work to one. */
