@@ -437,7 +437,8 @@ faults: $(FAULTS) ## refuse memory, files, processes and threads once at each pl
 # Freed memory that is kept to catch its use looks lost to who counts resident bytes: not much of it.
 # A mutant is a unit beside the library that has it too: no complaint about names that are there twice.
 asan: ## the tests under the address and undefined-behaviour sanitizers
-	@ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS $(MAKE) --no-print-directory CONFIG=asan test
+	@CK_TIMEOUT_MULTIPLIER=5 ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS \
+	    $(MAKE) --no-print-directory CONFIG=asan test
 
 tsan: ## the tests of simulated ranks under the thread sanitizer
 	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
