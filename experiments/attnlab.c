@@ -18,6 +18,7 @@ static int run(int argc, char **argv)
         attn_cli_print_clean(); /* the others have plug-ins in them, and are read by us */
     signal(SIGPIPE, SIG_IGN);   /* a closed pipe is a write error like any other */
     signal(SIGXFSZ, SIG_IGN);   /* and so is a limit on the size of a file */
+    signal(SIGCHLD, SIG_DFL);   /* ignored by who started us, children would leave no status */
     if (argc < 2) {
         attn_command_print_list(stderr);
         return ATTN_EXIT_USAGE;

@@ -4,6 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
+#include "tests/harness/ending.h"
 
 struct flags {
     const char *exec, *claims, *seed, *class;
@@ -132,6 +133,8 @@ static int grade(void *values, int n, char **operand)
                                        .source = source,
                                        .claims_path = f->claims};
     attn_grade(&task, &of, &sheet);
+    if (attn_process_interrupted())
+        return attn_cli_fail(ATTN_EXIT_LACKS, "interrupted: nothing is graded");
     if (f->format == ATTN_SHEET_CSV)
         attn_sheet_head(lab, ATTN_SHEET_CSV, stdout);
     attn_sheet_print(&sheet, (enum attn_sheet_format)f->format, stdout);

@@ -113,6 +113,8 @@ static void check_flags(const struct flags *flags)
 {
     if (flags->out == NULL)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out DIR is missing");
+    if (flags->out[0] == '\0')
+        attn_cli_stop(ATTN_EINVAL, NULL, "--out '' names no folder; . is this one");
     if (flags->plan == NULL && flags->given.n > 0)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "a plug-in or a command belongs to a plan: --plan FILE is missing");

@@ -315,9 +315,7 @@ static int close_books(struct attn_candidate *s)
 int attn_candidate_end(struct attn_candidate *s)
 {
     const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
-    int is_whole = s->question.whole_tier || s->request->soak > 0;
-    int nothing =
-        s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n && (is_whole || asked.by_it > 0);
+    int nothing = s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n;
     if (nothing)
         file_error(s, ATTN_CHECK_JUDGED, "",
                    "not one case could be judged: all were refused, %d by it%s", asked.by_it,

@@ -84,7 +84,7 @@ static const struct {
     {"measure " AT_ONCE "--length 8 --out \"$folder/r.jsonl\"", 0, 0},
     {"check " AT_ONCE "--soak 100", 0, 1},
     {"measure " APART "--length 64 --out \"$folder/r.jsonl\"", 3, 1},
-    {"grade 01 " AT_ONCE, 1, 1},
+    {"grade 01 " AT_ONCE, 3, 1},
 };
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
@@ -111,6 +111,15 @@ TEST(what_is_ignored_stays_ignored)
     kill(pid, SIGHUP);
     ck_assert_int_eq(end(pid), 0);
     expect_nothing_left();
+}
+
+/* Children that are forgotten at once, as daemons want them, would leave no status. */
+TEST(children_are_waited_for)
+{
+    signal(SIGCHLD, SIG_IGN);
+    pid_t pid = start("check " DAEMON "--case q8d8:none:f32:normal:s1");
+    signal(SIGCHLD, SIG_DFL);
+    ck_assert_int_eq(end(pid), 0);
 }
 
 /* A daemon of a command that ended well. */

@@ -13,6 +13,7 @@
 SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
 static const struct scratch_row usage[] = {
+    {"report --from x --out ''", 2, "--out '' names no folder"},
     {"run", 2, "an argument is missing: attnlab run SPEC"},
     {"run dense", 2, "tensors are missing"},
     {"run dense tiled-textbook --input $tensors --compare", 2, "'tiled-textbook' is left over"},
