@@ -15,8 +15,11 @@
 
 #include "tests/harness/files/fileio.h"
 
+enum { THEIRS = 16 };
+
 /* By process, since a fork has them too. */
-static volatile pid_t sole;    /* all children are of its making        */
+static volatile pid_t sole; /* all its children but for `theirs` are of its making */
+static volatile pid_t theirs[THEIRS];
 static volatile pid_t catcher; /* ends by itself where it is interrupted */
 static volatile sig_atomic_t interrupted;
 static struct {
@@ -49,19 +52,50 @@ static int parent_of(int pid, char *state)
     return atoi(end + 4);
 }
 
+/* The next child of this process or of another one (0: none), 0 at the end; `all` is /proc. */
+static pid_t next_child(struct attn_entries *all, pid_t other, char *state)
+{
+    const char *name;
+    while (all->fd >= 0 && (name = attn_entries_next(all)) != NULL) {
+        int pid = atoi(name), parent = pid > 0 ? parent_of(pid, state) : 0;
+        if (parent > 0 && (parent == getpid() || parent == other))
+            return pid;
+    }
+    if (all->fd >= 0)
+        close(all->fd);
+    return 0;
+}
+
+static int is_theirs(pid_t pid)
+{
+    int n = 0;
+    while (n < THEIRS && theirs[n] != pid)
+        n++;
+    return n < THEIRS;
+}
+
+/* Those that this process has now.  0: they are too many. */
+static int find_theirs(void)
+{
+    int n = 0;
+    char state;
+    struct attn_entries all = {.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    for (pid_t pid; (pid = next_child(&all, 0, &state)) > 0; n++)
+        theirs[n % THEIRS] = pid;
+    return n <= THEIRS;
+}
+
 int attn_process_signal_children(pid_t other, int number)
 {
     int n = 0;
     char state;
-    const char *name;
     struct attn_entries all = {.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    while (all.fd >= 0 && (name = attn_entries_next(&all)) != NULL) {
-        int pid = atoi(name), parent = pid > 0 ? parent_of(pid, &state) : 0;
-        if (parent > 0 && pid != other && (parent == getpid() || parent == other))
+    for (pid_t pid; (pid = next_child(&all, other, &state)) > 0;)
+        if (pid != other && !is_theirs(pid)) {
             n += kill(pid, number) == 0 && state != 'Z';
-    }
-    if (all.fd >= 0)
-        close(all.fd);
+            if (getpgid(pid) == pid) /* with what it started and still waits for */
+                kill(-pid, number);
+        }
     return n;
 }
 
@@ -144,9 +178,13 @@ void attn_ending_prepare(void)
     static const int all[] = {SIGINT, SIGTERM, SIGHUP};
     static int is_known;
     struct sigaction action = {.sa_handler = on_signal}, old; /* no SA_RESTART: poll must return */
-    if (attn_process_is_alone())
+    if (attn_process_is_alone()) {
+        for (int n = 0; n < THEIRS; n++)
+            theirs[n] = 0;
         sole = getpid();
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+    } else if (sole != getpid() && find_theirs())
+        sole = getpid(); /* and children of theirs must not become ours */
     if (!is_known)
         is_known = atexit(leave_nothing) == 0;
     for (size_t n = 0; n < sizeof all / sizeof *all; n++)

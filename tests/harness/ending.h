@@ -3,7 +3,8 @@
  *
  * A child's child becomes ours when its parent ends (PR_SET_CHILD_SUBREAPER), also from a session
  * of its own: nothing that is started hides.  Children that were there before the first one of
- * ours, as after `sleep 9 & exec attnlab`, are somebody else's; then none is ended here. */
+ * ours, as after `sleep 9 & exec attnlab`, are somebody else's and stay.  Beside them orphans do
+ * not become ours: what left its process group outlives us. */
 #ifndef TESTS_HARNESS_ENDING_H
 #define TESTS_HARNESS_ENDING_H
 

@@ -113,6 +113,24 @@ TEST(what_is_ignored_stays_ignored)
     expect_nothing_left();
 }
 
+/* What the shell had started before it became the program is not the program's. */
+TEST(what_was_there_stays)
+{
+    pid_t pid = -1;
+    char line[3000];
+    snprintf(line, sizeof line,
+             "env -u TMPDIR sleep 1000 & echo $! >'%s'; exec '%s/attnlab' check " EXEC(
+                 "echo $$ >$folder/pid; sleep 1000; :") "--case length-15-17 >'%s' 2>&1",
+             scratch_path("theirs"), test_build(), scratch_path("said"));
+    const char *const argv[] = {"sh", "-c", line, NULL};
+    ck_assert_int_eq(attn_process_start("/bin/sh", argv, NULL, NULL, 0, 0, &pid), 0);
+    await("pid", pid);
+    kill(pid, SIGTERM);
+    ck_assert_int_eq(end(pid), -SIGTERM);
+    expect_nothing_left();
+    scratch_shell(0, "", "kill $(cat '%s')", scratch_path("theirs")); /* it is alive */
+}
+
 /* Children that are forgotten at once, as daemons want them, would leave no status. */
 TEST(children_are_waited_for)
 {

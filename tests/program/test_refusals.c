@@ -96,6 +96,7 @@ static const struct {
     {"plan", "Not a directory", "to=$to/x"},
     {"fifo", "", "true"},
     {"taken", "Is a directory", "true"},
+    {"loop", "Too many levels of symbolic links", "true"},
     {"x-to-the-300th", "File name too long", "to=$folder/$(printf %0300d 0)x-to-the-300th"},
     {"new", "File too large", "ulimit -f 0"},
 };
@@ -110,7 +111,9 @@ TEST_EACH(unwritable, COUNT(out_of))
     setenv("claims", scratch_put("claims.json", claims, sizeof claims - 1), 1);
     setenv("plan", scratch_put("plan", plan, sizeof plan - 1), 1);
     setenv("records", scratch_path("r.jsonl"), 1);
-    scratch_shell(0, "", "cd '%s' && mkfifo fifo fifo.md fifo.svg && mkdir -p " IN_EACH,
+    scratch_shell(0, "",
+                  "cd '%s' && mkfifo fifo fifo.md fifo.svg && mkdir -p " IN_EACH
+                  " && for l in loop loop.md loop.svg; do ln -s $l $l; done",
                   scratch_path(""));
     if (strstr(line, "$records") != NULL)
         scratch_expect(0, "", "measure " POINT " --out %s", scratch_path("r.jsonl"));

@@ -45,6 +45,8 @@ TEST(clean_text)
         attn_clean(text);
         ck_assert_msg(strcmp(text, row[r][1]) == 0, "row %d: '%s'", r, text);
     }
+    char cut[4];
+    ck_assert_str_eq(attn_cleaned("\303\251\303\251", cut, sizeof cut), "\303\251");
     char begun[] = "a\t\342\202";
     ck_assert_uint_eq(attn_clean_part(begun, 4, "\t", 0), 2); /* two of three bytes wait */
     ck_assert_str_eq(begun, "a\t\342\202");

@@ -72,8 +72,8 @@ void attn_clean(char *text)
 
 const char *attn_cleaned(const char *text, char *to, size_t size)
 {
-    snprintf(to, size, "%s", text);
-    attn_clean(to);
+    int is_whole = (size_t)snprintf(to, size, "%s", text) < size;
+    to[attn_clean_part(to, strlen(to), "", is_whole)] = '\0'; /* at a character's end */
     return to;
 }
 
@@ -94,9 +94,10 @@ enum attn_status attn_fault(struct attn_error *err, enum attn_status status, con
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    size_t n = strlen(path);
-    attn_fail(err, status, "%s%s: %s", n > PATH_SHOWN ? "..." : "",
-              n > PATH_SHOWN ? path + n - PATH_SHOWN : path, what);
+    size_t n = strlen(path), from = n > PATH_SHOWN ? n - PATH_SHOWN : 0;
+    while (from > 0 && ((unsigned char)path[from] & 0xc0) == 0x80)
+        from++; /* to where a character begins */
+    attn_fail(err, status, "%s%s: %s", from > 0 ? "..." : "", path + from, what);
     return status;
 }
 

@@ -19,10 +19,13 @@ enum attn_status attn_folder_make(const char *path, struct attn_error *err)
     if (mkdir(path, 0777) == 0)
         return ATTN_OK;
     int error = errno;
-    if (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return ATTN_OK;
-    return attn_fault(err, ATTN_ENOMEM, path, "cannot be made a folder: %s",
-                      strerror(error == EEXIST ? ENOTDIR : error));
+    if (error == EEXIST && stat(path, &info) == 0) {
+        if (S_ISDIR(info.st_mode))
+            return ATTN_OK;
+        error = ENOTDIR;
+    } else if (error == EEXIST)
+        error = errno; /* a link that leads nowhere */
+    return attn_fault(err, ATTN_ENOMEM, path, "cannot be made a folder: %s", strerror(error));
 }
 
 static int open_folder(int at, const char *name, struct attn_entries *x)
