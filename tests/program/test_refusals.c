@@ -280,6 +280,9 @@ TEST(priced_before_allocated)
 /* The cheapest part of `make faults`: each call that may be refused, refused once. */
 TEST(faults)
 {
+#ifdef __clang__ /* its OpenMP hangs, or ends the process, where it gets no memory */
+    return;
+#endif
     if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
         scratch_shell(
             0, "PASS",
