@@ -256,13 +256,31 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     judge_together(s, in, r);
 }
 
+/* SUBSETS, forward: of so many rows that their keys would take seconds, a sample.  0: all. */
+static int64_t rows_to_judge(const struct attn_setup *s, enum attn_pass pass,
+                             int64_t row[ATTN_SAMPLE_MOST])
+{
+    enum { STREAM_ROWS = 310 };
+    const struct attn_problem *p = &s->problem;
+    double work = 0, most = 0x1p29;
+    for (int64_t i = 0; s->subsets != NULL && pass == ATTN_FORWARD && i < p->n_query; i++)
+        work += (double)attn_subsets_count(s->subsets, 0, 0, i) * (double)(p->d_key + p->d_value);
+    return work * (double)(p->batch * p->heads) <= most
+               ? 0
+               : attn_sample_choose(p->n_query, s->given.seed, STREAM_ROWS, row);
+}
+
 void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
                 const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
 {
     struct attn_inputs in = attn_setup_inputs(s, pass);
     struct attn_kept own;
+    int64_t row[ATTN_SAMPLE_MOST];
+    const struct attn_sample some = {rows_to_judge(s, pass, row), 0, row, NULL};
     r->precision = *precision;
     r->dtype = s->problem.dtype;
+    if (sample == NULL && some.n_rows > 0)
+        sample = &some;
     if (in.kept != NULL && sample == NULL) {
         judge_by(s, &in, NULL, r);
         return;

@@ -8,7 +8,7 @@
 #include "ref/problem.h"
 #include "tests/harness/fill.h"
 
-enum { LARGEST_EDGE = 32, MOST_BITS = 17, NO_SET = -1 };
+enum { LARGEST_EDGE = 16, MOST_BITS = 17, NO_SET = -1 };
 
 /* The subsets of batches that have one mask. */
 struct layout {
@@ -189,7 +189,8 @@ static enum attn_status cut_well(const struct attn_subsets *s, struct layout *x,
     while (2 * preferred <= s->d / 2 && preferred < LARGEST_EDGE)
         preferred *= 2;
     for (int way = 0; way < 2; way++)
-        for (int64_t n = preferred; n >= 1 && n < 2 * s->n_key; n = way == 0 ? n / 2 : 2 * n) {
+        for (int64_t n = preferred; n >= 1 && (way == 0 || n < 2 * s->n_key);
+             n = way == 0 ? n / 2 : 2 * n) {
             if (!cut(s, x, n))
                 return attn_fail(err, ATTN_ENOMEM, "no memory for the subsets of %lld keys",
                                  (long long)s->n_key);
