@@ -253,7 +253,8 @@ static enum attn_status check(const struct attn_problem *p, struct attn_error *e
         return attn_fail(err, ATTN_EINVAL,
                          "fill subsets with scale=%g: no gap of 200 fits; 2^-10 to 2^10 would work",
                          p->scale);
-    if (p->d_key < 3 || p->d_value < 1 || p->n_query < 1 || p->n_key < 1 || p->heads < 1)
+    if (p->d_key < 3 || p->d_value < 1 || p->n_query < 1 || p->n_key < 1 || p->batch < 1 ||
+        p->heads < 1)
         return attn_fail(err, ATTN_EINVAL,
                          "fill subsets: d is %lld and dv %lld: a code, its offset and a mark need "
                          "d=3 or more, and no extent may be 0",
