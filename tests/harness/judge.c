@@ -291,7 +291,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
         judge_by(s, &in, NULL, r);
         return;
     }
-    attn_kept_open(&s->problem, sample == NULL, &own);
+    attn_kept_open(&s->problem, sample == NULL && s->subsets == NULL, &own);
     in.kept = &own;
     judge_by(s, &in, sample, r);
     attn_kept_close(&own);
