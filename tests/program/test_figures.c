@@ -132,42 +132,10 @@ TEST(a_figure_is_a_script_and_a_row)
 
 /* ---- the manual and the course ---------------------------------------------------------------- */
 
-/* The pictures of docs/figures from what makes their numbers.  A label or a column that has another
- * name in the program, in draw.sh or in the script leaves a file that differs, or gnuplot complains.
- * Not compared: values that rounding leaves, and pictures of another gnuplot. */
-TEST(figures_of_the_chapters)
+/* tests/figures.sh says what it would catch. */
+TEST(figures_of_the_manual_and_the_course)
 {
-    scratch_shell(0, "",
-                  "bash docs/figures/draw.sh '%s' '%s' 128 >'%s' 2>&1; status=$?; cat '%s'; "
-                  "[ $status = 0 ] && test ! -s '%s'",
-                  test_build(), scratch_path("drawn"), scratch_path("said"), scratch_path("said"),
-                  scratch_path("said"));
-    scratch_shell(
-        0, "",
-        "cd '%s' && for f in *.csv; do n=${f%%.csv} d=$OLDPWD/docs; "
-        "c=1-9; [ $n = online ] && c=1-10; [ $n = half-error ] && c=1-2; "
-        "of=\"$(cut -d, -f$c $d/figures/$f)\"; "
-        "cut -d, -f$c $f | grep -vxF \"$of\" && { echo $f; exit 1; }; "
-        "[ $c = 1-9 ] || continue; cmp $f $d/figures/$f || exit 1; "
-        "! grep -q \"GNUPLOT $(gnuplot --version | cut -d' ' -f2-)<\" $d/figures/$n.svg || "
-        "sed -E -z -f $d/../plots/small.sed $n.svg | cmp - $d/figures/$n.svg || exit 1; "
-        "done",
-        scratch_path("drawn"));
-}
-
-/* The plan of the course at 16 and 32 tokens: every figure that a page puts in is drawn (test bench
- * draws the roofline). */
-TEST(figures_of_the_course)
-{
-    scratch_shell(0, "",
-                  "sed -E 's/^(  length = ).*/\\116 32/; s/^(rounds|repeat) .*/\\1 = 1/; "
-                  "s/^group .*/&\\n  formats = svg/' experiments/plans/course.plan > '%s'",
-                  scratch_path("small.plan"));
-    fixture_report(0, "", "--plan '%s'", scratch_path("small.plan"));
-    scratch_shell(0, "",
-                  "for n in $(grep -rhoE '^<!-- figure [a-z-]+' docs | cut -d' ' -f3); do "
-                  "[ $n = roofline ] || ls '%s'/$n.svg || exit 1; done",
-                  scratch_path("out/figures"));
+    scratch_shell(0, "", "bash tests/figures.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 
 /* ---- memory against time --------------------------------------------------------------------- */
