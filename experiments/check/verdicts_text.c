@@ -253,6 +253,6 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         fputc('\n', v->out);
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
-    print_models(v, list);
     attn_refusals_text(v->out, list);
+    print_models(v, list);
 }
