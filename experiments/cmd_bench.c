@@ -16,7 +16,7 @@ struct request {
     struct attn_cli_shapes shapes;
     struct attn_cli_list given; /* cases */
     struct attn_cli_counts threads;
-    const char *against, *out, *blas, *rows;
+    const char *against, *out, *blas, *rows, *scale, *softcap;
     char **spec; /* in argv */
     int n_specs, json, preset, limits, no_verify, overwrite;
     int64_t rounds;
@@ -29,6 +29,8 @@ struct request {
 
 static const struct attn_flag_use uses[] = {
     ATTN_CLI_SHAPE_FLAGS(PLACE(shapes)),
+    ATTN_TAKES(SCALE, PLACE(scale)),
+    ATTN_TAKES(SOFTCAP, PLACE(softcap)),
     ATTN_TAKES(CASE, PLACE(given), .help = "a case string; may be given several times"),
     {.flag = ATTN_FLAG_TITLE, .help = "How it is timed:"},
     ATTN_TAKES(THREADS, PLACE(threads), "1"),
@@ -84,7 +86,7 @@ static void add_case(struct request *q, const char *text)
 
 static void make_cases(struct request *q)
 {
-    char shape_text[ATTN_CASE_TEXT], text[ATTN_CASE_TEXT + 32];
+    char shape_text[ATTN_CASE_TEXT], text[ATTN_CASE_TEXT + 128];
     for (int c = 0; c < q->given.n; c++)
         add_case(q, q->given.at[c].value);
     for (int s = 0; s < attn_cli_shape_count(&q->shapes); s++) {
@@ -92,6 +94,8 @@ static void make_cases(struct request *q)
         attn_cli_shape_print(&shape, shape_text, sizeof shape_text);
         snprintf(text, sizeof text, "%s:normal:s1%s", shape_text,
                  shape.pass == ATTN_BACKWARD ? ":pass=bwd" : "");
+        attn_append(text, sizeof text, q->scale != NULL ? ":scale=%.40s" : "", q->scale);
+        attn_append(text, sizeof text, q->softcap != NULL ? ":softcap=%.40s" : "", q->softcap);
         add_case(q, text);
     }
 }
@@ -104,6 +108,9 @@ static void check(const struct request *q)
     if (q->rows != NULL && !preset)
         attn_cli_stop(ATTN_EINVAL, NULL, "--rows %s: of which table? --preset table --rows %s",
                       q->rows, q->rows);
+    if ((q->shapes.model != NULL || q->scale != NULL || q->softcap != NULL) &&
+        q->shapes.lengths.n == 0)
+        attn_cli_stop(ATTN_EINVAL, NULL, "--model, --scale and --softcap: --length is needed too");
     if (q->rounds > ATTN_BENCH_ROUNDS)
         attn_cli_stop(ATTN_EINVAL, NULL, "--rounds %lld: at most %d", (long long)q->rounds,
                       ATTN_BENCH_ROUNDS);

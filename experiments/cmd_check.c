@@ -4,6 +4,7 @@
 
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
+#include "tests/harness/cases/models.h"
 
 #define PLACE(member) offsetof(struct attn_check_request, member)
 
@@ -12,6 +13,9 @@ static const struct attn_flag_use uses[] = {
                .help =
                    "quick (a few seconds for each SPEC) or full (attnlab list cases --tier full)"),
     ATTN_TAKES(CASE, PLACE(cases)),
+    ATTN_TAKES(MODEL, PLACE(model),
+               .help = "only the cases of the tier that have the shape of a "
+                       "published model (attnlab list models)"),
     ATTN_TAKES(RELATION, PLACE(relation)),
     ATTN_TAKES(GROWTH, PLACE(growth)),
     ATTN_TAKES(SOAK, PLACE(soak)),
@@ -67,15 +71,33 @@ const struct attn_cli_command attn_cmd_check = {
     .size = sizeof(struct attn_check_request),
     .run = check};
 
+/* The cases of the tier that have the shape of a model. */
+static int check_model(struct attn_check_request *asked, char **operand, int n)
+{
+    const struct attn_model *model;
+    struct attn_model_case c[ATTN_MODEL_CASES];
+    struct attn_error err;
+    attn_cli_must(attn_model_find(asked->model, &model, &err), &err);
+    asked->cases.n = asked->tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1;
+    for (int i = 0; i < asked->cases.n; i++) {
+        attn_model_case(model, i, 1, &c[i]);
+        asked->cases.at[i].value = c[i].name;
+    }
+    return attn_check(asked, operand, n);
+}
+
 /* Flags must not exclude each other, nor name what is not there. */
 static int check(void *values, int n, char **operand)
 {
-    const struct attn_check_request *asked = values;
+    struct attn_check_request *asked = values;
     const char *relation = asked->relation;
     int externals = 0;
-    if ((asked->cases.n > 0) + (relation != NULL) + (asked->soak > 0) + asked->growth > 1)
+    if ((asked->cases.n > 0) + (asked->model != NULL) + (relation != NULL) + (asked->soak > 0) +
+            asked->growth >
+        1)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--case, --relation, --growth and --soak: one of them at a time");
+                             "--case, --model, --relation, --growth and --soak: one of them at a "
+                             "time");
     if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
@@ -100,5 +122,5 @@ static int check(void *values, int n, char **operand)
                              "implementations: --plugin, --exec or --results");
     if (asked->budget > 0 && asked->soak > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--budget and --soak: one of them at a time");
-    return attn_check(asked, operand, n);
+    return asked->model == NULL ? attn_check(asked, operand, n) : check_model(asked, operand, n);
 }

@@ -13,6 +13,7 @@
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
 #include "tests/harness/bugs.h"
+#include "tests/harness/cases/models.h"
 #include "tests/harness/cases/tiers.h"
 #include "tests/harness/files/fileio.h"
 #include "tests/harness/relations/relations.h"
@@ -50,14 +51,17 @@ static int list(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
-    .usage = "list [implementations|layers|cases|factors|relations|fills|bugs|masks] [flags]\n"
-             "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
+    .usage =
+        "list [implementations|layers|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
+        "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "What there is: implementations with what they claim and their options (default), the "
         "cases\n"
         "of a tier with their reasons, the factors on which kernels branch and their values, the\n"
         "relations that check runs beside the cases, the named data fills, the catalogue of real\n"
-        "bugs with what covers each, the calls of the mask language.",
+        "bugs with what covers each, the calls of the mask language, published models with the "
+        "source\n"
+        "of their numbers.",
     .flags = flags,
     .more =
         "An implementation with its options is a SPEC: NAME:option=value,... and, for one\n"
@@ -334,6 +338,20 @@ static void list_masks(const struct request *want)
             printf(format == MD ? "    %s\n" : "%s\n", attn_mask_help(line));
 }
 
+static void list_models(const struct request *want)
+{
+    for (int m = 0; m < ATTN_MODELS; m++) {
+        char shape[200] = "";
+        for (int v = 0; v < ATTN_MODEL_VALUES; v++)
+            if (attn_models[m].value[v][0] != '\0')
+                attn_append(shape, sizeof shape, v > 0 ? " --%s %s" : "--%s %s", attn_model_flag[v],
+                            attn_models[m].value[v]);
+        if (attn_models[m].bias[0] != '\0')
+            attn_append(shape, sizeof shape, ", bias=%s", attn_models[m].bias);
+        print_row(want, (const char *const[]){attn_models[m].name, shape, attn_models[m].source});
+    }
+}
+
 static const struct {
     const char *name;
     void (*print)(const struct request *want);
@@ -348,7 +366,8 @@ static const struct {
     {"relations", list_relations, {"relation", "can show", "says"}},
     {"fills", list_fills, {"fill", "aims at"}},
     {"bugs", list_bugs, {"bug", "reference", "what went wrong", "evidence", "covered by"}},
-    {"masks", list_masks, {NULL}}};
+    {"masks", list_masks, {NULL}},
+    {"models", list_models, {"model", "what --model stands for", "source"}}};
 enum { SUBJECTS = sizeof subject / sizeof *subject };
 
 /* The head of its table, where it has one, and its rows; the page of bugs has fewer columns. */
@@ -377,7 +396,7 @@ static int list(void *values, int n, char **operand)
     if (s == SUBJECTS)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "nothing is called '%s'%s; there are: implementations, layers, "
-                             "cases, factors, relations, fills, bugs, masks",
+                             "cases, factors, relations, fills, bugs, masks, models",
                              name, attn_nearest_text(&nearest, meant));
     if (want->picture == NULL ? want->length >= 0 || want->keys >= 0 || want->out != NULL
                               : subject[s].print != list_masks)

@@ -10,7 +10,7 @@
 #include "tests/harness/files/fileio.h"
 
 struct flags {
-    const char *plan, *out, *csv, *from;
+    const char *plan, *out, *csv, *from, *model;
     int dry_run, quiet;
     struct attn_cli_list keys;  /* of a plan */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
@@ -46,6 +46,7 @@ static const struct attn_flag_use uses[] = {
     KEY(LAYERS, "0", "N,..."),
     KEY(SAVE, "rows", "probs|rows|inputs,..."),
     KEY(HIDDEN, "0", NULL),
+    ATTN_TAKES(MODEL, TO(model)),
     KEY(HEADS, "1", NULL),
     KEY(KV_HEADS, NULL, NULL),
     KEY(DIM, "64", "D"),
@@ -53,7 +54,8 @@ static const struct attn_flag_use uses[] = {
     KEY(BATCH, "1", NULL),
     KEY(DTYPE, "f32", NULL),
     KEY(FILL, "normal", NULL),
-    KEY(DATA_SEED, "1", NULL),
+    KEY(SCALE, NULL, NULL),
+    KEY(SOFTCAP, NULL, NULL),
     TITLE("With --plan, these replace what the file says:"),
     KEY(ROUNDS, "5", NULL),
     KEY(REPEAT, "10", NULL, "warm calls in a process, those after its first, at most"),
@@ -119,6 +121,10 @@ static void check_flags(int n, char **operand, struct flags *flags)
         keys->at[keys->n].flag = "spec";
         keys->at[keys->n++].value = operand[s];
     }
+    if (flags->plan != NULL && flags->model != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--model %s: a plan says heads, dim and mask itself; without --plan it works",
+                      flags->model);
     int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
                  flags->given.n > 0 || flags->dry_run;
     if (flags->from != NULL && (flags->csv == NULL || others))

@@ -11,7 +11,7 @@ set datafile columnheaders
 set datafile missing NaN # a line goes on over other queries' rows
 csv = name.'.csv'
 array title[4] = ["m, the maximum so far", "exp(m − m'), what multiplies l and o", "l, the sum so far", "o, not divided yet (first feature)"]
-array what[4] = ["m'", "exp(m-m')", "l'", "O'"]
+array what[4] = ["m'", "exp(m-m')", "l'", "o'"]
 colours = '#D55E00 #0072B2 #009E73 #CC79A7'
 is(p) = strcol("step") eq 'tile.update' && strcol("name") eq what[p] && column("column") == 0
 stats csv using (is(1) ? column("key") : NaN) name 'K' nooutput

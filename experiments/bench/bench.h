@@ -186,7 +186,7 @@ struct attn_bench_figure attn_bench_figure(const struct attn_bench_entry *entry,
                                            enum attn_bench_quantity quantity);
 double attn_bench_median(const struct attn_bench_entry *entry, enum attn_bench_quantity quantity);
 
-/* A row of a table (bench_rows.def, bench_steps.def). */
+/* A row of a table (bench_rows.def, or a step of bench_figures.c). */
 struct attn_bench_row {
     const char *block, *what;
     enum attn_bench_quantity goal;

@@ -75,23 +75,41 @@ double attn_bench_median(const struct attn_bench_entry *e, enum attn_bench_quant
 #define BF16(shape, mask)     shape ":" mask ":bf16:normal:s1"
 #define F16(shape, mask)      shape ":" mask ":f16:normal:s1"
 #define BACKWARD(shape, mask) shape ":" mask ":f32:normal:s1:pass=bwd"
-#define PAIR(block, what, goal, target, spec, text, threads, other, other_text, other_threads) \
-    {block, what, ATTN_BENCH_##goal, target, spec, text, threads, other, other_text, other_threads},
+#define ENTRY(block, what, goal, ...)               \
+    {                                               \
+        block, what, ATTN_BENCH_##goal, __VA_ARGS__ \
+    }
+#define PAIR(...) ENTRY(__VA_ARGS__),
 #define ROW(block, what, goal, target, spec, text, threads) \
     PAIR(block, what, goal, target, spec, text, threads, NULL, NULL, 0)
-#define STEP(what, spec, mask, before, mask_before)                      \
-    PAIR("steps", what, STEP, 0, spec, F32("q2048d64", mask), 1, before, \
-         F32("q2048d64", mask_before), 1)
-#define STEP_BF16(what, spec, before)                                       \
-    PAIR("steps", what, STEP, 0, spec, BF16("q2048d64", "none"), 1, before, \
-         BF16("q2048d64", "none"), 1)
+#define STEP(what, spec, mask, before, mask_before)                       \
+    ENTRY("steps", what, STEP, 0, spec, F32("q2048d64", mask), 1, before, \
+          F32("q2048d64", mask_before), 1)
+#define STEP_BF16(what, spec, before)                                        \
+    ENTRY("steps", what, STEP, 0, spec, BF16("q2048d64", "none"), 1, before, \
+          BF16("q2048d64", "none"), 1)
 
 static const struct attn_bench_row rows[] = {
 #include "experiments/bench/bench_rows.def"
 };
+/* From the textbook to the kernel, one idea at a time (docs/kernel.md): f32 with a mask, or bf16;
+ * L=2k, d=64, one thread.  The first is compared with itself. */
 static const struct attn_bench_row steps[] = {
-#include "experiments/bench/bench_steps.def"
-};
+    STEP("textbook: the whole matrix of scores", "dense", "none", "dense", "none"),
+    STEP("tiles and online softmax, one number at a time", "tiled-textbook", "none", "dense",
+         "none"),
+    STEP("vectors over queries, register tiles: 4 lanes, no fused multiply-add",
+         "tiled:panels=1,rescale=eager@portable", "none", "tiled-textbook", "none"),
+    STEP("8 lanes, fused multiply-add (AVX2)", "tiled:panels=1,rescale=eager@avx2", "none",
+         "tiled:panels=1,rescale=eager@portable", "none"),
+    STEP("16 lanes, twice the registers (AVX-512)", "tiled:panels=1,rescale=eager@avx512", "none",
+         "tiled:panels=1,rescale=eager@avx2", "none"),
+    STEP("several panels of packed queries for each block of keys", "tiled:rescale=eager@avx512",
+         "none", "tiled:panels=1,rescale=eager@avx512", "none"),
+    STEP("lazy rescale", "tiled@avx512", "none", "tiled:rescale=eager@avx512", "none"),
+    STEP("causal mask: tiles that no query sees are skipped", "tiled@avx512", "causal(br)",
+         "tiled@avx512", "none"),
+    STEP_BF16("products of bf16 numbers, a matrix unit (AMX)", "tiled:p=bf16@amx", "tiled@avx512")};
 const struct attn_bench_list attn_bench_presets[ATTN_BENCH_PRESETS] = {
     [ATTN_BENCH_PRESET_TABLE] = {"table", rows, sizeof rows / sizeof *rows},
     [ATTN_BENCH_PRESET_STEPS] = {"steps", steps, sizeof steps / sizeof *steps}};

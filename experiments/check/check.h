@@ -54,7 +54,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
 /* What `attnlab check` was asked for. */
 struct attn_check_request {
     struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
-    const char *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
+    const char *model, *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
     int tier, format, growth, strict, verbose;
     double soak, timeout, budget; /* 0: not given */
     int64_t seed, repeat;         /* repeat: 0 when it is not given */

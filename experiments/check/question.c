@@ -5,6 +5,7 @@
 
 #include "experiments/check/check.h"
 #include "ref/problem.h"
+#include "tests/harness/cases/models.h"
 #include "tests/harness/external/vector_files.h"
 
 /* ---- what is asked --------------------------------------------------------------------------- */
@@ -59,7 +60,8 @@ static int names_made(const struct attn_cli_list *cases)
 {
     for (int i = 0; i < cases->n; i++)
         if (strncmp(cases->at[i].value, "factors-", 8) == 0 ||
-            strncmp(cases->at[i].value, "pairs-", 6) == 0)
+            strncmp(cases->at[i].value, "pairs-", 6) == 0 ||
+            attn_model_of_case(cases->at[i].value) >= 0)
             return 1;
     return 0;
 }

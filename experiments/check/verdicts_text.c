@@ -5,6 +5,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
+#include "tests/harness/cases/models.h"
 
 /* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
 static int severity(const struct attn_result *r)
@@ -174,6 +175,43 @@ static void print_cause(FILE *out, const struct attn_verdict_list *list)
                 types[0] != '\0' ? ")" : "");
 }
 
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* By the worst of its cases; left out: by the claims, in all of them. */
+static void print_models(const struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    enum fate { NOT_ASKED, LEFT_OUT, PASSED, FAILED } fate[ATTN_MODELS] = {NOT_ASKED};
+    static const char *const title[] = {"", "shapes that the claims leave out",
+                                        "judged at the shapes of", "failed at the shapes of"};
+    const struct attn_verdict_entry *refused[ATTN_MODELS] = {NULL};
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        int m = attn_model_of_case(x->name);
+        if (m < 0)
+            continue;
+        enum fate f = attn_verdict_is_failure(v, &x->result)                  ? FAILED
+                      : !attn_verdict_is_no_run(&x->result)                   ? PASSED
+                      : x->result.verdict == ATTN_REFUSED && !x->result.by_it ? LEFT_OUT
+                                                                              : NOT_ASKED;
+        fate[m] = f > fate[m] ? f : fate[m];
+        refused[m] = f == LEFT_OUT && refused[m] == NULL ? x : refused[m];
+    }
+    for (enum fate f = FAILED; f > NOT_ASKED; f--) {
+        int n = 0;
+        for (int m = 0; m < ATTN_MODELS; m++) {
+            if (fate[m] != f)
+                continue;
+            fprintf(v->out, n++ == 0 ? "  %s: %s" : ", %.0s%s", title[f], attn_models[m].name);
+            for (int b = 0, found = 0; f == LEFT_OUT && b < ATTN_CLAIMS; b++)
+                if (refused[m]->wants.missing >> b & 1u)
+                    fprintf(v->out, "%s%s", found++ > 0 ? " " : " without ", attn_claim_name[b]);
+            if (f == LEFT_OUT && refused[m]->wants.missing == 0)
+                fprintf(v->out, " (%.80s)", refused[m]->message);
+        }
+        fputs(n > 0 ? "\n" : "", v->out);
+    }
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
@@ -216,4 +254,5 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
     attn_refusals_text(v->out, list);
+    print_models(v, list);
 }

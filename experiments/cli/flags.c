@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "optimized/simd/isa.h"
 #include "ref/nearest.h"
+#include "tests/harness/cases/models.h"
 #include "version.h"
 
 static const struct {
@@ -237,6 +238,40 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     return is_switch || equals != NULL ? 1 : 2;
 }
 
+/* Of --model: what it stands for, but for flags that were given.  A price has no scale and no softcap;
+ * whatever else a command cannot be given is refused.  0 after a message. */
+static int take_model(const struct attn_cli_command *command, const char **given, void *to)
+{
+    const struct attn_flag_use *use = find(command, "--model");
+    const struct attn_model *model;
+    struct attn_error err;
+    if (use == NULL || given[use - command->flags] == NULL || find(command, "--heads") == NULL)
+        return 1;
+    if (attn_model_find(given[use - command->flags], &model, &err) != ATTN_OK)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--model: %s", err.text), 0;
+    for (int v = 0; v < ATTN_MODEL_VALUES; v++) {
+        char flag[16], *word[] = {flag, (char *)(uintptr_t)model->value[v], NULL};
+        int is_half = strcmp(attn_model_flag[v], "kv-heads") == 0 || /* as before, without it */
+                      strcmp(attn_model_flag[v], "dv") == 0;
+        snprintf(flag, sizeof flag, "--%s", attn_model_flag[v]);
+        use = find(command, flag);
+        if (*word[1] == '\0' || (is_half && strcmp(word[1], model->value[v - 1]) == 0))
+            continue;
+        if (use == NULL && strcmp(flag, "--keys") == 0)
+            return attn_cli_fail(ATTN_EXIT_USAGE,
+                                 "--model %s has %s keys, and attnlab %s no --keys", model->name,
+                                 word[1], command->name),
+                   0;
+        if (use != NULL && given[use - command->flags] == NULL &&
+            take(command, word, 0, given, to) == 0)
+            return 0;
+    }
+    if (model->bias[0] != '\0')
+        fprintf(stderr, "note: the bias of %s is left out; a case has bias=%s\n", model->name,
+                model->bias);
+    return 1;
+}
+
 /* Presets, which are values like any other. */
 static void preset(const struct attn_cli_command *command, void *to)
 {
@@ -283,6 +318,8 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
             return ATTN_EXIT_USAGE;
     }
     *operands = n;
+    if (!take_model(command, given, values))
+        return ATTN_EXIT_USAGE;
     if (command->computes && attn_isa_best(&err) == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
     return check_operands(command, argv, n);

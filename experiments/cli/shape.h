@@ -9,7 +9,8 @@ struct attn_cli_shapes {
     struct attn_cli_counts lengths, dims;
     int64_t batch, heads, keys, kv_heads, dv; /* the last three: -1 when they were not given */
     struct attn_cli_list masks;
-    int dtype, pass; /* words of their flags; the last one is all of them */
+    const char *model; /* of which what was not given is; NULL */
+    int dtype, pass;   /* words of their flags; the last one is all of them */
 };
 #define ATTN_CLI_SHAPES_OPEN                 \
     {                                        \
@@ -26,6 +27,7 @@ struct attn_cli_shapes {
         ATTN_TAKES(DIM, (at) + offsetof(struct attn_cli_shapes, dims), "64"),     \
         ATTN_TAKES(DV, (at) + offsetof(struct attn_cli_shapes, dv)),              \
         ATTN_TAKES(MASK, (at) + offsetof(struct attn_cli_shapes, masks), "none"), \
+        ATTN_TAKES(MODEL, (at) + offsetof(struct attn_cli_shapes, model)),        \
         ATTN_TAKES(DTYPE, (at) + offsetof(struct attn_cli_shapes, dtype), "f32",  \
                    .value = "f64|f32|bf16|f16|all"),                              \
         ATTN_TAKES(PASS, (at) + offsetof(struct attn_cli_shapes, pass), "fwd")

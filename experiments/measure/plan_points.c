@@ -44,7 +44,6 @@ static enum attn_status complete(struct attn_plan_point *point, struct attn_erro
 {
     struct attn_case *c = &point->c;
     c->n_key = c->n_query;
-    c->scale = (double)NAN;
     if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
         return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
                          (long long)c->kv_heads, (long long)c->heads);
@@ -107,9 +106,9 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
 static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
                                  int level, struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[GROUP_KEYS] = {MASK,   PASS,   DTYPE,     BATCH, HEADS, KV_HEADS,
-                                          DIM,    DV,     DATA_SEED, FILL,  ONCE,  SAVE,
-                                          HIDDEN, LAYERS, SPEC,      LENGTH};
+    static const int order[GROUP_KEYS] = {MASK,  PASS,    DTYPE,     BATCH,  HEADS, KV_HEADS,
+                                          DIM,   DV,      DATA_SEED, FILL,   ONCE,  SAVE,
+                                          SCALE, SOFTCAP, HIDDEN,    LAYERS, SPEC,  LENGTH};
     enum attn_status status = ATTN_OK;
     if (level == GROUP_KEYS)
         return finish_point(draft, group, point, err);
@@ -247,6 +246,7 @@ enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
                          group->name, *value_of(draft, group, SPEC) == '\0' ? "spec" : "length");
     struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));
     strcpy(point->group, group->name);
+    point->c.scale = (double)NAN;
     int64_t first = draft->plan->n;
     enum attn_status status = multiply(draft, group, 0, point, err);
     free(point);

@@ -102,6 +102,12 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
                    ? ATTN_OK
                    : attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16",
                                word);
+    case SCALE:
+    case SOFTCAP:
+        return attn_cli_double(word, key == SCALE ? &c->scale : &c->softcap)
+                   ? ATTN_OK
+                   : attn_fail(err, ATTN_EINVAL, "%s '%.40s' is not a number",
+                               attn_plan_keys[key].name, word);
     case FILL:
         fill = attn_fill_find(word);
         c->fill = (enum attn_fill)fill;

@@ -452,6 +452,8 @@ TEST(page_of_a_plugin)
         "grep -q '^| judged on | the quick tier of seed 1, ' $R",
         "grep -q '^| .lse. | [0-9]* | [0-9]* | 0 | 0[.]' $R",
         "grep -q '^| type | f32 ([0-9]*) | bf16' $R",
+        "grep -q '^ *judged at the shapes of: gpt-2, .*, deepseek-v3-absorbed, ' $R",
+        "grep -q '^ *shapes that the claims leave out: gemma-2-9b without softcap, ' $R",
         "grep -q '^ *refused cases, by the claim.* backward [0-9]* ([0-9]* alone)' $R",
     };
     for (size_t n = 0; n < sizeof want / sizeof *want; n++)

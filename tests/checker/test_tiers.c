@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
+#include "tests/harness/cases/models.h"
 #include "tests/harness/cases/soak.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
@@ -68,6 +69,7 @@ TEST(full_cases_are_sound)
         ck_assert_msg(strlen(k->why) >= (i < by_hand ? 20 : 15), "%s: no reason given", k->name);
         int is_made = full->at[i].is_made;
         ck_assert_str_eq(k->text, canonical);
+        is_made |= attn_model_of_case(k->name) >= 0;
         ck_assert_msg(is_made || strlen(k->ids) >= 5, "%s: no id given", k->name);
         ck_assert_msg(c.n_query * c.n_key <= 400000 && c.d_key <= 576, "%s is large", k->name);
         name[i] = strdup(k->name);
@@ -192,8 +194,8 @@ TEST(families_are_there)
     } family[] = {{"mask-", 130},  {"stored-", 35}, {"zero-", 24},  {"empty-", 25},
                   {"fill-", 150},  {"half-", 30},   {"only-", 25},  {"layout-", 20},
                   {"offset-", 24}, {"pack-", 25},   {"padded-", 8}, {"decode-", 20},
-                  {"ranks-", 40},  {"uneven-", 18}, {"large-", 12}, {"factors-", 250},
-                  {"pairs-", 800}};
+                  {"ranks-", 40},  {"uneven-", 18}, {"large-", 10}, {"factors-", 250},
+                  {"pairs-", 800}, {"shape-", 100}};
     for (size_t f = 0; f < sizeof family / sizeof *family; f++) {
         int n = 0;
         for (int i = 0; i < tier_of(ATTN_TIER_FULL)->n; i++)

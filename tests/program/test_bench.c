@@ -329,7 +329,8 @@ TEST_EACH(pages, ATTN_BENCH_PRESETS)
 TEST(folder)
 {
     scratch_expect(0, "", "bench dense --length 16,32 --out '%s' " TINY, scratch_path("bench"));
-    const char *const file[] = {"bench/bench.json", "bench/roofline.csv", "bench/roofline.gp"};
+    const char *const file[] = {"bench/bench.json", "bench/roofline.csv", "bench/roofline.gp",
+                                "bench/roofline.svg"};
     for (size_t f = 0; f < sizeof file / sizeof *file; f++) {
         FILE *there = fopen(scratch_path(file[f]), "r");
         ck_assert_msg(there != NULL, "%s", file[f]);

@@ -388,6 +388,27 @@ TEST_EACH(refusals_by_it_are_told, 8)
     free(text);
 }
 
+/* One that failed in any case has not passed, one that was judged in any is not left out. */
+static void models(struct printed *printed)
+{
+    struct attn_verdict_list *list = attn_verdicts_begin("dense");
+    add(list, "shape-gpt-2", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(list, "shape-gpt-2-decode", ATTN_FAILED, ATTN_F_BOUND, 3, "");
+    add(list, "shape-phi-2", ATTN_PASS, ATTN_F_NONE, 0.3, "");
+    add(list, "shape-phi-2-backward", ATTN_REFUSED, ATTN_F_NONE, 0, "");
+    add(list, "shape-dit-xl-2", ATTN_REFUSED, ATTN_F_NONE, 0, "not declared: d = 72");
+    end(printed, list);
+}
+
+TEST(models_by_the_worst_of_their_cases)
+{
+    int failures;
+    char *text = tell(ATTN_FORMAT_TEXT, 0, NULL, models, &failures);
+    position(text, "\n  failed at the shapes of: gpt-2\n  judged at the shapes of: phi-2\n"
+                   "  shapes that the claims leave out: dit-xl-2 (not declared: d = 72)\n");
+    free(text);
+}
+
 /* A program that checks nothing still writes whole documents. */
 static void nothing(struct printed *printed)
 {

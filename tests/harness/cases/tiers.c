@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/cases/models.h"
+
 /* ---- written by hand ------------------------------------------------------------------------- */
 
 /* One table, the quick tier's first. */
@@ -50,8 +52,9 @@ const struct attn_battery_case *attn_battery_find(const char *name)
  * others are about masks, data and layouts, and are asked at whatever extents are declared. */
 static int keeps_extents(const char *name)
 {
-    static const char *const family[] = {"length-", "width-", "empty-", "zero-",  "tile-",
-                                         "uneven-", "ranks-", "only-",  "alone-", NULL};
+    static const char *const family[] = {"length-", "width-",  "empty-", "zero-",
+                                         "tile-",   "uneven-", "ranks-", "only-",
+                                         "alone-",  "shape-",  NULL};
     int f = 0;
     while (family[f] != NULL && strncmp(name, family[f], strlen(family[f])) != 0)
         f++;
@@ -231,15 +234,13 @@ static int is_asked(const struct attn_battery_case *hand, const struct attn_clai
             c.n_key <= attn_claims_long_keys(claims));
 }
 
-static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
+static void take_by_hand(const struct making *x, const struct attn_battery_case *hand)
 {
-    for (int n = from; n < to; n++) {
-        struct attn_case c;
-        if (!is_asked(&battery[n], &list->claims))
-            continue;
-        attn_case_within(&battery[n], &list->claims, route, &c, NULL);
-        add(list, battery[n].name, &c, battery[n].ids, battery[n].why, NULL);
-    }
+    struct attn_case c;
+    if (!is_asked(hand, &x->list->claims))
+        return;
+    attn_case_within(hand, &x->list->claims, x->route, &c, NULL);
+    add(x->list, hand->name, &c, hand->ids, hand->why, NULL);
 }
 
 /* By text, then by place. */
@@ -284,10 +285,17 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     struct making making = {list, route};
     const struct attn_choice_taker taker = {take_choice, &making};
     attn_factors_open(&list->claims, route, seed, tier, &list->table);
-    add_by_hand(list, route, 0, QUICK);
+    for (int n = 0; n < QUICK; n++)
+        take_by_hand(&making, &battery[n]);
+    for (int m = 0; m < ATTN_MODELS; m++)
+        for (int i = 0; i < (tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1); i++) {
+            struct attn_model_case c;
+            attn_model_case(&attn_models[m], i, (claims->bits >> ATTN_BF16 & 1u) != 0, &c);
+            take_by_hand(&making, &(struct attn_battery_case){c.name, c.text, "", c.why});
+        }
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
-    if (tier == ATTN_TIER_FULL)
-        add_by_hand(list, route, QUICK, BY_HAND);
+    for (int n = QUICK; n < BY_HAND && tier == ATTN_TIER_FULL; n++)
+        take_by_hand(&making, &battery[n]);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)

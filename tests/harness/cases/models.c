@@ -1,0 +1,81 @@
+/* See models.h. */
+#include "tests/harness/cases/models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/nearest.h"
+
+enum { HEADS, KV_HEADS, DIM, DV, KEYS, MASK, SCALE, SOFTCAP };
+const char *const attn_model_flag[ATTN_MODEL_VALUES] = {"heads", "kv-heads", "dim",   "dv",
+                                                        "keys",  "mask",     "scale", "softcap"};
+
+const struct attn_model attn_models[ATTN_MODELS] = {
+#define ATTN_MODEL(name, h, g, d, dv, k, mask, scale, c, bias, source) \
+    {name, source, {#h, #g, #d, #dv, k > 0 ? #k : "", mask, scale, c > 0 ? #c : ""}, bias},
+#include "tests/harness/cases/models.def"
+#undef ATTN_MODEL
+};
+
+enum attn_status attn_model_find(const char *name, const struct attn_model **model,
+                                 struct attn_error *err)
+{
+    char meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
+    for (int m = 0; m < ATTN_MODELS; m++) {
+        *model = &attn_models[m];
+        if (strcmp(name, (*model)->name) == 0)
+            return ATTN_OK;
+        attn_nearest_offer(&nearest, (*model)->name);
+    }
+    return attn_fail(err, ATTN_EINVAL, "no model is called '%.60s'%s; attnlab list models has them",
+                     name, attn_nearest_text(&nearest, meant));
+}
+
+enum { TILES, PREFILL, DECODE, BACKWARD };
+static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", "-backward"};
+
+/* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle takes
+ * little of subsets: they are the data of what is long or has many heads, where their answer is
+ * exact. */
+void attn_model_case(const struct attn_model *model, int index, int has_bf16,
+                     struct attn_model_case *c)
+{
+    static const char *const why[ATTN_MODEL_CASES] = {
+        "two tiles of 128 and a tail", "three tiles of 128 and a tail", "one query, 4,099 keys",
+        "gradients of two tiles of 128 and a tail"};
+    const char *const *v = model->value, *window = strstr(v[MASK], "window(");
+    int number = (int)(model - attn_models), d = atoi(v[DIM]), kv = atoi(v[KV_HEADS]);
+    int group = atoi(v[HEADS]) / kv < 16 ? atoi(v[HEADS]) / kv : 16;
+    int n_key = index == DECODE ? 4099 : (index == PREFILL ? 385 : 257) + number * 13 % 71;
+    int n_query = index == DECODE ? 1 : d > 256 ? 8 : v[KEYS][0] != '\0' ? n_key - 101 : n_key;
+    int is_long = index == PREFILL || index == DECODE, is_many = group > 4 && d <= 256;
+    int is_exact = (is_long || is_many) && v[SOFTCAP][0] == '\0' && model->bias[0] == '\0';
+    char mask[64];
+    snprintf(mask, sizeof mask, "%s", v[MASK]);
+    if (window != NULL && atoi(window + 7) >= n_key)
+        snprintf(mask + (window - v[MASK]), 32, "window(99%s", strchr(window, ','));
+    kv = kv > 1 && (group <= 2 || index == DECODE) ? 2 : 1;
+    snprintf(c->name, sizeof c->name, "shape-%s%s", model->name, suffix[index]);
+    snprintf(c->why, sizeof c->why, "the shape of %s: %s", model->name, why[index]);
+    snprintf(c->text, sizeof c->text, "h%dg%dq%dk%dd%dv%s:%s:%s:%s:s%d%s%s%s%s%s%s%s", group * kv,
+             kv, n_query, n_key, d, v[DV], mask, is_long && has_bf16 ? "bf16" : "f32",
+             is_exact ? "subsets" : "normal", number + 1, v[SCALE][0] != '\0' ? ":scale=" : "",
+             v[SCALE], v[SOFTCAP][0] != '\0' ? ":softcap=" : "", v[SOFTCAP],
+             model->bias[0] != '\0' ? ":bias=" : "", model->bias,
+             index == BACKWARD ? ":pass=bwd" : "");
+}
+
+int attn_model_of_case(const char *name)
+{
+    if (strncmp(name, "shape-", 6) != 0)
+        return -1;
+    for (int m = 0; m < ATTN_MODELS; m++) {
+        size_t n = strlen(attn_models[m].name);
+        for (int i = 0; i < ATTN_MODEL_CASES && strncmp(name + 6, attn_models[m].name, n) == 0; i++)
+            if (strcmp(name + 6 + n, suffix[i]) == 0)
+                return m;
+    }
+    return -1;
+}
