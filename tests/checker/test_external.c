@@ -128,7 +128,8 @@ static const struct {
 } slips[] = {
     {"NO_MAX", "", "diagnosed failures: fits exp(s) without the maximum"},
     {"NO_MAX_ZERO", "offset-m120",
-     "fits exp(s) without the maximum: it leaves the range of exp (a"},
+     "fits exp(s) without the maximum, or a running maximum that starts at 0 or above, not at "
+     "-inf (a sum of 0"},
     {"GROUP_MEAN", "gqa-6-2-sum",
      "and dv times 0.3333 (averaged over the 3 heads of a group, not summed)"},
     {"GROUP_MEAN", "gqa-8-1-sum",
