@@ -320,16 +320,13 @@ static void normalise(struct attn_evaluation *x, const struct attn_fault_at *at,
 }
 
 /* scale q . k of a row, the mean of all keys. */
-static double mean_score(const struct attn_evaluation *x, const struct attn_fault_at *at)
+static double mean_score(struct attn_evaluation *x, const struct attn_fault_at *at)
 {
-    const double *q = attn_evaluation_row(x, ATTN_T_Q, at->b, at->h, at->i);
     double sum = 0;
-    for (int64_t j = 0; j < x->p->n_key; j++) {
-        const double *k = attn_evaluation_row(x, ATTN_T_K, at->b, at->h / attn_group_of(x->p), j);
-        for (int64_t c = 0; c < x->p->d_key; c++)
-            sum += q[c] * k[c];
-    }
-    return x->p->scale * sum / (double)x->p->n_key;
+    hidden_max(x, at);
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        sum += x->raw[j];
+    return sum / (double)x->p->n_key;
 }
 
 static double clamped(double y, int64_t n)
