@@ -195,11 +195,10 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
 /* What is wrong, before all that shows it. */
 static void put_cause(struct attn_document *d, const struct attn_verdict_list *list)
 {
-    int agree;
-    char types[80];
-    const char *cause = attn_common_cause_name(&list->causes, &agree);
+    char types[80], cause[ATTN_CAUSE_TEXT];
+    int agree = attn_common_cause_name(&list->causes, cause);
     attn_common_cause_types(&list->causes, types);
-    if (cause == NULL)
+    if (agree == 0)
         return;
     attn_document_paragraph(d);
     attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause,

@@ -42,6 +42,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
         causes->passes[r->dtype] += r->verdict == ATTN_PASS;
         causes->fails[r->dtype] += r->verdict == ATTN_FAILED;
     }
+    causes->asked += d->text[0] != '\0';
     if (d->text[0] == '\0' || d->fault <= ATTN_FAULT_NONE || d->fault >= ATTN_FAULTS)
         return;
     causes->diagnosed++;
@@ -56,16 +57,45 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
     causes->of[n].kind = kind;
 }
 
-const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree)
+/* The commonest kind of fault; a second one beside the first (0: that is asked). */
+static int commonest(const struct attn_common_cause *causes, int first)
 {
-    int kind = 0, best = -1;
-    for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++)
-        kind = causes->n[n] > causes->n[kind] ? n : kind;
+    int kind = 0;
+    for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++) {
+        int is_vague = n >= ATTN_FAULTS || n == ATTN_FAULT_FEATURE || n == ATTN_FAULT_FACTOR;
+        if (n != first && !(first > 0 && is_vague) && causes->n[n] > causes->n[kind])
+            kind = n;
+    }
+    return kind;
+}
+
+static const char *most_of(const struct attn_common_cause *causes, int kind)
+{
+    int best = -1;
     for (int n = 0; n < ATTN_CAUSES; n++)
         if (causes->of[n].kind == kind && (best < 0 || causes->of[n].n > causes->of[best].n))
             best = n;
-    *agree = causes->n[kind];
-    return *agree > 1 && best >= 0 ? causes->of[best].text : NULL;
+    return best >= 0 ? causes->of[best].text : "";
+}
+
+int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT])
+{
+    const int first = commonest(causes, 0), agree = causes->n[first];
+    const int second = commonest(causes, first), others = causes->n[second];
+    const int has_history = causes->right > 0 && causes->right == causes->retried;
+    text[0] = '\0';
+    if (has_history)
+        snprintf(
+            text, ATTN_CAUSE_TEXT,
+            "what earlier calls left (a cache, a static), or chance: all of %d that were asked "
+            "again, each in a fresh process, pass there",
+            causes->retried);
+    if (has_history || agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
+        return has_history ? causes->diagnosed : 0;
+    snprintf(text, ATTN_CAUSE_TEXT, "%s", most_of(causes, first));
+    if (others >= 3 && 10 * others >= causes->diagnosed)
+        attn_append(text, ATTN_CAUSE_TEXT, "; and by %d: %s", others, most_of(causes, second));
+    return agree;
 }
 
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])

@@ -9,8 +9,9 @@ enum {
 }; /* different texts that are told apart; more count for their kind alone */
 
 struct attn_common_cause {
-    int diagnosed;                    /* failures that look like something */
+    int diagnosed, asked;             /* failures that look like something; and others */
     int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
+    int retried, right; /* failing cases in a fresh process, and those that pass there */
     int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
     struct {
         int kind, n;    /* as in n[] */
@@ -21,9 +22,12 @@ struct attn_common_cause {
 /* Count a diagnosis, and passes.  Where failing elements are, without a cause, is no vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
-/* What most of those of the commonest kind of fault say, when at least two are of it, and how many
- * are; else NULL. */
-const char *attn_common_cause_name(const struct attn_common_cause *causes, int *agree);
+/* What most of those of the commonest kind of fault say, and how many are of it: at least two, a
+ * third of those diagnosed and a quarter of those asked; else 0.  Behind it what those of the next
+ * kind say, if they are a tenth, and name more than digits, a factor or a feature.  Where failing
+ * cases pass in a fresh process, that is the cause. */
+enum { ATTN_CAUSE_TEXT = 600 };
+int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT]);
 
 /* "in bf16 and f16, not in f32", where cases of some types fail and none of others; else "". */
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);

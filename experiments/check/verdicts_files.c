@@ -55,16 +55,15 @@ static void put_block(FILE *out, const struct attn_verdict_entry *x, int bad)
 static void put_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     FILE *out = v->out;
-    int agree;
-    char types[80];
+    char types[80], cause[ATTN_CAUSE_TEXT];
     if (v->n_specs == 0)
         fputs("TAP version 13\n", out);
     if (list == NULL) {
         fprintf(out, "1..%d\n", v->n_checks);
         return;
     }
-    const char *cause = attn_common_cause_name(&list->causes, &agree);
-    if (cause != NULL) {
+    int agree = attn_common_cause_name(&list->causes, cause);
+    if (agree > 0) {
         fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
                 list->causes.diagnosed);
         put_description(out, cause);
@@ -160,10 +159,9 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
 /* What most failures of the suite look like. */
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
-    int agree;
-    char of[64], types[80];
-    const char *cause = attn_common_cause_name(causes, &agree);
-    if (cause == NULL)
+    char of[64], types[80], cause[ATTN_CAUSE_TEXT];
+    int agree = attn_common_cause_name(causes, cause);
+    if (agree == 0)
         return;
     snprintf(of, sizeof of, "%d of %d diagnosed failures", agree, causes->diagnosed);
     fputs("    <properties>\n", out);
@@ -259,8 +257,8 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
         return;
     }
     json_t *checks = json_array(), *counts = json_object();
-    int agree;
-    const char *cause = attn_common_cause_name(&list->causes, &agree);
+    char cause[ATTN_CAUSE_TEXT];
+    int agree = attn_common_cause_name(&list->causes, cause);
     const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     for (int e = 0; e < list->n; e++)
         json_array_append_new(checks, entry_of(&list->entry[e]));
@@ -269,7 +267,7 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
                             json_integer(t.count[c]));
     json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "spec", list->spec, "verdict",
                              attn_tally_word(&t), "counts", counts, "checks", checks);
-    if (cause != NULL)
+    if (agree > 0)
         json_object_set_new(spec, "cause",
                             json_pack("{s:s,s:i,s:i,s:o,s:o}", "text", cause, "failures", agree,
                                       "diagnosed", list->causes.diagnosed, "fails_in",

@@ -165,11 +165,10 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
 /* One mistake shows in many cases: what most of them look like is what is wrong. */
 static void print_cause(FILE *out, const struct attn_verdict_list *list)
 {
-    int agree;
-    char types[80];
-    const char *cause = attn_common_cause_name(&list->causes, &agree);
+    char types[80], cause[ATTN_CAUSE_TEXT];
+    int agree = attn_common_cause_name(&list->causes, cause);
     attn_common_cause_types(&list->causes, types);
-    if (cause != NULL)
+    if (agree > 0)
         fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s%s%s%s\n", agree,
                 list->causes.diagnosed, cause, types[0] != '\0' ? " (" : "", types,
                 types[0] != '\0' ? ")" : "");

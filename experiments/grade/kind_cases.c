@@ -120,7 +120,7 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
 {
     const struct attn_question *q = &g->candidate.question;
     struct attn_common_cause causes;
-    int agree;
+    char cause[ATTN_CAUSE_TEXT];
     memset(&causes, 0, sizeof causes);
     for (int i = 0; i < q->n; i++) {
         if (g->taken[i] || !attn_selection_has(g->criterion->argument, &q->asked[i], g->needs[i]))
@@ -136,9 +136,9 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
         if (x != NULL)
             attn_common_cause_count(&causes, &x->result);
     }
-    const char *cause = attn_common_cause_name(&causes, &agree);
-    if (cause != NULL)
-        snprintf(o->cause, sizeof o->cause, "%s (%d cases)", cause, agree);
+    int agree = attn_common_cause_name(&causes, cause);
+    if (agree > 0)
+        snprintf(o->cause, sizeof o->cause, "%.280s (%d cases)", cause, agree);
     if (o->asked == 0)
         attn_outcome_lose(o, "no case of the battery is selected");
 }

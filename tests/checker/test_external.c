@@ -128,7 +128,8 @@ static const struct {
 } slips[] = {
     {"NO_MAX", "", "diagnosed failures: fits exp(s) without the maximum"},
     {"NO_MAX_ZERO", "offset-m120",
-     "fits exp(s) without the maximum: it leaves the range of exp (a"},
+     "fits exp(s) without the maximum, or a running maximum that starts at 0 or above, not at "
+     "-inf (a sum of 0"},
     {"GROUP_MEAN", "gqa-6-2-sum",
      "and dv times 0.3333 (averaged over the 3 heads of a group, not summed)"},
     {"GROUP_MEAN", "gqa-8-1-sum",
@@ -143,6 +144,23 @@ static const struct {
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
     {"TWO_KEYS", "", " lost: the last 2\n"},
+    {"FILL_30 TWO_KEYS", "", "; and by "},
+    {"FILL_30", "mask-causal-back", "fits -30 put in place of -inf for hidden scores"},
+    {"MAX_1E4", "offset-m32k", "maximum that starts at -10000 or above"},
+    {"HIDDEN_MAX", "stairs-up-causal", "fits the maximum taken over hidden keys too"},
+    {"MASK_LATE", "reveal-batch-mask", "fits the mask applied behind the softmax"},
+    {"MASK_BATCH", "reveal-batch-mask", "fits the mask of batch (b H + h) mod B"},
+    {"CLAMP", "offset-m120", "fits scores clamped to +-50"},
+    {"SCALE_INVERTED", "length-15-17", "fits a scale of 1 / scale: inverted"},
+    {"OVER_QUERIES NO_LSE", "length-15-17", "fits a softmax over the queries of a key"},
+    {"OVER_HEADS NO_LSE", "length-15-17", "fits a softmax over the heads of a pair"},
+    {"INTERLEAVED", "gqa-6-2-sum", "fits heads interleaved in all tensors"},
+    {"MEAN_K", "length-15-17", "LSE lacks scale q . mean(K)"},
+    {"WIDE_ROWS", "width-40-33", "fits rows of O that are d numbers apart"},
+    {"ZEROS", "length-15-17", "fits 0 in every element of o, lse"},
+    {"LAST_FEATURE", "gqa-6-2-sum", "elements of dv are 0, feature 6 only (the last)"},
+    {"LSE_BASE", "gqa-6-2-sum", "fits a backward that takes LSE in another base"},
+    {"CACHED", "width-1-1' --case 'length-15-17", "what earlier calls left (a cache, a static)"},
 };
 
 TEST_EACH(slips_are_named, COUNT(slips))

@@ -247,10 +247,11 @@ static const struct {
      {"  lse.npy is missing; declare \"lse\": \"absent\"?\n", "more like it"}},
     {"stops",
      "{\"claims\": [\"f32\", \"cross\", \"causal\"], \"lse\": \"absent\"}",
-     {"it said: KeyError: 'seq_len'\n", "diagnosed failures: fits causal ignored\n"}},
+     {"it said: KeyError: 'seq_len'\n",
+      "diagnosed failures: fits no mask at all: causal ignored\n"}},
     {"minus_1e9",
      "{\"claims\": [\"f32\", \"cross\", \"dv\", \"band\"]}",
-     {"likely cause, by", "fits causal ignored\n"}},
+     {"likely cause, by", "fits no mask at all: causal ignored\n"}},
 };
 
 TEST_EACH(beginners_are_told, COUNT(corrected))

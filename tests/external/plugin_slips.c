@@ -1,4 +1,4 @@
-/* Attention as loops, forward and backward, with the slip of textbook code that is
+/* Attention as loops, forward and backward, with the slips of textbook code that are
  * switched on (switches.h); with none, it is right. */
 #include <math.h>
 #include <stdlib.h>
@@ -6,17 +6,6 @@
 
 #include "ref/attn_plugin.h"
 #include "tests/external/switches.h"
-
-static struct {
-    int no_max, no_max_zero;      /* exp(s), without the maximum; and O = 0 if all weights vanish */
-    int group_mean, group_mean_k; /* dK and dV, dK alone: means over the heads of a group         */
-    int add_1e9;                  /* -1e9 is added where the mask hides                           */
-    int no_log;                   /* LSE = m + l                                                  */
-    int turned;                   /* O is written as [B,L,H,dv]                                   */
-    int times;                    /* O times 1.25, as dropout that stays on                       */
-    int one_element;              /* of O, in the middle, is wrong                                */
-    int two_keys;                 /* the last two of a tail of 16 are lost                        */
-} slip;
 
 static int64_t group_of(const struct attn_plugin_call *t)
 {
@@ -30,48 +19,115 @@ static int64_t first_key(const struct attn_plugin_call *t, int64_t r)
     return (b * t->kv_heads + h / group_of(t)) * t->n_key;
 }
 
+/* Element c of row r of a tensor with so many heads, rows and features.  INTERLEAVED: of a token the
+ * heads lie within the features. */
+static int64_t place(int64_t r, int64_t heads, int64_t rows, int64_t width, int64_t c)
+{
+    int64_t e = c * heads + r / rows % heads;
+    return is_on("INTERLEAVED") && width > 0
+               ? ((r / rows / heads * heads + e / width) * rows + r % rows) * width + e % width
+               : r * width + c;
+}
+
+/* Of a row, hidden keys too; no mask has MASK_BATCH any more than that of another batch. */
 static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
 {
-    const float *q = (const float *)t->q.data + r * t->d_key;
-    const float *k = (const float *)t->k.data + first_key(t, r) * t->d_key;
+    const int64_t plane = r / t->n_query, d = t->d_key, of = plane % t->batch * t->heads;
+    const int64_t row =
+        is_on("MASK_BATCH") ? (of + plane % t->heads) * t->n_query + r % t->n_query : r;
+    const float *q = t->q.data, *k = t->k.data, fill = is_on("FILL_30") ? -30 : -INFINITY;
     const unsigned char *visible = t->mask.data;
+    const int adds = is_on("ADD_1E9"), clamps = is_on("CLAMP");
+    const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX");
+    const float scale = (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
+    int64_t end = t->n_key - 2 * (is_on("TWO_KEYS") && t->n_key > 16 && t->n_key % 16 >= 2);
     for (int64_t j = 0; j < t->n_key; j++) {
         s[j] = 0;
-        for (int64_t c = 0; c < t->d_key; c++)
-            s[j] += q[c] * k[j * t->d_key + c];
-        s[j] *= (float)t->scale;
-        if (visible != NULL && !visible[r * t->n_key + j])
-            s[j] = slip.add_1e9 ? s[j] - 1e9f : -INFINITY;
-        if (slip.two_keys && t->n_key > 16 && t->n_key % 16 >= 2 && j >= t->n_key - 2)
+        for (int64_t c = 0; c < d; c++)
+            s[j] += q[place(r, t->heads, t->n_query, d, c)] *
+                    k[place(first_key(t, r) + j, t->kv_heads, t->n_key, d, c)];
+        s[j] *= scale;
+        s[j] = clamps ? fminf(fmaxf(s[j], -50), 50) : s[j];
+        if (visible != NULL && !visible[row * t->n_key + j] && !late)
+            s[j] = adds ? s[j] - 1e9f : fill;
+        if (j >= end)
             s[j] = -INFINITY;
     }
 }
 
+/* Weights of a row whose sums are those of their pairs in other rows: queries, or heads. */
+static void share(const struct attn_plugin_call *t, int64_t r, float *s)
+{
+    const int64_t i = r % t->n_query, all = t->heads * t->n_query;
+    const int64_t step = is_on("OVER_HEADS") ? t->n_query : 1;
+    const int64_t first = step > 1 ? r / all * all + i : r - i,
+                  n = step > 1 ? t->heads : t->n_query;
+    float *other = malloc((size_t)(2 * t->n_key + 1) * sizeof *other), *sum = other + t->n_key;
+    memset(other, 0, (size_t)(2 * t->n_key) * sizeof *other);
+    for (int64_t o = 0; o < n; o++) {
+        scores(t, first + o * step, other);
+        for (int64_t j = 0; j < t->n_key; j++)
+            sum[j] += expf(other[j] - s[j]);
+    }
+    for (int64_t j = 0; j < t->n_key; j++)
+        s[j] = s[j] == -INFINITY ? 0 : 1 / sum[j];
+    free(other);
+}
+
+/* q . k of a row, the mean of all keys. */
+static float mean_of(const struct attn_plugin_call *t, int64_t r)
+{
+    const float *q = (const float *)t->q.data + r * t->d_key, *k = t->k.data;
+    float sum = 0;
+    for (int64_t j = 0; j < t->n_key; j++)
+        for (int64_t c = 0; c < t->d_key; c++)
+            sum += q[c] * k[(first_key(t, r) + j) * t->d_key + c];
+    return sum / (float)t->n_key;
+}
+
 static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
 {
+    static float scale; /* CACHED: of the first call */
+    const unsigned char *visible = t->mask.data;
     int64_t n = t->n_key, d = t->d_value, h = r / t->n_query, b = h / t->heads;
-    int64_t to = slip.turned ? (b * t->n_query + r % t->n_query) * t->heads + h % t->heads : r;
-    const float *v = (const float *)t->v.data + first_key(t, r) * d;
-    float *o = (float *)t->o.data + to * d, m = -INFINITY, l = 0;
+    int64_t rows = t->batch * t->heads * t->n_query, step = is_on("WIDE_ROWS") ? t->d_key : d;
+    int64_t to = is_on("TURNED") ? (b * t->n_query + r % t->n_query) * t->heads + h % t->heads : r;
+    const float *v = t->v.data;
+    float *o = t->o.data, m = -INFINITY, l = 0;
+    const int shares = is_on("OVER_QUERIES") || is_on("OVER_HEADS"), zeros = is_on("ZEROS");
+    const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX"), no_log = is_on("NO_LOG");
+    scale = scale > 0 ? scale : (float)t->scale;
     scores(t, r, s);
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n; j++) {
+        s[j] *= is_on("CACHED") ? scale / (float)t->scale : 1;
         m = s[j] > m ? s[j] : m;
+    }
     int empty = m == -INFINITY;
-    if (slip.no_max)
-        m = 0;
-    for (int64_t j = 0; j < n; j++)
-        l += s[j] = empty ? 0 : expf(s[j] - m);
-    empty |= slip.no_max_zero && l == 0;
+    m = is_on("NO_MAX") || is_on("NO_MAX_ZERO") ? 0 : is_on("MAX_1E4") ? fmaxf(m, -1e4f) : m;
+    if (shares)
+        share(t, r, s);
+    for (int64_t j = 0; j < n; j++) {
+        s[j] = empty ? 0 : shares ? s[j] : expf(s[j] - m);
+        int is_hidden = late && visible != NULL && !visible[r * n + j];
+        l += is_hidden && is_on("HIDDEN_MAX") ? 0 : s[j];
+        s[j] = is_hidden ? 0 : s[j];
+    }
+    empty |= is_on("NO_MAX_ZERO") && l == 0;
     for (int64_t c = 0; c < d; c++) {
         float sum = 0;
         for (int64_t j = 0; j < n; j++)
-            sum += s[j] * v[j * d + c];
-        o[c] = empty ? 0 : sum / l * (slip.times ? 1.25f : 1);
+            sum += s[j] * v[place(first_key(t, r) + j, t->kv_heads, n, d, c)];
+        if (c < step && r * step + c < rows * d)
+            o[step != d ? r * step + c : place(to, t->heads, t->n_query, d, c)] =
+                empty || zeros ? 0 : sum / (shares ? 1 : l) * (is_on("TIMES") ? 1.25f : 1);
     }
+    for (int64_t c = d; c < step && r * step + c < rows * d; c++)
+        o[r * step + c] = 0;
+    if (is_on("ONE_ELEMENT") && r == t->n_query / 2 && d > 0)
+        o[to * d] += 1;
+    m -= is_on("MEAN_K") ? (float)t->scale * mean_of(t, r) : 0;
     if (t->lse.data != NULL)
-        ((float *)t->lse.data)[r] = empty ? -INFINITY : slip.no_log ? m + l : m + logf(l);
-    if (slip.one_element && r == t->n_query / 2 && d > 0)
-        o[0] += 1;
+        ((float *)t->lse.data)[r] = zeros ? 0 : empty ? -INFINITY : no_log ? m + l : m + logf(l);
 }
 
 static int forward(const struct attn_plugin_call *t)
@@ -95,11 +151,13 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     int64_t d = t->d_key, e = t->d_value, first = first_key(t, r);
     const float *q = (const float *)t->q.data + r * d, *k = (const float *)t->k.data + first * d;
     const float *v = (const float *)t->v.data + first * e, *o = (const float *)t->o_in.data + r * e;
-    const float *d_o = (const float *)t->d_o.data + r * e, lse = ((const float *)t->lse_in.data)[r];
+    const float *d_o = (const float *)t->d_o.data + r * e, base = is_on("LSE_BASE") ? 0.693147f : 1,
+                lse = ((const float *)t->lse_in.data)[r] * base;
     float *dq = (float *)t->dq.data + r * d, *dk = (float *)t->dk.data + first * d,
           *dv = (float *)t->dv.data + first * e;
-    float share = 1 / (float)group_of(t), of_v = slip.group_mean ? share : 1,
-          of_k = slip.group_mean_k ? share : 1, delta = 0;
+    float share = 1 / (float)group_of(t), of_v = is_on("GROUP_MEAN") ? share : 1,
+          of_k = of_v < 1 || is_on("GROUP_MEAN_K") ? share : 1, delta = 0;
+    int64_t last = e - is_on("LAST_FEATURE");
     scores(t, r, s);
     for (int64_t c = 0; c < e; c++)
         delta += d_o[c] * o[c];
@@ -107,7 +165,7 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
         float p = expf(s[j] - lse), dp = 0;
         for (int64_t c = 0; c < e; c++) {
             dp += d_o[c] * v[j * e + c];
-            dv[j * e + c] += of_v * p * d_o[c];
+            dv[j * e + c] += c < last ? of_v * p * d_o[c] : 0;
         }
         float ds = p * (dp - delta) * (float)t->scale;
         for (int64_t c = 0; c < d; c++) {
@@ -139,15 +197,5 @@ const struct attn_plugin *attn_plugin_get(void)
         .backward = backward,
     };
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
-    slip.no_max_zero = is_on("NO_MAX_ZERO");
-    slip.no_max = slip.no_max_zero || is_on("NO_MAX");
-    slip.group_mean = is_on("GROUP_MEAN");
-    slip.group_mean_k = slip.group_mean || is_on("GROUP_MEAN_K");
-    slip.add_1e9 = is_on("ADD_1E9");
-    slip.no_log = is_on("NO_LOG");
-    slip.turned = is_on("TURNED");
-    slip.times = is_on("TIMES");
-    slip.one_element = is_on("ONE_ELEMENT");
-    slip.two_keys = is_on("TWO_KEYS");
     return &slips;
 }

@@ -77,6 +77,10 @@ static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at
                 double want, double bound)
 {
     x->n++;
+    for (int a = 0; a < 4 && !ok; a++) {
+        x->low[a] = x->n_bad == 0 || at[a] < x->low[a] ? at[a] : x->low[a];
+        x->high[a] = x->n_bad == 0 || at[a] > x->high[a] ? at[a] : x->high[a];
+    }
     x->n_bad += !ok;
     if (ratio > x->ratio) {
         x->ratio = ratio;

@@ -93,10 +93,9 @@ static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t 
 }
 
 /* "head 1", "rows 64 to 69": the axes along which failure is confined. */
-static void put_range(const struct attn_failed_run *run, const struct pattern *x,
+static void put_range(const int64_t n[4], int is_ranked, const struct pattern *x,
                       enum attn_output o, char *text, size_t size)
 {
-    const int64_t *n = run->truth.tensor[o].extent;
     const char *const axis[4] = {"batch", "head", o == ATTN_DK || o == ATTN_DV ? "key" : "query",
                                  "feature"};
     int whole = x->low[3] == 0 && x->high[3] == n[3] - 1;
@@ -109,8 +108,10 @@ static void put_range(const struct attn_failed_run *run, const struct pattern *x
             attn_append(text, size, ", %s %lld only", axis[a], low);
         else
             attn_append(text, size, ", %s %lld to %lld only", axis[a], low, high);
+        if (a == 3 && low > 0 && low == n[a] - 1)
+            attn_append(text, size, " (the last)");
         if (a == 1 || a == 2)
-            put_cause(whole, run->ranks > 1, low, high, n[a], text, size);
+            put_cause(whole, is_ranked, low, high, n[a], text, size);
     }
 }
 
@@ -141,8 +142,9 @@ static struct attn_diagnosis in_words(const struct attn_failed_run *run, enum at
                         : is_beyond     ? " in rows whose scores are beyond the range of exp"
                                         : "";
     const char *why = special(run, x);
-    d.fault = is_empty                       ? ATTN_FAULT_EMPTY
-              : strstr(where, "exp") != NULL ? ATTN_FAULT_SOFTMAX
+    d.fault = is_empty                              ? ATTN_FAULT_EMPTY
+              : strstr(range, "(the last)") != NULL ? ATTN_FAULT_LAYOUT
+              : strstr(where, "exp") != NULL        ? ATTN_FAULT_SOFTMAX
               : where[0] != '\0' || strchr(range, '(') != NULL || why[0] != '\0' ? ATTN_FAULT_KEYS
                                                                                  : ATTN_FAULT_NONE;
     attn_append(d.text, sizeof d.text, "%s%lld of %lld elements of %s are %s%s%s%s",
@@ -163,7 +165,7 @@ void attn_describe(const struct attn_failed_run *run, struct attn_diagnosis *d)
         look(run, o, &x);
         if (x.bad == 0)
             continue;
-        put_range(run, &x, o, range, sizeof range);
+        put_range(run->truth.tensor[o].extent, run->ranks > 1, &x, o, range, sizeof range);
         if (is_known && range[0] != '\0')
             attn_append(d->where, sizeof d->where, "%s%s:%s", d->where[0] != '\0' ? "; " : "",
                         attn_output_name(o), range + 1);
@@ -172,5 +174,28 @@ void attn_describe(const struct attn_failed_run *run, struct attn_diagnosis *d)
         const struct attn_diagnosis one = in_words(run, o, &x, range);
         if (one.fault != ATTN_FAULT_NONE || d->text[0] == '\0')
             *d = one;
+    }
+}
+
+void attn_describe_large(const struct attn_case *c, const struct attn_result *r,
+                         struct attn_diagnosis *d)
+{
+    for (int at = 0; at < ATTN_DBIAS && d->text[0] == '\0'; at++) {
+        const struct attn_agreement *a = &r->output[at];
+        const int of_keys = at >= ATTN_DK;
+        const int64_t n[4] = {c->batch, of_keys ? c->kv_heads : c->heads,
+                              of_keys ? c->n_key : c->n_query,
+                              at == ATTN_LSE                   ? 1
+                              : at == ATTN_DQ || at == ATTN_DK ? c->d_key
+                                                               : c->d_value};
+        struct pattern x = {.n = a->n};
+        char range[160];
+        memcpy(x.low, a->low, sizeof x.low), memcpy(x.high, a->high, sizeof x.high);
+        if (a->n_bad == 0)
+            continue;
+        put_range(n, 0, &x, (enum attn_output)at, range, sizeof range);
+        snprintf(d->text, sizeof d->text, "too large for fault models: %s fails%s",
+                 attn_output_name((enum attn_output)at),
+                 range[0] != '\0' ? range : " along all axes");
     }
 }

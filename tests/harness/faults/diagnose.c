@@ -53,6 +53,8 @@ static enum attn_fault explain(struct attn_failed_run *run, unsigned but)
     } learner[] = {{attn_learn_heads, ATTN_FAULT_HEADS},  {attn_learn_places, ATTN_FAULT_LAYOUT},
                    {attn_learn_keys, ATTN_FAULT_KEYS},    {attn_learn_delta, ATTN_FAULT_GRADIENTS},
                    {attn_learn_lines, ATTN_FAULT_FACTOR}, {try_precision, ATTN_FAULT_PRECISION}};
+    if (attn_learn_zeros(run))
+        return ATTN_FAULT_FACTOR;
     /* A gradient times a number is that much, whatever else would explain it too. */
     if (run->backward && attn_learn_lines(run))
         return ATTN_FAULT_FACTOR;
@@ -86,18 +88,17 @@ static enum attn_fault explain_one(struct attn_failed_run *run)
     return ATTN_FAULT_NONE;
 }
 
-/* Multiplications of one model; what is larger is not diagnosed. */
-static double work_of(const struct attn_setup *s)
+/* By the multiplications of one model. */
+static int is_large(const struct attn_case *c)
 {
-    const struct attn_problem *p = &s->problem;
-    return (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
-           (double)(p->d_key + p->d_value + 4);
+    return (double)(c->batch * c->heads * c->n_query) * (double)c->n_key *
+               (double)(c->d_key + c->d_value + 4) >
+           8e6;
 }
 
 static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
                     struct attn_diagnosis *d)
 {
-    static const double max_work = 8e6;
     struct attn_failed_run run = {.ranks = ranks,
                                   .text = d->text,
                                   .where = d->where,
@@ -106,8 +107,11 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     int numeric =
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) || work_of(s) > max_work ||
-        !attn_run_open(&run, s, &r->precision))
+    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0))
+        return 0;
+    if (is_large(&s->given))
+        attn_describe_large(&s->given, r, d);
+    if (is_large(&s->given) || !attn_run_open(&run, s, &r->precision))
         return 0;
     take_result(&run, r);
     d->fault = explain(&run, 0);
@@ -158,7 +162,9 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
         own.layout = attn_claims_layout(
             claims); /* so that nobody copies: hypotheses read what it has read */
-    if (attn_setup_open(&own, &setup, &err) != ATTN_OK)
+    if (is_large(c))
+        attn_describe_large(c, r, d);
+    if (is_large(c) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
     if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);

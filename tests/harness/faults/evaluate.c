@@ -23,6 +23,23 @@ static int is_inside(const struct attn_cview *view, const struct attn_tensor *t)
     return lowest >= t->first && highest < t->first + t->span;
 }
 
+/* In place of feature c of head h that which is c H + h in a token's heads one behind the other; 0
+ * without memory. */
+static int interleave(double *x, const int64_t n[4])
+{
+    const int64_t all = n[1] * n[3];
+    double *token = malloc((size_t)(all + 1) * sizeof *token);
+    for (int64_t row = 0; row < n[0] * n[2] && token != NULL; row++) {
+        double *first = x + (row / n[2] * n[1] * n[2] + row % n[2]) * n[3];
+        for (int64_t e = 0; e < all; e++)
+            token[e] = first[e / n[3] * n[2] * n[3] + e % n[3]];
+        for (int64_t e = 0; e < all; e++)
+            first[e % n[1] * n[2] * n[3] + e / n[1]] = token[e];
+    }
+    free(token);
+    return token != NULL;
+}
+
 /* 0 when the model leaves a tensor's memory: it cannot be evaluated. */
 static int take_tensors(struct attn_evaluation *x)
 {
@@ -39,13 +56,13 @@ static int take_tensors(struct attn_evaluation *x)
         if (x->x[slot] == NULL)
             continue;
         attn_change(x, ATTN_AT_VIEW, &at);
-        int is_right = view.data == right.data && view.dtype == right.dtype &&
+        int is_right = !at.by_feature && view.data == right.data && view.dtype == right.dtype &&
                        memcmp(view.stride, right.stride, sizeof view.stride) == 0;
         if (end == ATTN_SLOTS && is_right)
             continue;
         if (is_inside(&view, t))
             x->moved[slot] = attn_packed_numbers(&view, n);
-        if (x->moved[slot] == NULL)
+        if (x->moved[slot] == NULL || (at.by_feature && !interleave(x->moved[slot], n)))
             return 0;
         for (int64_t e = 0; end == ATTN_T_O && e < n[0] * n[1] * n[2] * n[3]; e++)
             x->moved[slot][e] =
@@ -159,10 +176,15 @@ static double hidden_score(struct attn_evaluation *x, int64_t b, int64_t h, int6
 double attn_evaluate_score_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
 {
     double m = minus_inf;
+    const int is_other = x->f->place == ATTN_AT_PROBLEM || x->f->place == ATTN_AT_PROB;
+    if (!x->run->backward) /* there all rows share in dK and dV */
+        x->vague = 0;
     for (int64_t j = 0; j < x->p->n_key; j++) {
         x->s[j] = is_visible(x, b, h, i, j) ? attn_evaluate_score(x, b, h, i, j)
                                             : hidden_score(x, b, h, i, j);
         m = x->s[j] > m || isnan(x->s[j]) ? x->s[j] : m;
+        if (is_other && isfinite(x->s[j]))
+            x->vague = fmax(x->vague, 0.02 * x->run->loose * fabs(x->s[j]));
     }
     return m;
 }
@@ -187,22 +209,20 @@ void attn_evaluation_weigh(struct attn_evaluation *x, double m)
     double l = 0;
     x->m = m;
     for (int64_t j = 0; j < x->p->n_key; j++)
-        l += x->w[j] =
-            x->f->place == ATTN_AT_MAX ? attn_narrow(x->p, exp(x->s[j] - m)) : exp(x->s[j] - m);
+        l += x->w[j] = exp(x->s[j] - m);
     attn_evaluation_set_sum(x, l);
 }
 
 void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
 {
-    struct attn_fault_at at = {.y = attn_evaluate_score_row(x, b, h, i)};
-    attn_change(x, ATTN_AT_MAX, &at);
+    struct attn_fault_at at = {.b = b, .h = h, .i = i, .y = attn_evaluate_score_row(x, b, h, i)};
     x->unsure = 0;
     if (at.y == minus_inf)
         attn_evaluation_see_nothing(x);
     else
         attn_evaluation_weigh(x, at.y);
     attn_change(x, ATTN_AT_ROW, &at);
-    x->is_nan |= at.y == minus_inf && isnan(x->norm);
+    x->is_nan |= at.y == minus_inf && isnan(x->norm) && !x->is_hidden_number;
 }
 
 /* ---- blocks of keys, one of each rank: rank r holds block r, then r - 1, ... ---------------- */

@@ -26,7 +26,6 @@ enum attn_place {
     ATTN_AT_DOT,      /* y: q.k                                                               */
     ATTN_AT_SCORE,    /* y: of s, the scaled product, and more, the bias                      */
     ATTN_AT_HIDDEN,   /* y: the score of a hidden pair                                        */
-    ATTN_AT_MAX,      /* y: the maximum of a row                                              */
     ATTN_AT_ROW,      /* x->w, m, l, lse, norm: all weights of a row are there                */
     ATTN_AT_BLOCKS,   /* blocks, times, hidden: blocks of keys of n ranks, merged one by one  */
     ATTN_AT_MERGE,    /* is_second_larger, exponent: a block is merged into what is there     */
@@ -65,6 +64,7 @@ struct attn_fault_at {
             enum attn_slot slot;
             const struct attn_tensor *tensor;
             struct attn_cview *view;
+            int by_feature; /* heads lie within the features */
         };
         struct { /* PART */
             int part, ignored, is_or;
@@ -121,9 +121,11 @@ struct attn_evaluation {
     const double *x[ATTN_SLOTS];                     /* as the model reads and writes them */
     double *moved[ATTN_SLOTS];                       /* those of them that are its own     */
     int has_moved_outputs, is_hidden_number, is_nan; /* of a row without keys: it is so by rule */
+    int has_vanished; /* the sum of a row that sees keys is 0, or none */
     double *s, *w, *raw, *probs, *o, *other, *dq, *dk, *dv, *dbias;
     double m, l, lse, norm; /* O is the sum over norm */
-    int unsure;             /* the row's numbers hang on how exp rounds: nothing is said of them */
+    double vague; /* relative: how exp takes the rounding of scores that are not the truth's */
+    int unsure;   /* the row's numbers hang on how exp rounds: nothing is said of them */
     struct attn_evidence evidence;
 };
 

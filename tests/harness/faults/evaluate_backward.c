@@ -43,7 +43,7 @@ static void evaluate_ds(struct attn_evaluation *x, int64_t b, int64_t h, int64_t
         double dp = 0;
         for (int64_t c = 0; c < p->d_value; c++)
             dp += attn_changed_number(x, ATTN_OF_PRODUCT, d_o[c] * v[c]);
-        x->probs[j] = exp(x->s[j] - at.lse);
+        x->probs[j] = attn_narrow(p, exp(x->s[j] - at.lse));
         x->w[j] = x->probs[j] * (dp - at.delta);
         x->probs[j] = attn_changed_number(x, ATTN_OF_P, x->probs[j]);
     }

@@ -46,7 +46,9 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     const struct attn_truth_tensor *t = &x->run->truth.tensor[o];
     int64_t width = t->extent[3], at = row * width;
     const double *got = x->x[ATTN_T_O + o] + at, *own = x->run->x[ATTN_T_O + o] + at;
-    double size = 0, loose = x->run->loose;
+    double size = 0, loose = x->run->loose + (o == ATTN_LSE ? 0 : x->vague);
+    if (x->f->place == ATTN_AT_PROB) /* what is far too large is rounded so */
+        loose += 4 * attn_dtype_roundoff(x->p->dtype);
     if (x->f->place == ATTN_AT_NUMBER) /* near the middle of two, either may be the nearest */
         loose = fmax(loose, 4 * attn_dtype_roundoff(attn_is_half(x->p) ? x->p->dtype : ATTN_F16));
     if (!x->run->compared[o])
@@ -58,8 +60,10 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     for (int64_t c = 0; c < width; c++)
         size = isfinite(predicted[c]) && fabs(predicted[c]) > size ? fabs(predicted[c]) : size;
     for (int64_t c = 0; c < width; c++) {
-        double tolerance = loose * size + 4 * t->bound[at + c] + 1e-30;
-        if (!isinf(t->bound[at + c]) && !is_as(got[c], predicted[c], tolerance))
+        double tolerance = loose * size + 4 * t->bound[at + c];
+        int is_exact = x->f->place == ATTN_AT_NONE && predicted[c] == 0 && t->bound[at + c] == 0;
+        if (!isinf(t->bound[at + c]) &&
+            !is_as(got[c], as_result(x, o, got[c], predicted[c]), is_exact ? 0 : tolerance))
             return 0;
     }
     for (int64_t c = 0; c < width; c++) {
@@ -80,6 +84,6 @@ int attn_evaluation_explains(const struct attn_evaluation *x)
     /* NaN alone fits every model that ends in NaN; where numbers stand beside it, its places speak,
      * unless the model reads what it should not, and whatever it reads is NaN. */
     int has_places =
-        e->finite > 0 && !x->is_hidden_number && place != ATTN_AT_MAX && place != ATTN_AT_VIEW;
+        e->finite > 0 && (!x->is_hidden_number || x->has_vanished) && place != ATTN_AT_VIEW;
     return e->apart > 0 || has_places || x->is_nan;
 }

@@ -40,17 +40,22 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but);
 
 /* What is learned from the numbers: which kv head and batch each block has read (learn_heads.c);
  * whether rows are right but in other places (learn_places.c); which keys each row has seen
- * (learn_keys.c); whether delta alone is wrong, whether outputs are the truth times a number, or
+ * (learn_keys.c); whether all is 0, delta alone is wrong, outputs are the truth times a number, or
  * plus one (learn_numbers.c). */
 int attn_learn_heads(struct attn_failed_run *run);
 int attn_learn_places(struct attn_failed_run *run);
 int attn_learn_keys(struct attn_failed_run *run);
+int attn_learn_zeros(struct attn_failed_run *run);
 int attn_learn_delta(struct attn_failed_run *run);
 int attn_learn_lines(struct attn_failed_run *run);
 
 /* describe.c.  Where the failing elements are: beside a fault that is known, the ranges; else a
  * sentence, and the fault where that tells it. */
 void attn_describe(const struct attn_failed_run *run, struct attn_diagnosis *diagnosis);
+
+/* The same of a case that is too large to be computed again, from the ranges of what failed. */
+void attn_describe_large(const struct attn_case *c, const struct attn_result *result,
+                         struct attn_diagnosis *diagnosis);
 
 /* rerun.c: the passes of a case, as it failed (fill_nan: fresh memory holds NaN) or with other
  * bytes in fresh memory; runs in other circumstances that explain the failure; and "fails only with

@@ -58,6 +58,30 @@ int attn_learn_delta(struct attn_failed_run *run)
     return ok;
 }
 
+/* ---- nothing at all ------------------------------------------------------------------------- */
+
+int attn_learn_zeros(struct attn_failed_run *run)
+{
+    const double least = attn_least_normal(run->setup->problem.dtype);
+    char names[40] = "";
+    int is_lost = 0;
+    for (int o = run->backward ? ATTN_DQ : ATTN_O; o < ATTN_OUTPUTS; o++) {
+        if (!run->failing[o] || run->truth.tensor[o].want == NULL)
+            continue;
+        int64_t n = attn_run_rows(run, (enum attn_output)o) * run->truth.tensor[o].extent[3];
+        for (; n > 0 && run->x[ATTN_T_O + o][n - 1] == 0; n--)
+            is_lost |= isfinite(run->truth.tensor[o].want[n - 1]) &&
+                       fabs(run->truth.tensor[o].want[n - 1]) >= least &&
+                       !attn_run_element_is_right(run, (enum attn_output)o, n - 1);
+        if (n > 0)
+            return 0;
+        attn_append(names, sizeof names, "%s%s", names[0] != '\0' ? ", " : "",
+                    attn_output_name((enum attn_output)o));
+    }
+    snprintf(run->text, run->size, "fits 0 in every element of %s", names);
+    return is_lost;
+}
+
 /* ---- a factor, a term ----------------------------------------------------------------------- */
 
 /* What an output would be of the truth: times a number, plus a number. */
@@ -138,7 +162,7 @@ static int put_line(const struct attn_failed_run *run, enum attn_output o, char 
     for (int way = 0; way < 2; way++) {
         int is_factor = (o != ATTN_LSE) == (way == 0);
         struct line line = line_of(&run->truth.tensor[o], run->x[ATTN_T_O + o], n, is_factor);
-        if (!is_on(run, o, n, &line))
+        if (!is_on(run, o, n, &line) || fabs(line.factor) < 1e-9)
             continue;
         if (is_factor) {
             snprintf(text, size, "%s times %.4g", attn_output_name(o), line.factor);

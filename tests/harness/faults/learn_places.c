@@ -72,9 +72,29 @@ static void describe(const struct attn_failed_run *run, enum attn_output o, cons
              (long long)(was % rows));
 }
 
+/* Rows of O lie d numbers apart where they are dv wide: what is in both widths is right there. */
+static int is_of_width_d(const struct attn_failed_run *run)
+{
+    const struct attn_problem *p = &run->setup->problem;
+    const int64_t d = p->d_key, dv = p->d_value, rows = attn_run_rows(run, ATTN_O);
+    const struct attn_truth_tensor *t = &run->truth.tensor[ATTN_O];
+    int64_t right = 0;
+    for (int64_t n = 0; n < rows * dv && n < rows * d && d != dv; n++) {
+        int64_t at = n / d * dv + n % d;
+        if (n % d >= dv)
+            continue;
+        if (!(fabs(run->x[ATTN_T_O][n] - t->want[at]) <= t->bound[at]))
+            return 0;
+        right += t->want[at] != 0 && !attn_run_element_is_right(run, ATTN_O, n);
+    }
+    return right >= 4;
+}
+
 int attn_learn_places(struct attn_failed_run *run)
 {
-    int found = 0;
+    int found = run->failing[ATTN_O] && !run->backward && is_of_width_d(run);
+    if (found)
+        snprintf(run->text, run->size, "fits rows of O that are d numbers apart, not dv");
     for (int at = 0; at < ATTN_OUTPUTS && !found; at++) {
         const enum attn_output o = (enum attn_output)at;
         const int64_t n = run->failing[o] ? attn_run_rows(run, o) : 0;

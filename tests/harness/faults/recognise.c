@@ -10,15 +10,24 @@
 
 /* ---- whether a case can show a row, and its words -------------------------------------------- */
 
-enum { LOW_SCORES = 12, STARTS = 8 };
-static const double low_score[LOW_SCORES] = {-1e9, -1e4,   -(double)FLT_MAX, -1e30, -1e10, -1e6,
-                                             -1e5, -65504, -32768,           -5e4,  -1e3,  -100};
-static const double max_start[STARTS] = {0, -100, -1e3, -1e4, -32768, -5e4, -65504, -1e5};
+enum { LOW_SCORES = 18, STARTS = 8, CLAMPS = 10, OVERS = 4 };
+static const double low_score[LOW_SCORES] = {-1e9,  -1e4,   -(double)FLT_MAX,
+                                             -1e30, -1e10,  -1e6,
+                                             -1e5,  -65504, -32768,
+                                             -5e4,  -1e3,   -100,
+                                             -500,  -200,   -50,
+                                             -30,   -20,    -10};
+static const double max_start[STARTS] = {-1e5, -65504, -5e4, -32768, -1e4, -1e3, -100, 0};
+static const double clamp_at[CLAMPS] = {1e4, 1e3, 100, 88, 80, 64, 50, 30, 20, 10};
+static const char *const clamp_side[] = {"to +-", "to at most ", "to at least -"};
 
 static const char *const for_kv[] = {"", " for K", " for V"};
 static const char *const flushed_numbers[] = {"results", "inputs", "all that is computed"};
 static const char *const p_or_ds[] = {"P and dS", "dS", "P"};
 static const char *const causal[] = {"causal(tl)", "causal(br)"};
+static const char *const ignored[] = {"", ": causal ignored", ": the window ignored"};
+static const char *const over[OVERS] = {"the queries of a key", "the heads of a pair",
+                                        "the batches of a pair", "the keys of all heads"};
 
 static int has(const struct attn_failed_run *run, int64_t slot)
 {
@@ -48,6 +57,25 @@ static int has_input(const struct attn_failed_run *run, int64_t n)
 static const char *input_name(const struct attn_failed_run *run, int64_t n)
 {
     return n == 0 ? "the inputs" : name_of(run, n - 1);
+}
+
+/* Is there a row whose exp(s) has no number without a shift? */
+static int overflows(const struct attn_failed_run *run)
+{
+    const double limit = run->setup->problem.dtype == ATTN_F64 ? 708 : 87;
+    for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE); row++)
+        if (run->truth.tensor[ATTN_LSE].want[row] > limit)
+            return 1;
+    return 0;
+}
+
+/* How many rows a softmax over `over[n]` takes together; 0 where that is too much to try. */
+static int64_t others(const struct attn_problem *p, int64_t n)
+{
+    const int64_t count[OVERS] = {p->n_query, p->heads, p->batch, p->heads};
+    double work = (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
+                  (double)(count[n] * (p->d_key + 4));
+    return work <= 2e7 ? count[n] : 0;
 }
 
 /* May so many ranks have shared the problem? */
@@ -134,6 +162,14 @@ static unsigned wide(const struct attn_failed_run *run, int first)
     return slots;
 }
 
+/* Of tensors with features: all (n = 0), the inputs, the outputs. */
+static int interleaves(enum attn_slot slot, int64_t n)
+{
+    const int is_input = slot <= ATTN_T_V || slot == ATTN_T_DO;
+    return (is_input || slot == ATTN_T_O || (slot >= ATTN_T_DQ && slot <= ATTN_T_DV)) &&
+           n != 1 + is_input;
+}
+
 /* All inputs (n = 0), or one. */
 static unsigned input(int64_t n)
 {
@@ -195,18 +231,40 @@ static double as_tf32(double y, int is_cut)
     return y == 0 || !isfinite(y) ? y : ldexp(is_cut ? trunc(fraction) : rint(fraction), e - 11);
 }
 
-/* Weights are exp(s), whatever the maximum is; where they are subnormal, or their sum alone
- * overflows, the numbers hang on rounding. */
-static void forget_max(struct attn_evaluation *x)
+/* Weights are exp(s - m), whatever the maximum is; where they are subnormal, or their sum alone
+ * overflows, the numbers hang on rounding.  A sum of 0 gives 0/0; or O = 0; or a row without keys
+ * is passed over. */
+enum { DIVIDED, ZEROED, SKIPPED };
+static const char *const no_sum[] = {"", " (a sum of 0 makes O = 0)",
+                                     " (a row without keys is passed over)"};
+static void weigh_from(struct attn_evaluation *x, double m, int64_t how, int64_t rounds)
 {
     double least = x->p->dtype == ATTN_F64 ? 0x1p-1000 : 0x1p-110, l = 0, largest = 0;
+    const int empty = x->m == -(double)INFINITY;
+    if ((empty && how == SKIPPED) || m == -(double)INFINITY)
+        return;
     for (int64_t j = 0; j < x->p->n_key; j++) {
-        l += x->w[j] = attn_narrow(x->p, exp(x->s[j]));
-        largest = fmax(largest, x->w[j]);
+        double w = attn_narrow(x->p, exp(x->s[j] - m));
+        l += w;
+        largest = fmax(largest, w);
+        x->w[j] = rounds ? attn_dtype_round(w, x->p->dtype) : w;
     }
-    x->m = 0;
+    x->m = m;
     attn_evaluation_set_sum(x, attn_narrow(x->p, l));
     x->unsure = (x->l > 0 && x->l < least) || (isinf(x->l) && isfinite(largest));
+    x->is_hidden_number |= empty && how == DIVIDED;
+    x->has_vanished |= !empty && !(x->l > 0 && isfinite(x->l));
+    if (x->l == 0 && how == ZEROED)
+        attn_evaluation_see_nothing(x);
+}
+
+static double hidden_max(struct attn_evaluation *x, const struct attn_fault_at *at)
+{
+    double m = -(double)INFINITY;
+    x->is_hidden_number = 1;
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        m = fmax(m, attn_evaluate_score(x, at->b, at->h, at->i, j));
+    return m;
 }
 
 static void weigh_alike(struct attn_evaluation *x)
@@ -214,6 +272,68 @@ static void weigh_alike(struct attn_evaluation *x)
     for (int64_t j = 0; j < x->p->n_key; j++)
         x->w[j] = 1;
     x->norm = (double)x->p->n_key;
+}
+
+/* All keys share in the sum; hidden ones are then left out. */
+static void mask_late(struct attn_evaluation *x, const struct attn_fault_at *at)
+{
+    double m = hidden_max(x, at), l = 0;
+    for (int64_t j = 0; j < x->p->n_key; j++) {
+        double w = exp(attn_evaluate_score(x, at->b, at->h, at->i, j) - m);
+        l += w;
+        x->w[j] = sees(x->p, at->b, at->h, at->i, j) ? w : 0;
+    }
+    x->m = m;
+    attn_evaluation_set_sum(x, l);
+}
+
+/* A row is hidden where the last query does not see the key of its number: it sees nothing, or all
+ * keys alike. */
+static void lay_along(struct attn_evaluation *x, const struct attn_fault_at *at, int64_t sees_none)
+{
+    const int is_shown = at->i >= x->p->n_key || sees(x->p, at->b, at->h, x->p->n_query - 1, at->i);
+    double m = hidden_max(x, at);
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        x->s[j] = attn_evaluate_score(x, at->b, at->h, at->i, j);
+    attn_evaluation_weigh(x, m);
+    if (!is_shown && sees_none)
+        attn_evaluation_see_nothing(x);
+    else if (!is_shown)
+        weigh_alike(x);
+}
+
+/* The sum of a weight is that of its pair in other rows (over[n]). */
+static void normalise(struct attn_evaluation *x, const struct attn_fault_at *at, int64_t n)
+{
+    const int64_t count = others(x->p, n);
+    double total = 0;
+    for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
+        double l = 0, m = n == 3 ? x->m : x->s[j];
+        for (int64_t t = 0; t < count && m > -(double)INFINITY; t++) {
+            int64_t b = n == 2 ? t : at->b, h = n % 2 ? t : at->h, i = n == 0 ? t : at->i;
+            l += sees(x->p, b, h, i, j) ? exp(attn_evaluate_score(x, b, h, i, j) - m) : 0;
+        }
+        total += l;
+        x->w[j] = x->s[j] == -(double)INFINITY ? 0 : n == 3 ? exp(x->s[j] - m) : 1 / l;
+    }
+    x->norm = n == 3 && total > 0 ? total : 1;
+}
+
+/* scale q . k of a row, the mean of all keys. */
+static double mean_score(struct attn_evaluation *x, const struct attn_fault_at *at)
+{
+    double sum = 0;
+    hidden_max(x, at);
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        sum += x->raw[j];
+    return sum / (double)x->p->n_key;
+}
+
+static double clamped(double y, int64_t n)
+{
+    const double c = clamp_at[n / 3];
+    y = n % 3 != 2 ? fmin(y, c) : y;
+    return n % 3 != 1 ? fmax(y, -c) : y;
 }
 
 /* Keys from `first` on. */

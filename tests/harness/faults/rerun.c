@@ -133,7 +133,7 @@ int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
 
 /* ---- the case with one thing after another made plain --------------------------------------- */
 
-enum { NAMED = 3, WORDS = 80, DROPS = 9, TAILS = 9 };
+enum { NAMED = 3, WORDS = 80, DROPS = 11, TAILS = 9 };
 
 static int64_t round_up(int64_t n, int64_t tile)
 {
@@ -151,7 +151,9 @@ static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
     const int64_t tile = tiles[which % 3];
     int64_t *const lengths[] = {&c->n_key, &c->n_query, &c->d_key}, *n = lengths[of];
     const int square = c->n_query == c->n_key;
-    if ((*n % tile == 0 && (of != FEATURES || c->d_value % tile == 0)) ||
+    const int64_t uneven = c->d_key - c->d_value;
+    if ((of == QUERIES && *n == 1) ||
+        (*n % tile == 0 && (of != FEATURES || c->d_value % tile == 0)) ||
         (of == QUERIES && square) || (of == FEATURES && tile > 64))
         return 0;
     *n = round_up(*n, tile);
@@ -159,6 +161,8 @@ static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
         c->n_query = c->n_key;
     if (of == FEATURES)
         c->d_value = round_up(c->d_value, tile);
+    if (of == FEATURES && uneven != 0 && c->d_key == c->d_value)
+        *(uneven > 0 ? &c->d_key : &c->d_value) += tile;
     snprintf(words, WORDS, what[of], (long long)*n);
     return 1;
 }
@@ -194,6 +198,12 @@ static const char *drop(struct attn_case *c, int which)
     case 7:
         c->poison = ATTN_POISON_NONE;
         return "NaN or 1e30 in rows that nobody sees (0 times NaN is NaN)";
+    case 8:
+        c->d_value = c->d_key;
+        return "dv other than d";
+    case 9:
+        c->n_query += c->n_query == 1;
+        return "one query";
     default:
         snprintf(c->mask, sizeof c->mask, "none");
         return "keys hidden";
