@@ -85,7 +85,8 @@ struct attn_files {
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
     const char *layout_words; /* "B,H,L,d", ... */
-    struct attn_file_layout layout;
+    struct attn_file_layout layout,
+        key_layout;                  /* of k, v, dk and dv: [B,G,L,d] beside a folded q */
     struct attn_packed_batch packed; /* where the layout is */
     enum attn_pass pass;
     int d_bias; /* the gradient of the bias is computed */
