@@ -106,7 +106,8 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     int numeric =
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
-    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) || work_of(s) > max_work ||
+    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0) ||
+        work_of(s) > (s->most_work > 0 ? s->most_work : max_work) ||
         !attn_run_open(&run, s, &r->precision))
         return 0;
     take_result(&run, r);
