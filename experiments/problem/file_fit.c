@@ -7,49 +7,39 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "ref/problem.h"
 #include "tests/harness/faults/diagnose.h"
-#include "tests/harness/faults/evaluate.h"
 #include "tests/harness/files/fileio.h"
 
 /* ---- what is declared ------------------------------------------------------------------------ */
 
-enum attn_status attn_files_declared(struct attn_files *files, struct attn_error *err)
-{
-    const struct attn_request *r = files->request;
-    struct attn_error why;
-    if (r->arithmetic != NULL && r->claims != NULL)
-        return attn_fail(
-            err, ATTN_EINVAL,
-            "--arithmetic and --claims together: a declaration has its \"arithmetic\"");
-    if (r->claims != NULL)
-        return attn_claims_read(r->claims, &files->claims, err);
-    if (r->arithmetic == NULL)
-        return ATTN_OK;
-    char *text = attn_cli_text("{\"claims\": [\"f32\"], \"arithmetic\": \"%.40s\"}", r->arithmetic);
-    enum attn_status status = attn_claims_parse("--arithmetic", text, &files->claims, &why);
-    free(text);
-    return status == ATTN_OK ? ATTN_OK : attn_fail(err, ATTN_EINVAL, "%s", why.text);
-}
-
+/* Whether a set has another meaning than f32 in a storage type. */
 static int applies(int set, enum attn_dtype dtype)
 {
-    return set == 0 || dtype == ATTN_BF16 || dtype == ATTN_F16 ||
+    return set == 0 || attn_dtype_size(dtype) == 2 ||
            (dtype == ATTN_F32 && !attn_arithmetic[set].sixteen);
 }
 
-enum attn_status attn_files_declarable(struct attn_files *files, struct attn_error *err)
+enum attn_status attn_files_declared(struct attn_files *files, struct attn_error *err)
 {
-    const char *word = attn_arithmetic[files->claims.arithmetic].word;
+    const struct attn_request *r = files->request;
+    enum attn_dtype dtype = ATTN_F32;
     char known[160] = "";
+    attn_file_dtype_storage(files->input[ATTN_IN_Q]->tensor->dtype, &dtype);
     for (int n = 0; n < attn_arithmetic_count; n++)
-        if (applies(n, files->problem.dtype))
+        if (applies(n, dtype))
             attn_append(known, sizeof known, " %s", attn_arithmetic[n].word);
-    return applies(files->claims.arithmetic, files->problem.dtype)
-               ? ATTN_OK
-               : attn_fail(err, ATTN_EINVAL,
-                           "arithmetic %s is none of q, k and v in %s:%s exist there", word,
-                           attn_dtype_name(files->problem.dtype), known);
+    if (r->arithmetic != NULL && r->claims != NULL)
+        return attn_fail(err, ATTN_EINVAL, "--arithmetic and --claims together: one of them");
+    if (r->claims != NULL && attn_claims_read(r->claims, &files->claims, err) != ATTN_OK)
+        return err->status;
+    int set =
+        r->arithmetic != NULL ? attn_arithmetic_find(r->arithmetic) : files->claims.arithmetic;
+    if (set < 0 || !applies(set, dtype))
+        return attn_fail(err, ATTN_EINVAL, "arithmetic '%.40s' with q in %s: there are%s",
+                         r->arithmetic != NULL ? r->arithmetic : attn_arithmetic[set].word,
+                         attn_dtype_name(dtype), known);
+    files->claims.arithmetic = set;
+    return ATTN_OK;
 }
 
 /* ---- results under an arithmetic ------------------------------------------------------------- */
@@ -70,43 +60,39 @@ static enum attn_status fit(const struct attn_trial *trial, const struct attn_pa
     struct attn_truth truth;
     enum attn_status status = attn_truth_compute(&trial->files->problem, &trial->inputs,
                                                  &x->precision, &trial->sample, &truth, err);
-    if (status != ATTN_OK)
-        return status;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
         struct attn_truth_tensor *t = &truth.tensor[o];
         struct attn_agreement *a = &x->output[o];
         if (party->got[o].data == NULL || t->want == NULL)
             continue;
-        attn_truth_store(t, party->stored[o]); /* in the type in which it is stored */
+        attn_truth_store(t, party->stored[o]);
         attn_agree(&party->got[o], t, x->precision.u, a);
-        memcpy(x->extent[o], t->extent, sizeof x->extent[o]);
+        x->rows[o] = t->extent[0] * t->extent[1] * t->extent[2];
         x->silent[o] = count_silent(t, a);
         x->n_bad += a->n_bad;
         x->n_not_finite += a->n_not_finite;
         x->worst = a->ratio > x->worst ? a->ratio : x->worst;
     }
-    attn_truth_free(&truth);
-    return ATTN_OK;
+    if (status == ATTN_OK)
+        attn_truth_free(&truth);
+    return status;
 }
 
-/* What one fit is of. */
-static void precision_of(const struct attn_files *files, int given, int set,
-                         const struct attn_spec *plain, struct attn_fit *x)
+/* Of given results: as declared, or of this set. */
+static void precision_of(const struct attn_files *files, int set, const struct attn_spec *plain,
+                         struct attn_fit *x)
 {
     const struct attn_problem *p = &files->problem;
-    int is_declared = given && (files->request->claims || files->request->arithmetic);
-    *x = (struct attn_fit){.word = files->request->claims};
-    if (!given)
-        attn_precision_of(files->spec.impl, &files->spec.options, p, &x->precision);
-    else if (files->request->claims != NULL)
-        attn_claims_precision(&files->claims, p, &x->precision);
-    if (!given || x->word != NULL)
-        return;
-    set = is_declared ? files->claims.arithmetic : set;
-    x->word = set > 0 ? attn_arithmetic[set].word : p->dtype == ATTN_F64 ? "f64" : "f32";
+    x->word = set > 0                ? attn_arithmetic[set].word
+              : p->dtype == ATTN_F64 ? "f64 arithmetic"
+                                     : "f32 arithmetic";
     attn_precision_of(plain->impl, &plain->options, p, &x->precision);
     attn_arithmetic_declare(set, p, &x->precision);
     attn_precision_complete(p, &x->precision);
+    if (files->request->claims == NULL)
+        return;
+    x->word = files->request->claims;
+    attn_claims_precision(&files->claims, p, &x->precision);
 }
 
 enum attn_status attn_fits_find(const struct attn_trial *trial, const struct attn_party *party,
@@ -118,16 +104,22 @@ enum attn_status attn_fits_find(const struct attn_trial *trial, const struct att
     struct attn_spec plain;
     enum attn_status status = attn_spec_parse(ATTN_FILES_PLAIN, &plain, err);
     fits->n = fits->best = 0;
-    for (int set = 0; set < (is_one ? 1 : attn_arithmetic_count) && status == ATTN_OK; set++) {
+    for (int set = is_one ? files->claims.arithmetic : 0;
+         set < attn_arithmetic_count && fits->n < ATTN_FITS && status == ATTN_OK; set++) {
         struct attn_fit *x = &fits->of[fits->n];
-        int is_wider = set > 0 && attn_dtype_size(dtype) == 2 && !attn_arithmetic[set].sixteen;
-        if (is_wider || !applies(set, dtype) || fits->n == ATTN_FITS)
+        int is_wide = set > 0 && attn_dtype_size(dtype) == 2 && !attn_arithmetic[set].sixteen;
+        if (!is_one && (is_wide || !applies(set, dtype)))
             continue;
-        precision_of(files, party->given, set, &plain, x);
+        *x = (struct attn_fit){.word = ""};
+        if (party->given)
+            precision_of(files, set, &plain, x);
+        else
+            attn_precision_of(files->spec.impl, &files->spec.options, &files->problem,
+                              &x->precision);
         status = fit(trial, party, x, err);
         fits->best = x->n_bad < fits->of[fits->best].n_bad ? fits->n : fits->best;
         fits->n++;
-        if (x->n_bad == 0)
+        if (x->n_bad == 0 || is_one)
             break;
     }
     return status;
@@ -147,13 +139,11 @@ static void lay_out(const struct attn_trial *trial, const struct attn_party *par
 {
     const struct attn_problem *p = &trial->files->problem;
     const struct attn_inputs *in = &trial->inputs;
-    const struct attn_cview input[ATTN_T_O] = {in->q,          in->k,   in->v,
-                                               p->bias.tensor, in->d_o, in->d_lse};
-    const enum attn_file_axes axes[ATTN_T_O] = {ATTN_AXES_QUERIES, ATTN_AXES_KEYS,
-                                                ATTN_AXES_KEYS,    ATTN_AXES_PAIRS,
-                                                ATTN_AXES_QUERIES, ATTN_AXES_ROWS};
+    const struct attn_cview input[] = {in->q, in->k, in->v, p->bias.tensor, in->d_o, in->d_lse};
+    const int64_t width[] = {p->d_key, p->d_key, p->d_value, p->n_key, p->d_value, 1};
     s->problem = *p;
     s->mask = trial->files->mask;
+    s->most_work = 4e7; /* of a model: some seconds for all of them */
     s->given = (struct attn_case){p->batch,
                                   p->heads,
                                   p->kv_heads,
@@ -161,147 +151,83 @@ static void lay_out(const struct attn_trial *trial, const struct attn_party *par
                                   p->n_key,
                                   p->d_key,
                                   p->d_value,
-                                  .dtype = p->dtype,
-                                  .fill = ATTN_FILL_NORMAL,
                                   .pass = trial->files->pass,
-                                  .scale = p->scale,
-                                  .softcap = p->softcap,
-                                  .d_lse = in->d_lse.data != NULL,
-                                  .d_bias = in->want_d_bias};
+                                  .d_lse = in->d_lse.data != NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        int o = slot - ATTN_T_O, by_key = slot < ATTN_T_O && axes[slot] == ATTN_AXES_KEYS;
+        int o = slot - ATTN_T_O, by_key = slot == ATTN_T_K || slot == ATTN_T_V;
         const struct attn_cview *view = o < 0 ? &input[slot] : &party->got[o];
-        int64_t extent[4] = {p->batch, by_key ? p->kv_heads : p->heads,
-                             by_key ? p->n_key : p->n_query,
-                             slot == ATTN_T_V || slot == ATTN_T_DO ? p->d_value : p->d_key};
-        if (slot == ATTN_T_DLSE || slot == ATTN_T_BIAS)
-            extent[3] = slot == ATTN_T_BIAS ? p->n_key : 1;
-        s->tensor[slot] = (struct attn_tensor){.dtype = view->dtype,
-                                               .stored = o < 0 ? view->dtype : party->stored[o],
-                                               .data = (void *)view->data};
-        memcpy(s->tensor[slot].extent, extent, sizeof extent);
+        s->tensor[slot] = (struct attn_tensor){
+            .dtype = view->dtype,
+            .stored = o < 0 ? view->dtype : party->stored[o],
+            .extent = {p->batch, by_key ? p->kv_heads : p->heads, by_key ? p->n_key : p->n_query,
+                       o < 0 ? width[slot] : 0}, /* of outputs, the truth knows them */
+            .data = (void *)view->data};
         memcpy(s->tensor[slot].stride, view->stride, sizeof view->stride);
     }
 }
 
-/* Into text: which rows of the outputs are wrong. */
-static void put_rows(const struct attn_fit *x, char *text, size_t size)
+/* Which rows of the outputs are wrong; how many of how many. */
+static double print_rows(const struct attn_fit *x)
 {
+    int64_t bad = 0, rows = 0;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         const struct attn_agreement *a = &x->output[o];
-        const int64_t *n = x->extent[o];
-        const char *const axis[3] = {"batch", "head",
-                                     o == ATTN_DK || o == ATTN_DV ? "key" : "query"};
+        const char *const axis[] = {"batch", "head",
+                                    o == ATTN_DK || o == ATTN_DV ? "key" : "query"};
         if (a->n_bad == 0)
             continue;
-        attn_append(text, size, "; %lld of %lld rows of %s", (long long)a->bad_rows,
-                    (long long)(n[0] * n[1] * n[2]), a->name);
-        for (int at = 0; at < 3; at++)
-            if (a->high[at] > a->low[at])
-                attn_append(text, size, ", %s %lld to %lld", axis[at], (long long)a->low[at],
-                            (long long)a->high[at]);
-            else if (n[at] > 1)
-                attn_append(text, size, ", %s %lld", axis[at], (long long)a->low[at]);
+        printf("%s%lld of %lld rows of %s", bad > 0 ? "; " : "", (long long)a->bad_rows,
+               (long long)x->rows[o], a->name);
+        for (int n = 0; n < 3; n++)
+            printf(a->low[n] < a->high[n] ? ", %s %lld to %lld" : ", %s %lld", axis[n],
+                   (long long)a->low[n], (long long)a->high[n]);
+        bad += a->bad_rows;
+        rows += x->rows[o];
     }
+    return (double)bad / (double)rows;
 }
 
-/* Multiplications of one model: some seconds for all of them. */
-static double work_of(const struct attn_problem *p)
-{
-    return (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
-           (double)(p->d_key + p->d_value + 4);
-}
-
-static const double most_work = 4e7;
-
-static void cut_view(struct attn_cview *view, int64_t b, int64_t h)
-{
-    int64_t first = b * view->stride[0] + h * view->stride[1];
-    if (view->data != NULL)
-        view->data = (const char *)view->data + first * (int64_t)attn_dtype_size(view->dtype);
-}
-
-/* Leave batch b and head h alone; 0: the mask tells them apart. */
-static int cut(struct attn_setup *s, int64_t b, int64_t h)
-{
-    struct attn_problem *p = &s->problem;
-    int64_t group = attn_group_of(p);
-    if (attn_mask_varies_by_batch(s->mask) || attn_mask_varies_by_head(s->mask))
-        return 0;
-    for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        struct attn_tensor *t = &s->tensor[slot];
-        struct attn_cview view = attn_tensor_cview(t);
-        int by_key = slot == ATTN_T_K || slot == ATTN_T_V;
-        cut_view(&view, b, by_key ? h / group : h);
-        t->data = slot > ATTN_T_DQ ? NULL : (void *)view.data; /* those are sums over heads */
-        t->extent[0] = t->extent[1] = 1;
-    }
-    cut_view(&p->bias.tensor, b, h);
-    if (p->bias.kind == ATTN_BIAS_ALIBI)
-        p->bias.slope += h;
-    p->batch = p->heads = p->kv_heads = 1;
-    s->given.batch = s->given.heads = s->given.kv_heads = 1;
-    return 1;
-}
-
-/* The cause of a failure, if a model has it, of all heads or of that of the worst element; 0: none
- * has, -1: it is too large, or not all rows are compared. */
-static int find_cause(const struct attn_trial *trial, const struct attn_party *party,
-                      const struct attn_fit *x, struct attn_diagnosis *cause)
+/* The cause of a failure, if a model has it. */
+static void print_cause(const struct attn_trial *trial, const struct attn_party *party,
+                        const struct attn_fit *x, double share)
 {
     struct attn_setup *setup = attn_cli_need(calloc(1, sizeof *setup));
+    struct attn_diagnosis cause = {0};
     struct attn_result r = {.verdict = ATTN_FAILED,
                             .failure = x->n_not_finite > 0 ? ATTN_F_FINITE : ATTN_F_BOUND,
                             .dtype = trial->files->problem.dtype,
                             .precision = x->precision};
-    int found = trial->sample.n_rows < 0 && trial->sample.n_keys < 0, o = 0;
-    while (x->output[o].n_bad == 0)
-        o++;
+    int is_whole = trial->sample.n_rows < 0 && trial->sample.n_keys < 0;
     memcpy(r.output, x->output, sizeof r.output);
     lay_out(trial, party, setup);
-    setup->most_work = most_work;
-    if (found && work_of(&setup->problem) > most_work) {
-        memset(&r.output[ATTN_DK], 0, (ATTN_OUTPUTS - ATTN_DK) * sizeof *r.output);
-        found = o <= ATTN_DQ && cut(setup, x->output[o].at[0], x->output[o].at[1]) &&
-                work_of(&setup->problem) <= most_work;
-    }
-    found = found ? attn_diagnose(setup, &r, cause) == ATTN_WHAT : -1;
+    int found = is_whole ? attn_diagnose(setup, &r, &cause) : 0;
+    int is_rounding = cause.fault == ATTN_FAULT_PRECISION;
     free(setup);
-    return found;
+    if (found == ATTN_WHAT && !(is_rounding && share < 0.125)) /* that is coarse everywhere */
+        printf("; likely cause: %s\n", cause.text + (strncmp(cause.text, "fits ", 5) == 0 ? 5 : 0));
+    else
+        printf("; no cause is known%s\n",
+               found == 0 ? ": one head alone, or fewer tokens, may show it" : "");
 }
 
 void attn_fits_answer(const struct attn_trial *trial, const struct attn_party *party,
                       const struct attn_fits *fits)
 {
     const struct attn_fit *first = fits->of, *best = &fits->of[fits->best];
-    struct attn_diagnosis cause = {0};
-    char rows[512] = "";
-    const char *plain = first->word[0] == 'f' && first->word[1] != 'u' ? " arithmetic" : "";
+    const char *must = attn_fits_pass(trial->files, fits) ? ""
+                                                          : "; if that is meant, declare it: "
+                                                            "--arithmetic ";
     if (best->n_bad == 0 && fits->best == 0) {
-        printf("%s: rounding, within the bound of %s%s (%.2g)\n", party->of, best->word, plain,
-               best->worst);
-        return;
+        printf("%s: rounding, within the bound of %s (%.2g)\n", party->of, best->word, best->worst);
+    } else if (best->n_bad == 0) {
+        printf("%s: rounding, %.3g times the bound of %s; within that of %s (%.2g)%s%s\n",
+               party->of, first->worst, first->word, best->word, best->worst, must,
+               *must ? best->word : "");
+    } else {
+        printf("%s: a bug, %.3g times the bound of %s", party->of, first->worst, first->word);
+        for (int n = 1; n < fits->n; n++)
+            printf(", %.3g of %s", fits->of[n].worst, fits->of[n].word);
+        printf("; beyond %s are ", best->word);
+        print_cause(trial, party, best, print_rows(best));
     }
-    int found = best->n_bad > 0 ? find_cause(trial, party, best, &cause) : 0;
-    printf("%s: %s: ", party->of,
-           best->n_bad == 0 ? "rounding"
-           : found > 0 && cause.fault == ATTN_FAULT_PRECISION
-               ? "a bug, or arithmetic that has no word"
-               : "a bug");
-    printf("%.3g times the bound of %s%s", first->worst, first->word, plain);
-    if (best->n_bad == 0) {
-        printf("; within that of %s (%.2g)%s%s\n", best->word, best->worst,
-               attn_fits_pass(trial->files, fits) ? "" : ", which must be declared: --arithmetic ",
-               attn_fits_pass(trial->files, fits) ? "" : best->word);
-        return;
-    }
-    for (int n = 1; n < fits->n; n++)
-        printf(", %.3g of %s", fits->of[n].worst, fits->of[n].word);
-    put_rows(best, rows, sizeof rows);
-    printf("; beyond %s: %s; ", best->word, rows + 2);
-    if (found > 0)
-        printf("likely cause: %s\n", cause.text + (strncmp(cause.text, "fits ", 5) == 0 ? 5 : 0));
-    else
-        printf("%s\n", found == 0 ? "no model of a fault explains it"
-                                  : "all rows of a smaller problem would show the cause");
 }

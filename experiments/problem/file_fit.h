@@ -25,7 +25,7 @@ struct attn_fit {
     const char *word;
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* name == NULL: not judged, nothing is known */
-    int64_t extent[ATTN_OUTPUTS][4], silent[ATTN_OUTPUTS]; /* elements that cannot be judged */
+    int64_t rows[ATTN_OUTPUTS], silent[ATTN_OUTPUTS]; /* compared; elements that cannot be judged */
     int64_t n_bad, n_not_finite;
     double worst; /* error / bound */
 };
@@ -36,10 +36,8 @@ struct attn_fits {
     struct attn_fit of[ATTN_FITS];
 };
 
-/* A step of attn_files_open: what --arithmetic and --claims declare; then, whether it is for the
- * storage type. */
+/* A step of attn_files_open: what --arithmetic and --claims declare. */
 enum attn_status attn_files_declared(struct attn_files *files, struct attn_error *err);
-enum attn_status attn_files_declarable(struct attn_files *files, struct attn_error *err);
 
 /* A spec's own arithmetic, or what is declared; else all sets of the storage type, up to the first
  * that allows all. */

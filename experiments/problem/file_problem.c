@@ -281,13 +281,9 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
                                  struct attn_files *files, struct attn_error *err)
 {
     static enum attn_status (*const step[])(struct attn_files * files, struct attn_error * err) = {
-        attn_files_declared, open_set,
-        find_inputs,         attn_files_agree,
-        attn_files_axes,     set_pass,
-        set_d_bias,          check_only,
-        attn_files_shapes,   attn_files_declarable,
-        attn_files_numbers,  attn_files_bias,
-        check_problem,       attn_files_mask};
+        open_set,        find_inputs,   attn_files_declared, attn_files_agree,  attn_files_axes,
+        set_pass,        set_d_bias,    check_only,          attn_files_shapes, attn_files_numbers,
+        attn_files_bias, check_problem, attn_files_mask};
     *files = (struct attn_files){.request = request, .set = set};
     enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
     if (status == ATTN_OK)

@@ -312,6 +312,21 @@ enum attn_status attn_files_fits(const struct attn_files *files,
     return check_floating(entry, err);
 }
 
+/* From 16 bits to what a problem takes. */
+static enum attn_status widen(const struct attn_tensors_entry *entry, struct attn_error *err)
+{
+    struct attn_file_tensor *t = entry->tensor;
+    double *values = NULL;
+    enum attn_status status = attn_tensors_values(entry, &values, err);
+    if (status != ATTN_OK)
+        return status;
+    free(t->data);
+    t->data = values;
+    t->dtype = ATTN_FILE_F64;
+    t->bytes *= 4;
+    return ATTN_OK;
+}
+
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
 static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
 {
@@ -334,8 +349,7 @@ static enum attn_status check_bias(const struct attn_files *files, struct attn_e
             (long long)want[3]);
     if (check_floating(entry, err) != ATTN_OK)
         return ATTN_EINVAL;
-    return t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64 ? attn_tensors_widen(entry, err)
-                                                                  : ATTN_OK;
+    return t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64 ? widen(entry, err) : ATTN_OK;
 }
 
 static void output_extents(const struct attn_problem *p, enum attn_output output, int64_t extent[4])

@@ -203,26 +203,6 @@ enum attn_status attn_tensors_map(const struct attn_tensors_entry *entry, struct
     return attn_file_map(entry->file, entry->tensor, err);
 }
 
-enum attn_status attn_tensors_widen(const struct attn_tensors_entry *entry, struct attn_error *err)
-{
-    struct attn_file_tensor *t = entry->tensor;
-    int64_t n = attn_tensors_count(t);
-    enum attn_status status = attn_tensors_load(entry, err);
-    float *wide = status == ATTN_OK ? aligned_alloc(64, ((size_t)n / 16 + 1) * 64) : NULL;
-    if (status == ATTN_OK && wide == NULL)
-        status = attn_fault(err, ATTN_ENOMEM, entry->file->path,
-                            "no memory for the %lld numbers of '%.40s'", (long long)n, entry->name);
-    for (int64_t i = 0; i < n && wide != NULL; i++)
-        wide[i] = (float)number(t, i);
-    if (wide == NULL)
-        return status;
-    free(t->data);
-    t->data = wide;
-    t->dtype = ATTN_FILE_F32;
-    t->bytes = 4 * n;
-    return ATTN_OK;
-}
-
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
                                      struct attn_error *err)
 {

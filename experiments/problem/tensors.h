@@ -44,9 +44,6 @@ int64_t attn_tensors_count(const struct attn_file_tensor *tensor); /* elements *
 enum attn_status attn_tensors_load(const struct attn_tensors_entry *entry, struct attn_error *err);
 enum attn_status attn_tensors_map(const struct attn_tensors_entry *entry, struct attn_error *err);
 
-/* Load, from 16 bits to F32. */
-enum attn_status attn_tensors_widen(const struct attn_tensors_entry *entry, struct attn_error *err);
-
 /* Load, and give the numbers as double, malloc'ed: exact for all types but I64.  *values is
  * untouched after a failure. */
 enum attn_status attn_tensors_values(const struct attn_tensors_entry *entry, double **values,
