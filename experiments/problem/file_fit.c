@@ -137,10 +137,12 @@ int attn_fits_pass(const struct attn_files *files, const struct attn_fits *fits)
 static void lay_out(const struct attn_trial *trial, const struct attn_party *party,
                     struct attn_setup *s)
 {
+    static const double nothing = 0; /* in place of a result that is not there */
     const struct attn_problem *p = &trial->files->problem;
     const struct attn_inputs *in = &trial->inputs;
     const struct attn_cview input[] = {in->q, in->k, in->v, p->bias.tensor, in->d_o, in->d_lse};
-    const int64_t width[] = {p->d_key, p->d_key, p->d_value, p->n_key, p->d_value, 1};
+    const int64_t d = p->d_key, dv = p->d_value,
+                  width[ATTN_SLOTS] = {d, d, dv, p->n_key, dv, 1, dv, 1, d, d, dv, p->n_key};
     s->problem = *p;
     s->mask = trial->files->mask;
     s->most_work = 4e7; /* of a model: some seconds for all of them */
@@ -149,21 +151,32 @@ static void lay_out(const struct attn_trial *trial, const struct attn_party *par
                                   p->kv_heads,
                                   p->n_query,
                                   p->n_key,
-                                  p->d_key,
-                                  p->d_value,
+                                  d,
+                                  dv,
+                                  .fill = ATTN_FILL_NORMAL,
                                   .pass = trial->files->pass,
                                   .d_lse = in->d_lse.data != NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
-        int o = slot - ATTN_T_O, by_key = slot == ATTN_T_K || slot == ATTN_T_V;
-        const struct attn_cview *view = o < 0 ? &input[slot] : &party->got[o];
-        s->tensor[slot] = (struct attn_tensor){
-            .dtype = view->dtype,
-            .stored = o < 0 ? view->dtype : party->stored[o],
-            .extent = {p->batch, by_key ? p->kv_heads : p->heads, by_key ? p->n_key : p->n_query,
-                       o < 0 ? width[slot] : 0}, /* of outputs, the truth knows them */
-            .data = (void *)view->data};
-        memcpy(s->tensor[slot].stride, view->stride, sizeof view->stride);
+        int o = slot - ATTN_T_O,
+            by_key = slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
+        struct attn_cview view = o < 0 ? input[slot] : party->got[o];
+        if (o >= 0 && view.data == NULL)
+            view = (struct attn_cview){&nothing, ATTN_F64, {0}};
+        struct attn_tensor *t = &s->tensor[slot];
+        *t = (struct attn_tensor){.dtype = view.dtype,
+                                  .stored = o < 0 || view.data == &nothing ? view.dtype
+                                                                           : party->stored[o],
+                                  .extent = {p->batch, by_key ? p->kv_heads : p->heads,
+                                             by_key ? p->n_key : p->n_query, width[slot]},
+                                  .data = (void *)view.data,
+                                  .map = (void *)view.data,
+                                  .span = 1};
+        memcpy(t->stride, view.stride, sizeof view.stride);
+        for (int n = 0; n < 4; n++)
+            t->span += (t->extent[n] - 1) * t->stride[n];
     }
+    if (!in->want_d_bias)
+        s->tensor[ATTN_T_DBIAS].data = NULL;
 }
 
 /* Which rows of the outputs are wrong; how many of how many. */
