@@ -29,8 +29,12 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(REFERENCE, offsetof(struct task, reference_path)),
     ATTN_TAKES(ONLY, PROBLEM(only)),
     ATTN_TAKES(ANY_TYPE, offsetof(struct task, any_type)),
-    ATTN_TAKES(AS, PROBLEM(spec), "tiled-textbook"),
-    {.flag = ATTN_FLAG_TITLE, .help = "Of the problem, for the rule `bound`, as for attnlab run:"},
+    ATTN_TAKES(NAMES, PROBLEM(names)),
+    {.flag = ATTN_FLAG_TITLE, .help = "For the rule `bound`, as for attnlab run:"},
+    ATTN_TAKES(ARITHMETIC, PROBLEM(arithmetic)),
+    ATTN_TAKES(CLAIMS, PROBLEM(claims), .kind = ATTN_KIND_TEXT, .help = ATTN_FILES_CLAIMS_HELP),
+    ATTN_TAKES(ROWS, PROBLEM(rows), .kind = ATTN_KIND_COUNT, .value = "N",
+               .help = ATTN_FILES_ROWS_HELP),
     ATTN_TAKES(MASK, PROBLEM(mask), .kind = ATTN_KIND_TEXT, .help = "such as 'causal(br)'"),
     ATTN_TAKES(SCALE, PROBLEM(scale)),
     ATTN_TAKES(SOFTCAP, PROBLEM(softcap)),
@@ -80,7 +84,8 @@ const struct attn_cli_command attn_cmd_compare = {
     .operands_least = 2,
     .operands_most = 2,
     .size = sizeof(struct task),
-    .initial = &(const struct task){.problem.pass = ATTN_PASS_NOT_SAID},
+    .initial =
+        &(const struct task){.problem = {.spec = ATTN_FILES_PLAIN, .pass = ATTN_PASS_NOT_SAID}},
     .run = compare};
 
 static enum attn_status read_rules(struct task *t, struct attn_error *err)
@@ -350,6 +355,7 @@ static enum attn_status check_rules(struct task *t, struct attn_error *err)
 
 static enum attn_status open_all(struct task *t, char **operand, struct attn_error *err)
 {
+    struct attn_tensors *const set[3] = {&t->got, &t->want, &t->reference};
     enum attn_status status = read_rules(t, err);
     if (status == ATTN_OK)
         status = attn_tensors_open(operand[0], &t->got, err);
@@ -357,6 +363,8 @@ static enum attn_status open_all(struct task *t, char **operand, struct attn_err
         status = attn_tensors_open(operand[1], &t->want, err);
     if (status == ATTN_OK && t->reference_path != NULL)
         status = attn_tensors_open(t->reference_path, &t->reference, err);
+    if (status == ATTN_OK)
+        status = attn_files_rename(t->problem.names, set, 3, err);
     return status == ATTN_OK ? check_rules(t, err) : status;
 }
 

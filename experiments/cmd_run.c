@@ -13,6 +13,7 @@
 
 static const struct attn_flag_use uses[] = {
     ATTN_TAKES(INPUT, PLACE(input)),
+    ATTN_TAKES(NAMES, PLACE(names)),
     ATTN_TAKES(Q, TENSOR(ATTN_IN_Q)),
     ATTN_TAKES(K, TENSOR(ATTN_IN_K)),
     ATTN_TAKES(V, TENSOR(ATTN_IN_V)),
@@ -31,6 +32,10 @@ static const struct attn_flag_use uses[] = {
             "judge the results, and those in the file, by error bounds; any of F64, F32, BF16 and "
             "F16 beside any inputs.  What cannot be judged is named, and makes the status 2"),
     ATTN_TAKES(ONLY, PLACE(only)),
+    ATTN_TAKES(ARITHMETIC, PLACE(arithmetic)),
+    ATTN_TAKES(CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT, .help = ATTN_FILES_CLAIMS_HELP),
+    ATTN_TAKES(ROWS, PLACE(rows), .kind = ATTN_KIND_COUNT, .value = "N",
+               .help = ATTN_FILES_ROWS_HELP),
     ATTN_TAKES(DBIAS, PLACE(d_bias)),
     ATTN_TAKES(
         PASS, PLACE(pass),
@@ -103,8 +108,10 @@ static enum attn_status check_request(const struct attn_request *r, struct attn_
         wrong = "--out DIR says where results go (or --compare judges them)";
     else if (r->log != NULL && attn_cli_runner() != NULL)
         wrong = "--log is for simulated ranks: attnlab run";
-    else if (r->only != NULL && !r->compare)
-        wrong = "--only says what --compare judges";
+    else if (!r->compare && (r->only || r->arithmetic || r->claims || r->rows))
+        wrong = "--only, --arithmetic, --claims and --rows are for --compare";
+    else if (r->input == NULL && r->names != NULL)
+        wrong = "--names is for the names in one file, --input; --q, --k, ... need none";
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 

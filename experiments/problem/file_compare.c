@@ -7,20 +7,25 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/problem/file_fit.h"
 #include "ref/problem.h"
+#include "tests/harness/bound/kept.h"
 #include "tests/harness/files/fileio.h"
 
 enum { SAMPLE_SEED = 2, ALL = 2048 };
 
-int64_t attn_files_compared(int64_t n)
+int64_t attn_files_compared(const struct attn_files *files, int64_t n)
 {
-    return n > ALL ? ATTN_SAMPLE_MOST : n;
+    int64_t rows = files->request->rows;
+    return rows > 0 ? (rows < n ? rows : n) : n > ALL ? ATTN_SAMPLE_MOST : n;
 }
 
-/* -1: all of them. */
-static int64_t choose(int64_t n, uint64_t stream, int64_t index[ATTN_SAMPLE_MOST])
+/* -1: all of them; else they are malloc'ed. */
+static int64_t choose(const struct attn_files *files, int64_t n, uint64_t stream, int64_t **index)
 {
-    return n > ALL ? attn_sample_choose(n, SAMPLE_SEED, stream, index) : -1;
+    int64_t most = attn_files_compared(files, n);
+    *index = most < n ? attn_cli_need(malloc((size_t)most * sizeof **index)) : NULL;
+    return most < n ? attn_sample_choose(n, most, SAMPLE_SEED, stream, *index) : -1;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -32,8 +37,7 @@ static int spec_width(const char *spec)
     return width > least ? width : least;
 }
 
-static void print_head(const struct attn_files *files, const struct attn_precision *precision,
-                       const struct attn_sample *sample)
+static void print_head(const struct attn_files *files, const struct attn_sample *sample)
 {
     const struct attn_problem *p = &files->problem;
     printf("b%lldh%lldg%lldq%lldk%lldd%lldv%lld %s, mask %.300s, scale %.9g", (long long)p->batch,
@@ -45,34 +49,29 @@ static void print_head(const struct attn_files *files, const struct attn_precisi
     if (files->alibi != NULL)
         printf(", ALiBi %s", files->alibi);
     printf("%s\n", p->bias.kind == ATTN_BIAS_TENSOR ? ", bias tensor" : "");
-    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", precision->u,
-           precision->u_storage, (long long)precision->rescales, (long long)precision->merges);
     if (sample->n_rows >= 0)
-        printf("compared: %d of %lld rows of o, lse and dq\n", ATTN_SAMPLE_MOST,
+        printf("compared: %lld of %lld rows of o, lse and dq\n", (long long)sample->n_rows,
                (long long)p->n_query);
     if (sample->n_keys >= 0 && files->pass == ATTN_BACKWARD)
-        printf("compared: %d of %lld rows of dk and dv\n", ATTN_SAMPLE_MOST, (long long)p->n_key);
+        printf("compared: %lld of %lld rows of dk and dv\n", (long long)sample->n_keys,
+               (long long)p->n_key);
+}
+
+static void print_titles(const struct attn_files *files, const struct attn_precision *x)
+{
+    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", x->u, x->u_storage,
+           (long long)x->rescales, (long long)x->merges);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14s %-14s %s\n", "tensor",
            spec_width(files->request->spec), "of", "stored", "error/bound", "", "worst element",
            "got", "want", "bound");
 }
 
-/* How many elements nothing can be said about: those without a bound, or all of them where zeros
- * and numbers of the usual size would pass everywhere, and not because the numbers are too small
- * for their types.  A gradient that is 0 but for rounding, within a small bound, is judged. */
-static int64_t count_silent(const struct attn_truth_tensor *truth, const struct attn_agreement *x)
-{
-    double stored = attn_dtype_tiny(truth->stored), storage = attn_dtype_tiny(truth->storage);
-    int underflows = x->size <= 8 * (stored > storage ? stored : storage);
-    return x->n > 0 && x->n_blind == x->n && !underflows ? x->n : x->n_unbounded;
-}
-
 /* What one tensor is found to be; counted in *found. */
-static void print_row(const char *of, int width, const struct attn_truth_tensor *truth,
-                      const struct attn_agreement *x, struct attn_found *found)
+static void print_row(const struct attn_party *party, int width, const struct attn_agreement *x,
+                      enum attn_output o, int64_t silent, struct attn_found *found)
 {
     char at[64], ratio[32];
-    int64_t silent = count_silent(truth, x);
+    const char *of = party->of;
     int ok = x->n_bad == 0 && x->n_not_finite == 0;
     int n = snprintf(at, sizeof at, "[%lld,%lld,%lld", (long long)x->at[0], (long long)x->at[1],
                      (long long)x->at[2]);
@@ -82,7 +81,7 @@ static void print_row(const char *of, int width, const struct attn_truth_tensor 
         snprintf(at + n, sizeof at - (size_t)n, ",%lld]", (long long)x->at[3]);
     snprintf(ratio, sizeof ratio, x->ratio >= 1000 ? "%.3e" : "%.4f", x->ratio);
     printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14.8g %-14.8g %.3g\n", x->name, width, of,
-           attn_dtype_name(truth->stored), x->n > 0 ? ratio : "empty",
+           attn_dtype_name(party->stored[o]), x->n > 0 ? ratio : "empty",
            !ok          ? "FAIL"
            : silent > 0 ? "WEAK"
                         : "ok",
@@ -95,7 +94,6 @@ static void print_row(const char *of, int width, const struct attn_truth_tensor 
         printf("       %lld of %lld elements of %s (%s) cannot be judged: honest rounding may do "
                "anything to them\n",
                (long long)silent, (long long)x->n, x->name, of);
-    found->n_bad += !ok;
     found->n_unjudged += ok && silent > 0;
 }
 
@@ -141,76 +139,83 @@ static enum attn_status undeclare(const struct attn_files *files, const struct a
     return ATTN_OK;
 }
 
-/* A result, and who says in which conventions it is. */
-struct result {
-    const char *of;
-    const struct attn_file_tensor *tensor; /* NULL: none */
-    const struct attn_file *from;          /* its file, where that is not the input's */
-    int given;                             /* not computed here: conventions may be declared */
-};
-
-/* In the type in which it is stored.  The truth is another's too: its bounds are copied before they
- * grow. */
-static enum attn_status judge_one(const struct attn_files *files,
-                                  const struct attn_truth_tensor *truth, enum attn_output o,
-                                  const struct result *result, double u, struct attn_found *found,
-                                  struct attn_error *err)
+/* One result of a party, as it was computed or given; from: its file, where that is not the
+ * input's. */
+static enum attn_status take_result(const struct attn_files *files, enum attn_output o,
+                                    const struct attn_file_tensor *tensor,
+                                    const struct attn_file *from, struct attn_party *party,
+                                    struct attn_error *err)
 {
-    struct attn_truth_tensor mine = *truth;
-    struct attn_file_tensor plain = *result->tensor;
-    struct attn_agreement agreement;
-    enum attn_dtype stored;
-    size_t n = (size_t)(truth->extent[0] * truth->extent[1] * truth->extent[2] * truth->extent[3]);
-    attn_file_dtype_storage(plain.dtype, &stored);
-    if (o == ATTN_LSE && result->given && undeclare(files, result->from, &plain, err) != ATTN_OK)
+    struct attn_file_tensor plain = *tensor;
+    attn_file_dtype_storage(plain.dtype, &party->stored[o]);
+    if (o == ATTN_LSE && party->given && undeclare(files, from, &plain, err) != ATTN_OK)
         return ATTN_ENOMEM;
-    mine.bound = malloc((n + 1) * sizeof *mine.bound);
-    if (mine.bound != NULL) {
-        memcpy(mine.bound, truth->bound, n * sizeof *mine.bound);
-        attn_truth_store(&mine, stored);
-        struct attn_cview got = attn_files_cview(files, &plain, attn_file_axes_of(o));
-        attn_agree(&got, &mine, u, &agreement);
-        print_row(result->of, spec_width(files->request->spec), &mine, &agreement, found);
-    }
-    if (plain.data != result->tensor->data)
-        free(plain.data);
-    if (mine.bound == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for %zu bounds of %s", n, truth->name);
-    free(mine.bound);
+    party->lse = plain.data != tensor->data ? plain.data : party->lse;
+    party->got[o] = attn_files_cview(files, &plain, attn_file_axes_of(o));
     return ATTN_OK;
 }
 
-/* An output, as it was computed or given and as the file holds it. */
-static enum attn_status judge_output(const struct attn_files *files,
-                                     const struct attn_truth_tensor *truth, enum attn_output o,
-                                     double u, struct attn_found *found, struct attn_error *err)
+/* What the spec, or the files of `attnlab compare`, have; or what lies beside the inputs.  What
+ * cannot be judged is named. */
+static enum attn_status take_results(const struct attn_files *files, int beside,
+                                     struct attn_party *party, struct attn_found *found,
+                                     struct attn_error *err)
 {
-    const char *name = attn_output_name(o);
-    const struct attn_file_tensor *ours = files->output[o].data != NULL ? &files->output[o] : NULL;
-    const struct attn_tensors_entry *stored = files->stored[o];
-    const struct result result[2] = {{files->request->spec, ours, files->lse_from, files->given},
-                                     {"the file", stored != NULL ? stored->tensor : NULL,
-                                      stored != NULL ? stored->file : NULL, 1}};
     enum attn_status status = ATTN_OK;
-    if (files->request->only != NULL && ours == NULL && stored == NULL)
-        unjudged(files, "--only", name, "it is neither given nor computed", found);
-    for (int r = 0; r < 2 && status == ATTN_OK; r++) {
-        const struct result *x = &result[r];
-        const char *why = x->given ? attn_files_why_not(files, o, x->from) : NULL;
-        if (why == NULL && truth->want == NULL)
-            why = "there is no truth for it";
-        if (x->tensor == NULL)
+    for (int i = 0; i < ATTN_OUTPUTS && status == ATTN_OK; i++) {
+        enum attn_output o = (enum attn_output)i;
+        const struct attn_tensors_entry *entry = files->stored[o];
+        const struct attn_file_tensor *ours = &files->output[o];
+        const struct attn_file *from = beside && entry != NULL ? entry->file : files->lse_from;
+        const char *why = party->given ? attn_files_why_not(files, o, from) : NULL;
+        if (!attn_files_asks(files, o))
+            continue;
+        if (!beside && files->request->only != NULL && ours->data == NULL && entry == NULL)
+            unjudged(files, "--only", attn_output_name(o), "it is neither given nor computed",
+                     found);
+        if (beside ? entry == NULL : ours->data == NULL)
             continue;
         if (why != NULL) {
-            unjudged(files, x->of, name, why, found);
+            unjudged(files, party->of, attn_output_name(o), why, found);
             continue;
         }
-        if (r == 1)
-            status = attn_tensors_load(stored, err);
+        status = beside ? attn_tensors_load(entry, err) : ATTN_OK;
         if (status == ATTN_OK)
-            status = judge_one(files, truth, o, x, u, found, err);
+            status = take_result(files, o, beside ? entry->tensor : ours, from, party, err);
     }
     return status;
+}
+
+static int has_results(const struct attn_party *party)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (party->got[o].data != NULL)
+            return 1;
+    return 0;
+}
+
+/* The table of a party, and what it is worth. */
+static enum attn_status judge(const struct attn_trial *trial, const struct attn_party *party,
+                              struct attn_found *found, struct attn_error *err)
+{
+    struct attn_fits fits;
+    enum attn_status status = attn_fits_find(trial, party, &fits, err);
+    if (status != ATTN_OK)
+        return status;
+    int at = attn_fits_pass(trial->files, &fits) || fits.of[fits.best].n_bad > 0 ? fits.best : 0;
+    const struct attn_fit *x = &fits.of[at];
+    print_titles(trial->files, &x->precision);
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (x->output[o].name != NULL)
+            print_row(party, spec_width(trial->files->request->spec), &x->output[o],
+                      (enum attn_output)o, x->silent[o], found);
+        else if (party->got[o].data != NULL)
+            unjudged(trial->files, party->of, attn_output_name((enum attn_output)o),
+                     "there is no truth for it", found);
+    found->n_bad += !attn_fits_pass(trial->files, &fits);
+    if (party->given)
+        attn_fits_answer(trial, party, &fits);
+    return ATTN_OK;
 }
 
 /* Name what lies beside the inputs, may be a result, and is none that can be judged. */
@@ -228,35 +233,38 @@ static void name_unused(const struct attn_files *files, struct attn_found *found
 enum attn_status attn_files_compare(const struct attn_files *files, struct attn_found *found,
                                     struct attn_error *err)
 {
-    int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
-    struct attn_precision precision;
-    struct attn_truth truth;
-    const struct attn_sample sample = {.n_rows = choose(files->problem.n_query, 0, row),
-                                       .n_keys = choose(files->problem.n_key, 1, key),
-                                       .row = row,
-                                       .key = key};
-    struct attn_inputs inputs = {.q = attn_files_input(files, ATTN_IN_Q),
-                                 .k = attn_files_input(files, ATTN_IN_K),
-                                 .v = attn_files_input(files, ATTN_IN_V)};
-    if (files->pass == ATTN_BACKWARD) {
-        inputs.d_o = attn_files_input(files, ATTN_IN_DO);
-        inputs.d_lse = attn_files_input(files, ATTN_IN_DLSE);
-        inputs.want_d_bias = attn_files_judges_bias(files);
-    }
+    int64_t *row, *key;
+    struct attn_kept kept;
+    struct attn_trial trial = {.files = files,
+                               .inputs = {.q = attn_files_input(files, ATTN_IN_Q),
+                                          .k = attn_files_input(files, ATTN_IN_K),
+                                          .v = attn_files_input(files, ATTN_IN_V),
+                                          .kept = &kept}};
+    enum attn_status status = ATTN_OK;
     *found = (struct attn_found){0};
-    attn_precision_of(files->spec.impl, &files->spec.options, &files->problem, &precision);
-    enum attn_status status =
-        attn_truth_compute(&files->problem, &inputs, &precision, &sample, &truth, err);
-    if (status != ATTN_OK)
-        return status;
-    print_head(files, &precision, &sample);
-    for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (attn_files_asks(files, (enum attn_output)o))
-            status =
-                judge_output(files, &truth.tensor[o], (enum attn_output)o, precision.u, found, err);
+    trial.sample.n_rows = choose(files, files->problem.n_query, 0, &row);
+    trial.sample.n_keys = choose(files, files->problem.n_key, 1, &key);
+    trial.sample.row = row, trial.sample.key = key;
+    if (files->pass == ATTN_BACKWARD) {
+        trial.inputs.d_o = attn_files_input(files, ATTN_IN_DO);
+        trial.inputs.d_lse = attn_files_input(files, ATTN_IN_DLSE);
+        trial.inputs.want_d_bias = attn_files_judges_bias(files);
+    }
+    print_head(files, &trial.sample);
+    attn_kept_open(&files->problem, 1, &kept);
+    for (int beside = 0; beside < 2 && status == ATTN_OK; beside++) {
+        struct attn_party party = {.of = beside ? "the file" : files->request->spec,
+                                   .given = beside || files->given};
+        status = take_results(files, beside, &party, found, err);
+        if (status == ATTN_OK && has_results(&party))
+            status = judge(&trial, &party, found, err);
+        free(party.lse);
+    }
     if (status == ATTN_OK)
         name_unused(files, found);
-    attn_truth_free(&truth);
+    attn_kept_close(&kept);
+    free(row);
+    free(key);
     return status;
 }
 
@@ -336,7 +344,7 @@ enum attn_status attn_compare_bound(const struct attn_request *wanted,
     if (status == ATTN_OK)
         status = take(&files, got, err);
     if (status == ATTN_OK) {
-        printf("the file: %s; precisions of %s\n", inputs->path, request.spec);
+        printf("the file: %s\n", inputs->path);
         request.spec = got->path; /* from here on it only names the column */
         status = attn_files_compare(&files, found, err);
     }

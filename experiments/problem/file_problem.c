@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/problem/file_fit.h"
 #include "ref/problem.h"
 #include "tests/harness/files/fileio.h"
 
@@ -24,6 +25,40 @@ int attn_output_named(const char *name)
         if (strcmp(name, attn_output_name((enum attn_output)o)) == 0)
             return o;
     return -1;
+}
+
+enum attn_status attn_files_rename(const char *names, struct attn_tensors *const *set, int n,
+                                   struct attn_error *err)
+{
+    char *copy = names != NULL ? attn_cli_text("%s", names) : NULL, *rest = copy, *pair;
+    enum attn_status status = ATTN_OK;
+    while (status == ATTN_OK && (pair = strsep(&rest, ",")) != NULL) {
+        char *name = strchr(pair, '=');
+        int found = 0;
+        if (name != NULL)
+            *name++ = '\0';
+        if (name == NULL || (attn_file_input_named(pair) < 0 && attn_output_named(pair) < 0))
+            status =
+                attn_fail(err, ATTN_EINVAL,
+                          "--names '%.40s': OURS=THEIRS, such as q=query; ours are q, k, v, do, "
+                          "dlse, bias, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, dk, dv "
+                          "and dbias",
+                          pair);
+        for (int s = 0; s < n && status == ATTN_OK; s++) {
+            struct attn_tensors_entry *entry = attn_tensors_find(set[s], name);
+            if (entry != NULL && attn_tensors_find(set[s], pair) != NULL)
+                status = attn_fault(err, ATTN_EINVAL, entry->file->path,
+                                    "--names %s=%.40s: it has a '%s' as well", pair, name, pair);
+            else if (entry != NULL)
+                snprintf(entry->name, sizeof entry->name, "%s", pair);
+            found |= entry != NULL;
+        }
+        if (status == ATTN_OK && !found)
+            status = attn_fault(err, ATTN_EINVAL, set[0]->path,
+                                "--names %s=%.40s: there is no tensor of that name", pair, name);
+    }
+    free(copy);
+    return status;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -68,10 +103,12 @@ static enum attn_status open_set(struct attn_files *files, struct attn_error *er
         name[i] = attn_file_role[i].name;
     if (files->set != NULL)
         return ATTN_OK;
-    files->set = &files->own;
-    return r->input != NULL
-               ? open_input(r->input, r->compare, files, err)
-               : attn_tensors_open_each(r->file, name, ATTN_IN_INPUTS, &files->own, err);
+    struct attn_tensors *const own = &files->own;
+    files->set = own;
+    enum attn_status status = r->input != NULL
+                                  ? open_input(r->input, r->compare, files, err)
+                                  : attn_tensors_open_each(r->file, name, ATTN_IN_INPUTS, own, err);
+    return status == ATTN_OK ? attn_files_rename(r->names, &own, 1, err) : status;
 }
 
 static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
@@ -125,7 +162,7 @@ static void read_lse(const struct attn_file *file, struct attn_claims *claims)
 void attn_files_lse(const struct attn_files *files, const struct attn_file *result,
                     struct attn_claims *claims)
 {
-    memset(claims, 0, sizeof *claims);
+    *claims = (struct attn_claims){.lse = files->claims.lse, .empty_lse = files->claims.empty_lse};
     for (int f = 0; f < files->n_files; f++)
         read_lse(files->file[f], claims);
     if (result != NULL)
@@ -157,7 +194,7 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
     struct attn_claims said;
     attn_files_lse(files, from, &said);
     if (output == ATTN_LSE && said.lse == ATTN_PLUGIN_LSE_ABSENT)
-        return "the metadata declare lse=absent";
+        return "lse=absent is declared";
     if (output >= ATTN_DQ && files->pass == ATTN_FORWARD)
         return files->input[ATTN_IN_DO] != NULL ? "a gradient, under --pass fwd"
                                                 : "a gradient, and there is no 'do'";
@@ -244,9 +281,9 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
                                  struct attn_files *files, struct attn_error *err)
 {
     static enum attn_status (*const step[])(struct attn_files * files, struct attn_error * err) = {
-        open_set,           find_inputs,     attn_files_agree, attn_files_axes,
-        set_pass,           set_d_bias,      check_only,       attn_files_shapes,
-        attn_files_numbers, attn_files_bias, check_problem,    attn_files_mask};
+        open_set,        find_inputs,   attn_files_declared, attn_files_agree,  attn_files_axes,
+        set_pass,        set_d_bias,    check_only,          attn_files_shapes, attn_files_numbers,
+        attn_files_bias, check_problem, attn_files_mask};
     *files = (struct attn_files){.request = request, .set = set};
     enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
     if (status == ATTN_OK)

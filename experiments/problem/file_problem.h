@@ -44,10 +44,21 @@ struct attn_request {
     const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads;
     const char *out, *log;
     const char *only; /* names of outputs: no others are judged */
+    const char *names, *arithmetic, *claims;
+    int64_t rows;     /* that are compared; 0: as usual */
     int pass, format; /* words of their flags; pass: ATTN_PASS_NOT_SAID */
     int compare, d_bias;
 };
 enum { ATTN_PASS_NOT_SAID = -1 };
+
+/* Whose rescales the bounds of given results have: a tile of so many keys. */
+#define ATTN_FILES_PLAIN "tiled-textbook"
+#define ATTN_FILES_CLAIMS_HELP                                                             \
+    "of results that are given: arithmetic, precisions, layout and lse as this JSON file " \
+    "declares "                                                                            \
+    "them (docs/external.md)"
+#define ATTN_FILES_ROWS_HELP \
+    "compare N rows and N keys, one of each of N equal stretches (all up to 2,048, else 64)"
 
 enum { ATTN_FILES_NAMED = 16 }; /* tensors that one mask may name */
 
@@ -63,6 +74,7 @@ struct attn_files {
     const struct attn_request *request; /* borrowed */
     const struct attn_log *log;         /* NULL, or who is told of messages between ranks */
     struct attn_spec spec;
+    struct attn_claims claims;      /* of --claims or --arithmetic; else 0 */
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
     struct attn_tensors own;
     char *path; /* of its own, where a folder stood for a file in it */
@@ -73,7 +85,8 @@ struct attn_files {
     const struct attn_file_tensor *named[ATTN_FILES_NAMED]; /* by the mask */
     int n_named;
     const char *layout_words; /* "B,H,L,d", ... */
-    struct attn_file_layout layout;
+    struct attn_file_layout layout,
+        key_layout;                  /* of k, v, dk and dv: [B,G,L,d] beside a folded q */
     struct attn_packed_batch packed; /* where the layout is */
     enum attn_pass pass;
     int d_bias; /* the gradient of the bias is computed */
@@ -114,6 +127,11 @@ const char *attn_files_unused(const struct attn_files *files,
  * for attn_files_lse. */
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
                                const struct attn_file *from);
+
+/* Give tensors the names that attnlab has: `names` is "q=query,k=key"; NULL: nothing to do.  EINVAL:
+ * no such name, or none of the n sets has such a tensor. */
+enum attn_status attn_files_rename(const char *names, struct attn_tensors *const *set, int n,
+                                   struct attn_error *err);
 
 /* By name: an enum attn_output, an enum attn_file_input; -1: none. */
 int attn_output_named(const char *name);
@@ -198,8 +216,9 @@ enum attn_status attn_files_write(const struct attn_files *files, struct attn_er
 
 /* ---- file_compare.c -------------------------------------------------------------------------- */
 
-/* Rows and keys that are compared: all up to 2048, else 64 that the hash chooses. */
-int64_t attn_files_compared(int64_t n);
+/* Of n rows or keys, how many are compared: as --rows says, else all up to 2048, else 64 that the
+ * hash chooses. */
+int64_t attn_files_compared(const struct attn_files *files, int64_t n);
 
 /* What a comparison found: results beyond their bounds, and tensors that were given and could not
  * be judged.  Its exit status: 1, 2, or 0 where both are 0. */

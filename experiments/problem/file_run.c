@@ -40,7 +40,7 @@ static enum attn_status price_truth(const struct attn_files *files,
     int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
     int64_t n = output->bytes / attn_file_dtype_size(output->dtype);
     if (kind != ATTN_AXES_PAIRS)
-        n = n / (rows > 0 ? rows : 1) * attn_files_compared(rows);
+        n = n / (rows > 0 ? rows : 1) * attn_files_compared(files, rows);
     return attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
 }
 

@@ -213,7 +213,7 @@ enum attn_status attn_files_axes(struct attn_files *files, struct attn_error *er
         return attn_fail(err, ATTN_EINVAL, "--layout '%.40s': BHLD, BLHD, SBHD, BLE and THD exist",
                          flag);
     const char *said = attn_files_setting(files, "layout");
-    int layout = said != NULL ? find_layout(said) : BHLD;
+    int layout = said != NULL ? find_layout(said) : files->claims.layout; /* the same order */
     if (layout < 0)
         return attn_fail(err, ATTN_EINVAL,
                          "metadata layout '%.40s': 'B,H,L,d', 'B,L,H,d', 'L,B,H,d', 'B,L,H*d' and "

@@ -166,10 +166,16 @@ static int64_t entries(const struct attn_files *files)
     return files->layout.is_packed && files->packed.is_even ? files->packed.n : 1;
 }
 
+static const struct attn_file_layout *layout_of(const struct attn_files *files,
+                                                enum attn_file_axes kind)
+{
+    return kind == ATTN_AXES_KEYS ? &files->key_layout : &files->layout;
+}
+
 static void extents_of(const struct attn_files *files, enum attn_file_input input, int64_t n[4])
 {
-    attn_file_extents(&files->layout, attn_file_role[input].axes, files->input[input]->tensor,
-                      entries(files), n);
+    enum attn_file_axes kind = attn_file_role[input].axes;
+    attn_file_extents(layout_of(files, kind), kind, files->input[input]->tensor, entries(files), n);
 }
 
 static struct attn_view bias_view(const struct attn_file_tensor *tensor)
@@ -192,8 +198,8 @@ struct attn_view attn_files_view(const struct attn_files *files,
     int64_t n[4];
     if (kind == ATTN_AXES_PAIRS)
         return bias_view(tensor);
-    attn_file_extents(&files->layout, kind, tensor, entries(files), n);
-    attn_file_place(&files->layout, kind, n, &shape, view.stride);
+    attn_file_extents(layout_of(files, kind), kind, tensor, entries(files), n);
+    attn_file_place(layout_of(files, kind), kind, n, &shape, view.stride);
     attn_file_dtype_storage(tensor->dtype, &view.dtype);
     return view;
 }
@@ -242,14 +248,17 @@ static enum attn_status check_types(const struct attn_files *files, struct attn_
         const struct attn_file_tensor *t = entry->tensor;
         const char *path = entry->file->path;
         int by_key = attn_file_role[same[i]].axes == ATTN_AXES_KEYS;
-        int64_t heads = files->layout.folded[by_key];
+        int is_cache = by_key && files->layout.folded[0] > 0 && files->key_layout.folded[0] == 0;
+        int64_t heads = is_cache ? 0 : files->layout.folded[by_key];
+        int axes = is_cache ? 4 : q->n_axes;
         if (t->dtype != q->dtype)
             return attn_fault(
                 err, ATTN_EINVAL, path, "%s is stored as %s, q as %s: q, k, v and do must be alike",
                 entry->name, attn_file_dtype_name(t->dtype), attn_file_dtype_name(q->dtype));
-        if (t->n_axes != q->n_axes)
-            return attn_fault(err, ATTN_EINVAL, path, "%s is %s: it needs %d axes as q has",
-                              entry->name, attn_file_shape(t, shape), q->n_axes);
+        if (t->n_axes != axes)
+            return attn_fault(err, ATTN_EINVAL, path, "%s is %s: it needs %d axes as %s",
+                              entry->name, attn_file_shape(t, shape), axes,
+                              is_cache ? "k has" : "q has");
         if (heads > 0 && t->extent[q->n_axes - 1] % heads != 0)
             return attn_fault(err, ATTN_EINVAL, path,
                               "%s is %s: its last axis does not fold %lld heads%s", entry->name,
@@ -303,6 +312,21 @@ enum attn_status attn_files_fits(const struct attn_files *files,
     return check_floating(entry, err);
 }
 
+/* From 16 bits to what a problem takes. */
+static enum attn_status widen(const struct attn_tensors_entry *entry, struct attn_error *err)
+{
+    struct attn_file_tensor *t = entry->tensor;
+    double *values = NULL;
+    enum attn_status status = attn_tensors_values(entry, &values, err);
+    if (status != ATTN_OK)
+        return status;
+    free(t->data);
+    t->data = values;
+    t->dtype = ATTN_FILE_F64;
+    t->bytes *= 4;
+    return ATTN_OK;
+}
+
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
 static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
 {
@@ -323,11 +347,9 @@ static enum attn_status check_bias(const struct attn_files *files, struct attn_e
             "extent whole or 1",
             attn_file_shape(t, text), (long long)want[0], (long long)want[1], (long long)want[2],
             (long long)want[3]);
-    if (t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64)
-        return attn_fault(err, ATTN_EINVAL, entry->file->path,
-                          "bias is stored as %s: F32 or F64 would work",
-                          attn_file_dtype_name(t->dtype));
-    return ATTN_OK;
+    if (check_floating(entry, err) != ATTN_OK)
+        return ATTN_EINVAL;
+    return t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64 ? widen(entry, err) : ATTN_OK;
 }
 
 static void output_extents(const struct attn_problem *p, enum attn_output output, int64_t extent[4])
@@ -354,7 +376,8 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
     } else { /* no overflow: attn_problem_check, or the inputs' */
         tensor->dtype = attn_file_dtype_of(dtype);
         output_extents(&files->problem, output, extent);
-        attn_file_place(&files->layout, attn_file_axes_of(output), extent, tensor, stride);
+        enum attn_file_axes kind = attn_file_axes_of(output);
+        attn_file_place(layout_of(files, kind), kind, extent, tensor, stride);
     }
     tensor->data = NULL;
     tensor->fortran = tensor->swapped = 0;
@@ -397,6 +420,9 @@ static enum attn_status check_axes(struct attn_files *files, struct attn_error *
                           is_folded ? "q is %s: [B,L,H*d] or [L,H*d] would fit"
                                     : "q is %s: [B,H,L,d], [H,L,d] or [L,d] would fit",
                           attn_file_shape(in_q, text));
+    files->key_layout = files->layout;
+    if (is_folded && files->input[ATTN_IN_K]->tensor->n_axes == 4) /* a cache, as it lies */
+        files->key_layout = (struct attn_file_layout){.n_axes = 4};
     return check_types(files, err);
 }
 

@@ -4,7 +4,8 @@
  *      global(n)       i < n or j < n: the first n tokens see and are seen
  *      keys(n1,...)    j < n_b: right padding; one length (0 to Lk) for each batch, or one for all
  *      keys(x01101,..) digit j, cyclically, is 1; one pattern for each batch, or one for all
- *      keys(NAME)      the tensor [B,Lk] or [Lk] is not zero there */
+ *      keys(NAME)      the tensor [B,Lk], [B,1,1,Lk] or [Lk] is not zero there; or lengths, [B] of i32
+ *                      or i64 */
 #include "ref/mask/mask_internal.h"
 
 /* ---- prefix, global ----------------------------------------------------------------------- */
@@ -110,6 +111,28 @@ static int in_tensor(const struct mask_view *v, int64_t i, int64_t j)
 
 const struct mask_kind attn_mask_kind_keys_tensor = {.allows = in_tensor, .keys_alone = 1};
 
+/* Lengths, [B]; they are read once, here. */
+static void bind_lengths(struct mask_parser *p, struct mask_node *node, struct attn_mask_tensor *t)
+{
+    const struct attn_mask_shape *s = &p->mask->shape;
+    struct list x = {p->mask->n_numbers};
+    node->kind = MASK_keys;
+    node->by_batch = s->batch > 1;
+    if (s->batch == s->n_key && s->n_key > 1)
+        MASK_FAIL_TENSOR(p,
+                         "keys(%s): [%lld] could be lengths or keys in use: give it two axes, "
+                         "[%lld,%lld] or, of lengths, write keys(n1,n2,...)",
+                         p->name, (long long)s->batch, (long long)s->batch, (long long)s->n_key);
+    for (int64_t b = 0; b < s->batch && p->status == ATTN_OK; b++) {
+        int64_t length = attn_mask_element(t, b);
+        attn_mask_push_number(p, length);
+        if (length < 0 || length > s->n_key)
+            MASK_FAIL_TENSOR(p, "keys(%s): [%lld] is %lld, and Lk = %lld", p->name, (long long)b,
+                             (long long)length, (long long)s->n_key);
+    }
+    attn_mask_keep(p, node, &x, sizeof x);
+}
+
 static void bind_keys(struct mask_parser *p, struct mask_node *node)
 {
     const struct attn_mask_shape *s = &p->mask->shape;
@@ -117,11 +140,21 @@ static void bind_keys(struct mask_parser *p, struct mask_node *node)
     char has[96];
     if (!attn_mask_find(p, "", &t))
         return;
-    int64_t batch = t.n_axes == 2 ? t.extent[0] : 1;
-    if (t.n_axes > 2 || t.extent[t.n_axes - 1] != s->n_key || (batch != 1 && batch != s->batch))
-        MASK_FAIL_TENSOR(p, "keys(%s): [%lld,%lld] or [%lld] was expected; it has %s", p->name,
-                         (long long)s->batch, (long long)s->n_key, (long long)s->n_key,
-                         attn_mask_extents(&t, has));
+    int64_t batch = t.n_axes > 1 ? t.extent[0] : 1;
+    int between = 1; /* [B,1,1,Lk] */
+    for (int a = 1; a + 1 < t.n_axes; a++)
+        between &= t.extent[a] == 1;
+    if (t.n_axes == 1 && t.extent[0] == s->batch && t.width > 1 && s->batch != 1) {
+        bind_lengths(p, node, &t);
+        return;
+    }
+    if (!between || t.extent[t.n_axes - 1] != s->n_key || (batch != 1 && batch != s->batch))
+        MASK_FAIL_TENSOR(
+            p,
+            "keys(%s): [%lld,%lld] or [%lld] was expected, or lengths [%lld] in i32 or "
+            "i64; it has %s",
+            p->name, (long long)s->batch, (long long)s->n_key, (long long)s->n_key,
+            (long long)s->batch, attn_mask_extents(&t, has));
     node->kind = MASK_keys_tensor;
     node->by_batch = batch > 1;
     attn_mask_keep(p, node, &t, sizeof t);

@@ -219,12 +219,23 @@ static void read_dense(struct mask_parser *p, struct mask_node *node)
     attn_mask_name(p, attn_mask_argument(p));
     if (!attn_mask_find(p, "", &t))
         return;
-    int64_t batch = t.n_axes == 4 ? t.extent[0] : 1, heads = t.n_axes == 4 ? t.extent[1] : 1;
-    if ((t.n_axes != 2 && t.n_axes != 4) || t.extent[t.n_axes - 2] != s->n_query ||
+    int of_heads = t.n_axes == 3 && t.extent[0] == s->heads;
+    int64_t batch = t.n_axes == 4 || (t.n_axes == 3 && !of_heads) ? t.extent[0] : 1;
+    int64_t heads = t.n_axes == 4 ? t.extent[1] : of_heads ? t.extent[0] : 1;
+    if (of_heads && s->heads == s->batch && s->batch > 1)
+        MASK_FAIL_TENSOR(p,
+                         "dense(%s): %s could be of each batch entry or of each head: give it "
+                         "four axes, [%lld,1,%lld,%lld] or [1,%lld,%lld,%lld]",
+                         p->name, attn_mask_extents(&t, has), (long long)s->batch,
+                         (long long)s->n_query, (long long)s->n_key, (long long)s->heads,
+                         (long long)s->n_query, (long long)s->n_key);
+    if (t.n_axes < 2 || t.extent[t.n_axes - 2] != s->n_query ||
         t.extent[t.n_axes - 1] != s->n_key || (batch != 1 && batch != s->batch) ||
         (heads != 1 && heads != s->heads))
         MASK_FAIL_TENSOR(
-            p, "dense(%s): [%lld,%lld] or [1|%lld,1|%lld,%lld,%lld] was expected; it has %s",
+            p,
+            "dense(%s): [%lld,%lld] or [1|%lld,1|%lld,%lld,%lld], or one of these two before the "
+            "last, was expected; it has %s",
             p->name, (long long)s->n_query, (long long)s->n_key, (long long)s->batch,
             (long long)s->heads, (long long)s->n_query, (long long)s->n_key,
             attn_mask_extents(&t, has));
@@ -235,5 +246,6 @@ static void read_dense(struct mask_parser *p, struct mask_node *node)
 
 const struct mask_kind attn_mask_kind_dense = {
     MASK_CALL("dense", read_dense, "a name: dense(NAME)",
-              "dense(NAME)              [Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero = visible"),
+              "dense(NAME)              [Lq,Lk], [B|H,Lq,Lk] or [B|1,H|1,Lq,Lk] by name: non-zero "
+              "= visible"),
     .allows = in_dense};

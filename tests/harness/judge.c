@@ -273,7 +273,7 @@ static int64_t rows_to_judge(const struct attn_setup *s, enum attn_pass pass,
     double work = (double)p->batch * (double)p->heads * keys * (double)(p->d_key + p->d_value);
     return pass == ATTN_BACKWARD || work <= most
                ? 0
-               : attn_sample_choose(p->n_query, s->given.seed, STREAM_ROWS, row);
+               : attn_sample_choose(p->n_query, ATTN_SAMPLE_MOST, s->given.seed, STREAM_ROWS, row);
 }
 
 void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,

@@ -51,6 +51,7 @@ struct attn_setup {
     struct attn_subsets *subsets;       /* of the fill `subsets` (cases/subsets.h); else NULL */
     const struct attn_setup_part *part; /* while it is opened; NULL: the whole */
     int unweighed;                      /* nobody asks what a pass proves about the mask */
+    double most_work;                   /* of a model of a fault (diagnose.c); 0: as usual */
     /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
     void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);
 };

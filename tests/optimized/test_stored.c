@@ -138,7 +138,7 @@ static int by_run(const struct walk *x)
     struct attn_file_tensor all[INPUTS + ATTN_OUTPUTS];
     memcpy(all, x->input, sizeof x->input);
     memcpy(all + INPUTS, x->result, sizeof x->result);
-    return scratch_attnlab("run tiled --input '%s' --compare",
+    return scratch_attnlab("run tiled --input '%s' --compare --arithmetic f32",
                            put("all.safetensors", all, INPUTS + ATTN_OUTPUTS));
 }
 
@@ -146,7 +146,7 @@ static int by_run(const struct walk *x)
 static int by_compare(const struct walk *x)
 {
     const char *want = put("in.safetensors", x->input, INPUTS);
-    return scratch_attnlab("compare --as tiled '%s' '%s'",
+    return scratch_attnlab("compare --arithmetic f32 '%s' '%s'",
                            put("out.safetensors", x->result, ATTN_OUTPUTS), want);
 }
 

@@ -204,8 +204,8 @@ TEST(judged_by_the_oracle)
     compares(2, "dv.size the file not judged: nothing uses", text);
     snprintf(text, sizeof text, "good.st %s/%s --only o,lse,dq,dk,dv", cwd, golden);
     compares(0, "o      good.st", text);
-    snprintf(text, sizeof text, "good.st %s/%s --rule bound --as dense --only o,dk", cwd, golden);
-    compares(0, "0 rescales", text);
+    snprintf(text, sizeof text, "good.st %s/%s --rule bound --arithmetic f32 --only o,dk", cwd, golden);
+    compares(0, "rounding, within the bound of f32", text);
     snprintf(text, sizeof text, "bad.st %s/%s --rule bound", cwd, golden);
     compares(1, "dk     bad.st", text);
     snprintf(text, sizeof text, "bad.st %s/%s --only dk --any-type --rule nmse", cwd, golden);
@@ -215,8 +215,8 @@ TEST(judged_by_the_oracle)
     compares(1, "FAIL", text);
     snprintf(text, sizeof text, "%s/%s bad.st", cwd, golden); /* whoever has the inputs */
     compares(1, "dk     bad.st", text);
-    snprintf(text, sizeof text, "bad.st %s/%s --as nobody", cwd, golden);
-    compares(2, "no implementation is called 'nobody'", text);
+    snprintf(text, sizeof text, "bad.st %s/%s --arithmetic fused-16", cwd, golden);
+    compares(2, "arithmetic 'fused-16' with q in f32: there are f32 tf32", text);
     snprintf(text, sizeof text, "%s/%s %s/%s --only visible --rule exact", cwd, golden, cwd,
              golden);
     compares(0, "agrees", text);

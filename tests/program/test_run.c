@@ -342,6 +342,200 @@ TEST(keys_in_use)
                    "run tiled --input %s --compare --mask 'causal(ends,used)'", small_save(&s));
 }
 
+/* Loop: two spellings of one mask give the same bits. */
+TEST(masks_of_other_shapes)
+{
+    static const char *const same[][2] = {
+        {"dense(three)", "dense(four)"}, {"keys(used)", "keys(6,4)"}, {"keys(row)", "keys(6,4)"}};
+    static const char *const refused[][2] = {
+        {"dense(used)",
+         "[3,6] or [1|2,1|1,3,6], or one of these two before the last, was expected"},
+        {"keys(three)", "[2,6] or [6] was expected, or lengths [2] in i32 or i64; it has [2,3,6]"},
+        {"keys(long)", "keys(long): [1] is 7, and Lk = 6"}};
+    static const int32_t used[] = {6, 4, 6, 7};
+    static const char bytes[] = "111100111110111111110000111000111100";
+    struct small s = {0};
+    const char *one = scratch_path("one"), *two = scratch_path("two");
+    for (int t = 0; t < 4; t++)
+        small_add(&s,
+                  t == 0   ? "q"
+                  : t == 1 ? "k"
+                  : t == 2 ? "v"
+                           : "do",
+                  4, 2, 1, t % 3 == 0 ? 3 : 6, 4);
+    set_bytes(small_add(&s, "three", 3, 0, 2, 3, 6), bytes);
+    set_bytes(small_add(&s, "four", 4, 2, 1, 3, 6), bytes);
+    set_bytes(small_add(&s, "row", 4, 2, 1, 1, 6), "111111111100");
+    set_i32(small_add(&s, "used", 1, 0, 0, 0, 2), 2, used);
+    set_i32(small_add(&s, "long", 1, 0, 0, 0, 2), 2, used + 2);
+    const char *in = small_save(&s);
+    for (int n = 0; n < 3; n++) {
+        scratch_expect(0, "ok", "run tiled --input %s --out %s --compare --mask '%s'", in, one,
+                       same[n][0]);
+        scratch_expect(0, "ok", "run tiled --input %s --out %s --compare --mask '%s'", in, two,
+                       same[n][1]);
+        same_results(scratch_path("one/result.safetensors"),
+                     scratch_path("two/result.safetensors"));
+        scratch_expect(2, refused[n][1], "run tiled --input %s --compare --mask '%s'", in,
+                       refused[n][0]);
+    }
+    for (int t = 0; t < 4; t++) /* as many heads, or as many keys, as batch entries */
+        s.t[t].extent[1] = 2;
+    scratch_expect(2, "[2,3,6] could be of each batch entry or of each head: give it four axes",
+                   "run tiled --input %s --compare --mask 'dense(three)'", small_save(&s));
+    s.t[1].extent[2] = s.t[2].extent[2] = 2;
+    scratch_expect(2, "[2] could be lengths or keys in use: give it two axes, [2,2] or",
+                   "run tiled --input %s --compare --mask 'keys(used)'", small_save(&s));
+}
+
+/* Other names, a bias in 16 bits, a cache [B,G,L,d] beside folded heads: the same bits. */
+TEST(as_others_write_it)
+{
+    static const char *const name[] = {"query", "key", "value"};
+    struct small s;
+    const char *one = scratch_path("one"), *two = scratch_path("two");
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal(br)");
+    struct attn_file_tensor *bias = small_add(&s, "bias", 2, 0, 0, 6, 6);
+    for (int e = 0; e < 36; e++)
+        ((float *)bias->data)[e] = 0.25f * (float)(e % 7);
+    scratch_expect(0, "compared: 3 of 6 rows of o",
+                   "run tiled --input %s --out %s --compare --rows 3", small_save(&s), one);
+    for (int e = 0; e < 36; e++)
+        ((uint16_t *)bias->data)[e] = (uint16_t) "\0\64\70\72\74\75\76"[e % 7] << 8; /* f16 */
+    bias->dtype = ATTN_FILE_F16;
+    for (int t = 0; t < 3; t++)
+        s.t[t].name = name[t];
+    const char *in = small_save(&s);
+    scratch_expect(0, "bias tensor",
+                   "run tiled --input %s --out %s --compare --names q=query,k=key,v=value", in,
+                   two);
+    same_results(scratch_path("one/result.safetensors"), scratch_path("two/result.safetensors"));
+    scratch_expect(2, "OURS=THEIRS, such as q=query", "run tiled --input %s --compare --names x=q",
+                   in);
+    scratch_expect(2, "k=keys: there is no tensor of that name",
+                   "run tiled --input %s --compare --names k=keys", in);
+    scratch_expect(2, "do=query: it has a 'do' as well",
+                   "run tiled --input %s --compare --names do=query", in);
+    scratch_expect(2, "--names is for the names in one file",
+                   "run tiled --q %s --k %s --v %s "
+                   "--compare --names q=query",
+                   in, in, in);
+    small_make(&s, 6);
+    small_say(&s, "mask", "causal(br)");
+    scratch_expect(0, "", "run tiled --input %s --out %s --pass fwd", small_save(&s), one);
+    float *q = s.t[0].data, old[48]; /* [H,L,d] to [L,H,d] */
+    memcpy(old, q, sizeof old);
+    for (int e = 0; e < 48; e++)
+        q[e] = old[e / 4 % 2 * 24 + e / 8 * 4 + e % 4];
+    reshape(&s.t[0], 3, 1, 6, 8, 0);
+    s.n = 3; /* no do */
+    scratch_expect(0, "ok", "run tiled --input %s --compare --layout BLE --heads 2 --kv-heads 2",
+                   small_save(&s));
+}
+
+/* ---- results of one's own ------------------------------------------------------------------- */
+
+static uint16_t bf16(double x)
+{
+    uint32_t u;
+    float f = (float)x;
+    memcpy(&u, &f, sizeof u);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static double rounded(double x)
+{
+    uint32_t u = (uint32_t)bf16(x) << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return (double)f;
+}
+
+enum { TOKENS = 48, WIDTH = 16 };
+enum own { FLOAT, FUSED, UNFUSED, LAST_KEY, ONE_ROW };
+
+/* Attention in 16-bit storage by the steps of an arithmetic, or with a bug in it. */
+static const char *put_own(enum own how)
+{
+    static double x[3][TOKENS * WIDTH];
+    static uint16_t stored[4][TOKENS * WIDTH];
+    static const char *const name[] = {"q", "k", "v", "o"};
+    const struct attn_file_pair said[] = {{"mask", "none"}, {"scale", "0.25"}};
+    struct attn_file_tensor t[4];
+    for (int n = 0; n < 3 * TOKENS * WIDTH; n++) {
+        double y = 3 * sin(1 + 7.1 * n * n) * (n < TOKENS * WIDTH ? 2 : 1);
+        x[n / (TOKENS * WIDTH)][n % (TOKENS * WIDTH)] = rounded(y);
+        stored[n / (TOKENS * WIDTH)][n % (TOKENS * WIDTH)] = bf16(y);
+    }
+    for (int i = 0; i < TOKENS; i++) {
+        int keys = TOKENS - (how == LAST_KEY);
+        double p[TOKENS], m = -HUGE_VAL, l = 0;
+        for (int j = 0; j < keys; j++) {
+            p[j] = 0;
+            for (int c = 0; c < WIDTH; c++)
+                p[j] += x[0][i * WIDTH + c] * x[1][j * WIDTH + c];
+            p[j] = how == UNFUSED ? rounded(rounded(p[j]) * 0.25) : p[j] * 0.25;
+            m = fmax(m, p[j]);
+        }
+        for (int j = 0; j < keys; j++)
+            l += p[j] = exp(p[j] - m);
+        for (int c = 0; c < WIDTH; c++) {
+            double o = 0;
+            for (int j = 0; j < keys; j++)
+                o += (how == FLOAT     ? p[j] / l
+                      : how == UNFUSED ? rounded(p[j] / l)
+                                       : rounded(p[j]) / l) *
+                     x[2][j * WIDTH + c];
+            stored[3][i * WIDTH + c] = bf16(how == ONE_ROW && i == 20 ? 1.5 * o : o);
+        }
+    }
+    for (int n = 0; n < 4; n++)
+        t[n] = (struct attn_file_tensor){.name = name[n],
+                                         .dtype = ATTN_FILE_BF16,
+                                         .n_axes = 2,
+                                         .extent = {TOKENS, WIDTH},
+                                         .data = stored[n],
+                                         .bytes = (int64_t)sizeof stored[n]};
+    ck_assert_int_eq(attn_safetensors_write(scratch_path("own.st"), t, 4, said, 2, &err), ATTN_OK);
+    return scratch_path("own.st");
+}
+
+/* Right in three arithmetics, wrong in two ways: one line says which. */
+TEST(of_which_arithmetic)
+{
+    static const struct {
+        enum own how;
+        int status;
+        const char *flags, *says;
+    } rows[] = {
+        {FLOAT, 0, "", "the file: rounding, within the bound of f32 arithmetic (0."},
+        {FUSED, 0, "", " times the bound of f32 arithmetic; within that of fused-16 (0."},
+        {FUSED, 1, "--arithmetic f32", "the file: a bug"},
+        {FUSED, 0, "--arithmetic fused-16", "rounding, within the bound of fused-16 (0."},
+        {UNFUSED, 0, "", "within that of unfused-16 (0."},
+        {UNFUSED, 1, "--arithmetic fused-16", "; beyond fused-16 are "},
+        {UNFUSED, 0, "--claims $folder/claims.json", "claims.json (0."},
+        {LAST_KEY, 1, "", "rows of o, batch 0, head 0, query "},
+        {LAST_KEY, 1, "", "likely cause: keys 47 to 47 lost: the last"},
+        {ONE_ROW, 1, "", "1 of 48 rows of o, batch 0, head 0, query 20; no cause is known"},
+        {ONE_ROW, 1, "--rows 48", "query 20"},
+        {FLOAT, 2, "--arithmetic half", "arithmetic 'half' with q in bf16: there are f32 fused-16"},
+        {FLOAT, 2, "--arithmetic f32 --claims x", "--arithmetic and --claims together"},
+        {FLOAT, 2, "--claims $folder/absent", "absent"},
+    };
+    static const char claims[] = "{\"claims\": [\"bf16\"], \"arithmetic\": \"unfused-16\"}";
+    scratch_put("claims.json", claims, strlen(claims));
+    for (size_t n = 0; n < sizeof rows / sizeof *rows; n++) {
+        const char *own = put_own(rows[n].how);
+        scratch_shell(rows[n].status, rows[n].says,
+                      "folder='%s'; '%s/attnlab' run dense --input '%s' --compare %s",
+                      scratch_path(""), test_build(), own, rows[n].flags);
+    }
+    scratch_expect(2, "are for --compare", "run dense --input %s --out %s --rows 3",
+                   scratch_path("own.st"), scratch_path("out"));
+}
+
 /* The gradient of the bias, where it is asked for (a wrong one: test stored, garbage). */
 TEST(gradient_of_bias)
 {

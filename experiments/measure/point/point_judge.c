@@ -67,8 +67,8 @@ struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
     strcpy(p->verified, "all");
     if (p->c.n_query <= verify_all && p->c.n_key <= verify_all)
         return sample;
-    sample.n_rows = attn_sample_choose(p->c.n_query, p->c.seed, 1001, row);
-    sample.n_keys = attn_sample_choose(p->c.n_key, p->c.seed, 1002, key);
+    sample.n_rows = attn_sample_choose(p->c.n_query, ATTN_SAMPLE_MOST, p->c.seed, 1001, row);
+    sample.n_keys = attn_sample_choose(p->c.n_key, ATTN_SAMPLE_MOST, p->c.seed, 1002, key);
     int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
     if (p->c.pass == ATTN_BACKWARD)
         snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys", (int)sample.n_keys);

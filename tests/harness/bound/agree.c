@@ -78,8 +78,13 @@ static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at
 {
     x->n++;
     for (int a = 0; a < 4 && !ok; a++) {
-        x->low[a] = x->n_bad == 0 || at[a] < x->low[a] ? at[a] : x->low[a];
-        x->high[a] = x->n_bad == 0 || at[a] > x->high[a] ? at[a] : x->high[a];
+        int is_first = x->n_bad == 0;
+        x->low[a] = is_first || at[a] < x->low[a] ? at[a] : x->low[a];
+        x->high[a] = is_first || at[a] > x->high[a] ? at[a] : x->high[a];
+    }
+    if (!ok && (x->n_bad == 0 || memcmp(x->last, at, sizeof x->last) != 0)) {
+        memcpy(x->last, at, sizeof x->last);
+        x->bad_rows++;
     }
     x->n_bad += !ok;
     if (ratio > x->ratio) {

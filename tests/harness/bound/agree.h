@@ -22,7 +22,8 @@ struct attn_agreement {
     double gauge;         /* largest error / (u * gauge): printed, never judged by         */
     double error, size;   /* largest |got - want| and |want| where the truth is finite         */
     int64_t at[4];        /* the worst element: b, h, row (of the whole tensor), feature   */
-    int64_t low[4], high[4]; /* of those that are not within the bound */
+    int64_t low[4], high[4];   /* the elements that are not within the bound, from and to        */
+    int64_t bad_rows, last[3]; /* rows with such elements, and the last of them               */
     double got, want, bound;
 };
 

@@ -73,11 +73,10 @@ struct attn_sample {
     const int64_t *row, *key;
 };
 
-/* Up to 64 different indices below n, in order: one in each of 64 equal stretches, chosen by the
- * hash, the first and the last among them.  How many. */
+/* Up to `most`, usually 64, different indices below n, in order: one in each of so many equal
+ * stretches, chosen by the hash, the first and the last among them.  How many. */
 enum { ATTN_SAMPLE_MOST = 64 };
-int64_t attn_sample_choose(int64_t n, uint64_t seed, uint64_t stream,
-                           int64_t index[ATTN_SAMPLE_MOST]);
+int64_t attn_sample_choose(int64_t n, int64_t most, uint64_t seed, uint64_t stream, int64_t *index);
 
 enum attn_status attn_truth_compute(const struct attn_problem *problem,
                                     const struct attn_inputs *inputs,

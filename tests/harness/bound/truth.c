@@ -449,10 +449,9 @@ void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
     }
 }
 
-int64_t attn_sample_choose(int64_t n, uint64_t seed, uint64_t stream,
-                           int64_t index[ATTN_SAMPLE_MOST])
+int64_t attn_sample_choose(int64_t n, int64_t most, uint64_t seed, uint64_t stream, int64_t *index)
 {
-    int64_t most = n < ATTN_SAMPLE_MOST ? n : ATTN_SAMPLE_MOST;
+    most = n < most ? n : most;
     for (int64_t s = 0; s < most; s++) {
         int64_t from = s * n / most, to = (s + 1) * n / most;
         index[s] = from + (int64_t)(attn_hash(seed, stream, (uint64_t)s) % (uint64_t)(to - from));

@@ -89,11 +89,12 @@ static enum attn_fault explain_one(struct attn_failed_run *run)
 }
 
 /* By the multiplications of one model. */
-static int is_large(const struct attn_case *c)
+static int is_large(const struct attn_setup *s)
 {
-    return (double)(c->batch * c->heads * c->n_query) * (double)c->n_key *
-               (double)(c->d_key + c->d_value + 4) >
-           8e6;
+    const struct attn_problem *p = &s->problem;
+    return (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
+               (double)(p->d_key + p->d_value + 4) >
+           (s->most_work > 0 ? s->most_work : 8e6);
 }
 
 static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
@@ -109,9 +110,9 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0))
         return 0;
-    if (is_large(&s->given))
+    if (is_large(s))
         attn_describe_large(&s->given, r, d);
-    if (is_large(&s->given) || !attn_run_open(&run, s, &r->precision))
+    if (is_large(s) || !attn_run_open(&run, s, &r->precision))
         return 0;
     take_result(&run, r);
     d->fault = explain(&run, 0);
