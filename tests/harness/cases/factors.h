@@ -61,7 +61,7 @@ struct attn_choice {
     int value[ATTN_FACTORS];
 };
 
-/* Of an extent: keys "=" are the queries, dv "=" is d. */
+/* Of an extent: keys "=" are the queries, dv "=" is d, or what is declared nearest to these. */
 int64_t attn_choice_number(const struct attn_factors *table, const struct attn_choice *choice,
                            int factor);
 

@@ -75,6 +75,29 @@ static int take_type(const struct attn_battery_case *hand, const struct attn_cla
     return 0;
 }
 
+/* A case that is about a gradient is named for it, or has its tensor by itself. */
+static int is_about_gradient(const struct attn_battery_case *hand, const struct attn_case *c)
+{
+    static const char *const word[] = {"bwd-", "backward", "dlse", "dbias", NULL};
+    int w = 0, slot = c->only - 1;
+    while (word[w] != NULL && strstr(hand->name, word[w]) == NULL)
+        w++;
+    return word[w] != NULL || attn_case_special_is_backward(c->special) || slot == ATTN_T_DO ||
+           slot == ATTN_T_DLSE || slot >= ATTN_T_DQ;
+}
+
+/* Of another case the rest is asked where gradients are not claimed. */
+static void take_pass(const struct attn_battery_case *hand, const struct attn_claims *claims,
+                      struct attn_case *c)
+{
+    if (is_about_gradient(hand, c))
+        return;
+    if (!(claims->bits & ATTN_PLUGIN_BACKWARD))
+        c->pass = ATTN_FORWARD;
+    c->d_lse &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DLSE) != 0;
+    c->d_bias &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DBIAS) != 0;
+}
+
 /* Calls that speak of how many tokens there are. */
 static int has_lengths(const struct attn_case *c)
 {
@@ -142,6 +165,9 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
         *c = written;
         return is_allowed(c, claims, route, err);
     }
+    if (is_allowed(c, claims, route, NULL) == ATTN_OK)
+        return ATTN_OK;
+    take_pass(hand, claims, c);
     own = *c;
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
