@@ -97,4 +97,13 @@ struct attn_choice_taker {
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker);
 
+/* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in rising
+ * order of work, the full tier's behind those of the quick one.  0: no memory. */
+struct attn_case_taker {
+    void (*take)(void *arg, const char *name, const struct attn_case *c);
+    void *arg;
+};
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
+                      const struct attn_case_taker *taker);
+
 #endif

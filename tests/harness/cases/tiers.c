@@ -247,6 +247,17 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
         x->list->refused++;
 }
 
+static void take_corner(void *arg, const char *name, const struct attn_case *c)
+{
+    const struct making *x = arg;
+    char why[160];
+    snprintf(why, sizeof why, "faults that strike from some batch, heads, lengths and d on");
+    if (is_allowed(c, &x->list->claims, x->route, NULL) == ATTN_OK)
+        add(x->list, name, c, "", why, NULL);
+    else
+        x->list->refused++;
+}
+
 static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
 {
     for (int n = from; n < to; n++) {
@@ -302,6 +313,8 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
     if (tier == ATTN_TIER_FULL)
         add_by_hand(list, route, QUICK, BY_HAND);
+    const struct attn_case_taker corner_taker = {take_corner, &making};
+    list->lacks_memory |= !attn_corner_cases(&list->table, tier, &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)
