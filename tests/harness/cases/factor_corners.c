@@ -42,7 +42,7 @@ enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES
 static const double each_product = 7e-10, each_pair = 4.5e-8, each_element = 3e-7;
 static const struct {
     double seconds, products, elements, least;
-} most[ATTN_TIERS] = {{5, 1 << 28, 1 << 21, 0.25}, {30, 1 << 30, 1 << 22, 0.5}};
+} most[ATTN_TIERS] = {{4.5, 1 << 28, 1 << 21, 0.6}, {30, 1 << 30, 1 << 22, 0.6}};
 
 struct corners {
     const struct attn_claims *claims;
@@ -230,7 +230,7 @@ static void weigh(struct corners *x, enum attn_tier tier)
 {
     for (int cell = 0; cell < x->cells; cell++)
         for (int kind = 0; kind < KINDS; kind++)
-            x->left[kind][cell] = weight_of(x, cell, tier) * (kind == 0 ? 1 : 0.5);
+            x->left[kind][cell] = weight_of(x, cell, tier) * (kind == 0 ? 1 : 0.2);
 }
 
 /* In the types that are claimed, in turn or in each. */
