@@ -186,7 +186,7 @@ static unsigned found_by(const struct planted_fault *fault, const char *text)
 static int is_found(const struct meeting *m, int x, int y, enum attn_pass pass)
 {
     const struct planted_fault fault = {
-        pass, 2, {{factor_of(x), text_of(m, x)}, {factor_of(y), text_of(m, y)}}};
+        pass, 2, {{factor_of(x), text_of(m, x)}, {factor_of(y), text_of(m, y)}}, NULL};
     const unsigned wanted = wanted_of(&fault, m->list.table.of[ATTN_FACTOR_KEYS].n == 1);
     unsigned found = 0;
     char text[200];
@@ -254,4 +254,164 @@ TEST_EACH(full_finds_two_conditions, SETS)
                 }
     check_found(_i, "two values", planted, found);
     part(&m);
+}
+
+/* ---- faults from a size on ------------------------------------------------------------------- */
+
+enum { BASE, ALL_CLAIMS };
+
+/* A tier within the claims, and its cases, those of least work first. */
+struct ranked {
+    struct attn_case c;
+    double work;
+};
+struct large {
+    struct attn_tier_list list;
+    struct ranked *at;
+};
+
+static int by_work(const void *a, const void *b)
+{
+    double x = ((const struct ranked *)a)->work, y = ((const struct ranked *)b)->work;
+    return (x > y) - (x < y);
+}
+
+static void open_large(int claimed, const char *types, enum attn_tier tier, struct large *x)
+{
+    static const char *const more =
+        ", \"cross\", \"dv\", \"hard\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", "
+        "\"strides\", \"empty\", \"band\", \"dense\"";
+    struct attn_claims claims;
+    char json[400];
+    snprintf(json, sizeof json,
+             "{\"claims\": [%s, \"backward\", \"gqa\", \"causal\", \"scale\"%s]}", types,
+             claimed == BASE ? "" : more);
+    ck_assert(attn_claims_parse("claims", json, &claims, NULL) == ATTN_OK);
+    ck_assert(attn_tier_open(tier, &claims, ATTN_ROUTE_PLUGIN, 1, &x->list, NULL) == ATTN_OK);
+    ck_assert_int_eq(x->list.refused, 0);
+    x->at = calloc((size_t)x->list.n, sizeof *x->at);
+    ck_assert_ptr_nonnull(x->at);
+    for (int i = 0; i < x->list.n; i++) {
+        x->at[i].c = case_of(x->list.at[i].battery.text);
+        x->at[i].work = attn_case_work(&x->at[i].c);
+    }
+    qsort(x->at, (size_t)x->list.n, sizeof *x->at, by_work);
+}
+
+static void close_large(struct large *x)
+{
+    attn_tier_close(&x->list);
+    free(x->at);
+}
+
+/* 1: a case finds it, which is in `text`.  At most so many of those that meet it are run. */
+static int dies(const struct large *x, const struct planted_fault *fault, char text[ATTN_CASE_TEXT])
+{
+    enum { RUNS = 4 };
+    int is_backward = fault->pass == ATTN_BACKWARD;
+    snprintf(text, ATTN_CASE_TEXT, "no case");
+    for (int i = 0, runs = 0; i < x->list.n && runs < RUNS; i++) {
+        struct attn_problem p;
+        const struct attn_case *c = &x->at[i].c;
+        attn_case_problem(c, &p);
+        int meets = planted_reaches(fault->from, &p) && (!is_backward || c->pass == ATTN_BACKWARD);
+        for (int a = 0; a < fault->n; a++)
+            meets &= fault->atom[a].factor == ATTN_FACTOR_D
+                         ? c->d_key == strtoll(fault->atom[a].value, NULL, 10)
+                         : strstr(c->mask, fault->atom[a].value) != NULL;
+        if (!meets)
+            continue;
+        struct attn_spec spec = planted_spec(fault);
+        struct attn_result r;
+        attn_case_print(c, text);
+        r = result_of(&spec, text);
+        if (r.verdict == ATTN_FAILED)
+            return 1;
+        runs++;
+    }
+    return 0;
+}
+
+/* Where it strikes (d, dv, heads, group, batch, queries, keys), how, and in which tier it dies. */
+static const struct {
+    int claimed;
+    const char *types;
+    enum attn_tier tier;
+    enum attn_pass pass;
+    const char *d; /* exactly; or NULL */
+    struct planted_threshold from;
+} thresholds[] = {
+#define BF16 "\"bf16\""
+#define ANY  "\"f32\", \"bf16\", \"f16\""
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_LAST, ATTN_O}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_MIDDLE, ATTN_DQ}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 96, 96}, PLANTED_MORE, PLANTED_SEEDED, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_FULL,
+     ATTN_FORWARD,
+     "128",
+     {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{65, 0, 0, 0, 0, 129, 129}, PLANTED_LOST, PLANTED_FIRST, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{32, 0, 8, 8, 0, 128, 0}, PLANTED_MORE, PLANTED_LAST, ATTN_DK}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{64, 0, 0, 0, 2, 256, 0}, PLANTED_NAN, PLANTED_SEEDED, ATTN_DV}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{0, 0, 16, 4, 0, 128, 256}, PLANTED_LOST, PLANTED_MIDDLE, ATTN_DV}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{128, 128, 0, 0, 0, 0, 1024}, PLANTED_MORE, PLANTED_FIRST, ATTN_LSE}},
+};
+
+TEST_EACH(thresholds_die, COUNT(thresholds))
+{
+    static struct large x;
+    struct planted_fault fault = {
+        .pass = thresholds[_i].pass,
+        .n = 1,
+        .atom = {{ATTN_FACTOR_CAUSAL, "br"}, {ATTN_FACTOR_D, thresholds[_i].d}},
+        .from = &thresholds[_i].from};
+    char text[ATTN_CASE_TEXT];
+    fault.n = thresholds[_i].d != NULL ? 2 : 0;
+    open_large(thresholds[_i].claimed, thresholds[_i].types, thresholds[_i].tier, &x);
+    int is_dead = dies(&x, &fault, text);
+    ck_assert_msg(is_dead, "threshold %d survives; %s meets it", _i, text);
+    printf("threshold %d dies in %s\n", _i, text);
+    close_large(&x);
 }
