@@ -1,11 +1,14 @@
 /* Every shape that kernels branch on: the table of factors as claims leave it, that the tiers meet
  * its values alone and in pairs, and that a fault which strikes there is found in each output. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/planted.h"
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 SUITE(factors, .seconds = 3600);
@@ -142,6 +145,46 @@ static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, 
                             break;
                     }
     return 0;
+}
+
+/* ---- declared shapes ------------------------------------------------------------------------- */
+
+/* Distinct pairs of values that a tier meets, of factors that are no width. */
+static int count_pairs(const char *shapes, enum attn_tier tier)
+{
+    static unsigned char met[IDS][IDS];
+    struct attn_claims claims = {.bits = ATTN_PLUGIN_BF16 | KERNEL | ATTN_PLUGIN_CROSS |
+                                         ATTN_PLUGIN_DV};
+    struct attn_tier_list list;
+    int n = 0;
+    ck_assert(attn_shapes_parse(shapes, &claims.shapes, NULL) == ATTN_OK);
+    ck_assert(attn_tier_open(tier, &claims, ATTN_ROUTE_PLUGIN, 1, &list, NULL) == ATTN_OK);
+    ck_assert_int_eq(list.refused, 0);
+    memset(met, 0, sizeof met);
+    for (int i = 0; i < list.n; i++)
+        for (int f = ATTN_FACTOR_HEADS; f < ATTN_FACTORS && list.at[i].is_made; f++)
+            for (int g = ATTN_FACTOR_HEADS; g < f; g++) {
+                const int *value = list.at[i].choice.value;
+                unsigned char *pair = &met[attn_value_id(f, value[f])][attn_value_id(g, value[g])];
+                if (*pair == 0 && attn_choice_shows(&list.table, &list.at[i].choice, f, g))
+                    n += *pair = 1;
+            }
+    attn_tier_close(&list);
+    return n;
+}
+
+/* A width that is declared takes the place of all others: nothing else is met less. */
+static const char *const widths[] = {"d: 192; dv: 128", "d: 128 192; dv: 128", "d: 64",
+                                     "d: 128 256", "d: 24 40; dv: 40"};
+
+TEST_EACH(declared_widths_empty_nothing, COUNT(widths))
+{
+    for (int tier = ATTN_TIER_QUICK; tier <= ATTN_TIER_FULL; tier++) {
+        int n = count_pairs(widths[_i], (enum attn_tier)tier);
+        int all = count_pairs("", (enum attn_tier)tier);
+        printf("%s: %d pairs of values in %s, of %d\n", widths[_i], n, attn_tier_name[tier], all);
+        ck_assert_int_ge(4 * n, 3 * all);
+    }
 }
 
 /* ---- planted faults -------------------------------------------------------------------------- */
@@ -413,5 +456,97 @@ TEST_EACH(thresholds_die, COUNT(thresholds))
     int is_dead = dies(&x, &fault, text);
     ck_assert_msg(is_dead, "threshold %d survives; %s meets it", _i, text);
     printf("threshold %d dies in %s\n", _i, text);
+    close_large(&x);
+}
+
+/* ---- the part of all thresholds that is met -------------------------------------------------- */
+
+static double chance(uint64_t *rolls)
+{
+    return (double)(attn_hash(5, 7, (*rolls)++) >> 11) / 9007199254740992.0;
+}
+
+/* No bound in so many of ten; else a power of two, one more, or a multiple of 32 (of 1 below). */
+static int64_t bound_of(uint64_t *rolls, int none, int64_t least, int64_t most)
+{
+    int64_t power = 1;
+    if (chance(rolls) * 10 < none)
+        return 1;
+    double x = (double)least * pow((double)most / (double)least, chance(rolls));
+    while (2 * power <= (int64_t)x)
+        power *= 2;
+    int kind = (int)(chance(rolls) * 3);
+    return kind == 0   ? power
+           : kind == 1 ? power + 1
+                       : (int64_t)x / (x < 32 ? 1 : 32) * (x < 32 ? 1 : 32);
+}
+
+static int has(const struct attn_case *c, const int64_t least[ATTN_FACTOR_KEYS + 1])
+{
+    struct attn_problem p;
+    struct planted_threshold from;
+    memcpy(from.least, least, sizeof from.least);
+    attn_case_problem(c, &p);
+    return c->pass == ATTN_BACKWARD && strstr(c->mask, "causal") != NULL &&
+           planted_reaches(&from, &p);
+}
+
+/* Thresholds at random, those of the tier's size, with backward and causal: in how many of a
+ * hundred a case meets them, at most as large as 2^22, 2^25 and 2^28 (2^30).  docs/battery.md has
+ * these. */
+static const struct {
+    int claimed;
+    enum attn_tier tier;
+    int least[3];
+} met[] = {
+    {BASE, ATTN_TIER_QUICK, {0, 0, 0}},
+    {BASE, ATTN_TIER_FULL, {0, 0, 0}},
+    {ALL_CLAIMS, ATTN_TIER_QUICK, {0, 0, 0}},
+    {ALL_CLAIMS, ATTN_TIER_FULL, {0, 0, 0}},
+};
+
+TEST_EACH(most_thresholds_are_met, COUNT(met))
+{
+    enum { DRAWS = 100000 };
+    static struct large x;
+    static const double sizes[] = {1 << 22, 1 << 25, 1 << 30};
+    const double most = met[_i].tier == ATTN_TIER_QUICK ? 1 << 28 : 1 << 30;
+    int n[3] = {0}, found[3] = {0};
+    uint64_t rolls = 0;
+    open_large(met[_i].claimed, "\"bf16\"", met[_i].tier, &x);
+    for (int drawn = 0; drawn < DRAWS;) {
+        int64_t least[ATTN_FACTOR_KEYS + 1] = {[ATTN_FACTOR_D] = bound_of(&rolls, 4, 8, 256),
+                                               [ATTN_FACTOR_HEADS] = bound_of(&rolls, 5, 2, 32),
+                                               [ATTN_FACTOR_GROUP] = bound_of(&rolls, 5, 2, 16),
+                                               [ATTN_FACTOR_BATCH] = bound_of(&rolls, 5, 2, 16),
+                                               [ATTN_FACTOR_QUERIES] =
+                                                   bound_of(&rolls, 3, 16, 4096),
+                                               [ATTN_FACTOR_KEYS] = bound_of(&rolls, 3, 16, 4096)};
+        int64_t group = least[ATTN_FACTOR_GROUP];
+        if (met[_i].claimed == BASE && least[ATTN_FACTOR_QUERIES] < least[ATTN_FACTOR_KEYS])
+            least[ATTN_FACTOR_QUERIES] = least[ATTN_FACTOR_KEYS];
+        if (met[_i].claimed == BASE)
+            least[ATTN_FACTOR_KEYS] = least[ATTN_FACTOR_QUERIES];
+        int64_t heads = (least[ATTN_FACTOR_HEADS] + group - 1) / group * group;
+        double size = (double)(least[ATTN_FACTOR_BATCH] * heads * least[ATTN_FACTOR_D]) *
+                      (double)(least[ATTN_FACTOR_QUERIES] * least[ATTN_FACTOR_KEYS]);
+        if (size > most || least[ATTN_FACTOR_D] > 256 || group > 16 || heads > 32)
+            continue;
+        int is_met = 0;
+        for (int i = x.list.n - 1; i >= 0 && !is_met; i--)
+            is_met = has(&x.at[i].c, least);
+        for (int s = 0; s < 3; s++) {
+            n[s] += size <= sizes[s];
+            found[s] += is_met && size <= sizes[s];
+        }
+        drawn++;
+    }
+    printf("thresholds met with %s claims in %s:", met[_i].claimed == BASE ? "few" : "all",
+           attn_tier_name[met[_i].tier]);
+    for (int s = 0; s < 3; s++) {
+        printf(" %.1f of 100 up to 2^%.0f%s", 100.0 * found[s] / n[s],
+               log2(s < 2 ? sizes[s] : most), s < 2 ? "," : "\n");
+        ck_assert_int_ge(100 * found[s] / n[s], met[_i].least[s]);
+    }
     close_large(&x);
 }

@@ -42,12 +42,12 @@ enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES
 static const double each_product = 7e-10, each_pair = 4.5e-8, each_element = 3e-7;
 static const struct {
     double seconds, products, elements, least;
-} most[ATTN_TIERS] = {{4.5, 1 << 28, 1 << 21, 0.6}, {30, 1 << 30, 1 << 22, 0.6}};
+} most[ATTN_TIERS] = {{4.5, 1 << 28, 1 << 21, 0.3}, {30, 1 << 30, 1 << 22, 0.3}};
 
 struct corners {
     const struct attn_claims *claims;
     enum attn_dtype type[ATTN_DTYPES];
-    int types, is_square, cells, n[AXES]; /* square: as many keys as queries, an axis of one */
+    int types, is_external, is_square, cells, n[AXES]; /* square: as many keys as queries, an axis of one */
     double left[KINDS][CELLS];            /* weight of the thresholds that are not met */
     double sum[KINDS][CELLS];             /* of all cells up to it */
     struct attn_case at[CELLS];           /* batch 0: there is none */
@@ -246,7 +246,7 @@ static void take(struct corners *x, const struct attn_case *c, int copies)
 static void take_best(struct corners *x, enum attn_tier tier)
 {
     const int copies = tier == ATTN_TIER_FULL ? x->types : 1;
-    double seconds = most[tier].seconds / copies;
+    double seconds = most[tier].seconds * (x->is_external ? 2 : 1) / copies;
     weigh(x, tier);
     for (int kind = 0, cell; (cell = best_of(x, tier, seconds, &kind)) >= 0;) {
         struct attn_case c = x->at[cell];
@@ -331,6 +331,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
     if (x == NULL)
         return 0;
     x->claims = table->claims;
+    x->is_external = table->takes_numbers;
     x->is_square =
         !(x->claims->bits & ATTN_PLUGIN_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->cells = 1;
