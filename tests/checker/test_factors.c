@@ -499,10 +499,10 @@ static const struct {
     enum attn_tier tier;
     int least[3];
 } met[] = {
-    {BASE, ATTN_TIER_QUICK, {0, 0, 0}},
-    {BASE, ATTN_TIER_FULL, {0, 0, 0}},
-    {ALL_CLAIMS, ATTN_TIER_QUICK, {0, 0, 0}},
-    {ALL_CLAIMS, ATTN_TIER_FULL, {0, 0, 0}},
+    {BASE, ATTN_TIER_QUICK, {90, 78, 65}},
+    {BASE, ATTN_TIER_FULL, {99, 95, 82}},
+    {ALL_CLAIMS, ATTN_TIER_QUICK, {70, 64, 60}},
+    {ALL_CLAIMS, ATTN_TIER_FULL, {88, 84, 78}},
 };
 
 TEST_EACH(most_thresholds_are_met, COUNT(met))

@@ -25,7 +25,7 @@ struct layout {
 struct attn_subsets {
     uint64_t seed;
     int64_t batch, group, n_query, n_key, d, dv;
-    int bits; /* m */
+    int bits, offsets; /* m, and the powers of two in it */
     double w, sign, unit, unit_grad;
     int n_layouts;
     struct layout *layout; /* [batch] room */
@@ -253,7 +253,8 @@ static enum attn_status check(const struct attn_problem *p, struct attn_error *e
         return attn_fail(err, ATTN_EINVAL,
                          "fill subsets with scale=%g: no gap of 200 fits; 2^-10 to 2^10 would work",
                          p->scale);
-    if (p->d_key < 3 || p->d_value < 1 || p->n_query < 1 || p->n_key < 1 || p->heads < 1)
+    if (p->d_key < 3 || p->d_value < 1 || p->n_query < 1 || p->n_key < 1 || p->batch < 1 ||
+        p->heads < 1)
         return attn_fail(err, ATTN_EINVAL,
                          "fill subsets: d is %lld and dv %lld: a code, its offset and a mark need "
                          "d=3 or more, and no extent may be 0",
@@ -309,11 +310,14 @@ static enum attn_status open_batch(const struct attn_problem *p, struct attn_sub
     return status == ATTN_OK ? assign(s, x, err) : status;
 }
 
-/* Bits of codes that leave a third of the features for marks. */
+/* Bits of codes that leave a third of the features, or one, for marks. */
 static int most_bits(int64_t d)
 {
-    int64_t marks = (d - 1) / 3 > 1 ? (d - 1) / 3 : 1, bits = d - 1 - marks;
-    return bits < MOST_BITS ? (int)bits : MOST_BITS;
+    int64_t marks = (d - 1) / 3 > 1 ? (d - 1) / 3 : 1;
+    int bits = 1;
+    while (bits < MOST_BITS && bits + 1 + digits(bits + 1) + marks <= d)
+        bits++;
+    return bits;
 }
 
 enum attn_status attn_subsets_open(const struct attn_problem *p, uint64_t seed,
@@ -349,6 +353,7 @@ enum attn_status attn_subsets_open(const struct attn_problem *p, uint64_t seed,
         while (most < s->bits && 1 << most < s->layout[n].n)
             most++;
     s->bits = most; /* no more than they need: the others become marks */
+    s->offsets = (int)digits(most);
     choose_numbers(p, s);
     *subsets = s;
     return ATTN_OK;
@@ -483,13 +488,21 @@ static double value(const struct attn_subsets *s, int64_t b, int64_t g, int t, i
     return place < (n + sum) / 2 ? 1 : -1;
 }
 
+/* The power of two number n in m. */
+static double power_in(int m, int n)
+{
+    while (n-- > 0)
+        m &= m - 1;
+    return m & -m;
+}
+
 static double q_of(const struct attn_subsets *s, const int64_t at[4])
 {
     int t = choice_of(s, at[0], at[1], at[2]);
-    if (t == NO_SET || at[3] > s->bits)
+    if (t == NO_SET || at[3] >= s->bits + s->offsets)
         return 0;
-    if (at[3] == s->bits)
-        return -s->sign * s->bits * s->w;
+    if (at[3] >= s->bits)
+        return -s->sign * s->w * power_in(s->bits, (int)at[3] - s->bits);
     return s->sign * code(s, at[0], at[1] / s->group, t, at[3]);
 }
 
@@ -505,9 +518,9 @@ static double k_or_v_of(const struct attn_subsets *s, int is_v, const int64_t at
         return s->unit * value(s, at[0], at[1], t, set->n, r, at[3]);
     if (at[3] < s->bits)
         return code(s, at[0], at[1], t, at[3]);
-    if (at[3] == s->bits)
+    if (at[3] < s->bits + s->offsets)
         return s->w;
-    if (at[3] - s->bits - 1 != r % (s->d - s->bits - 1))
+    if (at[3] - s->bits - s->offsets != r % (s->d - s->bits - s->offsets))
         return 0;
     return value(s, at[0], at[1], t, set->n, r, grad_feature(s, at[0], at[1], t));
 }
