@@ -35,7 +35,7 @@ struct attn_asking {
     uint64_t seed; /* of what a tier draws */
 };
 
-/* Whether that depends on what is claimed: the whole tier, or cases made of factors by name. */
+/* Whether that depends on what is claimed: the whole tier, or cases by name. */
 int attn_question_needs_claims(const struct attn_cli_list *cases);
 
 /* EINVAL: a case cannot be read.  To be freed in any case. */

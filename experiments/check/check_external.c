@@ -8,6 +8,7 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "tests/harness/cases/factors.h"
 #include "tests/harness/external/worker.h"
 
 /* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
@@ -24,6 +25,9 @@ struct asking {
     const struct attn_asked *biggest[2]; /* of each pass, the biggest case that passed */
     int filed[2];                        /* its place among the verdicts */
     double size[2];
+    double work, pace; /* of the largest case so far; its seconds for each unit of work */
+    int n_slow;        /* corners that it would not end in time, and how long the largest takes */
+    double slowest;
     int named; /* of a soak: cases so far, each with a folder of its own */
 };
 
@@ -89,6 +93,45 @@ static void skip_unreached(struct attn_answer *answer)
         snprintf(r->text, sizeof r->text, "not reached");
 }
 
+/* One of the few large cases of a tier, which come last and in rising order of work. */
+static int is_corner(const struct attn_asked *asked)
+{
+    return asked->battery != NULL && strncmp(asked->battery->name, "corners-", 8) == 0;
+}
+
+/* A corner that would not end within half of its time, at the pace of the largest case so far. */
+static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
+{
+    double seconds = a->pace * attn_case_work(&asked->c);
+    if (!a->s->question.whole_tier || !is_corner(asked) || seconds <= a->s->x.timeout_s / 2)
+        return 0;
+    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
+    snprintf(answer->result.text, sizeof answer->result.text,
+             "left out: at its pace it takes about %.3g s", seconds);
+    a->n_slow++;
+    a->slowest = seconds > a->slowest ? seconds : a->slowest;
+    return 1;
+}
+
+static void note_pace(struct asking *a, const struct attn_asked *asked,
+                      const struct attn_answer *answer)
+{
+    double work = attn_case_work(&asked->c);
+    if (answer->not_reached || answer->result.verdict == ATTN_REFUSED || work < a->work)
+        return;
+    a->work = work;
+    a->pace = answer->seconds / work;
+}
+
+static void print_left_out(const struct asking *a)
+{
+    if (a->n_slow > 0)
+        fprintf(stderr,
+                "note: %d corners (large cases, attnlab list cases) were left out: at the pace of "
+                "the cases before, one takes up to %.3g s; --timeout %.0f asks them all\n",
+                a->n_slow, a->slowest, 2.2 * a->slowest + 1);
+}
+
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
     const struct attn_case *c = &asked->c;
@@ -96,7 +139,7 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     skip_unreached(answer);
     attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
     note(&a->notes, answer);
-    if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass]) {
+    if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass] && !is_corner(asked)) {
         a->size[c->pass] = size;
         a->biggest[c->pass] = asked;
         a->filed[c->pass] = a->s->list->n - 1;
@@ -121,12 +164,17 @@ static int ask_cases(struct asking *a)
     enum attn_status status = ATTN_OK;
     for (int first = 0; first < n && status == ATTN_OK; first += at_once) {
         struct attn_asked *asked = &s->question.asked[first];
-        status = attn_external_route[s->x.kind].ask(&s->x, asked, at_once, answer, &err);
+        if (at_once > 1 || !is_too_slow(a, asked, answer)) {
+            status = attn_external_route[s->x.kind].ask(&s->x, asked, at_once, answer, &err);
+            if (at_once == 1)
+                note_pace(a, asked, answer);
+        }
         if (status == ATTN_OK && s->list == NULL)
             attn_candidate_begin(s);
         for (int i = 0; i < at_once && status == ATTN_OK; i++)
             file_case(a, &asked[i], &answer[i]);
     }
+    print_left_out(a);
     free(answer);
     return status == ATTN_OK ? 0 : fail(s, status, &err);
 }

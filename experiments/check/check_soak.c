@@ -77,6 +77,7 @@ struct soak {
     double seconds;
     int verdict[ATTN_ERROR + 1]; /* ERROR: cases that cannot be set up */
     int by_it;                   /* of the refused ones                */
+    struct attn_soak_walked walked;
 };
 
 /* A failing case; found: the larger case that it was made from. */
@@ -323,6 +324,8 @@ static void settle_round(struct soak *soak, struct drawn *round, int n, int *fou
             file_case(soak, round[i].c, round[i].c, "a random case", r);
             soak->by_it++;
         }
+        if (r->verdict == ATTN_PASS)
+            attn_soak_note(&soak->s->x.claims, round[i].c, &soak->walked);
         soak->verdict[r->verdict] += r->verdict != ATTN_ERROR || r->text[0] != '\0';
     }
 }
@@ -350,8 +353,12 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
             settle_round(&soak, round, n, &found);
     }
     soak.seconds = attn_seconds(CLOCK_MONOTONIC) - start;
-    if (status == 0)
+    if (status == 0) {
+        char walked[300];
+        attn_soak_print(&soak.walked, walked, sizeof walked);
+        fprintf(stderr, "note: passed on plain data: %s\n", walked);
         file_sum(&soak);
+    }
     s->judged += soak.verdict[ATTN_PASS] + soak.verdict[ATTN_WEAK] + found;
     free(round);
     free(r);

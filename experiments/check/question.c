@@ -33,18 +33,25 @@ static void note_work(const char *name, const struct attn_case *c)
                 name, n, minutes, hours);
 }
 
-/* A name, or a case string; what is no string at all is taken for a name that does not exist. */
-static enum attn_status read_case(const char *text, int number,
+/* A name, as it is asked within the claims, or a case string; what is no string at all is taken for
+ * a name that does not exist. */
+static enum attn_status read_case(const char *text, int number, const struct attn_asking *a,
                                   const struct attn_question *question, struct attn_asked *asked,
                                   struct attn_error *err)
 {
     const struct attn_tier_case *made =
         question->tier != NULL ? attn_tier_find(question->tier, text) : NULL;
-    const struct attn_battery_case *named = made != NULL ? &made->battery : attn_battery_find(text);
+    const struct attn_battery_case *named = attn_battery_find(text);
     char name[32];
     snprintf(name, sizeof name, "case-%d", number + 1);
-    if (named != NULL)
-        return take(named, named->name, named->text, asked, err);
+    if (made != NULL)
+        return take(&made->battery, made->battery.name, made->battery.text, asked, err);
+    if (named != NULL) {
+        enum attn_status status = take(named, named->name, named->text, asked, err);
+        if (status == ATTN_OK) /* or as it is written, to be refused */
+            attn_case_within(named, a->claims, a->route, &asked->c, NULL);
+        return status;
+    }
     if (strchr(text, ':') == NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "'%.80s' is no case of the battery (attnlab list cases has their names), "
@@ -68,7 +75,10 @@ static int names_made(const struct attn_cli_list *cases)
 
 int attn_question_needs_claims(const struct attn_cli_list *cases)
 {
-    return cases->n == 0 || names_made(cases);
+    int named = cases->n == 0;
+    for (int i = 0; i < cases->n; i++)
+        named |= strchr(cases->at[i].value, ':') == NULL;
+    return named;
 }
 
 enum attn_status attn_question_make(const struct attn_asking *a, struct attn_question *question,
@@ -92,7 +102,7 @@ enum attn_status attn_question_make(const struct attn_asking *a, struct attn_que
         const struct attn_battery_case *battery = whole ? &question->tier->at[i].battery : NULL;
         struct attn_asked *asked = &question->asked[question->n++];
         status = whole ? take(battery, battery->name, battery->text, asked, err)
-                       : read_case(a->cases->at[i].value, i, question, asked, err);
+                       : read_case(a->cases->at[i].value, i, a, question, asked, err);
     }
     if (status != ATTN_OK)
         attn_question_free(question);

@@ -7,6 +7,7 @@
 #include "experiments/check/verdicts.h"
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/cases/factors.h"
+#include "tests/harness/files/fileio.h"
 
 /* ---- by the claims --------------------------------------------------------------------------- */
 
@@ -15,23 +16,56 @@ static int is_refused(const struct attn_verdict_entry *x, enum attn_check_kind k
     return x->result.verdict == ATTN_REFUSED && !x->result.by_it && x->kind == kind;
 }
 
-/* Each bit by name, with the cases that want it, and those that want nothing else. */
+enum { BY_CLAIM, BY_DECLINED, BY_SHAPE };
+
+static unsigned wanted(const struct attn_verdict_entry *x, int by)
+{
+    const struct attn_wants *w = &x->wants;
+    return by == BY_CLAIM      ? w->missing
+           : by == BY_DECLINED ? w->declined
+           : w->missing == 0   ? w->shapes
+                               : 0;
+}
+
+static const char *name_of(int by, int bit)
+{
+    return by == BY_CLAIM       ? attn_claim_name[bit]
+           : by == BY_DECLINED  ? attn_decline_name[bit]
+           : bit < ATTN_EXTENTS ? attn_factor[bit].name
+                                : NULL;
+}
+
+/* The family of a case, if it is not there yet. */
+static void add_family(const char *name, char *families, size_t size)
+{
+    char family[40];
+    snprintf(family, sizeof family, "%.*s", (int)strcspn(name, "-"), name);
+    if (strstr(families, family) == NULL)
+        attn_append(families, size, "%s%s", families[0] != '\0' ? " " : ": ", family);
+}
+
+/* Each word by name, with the cases that want it, and those that want nothing else: which these
+ * are by their families. */
 static void print_refused_cases(FILE *out, const struct attn_verdict_list *list, const char *title,
-                                int is_declined, int n_bits, const char *const name[])
+                                int by)
 {
     int found = 0;
-    for (int b = 0; b < n_bits; b++) {
+    for (int b = 0; b < 32; b++) {
         int n = 0, alone = 0;
-        for (int e = 0; e < list->n && name[b] != NULL; e++) {
+        char families[120] = "";
+        for (int e = 0; e < list->n && name_of(by, b) != NULL; e++) {
             const struct attn_verdict_entry *x = &list->entry[e];
-            unsigned want = is_declined ? x->wants.declined : x->wants.missing;
+            unsigned want = wanted(x, by);
             if (!is_refused(x, ATTN_CHECK_CASE))
                 continue;
             n += (want >> b & 1u) != 0;
             alone += want == 1u << b;
+            if (want == 1u << b)
+                add_family(x->name, families, sizeof families);
         }
         if (n > 0)
-            fprintf(out, "%s %s %d (%d alone)", found++ > 0 ? "," : title, name[b], n, alone);
+            fprintf(out, "%s %s %d (%d alone%s)", found++ > 0 ? "," : title, name_of(by, b), n,
+                    alone, families);
     }
     fputs(found > 0 ? "\n" : "", out);
 }
@@ -112,9 +146,8 @@ static void print_by_it(FILE *out, const struct attn_verdict_list *list)
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list)
 {
     print_by_it(out, list);
-    print_refused_cases(out, list, "  refused cases, by the claim that they want:", 0, ATTN_CLAIMS,
-                        attn_claim_name);
-    print_refused_cases(out, list, "  refused cases, by what was declined:", 1, ATTN_DECLINES,
-                        attn_decline_name);
+    print_refused_cases(out, list, "  refused cases, by the claim that they want:", BY_CLAIM);
+    print_refused_cases(out, list, "  refused cases, by what was declined:", BY_DECLINED);
+    print_refused_cases(out, list, "  refused cases, by the shape that is not declared:", BY_SHAPE);
     print_refused_relations(out, list);
 }

@@ -1,11 +1,14 @@
 /* Every shape that kernels branch on: the table of factors as claims leave it, that the tiers meet
  * its values alone and in pairs, and that a fault which strikes there is found in each output. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/planted.h"
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/fill.h"
 #include "tests/suites.h"
 
 SUITE(factors, .seconds = 3600);
@@ -144,6 +147,46 @@ static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, 
     return 0;
 }
 
+/* ---- declared shapes ------------------------------------------------------------------------- */
+
+/* Distinct pairs of values that a tier meets, of factors that are no width. */
+static int count_pairs(const char *shapes, enum attn_tier tier)
+{
+    static unsigned char met[IDS][IDS];
+    struct attn_claims claims = {.bits = ATTN_PLUGIN_BF16 | KERNEL | ATTN_PLUGIN_CROSS |
+                                         ATTN_PLUGIN_DV};
+    struct attn_tier_list list;
+    int n = 0;
+    ck_assert(attn_shapes_parse(shapes, &claims.shapes, NULL) == ATTN_OK);
+    ck_assert(attn_tier_open(tier, &claims, ATTN_ROUTE_PLUGIN, 1, &list, NULL) == ATTN_OK);
+    ck_assert_int_eq(list.refused, 0);
+    memset(met, 0, sizeof met);
+    for (int i = 0; i < list.n; i++)
+        for (int f = ATTN_FACTOR_HEADS; f < ATTN_FACTORS && list.at[i].is_made; f++)
+            for (int g = ATTN_FACTOR_HEADS; g < f; g++) {
+                const int *value = list.at[i].choice.value;
+                unsigned char *pair = &met[attn_value_id(f, value[f])][attn_value_id(g, value[g])];
+                if (*pair == 0 && attn_choice_shows(&list.table, &list.at[i].choice, f, g))
+                    n += *pair = 1;
+            }
+    attn_tier_close(&list);
+    return n;
+}
+
+/* A width that is declared takes the place of all others: nothing else is met less. */
+static const char *const widths[] = {"d: 192; dv: 128", "d: 128 192; dv: 128", "d: 64",
+                                     "d: 128 256", "d: 24 40; dv: 40"};
+
+TEST_EACH(declared_widths_empty_nothing, COUNT(widths))
+{
+    for (int tier = ATTN_TIER_QUICK; tier <= ATTN_TIER_FULL; tier++) {
+        int n = count_pairs(widths[_i], (enum attn_tier)tier);
+        int all = count_pairs("", (enum attn_tier)tier);
+        printf("%s: %d pairs of values in %s, of %d\n", widths[_i], n, attn_tier_name[tier], all);
+        ck_assert_int_ge(4 * n, 3 * all);
+    }
+}
+
 /* ---- planted faults -------------------------------------------------------------------------- */
 
 /* Whether a fault's conditions hold a value. */
@@ -186,7 +229,7 @@ static unsigned found_by(const struct planted_fault *fault, const char *text)
 static int is_found(const struct meeting *m, int x, int y, enum attn_pass pass)
 {
     const struct planted_fault fault = {
-        pass, 2, {{factor_of(x), text_of(m, x)}, {factor_of(y), text_of(m, y)}}};
+        pass, 2, {{factor_of(x), text_of(m, x)}, {factor_of(y), text_of(m, y)}}, NULL};
     const unsigned wanted = wanted_of(&fault, m->list.table.of[ATTN_FACTOR_KEYS].n == 1);
     unsigned found = 0;
     char text[200];
@@ -254,4 +297,275 @@ TEST_EACH(full_finds_two_conditions, SETS)
                 }
     check_found(_i, "two values", planted, found);
     part(&m);
+}
+
+/* ---- faults from a size on ------------------------------------------------------------------- */
+
+enum { BASE, ALL_CLAIMS };
+
+/* A tier within the claims, and its cases, those of least work first. */
+struct ranked {
+    struct attn_case c;
+    double work;
+};
+struct large {
+    struct attn_tier_list list;
+    struct ranked *at;
+    int kept; /* the last ones (keep_largest) */
+};
+
+static int by_work(const void *a, const void *b)
+{
+    double x = ((const struct ranked *)a)->work, y = ((const struct ranked *)b)->work;
+    return (x > y) - (x < y);
+}
+
+static void open_large(int claimed, const char *types, enum attn_tier tier, struct large *x)
+{
+    static const char *const more =
+        ", \"cross\", \"dv\", \"hard\", \"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", "
+        "\"strides\", \"empty\", \"band\", \"dense\"";
+    struct attn_claims claims;
+    char json[400];
+    snprintf(json, sizeof json,
+             "{\"claims\": [%s, \"backward\", \"gqa\", \"causal\", \"scale\"%s]}", types,
+             claimed == BASE ? "" : more);
+    ck_assert(attn_claims_parse("claims", json, &claims, NULL) == ATTN_OK);
+    ck_assert(attn_tier_open(tier, &claims, ATTN_ROUTE_PLUGIN, 1, &x->list, NULL) == ATTN_OK);
+    ck_assert_int_eq(x->list.refused, 0);
+    x->at = calloc((size_t)x->list.n, sizeof *x->at);
+    ck_assert_ptr_nonnull(x->at);
+    for (int i = 0; i < x->list.n; i++) {
+        x->at[i].c = case_of(x->list.at[i].battery.text);
+        x->at[i].work = attn_case_work(&x->at[i].c);
+    }
+    qsort(x->at, (size_t)x->list.n, sizeof *x->at, by_work);
+}
+
+static void close_large(struct large *x)
+{
+    attn_tier_close(&x->list);
+    free(x->at);
+}
+
+/* 1: a case finds it, which is in `text`.  At most so many of those that meet it are run. */
+static int dies(const struct large *x, const struct planted_fault *fault, char text[ATTN_CASE_TEXT])
+{
+    enum { RUNS = 4 };
+    int is_backward = fault->pass == ATTN_BACKWARD;
+    snprintf(text, ATTN_CASE_TEXT, "no case");
+    for (int i = 0, runs = 0; i < x->list.n && runs < RUNS; i++) {
+        struct attn_problem p;
+        const struct attn_case *c = &x->at[i].c;
+        attn_case_problem(c, &p);
+        int meets = planted_reaches(fault->from, &p) && (!is_backward || c->pass == ATTN_BACKWARD);
+        for (int a = 0; a < fault->n; a++)
+            meets &= fault->atom[a].factor == ATTN_FACTOR_D
+                         ? c->d_key == strtoll(fault->atom[a].value, NULL, 10)
+                         : strstr(c->mask, fault->atom[a].value) != NULL;
+        if (!meets)
+            continue;
+        struct attn_spec spec = planted_spec(fault);
+        struct attn_result r;
+        attn_case_print(c, text);
+        r = result_of(&spec, text);
+        if (r.verdict == ATTN_FAILED)
+            return 1;
+        runs++;
+    }
+    return 0;
+}
+
+/* Where it strikes (d, dv, heads, group, batch, queries, keys), how, and in which tier it dies. */
+static const struct {
+    int claimed;
+    const char *types;
+    enum attn_tier tier;
+    enum attn_pass pass;
+    const char *d; /* exactly; or NULL */
+    struct planted_threshold from;
+} thresholds[] = {
+#define BF16 "\"bf16\""
+#define ANY  "\"f32\", \"bf16\", \"f16\""
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_LAST, ATTN_O}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_MIDDLE, ATTN_DQ}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{64, 0, 0, 0, 0, 96, 96}, PLANTED_MORE, PLANTED_SEEDED, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_FULL,
+     ATTN_FORWARD,
+     "128",
+     {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{65, 0, 0, 0, 0, 129, 129}, PLANTED_LOST, PLANTED_FIRST, ATTN_O}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{32, 0, 8, 8, 0, 128, 0}, PLANTED_MORE, PLANTED_LAST, ATTN_DK}},
+    {BASE,
+     BF16,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{64, 0, 0, 0, 2, 256, 0}, PLANTED_NAN, PLANTED_SEEDED, ATTN_DV}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_BACKWARD,
+     NULL,
+     {{0, 0, 16, 4, 0, 128, 256}, PLANTED_LOST, PLANTED_MIDDLE, ATTN_DV}},
+    {ALL_CLAIMS,
+     ANY,
+     ATTN_TIER_QUICK,
+     ATTN_FORWARD,
+     NULL,
+     {{128, 128, 0, 0, 0, 0, 1024}, PLANTED_MORE, PLANTED_FIRST, ATTN_LSE}},
+};
+
+TEST_EACH(thresholds_die, COUNT(thresholds))
+{
+    static struct large x;
+    struct planted_fault fault = {
+        .pass = thresholds[_i].pass,
+        .n = 1,
+        .atom = {{ATTN_FACTOR_CAUSAL, "br"}, {ATTN_FACTOR_D, thresholds[_i].d}},
+        .from = &thresholds[_i].from};
+    char text[ATTN_CASE_TEXT];
+    fault.n = thresholds[_i].d != NULL ? 2 : 0;
+    open_large(thresholds[_i].claimed, thresholds[_i].types, thresholds[_i].tier, &x);
+    int is_dead = dies(&x, &fault, text);
+    ck_assert_msg(is_dead, "threshold %d survives; %s meets it", _i, text);
+    printf("threshold %d dies in %s\n", _i, text);
+    close_large(&x);
+}
+
+/* ---- the part of all thresholds that is met -------------------------------------------------- */
+
+static double chance(uint64_t *rolls)
+{
+    return (double)(attn_hash(5, 7, (*rolls)++) >> 11) / 9007199254740992.0;
+}
+
+/* No bound in so many of ten; else a power of two, one more, or a multiple of 32 (of 1 below). */
+static int64_t bound_of(uint64_t *rolls, int none, int64_t least, int64_t most)
+{
+    int64_t power = 1;
+    if (chance(rolls) * 10 < none)
+        return 1;
+    double x = (double)least * pow((double)most / (double)least, chance(rolls));
+    while (2 * power <= (int64_t)x)
+        power *= 2;
+    int kind = (int)(chance(rolls) * 3);
+    return kind == 0   ? power
+           : kind == 1 ? power + 1
+                       : (int64_t)x / (x < 32 ? 1 : 32) * (x < 32 ? 1 : 32);
+}
+
+static int meets(const struct attn_case *c, const int64_t least[ATTN_FACTOR_KEYS + 1])
+{
+    struct attn_problem p;
+    struct planted_threshold from;
+    memcpy(from.least, least, sizeof from.least);
+    attn_case_problem(c, &p);
+    return planted_reaches(&from, &p);
+}
+
+/* Keeps cases with backward and causal that no other one is as large as in every extent. */
+static void keep_largest(struct large *x)
+{
+    int kept = 0;
+    for (int i = x->list.n - 1, j; i >= 0; i--) {
+        const struct attn_case c = x->at[i].c;
+        const int64_t least[] = {c.d_key, c.d_value, c.heads, c.heads / (c.kv_heads + !c.kv_heads),
+                                 c.batch, c.n_query, c.n_key};
+        if (c.pass != ATTN_BACKWARD || strstr(c.mask, "causal") == NULL)
+            continue;
+        for (j = 0; j < kept && !meets(&x->at[x->list.n - 1 - j].c, least); j++)
+            continue;
+        if (j == kept)
+            x->at[x->list.n - 1 - kept++].c = c;
+    }
+    x->kept = kept;
+}
+
+/* Thresholds at random, those of the tier's size, with backward and causal: in how many of a
+ * hundred a case meets them, at most as large as 2^22, 2^25 and 2^28 (2^30).  docs/battery.md has
+ * these. */
+static const struct {
+    int claimed;
+    enum attn_tier tier;
+    int least[3];
+} met[] = {
+    {BASE, ATTN_TIER_QUICK, {90, 78, 65}},
+    {BASE, ATTN_TIER_FULL, {99, 95, 82}},
+    {ALL_CLAIMS, ATTN_TIER_QUICK, {70, 64, 60}},
+    {ALL_CLAIMS, ATTN_TIER_FULL, {88, 84, 78}},
+};
+
+TEST_EACH(most_thresholds_are_met, COUNT(met))
+{
+    enum { DRAWS = 100000 };
+    static struct large x;
+    static const double sizes[] = {1 << 22, 1 << 25, 1 << 30};
+    const double most = met[_i].tier == ATTN_TIER_QUICK ? 1 << 28 : 1 << 30;
+    int n[3] = {0}, found[3] = {0};
+    uint64_t rolls = 0;
+    open_large(met[_i].claimed, "\"bf16\"", met[_i].tier, &x);
+    keep_largest(&x);
+    for (int drawn = 0; drawn < DRAWS;) {
+        int64_t least[ATTN_FACTOR_KEYS + 1] = {[ATTN_FACTOR_D] = bound_of(&rolls, 4, 8, 256),
+                                               [ATTN_FACTOR_HEADS] = bound_of(&rolls, 5, 2, 32),
+                                               [ATTN_FACTOR_GROUP] = bound_of(&rolls, 5, 2, 16),
+                                               [ATTN_FACTOR_BATCH] = bound_of(&rolls, 5, 2, 16),
+                                               [ATTN_FACTOR_QUERIES] =
+                                                   bound_of(&rolls, 3, 16, 4096),
+                                               [ATTN_FACTOR_KEYS] = bound_of(&rolls, 3, 16, 4096)};
+        int64_t group = least[ATTN_FACTOR_GROUP];
+        if (met[_i].claimed == BASE && least[ATTN_FACTOR_QUERIES] < least[ATTN_FACTOR_KEYS])
+            least[ATTN_FACTOR_QUERIES] = least[ATTN_FACTOR_KEYS];
+        if (met[_i].claimed == BASE)
+            least[ATTN_FACTOR_KEYS] = least[ATTN_FACTOR_QUERIES];
+        int64_t heads = (least[ATTN_FACTOR_HEADS] + group - 1) / group * group;
+        double size = (double)(least[ATTN_FACTOR_BATCH] * heads * least[ATTN_FACTOR_D]) *
+                      (double)(least[ATTN_FACTOR_QUERIES] * least[ATTN_FACTOR_KEYS]);
+        if (size > most || least[ATTN_FACTOR_D] > 256 || group > 16 || heads > 32)
+            continue;
+        int is_met = 0;
+        for (int i = x.list.n - 1; i >= x.list.n - x.kept && !is_met; i--)
+            is_met = meets(&x.at[i].c, least);
+        for (int s = 0; s < 3; s++) {
+            n[s] += size <= sizes[s];
+            found[s] += is_met && size <= sizes[s];
+        }
+        drawn++;
+    }
+    printf("thresholds met with %s claims in %s:", met[_i].claimed == BASE ? "few" : "all",
+           attn_tier_name[met[_i].tier]);
+    for (int s = 0; s < 3; s++) {
+        printf(" %.1f of 100 up to 2^%.0f%s", 100.0 * found[s] / n[s],
+               log2(s < 2 ? sizes[s] : most), s < 2 ? "," : "\n");
+        ck_assert_int_ge(100 * found[s] / n[s], met[_i].least[s]);
+    }
+    close_large(&x);
 }

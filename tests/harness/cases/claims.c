@@ -224,29 +224,31 @@ static unsigned declinable(const struct attn_setup *s)
            (in_do && c->pass == ATTN_BACKWARD ? ATTN_PLUGIN_NAN_DO : 0u);
 }
 
-/* An extent of the case that is not one of those declared, and what would be; 1: there is one.
- * Windows count where they come as numbers, without the query's own key. */
-static int has_other_shape(const struct attn_claims *claims, const struct attn_problem *p,
-                           char *text, size_t size)
+/* Extents of the case, in the order of the factors.  Windows count where they come as numbers,
+ * without the query's own key; -1: there is none. */
+static void list_extents(const struct attn_claims *claims, const struct attn_problem *p,
+                         int64_t extent[ATTN_EXTENTS])
 {
     struct attn_given_mask given;
-    char declared[200];
     int is_band = attn_claims_mask(claims, p, &given) == ATTN_CLAIMS_BAND && given.band.left >= 0;
-    int with_self = claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF;
+    int64_t reach = given.band.left - (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF);
     int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 1;
-    const int64_t extent[ATTN_EXTENTS] = {
-        p->d_key, p->d_value, p->heads, group,
-        p->batch, p->n_query, p->n_key, given.band.left - with_self};
-    for (int x = 0; x < ATTN_EXTENTS; x++) {
-        if ((x == ATTN_FACTOR_WINDOW && !is_band) ||
-            attn_shapes_have(&claims->shapes, x, extent[x]))
-            continue;
-        attn_shapes_print(&claims->shapes, x, declared, sizeof declared);
-        snprintf(text, size, "%s = %lld, but %s", attn_factor[x].name, (long long)extent[x],
-                 declared);
-        return 1;
-    }
-    return 0;
+    memcpy(extent,
+           (const int64_t[ATTN_EXTENTS]){p->d_key, p->d_value, p->heads, group, p->batch,
+                                         p->n_query, p->n_key, is_band ? reach : -1},
+           ATTN_EXTENTS * sizeof *extent);
+}
+
+/* Those that are none of the declared ones; by bit. */
+static unsigned other_shapes(const struct attn_claims *claims, const struct attn_problem *p)
+{
+    int64_t extent[ATTN_EXTENTS];
+    unsigned others = 0;
+    list_extents(claims, p, extent);
+    for (int x = 0; x < ATTN_EXTENTS; x++)
+        if (extent[x] >= 0 && !attn_shapes_have(&claims->shapes, x, extent[x]))
+            others |= 1u << x;
+    return others;
 }
 
 static void list_words(unsigned bits, const char *const name[32], char *text, size_t size)
@@ -263,6 +265,7 @@ void attn_claims_want(const struct attn_claims *claims, const struct attn_setup 
     wants->needs = attn_claims_needed(claims, s, route);
     wants->missing = wants->needs & ~claims->bits;
     wants->declined = wants->missing == 0 ? declinable(s) & claims->declines : 0;
+    wants->shapes = other_shapes(claims, &s->problem);
 }
 
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *s,
@@ -291,8 +294,14 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
         attn_claims_mask(claims, &s->problem, &given) != ATTN_CLAIMS_BAND)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));
-    if (has_other_shape(claims, &s->problem, names, sizeof names))
-        return attn_fail(err, ATTN_ENOTSUP, "not declared: %s", names);
+    for (int x = 0; x < ATTN_EXTENTS; x++)
+        if (wants.shapes & 1u << x) {
+            int64_t extent[ATTN_EXTENTS];
+            list_extents(claims, &s->problem, extent);
+            attn_shapes_print(&claims->shapes, x, names, sizeof names);
+            return attn_fail(err, ATTN_ENOTSUP, "not declared: %s = %lld, but %s",
+                             attn_factor[x].name, (long long)extent[x], names);
+        }
     return ATTN_OK;
 }
 

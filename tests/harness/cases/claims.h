@@ -84,9 +84,9 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
                             enum attn_route route);
 
 /* The same, what of it is not claimed, and, where all of it is, what the case has that is declined;
- * by bit. */
+ * extents (factors.h) that are not declared.  All by bit. */
 struct attn_wants {
-    unsigned needs, missing, declined;
+    unsigned needs, missing, declined, shapes;
 };
 void attn_claims_want(const struct attn_claims *claims, const struct attn_setup *setup,
                       enum attn_route route, struct attn_wants *wants);

@@ -27,9 +27,13 @@ int64_t attn_choice_number(const struct attn_factors *t, const struct attn_choic
                            int factor)
 {
     const char *text = value_of(t, choice, factor);
-    if (*text == '=')
-        factor = factor == ATTN_FACTOR_DV ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES;
-    return strtoll(value_of(t, choice, factor), NULL, 10);
+    if (*text != '=')
+        return strtoll(text, NULL, 10);
+    const int is_dv = factor == ATTN_FACTOR_DV;
+    int64_t beside = attn_choice_number(t, choice, is_dv ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES);
+    return t->claims->bits & (is_dv ? ATTN_PLUGIN_DV : ATTN_PLUGIN_CROSS)
+               ? attn_shapes_nearest(&t->claims->shapes, factor, beside)
+               : beside;
 }
 
 double attn_case_work(const struct attn_case *c)
@@ -138,17 +142,18 @@ static int keeps_shapes(const struct attn_factors *t, const struct attn_choice *
 
 int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choice *choice)
 {
-    static const int beside[] = {ATTN_FACTOR_DV, ATTN_FACTOR_D, ATTN_FACTOR_KEYS,
-                                 ATTN_FACTOR_QUERIES};
+    static const int beside[] = {ATTN_FACTOR_DV, ATTN_FACTOR_KEYS};
     int is_tensor =
         !is(t, choice, ATTN_FACTOR_BIAS, "none") && !is(t, choice, ATTN_FACTOR_BIAS, "alibi");
     int is_forward = is(t, choice, ATTN_FACTOR_PASS, "fwd");
     int names_usual = is(t, choice, ATTN_FACTOR_SCALE, "1") && is(t, choice, ATTN_FACTOR_D, "1");
-    for (int n = 0; n < 4; n += 2) /* an extent that has the other one's name */
-        if (*value_of(t, choice, beside[n]) != '=' &&
-            attn_choice_number(t, choice, beside[n]) ==
-                attn_choice_number(t, choice, beside[n + 1]))
+    for (int n = 0; n < 2; n++) { /* an extent that has the other one's name */
+        struct attn_choice same = *choice;
+        same.value[beside[n]] = attn_value_called(t, beside[n], "=");
+        if (*value_of(t, choice, beside[n]) != '=' && same.value[beside[n]] >= 0 &&
+            attn_choice_number(t, choice, beside[n]) == attn_choice_number(t, &same, beside[n]))
             return 0;
+    }
     return !names_usual && shows_something(t, choice) && keeps_shapes(t, choice) &&
            attn_choice_number(t, choice, ATTN_FACTOR_HEADS) %
                    attn_choice_number(t, choice, ATTN_FACTOR_GROUP) ==

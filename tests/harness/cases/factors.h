@@ -61,7 +61,7 @@ struct attn_choice {
     int value[ATTN_FACTORS];
 };
 
-/* Of an extent: keys "=" are the queries, dv "=" is d. */
+/* Of an extent: keys "=" are the queries, dv "=" is d, or what is declared nearest to these. */
 int64_t attn_choice_number(const struct attn_factors *table, const struct attn_choice *choice,
                            int factor);
 
@@ -96,5 +96,14 @@ struct attn_choice_taker {
 };
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker);
+
+/* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in rising
+ * order of work, the full tier's behind those of the quick one.  0: no memory. */
+struct attn_case_taker {
+    void (*take)(void *arg, const char *name, const struct attn_case *c);
+    void *arg;
+};
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
+                      const struct attn_case_taker *taker);
 
 #endif

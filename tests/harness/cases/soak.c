@@ -258,28 +258,6 @@ static void draw_shape(struct dice *d, struct attn_case *c)
     }
 }
 
-/* Numbers in turn, so that a soak of some thousand cases leaves none out: half of the cases have a
- * length and are small beside it, a quarter a width, or heads, or their group. */
-static void take_turn(const struct dice *d, struct attn_case *c)
-{
-    const int cross = claims(d, ATTN_PLUGIN_CROSS), kind = (int)(d->number % 4);
-    const uint64_t turn = kind < 2 ? d->number / 4 : d->number / 4 * 2 + (uint64_t)kind - 2;
-    const int64_t few = 1 + (int64_t)(turn % 7), next = (int64_t)(turn / 3);
-    if (kind == 0 && turn % 3 == 0) {
-        c->d_key = c->d_value = 8 * (1 + next % 32);
-    } else if (kind == 0) {
-        c->kv_heads = turn % 3 == 1 ? 1 + next % 64 : few;
-        c->heads = turn % 3 == 1 ? c->kv_heads : few * (1 + next % 16);
-    } else if (kind > 1) {
-        int64_t length = 1 + (int64_t)(turn * 389 % (cross ? 1100 : 256));
-        c->batch = 1;
-        c->heads = c->kv_heads = 1 + (int64_t)(turn % 2);
-        c->d_key = c->d_value = 8;
-        c->n_query = !cross || turn / 1100 % 2 == 1 ? length : few;
-        c->n_key = !cross || turn / 1100 % 2 == 0 ? length : 2 + few;
-    }
-}
-
 /* Extents that the claims allow. */
 static void keep_shapes(const struct dice *d, struct attn_case *c)
 {
@@ -308,7 +286,6 @@ static void random_shape(struct dice *d, struct attn_case *c)
     struct attn_case drawn = *c;
     for (int n = 0; n < DRAWS && least > most; n++) {
         draw_shape(d, &drawn);
-        take_turn(d, &drawn);
         keep_shapes(d, &drawn);
         double work = attn_case_work(&drawn);
         if (work < least) {
@@ -383,6 +360,102 @@ static enum attn_dtype random_type(struct dice *d)
     return type;
 }
 
+/* ---- in turn --------------------------------------------------------------------------------- */
+
+static const int widths_v[] = {96, 17, 64, 128, 1, 48}, windows[] = {100, 64, 17, 16, 15, 8, 7};
+static const double caps[] = {50, 30, 0.5, 0};
+
+/* A number of the table, one after the other. */
+#define IN_TURN(table, n) ((table)[(n) % (sizeof(table) / sizeof *(table))])
+
+/* Every second case: one extent goes through its numbers, the rest is small and plain, so that an
+ * error shows in each output.  Widths; heads and groups; batches; then lengths, each of which leaves
+ * another tail of 64. */
+static void walk(struct dice *d, struct attn_case *c)
+{
+    const uint64_t turn = d->number / 8;
+    const int kind = (int)(d->number / 2 % 4), cross = claims(d, ATTN_PLUGIN_CROSS);
+    const int64_t i = (int64_t)turn, tail = i % 64;
+    c->batch = kind == 2 ? 1 + i % 16 : 1;
+    c->kv_heads = kind == 1 ? (i % 2 == 0 ? 1 + i / 2 % 32 : 1 + i / 32 % 2) : 1;
+    c->heads = c->kv_heads * (kind != 1 ? 2 : i % 2 == 0 ? 2 : 1 + i / 2 % 16);
+    c->d_key = kind == 0 ? 8 * (1 + i % 32) : 8 + 8 * (i % 3);
+    c->d_value = kind == 2 && claims(d, ATTN_PLUGIN_DV) ? IN_TURN(widths_v, i) : c->d_key;
+    c->n_query = kind < 3 ? 9 + i % 11 : cross ? 17 + i % 5 : 128 + tail;
+    c->n_key = !cross ? c->n_query : kind < 3 ? 9 + i % 13 : 64 * (2 + i / 64 * 5 % 15) + tail;
+    keep_shapes(d, c);
+    c->softcap = kind == 2 && claims(d, ATTN_PLUGIN_SOFTCAP) ? IN_TURN(caps, i) : 0;
+    c->pass = claims(d, ATTN_PLUGIN_BACKWARD) ? ATTN_BACKWARD : ATTN_FORWARD;
+    c->dtype = random_type(d);
+    c->seed = roll(d, 1000000);
+    const char *end = d->claims->causal == ATTN_PLUGIN_CAUSAL_TL ? "tl" : "br";
+    if (kind == 3 && claims(d, ATTN_PLUGIN_BAND))
+        attn_append(c->mask, ATTN_CASE_MASK, "window(%d,%d,%s)", IN_TURN(windows, i),
+                    IN_TURN(windows, i), end);
+    else if ((kind + i / 2) % 2 == 0 && claims(d, ATTN_PLUGIN_CAUSAL) && c->n_query <= c->n_key)
+        attn_append(c->mask, ATTN_CASE_MASK, "causal(%s)", end);
+    else
+        attn_append(c->mask, ATTN_CASE_MASK, "none");
+}
+
+static void note(unsigned char *met, int64_t n, int64_t most)
+{
+    if (n >= 0 && n <= most)
+        met[n] = 1;
+}
+
+void attn_soak_note(const struct attn_claims *claims, const struct attn_case *c,
+                    struct attn_soak_walked *x)
+{
+    int window = strncmp(c->mask, "window(", 7) == 0 ? (int)strtol(c->mask + 7, NULL, 10) : 0;
+    int is_plain = strcmp(c->mask, "none") == 0 || window >= 7 ||
+                   (strncmp(c->mask, "causal(", 7) == 0 && strpbrk(c->mask, "&|") == NULL);
+    if (!is_plain || c->fill != ATTN_FILL_NORMAL || !isnan(c->scale) || c->special != 0 ||
+        c->bias != ATTN_CASE_BIAS_NONE || c->n_query < 5 || c->n_key < 5 || c->kv_heads == 0 ||
+        c->batch == 0 || (c->pass == ATTN_FORWARD && claims->bits & ATTN_PLUGIN_BACKWARD))
+        return;
+    note(x->met[ATTN_WALK_D], c->d_key % 8 == 0 ? c->d_key / 8 : 0, 32);
+    note(x->met[ATTN_WALK_HEADS], c->heads % 2 == 0 ? c->heads / 2 : 0, 32);
+    note(x->met[ATTN_WALK_GROUP], c->heads / c->kv_heads, 16);
+    note(x->met[ATTN_WALK_BATCH], c->batch, 16);
+    note(x->met[ATTN_WALK_DV], c->d_value != c->d_key ? c->d_value : 0, 128);
+    note(x->met[ATTN_WALK_SOFTCAP], (int64_t)(2 * c->softcap), 128);
+    note(x->met[ATTN_WALK_WINDOW], window, 128);
+    note(x->met[ATTN_WALK_TAIL], c->n_key > 64 ? 1 + c->n_key % 64 : 0, 64);
+}
+
+int attn_soak_met(const struct attn_soak_walked *x, enum attn_walk walk)
+{
+    int n = 0;
+    for (int v = 1; v <= 128; v++)
+        n += x->met[walk][v];
+    return n;
+}
+
+void attn_soak_print(const struct attn_soak_walked *x, char *text, size_t size)
+{
+    static const struct {
+        const char *says;
+        int of;
+    } walk[ATTN_WALKS] = {{"multiples of 8 as d", 32},
+                          {"even numbers of heads", 32},
+                          {"groups", 16},
+                          {"batches", 16},
+                          {"tails of keys", 64},
+                          {"dv", 0},
+                          {"softcaps", 0},
+                          {"windows", 0}};
+    text[0] = '\0';
+    for (int w = 0; w < ATTN_WALKS; w++) {
+        attn_append(text, size, "%s%d", w > 0 ? ", " : "", attn_soak_met(x, (enum attn_walk)w));
+        if (walk[w].of > 0)
+            attn_append(text, size, " of %d", walk[w].of);
+        attn_append(text, size, " %s", walk[w].says);
+    }
+}
+
+/* ---- at random ------------------------------------------------------------------------------- */
+
 static void draw(struct dice *d, struct attn_case *c)
 {
     *c = (struct attn_case){.scale = (double)NAN};
@@ -420,6 +493,11 @@ void attn_soak_case(const struct attn_soak_source *source, uint64_t number, stru
 {
     enum { DRAWS = 40 };
     struct dice dice = {source->seed, number, 0, source->claims, source->route};
+    *c = (struct attn_case){.scale = (double)NAN};
+    if (number % 2 == 0)
+        walk(&dice, c);
+    if (number % 2 == 0 && is_allowed(&dice, c))
+        return;
     for (int n = 0; n == 0 || (n < DRAWS && !is_allowed(&dice, c)); n++)
         draw(&dice, c);
 }

@@ -13,12 +13,34 @@ struct attn_soak_source {
     enum attn_route route;
 };
 
-/* A random case within the claims: any mask, type, fill, layout, bias and field that they allow.
- * Most are of little work.  Numbers of cases go through the extents in turn: every multiple of 8 as
- * d, heads up to 64, groups up to 16, lengths up to 1,100 (256 where there are as many keys as
- * queries), or what is declared nearest to these.  Nearly always one that can be set up and is
- * allowed; where many draws are not, the last one, which is refused. */
+/* A case within the claims.  Every second one walks through numbers in turn, or what is declared
+ * nearest to them: every multiple of 8 up to 256 as d, groups up to 16, even heads up to 64, batches
+ * up to 16, some dv, softcaps and windows, each tail that 64 leaves of the keys; with backward where
+ * it is claimed, on plain data.  The others are random: any mask, type, fill, layout, bias and field
+ * that the claims allow, most of little work.  Nearly always one that can be set up and is allowed;
+ * where many draws are not, the last one, which is refused. */
 void attn_soak_case(const struct attn_soak_source *source, uint64_t number, struct attn_case *c);
+
+/* Numbers that cases on plain data have met: d / 8, heads / 2, twice the softcap, 1 + keys % 64 of
+ * more than 64. */
+enum attn_walk {
+    ATTN_WALK_D,
+    ATTN_WALK_HEADS,
+    ATTN_WALK_GROUP,
+    ATTN_WALK_BATCH,
+    ATTN_WALK_TAIL,
+    ATTN_WALK_DV,
+    ATTN_WALK_SOFTCAP,
+    ATTN_WALK_WINDOW,
+    ATTN_WALKS
+};
+struct attn_soak_walked {
+    unsigned char met[ATTN_WALKS][129]; /* by number; [0]: no such one */
+};
+void attn_soak_note(const struct attn_claims *claims, const struct attn_case *c,
+                    struct attn_soak_walked *walked);
+int attn_soak_met(const struct attn_soak_walked *walked, enum attn_walk walk);
+void attn_soak_print(const struct attn_soak_walked *walked, char *text, size_t size);
 
 /* Does a case still show what is looked for?  arg is the caller's. */
 struct attn_soak_judge {

@@ -78,6 +78,29 @@ static int take_type(const struct attn_battery_case *hand, const struct attn_cla
     return 0;
 }
 
+/* A case that is about a gradient is named for it, or has its tensor by itself. */
+static int is_about_gradient(const struct attn_battery_case *hand, const struct attn_case *c)
+{
+    static const char *const word[] = {"bwd-", "backward", "dlse", "dbias", NULL};
+    int w = 0, slot = c->only - 1;
+    while (word[w] != NULL && strstr(hand->name, word[w]) == NULL)
+        w++;
+    return word[w] != NULL || attn_case_special_is_backward(c->special) || slot == ATTN_T_DO ||
+           slot == ATTN_T_DLSE || slot >= ATTN_T_DQ;
+}
+
+/* Of another case the rest is asked where gradients are not claimed. */
+static void take_pass(const struct attn_battery_case *hand, const struct attn_claims *claims,
+                      struct attn_case *c)
+{
+    if (is_about_gradient(hand, c))
+        return;
+    if (!(claims->bits & ATTN_PLUGIN_BACKWARD))
+        c->pass = ATTN_FORWARD;
+    c->d_lse &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DLSE) != 0;
+    c->d_bias &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DBIAS) != 0;
+}
+
 /* Calls that speak of how many tokens there are. */
 static int has_lengths(const struct attn_case *c)
 {
@@ -145,6 +168,9 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
         *c = written;
         return is_allowed(c, claims, route, err);
     }
+    if (is_allowed(c, claims, route, NULL) == ATTN_OK)
+        return ATTN_OK;
+    take_pass(hand, claims, c);
     own = *c;
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
@@ -224,6 +250,16 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
         x->list->refused++;
 }
 
+static void take_corner(void *arg, const char *name, const struct attn_case *c)
+{
+    const struct making *x = arg;
+    if (is_allowed(c, &x->list->claims, x->route, NULL) == ATTN_OK)
+        add(x->list, name, c, "", "faults that strike from some batch, heads, lengths and d on",
+            NULL);
+    else
+        x->list->refused++;
+}
+
 /* Long rows of keys are asked where so many are declared; one that has been cut to the claims must
  * still be long, and no square. */
 static int is_asked(const struct attn_battery_case *hand, const struct attn_claims *claims)
@@ -296,6 +332,8 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
     for (int n = QUICK; n < BY_HAND && tier == ATTN_TIER_FULL; n++)
         take_by_hand(&making, &battery[n]);
+    const struct attn_case_taker corner_taker = {take_corner, &making};
+    list->lacks_memory |= !attn_corner_cases(&list->table, tier, &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)

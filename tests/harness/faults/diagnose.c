@@ -89,12 +89,11 @@ static enum attn_fault explain_one(struct attn_failed_run *run)
 }
 
 /* By the multiplications of one model. */
-static int is_large(const struct attn_setup *s)
+static int is_large(const struct attn_case *c, double most)
 {
-    const struct attn_problem *p = &s->problem;
-    return (double)(p->batch * p->heads * p->n_query) * (double)p->n_key *
-               (double)(p->d_key + p->d_value + 4) >
-           (s->most_work > 0 ? s->most_work : 8e6);
+    return (double)(c->batch * c->heads * c->n_query) * (double)c->n_key *
+               (double)(c->d_key + c->d_value + 4) >
+           (most > 0 ? most : 8e6);
 }
 
 static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
@@ -110,9 +109,9 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0))
         return 0;
-    if (is_large(s))
+    if (is_large(&s->given, s->most_work))
         attn_describe_large(&s->given, r, d);
-    if (is_large(s) || !attn_run_open(&run, s, &r->precision))
+    if (is_large(&s->given, s->most_work) || !attn_run_open(&run, s, &r->precision))
         return 0;
     take_result(&run, r);
     d->fault = explain(&run, 0);
@@ -163,9 +162,9 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
         own.layout = attn_claims_layout(
             claims); /* so that nobody copies: hypotheses read what it has read */
-    if (is_large(c))
+    if (is_large(c, 0))
         attn_describe_large(c, r, d);
-    if (is_large(c) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
+    if (is_large(c, 0) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
     if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
