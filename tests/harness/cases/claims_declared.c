@@ -37,9 +37,17 @@ static int *value_of(struct attn_claims *claims, const struct convention *x)
     return (int *)((char *)claims + x->at);
 }
 
+/* Of one d and the same dv: "dv" is claimed, and no case can ask for it. */
+static int has_one_width(const struct attn_shapes *x)
+{
+    const struct attn_range *d = x->of[ATTN_FACTOR_D].range, *dv = x->of[ATTN_FACTOR_DV].range;
+    return x->of[ATTN_FACTOR_D].n == 1 && x->of[ATTN_FACTOR_DV].n == 1 && d->from == d->to &&
+           dv->from == d->from && dv->to == d->to;
+}
+
 /* Words that contradict: an extent is declared that nothing claims, or groups that divide no number
  * of heads. */
-static enum attn_status check_shapes(const struct attn_claims *c, struct attn_error *err)
+static enum attn_status check_shapes(struct attn_claims *c, struct attn_error *err)
 {
     static const struct {
         int extent;
@@ -58,6 +66,8 @@ static enum attn_status check_shapes(const struct attn_claims *c, struct attn_er
                                  "it %s",
                                  attn_factor[needs[n].extent].name, attn_claim_name[bit],
                                  needs[n].else_it);
+    if (has_one_width(&c->shapes))
+        c->bits &= ~(unsigned)ATTN_PLUGIN_DV;
     for (int64_t heads = 1; heads <= 4096; heads++)
         for (int64_t group = 1; group <= heads && group <= 256; group++)
             if (heads % group == 0 && attn_shapes_have(&c->shapes, ATTN_FACTOR_HEADS, heads) &&

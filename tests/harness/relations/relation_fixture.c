@@ -382,10 +382,10 @@ static int count_unclaimed(const struct attn_claims *claims, const struct attn_r
 /* Batches and heads that are declared, few where lengths are large. */
 static void settle_heads(const struct attn_shapes *shapes, struct attn_fixture_shape *s)
 {
-    int is_large = (double)s->q * (double)s->k * (double)(s->d + s->v) * 12 > 1e8;
+    int is_large = (double)s->q * (double)s->k * (double)(s->d + s->v) > 1.5e5;
     int64_t group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, s->h / s->g);
     s->b = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, is_large ? 1 : s->b);
-    s->h = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, is_large ? group : s->h);
+    s->h = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, is_large ? 2 * group : s->h);
     for (int more = 1; s->h % group != 0 && more <= 64; more++)
         s->h = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, more * group);
     s->g = s->h % group == 0 ? s->h / group : s->h;
