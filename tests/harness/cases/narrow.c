@@ -51,7 +51,7 @@ int attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
 
 /* ---- few shapes ------------------------------------------------------------------------------ */
 
-enum { EXTENTS = 7 };
+enum { EXTENTS = 7, APART = 1000000 };
 
 static int64_t *extent_of(struct attn_case *c, int n)
 {
@@ -60,8 +60,8 @@ static int64_t *extent_of(struct attn_case *c, int n)
     return at[n];
 }
 
-/* Octaves between two shapes; without end where one has groups, another width of V, fewer or more
- * keys than queries, or nothing, and the other has not. */
+/* Octaves between two shapes; APART where one has groups, another width of V, fewer or more keys
+ * than queries, or nothing, and the other has not. */
 static double octaves(struct attn_case *a, struct attn_case *b)
 {
     double sum = 0;
@@ -74,7 +74,7 @@ static double octaves(struct attn_case *a, struct attn_case *b)
         other |= (x == 0) != (y == 0);
         sum += fabs(log2((x + 1) / (y + 1)));
     }
-    return other ? 1e6 : sum;
+    return other ? APART : sum;
 }
 
 /* Whether the case can be set up and is allowed. */
@@ -90,41 +90,39 @@ static int can_be(const struct attn_case *c, const struct attn_claims *claims,
     return allowed;
 }
 
-/* *c at the nearest of n shapes that it can have; 0: there is none. */
-static int take_nearest(const struct attn_tier_list *list, enum attn_route route,
-                        struct attn_case **shape, int n, struct attn_case *c)
+/* *c at the nearest of n shapes that it can have; as shape[0], where there is none. */
+static void take_nearest(const struct attn_tier_list *list, enum attn_route route,
+                         struct attn_case **shape, int n, struct attn_case *c)
 {
-    int tried[ATTN_FEW_SHAPES] = {0};
-    for (int t = 0; t < n; t++) {
+    struct attn_case best = *shape[0];
+    double least = APART;
+    for (int s = 0; s < n; s++) {
         struct attn_case moved = *c;
-        int best = -1;
-        double least = 1e6;
-        for (int s = 0; s < n; s++)
-            if (!tried[s] && octaves(shape[s], c) < least)
-                least = octaves(shape[best = s], c);
-        if (best < 0)
-            return 0;
-        tried[best] = 1;
+        double far = octaves(shape[s], c);
         for (int x = 0; x < EXTENTS; x++)
-            *extent_of(&moved, x) = *extent_of(shape[best], x);
-        if (least == 0 || can_be(&moved, &list->claims, route)) {
-            *c = moved;
-            return 1;
+            *extent_of(&moved, x) = *extent_of(shape[s], x);
+        if (far < least && (far == 0 || can_be(&moved, &list->claims, route))) {
+            least = far;
+            best = moved;
         }
     }
-    return 0;
+    *c = best;
 }
 
-/* Shapes as far from each other as may be: each is the one that is farthest from those before. */
+/* Shapes as far from each other as may be: each is the one that is farthest from those before.
+ * far: -1 for a case that is none. */
 static int choose_shapes(struct attn_case *c, double *far, int n, struct attn_case **shape)
 {
     int chosen = 0;
-    for (int farthest = 0; chosen < ATTN_FEW_SHAPES && n > 0 && far[farthest] > 0; chosen++) {
-        shape[chosen] = &c[farthest];
-        for (int i = 0; i < n; i++)
-            far[i] = far[i] > 0 ? fmin(far[i], octaves(&c[i], shape[chosen])) : 0;
+    for (; chosen < ATTN_FEW_SHAPES; chosen++) {
+        int farthest = 0;
         for (int i = 0; i < n; i++)
             farthest = far[i] > far[farthest] ? i : farthest;
+        if (n == 0 || !(far[farthest] > 0))
+            break;
+        shape[chosen] = &c[farthest];
+        for (int i = 0; i < n; i++)
+            far[i] = far[i] > 0 ? fmin(far[i], octaves(&c[i], shape[chosen])) : far[i];
     }
     return chosen;
 }
@@ -133,34 +131,21 @@ void attn_few_shapes(struct attn_tier_list *list, enum attn_route route)
 {
     struct attn_case *c = calloc((size_t)list->n + 1, sizeof *c), *shape[ATTN_FEW_SHAPES];
     double *far = calloc((size_t)list->n + 1, sizeof *far);
-    const char *kept = NULL;
     list->lacks_memory |= c == NULL || far == NULL;
-    for (int i = 0; i < list->n && !list->lacks_memory; i++)
-        if (attn_case_parse(list->at[i].battery.text, &c[i], NULL) == ATTN_OK)
-            far[i] = can_be(&c[i], &list->claims, route) ? 1e6 : -1; /* -1: to be refused */
-    for (int i = 0; i < list->n && c != NULL && far != NULL; i++)
-        if (far[0] < 0 && far[i] > 0) { /* begin with one that is asked */
-            struct attn_tier_case first = list->at[0];
-            struct attn_case own = c[0];
-            list->at[0] = list->at[i], list->at[i] = first;
-            c[0] = c[i], c[i] = own;
-            far[0] = 1e6, far[i] = -1;
-        }
-    int n = list->lacks_memory ? 0 : choose_shapes(c, far, list->n, shape);
-    for (int i = 0; i < list->n && n > 0; i++) {
+    for (int i = 0; i < list->n && !list->lacks_memory; i++) {
+        attn_case_parse(list->at[i].battery.text, &c[i], NULL);
+        far[i] = can_be(&c[i], &list->claims, route) ? APART : -1; /* else to be refused */
+    }
+    int chosen = list->lacks_memory ? 0 : choose_shapes(c, far, list->n, shape);
+    for (int i = 0; i < list->n && chosen > 0; i++) {
         struct attn_tier_case *at = &list->at[i];
         char text[ATTN_CASE_TEXT];
         struct attn_case moved = c[i];
-        if (far[i] < 0)
+        if (far[i] <= 0)
             continue;
-        if (far[i] == 0) {
-            kept = kept == NULL ? at->battery.text : kept;
-            continue;
-        }
-        at->is_made = 0;
-        snprintf(text, sizeof text, "%s", kept != NULL ? kept : at->battery.text);
-        if (take_nearest(list, route, shape, n, &moved))
-            attn_case_print(&moved, text);
+        at->is_made = 0; /* from its choice: another's extents */
+        take_nearest(list, route, shape, chosen, &moved);
+        attn_case_print(&moved, text);
         free((void *)at->battery.text);
         at->battery.text = strdup(text);
         list->lacks_memory |= at->battery.text == NULL;

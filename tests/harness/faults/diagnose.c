@@ -21,16 +21,31 @@ static void take_result(struct attn_failed_run *run, const struct attn_result *r
 
 /* ---- what explains it ----------------------------------------------------------------------- */
 
+/* The largest error of a row, in bounds of this truth. */
+static double ratio_of(const struct attn_failed_run *run, const struct attn_truth *truth, int o,
+                       int64_t row)
+{
+    const struct attn_truth_tensor *t = &truth->tensor[o];
+    double most = 0;
+    for (int64_t e = row * t->extent[3]; e < (row + 1) * t->extent[3]; e++) {
+        double got = run->x[ATTN_T_O + o][e], error = fabs(got - t->want[e]);
+        int is_right = error <= t->bound[e] || got == t->want[e];
+        double ratio = is_right && !(t->bound[e] > 0) ? 0 : error / t->bound[e];
+        most = isnan(ratio) ? HUGE_VAL : fmax(most, ratio);
+    }
+    return most;
+}
+
 /* Does each element lie within the bound of the widest arithmetic that has a word, with a rescale
  * for each 16 keys? */
 static int is_within_published(const struct attn_failed_run *run)
 {
     const struct attn_setup *s = run->setup;
-    struct attn_precision widest = *run->precision, own;
+    struct attn_precision widest = *run->precision;
     struct attn_truth truth;
     int fits = 1;
     for (int set = 0; set < attn_arithmetic_count; set++) {
-        own = *run->precision;
+        struct attn_precision own = *run->precision;
         attn_arithmetic_declare(set, &s->problem, &own);
         for (int n = 0; n < ATTN_PRECISION_TERMS; n++)
             if (attn_precision_get(&own, n) > attn_precision_get(&widest, n))
@@ -42,15 +57,9 @@ static int is_within_published(const struct attn_failed_run *run)
     const struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
     if (attn_truth_compute(&s->problem, &in, &widest, NULL, &truth, NULL) != ATTN_OK)
         return 0;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_truth_tensor *t = &truth.tensor[o];
-        int64_t n = run->failing[o] ? t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3] : 0;
-        for (int64_t e = 0; e < n && t->want != NULL; e++) {
-            double got = run->x[ATTN_T_O + o][e];
-            fits &= fabs(got - t->want[e]) <= t->bound[e] || got == t->want[e] ||
-                    (isnan(got) && isnan(t->want[e]));
-        }
-    }
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        for (int64_t r = 0; run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++)
+            fits &= ratio_of(run, &truth, o, r) <= 1;
     attn_truth_free(&truth);
     return fits;
 }
@@ -61,22 +70,15 @@ static int is_everywhere(const struct attn_failed_run *run)
 {
     int64_t far = 0, rows = 0;
     double worst = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int o = 0; o < ATTN_OUTPUTS; o++) {
-            const struct attn_truth_tensor *t = &run->truth.tensor[o];
-            int64_t width = t->extent[3],
-                    n = run->failing[o] ? attn_run_rows(run, (enum attn_output)o) : 0;
-            for (int64_t r = 0; r < n; r++) {
-                double ratio = 0;
-                for (int64_t e = r * width; e < (r + 1) * width; e++)
-                    if (t->bound[e] > 0 && isfinite(t->want[e]))
-                        ratio =
-                            fmax(ratio, fabs(run->x[ATTN_T_O + o][e] - t->want[e]) / t->bound[e]);
-                worst = pass == 0 ? fmax(worst, ratio) : worst;
-                far += pass == 1 && ratio >= worst / 16;
-                rows += pass == 1 && ratio > 0;
-            }
+    for (int n = 0; n < 2 * ATTN_OUTPUTS; n++) { /* twice */
+        int o = n % ATTN_OUTPUTS;
+        for (int64_t r = 0; run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++) {
+            double ratio = ratio_of(run, &run->truth, o, r);
+            worst = fmax(worst, ratio);
+            far += n >= ATTN_OUTPUTS && ratio >= worst / 16;
+            rows += n >= ATTN_OUTPUTS && ratio > 0;
         }
+    }
     return rows == 1 ? worst < 16 : far >= 2 && 8 * far >= rows;
 }
 
