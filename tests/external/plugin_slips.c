@@ -138,6 +138,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .forward = forward,
         .backward = backward,
     };
+    slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     slip.no_max_zero = is_on("NO_MAX_ZERO");
     slip.no_max = slip.no_max_zero || is_on("NO_MAX");
