@@ -24,8 +24,8 @@ static const struct attn_option options[] = {
     {"sum", HALF_SUM_FLOAT, 0, 3, "float storage bf16 splits", "what partial results are kept in"},
     {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
     {"arithmetic", HONEST_PLAIN, 0, HONEST_ARITHMETICS - 1,
-     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut fa4 dp flushed "
-     "f16-sums",
+     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut fa4 flushed "
+     "f16-sums dp",
      "what is rounded on the way"},
     {0}};
 

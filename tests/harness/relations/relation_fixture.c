@@ -42,6 +42,11 @@ int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
         if (missing & 1u << bit)
             snprintf(f->refusal, sizeof f->refusal, "%s does not claim %s", f->spec->impl->name,
                      attn_cap_name((enum attn_cap)(1u << bit)));
+    if (caps & ATTN_CAP_BACKWARD && f->claims != NULL &&
+        f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD) {
+        snprintf(f->refusal, sizeof f->refusal, "declined: causal-backward");
+        return 0;
+    }
     return missing == 0;
 }
 
@@ -82,8 +87,6 @@ int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
                         pass == ATTN_BACKWARD && strstr("none dense keys", mask) == NULL;
     int backward =
         pass == ATTN_BACKWARD && (f->spec->impl->caps & ATTN_CAP_BACKWARD) && !forward_alone;
-    if (forward_alone) /* if there is nothing but gradients to compare */
-        snprintf(f->refusal, sizeof f->refusal, "declined: causal-backward");
     snprintf(text, sizeof text,
              "b%" PRId64 "h%" PRId64 "g%" PRId64 "q%" PRId64 "k%" PRId64 "d%" PRId64 "v%" PRId64
              ":%s:%s:%s%s%s",
