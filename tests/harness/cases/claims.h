@@ -114,9 +114,8 @@ double attn_claims_lse_in(const struct attn_claims *claims, const struct attn_pr
                           const int64_t row[4], double theirs);
 double attn_claims_lse_out(const struct attn_claims *claims, double ours);
 
-/* A case as code that knows only causal masks, no causal gradient or one scale is asked it; 1: it
- * was changed. */
-int attn_case_narrow(const struct attn_claims *claims, struct attn_case *c);
+/* A case as code that knows only causal masks, no causal gradient or one scale is asked it. */
+void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c);
 
 /* What the LSE would be, from the oracle: for implementations that have none. */
 enum attn_status attn_claims_fill_lse(const struct attn_problem *problem,

@@ -20,33 +20,20 @@ static int is_given_as_band(const struct attn_claims *claims, const struct attn_
     return is_band;
 }
 
-/* Aligned as declared; where both ends may be, so that each query sees a key. */
-static int make_causal(const struct attn_claims *claims, struct attn_case *c)
+void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
 {
+    int is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_PLUGIN_DENSE);
     int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL ||
                 (claims->causal == ATTN_PLUGIN_CAUSAL_ANY && c->n_query > c->n_key);
-    if (is_given_as_band(claims, c))
-        return 0;
-    snprintf(c->mask, sizeof c->mask, "causal(%s)", is_tl ? "tl" : "br");
-    return 1;
-}
-
-int attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
-{
-    int changed = 0, is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_PLUGIN_DENSE);
-    if (claims->declines & ATTN_PLUGIN_UNMASKED && is_free)
-        changed = make_causal(claims, c);
+    if (claims->declines & ATTN_PLUGIN_UNMASKED && is_free && !is_given_as_band(claims, c))
+        snprintf(c->mask, sizeof c->mask, "causal(%s)", is_tl ? "tl" : "br");
     if (claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD && c->pass == ATTN_BACKWARD &&
         !attn_case_special_is_backward(c->special) && is_given_as_band(claims, c)) {
         c->pass = ATTN_FORWARD;
         c->d_lse = c->d_bias = 0;
-        changed = 1;
     }
-    if (!(claims->bits & ATTN_PLUGIN_SCALE) && !isnan(c->scale) && c->fill != ATTN_FILL_SELECT) {
+    if (!(claims->bits & ATTN_PLUGIN_SCALE) && c->fill != ATTN_FILL_SELECT)
         c->scale = (double)NAN;
-        changed = 1;
-    }
-    return changed;
 }
 
 /* ---- few shapes ------------------------------------------------------------------------------ */

@@ -36,31 +36,26 @@ static double ratio_of(const struct attn_failed_run *run, const struct attn_trut
     return most;
 }
 
-/* Does each element lie within the bound of the widest arithmetic that has a word, with a rescale
- * for each 16 keys? */
+/* Does each element lie within the bound of some arithmetic that has a word, with a rescale for each
+ * 16 keys? */
 static int is_within_published(const struct attn_failed_run *run)
 {
-    const struct attn_setup *s = run->setup;
-    struct attn_precision widest = *run->precision;
-    struct attn_truth truth;
-    int fits = 1;
-    for (int set = 0; set < attn_arithmetic_count; set++) {
+    const struct attn_problem *p = &run->setup->problem;
+    const struct attn_inputs in = attn_setup_inputs(run->setup, run->setup->given.pass);
+    int fits = 0;
+    for (int set = 0; set < attn_arithmetic_count && !fits; set++) {
         struct attn_precision own = *run->precision;
-        attn_arithmetic_declare(set, &s->problem, &own);
-        for (int n = 0; n < ATTN_PRECISION_TERMS; n++)
-            if (attn_precision_get(&own, n) > attn_precision_get(&widest, n))
-                memcpy((char *)&widest + attn_precision_term[n].at,
-                       (char *)&own + attn_precision_term[n].at, sizeof(double));
+        struct attn_truth truth;
+        attn_arithmetic_declare(set, p, &own);
+        own.rescales += p->n_key / 16 + 1;
+        attn_precision_complete(p, &own);
+        fits = attn_truth_compute(p, &in, &own, NULL, &truth, NULL) == ATTN_OK;
+        for (int o = 0; o < ATTN_OUTPUTS; o++)
+            for (int64_t r = 0;
+                 fits && run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++)
+                fits = ratio_of(run, &truth, o, r) <= 1;
+        attn_truth_free(&truth);
     }
-    widest.rescales += s->problem.n_key / 16 + 1;
-    attn_precision_complete(&s->problem, &widest);
-    const struct attn_inputs in = attn_setup_inputs(s, s->given.pass);
-    if (attn_truth_compute(&s->problem, &in, &widest, NULL, &truth, NULL) != ATTN_OK)
-        return 0;
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        for (int64_t r = 0; run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++)
-            fits &= ratio_of(run, &truth, o, r) <= 1;
-    attn_truth_free(&truth);
     return fits;
 }
 
