@@ -108,8 +108,8 @@ static void begin_row(const struct attn_problem *p, const struct attn_cview *k,
         load_head_long(p, k, v, b, g, row);
     else
         load_head_double(p, k, v, b, g, row);
-    row->n = 0;
-    for (int64_t j = 0; j < p->n_key; j++)
+    row->n = row->keys != NULL ? row->keys(row->keys_arg, b, h, i, row->key) : 0;
+    for (int64_t j = 0; row->keys == NULL && j < p->n_key; j++)
         if (attn_problem_allows(p, b, h, i, j))
             row->key[row->n++] = j;
 }

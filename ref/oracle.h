@@ -27,6 +27,10 @@
 #define ATTN_ANY_WIDTH
 #endif
 
+/* Writes the keys of row (b,h,i) that have weight, all of them visible, in increasing order; returns
+ * how many. */
+typedef int64_t attn_oracle_keys(const void *arg, int64_t b, int64_t h, int64_t i, int64_t *key);
+
 /* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible
  * keys in increasing order. */
 struct attn_oracle_row {
@@ -50,6 +54,10 @@ struct attn_oracle_row {
      * left of a row where they are skipped.  0, as after alloc: IEEE arithmetic of the formulas */
     int finite;
     int without_dq; /* the caller's: dq is not wanted, and stays 0 */
+    /* the caller's, after alloc: the only keys that have weight, in a problem made so that all
+     * others have none in any type; n counts these.  NULL: every visible key is looked at */
+    attn_oracle_keys *keys;
+    const void *keys_arg;
     /* the oracle's own: a head's keys and values and a row's sums in the wide type */
     void *wide_q, *wide_k, *wide_v, *wide_do, *wide_s, *wide_p, *wide_sum;
     int64_t cached_batch, cached_head, width;

@@ -8,6 +8,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
+#include "tests/harness/cases/subsets.h"
 #include "tests/harness/files/fileio.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
@@ -61,6 +62,37 @@ void attn_result_refuse(struct attn_result *r, const char *words)
     attn_result_fail(r, ATTN_F_STATUS, "it refuses, and does not say why: a refusal has a reason");
 }
 
+/* SUBSETS: n O is a whole number of units, the sum of V over the n keys of the row.  Weights of 1 or
+ * 1/n for n a power of two are exact in every type, and so are sums of whole numbers while the type
+ * of sums has them; then half of what one key adds is beyond any error. */
+static void judge_sums(const struct attn_setup *s, const struct attn_truth_tensor *o,
+                       struct attn_result *r)
+{
+    const struct attn_precision *a = &r->precision;
+    struct attn_cview got = attn_tensor_cview(&s->tensor[ATTN_T_O]);
+    int rounds = a->merges > 0 && a->u_partial > 0;
+    double most = 1 / attn_sum_roundoff(a), unit = attn_subsets_unit(s->subsets);
+    const int64_t rows[4] = {o->extent[0], o->extent[1], o->extent[2], 1};
+    int64_t row = 0, width = o->extent[3];
+    for (int64_t at[4] = ATTN_START; attn_each(at, rows); row++) {
+        int64_t i = o->sample != NULL ? o->sample[at[2]] : at[2];
+        int64_t n = attn_subsets_count(s->subsets, at[0], at[1], i);
+        if (n == 0 || (n & (n - 1)) != 0 || rounds || (double)n > most)
+            continue;
+        for (int64_t c = 0; c < width; c++) {
+            double value = attn_cview_get(&got, at[0], at[1], i, c) * (double)n / unit;
+            double want = round(o->want[row * width + c] * (double)n / unit);
+            if (!(fabs(value - want) < 0.5))
+                attn_result_fail(
+                    r, ATTN_F_EXACT,
+                    "o[%lld,%lld,%lld,%lld] is the sum of %.6g values over %lld keys of equal "
+                    "weight, and should be that of %g: a key is lost, or counts twice",
+                    (long long)at[0], (long long)at[1], (long long)i, (long long)c, value,
+                    (long long)n, want);
+        }
+    }
+}
+
 /* Probes at zero tolerance.  REVEAL: q = 0 and unit columns of V make n_i O_ic a whole number, the
  * visible keys of column c; hidden ones must give exactly 0.  SELECT: O is a row of V, where the
  * declared arithmetic has its numbers. */
@@ -78,6 +110,10 @@ static void judge_exactly(const struct attn_setup *s, const struct attn_truth *t
                              "o[%lld,%lld,%lld,%lld] = %.9g: the selected key has v = %.9g",
                              (long long)x.at[0], (long long)x.at[1], (long long)x.at[2],
                              (long long)x.at[3], x.got, x.want);
+        return;
+    }
+    if (s->given.fill == ATTN_FILL_SUBSETS) {
+        judge_sums(s, o, r);
         return;
     }
     int64_t width = o->extent[3], rows = o->extent[0] * o->extent[1] * o->extent[2];
@@ -204,14 +240,15 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     }
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         judge_output(&r->output[o], ATTN_F_FINITE, r);
-    if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT)
+    if (s->given.fill == ATTN_FILL_REVEAL || s->given.fill == ATTN_FILL_SELECT ||
+        s->given.fill == ATTN_FILL_SUBSETS)
         judge_exactly(s, &kept->truth, r);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         judge_output(&r->output[o], ATTN_F_BOUND, r);
     weigh_power(r);
     if (r->verdict != ATTN_PASS || sample != NULL)
         return;
-    if (!s->unweighed && !kept->is_weighed &&
+    if (!s->unweighed && !kept->is_weighed && in->keys == NULL &&
         attn_mask_power_weigh(&s->problem, in, &kept->truth, &kept->power, &err) != ATTN_OK) {
         attn_result_error(r, ATTN_ENOMEM, err.text);
         return;
@@ -221,18 +258,42 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     judge_together(s, in, r);
 }
 
+/* Of a forward pass that would take the oracle minutes, 64 rows of each head are judged, the first
+ * and the last among them.  0: all rows. */
+static int64_t rows_to_judge(const struct attn_setup *s, enum attn_pass pass,
+                             int64_t row[ATTN_SAMPLE_MOST])
+{
+    enum { STREAM_ROWS = 310 };
+    const struct attn_problem *p = &s->problem;
+    double keys = (double)p->n_query * (double)p->n_key, most = 0x1p32;
+    if (s->subsets != NULL) { /* these rows are longer work for each key */
+        keys = 0;
+        for (int64_t i = 0; i < p->n_query; i++)
+            keys += (double)attn_subsets_count(s->subsets, 0, 0, i);
+        most = 0x1p29;
+    }
+    double work = (double)p->batch * (double)p->heads * keys * (double)(p->d_key + p->d_value);
+    return pass == ATTN_BACKWARD || work <= most
+               ? 0
+               : attn_sample_choose(p->n_query, s->given.seed, STREAM_ROWS, row);
+}
+
 void attn_judge(const struct attn_setup *s, const struct attn_precision *precision,
                 const struct attn_sample *sample, enum attn_pass pass, struct attn_result *r)
 {
     struct attn_inputs in = attn_setup_inputs(s, pass);
     struct attn_kept own;
+    int64_t row[ATTN_SAMPLE_MOST];
+    const struct attn_sample some = {rows_to_judge(s, pass, row), 0, row, NULL};
     r->precision = *precision;
     r->dtype = s->problem.dtype;
+    if (sample == NULL && some.n_rows > 0)
+        sample = &some;
     if (in.kept != NULL && sample == NULL) {
         judge_by(s, &in, NULL, r);
         return;
     }
-    attn_kept_open(&s->problem, sample == NULL, &own);
+    attn_kept_open(&s->problem, sample == NULL && s->subsets == NULL, &own);
     in.kept = &own;
     judge_by(s, &in, sample, r);
     attn_kept_close(&own);

@@ -9,6 +9,7 @@
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/cases/setup_mask.h"
+#include "tests/harness/cases/subsets.h"
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
@@ -347,6 +348,16 @@ void attn_setup_remember(struct attn_setup *s, enum attn_pass pass)
         attn_tensor_remember(&s->tensor[slot]);
 }
 
+static enum attn_status open_subsets(struct attn_setup *s, struct attn_error *err)
+{
+    const struct attn_case *c = &s->given;
+    if (c->d_lse || c->special != ATTN_SPECIAL_NONE || c->layout == ATTN_LAYOUT_BROADCAST)
+        return attn_fail(err, ATTN_EINVAL,
+                         "fill subsets with dlse, special= or layout=broadcast: its answer would "
+                         "be another; any other fill would work, or none of these");
+    return attn_subsets_open(&s->problem, c->seed, &s->subsets, err);
+}
+
 enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setup *s,
                                      struct attn_error *err)
 {
@@ -361,6 +372,8 @@ enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setu
         status = open_mask(s, err);
     if (status == ATTN_OK)
         status = open_bias(s, err);
+    if (status == ATTN_OK && c->fill == ATTN_FILL_SUBSETS)
+        status = open_subsets(s, err);
     if (status != ATTN_OK)
         attn_setup_close(s);
     return status;
@@ -384,6 +397,7 @@ enum attn_status attn_setup_open_part(const struct attn_case *c, const struct at
     }
     if (status == ATTN_OK)
         status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
+    recipe.subsets = s->subsets;
     if (status == ATTN_OK)
         load(s, &recipe);
     else
@@ -399,6 +413,7 @@ void attn_setup_close(struct attn_setup *s)
     attn_mask_free(s->mask);
     attn_made_tensor_free(s->made);
     free(s->slope);
+    attn_subsets_close(s->subsets);
     if (s->kept != NULL)
         attn_kept_close(s->kept);
     free(s->kept);
@@ -457,6 +472,8 @@ struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass 
                              .k = attn_tensor_cview(&t[ATTN_T_K]),
                              .v = attn_tensor_cview(&t[ATTN_T_V]),
                              .has_stored = 1,
+                             .keys = s->subsets != NULL ? attn_subsets_keys : NULL,
+                             .keys_arg = s->subsets,
                              .kept = s->kept};
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         in.stored[o] = t[ATTN_T_O + o].stored;

@@ -9,6 +9,7 @@
 #define TESTS_HARNESS_BOUND_BOUND_H
 
 #include "ref/attn.h"
+#include "ref/oracle.h"
 #include "tests/harness/bound/arithmetic.h"
 
 enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
@@ -58,6 +59,11 @@ struct attn_inputs {
     int has_stored;  /* else results are judged as the problem stores them */
     enum attn_dtype stored[ATTN_OUTPUTS];
     struct attn_kept *kept; /* of this problem and these tensors; NULL: nothing is kept */
+    /* Which keys of a row have weight (attn_oracle_row.keys), where that is known; NULL: it is
+     * not.  Their scores are 0 whatever q and k are rounded to (cases/subsets.h); others may have
+     * any weight below the smallest normal number of 32 bits. */
+    attn_oracle_keys *keys;
+    const void *keys_arg;
 };
 
 /* Rows and keys to compute, in increasing order; n < 0 means all.  The arrays must outlive the

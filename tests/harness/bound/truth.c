@@ -267,9 +267,12 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
     enum attn_status status = attn_oracle_row_alloc(p, &w->own, err);
+    w->own.keys = w->in->keys;
+    w->own.keys_arg = w->in->keys_arg;
     w->own.finite = 1; /* a result that is finite beside those has skipped them */
     if (status == ATTN_OK)
         status = attn_row_bound_alloc(p, &w->bound, err);
+    w->bound.exact_scores = w->in->keys != NULL;
     if (status == ATTN_OK)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
     w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
@@ -454,6 +457,18 @@ static void no_bound_is_infinite(struct attn_truth *truth)
     }
 }
 
+/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: what
+ * it adds to a gradient is far below 2^-100, and that is far below what any key adds that counts. */
+static void allow_little_weights(struct attn_truth *truth)
+{
+    for (int o = ATTN_DQ; o <= ATTN_DV; o++) {
+        struct attn_truth_tensor *t = &truth->tensor[o];
+        int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
+        for (int64_t i = 0; t->want != NULL && i < n; i++)
+            t->bound[i] = fmax(t->bound[i], 0x1p-100);
+    }
+}
+
 void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
 {
     int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
@@ -501,6 +516,8 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     if (status == ATTN_OK) {
         finish_sums(&w);
         no_bound_is_infinite(truth);
+        if (in->keys != NULL)
+            allow_little_weights(truth);
         for (int o = 0; in->has_stored && o < ATTN_OUTPUTS; o++)
             attn_truth_store(&truth->tensor[o], in->stored[o]);
     } else

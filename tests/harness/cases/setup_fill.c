@@ -33,6 +33,9 @@
  *   powers        a unit vector or  0 0 1 2 3 .. and  n ln 2: weights 2^n,   integer, -3 .. 3
  *                 0                 .. 3 2 1 0 0      their sum too
  *
+ *   subsets       code of a subset  its own, a mark         0, or below -200      +-2^e, a chosen sum
+ *                 (subsets.h)                                                     in each subset
+ *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
  * huge (f16: 2^13, f64: 2^500), integer for integer, select and powers, and for loud times 2^-10 to
  * 2^10, another power for each token.  Where feature 0 carries the score, q_0 is 8, 8.125, 8.25 or
@@ -58,6 +61,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/agree.h"
+#include "tests/harness/cases/subsets.h"
 
 /* Streams of the hash: one for each thing that must be independent of the others. */
 enum stream {
@@ -475,6 +479,8 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
 
 double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
 {
+    if (r->subsets != NULL)
+        return attn_subsets_value(r->subsets, slot, at);
     switch (slot) {
     case ATTN_T_Q:
         return q_of(r, at[0], at[1], at[2], at[3]);

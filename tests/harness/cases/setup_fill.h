@@ -23,7 +23,8 @@ struct attn_recipe {
     int code_bits;  /* select: bits that tell the keys apart                                   */
     int64_t row, target; /* select: the row whose target was asked for last, and that; powers:
                             its choice                                                         */
-    uint64_t stream[ATTN_STREAMS]; /* of the hash, mixed with the seed */
+    uint64_t stream[ATTN_STREAMS];      /* of the hash, mixed with the seed */
+    const struct attn_subsets *subsets; /* subsets: the setup's, set by it */
 };
 
 /* EINVAL when the fill cannot have its property in this case: says which extents, scale or

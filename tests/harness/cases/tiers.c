@@ -225,10 +225,22 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
         x->list->refused++;
 }
 
+/* Long rows of keys are asked where so many are declared; one that has been cut to the claims must
+ * still be long, and no square. */
+static int is_asked(const struct attn_battery_case *hand, const struct attn_claims *claims)
+{
+    struct attn_case c;
+    return strncmp(hand->name, "long-", 5) != 0 ||
+           (claims->bits & ATTN_PLUGIN_CROSS && attn_case_parse(hand->text, &c, NULL) == ATTN_OK &&
+            c.n_key <= attn_claims_long_keys(claims));
+}
+
 static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
 {
     for (int n = from; n < to; n++) {
         struct attn_case c;
+        if (!is_asked(&battery[n], &list->claims))
+            continue;
         attn_case_within(&battery[n], &list->claims, route, &c, NULL);
         add(list, battery[n].name, &c, battery[n].ids, battery[n].why, NULL);
     }
