@@ -29,14 +29,14 @@ static double ratio_of(const struct attn_failed_run *run, const struct attn_trut
     double most = 0;
     for (int64_t e = row * t->extent[3]; e < (row + 1) * t->extent[3]; e++) {
         double got = run->x[ATTN_T_O + o][e], error = fabs(got - t->want[e]);
-        int is_right = error <= t->bound[e] || got == t->want[e];
-        double ratio = is_right && !(t->bound[e] > 0) ? 0 : error / t->bound[e];
+        int is_right = got == t->want[e] || (isnan(got) && isnan(t->want[e]));
+        double ratio = is_right ? 0 : error / t->bound[e];
         most = isnan(ratio) ? HUGE_VAL : fmax(most, ratio);
     }
     return most;
 }
 
-/* Does each element lie within the bound of some arithmetic that has a word, with a rescale for each
+/* Does each element lie within the bound of an arithmetic that has a word, with a rescale for each
  * 16 keys? */
 static int is_within_published(const struct attn_failed_run *run)
 {
