@@ -61,16 +61,23 @@ enum attn_plugin_claim {
 
 /* What may be declined although the claims above ask for it (attn_plugin.declines). */
 enum attn_plugin_decline {
-    ATTN_PLUGIN_NAN_BIAS = 1 << 0, /* NaN in a bias                      (BIAS and HARD)     */
-    ATTN_PLUGIN_NAN_Q = 1 << 1,    /* NaN in q of rows that see no key   (EMPTY and HARD)    */
-    ATTN_PLUGIN_NAN_DO = 1 << 2,   /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
-    ATTN_PLUGIN_SCALE_0 = 1 << 3,  /* a scale of 0 or below              (SCALE)             */
-    ATTN_PLUGIN_NONFINITE = 1 << 4 /* NaN or infinities in q, k, v, dO that are seen         */
+    ATTN_PLUGIN_NAN_BIAS = 1 << 0,  /* NaN in a bias                      (BIAS and HARD)     */
+    ATTN_PLUGIN_NAN_Q = 1 << 1,     /* NaN in q of rows that see no key   (EMPTY and HARD)    */
+    ATTN_PLUGIN_NAN_DO = 1 << 2,    /* NaN in dO of rows that see no key  (EMPTY and HARD)    */
+    ATTN_PLUGIN_SCALE_0 = 1 << 3,   /* a scale of 0 or below              (SCALE)             */
+    ATTN_PLUGIN_NONFINITE = 1 << 4, /* NaN or infinities in q, k, v, dO that are seen        */
+    ATTN_PLUGIN_UNMASKED = 1 << 5,  /* no mask: cases without one are asked causal           */
+    ATTN_PLUGIN_CAUSAL_BACKWARD = 1 << 6, /* gradients of masks that come as numbers         */
+    ATTN_PLUGIN_FEW_SHAPES = 1 << 7       /* more than 40 different shapes in a tier         */
 };
 
 /* Conventions; 0 is attnlab's own. */
 enum attn_plugin_lse { ATTN_PLUGIN_LSE_E, ATTN_PLUGIN_LSE_2, ATTN_PLUGIN_LSE_ABSENT };
-enum attn_plugin_empty_lse { ATTN_PLUGIN_EMPTY_MINUS_INF, ATTN_PLUGIN_EMPTY_PLUS_INF };
+enum attn_plugin_empty_lse {
+    ATTN_PLUGIN_EMPTY_MINUS_INF,
+    ATTN_PLUGIN_EMPTY_PLUS_INF,
+    ATTN_PLUGIN_EMPTY_0
+};
 enum attn_plugin_causal {
     ATTN_PLUGIN_CAUSAL_ANY,
     ATTN_PLUGIN_CAUSAL_TL,
@@ -210,7 +217,7 @@ struct attn_plugin {
     /* Conditions on shapes, by extent: d, dv, heads, group, batch, queries, keys and window, such
      * as "d: 8..256 step 8; group: 1 2 4 8".  NULL: none. */
     const char *shapes;
-    const char *arithmetic; /* "f32", "fused-16", "unfused-16", "tf32"; NULL: the numbers above  */
+    const char *arithmetic; /* "f32", "fused-16", "fa4", "unfused-16", "tf32"; NULL: the numbers */
 
     /* Above 0: forward and backward are not called, but these, on so many ranks at once, each in a
      * thread of its own.  Layout BHLD, no bias tensor; queries and keys come in multiples of ranks.
@@ -218,6 +225,19 @@ struct attn_plugin {
     int32_t ranks;
     int (*rank_forward)(const struct attn_plugin_rank *rank);
     int (*rank_backward)(const struct attn_plugin_rank *rank); /* NULL without BACKWARD */
+
+    /* More of what is rounded, as u_p above; 0: it is not, or as `arithmetic` has it. */
+    double u_sum;     /* of sums of products                                                  */
+    double u_q, u_v;  /* of q and k, of v and dO, as products take them                       */
+    double u_s, u_dp; /* of stored scores and dP; u_dp 0: as u_s                              */
+    double u_ds;      /* of dS; 0: as u_p                                                     */
+    double u_partial; /* of partial results of splits, and partial gradients                  */
+    double u_head;    /* of dK and dV of each query head, before a group's are summed         */
+    int64_t splits;   /* parts of the keys that are merged by their LSE; 0: none              */
+
+    /* Masks are additive: a hidden score is a number, so much below what it would be (as 32768);
+     * 0: it is -inf.  Rows that see no key are then not judged. */
+    double hidden;
 };
 
 /* The one symbol of a plug-in.  What it returns must stay valid. */

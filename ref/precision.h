@@ -19,6 +19,7 @@ struct attn_precision {
     double u_q;          /* of q and k as products take them, perhaps scaled first         */
     double u_v;          /* of v and dO as products take them                              */
     double u_s;          /* of scores and of dP, where they are stored between the steps   */
+    double u_dp;         /* of dP, where it is stored in another type; 0: as u_s           */
     double u_p;          /* of probabilities                                               */
     double u_ds;         /* of dS                                                          */
     double tiny_inner;   /* half the spacing of subnormals of the type that u_q to u_ds round
@@ -32,6 +33,9 @@ struct attn_precision {
     double u_head;       /* of dK and dV of each query head, where they are stored before those of
                             a group are summed                                             */
     double exp_ulps;     /* error of exp, in u                                             */
+    double other_ulps;   /* of log, tanh, and the exp of a rescale or a merge; 0: the same */
+    double hidden;       /* that much is taken from a hidden score, which stays a number; 0: it is
+                            -inf                                                           */
     int64_t leans;       /* where errors lean to one side though nothing is wrong: 1: where weights
                             tie, for P is rounded after its division; 2: everywhere, for operands
                             are cut                                                        */

@@ -18,7 +18,9 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     const char *const other[] = {c->lse == ATTN_PLUGIN_LSE_2        ? "lse base 2"
                                  : c->lse == ATTN_PLUGIN_LSE_ABSENT ? "no lse"
                                                                     : "",
-                                 c->empty_lse ? "empty lse +inf" : "",
+                                 c->empty_lse == ATTN_PLUGIN_EMPTY_0 ? "empty lse 0"
+                                 : c->empty_lse                      ? "empty lse +inf"
+                                                                     : "",
                                  c->causal == ATTN_PLUGIN_CAUSAL_TL   ? "causal tl only"
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",

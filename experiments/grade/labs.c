@@ -186,6 +186,8 @@ static const char *shirks(const struct attn_task *task, const struct attn_claims
     }
     if (c->block > 0 && !task->allows_block)
         return "block";
+    if (c->splits > 0)
+        return "splits";
     if (c->ranks != task->claims.ranks)
         return "ranks";
     for (int e = 0; e < ATTN_EXTENTS; e++)

@@ -131,8 +131,13 @@ static enum attn_status undeclare(const struct attn_files *files, const struct a
     double *to = malloc(((size_t)n + 1) * sizeof *to);
     if (to == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for %lld numbers of lse", (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        to[i] = attn_claims_lse_in(&said, attn_cview_get(&raw, 0, 0, 0, i));
+    for (int64_t i = 0; i < n; i++) {
+        const struct attn_problem *p = &files->problem;
+        const int64_t L = p->n_query, x = i / L, B = p->batch, H = p->heads;
+        const int even = files->packed.n > 0 && files->packed.is_even; /* [H,T], not [B,H,L] */
+        const int64_t row[4] = {even ? x % B : x / H, even ? x / B : x % H, i % L};
+        to[i] = attn_claims_lse_in(&said, p, row, attn_cview_get(&raw, 0, 0, 0, i));
+    }
     lse->data = to;
     lse->dtype = ATTN_FILE_F64;
     lse->bytes = 8 * n;

@@ -155,8 +155,9 @@ static void read_lse(const struct attn_file *file, struct attn_claims *claims)
                       : strcmp(base, "absent") == 0 ? ATTN_PLUGIN_LSE_ABSENT
                                                     : ATTN_PLUGIN_LSE_E;
     if (empty != NULL)
-        claims->empty_lse =
-            strcmp(empty, "+inf") == 0 ? ATTN_PLUGIN_EMPTY_PLUS_INF : ATTN_PLUGIN_EMPTY_MINUS_INF;
+        claims->empty_lse = strcmp(empty, "+inf") == 0 ? ATTN_PLUGIN_EMPTY_PLUS_INF
+                            : strcmp(empty, "0") == 0  ? ATTN_PLUGIN_EMPTY_0
+                                                       : ATTN_PLUGIN_EMPTY_MINUS_INF;
 }
 
 void attn_files_lse(const struct attn_files *files, const struct attn_file *result,

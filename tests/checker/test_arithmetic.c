@@ -231,6 +231,43 @@ TEST(words_and_numbers)
     }
 }
 
+/* Honest code that passes by what it declares, and fails with less. */
+static const struct {
+    const char *with, *without, *text;
+    int64_t arithmetic, sum, splits;
+} needed[] = {
+    {"\"arithmetic\": \"fa4\"", "\"arithmetic\": \"fused-16\"", "h2q17k7d2:none:f16:normal:s3",
+     HONEST_FA4, HALF_SUM_FLOAT, 1},
+    {"\"u_dp\": 4.9e-4", "\"u_dp\": 0", "h2q17k70d8:none:f16:normal:s3:pass=bwd:wide=1", HONEST_DP,
+     HALF_SUM_FLOAT, 1},
+    {"\"u_partial\": 4.9e-4, \"splits\": 7", "\"splits\": 7", "h2q17k70d16:none:f16:normal:s3",
+     HONEST_PLAIN, HALF_SUM_SPLITS, 7},
+};
+
+TEST_EACH(declarations_are_needed, 2 * COUNT(needed))
+{
+    const int n = _i / 2, less = _i % 2;
+    struct attn_spec spec = honest_spec((enum honest_arithmetic)needed[n].arithmetic);
+    struct attn_claims claims;
+    struct attn_precision declared;
+    struct attn_result r = {0};
+    struct running x;
+    char json[200];
+    spec.options.value[HALF_SUM] = needed[n].sum;
+    spec.options.value[HONEST_SPLITS] = needed[n].splits;
+    snprintf(json, sizeof json, "{\"claims\": [\"f16\"], %s}",
+             less ? needed[n].without : needed[n].with);
+    ck_assert_int_eq(attn_claims_parse("text", json, &claims, NULL), ATTN_OK);
+    running_open(&x, &spec, needed[n].text);
+    for (int pass = 0; pass <= (int)x.setup.given.pass; pass++)
+        running_well(&x, (enum attn_pass)pass);
+    attn_claims_precision(&claims, &x.setup.problem, &declared);
+    attn_judge(&x.setup, &declared, NULL, x.setup.given.pass, &r);
+    ck_assert_msg(r.verdict == (less ? ATTN_FAILED : ATTN_PASS), "%s: %g %s", json, r.worst,
+                  r.text);
+    running_close(&x);
+}
+
 static int no_forward(const struct attn_plugin_call *call)
 {
     (void)call;
@@ -252,5 +289,13 @@ TEST(words_of_plugins)
     plugin.arithmetic = "fast";
     ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_EINVAL);
     ck_assert_str_eq(err.text, "arithmetic \"fast\" does not exist; there are: f32 fused-16 "
-                               "unfused-16 tf32");
+                               "fa4 unfused-16 tf32");
+    plugin.arithmetic = NULL;
+    plugin.u_dp = plugin.u_sum = 0.25, plugin.splits = 3, plugin.hidden = 32768;
+    ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_OK);
+    ck_assert(claims.u_dp == 0.25 && claims.u_sum == 0.25 && claims.u_s == 0);
+    ck_assert(claims.splits == 3 && claims.hidden == 32768);
+    plugin.u_head = 0.5;
+    ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_EINVAL);
+    ck_assert_str_eq(err.text, "it declares u_head = 0.5: from 0, below 0.5");
 }

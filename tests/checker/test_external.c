@@ -35,21 +35,25 @@ static const char *build_full(const char *words, unsigned claims)
 static const struct {
     const char *words;
     unsigned claims;
-    int passes; /* at least */
+    int passes; /* at least; of 100 the whole tier is asked */
 } honest[] = {
     {"", 0, 20},
     {"SAYS_LSE=2", ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DENSE,
      8},
     {"SAYS_EMPTY=1 SAYS_LSE=1", 0, 20},
-    {"SAYS_WINDOW=1 SAYS_BYTE=1 SAYS_CAUSAL=1 DOES_CAUSAL=1", 0, 20},
+    {"SAYS_WINDOW=1 SAYS_BYTE=1 SAYS_CAUSAL=1 DOES_CAUSAL=1 SAYS_EMPTY=2", 0, 20},
     {"SAYS_LAYOUT=1 NO_STRIDES SAYS_CAUSAL=2 DOES_CAUSAL=2", 0, 20},
-    {"SAYS_LAYOUT=2 NO_STRIDES", 0, 20},
+    {"SAYS_LAYOUT=2 NO_STRIDES OLD", 0, 20},
+    {"ALWAYS OWN_SCALE DECLINES=32", ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL, 100},
+    {"CAUSAL_FORWARD DECLINES=64",
+     ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL, 100},
 };
 
 TEST_EACH(declared_conventions_pass, COUNT(honest))
 {
     const char *path = build_full(honest[_i].words, honest[_i].claims);
-    scratch_expect(0, "", "check --plugin '%s'%s", path, fixture_some_cases());
+    scratch_expect(0, "", "check --plugin '%s'%s", path,
+                   honest[_i].passes < 100 ? fixture_some_cases() : "");
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
 
@@ -69,7 +73,11 @@ static const struct {
      "nan-q 1 (0 alone), nan-do 1 (0 alone)", 0, 0},
     {"DECLINES=16", "--case special-v-nan --case alone-f32",
      "by what was declined: nonfinite 1 (1 alone)", 0, 0},
-    {"DECLINES=32", "--case alone-f32", "it declines 0x20", 0, 2},
+    {"DECLINES=256", "--case alone-f32", "it declines 0x100", 0, 2},
+    {"ALWAYS", "--case alone-f32-cross", "fits causal(", CAUSAL, 1},
+    {"CAUSAL_FORWARD", "--case alone-f32-causal-backward", "backward() returned 1",
+     CAUSAL | ATTN_PLUGIN_BACKWARD, 1},
+    {"OWN_SCALE", "--case alone-f32-scale", "0 pass, 1 fail", CAUSAL | ATTN_PLUGIN_SCALE, 1},
     {"DOES_WINDOW=1", "--case mask-window-tile",
      "fits a window that counts the query's own key on both sides", 0, 1},
     {"SAYS_WINDOW=1 DOES_WINDOW=0", "--case mask-window-tile",
@@ -170,6 +178,15 @@ TEST_EACH(slips_are_named, COUNT(slips))
     scratch_expect(1, slips[_i].names, "check --plugin '%s'%s",
                    fixture_plugin("plugin.so", "slips", "%s", slips[_i].slip),
                    slips[_i].of[0] != '\0' ? one : fixture_some_cases());
+}
+
+/* Additive masks: what ADD_1E9 fails above is right where it is declared. */
+TEST(additive_masks_are_declared)
+{
+    scratch_expect(0, " 0 fail, ", "check --plugin '%s'%s",
+                   fixture_plugin("plugin.so", "slips", "ADD_1E9 HIDDEN=900000000"),
+                   fixture_some_cases());
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
 }
 
 /* ---- relations and soak ---------------------------------------------------------------------- */

@@ -136,6 +136,43 @@ TEST_EACH(cases_are_asked_within_claims, COUNT(within))
     ck_assert(status == ATTN_OK || (status == ATTN_ENOTSUP && err.text[0] != '\0'));
 }
 
+/* Few shapes: the cases of a tier are nearly as many, and so are those of a soak. */
+TEST(shapes_are_few)
+{
+    struct attn_claims claims = {.bits = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_GQA |
+                                         ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DV,
+                                 .declines = ATTN_PLUGIN_FEW_SHAPES};
+    const struct attn_soak_source source = {1, &claims, ATTN_ROUTE_FILES};
+    struct attn_tier_list list;
+    struct attn_error err = {0};
+    char *text[2][2000];
+    int n[2] = {0, 0};
+    ck_assert(attn_tier_open(ATTN_TIER_QUICK, &claims, ATTN_ROUTE_FILES, 1, &list, &err) ==
+              ATTN_OK);
+    for (int i = 0; i < 2 * list.n; i++) {
+        struct attn_case c;
+        const int soak = i >= list.n;
+        if (soak)
+            attn_soak_case(&source, (uint64_t)i, &c);
+        else if (attn_case_within(&list.at[i].battery, &claims, ATTN_ROUTE_FILES, &c, &err) !=
+                 ATTN_OK)
+            continue; /* to be refused */
+        text[soak][n[soak]] = malloc(200);
+        snprintf(text[soak][n[soak]++], 200, "%lld %lld %lld %lld %lld %lld %lld",
+                 (long long)c.batch, (long long)c.heads, (long long)c.kv_heads,
+                 (long long)c.n_query, (long long)c.n_key, (long long)c.d_key,
+                 (long long)c.d_value);
+    }
+    for (int soak = 0; soak < 2; soak++) {
+        int distinct = 1;
+        qsort(text[soak], (size_t)n[soak], sizeof *text[soak], by_text);
+        for (int i = 1; i < n[soak]; i++)
+            distinct += strcmp(text[soak][i - 1], text[soak][i]) != 0;
+        ck_assert_msg(n[soak] > 150 && distinct <= ATTN_FEW_SHAPES, "%d of %d", distinct, n[soak]);
+    }
+    attn_tier_close(&list);
+}
+
 /* Conditions on shapes: what a text means, or the line that says what is wrong. */
 static const struct {
     const char *text, *extent, *error;

@@ -20,6 +20,9 @@ static const char *const declarations[] = {
     "{\"claims\": [\"f32\", \"causal\"], \"declines\": [\"nan-q\", \"nan-do\"]}",
     "{\"claims\": [\"bf16\"], \"arithmetic\": \"unfused-16\", \"u_ds\": 0.001, \"subnormals\": "
     "\"flushed-16\"}",
+    "{\"claims\": [\"bf16\"], \"arithmetic\": \"fa4\", \"u_dp\": 0.004, \"hidden\": 32768, "
+    "\"splits\": 4, "
+    "\"empty_lse\": \"0\", \"declines\": [\"unmasked\", \"causal-backward\", \"few-shapes\"]}",
 };
 
 TEST_EACH(declaration_is_read, COUNT(declarations))

@@ -110,12 +110,17 @@ static int read_mask(const struct attn_plugin_call *t, struct bytes *bytes, stru
     int64_t left = t->window_left, right = t->window_right;
     left -= does.window && left >= 0;
     right -= does.window && right >= 0;
+    if (is_on("ALWAYS")) { /* it knows only causal masks */
+        offset = t->banded ? t->offset : t->n_key - t->n_query;
+        left = -1, right = 0;
+    }
     snprintf(text, sizeof text, "window(%lld,%lld,%+lld)", (long long)left, (long long)right,
              (long long)offset);
     *mask = NULL;
-    if (!t->banded && t->mask.data == NULL)
+    if (!t->banded && t->mask.data == NULL && !is_on("ALWAYS"))
         return 0;
-    return attn_mask_parse(t->banded ? text : "dense(m)", &shape, &source, mask, NULL);
+    return attn_mask_parse(t->banded || is_on("ALWAYS") ? text : "dense(m)", &shape, &source, mask,
+                           NULL);
 }
 
 /* ---- LSE ------------------------------------------------------------------------------------- */
@@ -123,7 +128,7 @@ static int read_mask(const struct attn_plugin_call *t, struct bytes *bytes, stru
 static double to_theirs(double x)
 {
     if (isinf(x))
-        return does.empty ? -x : x;
+        return does.empty == ATTN_PLUGIN_EMPTY_0 ? 0 : does.empty ? -x : x;
     return does.lse == 1 ? x * 1.44269504088896340736 : x;
 }
 
@@ -165,6 +170,11 @@ struct job {
     int64_t lse_stride[4];
 };
 
+static double scale_of(const struct attn_plugin_call *t)
+{
+    return is_on("OWN_SCALE") ? 1 / sqrt((double)t->d_key) : scales ? t->scale : 1;
+}
+
 static int open_job(const struct attn_plugin_call *t, struct job *j)
 {
     memset(j, 0, sizeof *j);
@@ -172,13 +182,10 @@ static int open_job(const struct attn_plugin_call *t, struct job *j)
     j->bytes.call = t;
     if (read_mask(t, &j->bytes, &j->mask) != 0)
         return 1;
-    j->problem = (struct attn_problem){t->batch,    t->heads,
-                                       t->kv_heads, t->n_query,
-                                       t->n_key,    t->d_key,
-                                       t->d_value,  scales ? t->scale : 1,
-                                       t->softcap,  (enum attn_dtype)t->dtype,
-                                       j->mask,     {0},
-                                       {0}};
+    j->problem = (struct attn_problem){
+        t->batch, t->heads,   t->kv_heads, t->n_query, t->n_key,
+        t->d_key, t->d_value, scale_of(t), t->softcap, (enum attn_dtype)t->dtype,
+        j->mask,  {0},        {0}};
     if (t->bias.data != NULL) {
         j->problem.bias.kind = ATTN_BIAS_TENSOR;
         j->problem.bias.tensor = in(&t->bias, wide, 1);
@@ -251,7 +258,7 @@ static int backward(const struct attn_plugin_call *t)
     enum attn_status status = ATTN_OK;
     if (refused == -1)
         return refuse(t);
-    if (open_job(t, &j) != 0)
+    if ((is_on("CAUSAL_FORWARD") && t->banded) || open_job(t, &j) != 0)
         return ATTN_PLUGIN_FAILED;
     if (t->lse_in.data != NULL)
         convert(t->lse_in.data, strides ? t->lse_in.stride : j.lse_stride, j.lse, j.lse_stride, t,
@@ -310,7 +317,8 @@ const struct attn_plugin *attn_plugin_get(void)
     refused = switch_number("REFUSES", 99);
     full = (struct attn_plugin){
         .abi = ATTN_PLUGIN_ABI,
-        .struct_size = sizeof full,
+        .struct_size = is_on("OLD") ? offsetof(struct attn_plugin, u_sum) : sizeof full,
+        .u_sum = is_on("OLD") ? 7 : 0, /* behind its end */
         .name = "full",
         .claims = (uint32_t)switch_number("CLAIMS", (int)everything) |
                   (strides && !switch_number("CLAIMS", 0) ? ATTN_PLUGIN_STRIDES : 0),

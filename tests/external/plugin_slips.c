@@ -196,6 +196,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .forward = forward,
         .backward = backward,
     };
+    slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     return &slips;
 }

@@ -21,10 +21,11 @@ static const struct attn_option options[] = {
     {"p", HONEST_EXACT, 0, 4, "exact bf16 f16 cut products", "how P is rounded before it is used"},
     {"delta", HONEST_DOT, 0, 1, "dot sum", "how D is computed"},
     {"store", HALF_NEAREST, 0, 3, "nearest truncate flush saturate", "how results are stored"},
-    {"sum", HALF_SUM_FLOAT, 0, 2, "float storage bf16", "what partial results are kept in"},
+    {"sum", HALF_SUM_FLOAT, 0, 3, "float storage bf16 splits", "what partial results are kept in"},
     {"read", HALF_READ_ALL, 0, 1, "all normal", "which inputs count"},
     {"arithmetic", HONEST_PLAIN, 0, HONEST_ARITHMETICS - 1,
-     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut flushed f16-sums",
+     "plain fused fused-after unfused unfused-one unfused-both tf32 tf32-cut fa4 flushed "
+     "f16-sums dp",
      "what is rounded on the way"},
     {0}};
 
@@ -46,6 +47,8 @@ static const struct arithmetic {
     [HONEST_UNFUSED_ONE] = {"unfused-16", STORAGE, ONE, 1, 1, CUT},
     [HONEST_UNFUSED_BOTH] = {"unfused-16", STORAGE, BOTH, 1, 1, PLAIN},
     [HONEST_F16_SUMS] = {"f32", NOWHERE, PRODUCT, 0, 0, IN_F16},
+    [HONEST_FA4] = {"fa4", STORAGE, PRODUCT, 0, 0, CUT},
+    [HONEST_DP] = {"f32", NOWHERE, PRODUCT, 0, 0, PLAIN},
     [HONEST_FLUSHED] = {"fused-16", FLUSHED, PRODUCT, 0, 0, PLAIN},
     [HONEST_TF32] = {"tf32", NEAREST_TF32, PRODUCT, 0, 0, CUT},
     [HONEST_TF32_CUT] = {"tf32", CUT_TF32, PRODUCT, 0, 0, CUT},
@@ -246,8 +249,23 @@ static double score(const struct work *x, int64_t b, int64_t h, int64_t i, int64
     return s;
 }
 
+/* The cubic of FlashAttention-4: 8.8e-5 from 2^a, in fused multiply-adds. */
+static double cubic(double a)
+{
+    float x = (float)a, whole = floorf(x), f = x - whole;
+    return ldexp((double)fmaf(f, fmaf(f, fmaf(f, 0.077119089f, 0.227564394f), 0.695146144f), 1.0f),
+                 (int)fmaxf(whole, -1000));
+}
+
+static int is_fa4(const struct work *x)
+{
+    return x->own == &arithmetics[HONEST_FA4];
+}
+
 static double exponential(const struct work *x, double a)
 {
+    if (is_fa4(x) && isfinite(a))
+        return real(x, cubic(is_base_2(x) ? a : real(x, a * real(x, log2_e))));
     return real(x, is_base_2(x) ? exp2(a) : exp(a));
 }
 
@@ -272,7 +290,7 @@ static double part(const struct work *x, int64_t b, int64_t h, int64_t i, int64_
     for (int64_t e = 0; e < n; e++) {
         double qk = dot(x, x->q + r * p->d_key, x->k + key[e] * p->d_key, p->d_key);
         x->s[e] = score(x, b, h, i, key[e], qk, &unused);
-        if (x->s[e] > m || isnan(x->s[e]))
+        if (x->s[e] > m + (is_fa4(x) ? 8 / (is_base_2(x) ? 1 : log2_e) : 0) || isnan(x->s[e]))
             m = x->s[e];
     }
     for (int64_t c = 0; c < p->d_value; c++)
@@ -329,6 +347,8 @@ static void forward_row(const struct work *x, const struct attn_forward *t, int6
             end++;
         double *to = s == 0 ? o : x->other;
         double lse2 = part(x, b, h, i, r, x->key + first, end - first, to);
+        for (int64_t c = 0; c < p->d_value && x->style[HALF_SUM] == HALF_SUM_SPLITS; c++)
+            to[c] = stored(x, HALF_NEAREST, to[c]);
         if (s == 0)
             lse = lse2;
         else
@@ -377,6 +397,8 @@ static void row_backward(const struct work *x, const struct attn_backward *t, in
         double s = score(x, b, h, i, j, dot(x, q, x->k + j * d, d), &x->slope[e]);
         P[j] = s == minus_inf ? 0 : step(x, exponential(x, real(x, s - lse)));
         dP[e] = step(x, dot(x, d_o, x->v + j * dv, dv));
+        if (x->own == &arithmetics[HONEST_DP])
+            dP[e] = stored(x, HALF_NEAREST, dP[e]);
         x->term[e] = real(x, P[j] * dP[e]);
     }
     for (int64_t c = 0; c < dv; c++) /* as it is given */
@@ -553,6 +575,8 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
     attn_arithmetic_declare(set, p, x);
     if (opt->value[HONEST_ARITHMETIC] == HONEST_F16_SUMS)
         x->u_sum = 0x1p-11;
+    if (opt->value[HONEST_ARITHMETIC] == HONEST_DP)
+        x->u_dp = attn_dtype_roundoff(p->dtype);
     if (opt->value[HONEST_ARITHMETIC] == HONEST_FLUSHED) {
         attn_precision_complete(p, x);
         attn_precision_flush(p, x);

@@ -15,7 +15,9 @@
  *            scores, P, dP, dS and the gradients of each head are stored, each step by itself;
  *            unfused-one, unfused-both: with q, or q and k, multiplied by the scale first.  tf32:
  *            operands of products have 11 bits, sums are cut; tf32-cut: operands are cut as well.
- *            Two are declared by more than a word: flushed (fused, subnormals count as 0), f16-sums
+ *            fa4: fused, with exp2 by a cubic, and a maximum that grows in steps of more than 8 in
+ *            log2.  Three are declared by more than a word: dp (plain, dP is stored), flushed
+ *            (fused, subnormals count as 0), f16-sums
  *
  * Inputs in 16 bits are widened, results are rounded to the storage type once.  Three more options
  * make that wrong in ways that shipped:
@@ -23,7 +25,8 @@
  *   store    nearest: right.  truncate: the lower bits are dropped.  flush: a subnormal result is
  *            stored as 0.  saturate: the largest number instead of an infinity
  *   sum      float: right.  storage: partial results are kept in the storage type, O after every
- *            eight keys, dK and dV after every query head
+ *            eight keys, dK and dV after every query head.  splits: O of each split is stored,
+ *            which may be declared
  *   read     all: right.  normal: subnormal inputs count as 0
  *
  * And three are wrong by so little that the bound lets each element pass (test_grade.c):
@@ -41,7 +44,7 @@ enum honest_exp { HONEST_E, HONEST_TWO };
 enum honest_p { HONEST_EXACT, HONEST_BF16, HONEST_F16, HONEST_CUT, HONEST_PRODUCTS };
 enum honest_delta { HONEST_DOT, HONEST_SUM };
 enum half_store { HALF_NEAREST, HALF_TRUNCATE, HALF_FLUSH, HALF_SATURATE };
-enum half_sum { HALF_SUM_FLOAT, HALF_SUM_STORAGE, HALF_SUM_BF16 };
+enum half_sum { HALF_SUM_FLOAT, HALF_SUM_STORAGE, HALF_SUM_BF16, HALF_SUM_SPLITS };
 enum half_read { HALF_READ_ALL, HALF_READ_NORMAL };
 enum honest_arithmetic {
     HONEST_PLAIN,
@@ -52,8 +55,10 @@ enum honest_arithmetic {
     HONEST_UNFUSED_BOTH,
     HONEST_TF32,
     HONEST_TF32_CUT,
+    HONEST_FA4,
     HONEST_FLUSHED,
     HONEST_F16_SUMS,
+    HONEST_DP,
     HONEST_ARITHMETICS
 };
 

@@ -36,6 +36,7 @@ const struct attn_precision_term attn_precision_term[ATTN_PRECISION_TERMS] = {
     TERM(u_q, "q and k", 0),
     TERM(u_v, "v and dO", 0),
     TERM(u_s, "scores", 0),
+    TERM(u_dp, "dP", 0),
     TERM(u_p, "P", 1),
     TERM(u_ds, "dS", 0),
     TERM(u_partial, "partial results", 0),
@@ -95,6 +96,7 @@ void attn_arithmetic_declare(int n, const struct attn_problem *p, struct attn_pr
             memcpy((char *)x + attn_precision_term[term].at, &given, sizeof given);
     }
     x->leans = set->given.leans;
+    x->other_ulps = set->given.other_ulps;
     if (set->given.u_p > 0) /* eleven bits, as f16, with the exponents of float */
         x->tiny_inner = 0x1p-136;
     if (set->keys > 0)
@@ -137,14 +139,18 @@ static int is_f16(double u)
 
 void attn_precision_complete(const struct attn_problem *p, struct attn_precision *x)
 {
-    const double inner[] = {x->u_q, x->u_v, x->u_s, x->u_p, x->u_ds};
+    const double inner[] = {x->u_q, x->u_v, x->u_s, x->u_dp, x->u_p, x->u_ds};
     int rounds = 0, narrow = 0;
-    for (int n = 0; n < 5; n++) {
+    for (int n = 0; n < 6; n++) {
         rounds |= inner[n] > 0;
         narrow |= is_f16(inner[n]);
     }
     if (x->u_ds == 0)
         x->u_ds = x->u_p;
+    if (x->u_dp == 0)
+        x->u_dp = x->u_s;
+    if (x->other_ulps == 0)
+        x->other_ulps = x->exp_ulps;
     if (rounds && x->tiny_inner == 0) {
         x->tiny_inner = attn_dtype_tiny(narrow ? ATTN_F16 : ATTN_BF16);
         x->overflow = narrow ? attn_dtype_overflow(ATTN_F16) : 0;

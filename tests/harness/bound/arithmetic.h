@@ -16,7 +16,7 @@ struct attn_precision_term {
     size_t at;  /* the double in struct attn_precision */
     int always; /* printed though it is 0 */
 };
-enum { ATTN_PRECISION_TERMS = 11 };
+enum { ATTN_PRECISION_TERMS = 12 };
 extern const struct attn_precision_term attn_precision_term[ATTN_PRECISION_TERMS];
 double attn_precision_get(const struct attn_precision *precision, int term);
 

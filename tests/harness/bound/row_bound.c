@@ -143,10 +143,9 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
 
 /* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  The sizes are
  * Euclid's, whose product no sum of |x_c y_c| exceeds. */
-static int overflows(const struct attn_precision *a, double x, double y)
+static int overflows(const struct attn_precision *a, double u, double x, double y)
 {
-    return (a->u_s > 0 && attn_may_overflow(a, x * y * (1 + 8 * a->u_s))) ||
-           attn_sum_may_overflow(a, x * y);
+    return (u > 0 && attn_may_overflow(a, x * y * (1 + 8 * u))) || attn_sum_may_overflow(a, x * y);
 }
 
 static int scores_overflow(const struct attn_problem *p, const struct attn_precision *a,
@@ -154,7 +153,7 @@ static int scores_overflow(const struct attn_problem *p, const struct attn_preci
 {
     double scale = fabs(p->scale), c = p->softcap, more = scale > 1 ? scale : 1;
     double largest = x->q_norm > x->k_norm ? x->q_norm : x->k_norm;
-    return overflows(a, more * x->q_norm, c > 0 && c < 1 ? x->k_norm / c : x->k_norm) ||
+    return overflows(a, a->u_s, more * x->q_norm, c > 0 && c < 1 ? x->k_norm / c : x->k_norm) ||
            (a->u_q > 0 && attn_may_overflow(a, more * largest));
 }
 
@@ -169,7 +168,7 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
         into += isinf(raw) ? 0 : u_s * (fabs(raw) + into) + tiny_s * c;
         double slope = row->slope[n] * exp(2 * into / c);
         double capped = fabs(s - row->bias[n]), moved = into * (slope <= 1 ? slope : 1);
-        eps = moved + (a->exp_ulps + 3) * u * capped + a->tiny;
+        eps = moved + (a->other_ulps + 3) * u * capped + a->tiny;
         eps += u_s * (2 + u_s) * (capped + eps) + tiny_s * (1 + c);
         x->eps_raw[n] = into;
     }
@@ -189,8 +188,8 @@ static double bound_exp(const struct attn_precision *a, const struct attn_oracle
 {
     double u = a->u, below = row->max - row->s[n];
     double through_lse = fabs(row->s[n]) > fabs(row->lse) ? fabs(row->s[n]) : fabs(row->lse);
-    return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->exp_ulps + 1) * u +
-           (double)a->merges * (3 * through_lse + 2 * a->exp_ulps + 6) * u;
+    return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->other_ulps + 1) * u +
+           (double)a->merges * (3 * through_lse + 2 * a->other_ulps + 6) * u;
 }
 
 static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
@@ -292,9 +291,25 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     double l = row->lse - row->max, by_sum = attn_sum_error(steps, u_sum, a->lambda);
     x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
-    x->e_lse +=
-        (a->exp_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) + (double)row->n * a->tiny;
+    x->e_lse += (a->other_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) +
+                (double)row->n * a->tiny;
     bound_o(p, a, row, steps, kept, x);
+}
+
+/* 4.5: exp(hidden score - m) has to be 0; scores are bounded by Euclid's sizes. */
+int attn_row_bound_is_open(const struct attn_problem *p, const struct attn_precision *a,
+                           const struct attn_oracle_row *row, int64_t b, int64_t h, int64_t i,
+                           const struct attn_row_bound *x)
+{
+    double score = fabs(p->scale) * x->q_norm * x->k_norm, bias = -(double)INFINITY;
+    if (!(a->hidden > 0) || row->n == p->n_key)
+        return 0;
+    for (int64_t j = 0; j < p->n_key; j++)
+        if (p->bias.kind != ATTN_BIAS_NONE && !attn_problem_allows(p, b, h, i, j))
+            bias = fmax(bias, attn_problem_bias(p, b, h, i, j));
+    score = p->softcap > 0 ? fmin(score, p->softcap) : score;
+    score += p->bias.kind != ATTN_BIAS_NONE ? bias : 0;
+    return !(score - a->hidden - row->max < (a->u < 0x1p-40 ? -746 : -104));
 }
 
 /* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3). */
@@ -305,7 +320,7 @@ static double bound_dp(const struct attn_problem *p, const struct attn_precision
     double dv = (double)p->d_value, tiny_v = attn_operand_tiny(a, a->u_v, 1);
     double e = (x->of_dp * grow + (grow - 1)) * row->dp_magnitude[n] + a->tiny * (dv + 1 + both) +
                tiny_v * grow * (both + dv * tiny_v);
-    return e + (a->u_s > 0 ? a->u_s * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
+    return e + (a->u_dp > 0 ? a->u_dp * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
 }
 
 /* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
@@ -357,7 +372,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
     x->e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
     if (p->softcap > 0) /* slope = 1 - t^2 */
         e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +
-                  (2 * a->exp_ulps + 6) * u * (1 - slope) + 2 * u * slope +
+                  (2 * a->other_ulps + 6) * u * (1 - slope) + 2 * u * slope +
                   a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
     x->dsr[n] = row->ds[n] * slope;
     x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
@@ -426,7 +441,7 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     const struct attn_oracle_row copy = *given, *row = &copy;
     double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
     x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm, &x->do_terms);
-    for (int64_t n = 0; n < row->n && overflows(a, x->do_norm, x->v_norm); n++)
+    for (int64_t n = 0; n < row->n && overflows(a, a->u_dp, x->do_norm, x->v_norm); n++)
         x->over[n] |= ATTN_OVER_DP;
     x->of_dp = attn_sum_error(x->do_terms + 1, attn_sum_roundoff(a), a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)

@@ -46,6 +46,12 @@ static inline double attn_finite_part(double x)
     return isfinite(x) ? x : 0;
 }
 
+/* After the forward bound: may hidden keys weigh something, because hidden scores stay numbers
+ * (precision->hidden)?  Nothing is known of such a row. */
+int attn_row_bound_is_open(const struct attn_problem *p, const struct attn_precision *precision,
+                           const struct attn_oracle_row *row, int64_t b, int64_t h, int64_t i,
+                           const struct attn_row_bound *x);
+
 /* What of a pair may be too large for the type that it is stored or summed in between (2.3). */
 enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };
 

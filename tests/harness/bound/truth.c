@@ -115,7 +115,7 @@ static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
             w->dk.terms[at]++, w->dv.terms[at]++;
     }
     const struct attn_row_bound *x = &w->bound;
-    int overflows = w->a->u_s > 0 && w->row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
+    int overflows = w->a->u_dp > 0 && w->row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
     for (int64_t slot = 0; slot < w->n_keys * overflows; slot++) /* 0 times a dP of infinity too */
         for (int64_t c = 0; c < p->d_key; c++)
             attn_truth_set_right(w->dk.out,
@@ -174,6 +174,37 @@ static void find_row(struct work *w, int64_t b, int64_t h, int64_t i, int backwa
         attn_kept_row_add(w->in->kept, w->p, b, h, i, backward, w->row);
 }
 
+/* Nothing is known of n elements of an output. */
+static void open_elements(struct attn_truth_tensor *t, int64_t from, int64_t n)
+{
+    for (int64_t e = 0; e < n; e++)
+        attn_truth_set_right(t, from + e, ATTN_KINDS_ANY);
+}
+
+/* Nothing is known of a row, nor of what it adds to. */
+static void open_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
+{
+    const struct attn_problem *p = w->p;
+    struct attn_truth_tensor *t = w->truth->tensor;
+    int64_t row = (b * p->heads + h) * t[ATTN_O].extent[2] + slot;
+    size_t keys = (size_t)w->n_keys, d = (size_t)p->d_key, dv = (size_t)p->d_value,
+           head = (size_t)(b * p->kv_heads + h / (p->heads / p->kv_heads));
+    if (slot >= 0) {
+        open_elements(&t[ATTN_O], row * p->d_value, p->d_value);
+        open_elements(&t[ATTN_LSE], row, 1);
+        open_elements(&t[ATTN_DQ], row * p->d_key, backward ? p->d_key : 0);
+    }
+    if (!backward)
+        return;
+    memset(w->dk.kinds + head * keys * d, ATTN_KINDS_ANY, keys * d);
+    memset(w->dv.kinds + head * keys * dv, ATTN_KINDS_ANY, keys * dv);
+    if (w->dbias.out != NULL) {
+        const int64_t *e = w->dbias.out->extent;
+        row = ((e[0] > 1 ? b : 0) * e[1] + (e[1] > 1 ? h : 0)) * e[2] + (e[2] > 1 ? i : 0);
+        memset(w->dbias.kinds + row * e[3], ATTN_KINDS_ANY, (size_t)e[3]);
+    }
+}
+
 /* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
 static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
 {
@@ -183,6 +214,10 @@ static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot
     w->own.without_dq = slot < 0 && !is_kept; /* what is kept is kept whole */
     find_row(w, b, h, i, backward);
     attn_row_bound_forward(w->p, w->a, w->row, &w->bound);
+    if (attn_row_bound_is_open(w->p, w->a, w->row, b, h, i, &w->bound)) {
+        open_row(w, b, h, i, slot, backward);
+        return;
+    }
     if (backward)
         attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, w->row,
                                 &w->bound);

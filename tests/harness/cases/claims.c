@@ -23,7 +23,9 @@ const char *const attn_claim_name[32] = {
     "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
     NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
     "scale", "empty", "band",    "dense", "repeats",  "causal"};
-const char *const attn_decline_name[32] = {"nan-bias", "nan-q", "nan-do", "scale-0", "nonfinite"};
+const char *const attn_decline_name[32] = {"nan-bias",        "nan-q",     "nan-do",
+                                           "scale-0",         "nonfinite", "unmasked",
+                                           "causal-backward", "few-shapes"};
 
 void attn_claims_all(struct attn_claims *claims)
 {
@@ -152,12 +154,14 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
     return ATTN_CLAIMS_BAND;
 }
 
-static int has_empty(const struct attn_setup *s)
+/* Rows that a mask leaves without keys ask for nothing where hidden scores stay numbers. */
+static int has_empty(const struct attn_claims *claims, const struct attn_setup *s)
 {
     const struct attn_problem *p = &s->problem;
     return p->batch == 0 || p->heads == 0 || p->n_query == 0 || p->n_key == 0 || p->d_key == 0 ||
            p->d_value == 0 || s->given.bias == ATTN_CASE_BIAS_INF ||
-           attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key);
+           (!(claims->hidden > 0) &&
+            attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key));
 }
 
 enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
@@ -202,19 +206,22 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     double usual = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
     if (!(p->scale == usual))
         needs |= ATTN_PLUGIN_SCALE;
-    if (has_empty(s))
+    if (has_empty(claims, s))
         needs |= ATTN_PLUGIN_EMPTY;
     return needs;
 }
 
 /* What may be declined, and is in this case. */
-static unsigned declinable(const struct attn_setup *s)
+static unsigned declinable(const struct attn_setup *s, unsigned needs)
 {
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
     unsigned found = c->bias == ATTN_CASE_BIAS_NAN ? ATTN_PLUGIN_NAN_BIAS : 0;
     found |= p->scale <= 0 ? ATTN_PLUGIN_SCALE_0 : 0u;
     found |= c->special != ATTN_SPECIAL_NONE ? ATTN_PLUGIN_NONFINITE : 0u;
+    found |= attn_mask_is_none(p->mask) ? ATTN_PLUGIN_UNMASKED : 0u;
+    if (c->pass == ATTN_BACKWARD && needs & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_BAND))
+        found |= ATTN_PLUGIN_CAUSAL_BACKWARD;
     int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
     int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
     int in_do = poisoned || special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
@@ -264,7 +271,7 @@ void attn_claims_want(const struct attn_claims *claims, const struct attn_setup 
 {
     wants->needs = attn_claims_needed(claims, s, route);
     wants->missing = wants->needs & ~claims->bits;
-    wants->declined = wants->missing == 0 ? declinable(s) & claims->declines : 0;
+    wants->declined = wants->missing == 0 ? declinable(s, wants->needs) & claims->declines : 0;
     wants->shapes = other_shapes(claims, &s->problem);
 }
 
@@ -307,15 +314,15 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
 
 /* ---- precisions and LSE ---------------------------------------------------------------------- */
 
-#define NUMBER(member, limit)                                 \
-    {                                                         \
-#member, limit, offsetof(struct attn_claims, member), \
-            offsetof(struct attn_precision, member)           \
+#define NUMBER(member, limit)                                                             \
+    {                                                                                     \
+#member, limit, offsetof(struct attn_claims, member),                             \
+            offsetof(struct attn_precision, member), offsetof(struct attn_plugin, member) \
     }
 const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS] = {
-    NUMBER(u, 0.5),      NUMBER(u_sum, 0.5),   NUMBER(u_q, 0.5),  NUMBER(u_v, 0.5),
-    NUMBER(u_s, 0.5),    NUMBER(u_p, 0.5),     NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5),
-    NUMBER(u_head, 0.5), NUMBER(exp_ulps, 1e6)};
+    NUMBER(u, 0.5),      NUMBER(u_sum, 0.5),    NUMBER(u_q, 0.5),  NUMBER(u_v, 0.5),
+    NUMBER(u_s, 0.5),    NUMBER(u_p, 0.5),      NUMBER(u_ds, 0.5), NUMBER(u_partial, 0.5),
+    NUMBER(u_head, 0.5), NUMBER(exp_ulps, 1e6), NUMBER(u_dp, 0.5), NUMBER(hidden, 1e300)};
 
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *p,
                            struct attn_precision *x)
@@ -333,8 +340,14 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
     }
     if (x->leans > 1 && claims->u_v > 0 && claims->u_p > 0) /* rounded, then */
         x->leans = 1;
+    if (claims->exp_ulps > 0)
+        x->other_ulps = claims->exp_ulps;
     if (claims->block > 0)
         x->rescales = (p->n_key + claims->block - 1) / claims->block;
+    if (claims->splits > 1) {
+        x->merges = claims->splits - 1;
+        x->sums = x->sums > claims->splits ? x->sums : claims->splits;
+    }
     if (claims->ranks > 0) /* the first block is merged with nothing, which rounds nothing */
         x->merges = x->sums = claims->ranks - 1;
     if (claims->subnormals != ATTN_PLUGIN_KEPT)
@@ -354,13 +367,30 @@ static double convert_lse(const struct attn_claims *claims, double x, double fac
     return claims->lse == ATTN_PLUGIN_LSE_2 ? x * factor : x;
 }
 
-double attn_claims_lse_in(const struct attn_claims *claims, double theirs)
+/* No key that a bias of -inf does not hide. */
+static int is_empty(const struct attn_problem *p, const int64_t row[4])
 {
+    int64_t lo, hi;
+    for (int64_t j = 0; attn_problem_next(p, row[0], row[1], row[2], j, &lo, &hi); j = hi)
+        for (int64_t k = lo; k < hi; k++)
+            if (attn_problem_bias(p, row[0], row[1], row[2], k) != -(double)INFINITY)
+                return 0;
+    return 1;
+}
+
+double attn_claims_lse_in(const struct attn_claims *claims, const struct attn_problem *p,
+                          const int64_t row[4], double theirs)
+{
+    if (claims->empty_lse == ATTN_PLUGIN_EMPTY_0 && (theirs == 0 || isinf(theirs)) &&
+        is_empty(p, row))
+        return theirs == 0 ? -(double)INFINITY : 0;
     return convert_lse(claims, theirs, 0.69314718055994530942);
 }
 
 double attn_claims_lse_out(const struct attn_claims *claims, double ours)
 {
+    if (claims->empty_lse == ATTN_PLUGIN_EMPTY_0 && ours == -(double)INFINITY)
+        return 0;
     return convert_lse(claims, ours, 1.44269504088896340736);
 }
 

@@ -19,8 +19,8 @@ struct attn_claims {
     int subnormals;                                   /* enum attn_plugin_subnormals    */
     int arithmetic;                                   /* a set of arithmetic.def        */
     /* 0: as the set has it */
-    double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, u_head, exp_ulps;
-    int64_t block;
+    double u, u_sum, u_q, u_v, u_s, u_dp, u_p, u_ds, u_partial, u_head, exp_ulps, hidden;
+    int64_t block, splits;
     int64_t long_keys; /* our own: up to so many keys a case of the full tier may have; 0: as others
                           do, as many as are declared (attn_claims_long_keys) */
     int ranks;         /* of a plug-in that is one rank of several; 0: it is not */
@@ -30,10 +30,10 @@ struct attn_claims {
 /* Where a declaration's numbers are kept, under the names of struct attn_precision. */
 struct attn_claims_number {
     const char *key;
-    double limit;  /* below which it must be */
-    size_t at, to; /* the double in struct attn_claims, in struct attn_precision */
+    double limit;             /* below which it must be */
+    size_t at, to, of_plugin; /* the double in struct attn_claims, attn_precision, attn_plugin */
 };
-enum { ATTN_CLAIMS_NUMBERS = 10 };
+enum { ATTN_CLAIMS_NUMBERS = 12 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
 /* The last layout, of files alone: packed batches (vector_files.h). */
@@ -41,7 +41,8 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_CLAIMS = 22,
-    ATTN_DECLINES = 5,
+    ATTN_DECLINES = 8,
+    ATTN_FEW_SHAPES = 40, /* so many in a tier, or a soak, where "few-shapes" is declined */
     ATTN_CLAIMS_SHARED =
         2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
 };
@@ -113,10 +114,14 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
 void attn_claims_precision(const struct attn_claims *claims, const struct attn_problem *problem,
                            struct attn_precision *precision);
 
-/* LSE between the claims' convention and attnlab's (natural, -inf for an empty row); infinities
- * of the wrong sign come out wrong on purpose. */
-double attn_claims_lse_in(const struct attn_claims *claims, double theirs);
+/* LSE between the claims' convention and attnlab's (natural, -inf for an empty row), of the row
+ * [b, h, i]; infinities of the wrong sign come out wrong on purpose. */
+double attn_claims_lse_in(const struct attn_claims *claims, const struct attn_problem *problem,
+                          const int64_t row[4], double theirs);
 double attn_claims_lse_out(const struct attn_claims *claims, double ours);
+
+/* A case as code that knows only causal masks, no causal gradient or one scale is asked it. */
+void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c);
 
 /* What the LSE would be, from the oracle: for implementations that have none. */
 enum attn_status attn_claims_fill_lse(const struct attn_problem *problem,

@@ -24,7 +24,7 @@ static const struct convention {
     int n_plugin;
     size_t of_plugin, at;
 } conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
-                   CONVENTION("empty_lse", empty_lse, 2, "-inf", "+inf"),
+                   CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
                    CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
                    CONVENTION("window", window, 2, "beside", "with-self"),
                    CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd"),
@@ -37,9 +37,17 @@ static int *value_of(struct attn_claims *claims, const struct convention *x)
     return (int *)((char *)claims + x->at);
 }
 
+/* Of one d and the same dv: "dv" is claimed, and no case can ask for it. */
+static int has_one_width(const struct attn_shapes *x)
+{
+    const struct attn_range *d = x->of[ATTN_FACTOR_D].range, *dv = x->of[ATTN_FACTOR_DV].range;
+    return x->of[ATTN_FACTOR_D].n == 1 && x->of[ATTN_FACTOR_DV].n == 1 && d->from == d->to &&
+           dv->from == d->from && dv->to == d->to;
+}
+
 /* Words that contradict: an extent is declared that nothing claims, or groups that divide no number
  * of heads. */
-static enum attn_status check_shapes(const struct attn_claims *c, struct attn_error *err)
+static enum attn_status check_shapes(struct attn_claims *c, struct attn_error *err)
 {
     static const struct {
         int extent;
@@ -58,6 +66,8 @@ static enum attn_status check_shapes(const struct attn_claims *c, struct attn_er
                                  "it %s",
                                  attn_factor[needs[n].extent].name, attn_claim_name[bit],
                                  needs[n].else_it);
+    if (has_one_width(&c->shapes))
+        c->bits &= ~(unsigned)ATTN_PLUGIN_DV;
     for (int64_t heads = 1; heads <= 4096; heads++)
         for (int64_t group = 1; group <= heads && group <= 256; group++)
             if (heads % group == 0 && attn_shapes_have(&c->shapes, ATTN_FACTOR_HEADS, heads) &&
@@ -69,11 +79,6 @@ static enum attn_status check_shapes(const struct attn_claims *c, struct attn_er
 }
 
 /* ---- a plug-in's declaration ----------------------------------------------------------------- */
-
-static int is_fraction(double x)
-{
-    return x >= 0 && x < 0.5;
-}
 
 enum { MAX_RANKS = 64 };
 
@@ -122,6 +127,26 @@ static enum attn_status shapes_of_plugin(const struct attn_plugin *p, struct att
     return given != NULL ? attn_shapes_parse(given, shapes, err) : ATTN_OK;
 }
 
+static enum attn_status numbers_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
+                                          struct attn_error *err)
+{
+    for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
+        const struct attn_claims_number *number = &attn_claims_number[n];
+        double x;
+        memcpy(&x, (const char *)p + number->of_plugin, sizeof x);
+        if (!(x >= 0 && x < number->limit))
+            return attn_fail(err, ATTN_EINVAL, "it declares %s = %g: from 0, below %g", number->key,
+                             x, number->limit);
+        memcpy((char *)claims + number->at, &x, sizeof x);
+    }
+    claims->block = p->block;
+    claims->splits = p->splits;
+    return p->block >= 0 && p->splits >= 0
+               ? ATTN_OK
+               : attn_fail(err, ATTN_EINVAL, "it declares block = %lld, splits = %lld: from 0",
+                           (long long)p->block, (long long)p->splits);
+}
+
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_claims *claims,
                                        struct attn_error *err)
 {
@@ -138,12 +163,8 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
         return attn_fail(err, ATTN_EINVAL, "it claims no storage type: F32 is the usual one");
     if (check_passes(p, err) != ATTN_OK)
         return err->status;
-    if (!is_fraction(p->u) || !is_fraction(p->u_p) || !(p->exp_ulps >= 0 && p->exp_ulps < 1e6) ||
-        p->block < 0)
-        return attn_fail(err, ATTN_EINVAL,
-                         "declared precisions u = %g, u_p = %g, exp_ulps = %g, block = %lld: from "
-                         "0, and u below 1/2",
-                         p->u, p->u_p, p->exp_ulps, (long long)p->block);
+    if (numbers_of_plugin(p, claims, err) != ATTN_OK)
+        return err->status;
     for (int n = 0; n < CONVENTIONS; n++) {
         int32_t value;
         memcpy(&value, (const char *)p + conventions[n].of_plugin, sizeof value);
@@ -157,10 +178,6 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     claims->declines = p->declines;
     if (p->arithmetic != NULL && (claims->arithmetic = attn_arithmetic_find(p->arithmetic)) < 0)
         return no_such_arithmetic(NULL, p->arithmetic, err);
-    claims->u = p->u;
-    claims->u_p = p->u_p;
-    claims->exp_ulps = p->exp_ulps;
-    claims->block = p->block;
     claims->ranks = p->ranks;
     enum attn_status status = shapes_of_plugin(p, &claims->shapes, err);
     return status == ATTN_OK ? check_shapes(claims, err) : status;
@@ -258,7 +275,10 @@ static enum attn_status read_shapes(const char *path, const json_t *object,
 static enum attn_status read_entry(const char *path, const char *key, const json_t *value,
                                    struct attn_claims *c, struct attn_error *err)
 {
-    double block = (double)c->block;
+    double whole = 0;
+    int64_t *integer = strcmp(key, "block") == 0    ? &c->block
+                       : strcmp(key, "splits") == 0 ? &c->splits
+                                                    : NULL;
     for (int n = 0; n < CONVENTIONS; n++)
         if (strcmp(key, conventions[n].key) == 0)
             return read_word(path, &conventions[n], value, value_of(c, &conventions[n]), err);
@@ -283,16 +303,16 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         c->arithmetic = attn_arithmetic_find(word);
         return c->arithmetic < 0 ? no_such_arithmetic(path, word, err) : ATTN_OK;
     }
-    if (strcmp(key, "block") == 0) {
-        enum attn_status status = read_number(path, key, value, 0x1p53, &block, err);
-        c->block = status == ATTN_OK ? (int64_t)block : 0;
+    if (integer != NULL) {
+        enum attn_status status = read_number(path, key, value, 0x1p53, &whole, err);
+        *integer = status == ATTN_OK ? (int64_t)whole : 0;
         return status;
     }
     return attn_fault(
         err, ATTN_EINVAL, path,
         "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
         "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s "
-        "u_p u_ds u_partial u_head exp_ulps block",
+        "u_dp u_p u_ds u_partial u_head exp_ulps hidden block splits",
         key);
 }
 
@@ -358,8 +378,8 @@ char *attn_claims_print(const struct attn_claims *claims)
                              write_bits(&claims_list, claims->bits), "declines",
                              write_bits(&declines_list, claims->declines));
     json_t *numbers =
-        json_pack("{s:s, s:I}", "arithmetic", attn_arithmetic[claims->arithmetic].word, "block",
-                  (json_int_t)claims->block);
+        json_pack("{s:s, s:I, s:I}", "arithmetic", attn_arithmetic[claims->arithmetic].word,
+                  "block", (json_int_t)claims->block, "splits", (json_int_t)claims->splits);
     for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
         double x;
         memcpy(&x, (const char *)claims + attn_claims_number[n].at, sizeof x);

@@ -459,7 +459,8 @@ void attn_soak_print(const struct attn_soak_walked *x, char *text, size_t size)
 static void draw(struct dice *d, struct attn_case *c)
 {
     *c = (struct attn_case){.scale = (double)NAN};
-    random_shape(d, c);
+    struct dice few = {d->seed, d->number % ATTN_FEW_SHAPES, 0, d->claims, d->route};
+    random_shape(d->claims->declines & ATTN_PLUGIN_FEW_SHAPES ? &few : d, c);
     random_mask(d, c);
     c->dtype = random_type(d);
     c->fill = (enum attn_fill)(rarely(d, 2) ? roll(d, ATTN_FILL_POWERS) : ATTN_FILL_NORMAL);
@@ -493,11 +494,16 @@ void attn_soak_case(const struct attn_soak_source *source, uint64_t number, stru
 {
     enum { DRAWS = 40 };
     struct dice dice = {source->seed, number, 0, source->claims, source->route};
+    const int few = (source->claims->declines & ATTN_PLUGIN_FEW_SHAPES) != 0;
     *c = (struct attn_case){.scale = (double)NAN};
-    if (number % 2 == 0)
+    if (number % 2 == 0 && !few) {
         walk(&dice, c);
-    if (number % 2 == 0 && is_allowed(&dice, c))
-        return;
-    for (int n = 0; n == 0 || (n < DRAWS && !is_allowed(&dice, c)); n++)
+        attn_case_narrow(source->claims, c);
+        if (is_allowed(&dice, c))
+            return;
+    }
+    for (int n = 0; n == 0 || (n < DRAWS && !is_allowed(&dice, c)); n++) {
         draw(&dice, c);
+        attn_case_narrow(source->claims, c);
+    }
 }

@@ -168,6 +168,8 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
         *c = written;
         return is_allowed(c, claims, route, err);
     }
+    if (strstr(hand->name, "scale") == NULL) /* whose point that is */
+        attn_case_narrow(claims, c);
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
     take_pass(hand, claims, c);
@@ -176,6 +178,7 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
         return ATTN_OK;
     if (!keeps_extents(hand->name))
         take_extents(claims, c);
+    attn_case_narrow(claims, c);
     status = is_allowed(c, claims, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)
         return status;
@@ -241,6 +244,7 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
     char values[300], why[400];
     struct attn_case c;
     attn_choice_case(table, choice, seed, &c);
+    attn_case_narrow(table->claims, &c);
     attn_choice_print(table, choice, values, sizeof values);
     snprintf(why, sizeof why, "what kernels branch on: %s",
              values[0] != '\0' ? values : "nothing unusual");
@@ -332,8 +336,11 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
     for (int n = QUICK; n < BY_HAND && tier == ATTN_TIER_FULL; n++)
         take_by_hand(&making, &battery[n]);
+    const int few = (claims->declines & ATTN_PLUGIN_FEW_SHAPES) != 0;
+    if (few && !list->lacks_memory)
+        attn_few_shapes(list, route);
     const struct attn_case_taker corner_taker = {take_corner, &making};
-    list->lacks_memory |= !attn_corner_cases(&list->table, tier, &corner_taker);
+    list->lacks_memory |= !few && !attn_corner_cases(&list->table, tier, &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)

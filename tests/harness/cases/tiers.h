@@ -37,6 +37,10 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
                                 struct attn_error *err);
 void attn_tier_close(struct attn_tier_list *list);
 
+/* For "few-shapes": the cases of a list move to the nearest of 40 shapes; what can be in none of
+ * them becomes equal to another, and is left out with it. */
+void attn_few_shapes(struct attn_tier_list *list, enum attn_route route);
+
 /* By its name; NULL. */
 const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name);
 

@@ -109,13 +109,14 @@ static void copy_elements(const struct attn_cview *from, const struct attn_view 
 
 /* LSE between a plug-in's terms and ours.  NaN stays as it is: unwritten elements must remain
  * recognisable. */
-static void convert_lse(const struct work *w, const struct attn_view *lse,
-                        double (*convert)(const struct attn_claims *, double))
+static void convert_lse(const struct work *w, const struct attn_view *lse, int in)
 {
+    const struct attn_claims *claims = &w->plugin->claims;
     int64_t n[4];
     extents(w->p, OF_ROWS, n);
     for (int64_t at[4] = ATTN_START; attn_each(at, n);) {
-        double x = convert(&w->plugin->claims, attn_view_get(lse, at[0], at[1], at[2], 0));
+        double x = attn_view_get(lse, at[0], at[1], at[2], 0);
+        x = in ? attn_claims_lse_in(claims, w->p, at, x) : attn_claims_lse_out(claims, x);
         if (!isnan(x))
             attn_view_set(lse, at[0], at[1], at[2], 0, x);
     }
@@ -144,7 +145,7 @@ static void give(struct work *w, const char *name, struct attn_view view, enum s
         } else {
             copy_elements(&from, &own, x.extent);
             if (manner == READ_LSE)
-                convert_lse(w, &own, attn_claims_lse_out);
+                convert_lse(w, &own, 0);
             attn_tensor_remember(copy);
         }
         w->n_copies++;
@@ -336,7 +337,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     if (status == ATTN_OK && absent && !plugin->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, ctx->error);
     else if (status == ATTN_OK && !absent && has_own_lse(plugin))
-        convert_lse(&w, &t->lse, attn_claims_lse_in);
+        convert_lse(&w, &t->lse, 1);
     finish(&w);
     return status;
 }

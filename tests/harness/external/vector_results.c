@@ -126,15 +126,16 @@ static enum attn_status make_wide(struct attn_tensor *t, enum attn_dtype stored,
     return status;
 }
 
-static void fill_output(const struct attn_claims *claims, struct attn_tensor *t, int slot,
-                        const struct attn_vector_place *x, const struct attn_file_tensor *got)
+static void fill_output(const struct attn_claims *claims, const struct attn_problem *p,
+                        struct attn_tensor *t, int slot, const struct attn_vector_place *x,
+                        const struct attn_file_tensor *got)
 {
     struct attn_cview view = {.data = got->data, .dtype = t->stored};
     memcpy(view.stride, x->stride, sizeof view.stride);
     for (int64_t at[4] = ATTN_START; attn_each(at, x->n);) {
         double value = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
         attn_tensor_set(t, at[0], at[1], at[2], at[3],
-                        slot == ATTN_T_LSE ? attn_claims_lse_in(claims, value) : value);
+                        slot == ATTN_T_LSE ? attn_claims_lse_in(claims, p, at, value) : value);
     }
 }
 
@@ -177,7 +178,7 @@ static enum attn_status read_output(const char *folder, const char *in, struct a
     if (status == ATTN_OK)
         status = make_wide(t, stored, as_is, err);
     if (status == ATTN_OK)
-        fill_output(claims, t, slot, &x, got);
+        fill_output(claims, &s->problem, t, slot, &x, got);
     attn_file_close(&one);
     return status;
 }

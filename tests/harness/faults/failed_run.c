@@ -124,6 +124,7 @@ int attn_run_open(struct attn_failed_run *run, const struct attn_setup *s,
     struct attn_error err = {0};
     int ok = attn_truth_compute(&s->problem, &in, precision, NULL, &run->truth, &err) == ATTN_OK;
     run->setup = s;
+    run->precision = precision;
     run->loose = s->problem.dtype == ATTN_F64 ? 1e-11 : 2e-5;
     for (int slot = 0; slot < ATTN_SLOTS && ok; slot++) {
         const struct attn_truth_tensor *t =

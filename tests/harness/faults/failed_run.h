@@ -24,8 +24,9 @@ struct attn_mask_part {
 
 struct attn_failed_run {
     const struct attn_setup *setup;
-    struct attn_truth truth; /* with bounds */
-    double *x[ATTN_SLOTS];   /* the numbers of each tensor, packed; NULL: the case has none */
+    const struct attn_precision *precision; /* as declared */
+    struct attn_truth truth;                /* with its bounds */
+    double *x[ATTN_SLOTS]; /* the numbers of each tensor, packed; NULL: the case has none */
     int64_t extent[ATTN_SLOTS][4];
     struct attn_mask_part part[ATTN_PARTS]; /* of the mask; none: there is none, or too many */
     int parts;

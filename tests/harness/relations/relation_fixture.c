@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -41,6 +42,11 @@ int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
         if (missing & 1u << bit)
             snprintf(f->refusal, sizeof f->refusal, "%s does not claim %s", f->spec->impl->name,
                      attn_cap_name((enum attn_cap)(1u << bit)));
+    if (caps & ATTN_CAP_BACKWARD && f->claims != NULL &&
+        f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD) {
+        snprintf(f->refusal, sizeof f->refusal, "declined: causal-backward");
+        return 0;
+    }
     return missing == 0;
 }
 
@@ -77,7 +83,10 @@ int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
     struct attn_case c;
     struct attn_error err = {0};
     memset(t, 0, sizeof *t);
-    int backward = pass == ATTN_BACKWARD && (f->spec->impl->caps & ATTN_CAP_BACKWARD);
+    int forward_alone = f->claims != NULL && f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD &&
+                        pass == ATTN_BACKWARD && strstr("none dense keys", mask) == NULL;
+    int backward =
+        pass == ATTN_BACKWARD && (f->spec->impl->caps & ATTN_CAP_BACKWARD) && !forward_alone;
     snprintf(text, sizeof text,
              "b%" PRId64 "h%" PRId64 "g%" PRId64 "q%" PRId64 "k%" PRId64 "d%" PRId64 "v%" PRId64
              ":%s:%s:%s%s%s",
@@ -334,12 +343,83 @@ static void compare(struct attn_fixture *f, const struct attn_relation_plan *pla
 
 /* ---- a plan ---------------------------------------------------------------------------------- */
 
+int64_t attn_fixture_place(int64_t i, int64_t n)
+{
+    static const int64_t prime[] = {5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
+    int p = 0;
+    while (p < 9 && n % prime[p] == 0)
+        p++;
+    return (prime[p] * i + 3) % n;
+}
+
 void attn_fixture_tall(struct attn_fixture_shape *s, int trial)
 {
     const int64_t q = s->q;
     (void)trial;
     s->q = s->k;
     s->k = q;
+}
+
+/* How much of the trials of a plan is not claimed. */
+static int count_unclaimed(const struct attn_claims *claims, const struct attn_relation_plan *plan,
+                           const struct attn_fixture_shape *shape)
+{
+    int n = 0;
+    for (int t = 0; t < plan->trials; t++) {
+        struct attn_fixture_shape s = *shape;
+        if (plan->shape != NULL)
+            plan->shape(&s, t);
+        const int64_t extent[] = {s.d, s.v, s.h, s.g > 0 ? s.h / s.g : 1, s.b, s.q, s.k};
+        for (int x = 0; x < ATTN_FACTOR_WINDOW; x++)
+            n += extent[x] < 1 || !attn_shapes_have(&claims->shapes, x, extent[x]);
+        n += !(claims->bits & ATTN_PLUGIN_DV) && s.v != s.d;
+        n += !(claims->bits & ATTN_PLUGIN_CROSS) && s.q != s.k;
+        const char *own = plan->own[t].fields, *fields = own != NULL ? own : plan->fields;
+        const char *scale = fields != NULL ? strstr(fields, ":scale=") : NULL;
+        n += !(claims->bits & ATTN_PLUGIN_SCALE) && scale != NULL &&
+             strtod(scale + 7, NULL) != 1 / sqrt((double)s.d);
+    }
+    return n;
+}
+
+/* Batches and heads that are declared, few where lengths are large. */
+static void settle_heads(const struct attn_shapes *shapes, struct attn_fixture_shape *s)
+{
+    int is_large = (double)s->q * (double)s->k * (double)(s->d + s->v) > 1.5e5;
+    int64_t group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, s->h / s->g);
+    s->b = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, is_large ? 1 : s->b);
+    s->h = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, is_large ? 2 * group : s->h);
+    for (int more = 1; s->h % group != 0 && more <= 64; more++)
+        s->h = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, more * group);
+    s->g = s->h % group == 0 ? s->h / group : s->h;
+}
+
+void attn_fixture_settle(struct attn_fixture *f, const struct attn_relation_plan *plan)
+{
+    enum { FAR = 512 };
+    struct attn_fixture_shape s = f->shape;
+    static const int factor[] = {ATTN_FACTOR_D, ATTN_FACTOR_DV, ATTN_FACTOR_KEYS,
+                                 ATTN_FACTOR_QUERIES};
+    int64_t *const axis[] = {&s.d, &s.v, &s.k, &s.q};
+    int least = f->claims != NULL ? count_unclaimed(f->claims, plan, &s) : 0;
+    if (least == 0)
+        return;
+    for (int a = 0; a < 4; a++)
+        *axis[a] = attn_shapes_nearest(&f->claims->shapes, factor[a], *axis[a]);
+    settle_heads(&f->claims->shapes, &s);
+    least = count_unclaimed(f->claims, plan, &s);
+    for (int a = 0; a < 8 && least > 0; a++) { /* one axis after the other, twice */
+        const int64_t from = *axis[a % 4];
+        int64_t best = from;
+        for (int step = 2; step <= 2 * FAR && least > 0; step++) {
+            *axis[a % 4] = from + (step % 2 == 0 ? step / 2 : -(step / 2));
+            int n = count_unclaimed(f->claims, plan, &s);
+            best = n < least ? *axis[a % 4] : best;
+            least = n < least ? n : least;
+        }
+        *axis[a % 4] = best;
+    }
+    f->shape = s;
 }
 
 static int open_trial(struct attn_fixture *f, const struct attn_relation_plan *plan, int trial)
@@ -386,12 +466,15 @@ static void run_trials(struct attn_fixture *f, const struct attn_relation_plan *
 
 void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan)
 {
+    const struct attn_fixture_shape given = f->shape;
     f->second = plan->second;
-    if (!attn_fixture_needs(f, plan->needs) || !open_trial(f, plan, 0))
-        return;
-    for (int n = 1; n < plan->trials; n++)
-        open_trial(f, plan, n);
-    run_trials(f, plan);
-    for (int n = 0; n < plan->trials; n++)
-        attn_fixture_close(&f->trial[n]);
+    attn_fixture_settle(f, plan);
+    if (attn_fixture_needs(f, plan->needs) && open_trial(f, plan, 0)) {
+        for (int n = 1; n < plan->trials; n++)
+            open_trial(f, plan, n);
+        run_trials(f, plan);
+        for (int n = 0; n < plan->trials; n++)
+            attn_fixture_close(&f->trial[n]);
+    }
+    f->shape = given;
 }

@@ -94,6 +94,13 @@ extern const struct attn_relation_plan attn_relations_of_values[], attn_relation
 
 void attn_fixture_follow(struct attn_fixture *f, const struct attn_relation_plan *plan);
 
+/* Move f->shape to the nearest at which all trials of a plan are claimed: extents, and scales.
+ * attn_fixture_follow does it for the time of its plan. */
+void attn_fixture_settle(struct attn_fixture *f, const struct attn_relation_plan *plan);
+
+/* A permutation of n places. */
+int64_t attn_fixture_place(int64_t i, int64_t n);
+
 /* For `shape`, beside causal(br): more queries than keys, so that some rows see nothing. */
 void attn_fixture_tall(struct attn_fixture_shape *shape, int trial);
 

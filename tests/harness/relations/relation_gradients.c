@@ -189,6 +189,7 @@ static void differences(struct attn_fixture *f)
     if (!attn_fixture_needs(f, ATTN_CAP_F64 | ATTN_CAP_BACKWARD))
         return;
     f->dtype = ATTN_F64;
+    attn_fixture_settle(f, &(struct attn_relation_plan){.trials = 1});
     int open = 0, ran = 0;
     while (open < 2 && attn_fixture_open(f, &f->trial[open], &f->shape, "causal(br)", "normal:s7",
                                          ATTN_BACKWARD, fields))

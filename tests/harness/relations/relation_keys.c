@@ -26,20 +26,14 @@ static void take_row(const struct attn_fixture *f, struct attn_equation *e, doub
 
 /* ---- R2, R3 ---------------------------------------------------------------------------------- */
 
-/* Row i of the permuted problem is row permuted(i) of the first: 5 divides none of the lengths. */
-static int64_t permuted(int64_t i, int64_t n)
-{
-    return (5 * i + 3) % n;
-}
-
 /* R2 permutes keys, R3 queries. */
 static double permute(const struct attn_fixture_input *in)
 {
     int of_queries = in->f->second;
     if (in->trial == 0 || is_key_or_value(in->slot) == of_queries)
         return in->old;
-    return attn_fixture_row(in, 0,
-                            permuted(in->at[2], of_queries ? in->f->shape.q : in->f->shape.k));
+    return attn_fixture_row(
+        in, 0, attn_fixture_place(in->at[2], of_queries ? in->f->shape.q : in->f->shape.k));
 }
 
 /* The stored [Lq,Lk] mask of trial 1 becomes that of trial 0 with rows or columns permuted. */
@@ -49,8 +43,8 @@ static int permute_mask(struct attn_fixture *f)
     const unsigned char *from = f->trial[0].setup.made->data;
     for (int64_t n = 0; n < nq * nk && f->trial[1].open; n++) {
         int64_t i = n / nk, j = n % nk;
-        f->trial[1].setup.made->data[n] =
-            from[(f->second ? permuted(i, nq) : i) * nk + (f->second ? j : permuted(j, nk))];
+        f->trial[1].setup.made->data[n] = from[(f->second ? attn_fixture_place(i, nq) : i) * nk +
+                                               (f->second ? j : attn_fixture_place(j, nk))];
     }
     return 1;
 }
@@ -58,7 +52,7 @@ static int permute_mask(struct attn_fixture *f)
 static void permuted_rows(const struct attn_fixture *f, struct attn_equation *e)
 {
     int64_t n = f->second ? f->shape.q : f->shape.k, row = e->at[2];
-    take_row(f, e, 1, is_of_keys(e->output) == f->second ? row : permuted(row, n));
+    take_row(f, e, 1, is_of_keys(e->output) == f->second ? row : attn_fixture_place(row, n));
 }
 
 /* ---- R4 -------------------------------------------------------------------------------------- */
@@ -300,6 +294,7 @@ static void unpacked(const struct attn_fixture *f, struct attn_equation *e)
 static void pack(struct attn_fixture *f)
 {
     char packed[80], padded[80];
+    attn_fixture_settle(f, &(struct attn_relation_plan){.trials = 4, .shape = sequence_shapes});
     const long long q = f->shape.q - FIRST_Q, k = f->shape.k - FIRST_K;
     snprintf(packed, sizeof packed, "documents(8x12,%lldx%lld)", q, k);
     snprintf(padded, sizeof padded, "documents(0x0,8x12,0x0,%lldx%lld,0x0)", q, k);

@@ -71,6 +71,8 @@ static void vary_options(struct attn_fixture *f)
     f->other = NULL;
 }
 
+static const struct attn_relation_plan one = {.trials = 1};
+
 /* ---- D1, D2 ---------------------------------------------------------------------------------- */
 
 static uint64_t digest(const struct attn_trial *t)
@@ -96,6 +98,7 @@ static void again(struct attn_fixture *f, int runs, int threads, const char *wha
     struct attn_trial *x = &f->trial[0];
     int others = 0, first_other = 0, done = 1;
     uint64_t bits = 0;
+    attn_fixture_settle(f, &one);
     if (!attn_fixture_open(f, x, &f->shape, "causal(br)", "normal:s1", ATTN_BACKWARD, ""))
         return;
     if (attn_fixture_call(f, x, f->spec, NULL, 1)) {
@@ -146,7 +149,9 @@ enum { CALLS = sizeof call / sizeof *call };
 static int make_call(struct attn_fixture *f, int n, struct attn_ledger *ledger, uint64_t *bits)
 {
     struct attn_trial *x = &f->trial[0];
-    if (!attn_fixture_open(f, x, &call[n].shape, call[n].mask, call[n].fill, ATTN_BACKWARD,
+    f->shape = call[n].shape;
+    attn_fixture_settle(f, &one);
+    if (!attn_fixture_open(f, x, &f->shape, call[n].mask, call[n].fill, ATTN_BACKWARD,
                            call[n].fields))
         return 0;
     int ran = attn_fixture_call(f, x, f->spec, ledger, 1);

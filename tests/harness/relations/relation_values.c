@@ -120,11 +120,6 @@ static void is_within_v(const struct attn_fixture *f, struct attn_equation *e)
 
 /* ---- R12, R13 -------------------------------------------------------------------------------- */
 
-static int64_t place(int64_t c, int64_t n)
-{
-    return (3 * c + 1) % n; /* a permutation: 3 divides neither width */
-}
-
 static double sign(int64_t c)
 {
     return c % 2 == 0 ? -1 : 1;
@@ -132,8 +127,8 @@ static double sign(int64_t c)
 
 static double permute_features(const struct attn_fixture_input *in)
 {
-    const int64_t c = in->at[3],
-                  from[4] = {in->at[0], in->at[1], in->at[2], place(c, in->f->shape.d)};
+    const int64_t c = in->at[3], from[4] = {in->at[0], in->at[1], in->at[2],
+                                            attn_fixture_place(c, in->f->shape.d)};
     if (in->trial == 0 || in->slot > ATTN_T_K)
         return in->old;
     return sign(c) * attn_fixture_value(&in->f->trial[0], in->slot, from);
@@ -141,7 +136,8 @@ static double permute_features(const struct attn_fixture_input *in)
 
 static void permuted_features(const struct attn_fixture *f, struct attn_equation *e)
 {
-    const int64_t c = e->at[3], from[4] = {e->at[0], e->at[1], e->at[2], place(c, f->shape.d)};
+    const int64_t c = e->at[3],
+                  from[4] = {e->at[0], e->at[1], e->at[2], attn_fixture_place(c, f->shape.d)};
     if (e->output == ATTN_DQ || e->output == ATTN_DK)
         attn_equation_take(f, e, 0, sign(c), from);
     else

@@ -58,7 +58,7 @@ static void run_on_shapes(const struct attn_relation *relation, struct attn_fixt
     }
     if (result->verdict != ATTN_PASS || f->compared > 0)
         return;
-    result->verdict = f->refusal[0] != '\0' ? ATTN_REFUSED : ATTN_ERROR;
+    result->verdict = f->refusal[0] != '\0' || f->claims != NULL ? ATTN_REFUSED : ATTN_ERROR;
     snprintf(result->text, sizeof result->text, "%s",
              f->refusal[0] != '\0' ? f->refusal : "the relation compared nothing");
 }

@@ -1,0 +1,142 @@
+/* Cases for code that knows less than claims can say: see attn_case_narrow and attn_few_shapes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/cases/tiers.h"
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* Is the mask given in numbers? */
+static int is_given_as_band(const struct attn_claims *claims, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    struct attn_given_mask given;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    int is_band = attn_claims_mask(claims, &setup.problem, &given) == ATTN_CLAIMS_BAND;
+    attn_setup_close(&setup);
+    return is_band;
+}
+
+void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
+{
+    int is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_PLUGIN_DENSE);
+    int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL ||
+                (claims->causal == ATTN_PLUGIN_CAUSAL_ANY && c->n_query > c->n_key);
+    if (claims->declines & ATTN_PLUGIN_UNMASKED && is_free && !is_given_as_band(claims, c))
+        snprintf(c->mask, sizeof c->mask, "causal(%s)", is_tl ? "tl" : "br");
+    if (claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD && c->pass == ATTN_BACKWARD &&
+        !attn_case_special_is_backward(c->special) && is_given_as_band(claims, c)) {
+        c->pass = ATTN_FORWARD;
+        c->d_lse = c->d_bias = 0;
+    }
+    if (!(claims->bits & ATTN_PLUGIN_SCALE) && c->fill != ATTN_FILL_SELECT)
+        c->scale = (double)NAN;
+}
+
+/* ---- few shapes ------------------------------------------------------------------------------ */
+
+enum { EXTENTS = 7, APART = 1000000 };
+
+static int64_t *extent_of(struct attn_case *c, int n)
+{
+    int64_t *const at[EXTENTS] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
+                                  &c->n_key, &c->d_key, &c->d_value};
+    return at[n];
+}
+
+/* Octaves between two shapes; APART where one has groups, another width of V, fewer or more keys
+ * than queries, or nothing, and the other has not. */
+static double octaves(struct attn_case *a, struct attn_case *b)
+{
+    double sum = 0;
+    int other = (a->heads == a->kv_heads) != (b->heads == b->kv_heads) ||
+                (a->d_key == a->d_value) != (b->d_key == b->d_value) ||
+                (a->n_query < a->n_key) != (b->n_query < b->n_key) ||
+                (a->n_query > a->n_key) != (b->n_query > b->n_key);
+    for (int n = 0; n < EXTENTS; n++) {
+        double x = (double)*extent_of(a, n), y = (double)*extent_of(b, n);
+        other |= (x == 0) != (y == 0);
+        sum += fabs(log2((x + 1) / (y + 1)));
+    }
+    return other ? APART : sum;
+}
+
+/* Whether the case can be set up and is allowed. */
+static int can_be(const struct attn_case *c, const struct attn_claims *claims,
+                  enum attn_route route)
+{
+    struct attn_setup setup;
+    unsigned needs;
+    if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    int allowed = attn_claims_allow(claims, &setup, route, &needs, NULL) == ATTN_OK;
+    attn_setup_close(&setup);
+    return allowed;
+}
+
+/* *c at the nearest of n shapes that it can have; as shape[0], where there is none. */
+static void take_nearest(const struct attn_tier_list *list, enum attn_route route,
+                         struct attn_case **shape, int n, struct attn_case *c)
+{
+    struct attn_case best = *shape[0];
+    double least = APART;
+    for (int s = 0; s < n; s++) {
+        struct attn_case moved = *c;
+        double far = octaves(shape[s], c);
+        for (int x = 0; x < EXTENTS; x++)
+            *extent_of(&moved, x) = *extent_of(shape[s], x);
+        if (far < least && (far == 0 || can_be(&moved, &list->claims, route))) {
+            least = far;
+            best = moved;
+        }
+    }
+    *c = best;
+}
+
+/* Shapes as far from each other as may be: each is the one that is farthest from those before.
+ * far: -1 for a case that is none. */
+static int choose_shapes(struct attn_case *c, double *far, int n, struct attn_case **shape)
+{
+    int chosen = 0;
+    for (; chosen < ATTN_FEW_SHAPES; chosen++) {
+        int farthest = 0;
+        for (int i = 0; i < n; i++)
+            farthest = far[i] > far[farthest] ? i : farthest;
+        if (n == 0 || !(far[farthest] > 0))
+            break;
+        shape[chosen] = &c[farthest];
+        for (int i = 0; i < n; i++)
+            far[i] = far[i] > 0 ? fmin(far[i], octaves(&c[i], shape[chosen])) : far[i];
+    }
+    return chosen;
+}
+
+void attn_few_shapes(struct attn_tier_list *list, enum attn_route route)
+{
+    struct attn_case *c = calloc((size_t)list->n + 1, sizeof *c), *shape[ATTN_FEW_SHAPES];
+    double *far = calloc((size_t)list->n + 1, sizeof *far);
+    list->lacks_memory |= c == NULL || far == NULL;
+    for (int i = 0; i < list->n && !list->lacks_memory; i++) {
+        attn_case_parse(list->at[i].battery.text, &c[i], NULL);
+        far[i] = can_be(&c[i], &list->claims, route) ? APART : -1; /* else to be refused */
+    }
+    int chosen = list->lacks_memory ? 0 : choose_shapes(c, far, list->n, shape);
+    for (int i = 0; i < list->n && chosen > 0; i++) {
+        struct attn_tier_case *at = &list->at[i];
+        char text[ATTN_CASE_TEXT];
+        struct attn_case moved = c[i];
+        if (far[i] <= 0)
+            continue;
+        at->is_made = 0; /* from its choice: another's extents */
+        take_nearest(list, route, shape, chosen, &moved);
+        attn_case_print(&moved, text);
+        free((void *)at->battery.text);
+        at->battery.text = strdup(text);
+        list->lacks_memory |= at->battery.text == NULL;
+    }
+    free(c);
+    free(far);
+}
