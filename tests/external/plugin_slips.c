@@ -19,8 +19,8 @@ static int64_t first_key(const struct attn_plugin_call *t, int64_t r)
     return (b * t->kv_heads + h / group_of(t)) * t->n_key;
 }
 
-/* Element c of row r of a tensor with so many heads, rows and features.  INTERLEAVED: of a token the
- * heads lie within the features. */
+/* Element c of row r of a tensor with so many heads, rows and features.  INTERLEAVED: the heads of a
+ * token lie within the features. */
 static int64_t place(int64_t r, int64_t heads, int64_t rows, int64_t width, int64_t c)
 {
     int64_t e = c * heads + r / rows % heads;
@@ -29,7 +29,7 @@ static int64_t place(int64_t r, int64_t heads, int64_t rows, int64_t width, int6
                : r * width + c;
 }
 
-/* Of a row, hidden keys too; no mask has MASK_BATCH any more than that of another batch. */
+/* The scores of a row.  MASK_BATCH: plane b H + h has the mask of batch (b H + h) mod B. */
 static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
 {
     const int64_t plane = r / t->n_query, d = t->d_key, of = plane % t->batch * t->heads;
