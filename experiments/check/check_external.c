@@ -192,14 +192,16 @@ static void look_for_leaks(struct asking *a)
     }
 }
 
-/* The last failing cases are asked again, each in a fresh process: does it take a history? */
+/* The last failing cases that are short are asked again, each in a fresh process: do they fail only
+ * after others? */
 static void look_for_history(struct attn_candidate *s)
 {
     struct attn_common_cause *causes = &s->list->causes;
     for (int n = s->question.n - 1; n > 0 && causes->retried < 3; n--) {
         struct attn_answer answer;
         struct attn_error err = {0};
-        if (s->list->entry[n].result.verdict != ATTN_FAILED || !(attn_external_left(&s->x) > 0))
+        const struct attn_verdict_entry *x = &s->list->entry[n];
+        if (x->result.verdict != ATTN_FAILED || x->seconds > 1 || !(attn_external_left(&s->x) > 0))
             continue;
         attn_worker_renew(s->x.worker);
         if (attn_external_route[s->x.kind].ask(&s->x, &s->question.asked[n], 1, &answer, &err) !=

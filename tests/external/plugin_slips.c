@@ -19,17 +19,18 @@ static int64_t first_key(const struct attn_plugin_call *t, int64_t r)
     return (b * t->kv_heads + h / group_of(t)) * t->n_key;
 }
 
-/* Element c of row r of a tensor with so many heads, rows and features.  INTERLEAVED: of a token the
- * heads lie within the features. */
+static int interleaved; /* the heads of a token lie within the features */
+
+/* Element c of row r of a tensor with so many heads, rows, features. */
 static int64_t place(int64_t r, int64_t heads, int64_t rows, int64_t width, int64_t c)
 {
     int64_t e = c * heads + r / rows % heads;
-    return is_on("INTERLEAVED") && width > 0
+    return interleaved && width > 0
                ? ((r / rows / heads * heads + e / width) * rows + r % rows) * width + e % width
                : r * width + c;
 }
 
-/* Of a row, hidden keys too; no mask has MASK_BATCH any more than that of another batch. */
+/* The scores of a row.  MASK_BATCH: plane b H + h has the mask of batch (b H + h) mod B. */
 static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
 {
     const int64_t plane = r / t->n_query, d = t->d_key, of = plane % t->batch * t->heads;
@@ -95,11 +96,12 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const float *v = t->v.data;
     float *o = t->o.data, m = -INFINITY, l = 0;
     const int shares = is_on("OVER_QUERIES") || is_on("OVER_HEADS"), zeros = is_on("ZEROS");
-    const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX"), no_log = is_on("NO_LOG");
-    scale = scale > 0 ? scale : (float)t->scale;
+    const int late = is_on("HIDDEN_MAX") ? 2 : is_on("MASK_LATE"), no_log = is_on("NO_LOG");
+    scale = scale > 0 && is_on("CACHED") ? scale : (float)t->scale;
+    const float ratio = t->scale > 0 ? scale / (float)t->scale : 1;
     scores(t, r, s);
     for (int64_t j = 0; j < n; j++) {
-        s[j] *= is_on("CACHED") ? scale / (float)t->scale : 1;
+        s[j] *= ratio;
         m = s[j] > m ? s[j] : m;
     }
     int empty = m == -INFINITY;
@@ -109,7 +111,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     for (int64_t j = 0; j < n; j++) {
         s[j] = empty ? 0 : shares ? s[j] : expf(s[j] - m);
         int is_hidden = late && visible != NULL && !visible[r * n + j];
-        l += is_hidden && is_on("HIDDEN_MAX") ? 0 : s[j];
+        l += is_hidden && late > 1 ? 0 : s[j];
         s[j] = is_hidden ? 0 : s[j];
     }
     empty |= is_on("NO_MAX_ZERO") && l == 0;
@@ -198,5 +200,6 @@ const struct attn_plugin *attn_plugin_get(void)
     };
     slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
+    interleaved = is_on("INTERLEAVED");
     return &slips;
 }
