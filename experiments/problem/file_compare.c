@@ -202,8 +202,8 @@ static enum attn_status judge(const struct attn_trial *trial, const struct attn_
     enum attn_status status = attn_fits_find(trial, party, &fits, err);
     if (status != ATTN_OK)
         return status;
-    int at = attn_fits_pass(trial->files, &fits) || fits.of[fits.best].n_bad > 0 ? fits.best : 0;
-    const struct attn_fit *x = &fits.of[at];
+    const struct attn_fit *x = /* of what may pass without a declaration */
+        &fits.of[attn_dtype_size(trial->files->problem.dtype) == 2 ? fits.best : 0];
     print_titles(trial->files, &x->precision);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (x->output[o].name != NULL)

@@ -257,6 +257,8 @@ void attn_fits_answer(const struct attn_trial *trial, const struct attn_party *p
         for (int n = 1; n < fits->n; n++)
             printf(", %.3g of %s", fits->of[n].worst, fits->of[n].word);
         printf("; beyond %s are ", best->word);
-        print_cause(trial, party, fits, print_rows(best));
+        double share = print_rows(best);
+        fflush(stdout); /* the cause takes seconds */
+        print_cause(trial, party, fits, share);
     }
 }
