@@ -200,15 +200,15 @@ static int has_results(const struct attn_party *party)
 }
 
 /* The table of a party, and what it is worth. */
-static enum attn_status judge(const struct attn_trial *trial, const struct attn_party *party,
+static enum attn_status judge(const struct attn_file_trial *trial, const struct attn_party *party,
                               struct attn_found *found, struct attn_error *err)
 {
     struct attn_fits fits;
     enum attn_status status = attn_fits_find(trial, party, &fits, err);
     if (status != ATTN_OK)
         return status;
-    int at = attn_fits_pass(trial->files, &fits) || fits.of[fits.best].n_bad > 0 ? fits.best : 0;
-    const struct attn_fit *x = &fits.of[at];
+    const struct attn_fit *x = /* of what may pass without a declaration */
+        &fits.of[attn_dtype_size(trial->files->problem.dtype) == 2 ? fits.best : 0];
     print_titles(trial->files, &x->precision);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
         if (x->output[o].name != NULL)
@@ -240,11 +240,11 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
 {
     int64_t *row, *key;
     struct attn_kept kept;
-    struct attn_trial trial = {.files = files,
-                               .inputs = {.q = attn_files_input(files, ATTN_IN_Q),
-                                          .k = attn_files_input(files, ATTN_IN_K),
-                                          .v = attn_files_input(files, ATTN_IN_V),
-                                          .kept = &kept}};
+    struct attn_file_trial trial = {.files = files,
+                                    .inputs = {.q = attn_files_input(files, ATTN_IN_Q),
+                                               .k = attn_files_input(files, ATTN_IN_K),
+                                               .v = attn_files_input(files, ATTN_IN_V),
+                                               .kept = &kept}};
     enum attn_status status = ATTN_OK;
     *found = (struct attn_found){0};
     trial.sample.n_rows = choose(files, files->problem.n_query, 0, &row);

@@ -54,7 +54,7 @@ static int64_t count_silent(const struct attn_truth_tensor *truth, const struct 
     return x->n > 0 && x->n_blind == x->n && !underflows ? x->n : x->n_unbounded;
 }
 
-static enum attn_status fit(const struct attn_trial *trial, const struct attn_party *party,
+static enum attn_status fit(const struct attn_file_trial *trial, const struct attn_party *party,
                             struct attn_fit *x, struct attn_error *err)
 {
     struct attn_truth truth;
@@ -95,7 +95,7 @@ static void precision_of(const struct attn_files *files, int set, const struct a
     attn_claims_precision(&files->claims, p, &x->precision);
 }
 
-enum attn_status attn_fits_find(const struct attn_trial *trial, const struct attn_party *party,
+enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struct attn_party *party,
                                 struct attn_fits *fits, struct attn_error *err)
 {
     const struct attn_files *files = trial->files;
@@ -134,7 +134,7 @@ int attn_fits_pass(const struct attn_files *files, const struct attn_fits *fits)
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* A case that the models of faults can be tried on; its tensors are the files'. */
-static void lay_out(const struct attn_trial *trial, const struct attn_party *party,
+static void lay_out(const struct attn_file_trial *trial, const struct attn_party *party,
                     struct attn_setup *s)
 {
     static const double nothing = 0; /* in place of a result that is not there */
@@ -203,15 +203,13 @@ static double print_rows(const struct attn_fit *x)
 /* How much a diagnosis says: of all outputs, of one, of digits, nothing. */
 static int worth(int found, const struct attn_diagnosis *x)
 {
-    return found != ATTN_WHAT                    ? 0
-           : x->fault == ATTN_FAULT_PRECISION    ? 1
-           : strstr(x->text, " alone: ") != NULL ? 2
-                                                 : 3;
+    int says = found == ATTN_WHAT ? 3 : found == ATTN_WHAT_OF_ONE ? 2 : 0;
+    return says > 0 && x->fault == ATTN_FAULT_PRECISION ? 1 : says;
 }
 
 /* The cause of a failure, if a model has it: under the narrowest arithmetic in which one fits.
  * share: of the rows that are wrong. */
-static void print_cause(const struct attn_trial *trial, const struct attn_party *party,
+static void print_cause(const struct attn_file_trial *trial, const struct attn_party *party,
                         const struct attn_fits *fits, double share)
 {
     struct attn_setup *setup = attn_cli_need(calloc(1, sizeof *setup));
@@ -233,13 +231,13 @@ static void print_cause(const struct attn_trial *trial, const struct attn_party 
     }
     free(setup);
     if (most > 1 || (most == 1 && share >= 0.125)) /* coarse arithmetic is coarse everywhere */
-        printf("; likely cause: %s\n", cause.text + (strncmp(cause.text, "fits ", 5) == 0 ? 5 : 0));
+        printf("; likely cause: %s\n", cause.text);
     else
         printf("; no cause is known%s\n",
                found == 0 ? ": all rows of one head alone, or of fewer tokens, may show it" : "");
 }
 
-void attn_fits_answer(const struct attn_trial *trial, const struct attn_party *party,
+void attn_fits_answer(const struct attn_file_trial *trial, const struct attn_party *party,
                       const struct attn_fits *fits)
 {
     const struct attn_fit *first = fits->of, *best = &fits->of[fits->best];
@@ -257,6 +255,8 @@ void attn_fits_answer(const struct attn_trial *trial, const struct attn_party *p
         for (int n = 1; n < fits->n; n++)
             printf(", %.3g of %s", fits->of[n].worst, fits->of[n].word);
         printf("; beyond %s are ", best->word);
-        print_cause(trial, party, fits, print_rows(best));
+        double share = print_rows(best);
+        fflush(stdout); /* the cause takes seconds */
+        print_cause(trial, party, fits, share);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "experiments/problem/file_problem.h"
 
-/* What is judged: the results of a spec, or of somebody else (`given`), in attnlab's conventions. */
+/* What is judged: results of a spec, or given by somebody, in attnlab's conventions. */
 struct attn_party {
     const char *of; /* "the file", ... */
     int given;
@@ -14,7 +14,7 @@ struct attn_party {
 };
 
 /* By what: inputs and rows. */
-struct attn_trial {
+struct attn_file_trial {
     const struct attn_files *files;
     struct attn_inputs inputs;
     struct attn_sample sample;
@@ -41,7 +41,7 @@ enum attn_status attn_files_declared(struct attn_files *files, struct attn_error
 
 /* A spec's own arithmetic, or what is declared; else all sets of the storage type, up to the first
  * that allows all. */
-enum attn_status attn_fits_find(const struct attn_trial *trial, const struct attn_party *party,
+enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struct attn_party *party,
                                 struct attn_fits *fits, struct attn_error *err);
 
 /* Whether results may pass: all is within f32, within what is declared, or, in 16 bits, within some
@@ -49,7 +49,7 @@ enum attn_status attn_fits_find(const struct attn_trial *trial, const struct att
 int attn_fits_pass(const struct attn_files *files, const struct attn_fits *fits);
 
 /* The line that answers: rounding, and of which arithmetic, or a bug, in which rows, and why. */
-void attn_fits_answer(const struct attn_trial *trial, const struct attn_party *party,
+void attn_fits_answer(const struct attn_file_trial *trial, const struct attn_party *party,
                       const struct attn_fits *fits);
 
 #endif

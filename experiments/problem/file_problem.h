@@ -128,8 +128,8 @@ const char *attn_files_unused(const struct attn_files *files,
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
                                const struct attn_file *from);
 
-/* Give tensors the names that attnlab has: `names` is "q=query,k=key"; NULL: nothing to do.  EINVAL:
- * no such name, or none of the n sets has such a tensor. */
+/* Give tensors the names that attnlab has: `names` is "q=query,k=key"; NULL: nothing to do.
+ * EINVAL: no such name, or none of the n sets has such a tensor. */
 enum attn_status attn_files_rename(const char *names, struct attn_tensors *const *set, int n,
                                    struct attn_error *err);
 

@@ -4,8 +4,8 @@
  *      global(n)       i < n or j < n: the first n tokens see and are seen
  *      keys(n1,...)    j < n_b: right padding; one length (0 to Lk) for each batch, or one for all
  *      keys(x01101,..) digit j, cyclically, is 1; one pattern for each batch, or one for all
- *      keys(NAME)      the tensor [B,Lk], [B,1,1,Lk] or [Lk] is not zero there; or lengths, [B] of i32
- *                      or i64 */
+ *      keys(NAME)      the tensor [B,Lk], [B,1,1,Lk] or [Lk] is not zero there; or lengths, [B],
+ *                      of i32 or i64 */
 #include "ref/mask/mask_internal.h"
 
 /* ---- prefix, global ----------------------------------------------------------------------- */

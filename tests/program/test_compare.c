@@ -204,7 +204,8 @@ TEST(judged_by_the_oracle)
     compares(2, "dv.size the file not judged: nothing uses", text);
     snprintf(text, sizeof text, "good.st %s/%s --only o,lse,dq,dk,dv", cwd, golden);
     compares(0, "o      good.st", text);
-    snprintf(text, sizeof text, "good.st %s/%s --rule bound --arithmetic f32 --only o,dk", cwd, golden);
+    snprintf(text, sizeof text, "good.st %s/%s --rule bound --arithmetic f32 --only o,dk", cwd,
+             golden);
     compares(0, "rounding, within the bound of f32", text);
     snprintf(text, sizeof text, "bad.st %s/%s --rule bound", cwd, golden);
     compares(1, "dk     bad.st", text);

@@ -517,7 +517,7 @@ TEST(of_which_arithmetic)
         {UNFUSED, 1, "--arithmetic fused-16", "; beyond fused-16 are "},
         {UNFUSED, 0, "--claims $folder/claims.json", "claims.json (0."},
         {LAST_KEY, 1, "", "rows of o, batch 0, head 0, query "},
-        {LAST_KEY, 1, "", "likely cause: keys 47 to 47 lost: the last"},
+        {LAST_KEY, 1, "", "likely cause: fits keys 47 to 47 lost: the last"},
         {ONE_ROW, 1, "", "1 of 48 rows of o, batch 0, head 0, query 20; no cause is known"},
         {ONE_ROW, 1, "--rows 48", "query 20"},
         {FLOAT, 2, "--arithmetic half", "arithmetic 'half' with q in bf16: there are f32 fused-16"},

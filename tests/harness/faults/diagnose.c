@@ -175,9 +175,11 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
         return 0;
     take_result(&run, r);
     d->fault = explain(&run, 0);
-    if (d->fault == ATTN_FAULT_NONE)
+    int found = d->fault != ATTN_FAULT_NONE ? ATTN_WHAT : ATTN_WHAT_OF_ONE;
+    if (found != ATTN_WHAT)
         d->fault = explain_one(&run);
-    int found = d->fault != ATTN_FAULT_NONE ? ATTN_WHAT : ATTN_WHERE;
+    if (d->fault == ATTN_FAULT_NONE)
+        found = ATTN_WHERE;
     if (found == ATTN_WHERE)
         d->text[0] = '\0';
     attn_describe(&run, d);

@@ -14,9 +14,9 @@
 #include "tests/harness/runner.h"
 
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
- * not compare are not looked at.  Returns what the line says (a model that fits, or only where the
- * failing elements are), or 0 and "". */
-enum { ATTN_WHAT = 1, ATTN_WHERE = 2 };
+ * not compare are not looked at.  Returns what the line says (a model that fits all, or only where
+ * the failing elements are, or a model that fits one output), or 0 and "". */
+enum { ATTN_WHAT = 1, ATTN_WHERE = 2, ATTN_WHAT_OF_ONE = 3 };
 int attn_diagnose(const struct attn_setup *setup, const struct attn_result *result,
                   struct attn_diagnosis *diagnosis);
 
