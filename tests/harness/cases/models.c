@@ -36,9 +36,9 @@ enum attn_status attn_model_find(const char *name, const struct attn_model **mod
 enum { TILES, PREFILL, DECODE, BACKWARD };
 static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", "-backward"};
 
-/* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle takes
- * little of subsets: they are the data of what is long or has many heads, where their answer is
- * exact. */
+/* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle is
+ * asked little of subsets: they are the data of what is long or has many heads, where their answer
+ * is exact. */
 void attn_model_case(const struct attn_model *model, int index, int has_bf16,
                      struct attn_model_case *c)
 {
