@@ -9,6 +9,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/cases/subsets.h"
 #include "tests/suites.h"
+#include "tests/variants/honest.h"
 
 SUITE(subsets, .seconds = 120);
 
@@ -188,4 +189,41 @@ TEST_EACH(one_key_is_missed, COUNT(lengths) * COUNT(type))
                           attn_output_name((enum attn_output)o));
         ck_assert_msg(r.verdict == ATTN_FAILED, "%s: key %lld lost", text, (long long)lost[l]);
     }
+}
+
+/* Honest code of every arithmetic and style passes, also where one row has thousands of keys. */
+static const struct {
+    int order, splits, delta;
+} styles[] = {{HONEST_FORWARD, 1, HONEST_DOT},
+              {HONEST_PAIRWISE, 7, HONEST_SUM},
+              {HONEST_REVERSE, 3, HONEST_DOT}};
+
+TEST_EACH(the_honest_pass, HONEST_ARITHMETICS *COUNT(styles))
+{
+    static const char *const more[] = {"q2k8192d16:none:%s:subsets:s11:pass=bwd",
+                                       "q1k4096d64:none:%s:subsets:s12:pass=bwd",
+                                       "h2q33k2048d20:causal(br):%s:subsets:s13:pass=bwd"};
+    enum honest_arithmetic arithmetic = (enum honest_arithmetic)(_i / COUNT(styles));
+    struct attn_spec spec = honest_spec(arithmetic);
+    if (getenv("ATTN_FULL") == NULL && _i % COUNT(styles) != (int)arithmetic % COUNT(styles))
+        return;
+    int passed = 0;
+    spec.options.value[HONEST_ORDER] = styles[_i % COUNT(styles)].order;
+    spec.options.value[HONEST_SPLITS] = styles[_i % COUNT(styles)].splits;
+    spec.options.value[HONEST_DELTA] = styles[_i % COUNT(styles)].delta;
+    for (int n = 0; n < (COUNT(shape) + COUNT(more)) * COUNT(type); n++) {
+        const char *format = n / COUNT(type) < COUNT(shape) ? shape[n / COUNT(type)]
+                                                            : more[n / COUNT(type) - COUNT(shape)];
+        char text[ATTN_CASE_TEXT];
+        if (spec.impl == &variant_honest && strcmp(type[n % COUNT(type)], "f64") == 0 &&
+            arithmetic != HONEST_PLAIN)
+            continue; /* tf32 is of f32 */
+        snprintf(text, sizeof text, format, type[n % COUNT(type)]);
+        struct attn_result r = result_of(&spec, text);
+        ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED ||
+                          (r.verdict == ATTN_WEAK && arithmetic == HONEST_F16_SUMS),
+                      "%d %s: %s: %s", _i, text, attn_verdict_name(r.verdict), r.text);
+        passed += r.verdict == ATTN_PASS;
+    }
+    ck_assert_int_gt(passed, 0);
 }

@@ -256,16 +256,22 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
     judge_together(s, in, r);
 }
 
-/* SUBSETS, forward: of so many rows that their keys would take seconds, a sample.  0: all. */
+/* Of a forward pass that would take the oracle minutes, 64 rows of each head are judged, the first
+ * and the last among them.  0: all rows. */
 static int64_t rows_to_judge(const struct attn_setup *s, enum attn_pass pass,
                              int64_t row[ATTN_SAMPLE_MOST])
 {
     enum { STREAM_ROWS = 310 };
     const struct attn_problem *p = &s->problem;
-    double work = 0, most = 0x1p29;
-    for (int64_t i = 0; s->subsets != NULL && pass == ATTN_FORWARD && i < p->n_query; i++)
-        work += (double)attn_subsets_count(s->subsets, 0, 0, i) * (double)(p->d_key + p->d_value);
-    return work * (double)(p->batch * p->heads) <= most
+    double keys = (double)p->n_query * (double)p->n_key, most = 0x1p32;
+    if (s->subsets != NULL) { /* these rows are longer work for each key */
+        keys = 0;
+        for (int64_t i = 0; i < p->n_query; i++)
+            keys += (double)attn_subsets_count(s->subsets, 0, 0, i);
+        most = 0x1p29;
+    }
+    double work = (double)p->batch * (double)p->heads * keys * (double)(p->d_key + p->d_value);
+    return pass == ATTN_BACKWARD || work <= most
                ? 0
                : attn_sample_choose(p->n_query, s->given.seed, STREAM_ROWS, row);
 }
@@ -285,7 +291,7 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
         judge_by(s, &in, NULL, r);
         return;
     }
-    attn_kept_open(&s->problem, sample == NULL, &own);
+    attn_kept_open(&s->problem, sample == NULL && s->subsets == NULL, &own);
     in.kept = &own;
     judge_by(s, &in, sample, r);
     attn_kept_close(&own);

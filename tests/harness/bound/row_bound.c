@@ -60,13 +60,16 @@ static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t 
     return size;
 }
 
-/* The sum of sizes of a row of q or dO, of what is finite. */
+/* The sum of sizes of a row of q or dO, of what is finite.  terms: how many are not 0: what is
+ * multiplied by 0 adds 0 to a sum, and that is exact in any order. */
 static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64_t i, int64_t width,
-                      double *norm)
+                      double *norm, double *terms)
 {
     double size = 0, squares = 0;
+    *terms = 0;
     for (int64_t c = 0; c < width; c++) {
-        double x = attn_finite_part(fabs(attn_cview_get(from, b, h, i, c)));
+        double value = attn_cview_get(from, b, h, i, c), x = attn_finite_part(fabs(value));
+        *terms += value != 0;
         size += x;
         squares += x * x;
     }
@@ -79,7 +82,7 @@ void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *
                          int64_t h, int64_t i, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm);
+    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm, &x->q_terms);
     if (x->cached_batch == b && x->cached_head == g)
         return;
     x->k_norm = x->v_norm = 0;
@@ -124,7 +127,8 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
                             const struct attn_oracle_row *row, int64_t n,
                             const struct attn_row_bound *x)
 {
-    double grow = (1 + a->u_q) * (1 + a->u_q), scale = fabs(p->scale), d = (double)p->d_key;
+    double grow = x->exact_scores ? 1 : (1 + a->u_q) * (1 + a->u_q);
+    double scale = fabs(p->scale), d = (double)p->d_key;
     double both = x->k_size[row->key[n]] + x->q_size;
     double eps = (x->of_score * grow + (grow - 1)) * row->magnitude[n] + scale * (d + 1) * a->tiny +
                  a->tiny + a->tiny * (1 + scale) * both;
@@ -261,7 +265,7 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
     double u_sum = attn_sum_roundoff(a);
-    x->of_score = attn_sum_error((double)p->d_key + 3, u_sum, a->lambda);
+    x->of_score = attn_sum_error(x->q_terms + 3, u_sum, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
     memset(x->over, scores_overflow(p, a, x) ? ATTN_OVER_SCORE : 0, (size_t)row->n);
@@ -316,7 +320,7 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
         by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
-    by_o += attn_sum_error((double)p->d_value + 2, u_sum, a->lambda) * size;
+    by_o += attn_sum_error(x->do_terms + 2, u_sum, a->lambda) * size;
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
@@ -421,10 +425,10 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
     double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
-    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm);
+    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm, &x->do_terms);
     for (int64_t n = 0; n < row->n && overflows(a, x->do_norm, x->v_norm); n++)
         x->over[n] |= ATTN_OVER_DP;
-    x->of_dp = attn_sum_error((double)p->d_value + 1, attn_sum_roundoff(a), a->lambda);
+    x->of_dp = attn_sum_error(x->do_terms + 1, attn_sum_roundoff(a), a->lambda);
     for (int64_t c = 0; c < p->d_key; c++)
         x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
     if (row->max == -(double)INFINITY) {

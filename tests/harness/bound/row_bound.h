@@ -33,7 +33,9 @@ struct attn_row_bound {
     double *swollen;          /* [n] p (e^tau - 1), of the forward */
     unsigned char *over;      /* [n] which of ATTN_OVER_ may overflow on the way */
     double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
-    int without_dq;           /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
+    double q_terms, do_terms; /* of these sums: what is not 0 in q and in dO */
+    int exact_scores; /* the caller's: rounding of q and k, scaled or not, keeps these scores 0 */
+    int without_dq;   /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
     int64_t cached_batch, cached_head;
     void *block;
 };

@@ -237,6 +237,7 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
     w->own.finite = 1; /* a result that is finite beside those has skipped them */
     if (status == ATTN_OK)
         status = attn_row_bound_alloc(p, &w->bound, err);
+    w->bound.exact_scores = w->in->keys != NULL;
     if (status == ATTN_OK)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
     w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);

@@ -53,6 +53,39 @@ static unsigned refused_storage(const struct attn_impl *impl, const struct attn_
     return refused == ATTN_CAPS_STORAGE ? 0 : refused; /* of all: not for their types */
 }
 
+/* The longest of the long cases. */
+enum { LONG_KEYS = 1 << 17 };
+
+/* Whether it works on long rows of keys in a small part of the memory that they take themselves, by
+ * its price. */
+static int is_long(const struct attn_impl *impl, const struct attn_options *options)
+{
+    struct attn_case c = {.batch = 1,
+                          .heads = 1,
+                          .kv_heads = 1,
+                          .n_query = 128,
+                          .n_key = LONG_KEYS,
+                          .d_key = 64,
+                          .d_value = 64,
+                          .scale = (double)NAN};
+    struct attn_problem p;
+    struct attn_cost cost;
+    attn_case_problem(&c, &p);
+    return attn_ranks(impl, options) == 1 &&
+           attn_price(impl, options, &p, ATTN_FORWARD, 0, &cost, NULL) == ATTN_OK &&
+           cost.peak_bytes <= LONG_KEYS * 64 * (int64_t)sizeof(float) / 16;
+}
+
+int64_t attn_claims_long_keys(const struct attn_claims *claims)
+{
+    int64_t most = claims->long_keys;
+    for (int r = 0; r < claims->shapes.of[ATTN_FACTOR_KEYS].n; r++) {
+        int64_t to = claims->shapes.of[ATTN_FACTOR_KEYS].range[r].to;
+        most = to > most ? to : most;
+    }
+    return most < LONG_KEYS ? most : LONG_KEYS;
+}
+
 void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
                          struct attn_claims *claims)
 {
@@ -63,6 +96,7 @@ void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options
     if (impl->caps & ATTN_CAP_MASK)
         claims->bits |= ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE;
     snprintf(claims->name, sizeof claims->name, "%.60s", impl->name);
+    claims->long_keys = is_long(impl, options) ? LONG_KEYS : 0;
     if (impl->shapes != NULL) {
         impl->shapes(options, shapes, sizeof shapes);
         attn_shapes_parse(shapes, &claims->shapes, NULL);

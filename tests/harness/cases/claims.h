@@ -21,7 +21,9 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_p, u_ds, u_partial, u_head, exp_ulps;
     int64_t block;
-    int ranks; /* of a plug-in that is one rank of several; 0: it is not */
+    int64_t long_keys; /* our own: up to so many keys a case of the full tier may have; 0: as others
+                          do, as many as are declared (attn_claims_long_keys) */
+    int ranks;         /* of a plug-in that is one rank of several; 0: it is not */
     struct attn_shapes shapes;
 };
 
@@ -52,6 +54,10 @@ extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do"
 void attn_claims_all(struct attn_claims *claims);
 void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
                          struct attn_claims *claims);
+
+/* The most keys that are declared, no more than 2^17: how long the long cases of the full tier may
+ * be.  0: none are declared. */
+int64_t attn_claims_long_keys(const struct attn_claims *claims);
 
 /* The declaration of a plug-in, checked.  EINVAL with one line. */
 enum attn_status attn_claims_of_plugin(const struct attn_plugin *plugin, struct attn_claims *claims,

@@ -1,15 +1,17 @@
 /* The fill `subsets`: a problem of any length whose answer takes few keys of each row.
  *
  * Keys are dealt into subsets.  The first m features of k spell the number of its subset in bits of
- * +-w, feature m is w; q spells the number of the subset that it chooses, and has -m w.  So
+ * +-w; q spells the number of the subset that it chooses.  Then come offsets, one for each power of
+ * two in m: there k has w and q has -w, -2w, -4w, ..., which add up to -m w.  So
  *
  *   q.k = m w^2 - m w^2 = 0                 in the subset that is chosen, exactly
  *   q.k <= (m - 2) w^2 - m w^2 = -2 w^2     elsewhere: w is such that scale q.k <= -200
  *
  * and e^-200 is less than any number of 32 bits or fewer: the n visible keys of the subset share
- * the row, P = 1/n, and no other key has weight.  The oracle is asked for these keys alone
- * (attn_oracle_row.keys), which costs n and not Lk a row: each element of o, lse, dq, dk and dv is
- * judged at shapes that the whole oracle could not do in a minute.
+ * the row, P = 1/n, and no other key has weight.  All features of q are w times a power of two: where
+ * q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.  The oracle
+ * is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row: each element
+ * of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in a minute.
  *
  *   v    +-2^e, whose sum over a subset is S 2^e with 4 <= |S| <= 16 (less where n is below 8): sums
  *        of float32 are exact, and O = S 2^e / n changes by a sixteenth and more where one key is
@@ -30,11 +32,6 @@
 #define TESTS_HARNESS_CASES_SUBSETS_H
 
 #include "tests/harness/setup.h"
-
-/* n keys: first, first + step, ... */
-struct attn_subset {
-    int64_t first, step, n;
-};
 
 /* EINVAL: the problem has no such answer; says which would.  The mask shows each query one run of
  * keys or none, the same for all heads; there is no bias and no softcap, d >= 3.  O(B Lq sets) time,
