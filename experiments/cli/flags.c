@@ -238,8 +238,8 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     return is_switch || equals != NULL ? 1 : 2;
 }
 
-/* Of --model: what it stands for, but for flags that were given.  A price has no scale and no softcap;
- * whatever else a command cannot be given is refused.  0 after a message. */
+/* Of --model: what it stands for, but for flags that were given.  A price has no scale and no
+ * softcap; keys that a command cannot be given are refused.  0 after a message. */
 static int take_model(const struct attn_cli_command *command, const char **given, void *to)
 {
     const struct attn_flag_use *use = find(command, "--model");

@@ -130,7 +130,7 @@ TEST(a_figure_is_a_script_and_a_row)
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
 }
 
-/* ---- the manual and the course ---------------------------------------------------------------- */
+/* ---- the manual and the course --------------------------------------------------------------- */
 
 /* tests/figures.sh says what it would catch. */
 TEST(figures_of_the_manual_and_the_course)

@@ -36,9 +36,9 @@ enum attn_status attn_model_find(const char *name, const struct attn_model **mod
 enum { TILES, PREFILL, DECODE, BACKWARD };
 static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", "-backward"};
 
-/* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle takes
- * little of subsets: they are the data of what is long or has many heads, where their answer is
- * exact. */
+/* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle is
+ * asked little of subsets: they are the data of a prefill and of many heads, where their answer
+ * is exact. */
 void attn_model_case(const struct attn_model *model, int index, int has_bf16,
                      struct attn_model_case *c)
 {
@@ -51,7 +51,7 @@ void attn_model_case(const struct attn_model *model, int index, int has_bf16,
     int n_key = index == DECODE ? 4099 : (index == PREFILL ? 385 : 257) + number * 13 % 71;
     int n_query = index == DECODE ? 1 : d > 256 ? 8 : v[KEYS][0] != '\0' ? n_key - 101 : n_key;
     int is_long = index == PREFILL || index == DECODE, is_many = group > 4 && d <= 256;
-    int is_exact = (is_long || is_many) && v[SOFTCAP][0] == '\0' && model->bias[0] == '\0';
+    int is_exact = (index == PREFILL || is_many) && v[SOFTCAP][0] == '\0' && model->bias[0] == '\0';
     char mask[64];
     snprintf(mask, sizeof mask, "%s", v[MASK]);
     if (window != NULL && atoi(window + 7) >= n_key)

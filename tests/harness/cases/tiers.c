@@ -274,13 +274,29 @@ static int is_asked(const struct attn_battery_case *hand, const struct attn_clai
             c.n_key <= attn_claims_long_keys(claims));
 }
 
-static void take_by_hand(const struct making *x, const struct attn_battery_case *hand)
+static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
 {
-    struct attn_case c;
-    if (!is_asked(hand, &x->list->claims))
-        return;
-    attn_case_within(hand, &x->list->claims, x->route, &c, NULL);
-    add(x->list, hand->name, &c, hand->ids, hand->why, NULL);
+    for (int n = from; n < to; n++) {
+        struct attn_case c;
+        if (!is_asked(&battery[n], &list->claims))
+            continue;
+        attn_case_within(&battery[n], &list->claims, route, &c, NULL);
+        add(list, battery[n].name, &c, battery[n].ids, battery[n].why, NULL);
+    }
+}
+
+static void add_models(struct attn_tier_list *list, enum attn_route route, enum attn_tier tier)
+{
+    int n = tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1;
+    for (int m = 0; m < ATTN_MODELS * n; m++) {
+        struct attn_model_case made;
+        struct attn_case c;
+        attn_model_case(&attn_models[m / n], m % n, (list->claims.bits >> ATTN_BF16 & 1u) != 0,
+                        &made);
+        const struct attn_battery_case hand = {made.name, made.text, "", made.why};
+        attn_case_within(&hand, &list->claims, route, &c, NULL);
+        add(list, hand.name, &c, hand.ids, hand.why, NULL);
+    }
 }
 
 /* By text, then by place. */
@@ -325,17 +341,11 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     struct making making = {list, route};
     const struct attn_choice_taker taker = {take_choice, &making};
     attn_factors_open(&list->claims, route, seed, tier, &list->table);
-    for (int n = 0; n < QUICK; n++)
-        take_by_hand(&making, &battery[n]);
-    for (int m = 0; m < ATTN_MODELS; m++)
-        for (int i = 0; i < (tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1); i++) {
-            struct attn_model_case c;
-            attn_model_case(&attn_models[m], i, (claims->bits >> ATTN_BF16 & 1u) != 0, &c);
-            take_by_hand(&making, &(struct attn_battery_case){c.name, c.text, "", c.why});
-        }
+    add_by_hand(list, route, 0, QUICK);
+    add_models(list, route, tier);
     list->lacks_memory |= !attn_factor_choices(&list->table, tier, &taker);
-    for (int n = QUICK; n < BY_HAND && tier == ATTN_TIER_FULL; n++)
-        take_by_hand(&making, &battery[n]);
+    if (tier == ATTN_TIER_FULL)
+        add_by_hand(list, route, QUICK, BY_HAND);
     const int few = (claims->declines & ATTN_PLUGIN_FEW_SHAPES) != 0;
     if (few && !list->lacks_memory)
         attn_few_shapes(list, route);
