@@ -5,22 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/problem.h"
+#include "tests/harness/cases/subsets_cut.h"
 #include "tests/harness/fill.h"
 
-enum { LARGEST_EDGE = 16, MOST_BITS = 17, NO_SET = -1 };
-
-/* The subsets of batches that have one mask. */
-struct layout {
-    int n, capacity;
-    struct attn_subset *set; /* in the order of their keys, but for those that are spread */
-    int32_t *set_of;         /* [n_key]; NO_SET: no row sees the key */
-    int32_t *choice;         /* [n_query], or [group][n_query] where heads share them out */
-    int64_t *lo, *hi;        /* [n_query] what a row sees; lo == hi: nothing */
-    int is_shared;
-    /* Bounds of the cut: keys from begin to end are seen; those from `from` to `to` by all rows. */
-    int64_t begin, from, to, end, rows;
-};
+enum { MOST_BITS = 17, NO_SET = ATTN_NO_SUBSET };
 
 struct attn_subsets {
     uint64_t seed;
@@ -28,216 +16,9 @@ struct attn_subsets {
     int bits, offsets; /* m, and the powers of two in it */
     double w, sign, unit, unit_grad;
     int n_layouts;
-    struct layout *layout; /* [batch] room */
-    int *layout_of;        /* [batch] */
+    struct attn_subset_layout *layout; /* [batch] room */
+    int *layout_of;                    /* [batch] */
 };
-
-/* ---- the runs of a mask ---------------------------------------------------------------------- */
-
-static enum attn_status read_row(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                                 int64_t *lo, int64_t *hi, struct attn_error *err)
-{
-    int64_t more_lo, more_hi;
-    if (!attn_problem_next(p, b, h, i, 0, lo, hi))
-        *lo = *hi = 0;
-    else if (*hi < p->n_key && attn_problem_next(p, b, h, i, *hi, &more_lo, &more_hi))
-        return attn_fail(err, ATTN_EINVAL,
-                         "fill subsets: query [%lld,%lld,%lld] sees keys in more than one run; "
-                         "none, causal, a window or lengths would work",
-                         (long long)b, (long long)h, (long long)i);
-    return ATTN_OK;
-}
-
-/* The first head's rows, and whether the others' are the same. */
-static enum attn_status read_rows(const struct attn_problem *p, int64_t b, struct layout *x,
-                                  struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    for (int64_t h = 0; h < (p->mask != NULL ? p->heads : 1) && status == ATTN_OK; h++)
-        for (int64_t i = 0; i < p->n_query && status == ATTN_OK; i++) {
-            int64_t lo, hi;
-            status = read_row(p, b, h, i, &lo, &hi, err);
-            if (h == 0) {
-                x->lo[i] = lo;
-                x->hi[i] = hi;
-            } else if (status == ATTN_OK && (lo != x->lo[i] || hi != x->hi[i]))
-                status = attn_fail(err, ATTN_EINVAL,
-                                   "fill subsets: heads 0 and %lld have different masks; one for "
-                                   "all heads would work",
-                                   (long long)h);
-        }
-    return status;
-}
-
-static void find_bounds(const struct attn_subsets *s, struct layout *x)
-{
-    x->begin = x->to = s->n_key;
-    x->end = x->from = x->rows = 0;
-    for (int64_t i = 0; i < s->n_query; i++) {
-        if (x->lo[i] == x->hi[i])
-            continue;
-        x->rows++;
-        x->begin = x->lo[i] < x->begin ? x->lo[i] : x->begin;
-        x->from = x->lo[i] > x->from ? x->lo[i] : x->from;
-        x->to = x->hi[i] < x->to ? x->hi[i] : x->to;
-        x->end = x->hi[i] > x->end ? x->hi[i] : x->end;
-    }
-    if (x->rows == 0)
-        x->begin = x->end = 0;
-    if (x->rows == 0 || x->to - x->from < 2)
-        x->from = x->to = x->begin;
-}
-
-/* ---- the cut --------------------------------------------------------------------------------- */
-
-static int add(struct layout *x, int64_t first, int64_t step, int64_t n)
-{
-    if (x->n == x->capacity) {
-        int capacity = x->capacity > 0 ? 2 * x->capacity : 64;
-        struct attn_subset *more = realloc(x->set, (size_t)capacity * sizeof *more);
-        if (more == NULL)
-            return 0;
-        x->set = more;
-        x->capacity = capacity;
-    }
-    x->set[x->n++] = (struct attn_subset){first, step, n};
-    return 1;
-}
-
-static int64_t digits(int64_t n)
-{
-    int64_t count = 0;
-    for (; n > 0; n &= n - 1)
-        count++;
-    return count;
-}
-
-/* Keys of a subset where all rows see all: the least power of two from n on with which there are
- * no more subsets than codes, and than rows that could choose them; *is_shared: the rows of all
- * heads of a group. */
-static int64_t spread_size(const struct attn_subsets *s, const struct layout *x, int64_t n,
-                           int64_t others, int *is_shared)
-{
-    int64_t keys = x->to - x->from, codes = (int64_t)1 << s->bits, largest = 1;
-    while (2 * largest <= keys)
-        largest *= 2;
-    for (*is_shared = 0; *is_shared <= 1; ++*is_shared)
-        for (int64_t size = n < largest ? n : largest; size <= largest; size *= 2) {
-            int64_t sets = keys / size + digits(keys % size) + others;
-            if (sets <= codes && sets <= x->rows * (*is_shared ? s->group : 1))
-                return size;
-        }
-    *is_shared = 1;
-    return largest;
-}
-
-/* Blocks of n keys along the edges, subsets of a power of two between them.  0: no memory. */
-static int cut(const struct attn_subsets *s, struct layout *x, int64_t n)
-{
-    int64_t left = (x->from - x->begin + n - 1) / n, right = (x->end - x->to + n - 1) / n;
-    int64_t keys = x->to - x->from, at = x->from, ok = 1;
-    x->n = x->is_shared = 0;
-    for (int64_t j = x->begin; j < x->from; j += n)
-        ok &= add(x, j, 1, n < x->from - j ? n : x->from - j);
-    if (keys > 0) {
-        int64_t size = spread_size(s, x, n, left + right, &x->is_shared), sets = keys / size;
-        for (int64_t part = size / 2; part > 0; part /= 2)
-            if (keys % size & part) {
-                ok &= add(x, at, 1, part);
-                at += part;
-            }
-        for (int64_t t = 0; t < sets; t++)
-            ok &= add(x, at + t, sets, size);
-    }
-    for (int64_t j = x->to; j < x->end; j = x->end - (x->end - j - 1) / n * n)
-        ok &= add(x, j, 1, (x->end - j - 1) % n + 1);
-    return (int)ok;
-}
-
-static int sees_whole(const struct layout *x, int64_t i, const struct attn_subset *set)
-{
-    return x->lo[i] < x->hi[i] && x->lo[i] <= set->first &&
-           set->first + (set->n - 1) * set->step < x->hi[i];
-}
-
-/* Some row sees each subset whole, and no row sees two that have one code. */
-static int is_good(const struct attn_subsets *s, const struct layout *x)
-{
-    const int codes = 1 << s->bits;
-    for (int t = 0; t < x->n; t++) {
-        int64_t i = 0;
-        while (i < s->n_query && !sees_whole(x, i, &x->set[t]))
-            i++;
-        if (i == s->n_query)
-            return 0;
-    }
-    if (x->n <= codes)
-        return 1;
-    for (int64_t i = 0; i < s->n_query && x->from == x->to; i++)
-        for (int t = 0; t + codes < x->n; t++) /* blocks side by side */
-            if (x->lo[i] < x->set[t].first + x->set[t].n && x->hi[i] > x->set[t + codes].first)
-                return 0;
-    return x->from == x->to;
-}
-
-/* The size of blocks: first what the marks have room for, then smaller, until windows show them
- * whole; or larger, until codes suffice. */
-static enum attn_status cut_well(const struct attn_subsets *s, struct layout *x,
-                                 struct attn_error *err)
-{
-    int64_t preferred = 1;
-    while (2 * preferred <= s->d / 2 && preferred < LARGEST_EDGE)
-        preferred *= 2;
-    for (int way = 0; way < 2; way++)
-        for (int64_t n = preferred; n >= 1 && (way == 0 || n < 2 * s->n_key);
-             n = way == 0 ? n / 2 : 2 * n) {
-            if (!cut(s, x, n))
-                return attn_fail(err, ATTN_ENOMEM, "no memory for the subsets of %lld keys",
-                                 (long long)s->n_key);
-            if (is_good(s, x))
-                return ATTN_OK;
-        }
-    return attn_fail(err, ATTN_EINVAL,
-                     "fill subsets: %d bits of a code are too few for this mask; d above %lld, or "
-                     "fewer keys, would work",
-                     s->bits, (long long)s->d);
-}
-
-/* ---- who chooses which ----------------------------------------------------------------------- */
-
-static int choose(const struct layout *x, int64_t i, const int *chosen)
-{
-    int best = NO_SET;
-    for (int t = x->n - 1; t >= 0; t--)
-        if (sees_whole(x, i, &x->set[t]) && (best == NO_SET || chosen[t] < chosen[best]))
-            best = t;
-    return best != NO_SET || x->lo[i] == x->hi[i] ? best : x->set_of[x->hi[i] - 1];
-}
-
-static enum attn_status assign(const struct attn_subsets *s, struct layout *x,
-                               struct attn_error *err)
-{
-    const int64_t heads = x->is_shared ? s->group : 1;
-    int *chosen = calloc((size_t)x->n + 1, sizeof *chosen);
-    x->set_of = malloc(((size_t)s->n_key + 1) * sizeof *x->set_of);
-    x->choice = malloc(((size_t)(heads * s->n_query) + 1) * sizeof *x->choice);
-    enum attn_status status = ATTN_OK;
-    if (chosen == NULL || x->set_of == NULL || x->choice == NULL)
-        status = attn_fail(err, ATTN_ENOMEM, "no memory for the subsets of %lld keys",
-                           (long long)s->n_key);
-    for (int64_t j = 0; status == ATTN_OK && j < s->n_key; j++)
-        x->set_of[j] = NO_SET;
-    for (int t = 0; status == ATTN_OK && t < x->n; t++)
-        for (int64_t r = 0; r < x->set[t].n; r++)
-            x->set_of[x->set[t].first + r * x->set[t].step] = t;
-    for (int64_t row = 0; status == ATTN_OK && row < heads * s->n_query; row++) {
-        x->choice[row] = choose(x, row % s->n_query, chosen);
-        if (x->choice[row] != NO_SET)
-            chosen[x->choice[row]]++;
-    }
-    free(chosen);
-    return status;
-}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -285,29 +66,19 @@ static void choose_numbers(const struct attn_problem *p, struct attn_subsets *s)
 static enum attn_status open_batch(const struct attn_problem *p, struct attn_subsets *s, int64_t b,
                                    struct attn_error *err)
 {
-    struct layout *x = &s->layout[s->n_layouts];
-    const size_t bytes = (size_t)s->n_query * sizeof *x->lo;
-    enum attn_status status = ATTN_OK;
-    x->lo = malloc(2 * bytes + 1);
-    if (x->lo == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the runs of %lld queries",
-                         (long long)s->n_query);
-    x->hi = x->lo + s->n_query;
-    s->n_layouts++; /* from here on it is freed with the others */
-    status = read_rows(p, b, x, err);
-    for (int n = 0; n + 1 < s->n_layouts && status == ATTN_OK; n++)
-        if (memcmp(s->layout[n].lo, x->lo, 2 * bytes) == 0) {
-            free(x->lo);
-            memset(x, 0, sizeof *x);
+    struct attn_subset_layout *x = &s->layout[s->n_layouts];
+    *x = (struct attn_subset_layout){
+        .n_query = s->n_query, .n_key = s->n_key, .group = s->group, .d = s->d, .bits = s->bits};
+    s->layout_of[b] = s->n_layouts++; /* from here on it is freed with the others */
+    enum attn_status status = attn_subset_layout_read(p, b, x, err);
+    for (int n = 0; n < s->layout_of[b] && status == ATTN_OK; n++)
+        if (memcmp(s->layout[n].lo, x->lo, 2 * (size_t)s->n_query * sizeof *x->lo) == 0) {
+            attn_subset_layout_free(x);
             s->n_layouts--;
             s->layout_of[b] = n;
             return ATTN_OK;
         }
-    s->layout_of[b] = s->n_layouts - 1;
-    find_bounds(s, x);
-    if (status == ATTN_OK)
-        status = cut_well(s, x, err);
-    return status == ATTN_OK ? assign(s, x, err) : status;
+    return status == ATTN_OK ? attn_subset_layout_cut(x, err) : status;
 }
 
 /* Bits of codes that leave a third of the features, or one, for marks. */
@@ -315,7 +86,7 @@ static int most_bits(int64_t d)
 {
     int64_t marks = (d - 1) / 3 > 1 ? (d - 1) / 3 : 1;
     int bits = 1;
-    while (bits < MOST_BITS && bits + 1 + digits(bits + 1) + marks <= d)
+    while (bits < MOST_BITS && bits + 1 + __builtin_popcount((unsigned)bits + 1) + marks <= d)
         bits++;
     return bits;
 }
@@ -353,7 +124,7 @@ enum attn_status attn_subsets_open(const struct attn_problem *p, uint64_t seed,
         while (most < s->bits && 1 << most < s->layout[n].n)
             most++;
     s->bits = most; /* no more than they need: the others become marks */
-    s->offsets = (int)digits(most);
+    s->offsets = __builtin_popcount((unsigned)most);
     choose_numbers(p, s);
     *subsets = s;
     return ATTN_OK;
@@ -363,12 +134,8 @@ void attn_subsets_close(struct attn_subsets *s)
 {
     if (s == NULL)
         return;
-    for (int n = 0; s->layout != NULL && n < s->n_layouts; n++) {
-        free(s->layout[n].set);
-        free(s->layout[n].set_of);
-        free(s->layout[n].choice);
-        free(s->layout[n].lo);
-    }
+    for (int n = 0; s->layout != NULL && n < s->n_layouts; n++)
+        attn_subset_layout_free(&s->layout[n]);
     free(s->layout);
     free(s->layout_of);
     free(s);
@@ -376,21 +143,21 @@ void attn_subsets_close(struct attn_subsets *s)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static const struct layout *layout_of(const struct attn_subsets *s, int64_t b)
+static const struct attn_subset_layout *layout_of(const struct attn_subsets *s, int64_t b)
 {
     return &s->layout[s->layout_of[b]];
 }
 
 static int choice_of(const struct attn_subsets *s, int64_t b, int64_t h, int64_t i)
 {
-    const struct layout *x = layout_of(s, b);
+    const struct attn_subset_layout *x = layout_of(s, b);
     return x->choice[(x->is_shared ? h % s->group * s->n_query : 0) + i];
 }
 
 int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, int64_t *key)
 {
     const struct attn_subsets *s = subsets;
-    const struct layout *x = layout_of(s, b);
+    const struct attn_subset_layout *x = layout_of(s, b);
     int t = choice_of(s, b, h, i);
     int64_t n = 0;
     for (int64_t r = 0; t != NO_SET && r < x->set[t].n; r++) {
@@ -403,7 +170,7 @@ int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, 
 
 int64_t attn_subsets_count(const struct attn_subsets *s, int64_t b, int64_t h, int64_t i)
 {
-    const struct layout *x = layout_of(s, b);
+    const struct attn_subset_layout *x = layout_of(s, b);
     int t = choice_of(s, b, h, i);
     if (t == NO_SET)
         return 0;
@@ -421,14 +188,14 @@ double attn_subsets_unit(const struct attn_subsets *s)
 
 int64_t attn_subsets_covered(const struct attn_subsets *s, int64_t b, int each_head, int64_t *seen)
 {
-    const struct layout *x = layout_of(s, b);
+    const struct attn_subset_layout *x = layout_of(s, b);
     int64_t covered = 0, n = 0;
     for (int t = 0; t < x->n; t++) {
         int64_t heads = x->is_shared ? s->group : 1, by = 0;
         for (int64_t h = 0; h < heads; h++) {
             int64_t i = 0;
             while (i < s->n_query &&
-                   !(x->choice[h * s->n_query + i] == t && sees_whole(x, i, &x->set[t])))
+                   !(x->choice[h * s->n_query + i] == t && attn_subset_is_seen(x, i, &x->set[t])))
                 i++;
             by += i < s->n_query;
         }
@@ -510,7 +277,7 @@ static double q_of(const struct attn_subsets *s, const int64_t at[4])
 static double k_or_v_of(const struct attn_subsets *s, int is_v, const int64_t at[4])
 {
     static const struct attn_subset alone = {0, 1, 1};
-    const struct layout *x = layout_of(s, at[0]);
+    const struct attn_subset_layout *x = layout_of(s, at[0]);
     int t = x->set_of[at[2]];
     const struct attn_subset *set = t == NO_SET ? &alone : &x->set[t];
     int64_t r = t == NO_SET ? 0 : (at[2] - set->first) / set->step;

@@ -33,11 +33,6 @@
 
 #include "tests/harness/setup.h"
 
-/* n keys: first, first + step, ... */
-struct attn_subset {
-    int64_t first, step, n;
-};
-
 /* EINVAL: the problem has no such answer; says which would.  The mask shows each query one run of
  * keys or none, the same for all heads; there is no bias and no softcap, d >= 3.  O(B Lq sets) time,
  * O(B (Lq group + Lk)) memory at most; batches of the same mask share theirs. */
