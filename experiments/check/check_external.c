@@ -26,9 +26,9 @@ struct asking {
     int filed[2];                        /* its place among the verdicts */
     double size[2];
     double work, pace; /* of the largest case so far; its seconds for each unit of work */
-    int n_slow;        /* corners that it would not end in time, and how long the largest takes */
-    double slowest;
-    int named; /* of a soak: cases so far, each with a folder of its own */
+    int n_slow;        /* corners that it would not end in time */
+    double in_corners, all_corners; /* seconds that those asked take at that pace, and all */
+    int named;                      /* of a soak: cases so far, each with a folder of its own */
 };
 
 /* ---- notes ----------------------------------------------------------------------------------- */
@@ -99,17 +99,22 @@ static int is_corner(const struct attn_asked *asked)
     return asked->battery != NULL && strncmp(asked->battery->name, "corners-", 8) == 0;
 }
 
-/* A corner that would not end within half of its time, at the pace of the largest case so far. */
+/* At the pace of the largest case so far a corner would not end within half of its time, or all of
+ * them not within twice that of one. */
 static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
     double seconds = a->pace * attn_case_work(&asked->c);
-    if (!a->s->question.whole_tier || !is_corner(asked) || seconds <= a->s->x.timeout_s / 2)
+    double most = a->s->x.timeout_s / 2, left = 4 * most - a->in_corners;
+    if (!a->s->question.whole_tier || !is_corner(asked))
+        return 0;
+    a->in_corners += seconds <= most && seconds <= left ? seconds : 0;
+    a->all_corners += seconds;
+    if (seconds <= most && seconds <= left)
         return 0;
     *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
     snprintf(answer->result.text, sizeof answer->result.text,
              "left out: at its pace it takes about %.3g s", seconds);
     a->n_slow++;
-    a->slowest = seconds > a->slowest ? seconds : a->slowest;
     return 1;
 }
 
@@ -127,9 +132,9 @@ static void print_left_out(const struct asking *a)
 {
     if (a->n_slow > 0)
         fprintf(stderr,
-                "note: %d corners (large cases, attnlab list cases) were left out: at the pace of "
-                "the cases before, one takes up to %.3g s; --timeout %.0f asks them all\n",
-                a->n_slow, a->slowest, 2.2 * a->slowest + 1);
+                "note: %d corners (large cases) were left out: at its pace all take about %.3g s; "
+                "--timeout %.0f asks them\n",
+                a->n_slow, a->all_corners, 1.1 * a->all_corners + 1);
 }
 
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)

@@ -1,18 +1,19 @@
 /* Corners: few large cases for faults that strike from a size on.
  *
  * A threshold is a set of lower bounds on batch, heads, group, queries, keys, d and dv.  A case
- * whose extents are at least these meets it, and so it meets all smaller ones: the cases are corners
- * of the region where B H Lq Lk d is at most 2^28 (full tier: 2^30), not products of values.
+ * whose extents are at least these meets it, and so it meets all smaller ones: the cases are
+ * corners of the region where B H Lq Lk d is at most 2^28 (full tier: 2^30), not products of
+ * values.
  *
- * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an axis
- * below are as likely as each other; so does a window that is needed, that must not be, or that does
- * not matter.  Then the case that meets most new weight for its time is taken, again and again,
- * until the time of the tier is used up.  Sums over all cells below a cell make each choice cheap.
- * The weight that no case meets lies at corners where every extent is bounded; test_factors.c draws
- * thresholds and counts them.
+ * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
+ * axis below are as likely as each other; so does a window that is needed, that must not be, or
+ * that does not matter.  Then the case that meets most new weight for its time is taken, again and
+ * again, until the time of the tier is used up.  Sums over all cells below a cell make each choice
+ * cheap. The weight that no case meets lies at corners where every extent is bounded;
+ * test_factors.c draws thresholds and counts them.
  *
- * In each case: backward, causal, the largest group up to 16, more keys than queries, as far as the
- * claims allow; dv = d.  The fill is `subsets`, whose answer costs no product of lengths. */
+ * In each case: backward, causal, the largest group up to 16, more keys than queries, as far as
+ * the claims allow; dv = d.  The fill is `subsets`, whose answer costs no product of lengths. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,26 +37,28 @@ static const struct {
 };
 enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
 
-/* Seconds of one core with the slowest of our own and its judge: for a multiply-add of B H Lq Lk d, a
- * pair of query and key, an element of q or k; of a tier's corners in all.  Then the largest problem
- * of a threshold, the largest q and k of a case, and a time below which no case counts. */
+/* Seconds of one core with the slowest of our own and its judge: for a multiply-add of B H Lq Lk
+ * d, a pair of query and key, an element of q or k; of a tier's corners in all.  Then the largest
+ * problem of a threshold, the largest q and k of a case, and a time below which no case counts. */
 static const double each_product = 7e-10, each_pair = 4.5e-8, each_element = 3e-7;
 static const struct {
-    double seconds, products, elements, least;
-} most[ATTN_TIERS] = {{5.2, 1 << 28, 1 << 21, 0.3}, {30, 1 << 30, 1 << 22, 0.3}};
+    double seconds[2], products, elements, least; /* seconds: of our own, of external code */
+} most[ATTN_TIERS] = {{{5.2, 10.4}, 1 << 28, 1 << 21, 0.3}, {{20, 60}, 1 << 30, 1 << 22, 0.3}};
 
 struct corners {
     const struct attn_claims *claims;
     enum attn_dtype type[ATTN_DTYPES];
-    int types, is_external, is_square, cells, n[AXES]; /* square: as many keys as queries, an axis of one */
-    double left[KINDS][CELLS];            /* weight of the thresholds that are not met */
-    double sum[KINDS][CELLS];             /* of all cells up to it */
-    struct attn_case at[CELLS];           /* batch 0: there is none */
+    int types, is_external, is_square, cells,
+        n[AXES];                /* square: as many keys as queries, an axis of one */
+    double left[KINDS][CELLS];  /* weight of the thresholds that are not met */
+    double sum[KINDS][CELLS];   /* of all cells up to it */
+    struct attn_case at[CELLS]; /* batch 0: there is none */
     int taken;
     struct attn_case take[MOST_CASES]; /* of a tier */
 };
 
-/* ---- cells ----------------------------------------------------------------------------------- */
+/* ---- cells -----------------------------------------------------------------------------------
+ */
 
 static int stride_of(const struct corners *x, int a)
 {
@@ -159,7 +162,8 @@ static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
     return products <= most[tier].products ? weight : 0;
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- choosing --------------------------------------------------------------------------------
+ */
 
 /* Sums over all cells below, one axis after the other. */
 static void add_up(struct corners *x)
@@ -211,7 +215,8 @@ static void strike(struct corners *x, const struct attn_case *c, int kind)
             x->left[0][cell] = x->left[kind][cell] = 0;
 }
 
-/* ---- cases ----------------------------------------------------------------------------------- */
+/* ---- cases -----------------------------------------------------------------------------------
+ */
 
 static void make_mask(const struct attn_claims *claims, int kind, struct attn_case *c)
 {
@@ -246,7 +251,7 @@ static void take(struct corners *x, const struct attn_case *c, int copies)
 static void take_best(struct corners *x, enum attn_tier tier)
 {
     const int copies = tier == ATTN_TIER_FULL ? x->types : 1;
-    double seconds = most[tier].seconds * (x->is_external ? 2 : 1) / copies;
+    double seconds = most[tier].seconds[x->is_external] / copies;
     weigh(x, tier);
     for (int kind = 0, cell; (cell = best_of(x, tier, seconds, &kind)) >= 0;) {
         struct attn_case c = x->at[cell];
@@ -291,7 +296,8 @@ static void take_width(struct corners *x, int64_t d, int64_t group, int kind, in
     take(x, &c, 1);
 }
 
-/* Every width of the table meets causal and two tiles; those of models groups, windows, decoding. */
+/* Every width of the table meets causal and two tiles; those of models groups, windows, decoding.
+ */
 static void take_widths(struct corners *x, const struct attn_factors *t)
 {
     static const int64_t models[] = {64, 80, 96, 128, 192, 256}, groups[] = {1, 4, 8};

@@ -1,7 +1,7 @@
 /* Factors: the properties of a problem on which kernels branch, and the values that matter.
  *
- * A real kernel is many kernels: one for each width of head, one for decoding, one for lengths that
- * tiles divide.  An error in one of them shows only where a case has its values.  The table
+ * A real kernel is many kernels: one for each width of head, one for decoding, one for lengths
+ * that tiles divide.  An error in one of them shows only where a case has its values.  The table
  * (factors.def) lists factors and values; claims leave some of them out and add what they declare
  * of shapes; a choice takes one value of each and makes a case. */
 #ifndef TESTS_HARNESS_CASES_FACTORS_H
@@ -97,8 +97,8 @@ struct attn_choice_taker {
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker);
 
-/* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in rising
- * order of work, the full tier's behind those of the quick one.  0: no memory. */
+/* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in
+ * rising order of work, the full tier's behind those of the quick one.  0: no memory. */
 struct attn_case_taker {
     void (*take)(void *arg, const char *name, const struct attn_case *c);
     void *arg;

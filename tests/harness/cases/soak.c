@@ -61,7 +61,8 @@ static int64_t extent(struct dice *d, int factor)
     }
 }
 
-/* ---- masks ----------------------------------------------------------------------------------- */
+/* ---- masks -----------------------------------------------------------------------------------
+ */
 
 static const char *alignment(struct dice *d, char text[16])
 {
@@ -238,7 +239,8 @@ static void random_mask(struct dice *d, struct attn_case *c)
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the rest --------------------------------------------------------------------------------
+ */
 
 static void draw_shape(struct dice *d, struct attn_case *c)
 {
@@ -360,7 +362,8 @@ static enum attn_dtype random_type(struct dice *d)
     return type;
 }
 
-/* ---- in turn --------------------------------------------------------------------------------- */
+/* ---- in turn ---------------------------------------------------------------------------------
+ */
 
 static const int widths_v[] = {96, 17, 64, 128, 1, 48}, windows[] = {100, 64, 17, 16, 15, 8, 7};
 static const double caps[] = {50, 30, 0.5, 0};
@@ -369,8 +372,8 @@ static const double caps[] = {50, 30, 0.5, 0};
 #define IN_TURN(table, n) ((table)[(n) % (sizeof(table) / sizeof *(table))])
 
 /* Every second case: one extent goes through its numbers, the rest is small and plain, so that an
- * error shows in each output.  Widths; heads and groups; batches; then lengths, each of which leaves
- * another tail of 64. */
+ * error shows in each output.  Widths; heads and groups; batches; then lengths, each of which
+ * leaves another tail of 64. */
 static void walk(struct dice *d, struct attn_case *c)
 {
     const uint64_t turn = d->number / 8;
@@ -454,7 +457,8 @@ void attn_soak_print(const struct attn_soak_walked *x, char *text, size_t size)
     }
 }
 
-/* ---- at random ------------------------------------------------------------------------------- */
+/* ---- at random -------------------------------------------------------------------------------
+ */
 
 static void draw(struct dice *d, struct attn_case *c)
 {
