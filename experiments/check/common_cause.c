@@ -91,7 +91,7 @@ int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATT
             "again, each in a fresh process, pass there",
             causes->retried);
     if (has_history || agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
-        return has_history ? causes->diagnosed : 0;
+        return has_history ? causes->right : 0;
     snprintf(text, ATTN_CAUSE_TEXT, "%s", most_of(causes, first));
     if (others >= 3 && 10 * others >= causes->diagnosed)
         attn_append(text, ATTN_CAUSE_TEXT, "; and by %d: %s", others, most_of(causes, second));
