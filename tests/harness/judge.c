@@ -224,8 +224,11 @@ static void judge_by(const struct attn_setup *s, const struct attn_inputs *in,
 {
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
+    struct attn_problem problem = s->problem;
+    if (s->subsets != NULL)
+        attn_subsets_judged(s->subsets, &problem.d_key, &problem.d_value);
     struct attn_kept_truth *kept =
-        attn_kept_truth(&s->problem, in, &r->precision, sample, &status, &err);
+        attn_kept_truth(&problem, in, &r->precision, sample, &status, &err);
     if (kept == NULL) {
         attn_result_error(r, status, err.text);
         return;

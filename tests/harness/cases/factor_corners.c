@@ -6,7 +6,7 @@
  * values.
  *
  * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
- * axis below are as likely as each other; so does a window that is needed, that must not be, or
+ * axis below are as likely as each other; more than three bounds are rare; so does a window that is needed, that must not be, or
  * that does not matter.  Then the case that meets most new weight for its time is taken, again and
  * again, until the time of the tier is used up.  Sums over all cells below a cell make each choice
  * cheap. The weight that no case meets lies at corners where every extent is bounded;
@@ -37,13 +37,17 @@ static const struct {
 };
 enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
 
-/* Seconds of one core with the slowest of our own and its judge: for a multiply-add of B H Lq Lk
- * d, a pair of query and key, an element of q or k; of a tier's corners in all.  Then the largest
- * problem of a threshold, the largest q and k of a case, and a time below which no case counts. */
-static const double each_product = 7e-10, each_pair = 4.5e-8, each_element = 3e-7;
+/* Seconds of one core, of the slowest of our own (textbooks) and of an external kernel that is made
+ * to be fast (slower ones are asked those that they would end in time), with the judge: for a
+ * multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k.  Of a tier's corners in
+ * all; then the largest problem of a threshold, the largest q and k of a case, and a time below
+ * which no case counts. */
+static const struct {
+    double product, pair, element;
+} each[] = {{4e-10, 3.5e-8, 6e-8}, {1e-10, 5e-9, 1.2e-7}};
 static const struct {
     double seconds[2], products, elements, least; /* seconds: of our own, of external code */
-} most[ATTN_TIERS] = {{{5.2, 10.4}, 1 << 28, 1 << 21, 0.3}, {{20, 60}, 1 << 30, 1 << 22, 0.3}};
+} most[ATTN_TIERS] = {{{4, 10}, 1 << 28, 1 << 22, 0.1}, {{25, 60}, 1 << 30, 1 << 23, 0.1}};
 
 struct corners {
     const struct attn_claims *claims;
@@ -131,11 +135,12 @@ static double elements_of(const struct attn_case *c)
     return (double)(c->heads * c->n_query + c->kv_heads * c->n_key) * (double)(c->batch * c->d_key);
 }
 
-static double seconds_of(const struct attn_case *c)
+static double seconds_of(const struct attn_case *c, int is_external)
 {
     double products = products_of(c);
-    return products * each_product + products / (double)c->d_key * each_pair +
-           elements_of(c) * each_element;
+    return products * each[is_external].product +
+           products / (double)c->d_key * each[is_external].pair +
+           elements_of(c) * each[is_external].element;
 }
 
 /* Whether a case has the extents of a threshold. */
@@ -152,13 +157,17 @@ static int has_bounds(const struct corners *x, const struct attn_case *c, int ce
 static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
 {
     double weight = 1, products = 1;
+    int bounds = 0, is_length = bound_of(x, cell, QUERIES) == bound_of(x, cell, KEYS);
     for (int a = 0; a < AXES; a++) {
         int64_t bound = bound_of(x, cell, a);
+        bounds += place_of(x, cell, a) > 0 && !(a == KEYS && is_length);
         products *= (double)bound;
         weight *= place_of(x, cell, a) == 0 ? axis[a].none : 1.0 / (axis[a].n - 1);
         if (attn_shapes_nearest(&x->claims->shapes, axis[a].factor, bound) < bound)
             return 0;
     }
+    for (; bounds > 3; bounds--)
+        weight *= 0.2;
     return products <= most[tier].products ? weight : 0;
 }
 
@@ -191,8 +200,8 @@ static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *
     add_up(x);
     for (int cell = 0; cell < x->cells; cell++) {
         const struct attn_case *c = &x->at[cell];
-        double cost = c->batch > 0 ? seconds_of(c) : HUGE_VAL;
-        if (cost > seconds || products_of(c) > 2 * most[tier].products ||
+        double cost = c->batch > 0 ? seconds_of(c, x->is_external) : HUGE_VAL;
+        if (cost > seconds || products_of(c) > 4 * most[tier].products ||
             elements_of(c) > most[tier].elements)
             continue;
         for (int k = has_windows(x->claims) ? WITH : WITHOUT; k <= WITHOUT; k++) {
@@ -256,7 +265,7 @@ static void take_best(struct corners *x, enum attn_tier tier)
     for (int kind = 0, cell; (cell = best_of(x, tier, seconds, &kind)) >= 0;) {
         struct attn_case c = x->at[cell];
         make_mask(x->claims, kind, &c);
-        seconds -= seconds_of(&c);
+        seconds -= seconds_of(&c, x->is_external);
         strike(x, &c, kind);
         take(x, &c, copies);
     }
@@ -325,7 +334,7 @@ static void list_types(struct corners *x)
 
 static int by_work(const void *a, const void *b)
 {
-    double x = seconds_of(a), y = seconds_of(b);
+    double x = seconds_of(a, 0), y = seconds_of(b, 0);
     return (x > y) - (x < y);
 }
 

@@ -5,15 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/problem.h"
 #include "tests/harness/cases/subsets_cut.h"
 #include "tests/harness/fill.h"
 
-enum { MOST_BITS = 17, NO_SET = ATTN_NO_SUBSET };
+enum { FEW = 8, MOST_BITS = 17, NO_SET = ATTN_NO_SUBSET };
 
 struct attn_subsets {
     uint64_t seed;
     int64_t batch, group, n_query, n_key, d, dv;
     int bits, offsets; /* m, and the powers of two in it */
+    int is_large;
+    int64_t marks; /* features behind the offsets that keys mark in turn */
     double w, sign, unit, unit_grad;
     int n_layouts;
     struct attn_subset_layout *layout; /* [batch] room */
@@ -49,12 +52,14 @@ static void choose_numbers(const struct attn_problem *p, struct attn_subsets *s)
 {
     int far = p->n_query == 1 && (p->dtype == ATTN_F32 || p->dtype == ATTN_BF16);
     double gap = p->dtype == ATTN_F64 ? 800 : far ? 0x1p16 : 200;
-    int64_t largest = 1;
+    int64_t largest = 1, all = s->d - s->bits - s->offsets;
     for (int n = 0; n < s->n_layouts; n++)
         for (int t = 0; t < s->layout[n].n; t++)
             largest = s->layout[n].set[t].n > largest ? s->layout[n].set[t].n : largest;
     for (s->w = 0x1p-8; 2 * s->w * s->w * fabs(p->scale) < gap;)
         s->w *= 2;
+    s->marks = largest / 16 > FEW ? largest / 16 : FEW; /* 16 keys each, or fewer */
+    s->marks = s->marks < all && s->is_large ? s->marks : all;
     s->sign = p->scale < 0 ? -1 : 1;
     s->unit = s->unit_grad = 1;
     while (4 * s->unit / (double)largest < 0x1p-13) /* o and dV stay normal numbers of f16 */
@@ -125,6 +130,9 @@ enum attn_status attn_subsets_open(const struct attn_problem *p, uint64_t seed,
             most++;
     s->bits = most; /* no more than they need: the others become marks */
     s->offsets = __builtin_popcount((unsigned)most);
+    s->is_large = attn_product(attn_product(p->batch, p->heads), p->n_query) * p->d_key +
+                      attn_product(attn_product(p->batch, p->kv_heads), p->n_key) * p->d_value >
+                  1 << 18;
     choose_numbers(p, s);
     *subsets = s;
     return ATTN_OK;
@@ -181,6 +189,12 @@ int64_t attn_subsets_count(const struct attn_subsets *s, int64_t b, int64_t h, i
     return (to < set->n ? to : set->n) - from;
 }
 
+void attn_subsets_judged(const struct attn_subsets *s, int64_t *d, int64_t *dv)
+{
+    *d = s->bits + s->offsets + s->marks;
+    *dv = s->is_large && s->dv > FEW ? FEW : s->dv;
+}
+
 double attn_subsets_unit(const struct attn_subsets *s)
 {
     return s->unit;
@@ -227,7 +241,8 @@ static double code(const struct attn_subsets *s, int64_t b, int64_t g, int t, in
 
 static int64_t grad_feature(const struct attn_subsets *s, int64_t b, int64_t g, int t)
 {
-    return (int64_t)(hash(s, STREAM_GRAD, b, g, t, 0) % (uint64_t)s->dv);
+    int64_t among = s->is_large && s->dv > FEW ? FEW : s->dv;
+    return (int64_t)(hash(s, STREAM_GRAD, b, g, t, 0) % (uint64_t)among);
 }
 
 /* S of n values: even or odd as n is.  dS is 0 where all values of the feature of dO are equal:
@@ -287,7 +302,7 @@ static double k_or_v_of(const struct attn_subsets *s, int is_v, const int64_t at
         return code(s, at[0], at[1], t, at[3]);
     if (at[3] < s->bits + s->offsets)
         return s->w;
-    if (at[3] - s->bits - s->offsets != r % (s->d - s->bits - s->offsets))
+    if (at[3] - s->bits - s->offsets != r % s->marks)
         return 0;
     return value(s, at[0], at[1], t, set->n, r, grad_feature(s, at[0], at[1], t));
 }

@@ -47,6 +47,12 @@ double attn_subsets_value(const struct attn_subsets *subsets, enum attn_slot slo
 /* The keys of row [b,h,i] that have weight, in increasing order; how many.  key: room for Lk. */
 int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, int64_t *key);
 
+/* How many features of q and k, and of v, are judged, from the first on.  All; but of a problem of
+ * more than 2^18 elements those of the code and of 8 marks, or as many as a subset has keys
+ * by 16, and 8 of v, among which the feature of dO
+ * is then: it is there to show rows and keys that are wrong, and these are wrong in all features. */
+void attn_subsets_judged(const struct attn_subsets *subsets, int64_t *d, int64_t *dv);
+
 /* Their number without the list, and 2^e. */
 int64_t attn_subsets_count(const struct attn_subsets *subsets, int64_t b, int64_t h, int64_t i);
 double attn_subsets_unit(const struct attn_subsets *subsets);
