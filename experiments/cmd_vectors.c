@@ -64,8 +64,8 @@ static int vectors(void *values, int n, char **operand)
     attn_cli_must(asked->claims != NULL ? attn_claims_read(asked->claims, &claims, &err)
                                         : attn_claims_parse("preset", preset, &claims, &err),
                   &err);
-    const struct attn_asking asking = {&asked->cases, (enum attn_tier)asked->tier, &claims,
-                                       ATTN_ROUTE_FILES, (uint64_t)asked->seed};
+    const struct attn_asking asking = {&asked->cases,    (enum attn_tier)asked->tier, &claims,
+                                       ATTN_ROUTE_FILES, (uint64_t)asked->seed,       1};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);
     attn_cli_must(attn_vector_files_write_all(operand[0], &claims, asked->scheme, 1, question.asked,
                                               question.n, &written, &err),

@@ -32,7 +32,8 @@ struct attn_asking {
     enum attn_tier tier;
     const struct attn_claims *claims;
     enum attn_route route;
-    uint64_t seed; /* of what a tier draws */
+    uint64_t seed;  /* of what a tier draws */
+    int no_corners; /* of a whole tier, its large cases are left out */
 };
 
 /* Whether that depends on what is claimed: the whole tier, or cases by name. */

@@ -93,10 +93,9 @@ static void skip_unreached(struct attn_answer *answer)
         snprintf(r->text, sizeof r->text, "not reached");
 }
 
-/* One of the few large cases of a tier, which come last and in rising order of work. */
 static int is_corner(const struct attn_asked *asked)
 {
-    return asked->battery != NULL && strncmp(asked->battery->name, "corners-", 8) == 0;
+    return asked->battery != NULL && attn_is_corner(asked->battery->name);
 }
 
 /* At the pace of the largest case so far a corner would not end within half of its time, or all of

@@ -100,6 +100,8 @@ enum attn_status attn_question_make(const struct attn_asking *a, struct attn_que
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %d cases", n);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         const struct attn_battery_case *battery = whole ? &question->tier->at[i].battery : NULL;
+        if (whole && a->no_corners && attn_is_corner(battery->name))
+            continue;
         struct attn_asked *asked = &question->asked[question->n++];
         status = whole ? take(battery, battery->name, battery->text, asked, err)
                        : read_case(a->cases->at[i].value, i, a, question, asked, err);

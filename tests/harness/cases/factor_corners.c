@@ -338,7 +338,12 @@ static int by_work(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
+int attn_is_corner(const char *name)
+{
+    return strncmp(name, "corners-", 8) == 0 || strncmp(name, "long-", 5) == 0;
+}
+
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int is_fast,
                       const struct attn_case_taker *taker)
 {
     struct corners *x = calloc(1, sizeof *x);
@@ -346,7 +351,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
     if (x == NULL)
         return 0;
     x->claims = table->claims;
-    x->is_external = table->takes_numbers;
+    x->is_external = is_fast;
     x->is_square =
         !(x->claims->bits & ATTN_PLUGIN_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->cells = 1;

@@ -93,7 +93,7 @@ static int is_about_gradient(const struct attn_battery_case *hand, const struct 
 static void take_pass(const struct attn_battery_case *hand, const struct attn_claims *claims,
                       struct attn_case *c)
 {
-    if (is_about_gradient(hand, c))
+    if (is_about_gradient(hand, c) || c->special != ATTN_SPECIAL_NONE)
         return;
     if (!(claims->bits & ATTN_PLUGIN_BACKWARD))
         c->pass = ATTN_FORWARD;
@@ -350,7 +350,9 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     if (few && !list->lacks_memory)
         attn_few_shapes(list, route);
     const struct attn_case_taker corner_taker = {take_corner, &making};
-    list->lacks_memory |= !few && !attn_corner_cases(&list->table, tier, &corner_taker);
+    if (!few && (route != ATTN_ROUTE_FILES || tier == ATTN_TIER_FULL)) /* files are large, too */
+        list->lacks_memory |=
+            !attn_corner_cases(&list->table, tier, route == ATTN_ROUTE_PLUGIN, &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)
