@@ -1,4 +1,4 @@
-/* The oracle: attention one row at a time, over the visible keys only, in a wider type.
+/* The oracle: attention row by row, over the visible keys only, in a wider type.
  *
  * It shares no arithmetic with any implementation: no tiles, no rescaling, no storage types.
  * Two passes over a row (maximum, then sums), compensated sums (Neumaier 1974) over the keys,
@@ -56,26 +56,59 @@ struct attn_oracle_row {
     void *block;
 };
 
-/* Room for rows of one problem and one set of tensors (the keys and values of a head are kept
- * between calls): O(Lk (d + dv)) numbers.  Free with attn_oracle_row_free. */
-enum attn_status attn_oracle_row_alloc(const struct attn_problem *problem,
-                                       struct attn_oracle_row *row, struct attn_error *err);
-void attn_oracle_row_free(struct attn_oracle_row *row);
+/* Room for so many rows of one problem and one set of tensors, which share the keys and values of a
+ * head (kept between calls): O(Lk (d + dv)) numbers, O(Lk) for each row.  Free with
+ * attn_oracle_rows_free. */
+enum { ATTN_ORACLE_ROWS = 16 };
+enum attn_status attn_oracle_rows_alloc(const struct attn_problem *problem, int n_rows,
+                                        struct attn_oracle_row *rows, struct attn_error *err);
+void attn_oracle_rows_free(struct attn_oracle_row *rows);
 
-/* Fill the forward part of row (b,h,i).  Visibility is asked of attn_mask_allows, pair by pair:
- * the oracle does not trust the derived forms. */
-void attn_oracle_row_forward(const struct attn_problem *problem, const struct attn_cview *q,
-                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                             int64_t h, int64_t i, struct attn_oracle_row *row);
+/* Fill the forward part of rows (b,h,i[r]).  Visibility is asked of attn_mask_allows, pair by pair:
+ * the oracle does not trust the derived forms.  A stretch of K or V that is read serves all of the
+ * rows; a row's bits do not depend on the others. */
+void attn_oracle_rows_forward(const struct attn_problem *problem, const struct attn_cview *q,
+                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                              int64_t h, const int64_t *i, int n_rows,
+                              struct attn_oracle_row *rows);
 
 /* The same as far as the scores: n, key, raw, magnitude, slope, bias, s and max. */
-void attn_oracle_row_scores(const struct attn_problem *problem, const struct attn_cview *q,
-                            const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                            int64_t h, int64_t i, struct attn_oracle_row *row);
+void attn_oracle_rows_scores(const struct attn_problem *problem, const struct attn_cview *q,
+                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                             int64_t h, const int64_t *i, int n_rows, struct attn_oracle_row *rows);
 
-/* Then the backward part of the row just filled.  d_lse may have data == NULL. */
-void attn_oracle_row_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
-                              const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
-                              struct attn_oracle_row *row);
+/* Then the backward part of the rows just filled.  d_lse may have data == NULL. */
+void attn_oracle_rows_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
+                               const struct attn_cview *d_lse, int64_t b, int64_t h,
+                               const int64_t *i, int n_rows, struct attn_oracle_row *rows);
+
+/* One row. */
+static inline enum attn_status attn_oracle_row_alloc(const struct attn_problem *problem,
+                                                     struct attn_oracle_row *row,
+                                                     struct attn_error *err)
+{
+    return attn_oracle_rows_alloc(problem, 1, row, err);
+}
+
+static inline void attn_oracle_row_free(struct attn_oracle_row *row)
+{
+    attn_oracle_rows_free(row);
+}
+
+static inline void attn_oracle_row_forward(const struct attn_problem *problem,
+                                           const struct attn_cview *q, const struct attn_cview *k,
+                                           const struct attn_cview *v, int64_t b, int64_t h,
+                                           int64_t i, struct attn_oracle_row *row)
+{
+    attn_oracle_rows_forward(problem, q, k, v, b, h, &i, 1, row);
+}
+
+static inline void attn_oracle_row_backward(const struct attn_problem *problem,
+                                            const struct attn_cview *d_o,
+                                            const struct attn_cview *d_lse, int64_t b, int64_t h,
+                                            int64_t i, struct attn_oracle_row *row)
+{
+    attn_oracle_rows_backward(problem, d_o, d_lse, b, h, &i, 1, row);
+}
 
 #endif

@@ -109,7 +109,7 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
                           o->bound + r * p->d_value, 0};
         if (isnan(row.lse))
             continue;
-        attn_oracle_row_scores(&open, &in->q, &in->k, &in->v, b, h, i, &all);
+        attn_oracle_rows_scores(&open, &in->q, &in->k, &in->v, b, h, &i, 1, &all);
         find_visible(p, in->kept, b, h, i, sees);
         weigh_row(p, &in->v, &all, sees, &row, b, h, x);
     }
