@@ -7,37 +7,55 @@
 
 #include "ref/problem.h"
 
-enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
-                                      struct attn_error *err)
+/* Room for a head, whose keys and values all rows share, and then for each row; from `at` on: laying
+ * out from NULL measures.  Returns the end. */
+static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
+                       double *at)
 {
-    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,    &x->tau_back,
-                               &x->e_p,      &x->e_ds,    &x->dsr,    &x->e_dsr,
-                               &x->gauge_ds, &x->k_size,  &x->v_size, &x->swollen};
-    size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
-    memset(x, 0, sizeof *x);
-    size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
-    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 3 * n);
-    x->cached_batch = x->cached_head = -1;
-    if ((x->block = at) == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
-    for (size_t a = 0; a < keys; a++, at += n)
-        *by_key[a] = at;
-    x->e_o = at, at += dv;
-    x->e_dq = at, at += d;
-    x->gauge_o = at, at += dv;
-    x->gauge_dq = at, at += d;
-    x->size_o = at, at += dv;
-    x->size_dq = at, at += d;
-    x->sum = at, at += 6 * width;
-    x->k = at, at += n * d;
-    x->v = at, at += n * dv;
-    x->k_odd = (unsigned char *)at;
-    x->v_odd = x->k_odd + n;
-    x->over = x->v_odd + n;
+    size_t n = (size_t)p->n_key, d = (size_t)p->d_key, dv = (size_t)p->d_value;
+    struct attn_row_bound head = {.cached_batch = -1, .cached_head = -1, .block = first->block};
+    head.k = at, at += n * d;
+    head.v = at, at += n * dv;
+    head.total = at, at += dv;
+    head.least = at, at += dv;
+    head.most = at, at += dv;
+    head.k_size = at, at += n;
+    head.v_size = at, at += n;
+    head.seen = (int64_t *)at, at += n;
+    head.k_odd = (unsigned char *)at, at += n / sizeof *at + 1;
+    head.v_odd = (unsigned char *)at, at += n / sizeof *at + 1;
+    for (struct attn_row_bound *x = first; x < first + n_rows; x++) {
+        *x = head;
+        double **const by_key[] = {&x->eps, &x->eps_raw, &x->tau,   &x->tau_back, &x->e_p,
+                                   &x->dsr, &x->e_ds,    &x->e_dsr, &x->gauge_ds, &x->swollen};
+        for (size_t a = 0; a < sizeof by_key / sizeof *by_key; a++, at += n)
+            *by_key[a] = at;
+        x->e_o = at, at += dv;
+        x->gauge_o = at, at += dv;
+        x->size_o = at, at += dv;
+        x->e_dq = at, at += d;
+        x->gauge_dq = at, at += d;
+        x->size_dq = at, at += d;
+        x->sum = at, at += 3 * (d > dv ? d : dv);
+        x->over = (unsigned char *)at, at += n / sizeof *at + 1;
+    }
+    return at;
+}
+
+enum attn_status attn_row_bounds_alloc(const struct attn_problem *p, int n_rows,
+                                       struct attn_row_bound *x, struct attn_error *err)
+{
+    double base[1];
+    x->block = NULL;
+    size_t bytes = (size_t)((char *)lay_out(p, n_rows, x, base) - (char *)base);
+    if ((x->block = malloc(bytes + 1)) == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of %d rows of %lld keys",
+                         n_rows, (long long)p->n_key);
+    lay_out(p, n_rows, x, x->block);
     return ATTN_OK;
 }
 
-void attn_row_bound_free(struct attn_row_bound *x)
+void attn_row_bounds_free(struct attn_row_bound *x)
 {
     free(x->block);
     memset(x, 0, sizeof *x);
@@ -74,21 +92,25 @@ static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64
     return size;
 }
 
-void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *q,
-                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                         int64_t h, int64_t i, struct attn_row_bound *x)
+void attn_row_bounds_head(const struct attn_problem *p, const struct attn_inputs *in, int64_t b,
+                          int64_t h, const int64_t *i, int n_rows, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm);
-    if (x->cached_batch == b && x->cached_head == g)
-        return;
-    x->k_norm = x->v_norm = 0;
-    for (int64_t j = 0; j < p->n_key; j++) {
-        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
-        x->v_size[j] =
-            load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
+    if (x->cached_batch != b || x->cached_head != g) {
+        x->k_norm = x->v_norm = 0;
+        x->n_seen = 0;
+        for (int64_t j = 0; j < p->n_key; j++) {
+            x->k_size[j] =
+                load(&in->k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
+            x->v_size[j] =
+                load(&in->v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
+        }
+        x->cached_batch = b, x->cached_head = g;
     }
-    x->cached_batch = b, x->cached_head = g;
+    for (int r = 0; r < n_rows; r++) {
+        x[r].q_size = size_of(&in->q, b, h, i[r], p->d_key, &x[r].q_norm);
+        x[r].k_norm = x->k_norm, x[r].v_norm = x->v_norm;
+    }
 }
 
 /* e^x - 1 to within rounding: most x are so small that a few terms are all of it. */
@@ -194,54 +216,148 @@ static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
     return row->magnitude[n] + fabs(row->bias[n]);
 }
 
-/* 4.1: what one key adds to the sums for each column of o, and to the largest of them. */
-ATTN_ANY_WIDTH static void add_to_o(int64_t dv, double p, double weight,
-                                    const double *restrict v_row, const double *restrict o_row,
-                                    double *restrict shift, double *restrict size,
-                                    double *restrict total, double *restrict swollen,
-                                    double *restrict far, double *restrict large)
+/* ---- columns: each stretch of keys that is read serves all rows of a block ------------------- */
+
+enum { STRETCH = 32, COLUMNS = 8 };
+
+/* The rows' keys n0 to n0 + STRETCH, which may lie beyond the last. */
+static int64_t stretch_end(const struct attn_oracle_row *row, int64_t n0)
 {
-    double both = p + weight;
+    return n0 + STRETCH < row->n ? n0 + STRETCH : row->n;
+}
+
+static int64_t longest(int n_rows, const struct attn_oracle_row *const *rows)
+{
+    int64_t n = 0;
+    for (int r = 0; r < n_rows; r++)
+        n = rows[r]->n > n ? rows[r]->n : n;
+    return n;
+}
+
+/* 4.1: what some keys add to the sums for some columns of o, from v and o on. */
+static inline __attribute__((always_inline)) void
+add_to_o(const struct attn_oracle_row *row, const struct attn_row_bound *x, int64_t n0, int64_t n1,
+         int64_t dv, int64_t c0, int columns, int wants_swollen)
+{
+    double shift[COLUMNS] = {0}, size[COLUMNS] = {0}, swollen[COLUMNS] = {0}, o[COLUMNS];
+    double *sums = x->sum + c0;
+    for (int c = 0; c < columns; c++) {
+        shift[c] = sums[c], size[c] = sums[dv + c], swollen[c] = sums[2 * dv + c];
+        o[c] = row->o[c0 + c];
+    }
+    for (int64_t n = n0; n < n1; n++) {
+        const double *v_row = x->v + row->key[n] * dv + c0;
+        double p = row->p[n], weight = x->swollen[n], both = p + weight;
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        for (int c = 0; c < columns; c++) {
+            double v = fabs(v_row[c]), away = fabs(v_row[c] - o[c]);
+            double moved = weight * away; /* and nothing where o is NaN */
+            shift[c] += away > 0 ? moved : 0;
+            size[c] += p * v;
+            if (wants_swollen)
+                swollen[c] += times(both, v);
+        }
+    }
+    for (int c = 0; c < columns; c++)
+        sums[c] = shift[c], sums[dv + c] = size[c], sums[2 * dv + c] = swollen[c];
+}
+
+static inline __attribute__((always_inline)) void
+sums_of_o(int64_t dv, int n_rows, const struct attn_oracle_row *const *rows,
+          const struct attn_row_bound *x, int wants_swollen)
+{
+    int64_t n_most = longest(n_rows, rows);
+    for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
+        for (int r = 0; r < n_rows; r++) {
+            int64_t n1 = stretch_end(rows[r], n0), c = 0;
+            if (n0 >= n1 || rows[r]->max == -(double)INFINITY)
+                continue;
+            for (; c + COLUMNS <= dv; c += COLUMNS)
+                add_to_o(rows[r], &x[r], n0, n1, dv, c, COLUMNS, wants_swollen);
+            add_to_o(rows[r], &x[r], n0, n1, dv, c, (int)(dv - c), wants_swollen);
+        }
+}
+
+/* Where nothing of a product or a partial result is rounded, its size does not matter. */
+static int wants_swollen(const struct attn_precision *a)
+{
+    return a->u_p > 0 || a->u_v > 0 || (a->merges > 0 && a->u_partial > 0);
+}
+
+ATTN_ANY_WIDTH static void sum_o(const struct attn_precision *a, int64_t dv, int n_rows,
+                                 const struct attn_oracle_row *const *rows,
+                                 const struct attn_row_bound *x)
+{
+    if (wants_swollen(a))
+        sums_of_o(dv, n_rows, rows, x, 1);
+    else
+        sums_of_o(dv, n_rows, rows, x, 0);
+}
+
+/* Look at one more key: for the sums and extremes of the columns of v. */
+ATTN_ANY_WIDTH static void look_at(int64_t dv, const double *restrict v, double *restrict total,
+                                   double *restrict least, double *restrict most)
+{
     for (int64_t c = 0; c < dv; c++) {
-        double v = fabs(v_row[c]), away = fabs(v_row[c] - o_row[c]), f = far[c], l = large[c];
-        double moved = weight * away; /* and nothing where o is NaN */
-        shift[c] += away > 0 ? moved : 0;
-        size[c] += p * v;
-        total[c] += v;
-        swollen[c] += times(both, v);
-        far[c] = away > f ? away : f;
-        large[c] = v > l ? v : l;
+        double low = least[c], high = most[c];
+        total[c] += fabs(v[c]);
+        least[c] = v[c] < low ? v[c] : low;
+        most[c] = v[c] > high ? v[c] : high;
     }
 }
 
-/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be. */
+/* Look at a row's keys that the bias does not hide, in order.  Most rows see the keys of the row
+ * before, and perhaps some more: only these are then looked at. */
+static void look_at_keys(const struct attn_oracle_row *row, int64_t dv, struct attn_row_bound *head)
+{
+    int64_t n = 0, same = 0;
+    for (; n < row->n && same < head->n_seen; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        if (head->seen[same] != row->key[n])
+            break;
+        same++;
+    }
+    if (same < head->n_seen || same == 0) {
+        n = head->n_seen = 0;
+        for (int64_t c = 0; c < dv; c++) {
+            head->total[c] = 0;
+            head->least[c] = (double)INFINITY, head->most[c] = -(double)INFINITY;
+        }
+    }
+    for (; n < row->n; n++)
+        if (row->s[n] != -(double)INFINITY) {
+            head->seen[head->n_seen++] = row->key[n];
+            look_at(dv, head->v + row->key[n] * dv, head->total, head->least, head->most);
+        }
+}
+
+/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be: far is
+ * the largest |v - o|, large the largest |v|. */
 static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
-                    const struct attn_oracle_row *row, double steps, double kept,
-                    struct attn_row_bound *x)
+                    const struct attn_oracle_row *row, double steps,
+                    const struct attn_row_bound *head, struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
-    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
-    double *shift = x->sum, *size = shift + dv, *total = size + dv;
-    double *swollen = total + dv, *far = swollen + dv, *large = far + dv;
-    for (int64_t c = 0; c < 6 * dv; c++)
-        x->sum[c] = 0;
-    for (int64_t n = 0; n < row->n; n++)
-        if (row->s[n] != -(double)INFINITY)
-            add_to_o(dv, row->p[n], x->swollen[n], x->v + row->key[n] * dv, row->o, shift, size,
-                     total, swollen, far, large);
+    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0, kept = x->kept;
+    const double *shift = x->sum, *size = shift + dv, *swollen = size + dv, *total = head->total;
     double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
-           n_visible = (double)row->n;
+           n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
     for (int64_t c = 0; c < dv; c++) {
-        double o = fabs(row->o[c]);
-        double e = at_most(shift[c] / kept, far[c]);
-        e += at_most(r * (size[c] + o) * exp(2 * x->e_lse) / kept,
-                     r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
+        double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
+        double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
+        far = below > far ? below : far;
+        double large = fmax(fabs(head->most[c]), fabs(head->least[c]));
+        double e = at_most(shift[c] / kept, far);
+        e += at_most(r * (size[c] + o) * by_lse / kept,
+                     r < 1 ? 2 * r / (1 - r) * large : (double)INFINITY);
         e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
-                     a->u_p * large[c] + tiny_p * total[c]);
-        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large[c]) +
+                     a->u_p * large + tiny_p * total[c]);
+        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large) +
              attn_operand_tiny(a, a->u_v, 1);
         if (a->merges > 0) /* else there is one part, which is O */
-            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1, 1);
+            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
         x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
@@ -251,13 +367,18 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
     }
 }
 
-/* 4: O = N / l and LSE = m + ln l. */
-void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *precision,
-                            const struct attn_oracle_row *given, struct attn_row_bound *x)
+static double steps_of(const struct attn_precision *a, const struct attn_oracle_row *row)
+{
+    return (double)(row->n + a->rescales + 3 * a->merges);
+}
+
+/* 3 and 4.2: the weights of a row, and its LSE. */
+static void bound_weights(const struct attn_problem *p, const struct attn_precision *precision,
+                          const struct attn_oracle_row *given, struct attn_row_bound *x)
 {
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
-    double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
+    double steps = steps_of(a, row), kept = 0, moved = 0, u = a->u;
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
     double u_sum = attn_sum_roundoff(a);
@@ -290,7 +411,24 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse +=
         (a->exp_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) + (double)row->n * a->tiny;
-    bound_o(p, a, row, steps, kept, x);
+    x->kept = kept;
+}
+
+/* 4: O = N / l and LSE = m + ln l. */
+void attn_row_bounds_forward(const struct attn_problem *p, const struct attn_precision *a,
+                             int n_rows, const struct attn_oracle_row *const *rows,
+                             struct attn_row_bound *x)
+{
+    for (int r = 0; r < n_rows; r++) {
+        bound_weights(p, a, rows[r], &x[r]);
+        memset(x[r].sum, 0, (size_t)(3 * p->d_value) * sizeof *x->sum);
+    }
+    sum_o(a, p->d_value, n_rows, rows, x);
+    for (int r = 0; r < n_rows; r++)
+        if (rows[r]->max != -(double)INFINITY) {
+            look_at_keys(rows[r], p->d_value, x);
+            bound_o(p, a, rows[r], steps_of(a, rows[r]), x, &x[r]);
+        }
 }
 
 /* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3). */
@@ -368,35 +506,53 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
         x->over[n] |= ATTN_OVER_DS;
 }
 
-/* 5.4: what one key adds to each column of dq: three rows of sums. */
-ATTN_ANY_WIDTH static void add_to_dq(int64_t d, double dsr, double e_dsr, double gauge_ds,
-                                     double flushed, const double *restrict k_row, double *sums)
+/* 5.4: what some keys add to some columns of dq: three rows of sums. */
+static inline __attribute__((always_inline)) void
+add_to_dq(const struct attn_oracle_row *row, const struct attn_row_bound *x, int64_t n0, int64_t n1,
+          int64_t d, int64_t c0, int columns, const double tiny[2])
 {
-    double *restrict e = sums, *restrict size = sums + d, *restrict gauge = sums + 2 * d;
-    double both = fabs(dsr) + e_dsr;
-    for (int64_t c = 0; c < d; c++) {
-        double k = fabs(k_row[c]);
-        e[c] += times(e_dsr, k) + flushed;
-        size[c] += times(both, k);
-        gauge[c] += gauge_ds * k;
+    double e[COLUMNS] = {0}, size[COLUMNS] = {0}, gauge[COLUMNS] = {0}, *sums = x->sum + c0;
+    for (int c = 0; c < columns; c++)
+        e[c] = sums[c], size[c] = sums[d + c], gauge[c] = sums[2 * d + c];
+    for (int64_t n = n0; n < n1; n++) {
+        const double *k_row = x->k + row->key[n] * d + c0;
+        double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
+        double flushed = tiny[0] + tiny[1] * fabs(x->dsr[n]);
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        for (int c = 0; c < columns; c++) {
+            double k = fabs(k_row[c]);
+            e[c] += times(e_dsr, k) + flushed;
+            size[c] += times(both, k);
+            gauge[c] += gauge_ds * k;
+        }
     }
+    for (int c = 0; c < columns; c++)
+        sums[c] = e[c], sums[d + c] = size[c], sums[2 * d + c] = gauge[c];
+}
+
+ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, double scale,
+                                  int n_rows, const struct attn_oracle_row *const *rows,
+                                  const struct attn_row_bound *x)
+{
+    const double tiny[2] = {a->tiny, a->tiny + attn_operand_tiny(a, a->u_q, scale)};
+    int64_t n_most = longest(n_rows, rows);
+    for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
+        for (int r = 0; r < n_rows; r++) {
+            int64_t n1 = stretch_end(rows[r], n0), c = 0;
+            if (n0 >= n1 || x[r].without_dq || rows[r]->max == -(double)INFINITY)
+                continue;
+            for (; c + COLUMNS <= d; c += COLUMNS)
+                add_to_dq(rows[r], &x[r], n0, n1, d, c, COLUMNS, tiny);
+            add_to_dq(rows[r], &x[r], n0, n1, d, c, (int)(d - c), tiny);
+        }
 }
 
 /* 5.4: dq = scale sum dS k. */
 static void bound_dq(const struct attn_problem *p, const struct attn_precision *a,
                      const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
-    double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
-    double tiny_q = attn_operand_tiny(a, a->u_q, p->scale);
-    for (int64_t c = 0; c < p->d_key; c++)
-        e[c] = size[c] = gauge[c] = 0;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        double flushed = a->tiny + (a->tiny + tiny_q) * fabs(x->dsr[n]);
-        add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], flushed,
-                  x->k + row->key[n] * p->d_key, x->sum);
-    }
+    const double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
     double more = attn_sum_error((double)(row->n + a->sums) + 4, attn_sum_roundoff(a), a->lambda);
     double parts = (double)(1 + a->sums);
     more += a->u_q * (1 + more);
@@ -412,11 +568,11 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
     }
 }
 
-/* 5: the backward of one row. */
-void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
-                             double d_lse, int64_t b, int64_t h, int64_t i,
-                             const struct attn_precision *precision,
-                             const struct attn_oracle_row *given, struct attn_row_bound *x)
+/* 5: the backward of one row, but for its dq. */
+static void bound_gradients(const struct attn_problem *p, const struct attn_cview *d_o,
+                            double d_lse, int64_t b, int64_t h, int64_t i,
+                            const struct attn_precision *precision,
+                            const struct attn_oracle_row *given, struct attn_row_bound *x)
 {
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
@@ -451,6 +607,29 @@ void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cvi
         bound_ds(p, a, row, e_delta, n, x);
         x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
     }
-    if (!x->without_dq)
-        bound_dq(p, a, row, x);
+}
+
+/* dLSE as the bounds take it. */
+static double d_lse_of(const struct attn_inputs *in, int64_t b, int64_t h, int64_t i,
+                       const struct attn_oracle_row *row)
+{
+    if (in->d_lse.data == NULL || row->max == -(double)INFINITY)
+        return 0;
+    return attn_finite_part(attn_cview_get(&in->d_lse, b, h, i, 0));
+}
+
+void attn_row_bounds_backward(const struct attn_problem *p, const struct attn_inputs *in, int64_t b,
+                              int64_t h, const int64_t *i, const struct attn_precision *a,
+                              int n_rows, const struct attn_oracle_row *const *rows,
+                              struct attn_row_bound *x)
+{
+    for (int r = 0; r < n_rows; r++) {
+        bound_gradients(p, &in->d_o, d_lse_of(in, b, h, i[r], rows[r]), b, h, i[r], a, rows[r],
+                        &x[r]);
+        memset(x[r].sum, 0, (size_t)(3 * p->d_key) * sizeof *x->sum);
+    }
+    sum_dq(a, p->d_key, p->scale, n_rows, rows, x);
+    for (int r = 0; r < n_rows; r++)
+        if (!x[r].without_dq && rows[r]->max != -(double)INFINITY)
+            bound_dq(p, a, rows[r], &x[r]);
 }
