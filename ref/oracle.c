@@ -36,6 +36,8 @@ static int has_dq(const struct attn_oracle_row *row)
 }
 
 #define WIDE       double
+#define WIDE_LANE  attn_lanes
+#define WIDE_ABS   ATTN_LANES_ABS
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
@@ -43,9 +45,13 @@ static int has_dq(const struct attn_oracle_row *row)
 #undef WIDE
 #undef FN
 #undef WIDE_KEYS
+#undef WIDE_LANE
+#undef WIDE_ABS
 #undef WIDE_LOOPS
 #define WIDE      long double
 #define WIDE_KEYS 1
+#define WIDE_LANE long double
+#define WIDE_ABS  fabsl
 #define FN(name)  name##_long
 #define WIDE_LOOPS
 #include "ref/oracle_tmpl.h"
@@ -63,6 +69,9 @@ static void *piece(char **at, int64_t n, size_t size)
     return here;
 }
 
+/* Columns that do not fill a vector are read with others behind them. */
+enum { PAD = 16 };
+
 /* Lay the arrays of n rows out from `at` on, and the keys and values of one head, which they share;
  * returns the end, so that laying out from NULL measures. */
 static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracle_row *rows,
@@ -70,7 +79,7 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
 {
     size_t wide = is_wide(p) ? sizeof(long double) : sizeof(double);
     int64_t n = p->n_key;
-    void *k = piece(&at, n * p->d_key, wide), *v = piece(&at, n * p->d_value, wide);
+    void *k = piece(&at, n * p->d_key + PAD, wide), *v = piece(&at, n * p->d_value + PAD, wide);
     for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++) {
         double **const list[] = {&row->raw, &row->magnitude, &row->slope, &row->bias,
                                  &row->s,   &row->p,         &row->dp,    &row->dp_magnitude,
@@ -84,7 +93,7 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
         row->wide_p = piece(&at, n, wide);
         row->wide_q = piece(&at, p->d_key, wide);
         row->wide_do = piece(&at, p->d_value, wide);
-        row->wide_sum = piece(&at, 2 * row->width, wide);
+        row->wide_sum = piece(&at, 2 * row->width + PAD, wide);
         row->wide_k = k;
         row->wide_v = v;
     }

@@ -23,9 +23,20 @@
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 #define ATTN_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+#define ATTN_LANES     4
 #else
 #define ATTN_ANY_WIDTH
+#define ATTN_LANES 2
 #endif
+
+/* Columns side by side, for sums that stay in registers while keys go by: arithmetic of vectors is
+ * that of their numbers, one by one.  For locals and their loads alone: no function takes one. */
+typedef double attn_lanes __attribute__((vector_size(8 * ATTN_LANES), aligned(8), may_alias));
+typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));
+#define ATTN_LANES_AT(x)  (*(const attn_lanes *)(x))
+#define ATTN_LANES_ABS(x) ((attn_lanes)((attn_lane_bits)(x)&INT64_MAX))
+#define ATTN_LANES_IF(say, x) \
+    ((attn_lanes)((attn_lane_bits)(x) & (attn_lane_bits)(say))) /* else 0 */
 
 /* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible
  * keys in increasing order. */

@@ -1,4 +1,5 @@
-/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LOOPS stands before what has long
+/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LANE, a number or several
+ * side by side, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what has long
  * loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
@@ -15,6 +16,8 @@ static inline WIDE FN(total)(WIDE sum, WIDE lost)
     return lost == lost ? sum + lost : sum;
 }
 
+enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
+
 /* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
  * WIDE_KEYS share each number of x: four partial sums for each. */
 WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, int64_t n1,
@@ -22,25 +25,29 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
                                 double *magnitude)
 {
     for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
-        WIDE part[WIDE_KEYS][4] = {{0}}, size[WIDE_KEYS][4] = {{0}};
+        WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
         const WIDE *y[WIDE_KEYS];
         int64_t c = 0;
         for (int k = 0; k < WIDE_KEYS; k++)
             y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * width;
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
-                for (int t = 0; t < 4; t++) {
-                    WIDE product = x[c + t] * y[k][c + t];
-                    part[k][t] += product;
-                    size[k][t] += fabs(product);
+                for (int t = 0; t < FN(FOURTH); t++) {
+                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
+                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
+                    parts[k][t] += product;
+                    sizes[k][t] += WIDE_ABS(product);
                 }
         for (int k = 0; k < WIDE_KEYS && n + k < n1; k++) {
+            WIDE part[4], size[4];
+            memcpy(part, parts[k], sizeof part);
+            memcpy(size, sizes[k], sizeof size);
             for (int64_t tail = c; tail < width; tail++) {
-                part[k][0] += x[tail] * y[k][tail];
-                size[k][0] += fabs(x[tail] * y[k][tail]);
+                part[0] += x[tail] * y[k][tail];
+                size[0] += fabs(x[tail] * y[k][tail]);
             }
-            magnitude[n + k] = (double)(size[k][0] + size[k][1] + (size[k][2] + size[k][3]));
-            dot[n + k] = part[k][0] + part[k][1] + (part[k][2] + part[k][3]);
+            magnitude[n + k] = (double)(size[0] + size[1] + (size[2] + size[3]));
+            dot[n + k] = part[0] + part[1] + (part[2] + part[3]);
         }
     }
 }
@@ -80,18 +87,21 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 enum { FN(STRETCH) = 32, FN(COLUMNS) = 16 };
 
-/* Keys n0 to n1 of a row, `columns` columns of them from x on: y += sum of weight[n] * x[key[n]],
- * summed by itself and added without loss. */
+/* Keys n0 to n1 of a row, the columns of them from x on, of which so many count: y += sum of
+ * weight[n] * x[key[n]], summed by itself and added without loss. */
 static inline __attribute__((always_inline)) void
 FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
-                    const WIDE *x, int64_t width, int columns, WIDE *y, WIDE *lost)
+                    const WIDE *x, int64_t width, int64_t columns, WIDE *y, WIDE *lost)
 {
-    WIDE run[FN(COLUMNS)] = {0};
-    for (int64_t n = n0; n < n1; n++)
-        if (weight[n] != 0)
-            for (int c = 0; c < columns; c++)
-                run[c] += weight[n] * x[row->key[n] * width + c];
-    for (int c = 0; c < columns; c++)
+    WIDE_LANE runs[FN(COLUMNS) / FN(LANE)] = {0};
+    WIDE run[FN(COLUMNS)];
+    for (int64_t n = n0; n < n1; n++) {
+        const WIDE *from = x + row->key[n] * width, w = weight[n];
+        for (int t = 0; w != 0 && t < FN(COLUMNS) / FN(LANE); t++)
+            runs[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
+    }
+    memcpy(run, runs, sizeof run);
+    for (int c = 0; c < columns && c < FN(COLUMNS); c++)
         FN(add)(&y[c], &lost[c], run[c]);
 }
 
@@ -115,11 +125,9 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
             WIDE *y = row->wide_sum, *lost = y + row->width;
             if (n0 >= n1 || (gradient && !has_dq(row)))
                 continue;
-            for (; c + FN(COLUMNS) <= width; c += FN(COLUMNS))
+            for (; c < width; c += FN(COLUMNS))
                 FN(combine_columns)
-            (row, n0, n1, weight, x + c, width, FN(COLUMNS), y + c, lost + c);
-            FN(combine_columns)
-            (row, n0, n1, weight, x + c, width, (int)(width - c), y + c, lost + c);
+            (row, n0, n1, weight, x + c, width, width - c, y + c, lost + c);
         }
     for (int r = 0; r < n_rows; r++) {
         WIDE *y = rows[r].wide_sum;

@@ -7,6 +7,15 @@
 
 #include "ref/problem.h"
 
+/* Keys are walked through in stretches, columns in groups of vectors.  Those of the last vectors may
+ * lie beyond the width: they read what stands there, and their sums are not used. */
+enum { STRETCH = 32, COLUMNS = 8, VECTORS = COLUMNS / ATTN_LANES };
+
+static int64_t whole_vectors(int64_t width)
+{
+    return (width + COLUMNS - 1) / COLUMNS * COLUMNS;
+}
+
 /* Room for a head, whose keys and values all rows share, and then for each row; from `at` on: laying
  * out from NULL measures.  Returns the end. */
 static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
@@ -14,8 +23,8 @@ static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row
 {
     size_t n = (size_t)p->n_key, d = (size_t)p->d_key, dv = (size_t)p->d_value;
     struct attn_row_bound head = {.cached_batch = -1, .cached_head = -1, .block = first->block};
-    head.k = at, at += n * d;
-    head.v = at, at += n * dv;
+    head.k = at, at += n * d + COLUMNS;
+    head.v = at, at += n * dv + COLUMNS;
     head.total = at, at += dv;
     head.least = at, at += dv;
     head.most = at, at += dv;
@@ -36,7 +45,7 @@ static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row
         x->e_dq = at, at += d;
         x->gauge_dq = at, at += d;
         x->size_dq = at, at += d;
-        x->sum = at, at += 3 * (d > dv ? d : dv);
+        x->sum = at, at += 4 * whole_vectors(p->d_key > p->d_value ? p->d_key : p->d_value);
         x->over = (unsigned char *)at, at += n / sizeof *at + 1;
     }
     return at;
@@ -218,12 +227,17 @@ static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
 
 /* ---- columns: each stretch of keys that is read serves all rows of a block ------------------- */
 
-enum { STRETCH = 32, COLUMNS = 8 };
-
 /* The rows' keys n0 to n0 + STRETCH, which may lie beyond the last. */
 static int64_t stretch_end(const struct attn_oracle_row *row, int64_t n0)
 {
     return n0 + STRETCH < row->n ? n0 + STRETCH : row->n;
+}
+
+/* Three rows of sums, and a copy of what they are about. */
+static void clear_sums(int64_t width, const double *about, struct attn_row_bound *x)
+{
+    memset(x->sum, 0, (size_t)(4 * whole_vectors(width)) * sizeof *x->sum);
+    memcpy(x->sum + 3 * whole_vectors(width), about, (size_t)width * sizeof *about);
 }
 
 static int64_t longest(int n_rows, const struct attn_oracle_row *const *rows)
@@ -235,32 +249,39 @@ static int64_t longest(int n_rows, const struct attn_oracle_row *const *rows)
 }
 
 /* 4.1: what some keys add to the sums for some columns of o, from v and o on. */
-static inline __attribute__((always_inline)) void
-add_to_o(const struct attn_oracle_row *row, const struct attn_row_bound *x, int64_t n0, int64_t n1,
-         int64_t dv, int64_t c0, int columns, int wants_swollen)
+static inline __attribute__((always_inline)) void add_to_o(const struct attn_oracle_row *row,
+                                                           const struct attn_row_bound *x,
+                                                           int64_t n0, int64_t n1, int64_t dv,
+                                                           int64_t c0, int wants_swollen)
 {
-    double shift[COLUMNS] = {0}, size[COLUMNS] = {0}, swollen[COLUMNS] = {0}, o[COLUMNS];
+    const int64_t wide = whole_vectors(dv);
+    attn_lanes shift[VECTORS], size[VECTORS], swollen[VECTORS] = {{0}}, o[VECTORS];
     double *sums = x->sum + c0;
-    for (int c = 0; c < columns; c++) {
-        shift[c] = sums[c], size[c] = sums[dv + c], swollen[c] = sums[2 * dv + c];
-        o[c] = row->o[c0 + c];
+    for (int t = 0; t < VECTORS; t++) {
+        shift[t] = ATTN_LANES_AT(sums + t * ATTN_LANES);
+        size[t] = ATTN_LANES_AT(sums + wide + t * ATTN_LANES);
+        swollen[t] = ATTN_LANES_AT(sums + 2 * wide + t * ATTN_LANES);
+        o[t] = ATTN_LANES_AT(sums + 3 * wide + t * ATTN_LANES);
     }
     for (int64_t n = n0; n < n1; n++) {
         const double *v_row = x->v + row->key[n] * dv + c0;
         double p = row->p[n], weight = x->swollen[n], both = p + weight;
         if (row->s[n] == -(double)INFINITY)
             continue;
-        for (int c = 0; c < columns; c++) {
-            double v = fabs(v_row[c]), away = fabs(v_row[c] - o[c]);
-            double moved = weight * away; /* and nothing where o is NaN */
-            shift[c] += away > 0 ? moved : 0;
-            size[c] += p * v;
+        for (int t = 0; t < VECTORS; t++) {
+            attn_lanes v = ATTN_LANES_AT(v_row + t * ATTN_LANES), a = ATTN_LANES_ABS(v);
+            attn_lanes away = ATTN_LANES_ABS(v - o[t]);
+            shift[t] += ATTN_LANES_IF(away > 0, weight * away); /* and nothing where o is NaN */
+            size[t] += p * a;
             if (wants_swollen)
-                swollen[c] += times(both, v);
+                swollen[t] += ATTN_LANES_IF((a > 0) & -(int64_t)(both != 0), both * a);
         }
     }
-    for (int c = 0; c < columns; c++)
-        sums[c] = shift[c], sums[dv + c] = size[c], sums[2 * dv + c] = swollen[c];
+    for (int t = 0; t < VECTORS; t++) {
+        memcpy(sums + t * ATTN_LANES, &shift[t], sizeof shift[t]);
+        memcpy(sums + wide + t * ATTN_LANES, &size[t], sizeof size[t]);
+        memcpy(sums + 2 * wide + t * ATTN_LANES, &swollen[t], sizeof swollen[t]);
+    }
 }
 
 static inline __attribute__((always_inline)) void
@@ -273,9 +294,8 @@ sums_of_o(int64_t dv, int n_rows, const struct attn_oracle_row *const *rows,
             int64_t n1 = stretch_end(rows[r], n0), c = 0;
             if (n0 >= n1 || rows[r]->max == -(double)INFINITY)
                 continue;
-            for (; c + COLUMNS <= dv; c += COLUMNS)
-                add_to_o(rows[r], &x[r], n0, n1, dv, c, COLUMNS, wants_swollen);
-            add_to_o(rows[r], &x[r], n0, n1, dv, c, (int)(dv - c), wants_swollen);
+            for (; c < dv; c += COLUMNS)
+                add_to_o(rows[r], &x[r], n0, n1, dv, c, wants_swollen);
         }
 }
 
@@ -341,7 +361,9 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
 {
     int64_t dv = p->d_value;
     double tiny_p = a->u_p > 0 ? a->tiny_inner : 0, kept = x->kept;
-    const double *shift = x->sum, *size = shift + dv, *swollen = size + dv, *total = head->total;
+    const int64_t wide = whole_vectors(dv);
+    const double *shift = x->sum, *size = shift + wide, *swollen = size + wide;
+    const double *total = head->total;
     double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
            n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
     for (int64_t c = 0; c < dv; c++) {
@@ -421,7 +443,7 @@ void attn_row_bounds_forward(const struct attn_problem *p, const struct attn_pre
 {
     for (int r = 0; r < n_rows; r++) {
         bound_weights(p, a, rows[r], &x[r]);
-        memset(x[r].sum, 0, (size_t)(3 * p->d_value) * sizeof *x->sum);
+        clear_sums(p->d_value, rows[r]->o, &x[r]);
     }
     sum_o(a, p->d_value, n_rows, rows, x);
     for (int r = 0; r < n_rows; r++)
@@ -507,28 +529,38 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
 }
 
 /* 5.4: what some keys add to some columns of dq: three rows of sums. */
-static inline __attribute__((always_inline)) void
-add_to_dq(const struct attn_oracle_row *row, const struct attn_row_bound *x, int64_t n0, int64_t n1,
-          int64_t d, int64_t c0, int columns, const double tiny[2])
+static inline __attribute__((always_inline)) void add_to_dq(const struct attn_oracle_row *row,
+                                                            const struct attn_row_bound *x,
+                                                            int64_t n0, int64_t n1, int64_t d,
+                                                            int64_t c0, const double tiny[2])
 {
-    double e[COLUMNS] = {0}, size[COLUMNS] = {0}, gauge[COLUMNS] = {0}, *sums = x->sum + c0;
-    for (int c = 0; c < columns; c++)
-        e[c] = sums[c], size[c] = sums[d + c], gauge[c] = sums[2 * d + c];
+    const int64_t wide = whole_vectors(d);
+    attn_lanes e[VECTORS], size[VECTORS], gauge[VECTORS];
+    double *sums = x->sum + c0;
+    for (int t = 0; t < VECTORS; t++) {
+        e[t] = ATTN_LANES_AT(sums + t * ATTN_LANES);
+        size[t] = ATTN_LANES_AT(sums + wide + t * ATTN_LANES);
+        gauge[t] = ATTN_LANES_AT(sums + 2 * wide + t * ATTN_LANES);
+    }
     for (int64_t n = n0; n < n1; n++) {
         const double *k_row = x->k + row->key[n] * d + c0;
         double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
         double flushed = tiny[0] + tiny[1] * fabs(x->dsr[n]);
+        int64_t has_error = -(int64_t)(e_dsr != 0), has_size = -(int64_t)(both != 0);
         if (row->s[n] == -(double)INFINITY)
             continue;
-        for (int c = 0; c < columns; c++) {
-            double k = fabs(k_row[c]);
-            e[c] += times(e_dsr, k) + flushed;
-            size[c] += times(both, k);
-            gauge[c] += gauge_ds * k;
+        for (int t = 0; t < VECTORS; t++) {
+            attn_lanes k = ATTN_LANES_ABS(ATTN_LANES_AT(k_row + t * ATTN_LANES));
+            e[t] += ATTN_LANES_IF((k > 0) & has_error, e_dsr * k) + flushed;
+            size[t] += ATTN_LANES_IF((k > 0) & has_size, both * k);
+            gauge[t] += gauge_ds * k;
         }
     }
-    for (int c = 0; c < columns; c++)
-        sums[c] = e[c], sums[d + c] = size[c], sums[2 * d + c] = gauge[c];
+    for (int t = 0; t < VECTORS; t++) {
+        memcpy(sums + t * ATTN_LANES, &e[t], sizeof e[t]);
+        memcpy(sums + wide + t * ATTN_LANES, &size[t], sizeof size[t]);
+        memcpy(sums + 2 * wide + t * ATTN_LANES, &gauge[t], sizeof gauge[t]);
+    }
 }
 
 ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, double scale,
@@ -542,9 +574,8 @@ ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, dou
             int64_t n1 = stretch_end(rows[r], n0), c = 0;
             if (n0 >= n1 || x[r].without_dq || rows[r]->max == -(double)INFINITY)
                 continue;
-            for (; c + COLUMNS <= d; c += COLUMNS)
-                add_to_dq(rows[r], &x[r], n0, n1, d, c, COLUMNS, tiny);
-            add_to_dq(rows[r], &x[r], n0, n1, d, c, (int)(d - c), tiny);
+            for (; c < d; c += COLUMNS)
+                add_to_dq(rows[r], &x[r], n0, n1, d, c, tiny);
         }
 }
 
@@ -552,7 +583,8 @@ ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, dou
 static void bound_dq(const struct attn_problem *p, const struct attn_precision *a,
                      const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
-    const double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
+    const int64_t wide = whole_vectors(p->d_key);
+    const double *e = x->sum, *size = e + wide, *gauge = size + wide;
     double more = attn_sum_error((double)(row->n + a->sums) + 4, attn_sum_roundoff(a), a->lambda);
     double parts = (double)(1 + a->sums);
     more += a->u_q * (1 + more);
@@ -626,7 +658,7 @@ void attn_row_bounds_backward(const struct attn_problem *p, const struct attn_in
     for (int r = 0; r < n_rows; r++) {
         bound_gradients(p, &in->d_o, d_lse_of(in, b, h, i[r], rows[r]), b, h, i[r], a, rows[r],
                         &x[r]);
-        memset(x[r].sum, 0, (size_t)(3 * p->d_key) * sizeof *x->sum);
+        clear_sums(p->d_key, rows[r]->dq, &x[r]);
     }
     sum_dq(a, p->d_key, p->scale, n_rows, rows, x);
     for (int r = 0; r < n_rows; r++)

@@ -168,9 +168,9 @@ static void collect_bias(struct work *w, int r)
             attn_sum_kinds(&w->dbias, at, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
         w->place_of_bias[n] = isfinite(row->ds[n]) ? at : -1;
     }
-    static const double one = 1;
+    static const double one[1 + ATTN_LANES] = {1};
     const struct attn_addends of_bias = {
-        w->place_of_bias, row->n, &one, row->ds, w->bound[r].e_ds, w->bound[r].gauge_ds, 0, 1, 0};
+        w->place_of_bias, row->n, one, row->ds, w->bound[r].e_ds, w->bound[r].gauge_ds, 0, 1, 0};
     attn_sum_add(&w->dbias, 1, &of_bias, 1);
 }
 
@@ -276,7 +276,7 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
         status = attn_row_bounds_alloc(p, w->most_rows, w->bound, err);
     if (status == ATTN_OK)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
-    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * most * sizeof *w->q);
+    w->q = calloc(((size_t)p->d_key + (size_t)p->d_value) * most + ATTN_LANES, sizeof *w->q);
     w->d_o = w->q != NULL ? w->q + p->d_key * w->most_rows : NULL;
     w->place = malloc(((size_t)p->n_key + 1) * (most + 1) * sizeof *w->place);
     w->place_of_bias = w->place != NULL ? w->place + p->n_key * w->most_rows : NULL;

@@ -61,50 +61,57 @@ struct term {
     double weight, error, both, flushed, gauge;
 };
 
-enum { COLUMNS = 8 };
+/* The columns of a vector, of an element's row on. */
+struct columns {
+    double *want, *lost, *gauge, *error, *size;
+};
 
-/* Elements at to at + columns gain these terms of column c0 on.  TwoSum keeps what double would
- * lose. */
-static inline __attribute__((always_inline)) void add_columns(struct attn_sum *x, int64_t at,
-                                                              int64_t c0, int columns,
+/* They gain these terms of column c0 on.  TwoSum keeps what double would lose. */
+static inline __attribute__((always_inline)) void add_columns(const struct columns *x, int64_t c0,
                                                               const struct term *terms, int n_terms,
                                                               int is_known)
 {
-    double want[COLUMNS] = {0}, lost[COLUMNS] = {0}, gauge[COLUMNS] = {0};
-    double errors[COLUMNS] = {0}, size[COLUMNS] = {0};
-    for (int c = 0; c < columns; c++) {
-        want[c] = x->out->want[at + c], lost[c] = x->lost[at + c];
-        gauge[c] = x->out->gauge[at + c];
-        errors[c] = x->error[at + c], size[c] = x->size[at + c];
-    }
-    for (const struct term *t = terms; t < terms + n_terms; t++)
-        for (int c = 0; c < columns; c++) {
-            double y = t->y[c0 + c], a = fabs(y);
-            double off = t->error * a + t->flushed, large = t->both * a;
-            if (!is_known) {
-                double term = t->weight * y, s = want[c] + term, z = s - want[c];
-                lost[c] += (want[c] - (s - z)) + (term - z);
-                want[c] = s;
-                gauge[c] += t->gauge * a;
-            }
-            errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
-            size[c] += a > 0 ? large : 0;
+    attn_lanes want = ATTN_LANES_AT(x->want), lost = ATTN_LANES_AT(x->lost);
+    attn_lanes gauge = ATTN_LANES_AT(x->gauge);
+    attn_lanes errors = ATTN_LANES_AT(x->error), size = ATTN_LANES_AT(x->size);
+    for (const struct term *t = terms; t < terms + n_terms; t++) {
+        attn_lanes y = ATTN_LANES_AT(t->y + c0), a = ATTN_LANES_ABS(y);
+        if (!is_known) {
+            attn_lanes term = t->weight * y, s = want + term, z = s - want;
+            lost += (want - (s - z)) + (term - z);
+            want = s;
+            gauge += t->gauge * a;
         }
-    for (int c = 0; c < columns; c++) {
-        x->out->want[at + c] = want[c], x->lost[at + c] = lost[c];
-        x->out->gauge[at + c] = gauge[c];
-        x->error[at + c] = errors[c], x->size[at + c] = size[c];
+        errors += ATTN_LANES_IF(a > 0, t->error * a + t->flushed); /* 0 of an infinite one is 0 */
+        size += ATTN_LANES_IF(a > 0, t->both * a);
     }
+    memcpy(x->want, &want, sizeof want);
+    memcpy(x->lost, &lost, sizeof lost);
+    memcpy(x->gauge, &gauge, sizeof gauge);
+    memcpy(x->error, &errors, sizeof errors);
+    memcpy(x->size, &size, sizeof size);
 }
 
 static inline __attribute__((always_inline)) void add_terms(struct attn_sum *x, int64_t place,
                                                             int64_t width, const struct term *terms,
                                                             int n_terms, int is_known)
 {
-    int64_t at = place * width, c = 0;
-    for (; c + COLUMNS <= width; c += COLUMNS)
-        add_columns(x, at + c, c, COLUMNS, terms, n_terms, is_known);
-    add_columns(x, at + c, c, (int)(width - c), terms, n_terms, is_known);
+    int64_t at = place * width, c = 0, rest = width % ATTN_LANES;
+    for (; c + ATTN_LANES <= width; c += ATTN_LANES) {
+        const struct columns own = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
+                                    x->error + at + c, x->size + at + c};
+        add_columns(&own, c, terms, n_terms, is_known);
+    }
+    double part[5][ATTN_LANES] = {{0}};
+    double *const from[5] = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
+                             x->error + at + c, x->size + at + c};
+    for (int t = 0; t < 5 && rest > 0; t++)
+        memcpy(part[t], from[t], (size_t)rest * sizeof **part);
+    if (rest > 0)
+        add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms,
+                    n_terms, is_known);
+    for (int t = 0; t < 5 && rest > 0; t++)
+        memcpy(from[t], part[t], (size_t)rest * sizeof **part);
 }
 
 /* The lowest place to which a row still adds; -1: none does. */

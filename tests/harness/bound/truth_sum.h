@@ -17,7 +17,8 @@ struct attn_sum {
 
 /* What a row adds to an output: addend n goes to row place[n] of it, none where that is negative;
  * it is weight[n] * y, where the weight is known to within error + more and y to within `tiny`, with
- * gauge * times for the gauge.  Places do not decrease. */
+ * gauge * times for the gauge.  Places do not decrease.  ATTN_LANES numbers can be read where y
+ * ends. */
 struct attn_addends {
     const int64_t *place;
     int64_t n;
