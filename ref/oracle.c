@@ -29,6 +29,13 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
     return 0;
 }
 
+/* Where the next key or value stands: apart, so that a stretch of keys whose width is a power of two
+ * has its columns in different sets of the cache. */
+static int64_t stride_of(int64_t width)
+{
+    return width + 8;
+}
+
 /* A row's dQ is 0 where nothing is visible, or only scores of -inf. */
 static int has_dq(const struct attn_oracle_row *row)
 {
@@ -79,7 +86,8 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
 {
     size_t wide = is_wide(p) ? sizeof(long double) : sizeof(double);
     int64_t n = p->n_key;
-    void *k = piece(&at, n * p->d_key + PAD, wide), *v = piece(&at, n * p->d_value + PAD, wide);
+    void *k = piece(&at, n * stride_of(p->d_key) + PAD, wide);
+    void *v = piece(&at, n * stride_of(p->d_value) + PAD, wide);
     for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++) {
         double **const list[] = {&row->raw, &row->magnitude, &row->slope, &row->bias,
                                  &row->s,   &row->p,         &row->dp,    &row->dp_magnitude,

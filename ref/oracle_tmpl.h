@@ -29,7 +29,7 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
         const WIDE *y[WIDE_KEYS];
         int64_t c = 0;
         for (int k = 0; k < WIDE_KEYS; k++)
-            y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * width;
+            y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * stride_of(width);
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
                 for (int t = 0; t < FN(FOURTH); t++) {
@@ -77,8 +77,8 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
     if (row->cached_batch == b && row->cached_head == g)
         return;
     for (int64_t j = 0; j < p->n_key; j++) {
-        FN(load)(k, b, g, j, p->d_key, K + j * p->d_key);
-        FN(load_values)(row, v, b, g, j, p->d_value, V + j * p->d_value);
+        FN(load)(k, b, g, j, p->d_key, K + j * stride_of(p->d_key));
+        FN(load_values)(row, v, b, g, j, p->d_value, V + j * stride_of(p->d_value));
     }
     row->cached_batch = b, row->cached_head = g;
 }
@@ -96,7 +96,7 @@ FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, c
     WIDE_LANE runs[FN(COLUMNS) / FN(LANE)] = {0};
     WIDE run[FN(COLUMNS)];
     for (int64_t n = n0; n < n1; n++) {
-        const WIDE *from = x + row->key[n] * width, w = weight[n];
+        const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
         for (int t = 0; w != 0 && t < FN(COLUMNS) / FN(LANE); t++)
             runs[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
     }

@@ -16,6 +16,13 @@ static int64_t whole_vectors(int64_t width)
     return (width + COLUMNS - 1) / COLUMNS * COLUMNS;
 }
 
+/* Where the next row of k and v stands: apart, so that a stretch of rows whose width is a power of
+ * two has its columns in different sets of the cache. */
+static int64_t stride_of(int64_t width)
+{
+    return width + COLUMNS;
+}
+
 /* Room for a head, whose keys and values all rows share, and then for each row; from `at` on: laying
  * out from NULL measures.  Returns the end. */
 static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
@@ -23,8 +30,8 @@ static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row
 {
     size_t n = (size_t)p->n_key, d = (size_t)p->d_key, dv = (size_t)p->d_value;
     struct attn_row_bound head = {.cached_batch = -1, .cached_head = -1, .block = first->block};
-    head.k = at, at += n * d + COLUMNS;
-    head.v = at, at += n * dv + COLUMNS;
+    head.k = at, at += n * stride_of(p->d_key);
+    head.v = at, at += n * stride_of(p->d_value);
     head.total = at, at += dv;
     head.least = at, at += dv;
     head.most = at, at += dv;
@@ -109,10 +116,10 @@ void attn_row_bounds_head(const struct attn_problem *p, const struct attn_inputs
         x->k_norm = x->v_norm = 0;
         x->n_seen = 0;
         for (int64_t j = 0; j < p->n_key; j++) {
-            x->k_size[j] =
-                load(&in->k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
-            x->v_size[j] =
-                load(&in->v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
+            x->k_size[j] = load(&in->k, b, g, j, p->d_key, x->k + j * stride_of(p->d_key),
+                                &x->k_odd[j], &x->k_norm);
+            x->v_size[j] = load(&in->v, b, g, j, p->d_value, x->v + j * stride_of(p->d_value),
+                                &x->v_odd[j], &x->v_norm);
         }
         x->cached_batch = b, x->cached_head = g;
     }
@@ -236,6 +243,9 @@ static int64_t stretch_end(const struct attn_oracle_row *row, int64_t n0)
 /* Three rows of sums, and a copy of what they are about. */
 static void clear_sums(int64_t width, const double *about, struct attn_row_bound *x)
 {
+    x->is_finite = 1;
+    for (int64_t c = 0; c < width; c++)
+        x->is_finite &= isfinite(about[c]);
     memset(x->sum, 0, (size_t)(4 * whole_vectors(width)) * sizeof *x->sum);
     memcpy(x->sum + 3 * whole_vectors(width), about, (size_t)width * sizeof *about);
 }
@@ -248,35 +258,37 @@ static int64_t longest(int n_rows, const struct attn_oracle_row *const *rows)
     return n;
 }
 
-/* 4.1: what some keys add to the sums for some columns of o, from v and o on. */
-static inline __attribute__((always_inline)) void add_to_o(const struct attn_oracle_row *row,
-                                                           const struct attn_row_bound *x,
-                                                           int64_t n0, int64_t n1, int64_t dv,
-                                                           int64_t c0, int wants_swollen)
+/* A key of a stretch: its row of k or v, and what weighs it. */
+struct weighed {
+    const double *row;
+    double error, size, both, flushed;
+};
+
+/* 4.1: what some keys add to the sums for some columns of o.  is_finite: nothing here is infinite,
+ * so that no product of 0 needs care. */
+static inline __attribute__((always_inline)) void add_to_o(double *sums, int64_t wide, int64_t c0,
+                                                           const struct weighed *keys, int n_keys,
+                                                           int is_finite, int wants_swollen)
 {
-    const int64_t wide = whole_vectors(dv);
-    attn_lanes shift[VECTORS], size[VECTORS], swollen[VECTORS] = {{0}}, o[VECTORS];
-    double *sums = x->sum + c0;
+    attn_lanes shift[VECTORS], size[VECTORS], swollen[VECTORS], o[VECTORS];
+    sums += c0;
     for (int t = 0; t < VECTORS; t++) {
         shift[t] = ATTN_LANES_AT(sums + t * ATTN_LANES);
         size[t] = ATTN_LANES_AT(sums + wide + t * ATTN_LANES);
         swollen[t] = ATTN_LANES_AT(sums + 2 * wide + t * ATTN_LANES);
         o[t] = ATTN_LANES_AT(sums + 3 * wide + t * ATTN_LANES);
     }
-    for (int64_t n = n0; n < n1; n++) {
-        const double *v_row = x->v + row->key[n] * dv + c0;
-        double p = row->p[n], weight = x->swollen[n], both = p + weight;
-        if (row->s[n] == -(double)INFINITY)
-            continue;
+    for (const struct weighed *key = keys; key < keys + n_keys; key++)
         for (int t = 0; t < VECTORS; t++) {
-            attn_lanes v = ATTN_LANES_AT(v_row + t * ATTN_LANES), a = ATTN_LANES_ABS(v);
-            attn_lanes away = ATTN_LANES_ABS(v - o[t]);
-            shift[t] += ATTN_LANES_IF(away > 0, weight * away); /* and nothing where o is NaN */
-            size[t] += p * a;
+            attn_lanes v = ATTN_LANES_AT(key->row + c0 + t * ATTN_LANES), a = ATTN_LANES_ABS(v);
+            attn_lanes away = ATTN_LANES_ABS(v - o[t]), moved = key->error * away;
+            attn_lanes large = key->both * a;
+            int64_t is_large = -(int64_t)(key->both != 0);
+            shift[t] += is_finite ? moved : ATTN_LANES_IF(away > 0, moved); /* o may be NaN */
+            size[t] += key->size * a;
             if (wants_swollen)
-                swollen[t] += ATTN_LANES_IF((a > 0) & -(int64_t)(both != 0), both * a);
+                swollen[t] += is_finite ? large : ATTN_LANES_IF((a > 0) & is_large, large);
         }
-    }
     for (int t = 0; t < VECTORS; t++) {
         memcpy(sums + t * ATTN_LANES, &shift[t], sizeof shift[t]);
         memcpy(sums + wide + t * ATTN_LANES, &size[t], sizeof size[t]);
@@ -284,18 +296,38 @@ static inline __attribute__((always_inline)) void add_to_o(const struct attn_ora
     }
 }
 
+/* The keys of a row's stretch for o; returns how many. */
+static int weigh_for_o(const struct attn_oracle_row *row, const struct attn_row_bound *x,
+                       int64_t n0, int64_t dv, struct weighed keys[STRETCH], int *is_finite)
+{
+    int n_keys = 0;
+    for (int64_t n = n0; n < stretch_end(row, n0); n++) {
+        double p = row->p[n], weight = x->swollen[n];
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        keys[n_keys++] =
+            (struct weighed){x->v + row->key[n] * stride_of(dv), weight, p, p + weight, 0};
+        *is_finite &= isfinite(p + weight);
+    }
+    return n_keys;
+}
+
 static inline __attribute__((always_inline)) void
 sums_of_o(int64_t dv, int n_rows, const struct attn_oracle_row *const *rows,
           const struct attn_row_bound *x, int wants_swollen)
 {
-    int64_t n_most = longest(n_rows, rows);
+    int64_t n_most = longest(n_rows, rows), wide = whole_vectors(dv);
     for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
         for (int r = 0; r < n_rows; r++) {
-            int64_t n1 = stretch_end(rows[r], n0), c = 0;
-            if (n0 >= n1 || rows[r]->max == -(double)INFINITY)
+            struct weighed keys[STRETCH];
+            if (n0 >= rows[r]->n || rows[r]->max == -(double)INFINITY)
                 continue;
-            for (; c < dv; c += COLUMNS)
-                add_to_o(rows[r], &x[r], n0, n1, dv, c, wants_swollen);
+            int is_finite = x[r].is_finite;
+            int n_keys = weigh_for_o(rows[r], &x[r], n0, dv, keys, &is_finite);
+            for (int64_t c = 0; c < dv && is_finite; c += COLUMNS)
+                add_to_o(x[r].sum, wide, c, keys, n_keys, 1, wants_swollen);
+            for (int64_t c = 0; c < dv && !is_finite; c += COLUMNS)
+                add_to_o(x[r].sum, wide, c, keys, n_keys, 0, wants_swollen);
         }
 }
 
@@ -349,7 +381,8 @@ static void look_at_keys(const struct attn_oracle_row *row, int64_t dv, struct a
     for (; n < row->n; n++)
         if (row->s[n] != -(double)INFINITY) {
             head->seen[head->n_seen++] = row->key[n];
-            look_at(dv, head->v + row->key[n] * dv, head->total, head->least, head->most);
+            look_at(dv, head->v + row->key[n] * stride_of(dv), head->total, head->least,
+                    head->most);
         }
 }
 
@@ -528,32 +561,26 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
         x->over[n] |= ATTN_OVER_DS;
 }
 
-/* 5.4: what some keys add to some columns of dq: three rows of sums. */
-static inline __attribute__((always_inline)) void add_to_dq(const struct attn_oracle_row *row,
-                                                            const struct attn_row_bound *x,
-                                                            int64_t n0, int64_t n1, int64_t d,
-                                                            int64_t c0, const double tiny[2])
+/* 5.4: what some keys add to some columns of dq: three rows of sums.  is_finite: as above. */
+static inline __attribute__((always_inline)) void add_to_dq(double *sums, int64_t wide, int64_t c0,
+                                                            const struct weighed *keys, int n_keys,
+                                                            int is_finite)
 {
-    const int64_t wide = whole_vectors(d);
     attn_lanes e[VECTORS], size[VECTORS], gauge[VECTORS];
-    double *sums = x->sum + c0;
+    sums += c0;
     for (int t = 0; t < VECTORS; t++) {
         e[t] = ATTN_LANES_AT(sums + t * ATTN_LANES);
         size[t] = ATTN_LANES_AT(sums + wide + t * ATTN_LANES);
         gauge[t] = ATTN_LANES_AT(sums + 2 * wide + t * ATTN_LANES);
     }
-    for (int64_t n = n0; n < n1; n++) {
-        const double *k_row = x->k + row->key[n] * d + c0;
-        double e_dsr = x->e_dsr[n], both = fabs(x->dsr[n]) + e_dsr, gauge_ds = x->gauge_ds[n];
-        double flushed = tiny[0] + tiny[1] * fabs(x->dsr[n]);
-        int64_t has_error = -(int64_t)(e_dsr != 0), has_size = -(int64_t)(both != 0);
-        if (row->s[n] == -(double)INFINITY)
-            continue;
+    for (const struct weighed *key = keys; key < keys + n_keys; key++) {
+        int64_t is_off = -(int64_t)(key->error != 0), is_large = -(int64_t)(key->both != 0);
         for (int t = 0; t < VECTORS; t++) {
-            attn_lanes k = ATTN_LANES_ABS(ATTN_LANES_AT(k_row + t * ATTN_LANES));
-            e[t] += ATTN_LANES_IF((k > 0) & has_error, e_dsr * k) + flushed;
-            size[t] += ATTN_LANES_IF((k > 0) & has_size, both * k);
-            gauge[t] += gauge_ds * k;
+            attn_lanes k = ATTN_LANES_ABS(ATTN_LANES_AT(key->row + c0 + t * ATTN_LANES));
+            attn_lanes off = key->error * k, large = key->both * k;
+            e[t] += (is_finite ? off : ATTN_LANES_IF((k > 0) & is_off, off)) + key->flushed;
+            size[t] += is_finite ? large : ATTN_LANES_IF((k > 0) & is_large, large);
+            gauge[t] += key->size * k;
         }
     }
     for (int t = 0; t < VECTORS; t++) {
@@ -563,19 +590,40 @@ static inline __attribute__((always_inline)) void add_to_dq(const struct attn_or
     }
 }
 
+/* The keys of a row's stretch for dq; returns how many. */
+static int weigh_for_dq(const struct attn_precision *a, const struct attn_oracle_row *row,
+                        const struct attn_row_bound *x, int64_t n0, int64_t d, double tiny_q,
+                        struct weighed keys[STRETCH], int *is_finite)
+{
+    int n_keys = 0;
+    for (int64_t n = n0; n < stretch_end(row, n0); n++) {
+        double dsr = fabs(x->dsr[n]), e = x->e_dsr[n];
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        keys[n_keys++] = (struct weighed){x->k + row->key[n] * stride_of(d), e, x->gauge_ds[n],
+                                          dsr + e, a->tiny + (a->tiny + tiny_q) * dsr};
+        *is_finite &= isfinite(dsr + e);
+    }
+    return n_keys;
+}
+
 ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, double scale,
                                   int n_rows, const struct attn_oracle_row *const *rows,
                                   const struct attn_row_bound *x)
 {
-    const double tiny[2] = {a->tiny, a->tiny + attn_operand_tiny(a, a->u_q, scale)};
-    int64_t n_most = longest(n_rows, rows);
+    double tiny_q = attn_operand_tiny(a, a->u_q, scale);
+    int64_t n_most = longest(n_rows, rows), wide = whole_vectors(d);
     for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
         for (int r = 0; r < n_rows; r++) {
-            int64_t n1 = stretch_end(rows[r], n0), c = 0;
-            if (n0 >= n1 || x[r].without_dq || rows[r]->max == -(double)INFINITY)
+            struct weighed keys[STRETCH];
+            if (n0 >= rows[r]->n || x[r].without_dq || rows[r]->max == -(double)INFINITY)
                 continue;
-            for (; c < d; c += COLUMNS)
-                add_to_dq(rows[r], &x[r], n0, n1, d, c, tiny);
+            int is_finite = 1;
+            int n_keys = weigh_for_dq(a, rows[r], &x[r], n0, d, tiny_q, keys, &is_finite);
+            for (int64_t c = 0; c < d && is_finite; c += COLUMNS)
+                add_to_dq(x[r].sum, wide, c, keys, n_keys, 1);
+            for (int64_t c = 0; c < d && !is_finite; c += COLUMNS)
+                add_to_dq(x[r].sum, wide, c, keys, n_keys, 0);
         }
 }
 
