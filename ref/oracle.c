@@ -108,6 +108,13 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
     return at;
 }
 
+int attn_oracle_block(const struct attn_problem *p)
+{
+    int64_t most = p->n_query < ATTN_ORACLE_ROWS ? p->n_query : ATTN_ORACLE_ROWS;
+    int64_t fit = p->n_key > 0 ? ((int64_t)1 << 17) / p->n_key : most; /* long ones need memory */
+    return (int)(fit < 1 || most < 1 ? 1 : fit < most ? fit : most);
+}
+
 enum attn_status attn_oracle_rows_alloc(const struct attn_problem *p, int n_rows,
                                         struct attn_oracle_row *rows, struct attn_error *err)
 {

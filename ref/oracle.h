@@ -71,6 +71,7 @@ struct attn_oracle_row {
  * head (kept between calls): O(Lk (d + dv)) numbers, O(Lk) for each row.  Free with
  * attn_oracle_rows_free. */
 enum { ATTN_ORACLE_ROWS = 32 };
+int attn_oracle_block(const struct attn_problem *problem); /* how many are worth while: 1 or more */
 enum attn_status attn_oracle_rows_alloc(const struct attn_problem *problem, int n_rows,
                                         struct attn_oracle_row *rows, struct attn_error *err);
 void attn_oracle_rows_free(struct attn_oracle_row *rows);

@@ -255,19 +255,11 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
     return ATTN_OK;
 }
 
-/* A block's rows: fewer where they are long, for memory. */
-static int rows_for(const struct attn_problem *p)
-{
-    int64_t most = p->n_query < ATTN_ORACLE_ROWS ? p->n_query : ATTN_ORACLE_ROWS;
-    int64_t fit = p->n_key > 0 ? (1 << 16) / p->n_key : most;
-    return (int)(fit < 1 || most < 1 ? 1 : fit < most ? fit : most);
-}
-
 /* What each thread needs for itself. */
 static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
-    w->most_rows = rows_for(p);
+    w->most_rows = attn_oracle_block(p);
     size_t most = (size_t)w->most_rows;
     enum attn_status status = attn_oracle_rows_alloc(p, w->most_rows, w->own, err);
     for (int r = 0; r < w->most_rows; r++)
