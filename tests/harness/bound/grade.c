@@ -79,7 +79,7 @@ enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct a
     likely.lambda = ATTN_GRADE_LAMBDA;
     enum attn_status status = ATTN_OK;
     int64_t *row = in->kept->graded;
-    const struct attn_sample some = {attn_sample_choose(p->n_query, 0, 0, row), 0, row, NULL};
+    const struct attn_sample some = {attn_sample_choose(p->n_query, 0, 0, row), 0, row, row};
     int sampled = graded && is_long(p);
     forward.want_d_bias &= !sampled;
     const struct attn_kept_truth *kept =

@@ -22,7 +22,7 @@ void attn_kept_open(const struct attn_problem *p, int rows, struct attn_kept *ke
     int64_t pairs = n < 0 ? -1 : attn_product(n, p->n_key);
     if (!rows || n < 0 || n > MOST_BYTES / (int64_t)sizeof *kept->row)
         return;
-    if (pairs < 0 || (p->mask == NULL && pairs > MOST_BYTES / 80)) /* no use: most would not fit */
+    if (pairs < 0 || pairs > MOST_BYTES / 64) /* no use: most would not fit */
         return;
     kept->row = calloc((size_t)n + 1, sizeof *kept->row);
     kept->n_rows = kept->row != NULL ? n : 0;

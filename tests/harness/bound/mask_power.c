@@ -93,19 +93,18 @@ static void find_visible(const struct attn_problem *p, const struct attn_kept *k
         sees[j] = attn_problem_allows(p, b, h, i, j) != 0;
 }
 
-/* all: the row's scores with every key visible; sees: what the mask says of each; values: of the
- * row's head. */
-static void weigh_row(const struct attn_oracle_row *all, const char *sees, const double *values,
-                      int64_t dv, struct row *row, struct attn_mask_power *x)
+enum { STRETCH = 64 };
+
+/* all: the row's scores with every key visible, of which those of keys j0 to j0 + STRETCH are
+ * weighed; sees: what the mask says of each; values: of the row's head. */
+static void weigh_row(const struct attn_oracle_row *all, int64_t j0, const char *sees,
+                      const double *values, int64_t dv, const struct row *row,
+                      struct attn_mask_power *x)
 {
-    row->visible = 0;
-    for (int64_t n = 0; n < all->n; n++)
-        row->visible += sees[n] && all->s[n] != -(double)INFINITY;
-    for (int64_t n = 0; n < all->n; n++) {
-        if (all->s[n] == -(double)INFINITY)
+    for (int64_t j = j0; j < j0 + STRETCH && j < all->n; j++) {
+        if (all->s[j] == -(double)INFINITY)
             continue;
-        double effect =
-            effect_of(row, all->s[n], sees[n], values + all->key[n] * whole_vectors(dv), dv, x);
+        double effect = effect_of(row, all->s[j], sees[j], values + j * whole_vectors(dv), dv, x);
         x->seen += effect >= ATTN_POWER_MIN;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
         x->pairs++;
@@ -115,8 +114,8 @@ static void weigh_row(const struct attn_oracle_row *all, const char *sees, const
 /* Room to weigh the rows of a problem in. */
 struct room {
     struct attn_oracle_row all[ATTN_ORACLE_ROWS];
-    char *sees;
-    double *values; /* of a head, then o and per_bound of a row: whole vectors, filled up by 0 */
+    char *sees;     /* [rows][n_key] */
+    double *values; /* of a head, then o and per_bound of rows: whole vectors, filled up by 0 */
 };
 
 static void load_values(const struct attn_problem *p, const struct attn_cview *v, int64_t b,
@@ -135,27 +134,30 @@ static void weigh_rows(const struct attn_problem *p, const struct attn_inputs *i
     const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
     struct attn_problem open = *p;
     int64_t i[ATTN_ORACLE_ROWS], dv = p->d_value, wide = whole_vectors(dv);
+    struct row rows[ATTN_ORACLE_ROWS];
     open.mask = NULL;
     for (int r = 0; r < n; r++)
         i[r] = i0 + r;
     attn_oracle_rows_scores(&open, &in->q, &in->k, &in->v, b, h, i, n, room->all);
     for (int r = 0; r < n; r++) {
         int64_t at = (b * p->heads + h) * p->n_query + i[r];
-        struct row row = {lse->want[at],
-                          lse->bound[at],
-                          o->bound + at * dv,
-                          room->values + p->n_key * wide,
-                          room->values + (p->n_key + 1) * wide,
-                          0};
+        double *own = room->values + (p->n_key + 2 * r) * wide;
+        char *sees = room->sees + r * p->n_key;
+        rows[r] =
+            (struct row){lse->want[at], lse->bound[at], o->bound + at * dv, own, own + wide, 0};
         for (int64_t c = 0; c < dv; c++) {
-            row.o[c] = o->want[at * dv + c];
-            row.per_bound[c] = 1 / row.o_bound[c];
+            own[c] = o->want[at * dv + c];
+            own[wide + c] = 1 / o->bound[at * dv + c];
         }
-        if (isnan(row.lse))
-            continue;
-        find_visible(p, in->kept, b, h, i[r], room->sees);
-        weigh_row(&room->all[r], room->sees, room->values, dv, &row, x);
+        find_visible(p, in->kept, b, h, i[r], sees);
+        for (int64_t j = 0; j < p->n_key; j++)
+            rows[r].visible += sees[j] && room->all[r].s[j] != -(double)INFINITY;
     }
+    for (int64_t j0 = 0; j0 < p->n_key; j0 += STRETCH)
+        for (int r = 0; r < n; r++)
+            if (!isnan(rows[r].lse))
+                weigh_row(&room->all[r], j0, room->sees + r * p->n_key, room->values, dv, &rows[r],
+                          x);
 }
 
 enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struct attn_inputs *in,
@@ -169,9 +171,9 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
         return ATTN_OK;
     int block = attn_oracle_block(p);
     enum attn_status status = attn_oracle_rows_alloc(p, block, room.all, err);
-    room.sees = malloc((size_t)p->n_key + 1);
-    room.values =
-        calloc((size_t)((p->n_key + 2) * whole_vectors(p->d_value)) + 1, sizeof *room.values);
+    room.sees = malloc((size_t)(p->n_key * block) + 1);
+    room.values = calloc((size_t)((p->n_key + 2 * block) * whole_vectors(p->d_value)) + 1,
+                         sizeof *room.values);
     if (status == ATTN_OK && (room.sees == NULL || room.values == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld keys", (long long)p->n_key);
     for (int64_t n = 0; status == ATTN_OK && n < p->batch * p->heads; n++) {
