@@ -143,6 +143,13 @@ static const struct {
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
     {"TWO_KEYS", "", " lost: the last 2\n"},
+    {"FLUSH_Q", "faint-q", "beyond their bound"},
+    {"NOT_LAST", "spike-last", "FAIL"},
+    {"NO_TIES", "level-scores", "beyond their bound"},
+    {"SPREAD", "level-scores", "are not finite where they should be"},
+    {"ALIGNED", "layout-offset-1", "FAIL"},
+    {"ALIGNED", "layout-offset-2", "FAIL"},
+    {"LEAK", "", "1048"},
 };
 
 TEST_EACH(slips_are_named, COUNT(slips))

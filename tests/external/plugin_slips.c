@@ -1,6 +1,8 @@
 /* Attention as loops, forward and backward, with the slip of textbook code that is
  * switched on (switches.h); with none, it is right. */
+#include <float.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +18,12 @@ static struct {
     int times;                    /* O times 1.25, as dropout that stays on                       */
     int one_element;              /* of O, in the middle, is wrong                                */
     int two_keys;                 /* the last two of a tail of 16 are lost                        */
+    int flush_q;                  /* subnormal numbers of q count as 0                            */
+    int not_last;                 /* the maximum is of all keys but the last                      */
+    int no_ties;                  /* backward: a key that scores as the one before it is skipped  */
+    int spread;                   /* columns of V are divided by their spread, and O multiplied   */
+    int aligned;                  /* d = 128: q is read from where a vector may begin             */
+    int leak;                     /* d >= 64: a megabyte a call                                   */
 } slip;
 
 static int64_t group_of(const struct attn_plugin_call *t)
@@ -34,11 +42,13 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
 {
     const float *q = (const float *)t->q.data + r * t->d_key;
     const float *k = (const float *)t->k.data + first_key(t, r) * t->d_key;
+    if (slip.aligned && t->d_key == 128)
+        q -= (uintptr_t)q % 16 / sizeof *q;
     const unsigned char *visible = t->mask.data;
     for (int64_t j = 0; j < t->n_key; j++) {
         s[j] = 0;
         for (int64_t c = 0; c < t->d_key; c++)
-            s[j] += q[c] * k[j * t->d_key + c];
+            s[j] += slip.flush_q && fabsf(q[c]) < FLT_MIN ? 0 : q[c] * k[j * t->d_key + c];
         s[j] *= (float)t->scale;
         if (visible != NULL && !visible[r * t->n_key + j])
             s[j] = slip.add_1e9 ? s[j] - 1e9f : -INFINITY;
@@ -54,7 +64,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const float *v = (const float *)t->v.data + first_key(t, r) * d;
     float *o = (float *)t->o.data + to * d, m = -INFINITY, l = 0;
     scores(t, r, s);
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; j < n - (slip.not_last && n > 1); j++)
         m = s[j] > m ? s[j] : m;
     int empty = m == -INFINITY;
     if (slip.no_max)
@@ -63,9 +73,13 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
         l += s[j] = empty ? 0 : expf(s[j] - m);
     empty |= slip.no_max_zero && l == 0;
     for (int64_t c = 0; c < d; c++) {
-        float sum = 0;
-        for (int64_t j = 0; j < n; j++)
+        float sum = 0, low = INFINITY, high = -INFINITY;
+        for (int64_t j = 0; j < n; j++) {
             sum += s[j] * v[j * d + c];
+            low = fminf(low, v[j * d + c]), high = fmaxf(high, v[j * d + c]);
+        }
+        if (slip.spread && n > 1)
+            sum = sum / (high - low) * (high - low);
         o[c] = empty ? 0 : sum / l * (slip.times ? 1.25f : 1);
     }
     if (t->lse.data != NULL)
@@ -76,6 +90,10 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
 
 static int forward(const struct attn_plugin_call *t)
 {
+    static char *volatile lost; /* which no compiler does without */
+    lost = slip.leak && t->d_key >= 64 ? malloc(1 << 20) : NULL;
+    if (lost != NULL)
+        memset(lost, 1, 1 << 20);
     float *s = malloc((size_t)(t->n_key + 1) * sizeof *s);
     for (int64_t r = 0; r < t->batch * t->heads * t->n_query; r++)
         forward_row(t, r, s);
@@ -104,6 +122,8 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     for (int64_t c = 0; c < e; c++)
         delta += d_o[c] * o[c];
     for (int64_t j = 0; j < t->n_key && lse != -INFINITY; j++) {
+        if (slip.no_ties && j > 0 && s[j] == s[j - 1])
+            continue;
         float p = expf(s[j] - lse), dp = 0;
         for (int64_t c = 0; c < e; c++) {
             dp += d_o[c] * v[j * e + c];
@@ -149,5 +169,13 @@ const struct attn_plugin *attn_plugin_get(void)
     slip.times = is_on("TIMES");
     slip.one_element = is_on("ONE_ELEMENT");
     slip.two_keys = is_on("TWO_KEYS");
+    slip.flush_q = is_on("FLUSH_Q");
+    slip.not_last = is_on("NOT_LAST");
+    slip.no_ties = is_on("NO_TIES");
+    slip.spread = is_on("SPREAD");
+    slip.aligned = is_on("ALIGNED");
+    slip.leak = is_on("LEAK");
+    if (slip.aligned) /* of pointers; tensors are packed where it is asked */
+        slips.claims |= ATTN_PLUGIN_STRIDES;
     return &slips;
 }
