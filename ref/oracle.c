@@ -29,7 +29,7 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
     return 0;
 }
 
-/* Where the next key or value stands: apart, so that a stretch of keys whose width is a power of two
+/* Where the next key or value stands: apart, so that a stretch of keys as wide as a power of two
  * has its columns in different sets of the cache. */
 static int64_t stride_of(int64_t width)
 {

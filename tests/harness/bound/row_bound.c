@@ -7,7 +7,7 @@
 
 #include "ref/problem.h"
 
-/* Keys are walked through in stretches, columns in groups of vectors.  Those of the last vectors may
+/* Keys go by in stretches, columns in groups of vectors.  Those of the last vectors may
  * lie beyond the width: they read what stands there, and their sums are not used. */
 enum { STRETCH = 32, COLUMNS = 8, VECTORS = COLUMNS / ATTN_LANES };
 
@@ -23,7 +23,7 @@ static int64_t stride_of(int64_t width)
     return width + COLUMNS;
 }
 
-/* Room for a head, whose keys and values all rows share, and then for each row; from `at` on: laying
+/* Room for a head, whose keys and values all rows share, and for each row; from `at` on: laying
  * out from NULL measures.  Returns the end. */
 static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
                        double *at)

@@ -16,7 +16,7 @@ struct attn_sum {
 };
 
 /* What a row adds to an output: addend n goes to row place[n] of it, none where that is negative;
- * it is weight[n] * y, where the weight is known to within error + more and y to within `tiny`, with
+ * it is weight[n] * y, the weight known to within error + more and y to within `tiny`, with
  * gauge * times for the gauge.  Places do not decrease.  ATTN_LANES numbers can be read where y
  * ends. */
 struct attn_addends {
@@ -31,7 +31,7 @@ enum attn_status attn_sum_open(const struct attn_inputs *inputs, struct attn_tru
                                struct attn_error *err);
 void attn_sum_free(struct attn_sum *sum);
 
-/* The output, which is `width` wide, gains what these rows add, at most ATTN_ORACLE_ROWS: to each of
+/* The output, `width` wide, gains what these rows add, at most ATTN_ORACLE_ROWS: to each of
  * its elements in the order of the rows. */
 void attn_sum_add(struct attn_sum *sum, int64_t width, const struct attn_addends *rows, int n_rows);
 
