@@ -171,6 +171,13 @@ static const struct {
      "; too large for fault models: dv fails, feature 15 only (the last)"},
     {"LSE_BASE", "gqa-6-2-sum", "fits a backward that takes LSE in another base"},
     {"CACHED", "width-1-1' --case 'length-15-17", "what earlier calls left (a cache, a static)"},
+    {"FLUSH_Q", "faint-q", "beyond their bound"},
+    {"NOT_LAST", "spike-last", "FAIL"},
+    {"NO_TIES", "level-scores", "beyond their bound"},
+    {"SPREAD", "level-scores", "are not finite where they should be"},
+    {"ALIGNED", "layout-offset-1", "FAIL"},
+    {"ALIGNED", "layout-offset-2", "FAIL"},
+    {"LEAK", "", "1048"},
 };
 
 TEST_EACH(slips_are_named, COUNT(slips))
