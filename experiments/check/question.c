@@ -75,9 +75,9 @@ static int names_made(const struct attn_cli_list *cases)
 
 int attn_question_needs_claims(const struct attn_cli_list *cases)
 {
-    int named = cases->n == 0;
+    int named = cases->n == 0 || names_made(cases);
     for (int i = 0; i < cases->n; i++)
-        named |= strchr(cases->at[i].value, ':') == NULL;
+        named |= attn_battery_find(cases->at[i].value) != NULL;
     return named;
 }
 

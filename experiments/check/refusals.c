@@ -64,7 +64,7 @@ static void print_refused_cases(FILE *out, const struct attn_verdict_list *list,
                 add_family(x->name, families, sizeof families);
         }
         if (n > 0)
-            fprintf(out, "%s %s %d (%d alone%s)", found++ > 0 ? "," : title, name_of(by, b), n,
+            fprintf(out, "%s %s %d (%d alone)%s", found++ > 0 ? "," : title, name_of(by, b), n,
                     alone, families);
     }
     fputs(found > 0 ? "\n" : "", out);

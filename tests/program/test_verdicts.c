@@ -369,7 +369,7 @@ TEST_EACH(refusals_by_it_are_told, 8)
     static const char *const want[][3] = {
         {"PASS: 1 pass, 0 fail, 4 refused (3 by it), 0 weak",
          "\n    2: q3k4d5:none:f32:normal:s1; q3k4d5:none:f32:normal:s1\n",
-         "by the claim that they want: bf16 1 (1 alone)\n"},
+         "by the claim that they want: bf16 1 (1 alone): "},
         {"ok 3 - dense q30k4d5:none:f32:normal:s1 # SKIP refused by it: q30k4",
          "ok 2 - dense absent # SKIP not claimed", "1..5"},
         {"skipped=\"4\"", "<skipped message=\"refused by it: not claimed: &lt;f16&gt;\"/>",
