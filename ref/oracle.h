@@ -38,8 +38,8 @@ typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));
 #define ATTN_LANES_IF(say, x) \
     ((attn_lanes)((attn_lane_bits)(x) & (attn_lane_bits)(say))) /* else 0 */
 
-/* Writes the keys of row (b,h,i) that have weight, all of them visible, in increasing order; returns
- * how many. */
+/* Writes the keys of row (b,h,i) that have weight, all of them visible, in increasing order;
+ * returns how many. */
 typedef int64_t attn_oracle_keys(const void *arg, int64_t b, int64_t h, int64_t i, int64_t *key);
 
 /* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible

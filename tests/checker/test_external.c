@@ -305,7 +305,7 @@ static const struct {
     const char *says, *and_says; /* and_says: that the rest ran */
 } misbehaviour[] = {
     {"CRASH", 1, "Segmentation fault in forward", " 4 crash"},
-    {"HANG", 1, "no end after 1 s in forward", " 4 timeout"},
+    {"HANG", 1, "no end after 1 s in forward", " 3 timeout"},
     {"WRITE_NEAR", 1, "o: 1 elements of the red zone overwritten, the nearest 1 past the end",
      "FAIL(integrity)"},
     {"WRITE_FAR", 1, "it touched an address 4096 bytes past the end of o", " 4 crash"},

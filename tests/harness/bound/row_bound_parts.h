@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ref/problem.h"
 #include "tests/harness/bound/row_bound.h"
 
 /* Keys go by in stretches, columns in groups of vectors.  Those of the last vectors may

@@ -498,8 +498,8 @@ static void no_bound_is_infinite(struct attn_truth *truth)
     }
 }
 
-/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: what
- * it adds to a gradient is far below 2^-100, and that is far below what any key adds that counts. */
+/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: it
+ * adds far less than 2^-100 to a gradient, and that is far below what any key adds that counts. */
 static void allow_little_weights(struct attn_truth *truth)
 {
     for (int o = ATTN_DQ; o <= ATTN_DV; o++) {
