@@ -29,15 +29,37 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
     return 0;
 }
 
+/* Where the next key or value stands: apart, so that a stretch of keys as wide as a power of two
+ * has its columns in different sets of the cache. */
+static int64_t stride_of(int64_t width)
+{
+    return width + 8;
+}
+
+/* A row's dQ is 0 where nothing is visible, or only scores of -inf. */
+static int has_dq(const struct attn_oracle_row *row)
+{
+    return !row->without_dq && row->max != -(double)INFINITY;
+}
+
 #define WIDE       double
+#define WIDE_LANE  attn_lanes
+#define WIDE_ABS   ATTN_LANES_ABS
+#define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
 #include "ref/oracle_tmpl.h"
 #undef WIDE
 #undef FN
+#undef WIDE_KEYS
+#undef WIDE_LANE
+#undef WIDE_ABS
 #undef WIDE_LOOPS
-#define WIDE     long double
-#define FN(name) name##_long
+#define WIDE      long double
+#define WIDE_KEYS 1
+#define WIDE_LANE long double
+#define WIDE_ABS  fabsl
+#define FN(name)  name##_long
 #define WIDE_LOOPS
 #include "ref/oracle_tmpl.h"
 
@@ -54,92 +76,118 @@ static void *piece(char **at, int64_t n, size_t size)
     return here;
 }
 
-/* Lay the arrays out from `at` on; returns the end, so that laying out from NULL measures. */
-static char *lay_out(const struct attn_problem *p, struct attn_oracle_row *row, char *at)
+/* Columns that do not fill a vector are read with others behind them. */
+enum { PAD = 16 };
+
+/* Lay the arrays of n rows out from `at` on, and the keys and values of one head, which they share;
+ * returns the end, so that laying out from NULL measures. */
+static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracle_row *rows,
+                     char *at)
 {
     size_t wide = is_wide(p) ? sizeof(long double) : sizeof(double);
     int64_t n = p->n_key;
-    double **const list[] = {&row->raw, &row->magnitude, &row->slope,        &row->bias, &row->s,
-                             &row->p,   &row->dp,        &row->dp_magnitude, &row->ds};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        *list[i] = piece(&at, n, sizeof(double));
-    row->key = piece(&at, n, sizeof(int64_t));
-    row->o = piece(&at, p->d_value, sizeof(double));
-    row->dq = piece(&at, p->d_key, sizeof(double));
-    row->wide_s = piece(&at, n, wide);
-    row->wide_p = piece(&at, n, wide);
-    row->wide_q = piece(&at, p->d_key, wide);
-    row->wide_do = piece(&at, p->d_value, wide);
-    row->wide_sum = piece(&at, 3 * row->width, wide);
-    row->wide_k = piece(&at, n * p->d_key, wide);
-    row->wide_v = piece(&at, n * p->d_value, wide);
+    void *k = piece(&at, n * stride_of(p->d_key) + PAD, wide);
+    void *v = piece(&at, n * stride_of(p->d_value) + PAD, wide);
+    for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++) {
+        double **const list[] = {&row->raw, &row->magnitude, &row->slope, &row->bias,
+                                 &row->s,   &row->p,         &row->dp,    &row->dp_magnitude,
+                                 &row->ds};
+        for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+            *list[i] = piece(&at, n, sizeof(double));
+        row->key = piece(&at, n, sizeof(int64_t));
+        row->o = piece(&at, p->d_value, sizeof(double));
+        row->dq = piece(&at, p->d_key, sizeof(double));
+        row->wide_s = piece(&at, n, wide);
+        row->wide_p = piece(&at, n, wide);
+        row->wide_q = piece(&at, p->d_key, wide);
+        row->wide_do = piece(&at, p->d_value, wide);
+        row->wide_sum = piece(&at, 2 * row->width + PAD, wide);
+        row->wide_k = k;
+        row->wide_v = v;
+    }
     return at;
 }
 
-enum attn_status attn_oracle_row_alloc(const struct attn_problem *p, struct attn_oracle_row *row,
-                                       struct attn_error *err)
+int attn_oracle_block(const struct attn_problem *p)
 {
-    memset(row, 0, sizeof *row);
-    row->width = p->d_key > p->d_value ? p->d_key : p->d_value;
-    row->cached_batch = row->cached_head = -1;
+    int64_t most = p->n_query < ATTN_ORACLE_ROWS ? p->n_query : ATTN_ORACLE_ROWS;
+    int64_t fit = p->n_key > 0 ? ((int64_t)1 << 17) / p->n_key : most; /* long ones need memory */
+    return (int)(fit < 1 || most < 1 ? 1 : fit < most ? fit : most);
+}
+
+enum attn_status attn_oracle_rows_alloc(const struct attn_problem *p, int n_rows,
+                                        struct attn_oracle_row *rows, struct attn_error *err)
+{
+    memset(rows, 0, (size_t)n_rows * sizeof *rows);
+    for (int r = 0; r < n_rows; r++) {
+        rows[r].width = p->d_key > p->d_value ? p->d_key : p->d_value;
+        rows[r].cached_batch = rows[r].cached_head = -1;
+    }
     char base[1];
-    size_t bytes = (size_t)(lay_out(p, row, base) - base);
-    row->block = malloc(bytes + 16);
-    if (row->block == NULL)
+    size_t bytes = (size_t)(lay_out(p, n_rows, rows, base) - base);
+    rows->block = malloc(bytes + 16);
+    if (rows->block == NULL)
         return attn_fail(err, ATTN_ENOMEM,
                          "the oracle needs %zu bytes for one head's keys and values", bytes);
-    lay_out(p, row, (char *)row->block);
+    lay_out(p, n_rows, rows, (char *)rows->block);
     return ATTN_OK;
 }
 
-void attn_oracle_row_free(struct attn_oracle_row *row)
+void attn_oracle_rows_free(struct attn_oracle_row *rows)
 {
-    free(row->block);
-    memset(row, 0, sizeof *row);
+    free(rows->block);
+    memset(rows, 0, sizeof *rows);
 }
 
-/* The row's keys, and the kv head that they are of. */
-static void begin_row(const struct attn_problem *p, const struct attn_cview *k,
-                      const struct attn_cview *v, int64_t b, int64_t h, int64_t i,
-                      struct attn_oracle_row *row)
+/* The rows' keys, and the kv head that they are of. */
+static void begin_rows(const struct attn_problem *p, const struct attn_cview *k,
+                       const struct attn_cview *v, int64_t b, int64_t h, const int64_t *i,
+                       int n_rows, struct attn_oracle_row *rows)
 {
     int64_t g = h / (p->heads / p->kv_heads);
     if (is_wide(p))
-        load_head_long(p, k, v, b, g, row);
+        load_head_long(p, k, v, b, g, rows);
     else
-        load_head_double(p, k, v, b, g, row);
-    row->n = row->keys != NULL ? row->keys(row->keys_arg, b, h, i, row->key) : 0;
-    for (int64_t j = 0; row->keys == NULL && j < p->n_key; j++)
-        if (attn_problem_allows(p, b, h, i, j))
-            row->key[row->n++] = j;
+        load_head_double(p, k, v, b, g, rows);
+    for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++, i++) {
+        row->n = row->keys != NULL ? row->keys(row->keys_arg, b, h, *i, row->key) : 0;
+        for (int64_t j = 0; row->keys == NULL && j < p->n_key; j++)
+            if (attn_problem_allows(p, b, h, *i, j))
+                row->key[row->n++] = j;
+    }
 }
 
-void attn_oracle_row_scores(const struct attn_problem *p, const struct attn_cview *q,
-                            const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                            int64_t h, int64_t i, struct attn_oracle_row *row)
+static void forward(const struct attn_problem *p, const struct attn_cview *q,
+                    const struct attn_cview *k, const struct attn_cview *v, int64_t b, int64_t h,
+                    const int64_t *i, int n_rows, int scores_only, struct attn_oracle_row *rows)
 {
-    begin_row(p, k, v, b, h, i, row);
-    row->max =
-        is_wide(p) ? (double)scores_long(p, q, b, h, i, row) : scores_double(p, q, b, h, i, row);
+    begin_rows(p, k, v, b, h, i, n_rows, rows);
+    if (is_wide(p))
+        forward_long(p, q, b, h, i, n_rows, scores_only, rows);
+    else
+        forward_double(p, q, b, h, i, n_rows, scores_only, rows);
 }
 
-void attn_oracle_row_forward(const struct attn_problem *p, const struct attn_cview *q,
+void attn_oracle_rows_scores(const struct attn_problem *p, const struct attn_cview *q,
                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                             int64_t h, int64_t i, struct attn_oracle_row *row)
+                             int64_t h, const int64_t *i, int n_rows, struct attn_oracle_row *rows)
 {
-    begin_row(p, k, v, b, h, i, row);
-    if (is_wide(p))
-        forward_long(p, q, b, h, i, row);
-    else
-        forward_double(p, q, b, h, i, row);
+    forward(p, q, k, v, b, h, i, n_rows, 1, rows);
 }
 
-void attn_oracle_row_backward(const struct attn_problem *p, const struct attn_cview *d_o,
-                              const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
-                              struct attn_oracle_row *row)
+void attn_oracle_rows_forward(const struct attn_problem *p, const struct attn_cview *q,
+                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                              int64_t h, const int64_t *i, int n_rows, struct attn_oracle_row *rows)
+{
+    forward(p, q, k, v, b, h, i, n_rows, 0, rows);
+}
+
+void attn_oracle_rows_backward(const struct attn_problem *p, const struct attn_cview *d_o,
+                               const struct attn_cview *d_lse, int64_t b, int64_t h,
+                               const int64_t *i, int n_rows, struct attn_oracle_row *rows)
 {
     if (is_wide(p))
-        backward_long(p, d_o, d_lse, b, h, i, row);
+        backward_long(p, d_o, d_lse, b, h, i, n_rows, rows);
     else
-        backward_double(p, d_o, d_lse, b, h, i, row);
+        backward_double(p, d_o, d_lse, b, h, i, n_rows, rows);
 }

@@ -1,4 +1,4 @@
-/* The oracle: attention one row at a time, over the visible keys only, in a wider type.
+/* The oracle: attention row by row, over the visible keys only, in a wider type.
  *
  * It shares no arithmetic with any implementation: no tiles, no rescaling, no storage types.
  * Two passes over a row (maximum, then sums), compensated sums (Neumaier 1974) over the keys,
@@ -23,12 +23,23 @@
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 #define ATTN_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
+#define ATTN_LANES     4
 #else
 #define ATTN_ANY_WIDTH
+#define ATTN_LANES 2
 #endif
 
-/* Writes the keys of row (b,h,i) that have weight, all of them visible, in increasing order; returns
- * how many. */
+/* Columns side by side, for sums that stay in registers while keys go by: arithmetic of vectors is
+ * that of their numbers, one by one.  For locals and their loads alone: no function takes one. */
+typedef double attn_lanes __attribute__((vector_size(8 * ATTN_LANES), aligned(8), may_alias));
+typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));
+#define ATTN_LANES_AT(x)  (*(const attn_lanes *)(x))
+#define ATTN_LANES_ABS(x) ((attn_lanes)((attn_lane_bits)(x)&INT64_MAX))
+#define ATTN_LANES_IF(say, x) \
+    ((attn_lanes)((attn_lane_bits)(x) & (attn_lane_bits)(say))) /* else 0 */
+
+/* Writes the keys of row (b,h,i) that have weight, all of them visible, in increasing order;
+ * returns how many. */
 typedef int64_t attn_oracle_keys(const void *arg, int64_t b, int64_t h, int64_t i, int64_t *key);
 
 /* Everything about one query row.  Arrays belong to the row object; [n] runs over the visible
@@ -64,26 +75,60 @@ struct attn_oracle_row {
     void *block;
 };
 
-/* Room for rows of one problem and one set of tensors (the keys and values of a head are kept
- * between calls): O(Lk (d + dv)) numbers.  Free with attn_oracle_row_free. */
-enum attn_status attn_oracle_row_alloc(const struct attn_problem *problem,
-                                       struct attn_oracle_row *row, struct attn_error *err);
-void attn_oracle_row_free(struct attn_oracle_row *row);
+/* Room for so many rows of one problem and one set of tensors, which share the keys and values of a
+ * head (kept between calls): O(Lk (d + dv)) numbers, O(Lk) for each row.  Free with
+ * attn_oracle_rows_free. */
+enum { ATTN_ORACLE_ROWS = 32 };
+int attn_oracle_block(const struct attn_problem *problem); /* how many are worth while: 1 or more */
+enum attn_status attn_oracle_rows_alloc(const struct attn_problem *problem, int n_rows,
+                                        struct attn_oracle_row *rows, struct attn_error *err);
+void attn_oracle_rows_free(struct attn_oracle_row *rows);
 
-/* Fill the forward part of row (b,h,i).  Visibility is asked of attn_mask_allows, pair by pair:
- * the oracle does not trust the derived forms. */
-void attn_oracle_row_forward(const struct attn_problem *problem, const struct attn_cview *q,
-                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                             int64_t h, int64_t i, struct attn_oracle_row *row);
+/* Fill the forward part of rows (b,h,i[r]).  Visibility is asked of attn_mask_allows, pair by pair:
+ * the oracle does not trust the derived forms.  A stretch of K or V that is read serves all of the
+ * rows; a row's bits do not depend on the others. */
+void attn_oracle_rows_forward(const struct attn_problem *problem, const struct attn_cview *q,
+                              const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                              int64_t h, const int64_t *i, int n_rows,
+                              struct attn_oracle_row *rows);
 
 /* The same as far as the scores: n, key, raw, magnitude, slope, bias, s and max. */
-void attn_oracle_row_scores(const struct attn_problem *problem, const struct attn_cview *q,
-                            const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                            int64_t h, int64_t i, struct attn_oracle_row *row);
+void attn_oracle_rows_scores(const struct attn_problem *problem, const struct attn_cview *q,
+                             const struct attn_cview *k, const struct attn_cview *v, int64_t b,
+                             int64_t h, const int64_t *i, int n_rows, struct attn_oracle_row *rows);
 
-/* Then the backward part of the row just filled.  d_lse may have data == NULL. */
-void attn_oracle_row_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
-                              const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
-                              struct attn_oracle_row *row);
+/* Then the backward part of the rows just filled.  d_lse may have data == NULL. */
+void attn_oracle_rows_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
+                               const struct attn_cview *d_lse, int64_t b, int64_t h,
+                               const int64_t *i, int n_rows, struct attn_oracle_row *rows);
+
+/* One row. */
+static inline enum attn_status attn_oracle_row_alloc(const struct attn_problem *problem,
+                                                     struct attn_oracle_row *row,
+                                                     struct attn_error *err)
+{
+    return attn_oracle_rows_alloc(problem, 1, row, err);
+}
+
+static inline void attn_oracle_row_free(struct attn_oracle_row *row)
+{
+    attn_oracle_rows_free(row);
+}
+
+static inline void attn_oracle_row_forward(const struct attn_problem *problem,
+                                           const struct attn_cview *q, const struct attn_cview *k,
+                                           const struct attn_cview *v, int64_t b, int64_t h,
+                                           int64_t i, struct attn_oracle_row *row)
+{
+    attn_oracle_rows_forward(problem, q, k, v, b, h, &i, 1, row);
+}
+
+static inline void attn_oracle_row_backward(const struct attn_problem *problem,
+                                            const struct attn_cview *d_o,
+                                            const struct attn_cview *d_lse, int64_t b, int64_t h,
+                                            int64_t i, struct attn_oracle_row *row)
+{
+    attn_oracle_rows_backward(problem, d_o, d_lse, b, h, &i, 1, row);
+}
 
 #endif

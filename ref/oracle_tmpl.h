@@ -1,4 +1,5 @@
-/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LOOPS stands before what has long
+/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LANE, a number or several
+ * side by side, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what has long
  * loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
@@ -15,23 +16,40 @@ static inline WIDE FN(total)(WIDE sum, WIDE lost)
     return lost == lost ? sum + lost : sum;
 }
 
-/* x . y, and the same sum over absolute values. */
-static inline WIDE FN(dot)(const WIDE *x, const WIDE *y, int64_t n, double *magnitude)
+enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
+
+/* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
+ * WIDE_KEYS share each number of x: four partial sums for each. */
+WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, int64_t n1,
+                                const WIDE *x, const WIDE *keys, int64_t width, WIDE *dot,
+                                double *magnitude)
 {
-    WIDE part[4] = {0}, size[4] = {0};
-    int64_t c = 0;
-    for (; c + 4 <= n; c += 4)
-        for (int t = 0; t < 4; t++) {
-            WIDE product = x[c + t] * y[c + t];
-            part[t] += product;
-            size[t] += fabs(product);
+    for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
+        WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
+        const WIDE *y[WIDE_KEYS];
+        int64_t c = 0;
+        for (int k = 0; k < WIDE_KEYS; k++)
+            y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * stride_of(width);
+        for (; c + 4 <= width; c += 4)
+            for (int k = 0; k < WIDE_KEYS; k++)
+                for (int t = 0; t < FN(FOURTH); t++) {
+                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
+                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
+                    parts[k][t] += product;
+                    sizes[k][t] += WIDE_ABS(product);
+                }
+        for (int k = 0; k < WIDE_KEYS && n + k < n1; k++) {
+            WIDE part[4], size[4];
+            memcpy(part, parts[k], sizeof part);
+            memcpy(size, sizes[k], sizeof size);
+            for (int64_t tail = c; tail < width; tail++) {
+                part[0] += x[tail] * y[k][tail];
+                size[0] += fabs(x[tail] * y[k][tail]);
+            }
+            magnitude[n + k] = (double)(size[0] + size[1] + (size[2] + size[3]));
+            dot[n + k] = part[0] + part[1] + (part[2] + part[3]);
         }
-    for (; c < n; c++) {
-        part[0] += x[c] * y[c];
-        size[0] += fabs(x[c] * y[c]);
     }
-    *magnitude = (double)(size[0] + size[1] + (size[2] + size[3]));
-    return part[0] + part[1] + (part[2] + part[3]);
 }
 
 static void FN(load)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
@@ -59,45 +77,90 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
     if (row->cached_batch == b && row->cached_head == g)
         return;
     for (int64_t j = 0; j < p->n_key; j++) {
-        FN(load)(k, b, g, j, p->d_key, K + j * p->d_key);
-        FN(load_values)(row, v, b, g, j, p->d_value, V + j * p->d_value);
+        FN(load)(k, b, g, j, p->d_key, K + j * stride_of(p->d_key));
+        FN(load_values)(row, v, b, g, j, p->d_value, V + j * stride_of(p->d_value));
     }
     row->cached_batch = b, row->cached_head = g;
 }
 
-/* y[c] = sum over visible keys of weight[n] * x[key[n]][c]: plain within runs of 32 keys, run
- * totals compensated. */
-WIDE_LOOPS static void FN(combine)(const struct attn_oracle_row *row, const WIDE *weight,
-                                   const WIDE *x, int64_t width, WIDE *y, WIDE *lost, WIDE *run)
+/* ---- rows of one head: each stretch of keys that is read serves all of them ----------------- */
+
+enum { FN(STRETCH) = 32, FN(COLUMNS) = 16 };
+
+/* Keys n0 to n1 of a row, the columns of them from x on, of which so many count: y += sum of
+ * weight[n] * x[key[n]], summed by itself and added without loss. */
+static inline __attribute__((always_inline)) void
+FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
+                    const WIDE *x, int64_t width, int64_t columns, WIDE *y, WIDE *lost)
 {
-    for (int64_t c = 0; c < width; c++)
-        y[c] = lost[c] = 0;
-    for (int64_t n0 = 0; n0 < row->n; n0 += 32) {
-        int64_t n1 = n0 + 32 < row->n ? n0 + 32 : row->n;
-        for (int64_t c = 0; c < width; c++)
-            run[c] = 0;
-        for (int64_t n = n0; n < n1; n++)
-            if (weight[n] != 0)
-                for (int64_t c = 0; c < width; c++)
-                    run[c] += weight[n] * x[row->key[n] * width + c];
-        for (int64_t c = 0; c < width; c++)
-            FN(add)(&y[c], &lost[c], run[c]);
+    WIDE_LANE runs[FN(COLUMNS) / FN(LANE)] = {0};
+    WIDE run[FN(COLUMNS)];
+    for (int64_t n = n0; n < n1; n++) {
+        const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
+        for (int t = 0; w != 0 && t < FN(COLUMNS) / FN(LANE); t++)
+            runs[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
     }
-    for (int64_t c = 0; c < width; c++)
-        y[c] = FN(total)(y[c], lost[c]);
+    memcpy(run, runs, sizeof run);
+    for (int c = 0; c < columns && c < FN(COLUMNS); c++)
+        FN(add)(&y[c], &lost[c], run[c]);
 }
 
-/* Pass 1: which keys, their scores, the maximum. */
-WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, const struct attn_cview *q,
-                                  int64_t b, int64_t h, int64_t i, struct attn_oracle_row *row)
+/* y[c] = sum over visible keys of weight[n] * x[key[n]][c], for each row: plain within runs of 32
+ * keys, run totals compensated.  Weights are wide_p, or wide_s for the gradient. */
+WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int gradient,
+                                   const WIDE *x, int64_t width)
 {
-    const WIDE *K = row->wide_k;
+    int64_t longest = 0;
+    for (int r = 0; r < n_rows; r++) {
+        WIDE *y = rows[r].wide_sum;
+        for (int64_t c = 0; c < width; c++)
+            y[c] = y[rows[r].width + c] = 0;
+        longest = rows[r].n > longest ? rows[r].n : longest;
+    }
+    for (int64_t n0 = 0; n0 < longest; n0 += FN(STRETCH))
+        for (int r = 0; r < n_rows; r++) {
+            const struct attn_oracle_row *row = &rows[r];
+            const WIDE *weight = gradient ? row->wide_s : row->wide_p;
+            int64_t n1 = n0 + FN(STRETCH) < row->n ? n0 + FN(STRETCH) : row->n, c = 0;
+            WIDE *y = row->wide_sum, *lost = y + row->width;
+            if (n0 >= n1 || (gradient && !has_dq(row)))
+                continue;
+            for (; c < width; c += FN(COLUMNS))
+                FN(combine_columns)
+            (row, n0, n1, weight, x + c, width, width - c, y + c, lost + c);
+        }
+    for (int r = 0; r < n_rows; r++) {
+        WIDE *y = rows[r].wide_sum;
+        for (int64_t c = 0; c < width; c++)
+            y[c] = FN(total)(y[c], y[rows[r].width + c]);
+    }
+}
+
+/* wide_s = q . k of each row's keys, or dO . v. */
+static void FN(dot_rows)(struct attn_oracle_row *rows, int n_rows, int gradient, const WIDE *keys,
+                         int64_t width)
+{
+    int64_t longest = 0;
+    for (int r = 0; r < n_rows; r++)
+        longest = rows[r].n > longest ? rows[r].n : longest;
+    for (int64_t n0 = 0; n0 < longest; n0 += FN(STRETCH))
+        for (int r = 0; r < n_rows; r++) {
+            struct attn_oracle_row *row = &rows[r];
+            int64_t n1 = n0 + FN(STRETCH) < row->n ? n0 + FN(STRETCH) : row->n;
+            if (n0 < n1 && !(gradient && row->max == -(double)INFINITY))
+                FN(dots)
+            (row, n0, n1, gradient ? row->wide_do : row->wide_q, keys, width, row->wide_s,
+             gradient ? row->dp_magnitude : row->magnitude);
+        }
+}
+
+/* Pass 1 of a row whose products with its keys are known: its scores, their maximum. */
+static WIDE FN(row_scores)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
+                           struct attn_oracle_row *row)
+{
     WIDE *S = row->wide_s, max = -(WIDE)INFINITY;
-    FN(load)(q, b, h, i, p->d_key, row->wide_q);
     for (int64_t n = 0; n < row->n; n++) {
-        int64_t j = row->key[n];
-        WIDE s =
-            (WIDE)p->scale * FN(dot)(row->wide_q, K + j * p->d_key, p->d_key, &row->magnitude[n]);
+        WIDE s = (WIDE)p->scale * S[n];
         row->magnitude[n] *= fabs(p->scale);
         row->raw[n] = (double)s;
         row->slope[n] = 1;
@@ -106,7 +169,7 @@ WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, const struct att
             s = (WIDE)p->softcap * t;
             row->slope[n] = (double)((1 - t) * (1 + t));
         }
-        row->bias[n] = true_bias(p, b, h, i, j);
+        row->bias[n] = true_bias(p, b, h, i, row->key[n]);
         s += (WIDE)row->bias[n];
         if (row->bias[n] == -(double)INFINITY)
             s = -(WIDE)INFINITY; /* hidden, whatever the score was */
@@ -118,17 +181,10 @@ WIDE_LOOPS static WIDE FN(scores)(const struct attn_problem *p, const struct att
     return max;
 }
 
-static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q, int64_t b,
-                        int64_t h, int64_t i, struct attn_oracle_row *row)
+/* Pass 2 of a row: its weights, its LSE. */
+static void FN(row_weights)(WIDE max, struct attn_oracle_row *row)
 {
-    WIDE *P = row->wide_p, *y = row->wide_sum, *lost = y + row->width, *run = lost + row->width;
-    row->max = row->lse = -(double)INFINITY;
-    for (int64_t c = 0; c < p->d_value; c++)
-        row->o[c] = 0;
-    if (row->n == 0)
-        return; /* q is not even read */
-    WIDE max = FN(scores)(p, q, b, h, i, row), l = 0, l_lost = 0;
-    row->max = (double)max;
+    WIDE *P = row->wide_p, l = 0, l_lost = 0;
     for (int64_t n = 0; n < row->n; n++)
         P[n] = max == -(WIDE)INFINITY ? 0 : exp(((WIDE *)row->wide_s)[n] - max);
     for (int64_t n = 0; n < row->n; n++)
@@ -140,31 +196,44 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
     }
     if (max != -(WIDE)INFINITY)
         row->lse = (double)(max + log(l));
-    FN(combine)(row, P, row->wide_v, p->d_value, y, lost, run);
-    for (int64_t c = 0; c < p->d_value; c++)
-        row->o[c] = (double)y[c];
 }
 
-/* dP = dO V^T, D = sum P dP - dLSE, dS = P (dP - D), dq = scale sum dS slope k. */
-WIDE_LOOPS static void FN(backward)(const struct attn_problem *p, const struct attn_cview *d_o,
-                                    const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
-                                    struct attn_oracle_row *row)
+/* scores_only: that is enough. */
+static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q, int64_t b,
+                        int64_t h, const int64_t *i, int n_rows, int scores_only,
+                        struct attn_oracle_row *rows)
+{
+    for (int r = 0; r < n_rows; r++)
+        if (rows[r].n > 0) /* else q is not even read */
+            FN(load)(q, b, h, i[r], p->d_key, rows[r].wide_q);
+    FN(dot_rows)(rows, n_rows, 0, rows->wide_k, p->d_key);
+    for (int r = 0; r < n_rows; r++) {
+        WIDE max = FN(row_scores)(p, b, h, i[r], &rows[r]);
+        rows[r].max = (double)max;
+        rows[r].lse = -(double)INFINITY;
+        if (!scores_only)
+            FN(row_weights)(max, &rows[r]);
+    }
+    if (scores_only)
+        return;
+    FN(combine)(rows, n_rows, 0, rows->wide_v, p->d_value);
+    for (int r = 0; r < n_rows; r++)
+        for (int64_t c = 0; c < p->d_value; c++)
+            rows[r].o[c] = (double)((WIDE *)rows[r].wide_sum)[c];
+}
+
+/* D = sum P dP - dLSE, dS = P (dP - D), of a row whose dP is known. */
+static void FN(row_gradient)(const struct attn_cview *d_lse, int64_t b, int64_t h, int64_t i,
+                             struct attn_oracle_row *row)
 {
     WIDE *dP = row->wide_s, *P = row->wide_p, D = 0, D_lost = 0;
-    WIDE *y = row->wide_sum, *lost = y + row->width, *run = lost + row->width;
-    const WIDE *V = row->wide_v;
     row->delta = 0;
-    for (int64_t c = 0; c < p->d_key; c++)
-        row->dq[c] = 0;
     if (row->max == -(double)INFINITY) { /* nothing visible, or only scores of -inf */
         for (int64_t n = 0; n < row->n; n++)
             row->dp[n] = row->dp_magnitude[n] = row->ds[n] = 0;
         return;
     }
-    FN(load_values)(row, d_o, b, h, i, p->d_value, row->wide_do);
     for (int64_t n = 0; n < row->n; n++) {
-        dP[n] =
-            FN(dot)(row->wide_do, V + row->key[n] * p->d_value, p->d_value, &row->dp_magnitude[n]);
         row->dp[n] = (double)dP[n];
         if (P[n] != 0)
             FN(add)(&D, &D_lost, P[n] * dP[n]);
@@ -178,9 +247,23 @@ WIDE_LOOPS static void FN(backward)(const struct attn_problem *p, const struct a
         row->ds[n] = (double)dS;
         dP[n] = dS * (WIDE)row->slope[n];
     }
-    if (row->without_dq)
-        return;
-    FN(combine)(row, dP, row->wide_k, p->d_key, y, lost, run);
-    for (int64_t c = 0; c < p->d_key; c++)
-        row->dq[c] = (double)((WIDE)p->scale * y[c]);
+}
+
+/* dP = dO V^T, dS, dq = scale sum dS slope k. */
+static void FN(backward)(const struct attn_problem *p, const struct attn_cview *d_o,
+                         const struct attn_cview *d_lse, int64_t b, int64_t h, const int64_t *i,
+                         int n_rows, struct attn_oracle_row *rows)
+{
+    for (int r = 0; r < n_rows; r++)
+        if (rows[r].max != -(double)INFINITY)
+            FN(load_values)(&rows[r], d_o, b, h, i[r], p->d_value, rows[r].wide_do);
+    FN(dot_rows)(rows, n_rows, 1, rows->wide_v, p->d_value);
+    for (int r = 0; r < n_rows; r++)
+        FN(row_gradient)(d_lse, b, h, i[r], &rows[r]);
+    FN(combine)(rows, n_rows, 1, rows->wide_k, p->d_key);
+    for (int r = 0; r < n_rows; r++) {
+        const WIDE *y = has_dq(&rows[r]) ? rows[r].wide_sum : NULL;
+        for (int64_t c = 0; c < p->d_key; c++)
+            rows[r].dq[c] = y != NULL ? (double)((WIDE)p->scale * y[c]) : 0;
+    }
 }

@@ -22,9 +22,10 @@ struct notes {
 struct asking {
     struct attn_candidate *s;
     struct notes notes;
-    const struct attn_asked *biggest[2]; /* of each pass, the biggest case that passed */
-    int filed[2];                        /* its place among the verdicts */
-    double size[2];
+    /* of each pass, the biggest case and the widest that passed; corners are none */
+    const struct attn_asked *biggest[4];
+    int filed[4]; /* its place among the verdicts */
+    double size[4];
     double work, pace; /* of the largest case so far; its seconds for each unit of work */
     int n_slow;        /* corners that it would not end in time */
     double in_corners, all_corners; /* seconds that those asked take at that pace, and all */
@@ -143,10 +144,14 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     skip_unreached(answer);
     attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
     note(&a->notes, answer);
-    if (answer->result.verdict == ATTN_PASS && size > a->size[c->pass] && !is_corner(asked)) {
-        a->size[c->pass] = size;
-        a->biggest[c->pass] = asked;
-        a->filed[c->pass] = a->s->list->n - 1;
+    for (int by_width = 0; by_width < 2; by_width++) {
+        int at = 2 * (int)c->pass + by_width;
+        double is = by_width ? (double)(c->d_key + c->d_value) : size;
+        if (answer->result.verdict != ATTN_PASS || is <= a->size[at] || is_corner(asked))
+            continue;
+        a->size[at] = is;
+        a->biggest[at] = asked;
+        a->filed[at] = a->s->list->n - 1;
     }
 }
 
@@ -183,16 +188,16 @@ static int ask_cases(struct asking *a)
     return status == ATTN_OK ? 0 : fail(s, status, &err);
 }
 
-/* The biggest passed case of each pass is called up to 40 times more. */
+/* The biggest and the widest passed case of each pass are called up to 40 times more. */
 static void look_for_leaks(struct asking *a)
 {
-    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+    for (int at = 0; at < 4; at++) {
         struct attn_answer answer;
-        if (a->biggest[pass] == NULL)
+        if (a->biggest[at] == NULL || (at % 2 == 1 && a->biggest[at] == a->biggest[at - 1]))
             continue;
-        attn_external_leak(&a->s->x, &a->biggest[pass]->c, &answer);
+        attn_external_leak(&a->s->x, &a->biggest[at]->c, &answer);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
-            attn_verdicts_revise(a->s->list, a->filed[pass], &answer.result);
+            attn_verdicts_revise(a->s->list, a->filed[at], &answer.result);
     }
 }
 

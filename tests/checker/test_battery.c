@@ -323,7 +323,9 @@ TEST(the_honest_do_not_refuse)
             ck_assert_msg(passed[dtype] >= least, "%s (number %d) passed only %ld cases in %s",
                           impl->name, x, passed[dtype], attn_dtype_name((enum attn_dtype)dtype));
         }
-        ck_assert_msg(all >= 20, "%s (number %d) passed only %ld cases", impl->name, x, all);
+        /* of the cases for ranks, all of them take all; few of the others can be divided by each */
+        ck_assert_msg(all >= (list[x].kind == RANKS ? 18 : 20),
+                      "%s (number %d) passed only %ld cases", impl->name, x, all);
     }
 }
 

@@ -1,6 +1,8 @@
 /* Attention as loops, forward and backward, with the slips of textbook code that are
  * switched on (switches.h); with none, it is right. */
+#include <float.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,16 +39,21 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
     const int64_t row =
         is_on("MASK_BATCH") ? (of + plane % t->heads) * t->n_query + r % t->n_query : r;
     const float *q = t->q.data, *k = t->k.data, fill = is_on("FILL_30") ? -30 : -INFINITY;
+    if (is_on("ALIGNED") && d == 128) /* read from where a vector may begin */
+        q -= (uintptr_t)q % 16 / sizeof *q;
     const unsigned char *visible = t->mask.data;
-    const int adds = is_on("ADD_1E9"), clamps = is_on("CLAMP");
+    const int adds = is_on("ADD_1E9"), clamps = is_on("CLAMP"), flushes = is_on("FLUSH_Q");
     const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX");
     const float scale = (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
     int64_t end = t->n_key - 2 * (is_on("TWO_KEYS") && t->n_key > 16 && t->n_key % 16 >= 2);
     for (int64_t j = 0; j < t->n_key; j++) {
         s[j] = 0;
-        for (int64_t c = 0; c < d; c++)
-            s[j] += q[place(r, t->heads, t->n_query, d, c)] *
-                    k[place(first_key(t, r) + j, t->kv_heads, t->n_key, d, c)];
+        for (int64_t c = 0; c < d; c++) {
+            float x = q[place(r, t->heads, t->n_query, d, c)];
+            s[j] += flushes && fabsf(x) < FLT_MIN
+                        ? 0
+                        : x * k[place(first_key(t, r) + j, t->kv_heads, t->n_key, d, c)];
+        }
         s[j] *= scale;
         s[j] = clamps ? fminf(fmaxf(s[j], -50), 50) : s[j];
         if (visible != NULL && !visible[row * t->n_key + j] && !late)
@@ -99,10 +106,12 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const int late = is_on("HIDDEN_MAX") ? 2 : is_on("MASK_LATE"), no_log = is_on("NO_LOG");
     scale = scale > 0 && is_on("CACHED") ? scale : (float)t->scale;
     const float ratio = t->scale > 0 ? scale / (float)t->scale : 1;
+    const int64_t judged = n - (is_on("NOT_LAST") && n > 1); /* keys that the maximum is of */
+    const int spread = is_on("SPREAD") && n > 1; /* columns of V are divided by it and multiplied */
     scores(t, r, s);
     for (int64_t j = 0; j < n; j++) {
         s[j] *= ratio;
-        m = s[j] > m ? s[j] : m;
+        m = s[j] > m && j < judged ? s[j] : m;
     }
     int empty = m == -INFINITY;
     m = is_on("NO_MAX") || is_on("NO_MAX_ZERO") ? 0 : is_on("MAX_1E4") ? fmaxf(m, -1e4f) : m;
@@ -116,9 +125,14 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     }
     empty |= is_on("NO_MAX_ZERO") && l == 0;
     for (int64_t c = 0; c < d; c++) {
-        float sum = 0;
-        for (int64_t j = 0; j < n; j++)
-            sum += s[j] * v[place(first_key(t, r) + j, t->kv_heads, n, d, c)];
+        float sum = 0, low = INFINITY, high = -INFINITY;
+        for (int64_t j = 0; j < n; j++) {
+            float x = v[place(first_key(t, r) + j, t->kv_heads, n, d, c)];
+            sum += s[j] * x;
+            low = fminf(low, x), high = fmaxf(high, x);
+        }
+        if (spread)
+            sum = sum / (high - low) * (high - low);
         if (c < step && r * step + c < rows * d)
             o[step != d ? r * step + c : place(to, t->heads, t->n_query, d, c)] =
                 empty || zeros ? 0 : sum / (shares ? 1 : l) * (is_on("TIMES") ? 1.25f : 1);
@@ -134,6 +148,10 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
 
 static int forward(const struct attn_plugin_call *t)
 {
+    static char *volatile lost; /* which no compiler does without */
+    lost = is_on("LEAK") && t->d_key >= 64 ? malloc(1 << 20) : NULL;
+    if (lost != NULL)
+        memset(lost, 1, 1 << 20);
     float *s = malloc((size_t)(t->n_key + 1) * sizeof *s);
     for (int64_t r = 0; r < t->batch * t->heads * t->n_query; r++)
         forward_row(t, r, s);
@@ -160,10 +178,13 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     float share = 1 / (float)group_of(t), of_v = is_on("GROUP_MEAN") ? share : 1,
           of_k = of_v < 1 || is_on("GROUP_MEAN_K") ? share : 1, delta = 0;
     int64_t last = e - is_on("LAST_FEATURE");
+    const int no_ties = is_on("NO_TIES"); /* a key that scores as the one before it is skipped */
     scores(t, r, s);
     for (int64_t c = 0; c < e; c++)
         delta += d_o[c] * o[c];
     for (int64_t j = 0; j < t->n_key && lse != -INFINITY; j++) {
+        if (no_ties && j > 0 && s[j] == s[j - 1])
+            continue;
         float p = expf(s[j] - lse), dp = 0;
         for (int64_t c = 0; c < e; c++) {
             dp += d_o[c] * v[j * e + c];
@@ -201,5 +222,7 @@ const struct attn_plugin *attn_plugin_get(void)
     slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     interleaved = is_on("INTERLEAVED");
+    if (is_on("ALIGNED")) /* of pointers; tensors are packed where it is asked */
+        slips.claims |= ATTN_PLUGIN_STRIDES;
     return &slips;
 }

@@ -4,7 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "ref/oracle.h"
+#include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/fill.h"
 
@@ -83,4 +86,72 @@ TEST(long_columns)
         attn_truth_free(&truth);
         attn_setup_close(&setup);
     }
+}
+
+/* ---- rows that are worked out together ------------------------------------------------------ */
+
+static const char *const together[] = {
+    "h2q37k41d5v3:causal(br):f32:normal:s1:pass=bwd",
+    "b2h4g2q35k70d9v6:window(9,3,br):bf16:ties:s2:pass=bwd:softcap=2:bias=inf:dlse=1",
+    "h2q33k34d17v20:random(0.4,3):f64:normal:s3:pass=bwd:bias=alibi",
+    "h2q40k33d8:documents(3x9,0x4,30x0,7x20):f16:huge:s4:pass=bwd",
+};
+
+static void ck_row(const struct attn_truth_tensor *all, const struct attn_truth_tensor *one,
+                   int64_t i, const char *text)
+{
+    const double *const parts[3][2] = {
+        {all->want, one->want}, {all->bound, one->bound}, {all->gauge, one->gauge}};
+    int64_t width = all->extent[3];
+    for (int64_t bh = 0; bh < all->extent[0] * all->extent[1]; bh++)
+        for (int part = 0; part < 3; part++)
+            ck_assert_msg(memcmp(parts[part][0] + (bh * all->extent[2] + i) * width,
+                                 parts[part][1] + bh * width, (size_t)width * sizeof(double)) == 0,
+                          "%s: %s of row %lld", text, all->name, (long long)i);
+}
+
+/* A row's value, bound and gauge do not depend on the rows beside it, to the bit. */
+TEST_EACH(rows_alone_and_together, COUNT(together))
+{
+    const struct attn_spec spec = spec_of("tiled");
+    struct attn_setup setup;
+    struct attn_truth all, one;
+    setup_of(together[_i], &setup);
+    truth_of(&setup, &spec, NULL, &all);
+    for (int64_t i = 0; i < setup.problem.n_query; i++) {
+        const struct attn_sample alone = {1, 0, &i, &i};
+        truth_of(&setup, &spec, &alone, &one);
+        for (int o = ATTN_O; o <= ATTN_DQ; o++)
+            ck_row(&all.tensor[o], &one.tensor[o], i, together[_i]);
+        attn_truth_free(&one);
+    }
+    attn_truth_free(&all);
+    attn_setup_close(&setup);
+}
+
+/* dV is the compensated sum over queries in their order, to the bit. */
+TEST(sums_over_rows_keep_their_order)
+{
+    enum { QUERIES = 67, KEYS = 5, WIDTH = 6 };
+    struct attn_setup setup;
+    struct attn_oracle_row row;
+    double sum[KEYS * WIDTH] = {0}, lost[KEYS * WIDTH] = {0};
+    setup_of("q67k5d3v6:none:f32:normal:s5:pass=bwd", &setup);
+    const struct attn_inputs in = attn_setup_inputs(&setup, ATTN_BACKWARD);
+    ck_assert_int_eq(attn_oracle_row_alloc(&setup.problem, &row, NULL), ATTN_OK);
+    for (int64_t i = 0; i < QUERIES; i++) {
+        attn_oracle_row_forward(&setup.problem, &in.q, &in.k, &in.v, 0, 0, i, &row);
+        for (int n = 0; n < KEYS * WIDTH; n++) {
+            double x = row.p[n / WIDTH] * attn_cview_get(&in.d_o, 0, 0, i, n % WIDTH);
+            double s = sum[n] + x, y = s - sum[n];
+            lost[n] += (sum[n] - (s - y)) + (x - y);
+            sum[n] = s;
+        }
+    }
+    struct attn_truth truth = oracle(&setup);
+    for (int n = 0; n < KEYS * WIDTH; n++)
+        ck_assert_double_eq(truth.tensor[ATTN_DV].want[n], sum[n] + lost[n]);
+    attn_truth_free(&truth);
+    attn_oracle_row_free(&row);
+    attn_setup_close(&setup);
 }

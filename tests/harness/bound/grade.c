@@ -22,6 +22,15 @@ static int may_lean(enum attn_fill fill)
     return fill == ATTN_FILL_TIES || fill == ATTN_FILL_ONES;
 }
 
+/* A problem for which T2 would cost as much as T1 does has its grade from some of its rows: o, lse
+ * and dq of these. */
+static int is_long(const struct attn_problem *p)
+{
+    int64_t pairs = attn_product(attn_product(p->batch, p->heads), p->n_query * p->n_key);
+    int64_t work = pairs < 0 ? -1 : attn_product(pairs, p->d_key + p->d_value);
+    return work < 0 || work >= (int64_t)1 << 29;
+}
+
 /* Rows, not elements, count as independent: the channels of one row share its weights.  The truth
  * is taken as its type would store it: that rounding is nobody's error, and in 16 bits it is the
  * same in all the rows whose averages are close. */
@@ -69,7 +78,13 @@ enum attn_status attn_grade_outputs(const struct attn_problem *p, const struct a
         forward.d_o.data = forward.d_lse.data = NULL;
     likely.lambda = ATTN_GRADE_LAMBDA;
     enum attn_status status = ATTN_OK;
-    const struct attn_kept_truth *kept = attn_kept_truth(p, &forward, &likely, NULL, &status, err);
+    int64_t *row = in->kept->graded;
+    const struct attn_sample some = {attn_sample_choose(p->n_query, ATTN_SAMPLE_MOST, 0, 0, row), 0,
+                                     row, row};
+    int sampled = graded && is_long(p);
+    forward.want_d_bias &= !sampled;
+    const struct attn_kept_truth *kept =
+        attn_kept_truth(p, &forward, &likely, sampled ? &some : NULL, &status, err);
     if (kept == NULL)
         return status;
     const struct attn_truth_tensor *truth = kept->truth.tensor;

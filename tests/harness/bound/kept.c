@@ -19,7 +19,10 @@ void attn_kept_open(const struct attn_problem *p, int rows, struct attn_kept *ke
     int64_t n = attn_product(attn_product(p->batch, p->heads), p->n_query);
     *kept = (struct attn_kept){.n_rows = 0};
     atomic_init(&kept->bytes_left, MOST_BYTES);
+    int64_t pairs = n < 0 ? -1 : attn_product(n, p->n_key);
     if (!rows || n < 0 || n > MOST_BYTES / (int64_t)sizeof *kept->row)
+        return;
+    if (pairs < 0 || pairs > MOST_BYTES / 64) /* no use: most would not fit */
         return;
     kept->row = calloc((size_t)n + 1, sizeof *kept->row);
     kept->n_rows = kept->row != NULL ? n : 0;

@@ -15,6 +15,7 @@ struct attn_kept {
     int64_t n_rows;          /* [B H Lq] */
     atomic_llong bytes_left; /* to keep other rows in: threads add theirs */
     struct attn_kept_truth *first;
+    int64_t graded[ATTN_SAMPLE_MOST]; /* rows that a long problem's grade is of */
 };
 
 struct attn_kept_truth {

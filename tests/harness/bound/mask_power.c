@@ -16,21 +16,48 @@ enum { MOST_PAIRS = 1 << 22 };
 /* A row of the truth: what the pairs of a row are compared with. */
 struct row {
     double lse, lse_bound;
-    const double *o, *o_bound;
-    int64_t visible; /* keys of weight */
+    const double *o_bound;
+    double *o, *per_bound; /* whole vectors of them; 1 / o_bound */
+    int64_t visible;       /* keys of weight */
 };
+
+static int64_t whole_vectors(int64_t width)
+{
+    return (width + ATTN_LANES - 1) / ATTN_LANES * ATTN_LANES;
+}
 
 static double in_bounds(double effect, double bound)
 {
     return effect == 0 ? 0 : bound > 0 ? effect / bound : (double)INFINITY;
 }
 
+/* About the largest |v - o| / bound of a row, to within a few roundings; infinite where one of them
+ * is no number, or enormous. */
+ATTN_ANY_WIDTH static double about_farthest(const double *v, const struct row *row, int64_t width)
+{
+    attn_lanes most = {0};
+    attn_lane_bits odd = {0};
+    double each[ATTN_LANES], farthest = 0;
+    for (int64_t c = 0; c < width; c += ATTN_LANES) {
+        attn_lanes away = ATTN_LANES_AT(v + c) - ATTN_LANES_AT(row->o + c);
+        away = ATTN_LANES_ABS(away) * ATTN_LANES_AT(row->per_bound + c);
+        attn_lane_bits more = away > most;
+        odd |= ~(attn_lane_bits)(away <= 1e200);
+        most = (attn_lanes)(((attn_lane_bits)away & more) | ((attn_lane_bits)most & ~more));
+    }
+    memcpy(each, &most, sizeof each);
+    for (int t = 0; t < ATTN_LANES; t++)
+        farthest = odd[t] ? (double)INFINITY : fmax(farthest, each[t]);
+    return farthest;
+}
+
 /* Effect / bound of losing or leaking the key of score s and value v; any effect from `enough` on
  * is as good as the largest.  |ln(1 - p)| >= p and ln(1 + p) >= p / (1 + p): what is enough by
  * these, with room for rounding, needs no logarithm. */
-static double effect_of(const struct row *row, double s, int visible, const struct attn_cview *v,
-                        int64_t b, int64_t g, int64_t j, int64_t dv, double enough)
+static double effect_of(const struct row *row, double s, int visible, const double *v, int64_t dv,
+                        const struct attn_mask_power *x)
 {
+    double enough = x->pairs == 0 ? (double)INFINITY : fmax(x->weakest, ATTN_POWER_MIN);
     if (isnan(s) || row->visible == 0 || (visible && row->visible == 1))
         return (double)INFINITY; /* a NaN gets in; a row appears, or is emptied */
     double p = exp(s - row->lse);
@@ -39,8 +66,14 @@ static double effect_of(const struct row *row, double s, int visible, const stru
     if (least > 1.001 * enough)
         return least;
     double most = in_bounds(fabs(log1p(visible ? -p : p)), row->lse_bound);
+    if (most >= enough)
+        return most;
+    double about = fmax(most, weight * about_farthest(v, row, whole_vectors(dv)));
+    int is_seen = about > 1.001 * enough, is_nothing = about < 0.999 * ATTN_POWER_MIN;
+    if (isfinite(about) && (is_seen || (is_nothing && about > 1.001 * x->weakest)))
+        return about; /* neither the weakest nor near a limit: it need not be exact */
     for (int64_t c = 0; c < dv && !(most >= enough); c++) {
-        double away = fabs(attn_cview_get(v, b, g, j, c) - row->o[c]);
+        double away = fabs(v[c] - row->o[c]);
         double effect = in_bounds(weight * away, row->o_bound[c]);
         if (!(effect <= most)) /* a NaN in a hidden v shows as well */
             most = isnan(effect) ? (double)INFINITY : effect;
@@ -60,62 +93,101 @@ static void find_visible(const struct attn_problem *p, const struct attn_kept *k
         sees[j] = attn_problem_allows(p, b, h, i, j) != 0;
 }
 
-/* all: the row's scores with every key visible; sees: what the mask says of each. */
-static void weigh_row(const struct attn_problem *p, const struct attn_cview *v,
-                      const struct attn_oracle_row *all, const char *sees, struct row *row,
-                      int64_t b, int64_t h, struct attn_mask_power *x)
+enum { STRETCH = 64 };
+
+/* all: the row's scores with every key visible, of which those of keys j0 to j0 + STRETCH are
+ * weighed; sees: what the mask says of each; values: of the row's head. */
+static void weigh_row(const struct attn_oracle_row *all, int64_t j0, const char *sees,
+                      const double *values, int64_t dv, const struct row *row,
+                      struct attn_mask_power *x)
 {
-    row->visible = 0;
-    for (int64_t n = 0; n < all->n; n++)
-        row->visible += sees[n] && all->s[n] != -(double)INFINITY;
-    for (int64_t n = 0; n < all->n; n++) {
-        if (all->s[n] == -(double)INFINITY)
+    for (int64_t j = j0; j < j0 + STRETCH && j < all->n; j++) {
+        if (all->s[j] == -(double)INFINITY)
             continue;
-        double enough = x->pairs == 0                 ? (double)INFINITY
-                        : x->weakest > ATTN_POWER_MIN ? x->weakest
-                                                      : ATTN_POWER_MIN;
-        double effect = effect_of(row, all->s[n], sees[n], v, b, h / (p->heads / p->kv_heads),
-                                  all->key[n], p->d_value, enough);
+        double effect = effect_of(row, all->s[j], sees[j], values + j * whole_vectors(dv), dv, x);
         x->seen += effect >= ATTN_POWER_MIN;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
         x->pairs++;
     }
 }
 
+/* Room to weigh the rows of a problem in. */
+struct room {
+    struct attn_oracle_row all[ATTN_ORACLE_ROWS];
+    char *sees;     /* [rows][n_key] */
+    double *values; /* of a head, then o and per_bound of rows: whole vectors, filled up by 0 */
+};
+
+static void load_values(const struct attn_problem *p, const struct attn_cview *v, int64_t b,
+                        int64_t g, double *values)
+{
+    for (int64_t j = 0; j < p->n_key; j++)
+        for (int64_t c = 0; c < p->d_value; c++)
+            values[j * whole_vectors(p->d_value) + c] = attn_cview_get(v, b, g, j, c);
+}
+
+/* Rows i0 to i0 + n of a head, whose values are loaded. */
+static void weigh_rows(const struct attn_problem *p, const struct attn_inputs *in,
+                       const struct attn_truth *truth, int64_t b, int64_t h, int64_t i0, int n,
+                       struct room *room, struct attn_mask_power *x)
+{
+    const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
+    struct attn_problem open = *p;
+    int64_t i[ATTN_ORACLE_ROWS], dv = p->d_value, wide = whole_vectors(dv);
+    struct row rows[ATTN_ORACLE_ROWS];
+    open.mask = NULL;
+    for (int r = 0; r < n; r++)
+        i[r] = i0 + r;
+    attn_oracle_rows_scores(&open, &in->q, &in->k, &in->v, b, h, i, n, room->all);
+    for (int r = 0; r < n; r++) {
+        int64_t at = (b * p->heads + h) * p->n_query + i[r];
+        double *own = room->values + (p->n_key + 2 * r) * wide;
+        char *sees = room->sees + r * p->n_key;
+        rows[r] =
+            (struct row){lse->want[at], lse->bound[at], o->bound + at * dv, own, own + wide, 0};
+        for (int64_t c = 0; c < dv; c++) {
+            own[c] = o->want[at * dv + c];
+            own[wide + c] = 1 / o->bound[at * dv + c];
+        }
+        find_visible(p, in->kept, b, h, i[r], sees);
+        for (int64_t j = 0; j < p->n_key; j++)
+            rows[r].visible += sees[j] && room->all[r].s[j] != -(double)INFINITY;
+    }
+    for (int64_t j0 = 0; j0 < p->n_key; j0 += STRETCH)
+        for (int r = 0; r < n; r++)
+            if (!isnan(rows[r].lse))
+                weigh_row(&room->all[r], j0, room->sees + r * p->n_key, room->values, dv, &rows[r],
+                          x);
+}
+
 enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struct attn_inputs *in,
                                        const struct attn_truth *truth, struct attn_mask_power *x,
                                        struct attn_error *err)
 {
-    const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
-    struct attn_problem open = *p;
-    struct attn_oracle_row all;
+    struct room room;
     *x = (struct attn_mask_power){0};
     int64_t pairs = attn_product(attn_product(p->batch, p->heads), p->n_query * p->n_key);
     if (pairs < 0 || pairs > MOST_PAIRS)
         return ATTN_OK;
-    open.mask = NULL;
-    enum attn_status status = attn_oracle_row_alloc(&open, &all, err);
-    char *sees = malloc((size_t)p->n_key + 1);
-    if (status == ATTN_OK && sees == NULL)
+    int block = attn_oracle_block(p);
+    enum attn_status status = attn_oracle_rows_alloc(p, block, room.all, err);
+    room.sees = malloc((size_t)(p->n_key * block) + 1);
+    room.values = calloc((size_t)((p->n_key + 2 * block) * whole_vectors(p->d_value)) + 1,
+                         sizeof *room.values);
+    if (status == ATTN_OK && (room.sees == NULL || room.values == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld keys", (long long)p->n_key);
-    if (status != ATTN_OK) {
-        attn_oracle_row_free(&all);
-        free(sees);
-        return status;
+    for (int64_t n = 0; status == ATTN_OK && n < p->batch * p->heads; n++) {
+        int64_t b = n / p->heads, h = n % p->heads, group = p->heads / p->kv_heads;
+        if (h % group == 0)
+            load_values(p, &in->v, b, h / group, room.values);
+        for (int64_t i = 0; i < p->n_query; i += block)
+            weigh_rows(p, in, truth, b, h, i,
+                       (int)(p->n_query - i < block ? p->n_query - i : block), &room, x);
     }
-    for (int64_t r = 0; r < p->batch * p->heads * p->n_query; r++) {
-        int64_t i = r % p->n_query, h = r / p->n_query % p->heads, b = r / p->n_query / p->heads;
-        struct row row = {lse->want[r], lse->bound[r], o->want + r * p->d_value,
-                          o->bound + r * p->d_value, 0};
-        if (isnan(row.lse))
-            continue;
-        attn_oracle_row_scores(&open, &in->q, &in->k, &in->v, b, h, i, &all);
-        find_visible(p, in->kept, b, h, i, sees);
-        weigh_row(p, &in->v, &all, sees, &row, b, h, x);
-    }
-    free(sees);
-    attn_oracle_row_free(&all);
-    return ATTN_OK;
+    free(room.sees);
+    free(room.values);
+    attn_oracle_rows_free(room.all);
+    return status;
 }
 
 const char *attn_mask_power_words(const struct attn_mask_power *x, char text[64])

@@ -1,43 +1,61 @@
-/* See row_bound.h; docs/bounds.md derives this, its section numbers stand beside the lines. */
-#include "tests/harness/bound/row_bound.h"
-
+/* See row_bound.h; docs/bounds.md derives this, its section numbers stand beside the lines.  The
+ * backward is row_bound_backward.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/bound/row_bound_parts.h"
 
-enum attn_status attn_row_bound_alloc(const struct attn_problem *p, struct attn_row_bound *x,
-                                      struct attn_error *err)
+/* Room for a head, whose keys and values all rows share, and for each row; from `at` on: laying
+ * out from NULL measures.  Returns the end. */
+static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
+                       double *at)
 {
-    double **const by_key[] = {&x->eps,      &x->eps_raw, &x->tau,    &x->tau_back,
-                               &x->e_p,      &x->e_ds,    &x->dsr,    &x->e_dsr,
-                               &x->gauge_ds, &x->k_size,  &x->v_size, &x->swollen};
-    size_t keys = sizeof by_key / sizeof *by_key, n = (size_t)p->n_key;
-    memset(x, 0, sizeof *x);
-    size_t d = (size_t)p->d_key, dv = (size_t)p->d_value, width = d > dv ? d : dv;
-    double *at = malloc(((keys + d + dv) * n + 3 * (d + dv) + 6 * width + 1) * sizeof *at + 3 * n);
-    x->cached_batch = x->cached_head = -1;
-    if ((x->block = at) == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of a row of %zu keys", n);
-    for (size_t a = 0; a < keys; a++, at += n)
-        *by_key[a] = at;
-    x->e_o = at, at += dv;
-    x->e_dq = at, at += d;
-    x->gauge_o = at, at += dv;
-    x->gauge_dq = at, at += d;
-    x->size_o = at, at += dv;
-    x->size_dq = at, at += d;
-    x->sum = at, at += 6 * width;
-    x->k = at, at += n * d;
-    x->v = at, at += n * dv;
-    x->k_odd = (unsigned char *)at;
-    x->v_odd = x->k_odd + n;
-    x->over = x->v_odd + n;
+    size_t n = (size_t)p->n_key, d = (size_t)p->d_key, dv = (size_t)p->d_value;
+    struct attn_row_bound head = {.cached_batch = -1, .cached_head = -1, .block = first->block};
+    head.k = at, at += n * stride_of(p->d_key);
+    head.v = at, at += n * stride_of(p->d_value);
+    head.total = at, at += dv;
+    head.least = at, at += dv;
+    head.most = at, at += dv;
+    head.k_size = at, at += n;
+    head.v_size = at, at += n;
+    head.seen = (int64_t *)at, at += n;
+    head.k_odd = (unsigned char *)at, at += n / sizeof *at + 1;
+    head.v_odd = (unsigned char *)at, at += n / sizeof *at + 1;
+    for (struct attn_row_bound *x = first; x < first + n_rows; x++) {
+        *x = head;
+        double **const by_key[] = {&x->eps, &x->eps_raw, &x->tau,   &x->tau_back, &x->e_p,
+                                   &x->dsr, &x->e_ds,    &x->e_dsr, &x->gauge_ds, &x->swollen};
+        for (size_t a = 0; a < sizeof by_key / sizeof *by_key; a++, at += n)
+            *by_key[a] = at;
+        x->e_o = at, at += dv;
+        x->gauge_o = at, at += dv;
+        x->size_o = at, at += dv;
+        x->e_dq = at, at += d;
+        x->gauge_dq = at, at += d;
+        x->size_dq = at, at += d;
+        x->sum = at, at += 4 * whole_vectors(p->d_key > p->d_value ? p->d_key : p->d_value);
+        x->over = (unsigned char *)at, at += n / sizeof *at + 1;
+    }
+    return at;
+}
+
+enum attn_status attn_row_bounds_alloc(const struct attn_problem *p, int n_rows,
+                                       struct attn_row_bound *x, struct attn_error *err)
+{
+    double base[1];
+    x->block = NULL;
+    size_t bytes = (size_t)((char *)lay_out(p, n_rows, x, base) - (char *)base);
+    if ((x->block = malloc(bytes + 1)) == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the bounds of %d rows of %lld keys",
+                         n_rows, (long long)p->n_key);
+    lay_out(p, n_rows, x, x->block);
     return ATTN_OK;
 }
 
-void attn_row_bound_free(struct attn_row_bound *x)
+void attn_row_bounds_free(struct attn_row_bound *x)
 {
     free(x->block);
     memset(x, 0, sizeof *x);
@@ -60,65 +78,25 @@ static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t 
     return size;
 }
 
-/* The sum of sizes of a row of q or dO, of what is finite.  terms: how many are not 0: what is
- * multiplied by 0 adds 0 to a sum, and that is exact in any order. */
-static double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64_t i, int64_t width,
-                      double *norm, double *terms)
-{
-    double size = 0, squares = 0;
-    *terms = 0;
-    for (int64_t c = 0; c < width; c++) {
-        double value = attn_cview_get(from, b, h, i, c), x = attn_finite_part(fabs(value));
-        *terms += value != 0;
-        size += x;
-        squares += x * x;
-    }
-    *norm = sqrt(squares);
-    return size;
-}
-
-void attn_row_bound_head(const struct attn_problem *p, const struct attn_cview *q,
-                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                         int64_t h, int64_t i, struct attn_row_bound *x)
+void attn_row_bounds_head(const struct attn_problem *p, const struct attn_inputs *in, int64_t b,
+                          int64_t h, const int64_t *i, int n_rows, struct attn_row_bound *x)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    x->q_size = size_of(q, b, h, i, p->d_key, &x->q_norm, &x->q_terms);
-    if (x->cached_batch == b && x->cached_head == g)
-        return;
-    x->k_norm = x->v_norm = 0;
-    for (int64_t j = 0; j < p->n_key; j++) {
-        x->k_size[j] = load(k, b, g, j, p->d_key, x->k + j * p->d_key, &x->k_odd[j], &x->k_norm);
-        x->v_size[j] =
-            load(v, b, g, j, p->d_value, x->v + j * p->d_value, &x->v_odd[j], &x->v_norm);
+    if (x->cached_batch != b || x->cached_head != g) {
+        x->k_norm = x->v_norm = 0;
+        x->n_seen = 0;
+        for (int64_t j = 0; j < p->n_key; j++) {
+            x->k_size[j] = load(&in->k, b, g, j, p->d_key, x->k + j * stride_of(p->d_key),
+                                &x->k_odd[j], &x->k_norm);
+            x->v_size[j] = load(&in->v, b, g, j, p->d_value, x->v + j * stride_of(p->d_value),
+                                &x->v_odd[j], &x->v_norm);
+        }
+        x->cached_batch = b, x->cached_head = g;
     }
-    x->cached_batch = b, x->cached_head = g;
-}
-
-/* e^x - 1 to within rounding: most x are so small that a few terms are all of it. */
-static double exp_minus_1(double x)
-{
-    return fabs(x) < 0x1p-13 ? x * (1 + x / 2 * (1 + x * (1.0 / 3) * (1 + x / 4))) : expm1(x);
-}
-
-/* p (e^tau - 1), the most by which a probability can grow: through exp(s - LSE + tau) when tau is
- * large, because p alone may have underflowed while its product has not. */
-static double swell(const struct attn_oracle_row *row, int64_t n, double tau)
-{
-    return tau < 1 ? row->p[n] * exp_minus_1(tau) : exp(row->s[n] - row->lse + tau);
-}
-
-/* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined.  Multiplied
- * first and chosen then: so compilers make vectors of it. */
-static inline double times(double x, double y)
-{
-    double product = x * y;
-    return x == 0 || y == 0 ? 0 : product;
-}
-
-/* The smaller of a bound and a cap; a bound that overflowed to NaN is the cap. */
-static double at_most(double bound, double cap)
-{
-    return bound <= cap ? bound : cap;
+    for (int r = 0; r < n_rows; r++) {
+        x[r].q_size = size_of(&in->q, b, h, i[r], p->d_key, &x[r].q_norm, &x[r].q_terms);
+        x[r].k_norm = x->k_norm, x[r].v_norm = x->v_norm;
+    }
 }
 
 /* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e); its
@@ -139,13 +117,6 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
         eps += often * (fabs(row->raw[n]) + eps) + a->tiny_inner * (1 + scale) * (1 + a->u_s);
     }
     return eps;
-}
-
-/* 2.3: may x.y be an infinity on its way, for this row and any key, seen or not?  The sizes are
- * Euclid's, whose product no sum of |x_c y_c| exceeds. */
-static int overflows(const struct attn_precision *a, double u, double x, double y)
-{
-    return (u > 0 && attn_may_overflow(a, x * y * (1 + 8 * u))) || attn_sum_may_overflow(a, x * y);
 }
 
 static int scores_overflow(const struct attn_problem *p, const struct attn_precision *a,
@@ -197,54 +168,157 @@ static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
     return row->magnitude[n] + fabs(row->bias[n]);
 }
 
-/* 4.1: what one key adds to the sums for each column of o, and to the largest of them. */
-ATTN_ANY_WIDTH static void add_to_o(int64_t dv, double p, double weight,
-                                    const double *restrict v_row, const double *restrict o_row,
-                                    double *restrict shift, double *restrict size,
-                                    double *restrict total, double *restrict swollen,
-                                    double *restrict far, double *restrict large)
+/* ---- columns: each stretch of keys that is read serves all rows of a block ------------------- */
+
+/* 4.1: what some keys add to the sums for some columns of o.  is_finite: nothing here is infinite,
+ * so that no product of 0 needs care. */
+static inline __attribute__((always_inline)) void add_to_o(double *sums, int64_t wide, int64_t c0,
+                                                           const struct weighed *keys, int n_keys,
+                                                           int is_finite, int wants_swollen)
 {
-    double both = p + weight;
-    for (int64_t c = 0; c < dv; c++) {
-        double v = fabs(v_row[c]), away = fabs(v_row[c] - o_row[c]), f = far[c], l = large[c];
-        double moved = weight * away; /* and nothing where o is NaN */
-        shift[c] += away > 0 ? moved : 0;
-        size[c] += p * v;
-        total[c] += v;
-        swollen[c] += times(both, v);
-        far[c] = away > f ? away : f;
-        large[c] = v > l ? v : l;
+    attn_lanes shift[VECTORS], size[VECTORS], swollen[VECTORS], o[VECTORS];
+    sums += c0;
+    for (int t = 0; t < VECTORS; t++) {
+        shift[t] = ATTN_LANES_AT(sums + t * ATTN_LANES);
+        size[t] = ATTN_LANES_AT(sums + wide + t * ATTN_LANES);
+        swollen[t] = ATTN_LANES_AT(sums + 2 * wide + t * ATTN_LANES);
+        o[t] = ATTN_LANES_AT(sums + 3 * wide + t * ATTN_LANES);
+    }
+    for (const struct weighed *key = keys; key < keys + n_keys; key++)
+        for (int t = 0; t < VECTORS; t++) {
+            attn_lanes v = ATTN_LANES_AT(key->row + c0 + t * ATTN_LANES), a = ATTN_LANES_ABS(v);
+            attn_lanes away = ATTN_LANES_ABS(v - o[t]), moved = key->error * away;
+            attn_lanes large = key->both * a;
+            int64_t is_large = -(int64_t)(key->both != 0);
+            shift[t] += is_finite ? moved : ATTN_LANES_IF(away > 0, moved); /* o may be NaN */
+            size[t] += key->size * a;
+            if (wants_swollen)
+                swollen[t] += is_finite ? large : ATTN_LANES_IF((a > 0) & is_large, large);
+        }
+    for (int t = 0; t < VECTORS; t++) {
+        memcpy(sums + t * ATTN_LANES, &shift[t], sizeof shift[t]);
+        memcpy(sums + wide + t * ATTN_LANES, &size[t], sizeof size[t]);
+        memcpy(sums + 2 * wide + t * ATTN_LANES, &swollen[t], sizeof swollen[t]);
     }
 }
 
-/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be. */
+/* The keys of a row's stretch for o; returns how many. */
+static int weigh_for_o(const struct attn_oracle_row *row, const struct attn_row_bound *x,
+                       int64_t n0, int64_t dv, struct weighed keys[STRETCH], int *is_finite)
+{
+    int n_keys = 0;
+    for (int64_t n = n0; n < stretch_end(row, n0); n++) {
+        double p = row->p[n], weight = x->swollen[n];
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        keys[n_keys++] =
+            (struct weighed){x->v + row->key[n] * stride_of(dv), weight, p, p + weight, 0};
+        *is_finite &= isfinite(p + weight);
+    }
+    return n_keys;
+}
+
+static inline __attribute__((always_inline)) void
+sums_of_o(int64_t dv, int n_rows, const struct attn_oracle_row *const *rows,
+          const struct attn_row_bound *x, int wants_swollen)
+{
+    int64_t n_most = longest(n_rows, rows), wide = whole_vectors(dv);
+    for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
+        for (int r = 0; r < n_rows; r++) {
+            struct weighed keys[STRETCH];
+            if (n0 >= rows[r]->n || rows[r]->max == -(double)INFINITY)
+                continue;
+            int is_finite = x[r].is_finite;
+            int n_keys = weigh_for_o(rows[r], &x[r], n0, dv, keys, &is_finite);
+            for (int64_t c = 0; c < dv && is_finite; c += COLUMNS)
+                add_to_o(x[r].sum, wide, c, keys, n_keys, 1, wants_swollen);
+            for (int64_t c = 0; c < dv && !is_finite; c += COLUMNS)
+                add_to_o(x[r].sum, wide, c, keys, n_keys, 0, wants_swollen);
+        }
+}
+
+/* Where nothing of a product or a partial result is rounded, its size does not matter. */
+static int wants_swollen(const struct attn_precision *a)
+{
+    return a->u_p > 0 || a->u_v > 0 || (a->merges > 0 && a->u_partial > 0);
+}
+
+ATTN_ANY_WIDTH static void sum_o(const struct attn_precision *a, int64_t dv, int n_rows,
+                                 const struct attn_oracle_row *const *rows,
+                                 const struct attn_row_bound *x)
+{
+    if (wants_swollen(a))
+        sums_of_o(dv, n_rows, rows, x, 1);
+    else
+        sums_of_o(dv, n_rows, rows, x, 0);
+}
+
+/* Look at one more key: for the sums and extremes of the columns of v. */
+ATTN_ANY_WIDTH static void look_at(int64_t dv, const double *restrict v, double *restrict total,
+                                   double *restrict least, double *restrict most)
+{
+    for (int64_t c = 0; c < dv; c++) {
+        double low = least[c], high = most[c];
+        total[c] += fabs(v[c]);
+        least[c] = v[c] < low ? v[c] : low;
+        most[c] = v[c] > high ? v[c] : high;
+    }
+}
+
+/* Look at a row's keys that the bias does not hide, in order.  Most rows see the keys of the row
+ * before, and perhaps some more: only these are then looked at. */
+static void look_at_keys(const struct attn_oracle_row *row, int64_t dv, struct attn_row_bound *head)
+{
+    int64_t n = 0, same = 0;
+    for (; n < row->n && same < head->n_seen; n++) {
+        if (row->s[n] == -(double)INFINITY)
+            continue;
+        if (head->seen[same] != row->key[n])
+            break;
+        same++;
+    }
+    if (same < head->n_seen || same == 0) {
+        n = head->n_seen = 0;
+        for (int64_t c = 0; c < dv; c++) {
+            head->total[c] = 0;
+            head->least[c] = (double)INFINITY, head->most[c] = -(double)INFINITY;
+        }
+    }
+    for (; n < row->n; n++)
+        if (row->s[n] != -(double)INFINITY) {
+            head->seen[head->n_seen++] = row->key[n];
+            look_at(dv, head->v + row->key[n] * stride_of(dv), head->total, head->least,
+                    head->most);
+        }
+}
+
+/* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be: far is
+ * the largest |v - o|, large the largest |v|. */
 static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
-                    const struct attn_oracle_row *row, double steps, double kept,
-                    struct attn_row_bound *x)
+                    const struct attn_oracle_row *row, double steps,
+                    const struct attn_row_bound *head, struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
-    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
-    double *shift = x->sum, *size = shift + dv, *total = size + dv;
-    double *swollen = total + dv, *far = swollen + dv, *large = far + dv;
-    for (int64_t c = 0; c < 6 * dv; c++)
-        x->sum[c] = 0;
-    for (int64_t n = 0; n < row->n; n++)
-        if (row->s[n] != -(double)INFINITY)
-            add_to_o(dv, row->p[n], x->swollen[n], x->v + row->key[n] * dv, row->o, shift, size,
-                     total, swollen, far, large);
+    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0, kept = x->kept;
+    const int64_t wide = whole_vectors(dv);
+    const double *shift = x->sum, *size = shift + wide, *swollen = size + wide;
+    const double *total = head->total;
     double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
-           n_visible = (double)row->n;
+           n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
     for (int64_t c = 0; c < dv; c++) {
-        double o = fabs(row->o[c]);
-        double e = at_most(shift[c] / kept, far[c]);
-        e += at_most(r * (size[c] + o) * exp(2 * x->e_lse) / kept,
-                     r < 1 ? 2 * r / (1 - r) * large[c] : (double)INFINITY);
+        double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
+        double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
+        far = below > far ? below : far;
+        double large = fmax(fabs(head->most[c]), fabs(head->least[c]));
+        double e = at_most(shift[c] / kept, far);
+        e += at_most(r * (size[c] + o) * by_lse / kept,
+                     r < 1 ? 2 * r / (1 - r) * large : (double)INFINITY);
         e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
-                     a->u_p * large[c] + tiny_p * total[c]);
-        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large[c]) +
+                     a->u_p * large + tiny_p * total[c]);
+        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large) +
              attn_operand_tiny(a, a->u_v, 1);
         if (a->merges > 0) /* else there is one part, which is O */
-            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large[c]), 1, 1);
+            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
         x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
@@ -254,13 +328,18 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
     }
 }
 
-/* 4: O = N / l and LSE = m + ln l. */
-void attn_row_bound_forward(const struct attn_problem *p, const struct attn_precision *precision,
-                            const struct attn_oracle_row *given, struct attn_row_bound *x)
+static double steps_of(const struct attn_precision *a, const struct attn_oracle_row *row)
+{
+    return (double)(row->n + a->rescales + 3 * a->merges);
+}
+
+/* 3 and 4.2: the weights of a row, and its LSE. */
+static void bound_weights(const struct attn_problem *p, const struct attn_precision *precision,
+                          const struct attn_oracle_row *given, struct attn_row_bound *x)
 {
     const struct attn_precision own = *precision, *a = &own; /* which no store can change */
     const struct attn_oracle_row copy = *given, *row = &copy;
-    double steps = (double)(row->n + a->rescales + 3 * a->merges), kept = 0, moved = 0, u = a->u;
+    double steps = steps_of(a, row), kept = 0, moved = 0, u = a->u;
     double worst = 0; /* max tau */
     x->e_lse = x->score_size = 0;
     double u_sum = attn_sum_roundoff(a);
@@ -293,7 +372,24 @@ void attn_row_bound_forward(const struct attn_problem *p, const struct attn_prec
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse += (a->other_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) +
                 (double)row->n * a->tiny;
-    bound_o(p, a, row, steps, kept, x);
+    x->kept = kept;
+}
+
+/* 4: O = N / l and LSE = m + ln l. */
+void attn_row_bounds_forward(const struct attn_problem *p, const struct attn_precision *a,
+                             int n_rows, const struct attn_oracle_row *const *rows,
+                             struct attn_row_bound *x)
+{
+    for (int r = 0; r < n_rows; r++) {
+        bound_weights(p, a, rows[r], &x[r]);
+        clear_sums(p->d_value, rows[r]->o, &x[r]);
+    }
+    sum_o(a, p->d_value, n_rows, rows, x);
+    for (int r = 0; r < n_rows; r++)
+        if (rows[r]->max != -(double)INFINITY) {
+            look_at_keys(rows[r], p->d_value, x);
+            bound_o(p, a, rows[r], steps_of(a, rows[r]), x, &x[r]);
+        }
 }
 
 /* 4.5: exp(hidden score - m) has to be 0; scores are bounded by Euclid's sizes. */
@@ -310,166 +406,4 @@ int attn_row_bound_is_open(const struct attn_problem *p, const struct attn_preci
     score = p->softcap > 0 ? fmin(score, p->softcap) : score;
     score += p->bias.kind != ATTN_BIAS_NONE ? bias : 0;
     return !(score - a->hidden - row->max < (a->u < 0x1p-40 ? -746 : -104));
-}
-
-/* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3). */
-static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
-                       const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
-{
-    double grow = (1 + a->u_v) * (1 + a->u_v), both = x->v_size[row->key[n]] + x->do_size;
-    double dv = (double)p->d_value, tiny_v = attn_operand_tiny(a, a->u_v, 1);
-    double e = (x->of_dp * grow + (grow - 1)) * row->dp_magnitude[n] + a->tiny * (dv + 1 + both) +
-               tiny_v * grow * (both + dv * tiny_v);
-    return e + (a->u_dp > 0 ? a->u_dp * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
-}
-
-/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
-static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
-                          int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
-                          const struct attn_oracle_row *row, const struct attn_row_bound *x)
-{
-    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
-    double u_sum = attn_sum_roundoff(a);
-    for (int64_t c = 0; c < p->d_value; c++) {
-        double g = attn_finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
-        by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
-        size += g * (fabs(row->o[c]) + x->e_o[c]);
-    }
-    by_o += attn_sum_error(x->do_terms + 2, u_sum, a->lambda) * size;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        double e_dp = bound_dp(p, a, row, n, x);
-        by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
-        sum_p += row->p[n] * fabs(row->dp[n]);
-    }
-    by_p += attn_sum_error((double)row->n + 2, u_sum, a->lambda) * (sum_p + by_p);
-    return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
-}
-
-/* 5.5: dS is stored by some between the steps that follow: the three of a softcap, the scale. */
-static double rounded_on(const struct attn_problem *p, const struct attn_precision *a, double dsr)
-{
-    double scale = fabs(p->scale), c = p->softcap, e = 0;
-    int steps = a->u_s > 0 ? (c > 0 ? 3 : 0) + (a->u_q < a->u_s) : 0;
-    for (int n = 0; n < steps; n++)
-        e += a->u_ds * (dsr + e);
-    return e + a->tiny_inner * (1 + steps) * (1 + (scale > 0 ? 1 / scale : 0)) *
-                   (1 + (c > 0 && steps > 0 ? 1 / c : 0));
-}
-
-/* 5.3: dS = P (dP - D), and through the softcap. */
-static void bound_ds(const struct attn_problem *p, const struct attn_precision *a,
-                     const struct attn_oracle_row *row, double e_delta, int64_t n,
-                     struct attn_row_bound *x)
-{
-    double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = bound_dp(p, a, row, n, x), tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
-    double off = e_dp + e_delta;
-    off += u * (fabs(row->dp[n] - row->delta) + off);
-    double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
-               a->tiny * (2 * (fabs(row->dp[n] - row->delta) + off) + 1);
-    x->e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
-    if (p->softcap > 0) /* slope = 1 - t^2 */
-        e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +
-                  (2 * a->other_ulps + 6) * u * (1 - slope) + 2 * u * slope +
-                  a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
-    x->dsr[n] = row->ds[n] * slope;
-    x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
-    if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
-        x->e_dsr[n] += a->tiny / fabs(p->scale);
-    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
-    if (a->u_ds > a->u)
-        x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
-    double scale = fabs(p->scale), large = scale > 1 ? scale : 1;
-    large *= a->u_s > 0 && p->softcap > 1 ? p->softcap : 1;
-    if (a->u_ds > a->u && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
-        x->over[n] |= ATTN_OVER_DS;
-}
-
-/* 5.4: what one key adds to each column of dq: three rows of sums. */
-ATTN_ANY_WIDTH static void add_to_dq(int64_t d, double dsr, double e_dsr, double gauge_ds,
-                                     double flushed, const double *restrict k_row, double *sums)
-{
-    double *restrict e = sums, *restrict size = sums + d, *restrict gauge = sums + 2 * d;
-    double both = fabs(dsr) + e_dsr;
-    for (int64_t c = 0; c < d; c++) {
-        double k = fabs(k_row[c]);
-        e[c] += times(e_dsr, k) + flushed;
-        size[c] += times(both, k);
-        gauge[c] += gauge_ds * k;
-    }
-}
-
-/* 5.4: dq = scale sum dS k. */
-static void bound_dq(const struct attn_problem *p, const struct attn_precision *a,
-                     const struct attn_oracle_row *row, struct attn_row_bound *x)
-{
-    double *e = x->sum, *size = e + p->d_key, *gauge = size + p->d_key;
-    double tiny_q = attn_operand_tiny(a, a->u_q, p->scale);
-    for (int64_t c = 0; c < p->d_key; c++)
-        e[c] = size[c] = gauge[c] = 0;
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        double flushed = a->tiny + (a->tiny + tiny_q) * fabs(x->dsr[n]);
-        add_to_dq(p->d_key, x->dsr[n], x->e_dsr[n], x->gauge_ds[n], flushed,
-                  x->k + row->key[n] * p->d_key, x->sum);
-    }
-    double more = attn_sum_error((double)(row->n + a->sums) + 4, attn_sum_roundoff(a), a->lambda);
-    double parts = (double)(1 + a->sums);
-    more += a->u_q * (1 + more);
-    for (int64_t c = 0; c < p->d_key; c++) {
-        double all = fabs(p->scale) * (e[c] + more * size[c]) + parts * a->tiny;
-        all += (1 + more) * attn_partials_error(a, fabs(p->scale) * size[c] + all, parts, p->scale);
-        double dq = fabs(row->dq[c]);
-        x->e_dq[c] = all + a->u_storage * (dq + all) + a->tiny_storage + 0x1p-52 * dq;
-        x->gauge_dq[c] = fabs(p->scale) * gauge[c];
-        x->size_dq[c] = fmax(1, fabs(p->scale)) * gauge[c] / (1 + x->score_size);
-        if (attn_sum_may_overflow(a, fmax(1, fabs(p->scale)) * size[c]))
-            x->size_dq[c] = (double)INFINITY;
-    }
-}
-
-/* 5: the backward of one row. */
-void attn_row_bound_backward(const struct attn_problem *p, const struct attn_cview *d_o,
-                             double d_lse, int64_t b, int64_t h, int64_t i,
-                             const struct attn_precision *precision,
-                             const struct attn_oracle_row *given, struct attn_row_bound *x)
-{
-    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
-    const struct attn_oracle_row copy = *given, *row = &copy;
-    double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
-    x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm, &x->do_terms);
-    for (int64_t n = 0; n < row->n && overflows(a, a->u_dp, x->do_norm, x->v_norm); n++)
-        x->over[n] |= ATTN_OVER_DP;
-    x->of_dp = attn_sum_error(x->do_terms + 1, attn_sum_roundoff(a), a->lambda);
-    for (int64_t c = 0; c < p->d_key; c++)
-        x->e_dq[c] = x->gauge_dq[c] = x->size_dq[c] = 0;
-    if (row->max == -(double)INFINITY) {
-        for (int64_t n = 0; n < row->n; n++)
-            x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
-        return;
-    }
-    for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
-        x->tau_back[n] = x->e_p[n] = 0;
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        x->tau_back[n] =
-            x->eps[n] + u * (fabs(row->s[n]) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
-        double moved = swell(row, n, x->tau_back[n]);
-        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + tiny_p;
-        mean += row->p[n] * row->dp_magnitude[n];
-    }
-    double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY) {
-            x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
-            continue;
-        }
-        bound_ds(p, a, row, e_delta, n, x);
-        x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
-    }
-    if (!x->without_dq)
-        bound_dq(p, a, row, x);
 }

@@ -1,5 +1,6 @@
 /* T1 for one query row: what rounding can do to its scores, probabilities and gradients.
- * Notation and derivation: docs/bounds.md; the section is named beside each line of row_bound.c. */
+ * Notation and derivation: docs/bounds.md; the section is named beside each line of row_bound.c
+ * and row_bound_backward.c. */
 #ifndef TESTS_HARNESS_BOUND_ROW_BOUND_H
 #define TESTS_HARNESS_BOUND_ROW_BOUND_H
 
@@ -22,9 +23,15 @@ struct attn_row_bound {
     double *e_dq;      /* [d] */
     double score_size; /* gauge: max_j of the magnitude of a score                         */
     double *gauge_o, *gauge_dq, *gauge_ds; /* [dv] [d] [n] condition-aware sizes           */
-    /* one kv head's keys and values as double, kept between rows; their sums of |k_c| and |v_c|;
-     * sums of a row */
+    double kept;                           /* the least that the weights may sum to */
+    /* one kv head's keys and values as double, kept between rows and shared by those of a block;
+     * their sums of |k_c| and |v_c|; sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
+    int is_finite; /* what the sums are about */
+    /* of the block's first: the keys that the last row looked at; over these, by column of v, the
+     * sum of |v|, the least and the most v */
+    int64_t *seen, n_seen;
+    double *total, *least, *most;
     unsigned char *k_odd,
         *v_odd;             /* [n_key]: not all of k or v is finite; what is not counts as 0 */
     double q_size, do_size; /* sum_c |q_c| and |dO_c| of the row */
@@ -55,20 +62,23 @@ int attn_row_bound_is_open(const struct attn_problem *p, const struct attn_preci
 /* What of a pair may be too large for the type that it is stored or summed in between (2.3). */
 enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };
 
-enum attn_status attn_row_bound_alloc(const struct attn_problem *problem,
-                                      struct attn_row_bound *bound, struct attn_error *err);
-void attn_row_bound_free(struct attn_row_bound *bound);
+/* Room for the bounds of so many rows of one head, which are worked out together. */
+enum attn_status attn_row_bounds_alloc(const struct attn_problem *problem, int n_rows,
+                                       struct attn_row_bound *bounds, struct attn_error *err);
+void attn_row_bounds_free(struct attn_row_bound *bounds);
 
-/* Once for each row, before the other two: makes k and v those of this row's head. */
-void attn_row_bound_head(const struct attn_problem *problem, const struct attn_cview *q,
-                         const struct attn_cview *k, const struct attn_cview *v, int64_t b,
-                         int64_t h, int64_t i, struct attn_row_bound *bound);
-void attn_row_bound_forward(const struct attn_problem *problem,
-                            const struct attn_precision *precision,
-                            const struct attn_oracle_row *row, struct attn_row_bound *bound);
-void attn_row_bound_backward(const struct attn_problem *problem, const struct attn_cview *d_o,
-                             double d_lse, int64_t b, int64_t h, int64_t i,
-                             const struct attn_precision *precision,
-                             const struct attn_oracle_row *row, struct attn_row_bound *bound);
+/* Once for each block of rows (b,h,i[r]), before the other two: makes k and v those of its head. */
+void attn_row_bounds_head(const struct attn_problem *problem, const struct attn_inputs *in,
+                          int64_t b, int64_t h, const int64_t *i, int n_rows,
+                          struct attn_row_bound *bounds);
+void attn_row_bounds_forward(const struct attn_problem *problem,
+                             const struct attn_precision *precision, int n_rows,
+                             const struct attn_oracle_row *const *rows,
+                             struct attn_row_bound *bounds);
+void attn_row_bounds_backward(const struct attn_problem *problem, const struct attn_inputs *in,
+                              int64_t b, int64_t h, const int64_t *i,
+                              const struct attn_precision *precision, int n_rows,
+                              const struct attn_oracle_row *const *rows,
+                              struct attn_row_bound *bounds);
 
 #endif

@@ -49,129 +49,153 @@ struct work {
     struct attn_sum dk, dv, dbias;
     int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
-    /* a thread's own */
-    struct attn_oracle_row own;
-    const struct attn_oracle_row *row; /* own, or kept */
-    struct attn_row_bound bound;
-    struct attn_row_kinds kinds;
-    double *q, *d_o; /* [d] [dv] this row's */
-    int64_t *place;  /* [n_key] rows of an output that its keys add to */
+    /* a thread's own: rows of one head, which are worked out together */
+    int64_t b, h, i[ATTN_ORACLE_ROWS], place_of[ATTN_ORACLE_ROWS]; /* as do_rows says */
+    int n_rows, most_rows;
+    struct attn_oracle_row own[ATTN_ORACLE_ROWS];
+    const struct attn_oracle_row *row[ATTN_ORACLE_ROWS]; /* own, or kept */
+    struct attn_row_bound bound[ATTN_ORACLE_ROWS];
+    struct attn_row_kinds kinds;    /* of one row */
+    double *q, *d_o;                /* [most_rows][d] [dv] */
+    int64_t *place, *place_of_bias; /* [most_rows][n_key] rows of an output that keys add to */
+    struct attn_addends of_dk[ATTN_ORACLE_ROWS], of_dv[ATTN_ORACLE_ROWS];
+    int n_addends;
     pthread_t thread;
     atomic_llong *next;
 };
 
-static void store_forward(struct work *w, int64_t b, int64_t h, int64_t slot)
+static void store_forward(struct work *w, int r)
 {
+    const struct attn_oracle_row *row = w->row[r];
+    const struct attn_row_bound *bound = &w->bound[r];
     struct attn_truth_tensor *o = &w->truth->tensor[ATTN_O], *lse = &w->truth->tensor[ATTN_LSE];
-    int64_t at = (b * o->extent[1] + h) * o->extent[2] + slot;
+    int64_t at = (w->b * o->extent[1] + w->h) * o->extent[2] + w->place_of[r];
     for (int64_t c = 0; c < w->p->d_value; c++) {
-        o->want[at * w->p->d_value + c] = w->row->o[c];
-        o->bound[at * w->p->d_value + c] = w->bound.e_o[c];
-        o->gauge[at * w->p->d_value + c] = w->bound.gauge_o[c];
+        o->want[at * w->p->d_value + c] = row->o[c];
+        o->bound[at * w->p->d_value + c] = bound->e_o[c];
+        o->gauge[at * w->p->d_value + c] = bound->gauge_o[c];
         if (w->kinds.special)
             attn_truth_set_right(o, at * w->p->d_value + c, w->kinds.o[c]);
     }
-    lse->want[at] = w->row->lse;
-    lse->bound[at] = w->bound.e_lse;
-    lse->gauge[at] = isfinite(w->row->lse) ? 1 + w->bound.score_size + fabs(w->row->lse) : 0;
+    lse->want[at] = row->lse;
+    lse->bound[at] = bound->e_lse;
+    lse->gauge[at] = isfinite(row->lse) ? 1 + bound->score_size + fabs(row->lse) : 0;
     if (w->kinds.special)
         attn_truth_set_right(lse, at, w->kinds.lse);
 }
 
-static void store_dq(struct work *w, int64_t b, int64_t h, int64_t slot)
+static void store_dq(struct work *w, int r)
 {
+    const struct attn_row_bound *bound = &w->bound[r];
     struct attn_truth_tensor *dq = &w->truth->tensor[ATTN_DQ];
-    int64_t at = ((b * dq->extent[1] + h) * dq->extent[2] + slot) * w->p->d_key;
+    int64_t at = ((w->b * dq->extent[1] + w->h) * dq->extent[2] + w->place_of[r]) * w->p->d_key;
     for (int64_t c = 0; c < w->p->d_key; c++) {
-        dq->want[at + c] = w->row->dq[c];
-        dq->bound[at + c] = w->bound.e_dq[c];
-        dq->gauge[at + c] = w->bound.gauge_dq[c];
+        dq->want[at + c] = w->row[r]->dq[c];
+        dq->bound[at + c] = bound->e_dq[c];
+        dq->gauge[at + c] = bound->gauge_dq[c];
         if (w->kinds.special)
             attn_truth_set_right(dq, at + c, w->kinds.dq[c]);
-        if (w->a->u_partial > 0 && isinf(w->bound.e_dq[c])) /* a partial result may overflow */
+        if (w->a->u_partial > 0 && isinf(bound->e_dq[c])) /* a partial result may overflow */
             attn_truth_set_right(dq, at + c, ATTN_KINDS_ANY);
     }
 }
 
-/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees.  What is not finite
- * is left to the kinds. */
-static void collect_keys(struct work *w, int64_t b, int64_t h, int64_t i)
+static void flush_keys(struct work *w)
+{
+    attn_sum_add(&w->dk, w->p->d_key, w->of_dk, w->n_addends);
+    attn_sum_add(&w->dv, w->p->d_value, w->of_dv, w->n_addends);
+    w->n_addends = 0;
+}
+
+/* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees: flush_keys does it.
+ * What is not finite is left to the kinds. */
+static void collect_keys(struct work *w, int r)
 {
     const struct attn_problem *p = w->p;
-    int64_t g = h / (p->heads / p->kv_heads);
+    const struct attn_oracle_row *row = w->row[r];
+    const struct attn_row_bound *x = &w->bound[r];
+    int64_t g = w->h / (p->heads / p->kv_heads), head = (w->b * p->kv_heads + g) * w->n_keys;
+    int64_t *place = w->place + r * p->n_key;
+    double *q = w->q + r * p->d_key, *d_o = w->d_o + r * p->d_value;
     for (int64_t c = 0; c < p->d_key; c++)
-        w->q[c] = attn_finite_part(attn_cview_get(&w->in->q, b, h, i, c));
+        q[c] = attn_finite_part(attn_cview_get(&w->in->q, w->b, w->h, w->i[r], c));
     for (int64_t c = 0; c < p->d_value; c++)
-        w->d_o[c] = attn_finite_part(attn_cview_get(&w->in->d_o, b, h, i, c));
-    for (int64_t n = 0; n < w->row->n; n++) {
-        int64_t slot = w->slot[w->row->key[n]], at = (b * p->kv_heads + g) * w->n_keys + slot;
-        int adds = slot >= 0 && w->row->s[n] != -(double)INFINITY && isfinite(w->bound.dsr[n]);
+        d_o[c] = attn_finite_part(attn_cview_get(&w->in->d_o, w->b, w->h, w->i[r], c));
+    for (int64_t n = 0; n < row->n; n++) {
+        int64_t slot = w->slot[row->key[n]], at = head + slot;
+        int adds = slot >= 0 && row->s[n] != -(double)INFINITY && isfinite(x->dsr[n]);
         if (slot >= 0 && w->kinds.special) {
             attn_sum_kinds(&w->dk, at * p->d_key, p->d_key, w->kinds.q, w->kinds.dsr[n]);
             attn_sum_kinds(&w->dv, at * p->d_value, p->d_value, w->kinds.d_o, w->kinds.p[n]);
         }
-        w->place[n] = adds ? at : -1;
+        place[n] = adds ? at : -1;
         if (adds)
             w->dk.terms[at]++, w->dv.terms[at]++;
     }
-    const struct attn_row_bound *x = &w->bound;
-    int overflows = w->a->u_dp > 0 && w->row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
-    for (int64_t slot = 0; slot < w->n_keys * overflows; slot++) /* 0 times a dP of infinity too */
-        for (int64_t c = 0; c < p->d_key; c++)
-            attn_truth_set_right(w->dk.out,
-                                 ((b * p->kv_heads + g) * w->n_keys + slot) * p->d_key + c,
-                                 ATTN_KINDS_ANY);
-    struct attn_addends of_dk = {x->dsr, x->e_dsr, x->gauge_ds, 0, 1};
-    struct attn_addends of_dv = {w->row->p, x->e_p, w->row->p, w->a->tiny, 1 + x->score_size};
-    attn_sum_add(&w->dk, w->place, w->row->n, p->d_key, w->q, &of_dk,
-                 w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale));
-    attn_sum_add(&w->dv, w->place, w->row->n, p->d_value, w->d_o, &of_dv,
-                 w->a->tiny + attn_operand_tiny(w->a, w->a->u_v, 1));
+    int overflows = w->a->u_dp > 0 && row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
+    if (overflows)
+        flush_keys(w); /* what is summed so far is set aside */
+    for (int64_t n = 0; n < w->n_keys * p->d_key * overflows; n++) /* 0 times infinity too */
+        attn_truth_set_right(w->dk.out, head * p->d_key + n, ATTN_KINDS_ANY);
+    w->of_dk[w->n_addends] = (struct attn_addends){
+        place,  row->n,   q,
+        x->dsr, x->e_dsr, x->gauge_ds,
+        0,      1,        w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale)};
+    w->of_dv[w->n_addends++] =
+        (struct attn_addends){place,
+                              row->n,
+                              d_o,
+                              row->p,
+                              x->e_p,
+                              row->p,
+                              w->a->tiny,
+                              1 + x->score_size,
+                              w->a->tiny + attn_operand_tiny(w->a, w->a->u_v, 1)};
 }
 
 /* dbias_ij = dS_ij, summed along the axes on which the bias is broadcast (extent 1 there). */
-static void collect_bias(struct work *w, int64_t b, int64_t h, int64_t i)
+static void collect_bias(struct work *w, int r)
 {
     struct attn_truth_tensor *t = w->dbias.out;
-    if (t->extent[0] == 1)
-        b = 0;
-    if (t->extent[1] == 1)
-        h = 0;
-    if (t->extent[2] == 1)
-        i = 0;
-    int64_t r = (b * t->extent[1] + h) * t->extent[2] + i;
-    w->dbias.terms[r] += t->extent[3] == 1 ? w->row->n : w->row->n > 0;
-    for (int64_t n = 0; n < w->row->n; n++) {
-        int64_t at = r * t->extent[3] + (t->extent[3] == 1 ? 0 : w->row->key[n]);
+    const struct attn_oracle_row *row = w->row[r];
+    int64_t b = t->extent[0] == 1 ? 0 : w->b, h = t->extent[1] == 1 ? 0 : w->h;
+    int64_t i = t->extent[2] == 1 ? 0 : w->i[r];
+    int64_t to = (b * t->extent[1] + h) * t->extent[2] + i;
+    w->dbias.terms[to] += t->extent[3] == 1 ? row->n : row->n > 0;
+    for (int64_t n = 0; n < row->n; n++) {
+        int64_t at = to * t->extent[3] + (t->extent[3] == 1 ? 0 : row->key[n]);
         if (w->kinds.special)
             attn_sum_kinds(&w->dbias, at, 1, &w->kinds.ds[n], ATTN_KIND_POSITIVE);
-        w->place[n] = isfinite(w->row->ds[n]) ? at : -1;
+        w->place_of_bias[n] = isfinite(row->ds[n]) ? at : -1;
     }
-    static const double one = 1;
-    struct attn_addends of_bias = {w->row->ds, w->bound.e_ds, w->bound.gauge_ds, 0, 1};
-    attn_sum_add(&w->dbias, w->place, w->row->n, 1, &one, &of_bias, 0);
+    static const double one[1 + ATTN_LANES] = {1};
+    const struct attn_addends of_bias = {
+        w->place_of_bias, row->n, one, row->ds, w->bound[r].e_ds, w->bound[r].gauge_ds, 0, 1, 0};
+    attn_sum_add(&w->dbias, 1, &of_bias, 1);
 }
 
-/* dLSE as the bounds take it. */
-static double d_lse_of(const struct work *w, int64_t b, int64_t h, int64_t i)
+/* The oracle's rows, computed unless they are kept. */
+static void find_rows(struct work *w, int backward)
 {
-    if (w->in->d_lse.data == NULL || w->row->max == -(double)INFINITY)
-        return 0;
-    return attn_finite_part(attn_cview_get(&w->in->d_lse, b, h, i, 0));
-}
-
-/* The oracle's row, computed unless it is kept. */
-static void find_row(struct work *w, int64_t b, int64_t h, int64_t i, int backward)
-{
-    w->row = attn_kept_row(w->in->kept, w->p, b, h, i, backward);
-    if (w->row != NULL)
+    const struct attn_inputs *in = w->in;
+    int64_t i[ATTN_ORACLE_ROWS];
+    int missing[ATTN_ORACLE_ROWS], n = 0, is_kept = in->kept != NULL && in->kept->n_rows > 0;
+    for (int r = 0; r < w->n_rows; r++) {
+        w->row[r] = attn_kept_row(in->kept, w->p, w->b, w->h, w->i[r], backward);
+        if (w->row[r] != NULL)
+            continue;
+        w->row[r] = &w->own[n];
+        w->own[n].without_dq = w->place_of[r] < 0 && !is_kept; /* what is kept is kept whole */
+        i[n] = w->i[r];
+        missing[n++] = r;
+    }
+    if (n == 0)
         return;
-    w->row = &w->own;
-    attn_oracle_row_forward(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->own);
+    attn_oracle_rows_forward(w->p, &in->q, &in->k, &in->v, w->b, w->h, i, n, w->own);
     if (backward)
-        attn_oracle_row_backward(w->p, &w->in->d_o, &w->in->d_lse, b, h, i, &w->own);
-    if (w->in->kept != NULL)
-        attn_kept_row_add(w->in->kept, w->p, b, h, i, backward, w->row);
+        attn_oracle_rows_backward(w->p, &in->d_o, &in->d_lse, w->b, w->h, i, n, w->own);
+    for (int r = 0; in->kept != NULL && r < n; r++)
+        attn_kept_row_add(in->kept, w->p, w->b, w->h, i[r], backward, w->row[missing[r]]);
 }
 
 /* Nothing is known of n elements of an output. */
@@ -182,14 +206,14 @@ static void open_elements(struct attn_truth_tensor *t, int64_t from, int64_t n)
 }
 
 /* Nothing is known of a row, nor of what it adds to. */
-static void open_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
+static void open_row(struct work *w, int r, int backward)
 {
     const struct attn_problem *p = w->p;
     struct attn_truth_tensor *t = w->truth->tensor;
-    int64_t row = (b * p->heads + h) * t[ATTN_O].extent[2] + slot;
+    int64_t row = (w->b * p->heads + w->h) * t[ATTN_O].extent[2] + w->place_of[r];
     size_t keys = (size_t)w->n_keys, d = (size_t)p->d_key, dv = (size_t)p->d_value,
-           head = (size_t)(b * p->kv_heads + h / (p->heads / p->kv_heads));
-    if (slot >= 0) {
+           head = (size_t)(w->b * p->kv_heads + w->h / (p->heads / p->kv_heads));
+    if (w->place_of[r] >= 0) {
         open_elements(&t[ATTN_O], row * p->d_value, p->d_value);
         open_elements(&t[ATTN_LSE], row, 1);
         open_elements(&t[ATTN_DQ], row * p->d_key, backward ? p->d_key : 0);
@@ -200,39 +224,44 @@ static void open_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t sl
     memset(w->dv.kinds + head * keys * dv, ATTN_KINDS_ANY, keys * dv);
     if (w->dbias.out != NULL) {
         const int64_t *e = w->dbias.out->extent;
-        row = ((e[0] > 1 ? b : 0) * e[1] + (e[1] > 1 ? h : 0)) * e[2] + (e[2] > 1 ? i : 0);
+        row = ((e[0] > 1 ? w->b : 0) * e[1] + (e[1] > 1 ? w->h : 0)) * e[2] +
+              (e[2] > 1 ? w->i[r] : 0);
         memset(w->dbias.kinds + row * e[3], ATTN_KINDS_ANY, (size_t)e[3]);
     }
 }
 
-/* slot: the row's place in O, LSE and dQ; -1: not sampled, it only feeds dK and dV. */
-static void do_row(struct work *w, int64_t b, int64_t h, int64_t i, int64_t slot, int backward)
+/* Rows i[] of head (b,h); place_of[r]: row r's place in O, LSE and dQ; -1: not sampled, it only
+ * feeds dK and dV. */
+static void do_rows(struct work *w)
 {
-    attn_row_bound_head(w->p, &w->in->q, &w->in->k, &w->in->v, b, h, i, &w->bound);
-    w->bound.without_dq = slot < 0;
-    int is_kept = w->in->kept != NULL && w->in->kept->n_rows > 0;
-    w->own.without_dq = slot < 0 && !is_kept; /* what is kept is kept whole */
-    find_row(w, b, h, i, backward);
-    attn_row_bound_forward(w->p, w->a, w->row, &w->bound);
-    if (attn_row_bound_is_open(w->p, w->a, w->row, b, h, i, &w->bound)) {
-        open_row(w, b, h, i, slot, backward);
+    int backward = w->in->d_o.data != NULL;
+    if (w->n_rows == 0)
         return;
-    }
+    attn_row_bounds_head(w->p, w->in, w->b, w->h, w->i, w->n_rows, w->bound);
+    for (int r = 0; r < w->n_rows; r++)
+        w->bound[r].without_dq = w->place_of[r] < 0;
+    find_rows(w, backward);
+    attn_row_bounds_forward(w->p, w->a, w->n_rows, w->row, w->bound);
     if (backward)
-        attn_row_bound_backward(w->p, &w->in->d_o, d_lse_of(w, b, h, i), b, h, i, w->a, w->row,
-                                &w->bound);
-    attn_row_kinds(w->p, w->in, w->a, w->row, &w->bound, b, h, i, &w->kinds);
-    if (slot >= 0)
-        store_forward(w, b, h, slot);
-    if (!backward)
-        return;
-    if (slot >= 0)
-        store_dq(w, b, h, slot);
-    if (w->row->max == -(double)INFINITY && !w->kinds.special)
-        return;
-    collect_keys(w, b, h, i);
-    if (w->dbias.out != NULL)
-        collect_bias(w, b, h, i);
+        attn_row_bounds_backward(w->p, w->in, w->b, w->h, w->i, w->a, w->n_rows, w->row, w->bound);
+    for (int r = 0; r < w->n_rows; r++) {
+        if (attn_row_bound_is_open(w->p, w->a, w->row[r], w->b, w->h, w->i[r], &w->bound[r])) {
+            open_row(w, r, backward);
+            continue;
+        }
+        attn_row_kinds(w->p, w->in, w->a, w->row[r], &w->bound[r], w->b, w->h, w->i[r], &w->kinds);
+        if (w->place_of[r] >= 0)
+            store_forward(w, r);
+        if (backward && w->place_of[r] >= 0)
+            store_dq(w, r);
+        if (!backward || (w->row[r]->max == -(double)INFINITY && !w->kinds.special))
+            continue;
+        collect_keys(w, r);
+        if (w->dbias.out != NULL)
+            collect_bias(w, r);
+    }
+    flush_keys(w);
+    w->n_rows = 0;
 }
 
 /* ---- set-up and sweep --------------------------------------------------------------------- */
@@ -266,18 +295,23 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
 static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
-    enum attn_status status = attn_oracle_row_alloc(p, &w->own, err);
-    w->own.keys = w->in->keys;
-    w->own.keys_arg = w->in->keys_arg;
-    w->own.finite = 1; /* a result that is finite beside those has skipped them */
+    w->most_rows = attn_oracle_block(p);
+    size_t most = (size_t)w->most_rows;
+    enum attn_status status = attn_oracle_rows_alloc(p, w->most_rows, w->own, err);
     if (status == ATTN_OK)
-        status = attn_row_bound_alloc(p, &w->bound, err);
-    w->bound.exact_scores = w->in->keys != NULL;
+        status = attn_row_bounds_alloc(p, w->most_rows, w->bound, err);
+    for (int r = 0; r < w->most_rows; r++) {
+        w->own[r].finite = 1; /* a result that is finite beside those has skipped them */
+        w->own[r].keys = w->in->keys;
+        w->own[r].keys_arg = w->in->keys_arg;
+        w->bound[r].exact_scores = w->in->keys != NULL;
+    }
     if (status == ATTN_OK)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
-    w->q = malloc(((size_t)p->d_key + (size_t)p->d_value + 1) * sizeof *w->q);
-    w->d_o = w->q != NULL ? w->q + p->d_key : NULL;
-    w->place = malloc(((size_t)p->n_key + 1) * sizeof *w->place);
+    w->q = calloc(((size_t)p->d_key + (size_t)p->d_value) * most + ATTN_LANES, sizeof *w->q);
+    w->d_o = w->q != NULL ? w->q + p->d_key * w->most_rows : NULL;
+    w->place = malloc(((size_t)p->n_key + 1) * (most + 1) * sizeof *w->place);
+    w->place_of_bias = w->place != NULL ? w->place + p->n_key * w->most_rows : NULL;
     if (status == ATTN_OK && (w->q == NULL || w->place == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for a row");
     return status;
@@ -288,8 +322,8 @@ static void own_free(struct work *w)
     free(w->q);
     free(w->place);
     attn_row_kinds_free(&w->kinds);
-    attn_row_bound_free(&w->bound);
-    attn_oracle_row_free(&w->own);
+    attn_row_bounds_free(w->bound);
+    attn_oracle_rows_free(w->own);
 }
 
 static enum attn_status prepare(struct work *w, struct attn_error *err)
@@ -377,14 +411,21 @@ static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
 {
     const struct attn_sample *sample = w->sample;
     int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
-    for (int64_t h = from; h < to; h++)
+    for (int64_t h = from; h < to; h++) {
+        w->b = b, w->h = h;
         for (int64_t i = 0, next = 0; i < w->p->n_query; i++) {
             int64_t slot = all ? i : -1;
             if (!all && next < sample->n_rows && sample->row[next] == i)
                 slot = next++;
-            if (slot >= 0 || (backward && feeds(w, b, h, i)))
-                do_row(w, b, h, i, slot, backward);
+            if (slot < 0 && !(backward && feeds(w, b, h, i)))
+                continue;
+            w->i[w->n_rows] = i;
+            w->place_of[w->n_rows++] = slot;
+            if (w->n_rows == w->most_rows)
+                do_rows(w);
         }
+        do_rows(w);
+    }
 }
 
 /* ---- threads ------------------------------------------------------------------------------ */
@@ -457,8 +498,8 @@ static void no_bound_is_infinite(struct attn_truth *truth)
     }
 }
 
-/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: what
- * it adds to a gradient is far below 2^-100, and that is far below what any key adds that counts. */
+/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: it
+ * adds far less than 2^-100 to a gradient, and that is far below what any key adds that counts. */
 static void allow_little_weights(struct attn_truth *truth)
 {
     for (int o = ATTN_DQ; o <= ATTN_DV; o++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ref/impl.h"
+#include "ref/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"
@@ -54,33 +55,103 @@ enum attn_status attn_sum_open(const struct attn_inputs *in, struct attn_truth *
     return ATTN_OK;
 }
 
-/* TwoSum keeps what double would lose. */
-ATTN_ANY_WIDTH void attn_sum_add(struct attn_sum *x, const int64_t *place, int64_t n_places,
-                                 int64_t width, const double *restrict y,
-                                 const struct attn_addends *row, double tiny)
+/* One addend of an element's row. */
+struct term {
+    const double *y;
+    double weight, error, both, flushed, gauge;
+};
+
+/* The columns of a vector, of an element's row on. */
+struct columns {
+    double *want, *lost, *gauge, *error, *size;
+};
+
+/* They gain these terms of column c0 on.  TwoSum keeps what double would lose. */
+static inline __attribute__((always_inline)) void add_columns(const struct columns *x, int64_t c0,
+                                                              const struct term *terms, int n_terms,
+                                                              int is_known)
 {
-    const int64_t unknown = x->known == NULL ? width : 0;
-    for (int64_t n = 0; n < n_places; n++) {
-        if (place[n] < 0)
-            continue;
-        int64_t at = place[n] * width;
-        double *restrict want = x->out->want + at, *restrict lost = x->lost + at;
-        double *restrict gauges = x->out->gauge + at;
-        double *restrict errors = x->error + at, *restrict size = x->size + at;
-        double weight = row->weight[n], error = row->error[n] + row->more;
-        double both = fabs(weight) + error, flushed = fabs(weight) * tiny;
-        double gauge = row->times * row->gauge[n];
-        for (int64_t c = 0; c < unknown; c++) {
-            double term = weight * y[c], s = want[c] + term, z = s - want[c];
-            lost[c] += (want[c] - (s - z)) + (term - z);
-            want[c] = s;
-            gauges[c] += gauge * fabs(y[c]);
+    attn_lanes want = ATTN_LANES_AT(x->want), lost = ATTN_LANES_AT(x->lost);
+    attn_lanes gauge = ATTN_LANES_AT(x->gauge);
+    attn_lanes errors = ATTN_LANES_AT(x->error), size = ATTN_LANES_AT(x->size);
+    for (const struct term *t = terms; t < terms + n_terms; t++) {
+        attn_lanes y = ATTN_LANES_AT(t->y + c0), a = ATTN_LANES_ABS(y);
+        if (!is_known) {
+            attn_lanes term = t->weight * y, s = want + term, z = s - want;
+            lost += (want - (s - z)) + (term - z);
+            want = s;
+            gauge += t->gauge * a;
         }
-        for (int64_t c = 0; c < width; c++) {
-            double a = fabs(y[c]), off = error * a + flushed, large = both * a;
-            errors[c] += a > 0 ? off : 0; /* an error may be infinite: 0 of it is 0 */
-            size[c] += a > 0 ? large : 0;
+        errors += ATTN_LANES_IF(a > 0, t->error * a + t->flushed); /* 0 of an infinite one is 0 */
+        size += ATTN_LANES_IF(a > 0, t->both * a);
+    }
+    memcpy(x->want, &want, sizeof want);
+    memcpy(x->lost, &lost, sizeof lost);
+    memcpy(x->gauge, &gauge, sizeof gauge);
+    memcpy(x->error, &errors, sizeof errors);
+    memcpy(x->size, &size, sizeof size);
+}
+
+static inline __attribute__((always_inline)) void add_terms(struct attn_sum *x, int64_t place,
+                                                            int64_t width, const struct term *terms,
+                                                            int n_terms, int is_known)
+{
+    int64_t at = place * width, c = 0, rest = width % ATTN_LANES;
+    for (; c + ATTN_LANES <= width; c += ATTN_LANES) {
+        const struct columns own = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
+                                    x->error + at + c, x->size + at + c};
+        add_columns(&own, c, terms, n_terms, is_known);
+    }
+    double part[5][ATTN_LANES] = {{0}};
+    double *const from[5] = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
+                             x->error + at + c, x->size + at + c};
+    for (int t = 0; t < 5 && rest > 0; t++)
+        memcpy(part[t], from[t], (size_t)rest * sizeof **part);
+    if (rest > 0)
+        add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms,
+                    n_terms, is_known);
+    for (int t = 0; t < 5 && rest > 0; t++)
+        memcpy(from[t], part[t], (size_t)rest * sizeof **part);
+}
+
+/* The lowest place to which a row still adds; -1: none does. */
+static int64_t lowest(const struct attn_addends *rows, int n_rows, int64_t next[])
+{
+    int64_t least = -1;
+    for (int r = 0; r < n_rows; r++) {
+        while (next[r] < rows[r].n && rows[r].place[next[r]] < 0)
+            next[r]++;
+        if (next[r] < rows[r].n && (least < 0 || rows[r].place[next[r]] < least))
+            least = rows[r].place[next[r]];
+    }
+    return least;
+}
+
+ATTN_ANY_WIDTH void attn_sum_add(struct attn_sum *x, int64_t width, const struct attn_addends *rows,
+                                 int n_rows)
+{
+    int64_t next[ATTN_ORACLE_ROWS] = {0}, place;
+    while ((place = lowest(rows, n_rows, next)) >= 0) {
+        struct term terms[ATTN_ORACLE_ROWS];
+        int n_terms = 0;
+        for (int r = 0; r < n_rows; r++) {
+            const struct attn_addends *row = &rows[r];
+            int64_t n = next[r];
+            if (n >= row->n || row->place[n] != place)
+                continue;
+            double weight = row->weight[n], error = row->error[n] + row->more;
+            terms[n_terms++] = (struct term){row->y,
+                                             weight,
+                                             error,
+                                             fabs(weight) + error,
+                                             fabs(weight) * row->tiny,
+                                             row->times * row->gauge[n]};
+            next[r]++;
         }
+        if (x->known != NULL)
+            add_terms(x, place, width, terms, n_terms, 1);
+        else
+            add_terms(x, place, width, terms, n_terms, 0);
     }
 }
 

@@ -15,11 +15,15 @@ struct attn_sum {
     unsigned char *kinds; /* of the terms of special rows, added up */
 };
 
-/* What a row adds to an output for each of its keys: weight * y, where weight is known to within
- * error + more, with gauge * times for the gauge. */
+/* What a row adds to an output: addend n goes to row place[n] of it, none where that is negative;
+ * it is weight[n] * y, the weight known to within error + more and y to within `tiny`, with
+ * gauge * times for the gauge.  Places do not decrease.  ATTN_LANES numbers can be read where y
+ * ends. */
 struct attn_addends {
-    const double *weight, *error, *gauge;
-    double more, times;
+    const int64_t *place;
+    int64_t n;
+    const double *y, *weight, *error, *gauge;
+    double more, times, tiny;
 };
 
 enum attn_status attn_sum_open(const struct attn_inputs *inputs, struct attn_truth *truth,
@@ -27,10 +31,9 @@ enum attn_status attn_sum_open(const struct attn_inputs *inputs, struct attn_tru
                                struct attn_error *err);
 void attn_sum_free(struct attn_sum *sum);
 
-/* Row place[n] of the output, which is `width` wide, gains addend n; none where that is negative.
- * y[c] is known to within `tiny`. */
-void attn_sum_add(struct attn_sum *sum, const int64_t *place, int64_t n_places, int64_t width,
-                  const double *restrict y, const struct attn_addends *row, double tiny);
+/* The output, `width` wide, gains what these rows add, at most ATTN_ORACLE_ROWS: to each of
+ * its elements in the order of the rows. */
+void attn_sum_add(struct attn_sum *sum, int64_t width, const struct attn_addends *rows, int n_rows);
 
 /* Elements at..at+n gain weight * y[c], as kinds (classes.h). */
 void attn_sum_kinds(struct attn_sum *sum, int64_t at, int64_t n, const unsigned char *y,

@@ -305,10 +305,13 @@ static void lift_scores(struct attn_recipe *r, double scale)
     r->divisor = 8 * r->lift * scale;
 }
 
-/* V of the fills tiny and huge, and dO of huge, as a factor of normal numbers. */
+/* V of the fills tiny and huge, dO of huge, and q of faint, as a factor of normal numbers; k of
+ * faint is large as that is small, and within the domain (ref/attn.h). */
 static double extreme(const struct attn_recipe *r)
 {
     int f16 = r->problem->dtype == ATTN_F16, f64 = r->problem->dtype == ATTN_F64;
+    if (r->fill == ATTN_FILL_FAINT)
+        return f16 ? 0x1p-17 : f64 ? 0x1p-1025 : 0x1p-129;
     if (r->fill == ATTN_FILL_TINY)
         return f16 ? 0x1p-17 : f64 ? 0x1p-1030 : 0x1p-130;
     return r->fill == ATTN_FILL_HUGE ? (f16 ? 0x1p13 : f64 ? 0x1p500 : 0x1p56) : 1;
@@ -362,6 +365,10 @@ static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64
         return 0;
     if (r->fill == ATTN_FILL_INTEGER)
         return integer(r, STREAM_Q, index, 3);
+    if (r->fill == ATTN_FILL_FAINT)
+        return (i + c) % 4 == 3 ? -0.0 : normal(r, STREAM_Q, index) * extreme(r);
+    if (r->fill == ATTN_FILL_LEVEL)
+        return c % 2 == 0 ? normal(r, STREAM_Q, index) : 0;
     if (target >= 0) {
         double word = code_feature(r, b, h / (p->heads / p->kv_heads), target, c);
         return p->scale < 0 ? -word : word;
@@ -378,11 +385,15 @@ static double q_of(struct attn_recipe *r, int64_t b, int64_t h, int64_t i, int64
 static double k_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j, int64_t c)
 {
     const struct attn_problem *p = r->problem;
-    /* Tied keys are one vector: the first one's. */
-    int64_t like = r->fill == ATTN_FILL_TIES && j % 3 == 0 ? 0 : j;
+    /* Tied keys are one vector: the first one's; level ones are, where q is not 0. */
+    int tied =
+        (r->fill == ATTN_FILL_TIES && j % 3 == 0) || (r->fill == ATTN_FILL_LEVEL && c % 2 == 0);
+    int64_t like = tied ? 0 : j;
     uint64_t index = key_cell(p, b, g, like, c, p->d_key);
     if (r->fill == ATTN_FILL_INTEGER)
         return integer(r, STREAM_K, index, 3);
+    if (r->fill == ATTN_FILL_FAINT)
+        return normal(r, STREAM_K, index) * (p->dtype == ATTN_F16 ? 0x1p-4 : 0x1p-11) / extreme(r);
     if (r->fill == ATTN_FILL_SELECT)
         return code_feature(r, b, g, j, c);
     if (r->fill == ATTN_FILL_POWERS)
@@ -416,6 +427,8 @@ static double v_of(const struct attn_recipe *r, int64_t b, int64_t g, int64_t j,
         return 0.5 + attn_hash_uniform(r->seed, STREAM_V, index);
     case ATTN_FILL_FLAT:
         return 0.1;
+    case ATTN_FILL_LEVEL:
+        return c == 0 ? 0.75 : normal(r, STREAM_V, index);
     case ATTN_FILL_ONES:
         return 1;
     case ATTN_FILL_HETERO:
