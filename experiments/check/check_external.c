@@ -99,12 +99,18 @@ static int is_corner(const struct attn_asked *asked)
     return asked->battery != NULL && attn_is_corner(asked->battery->name);
 }
 
-/* At the pace of the largest case so far a corner would not end within half of its time, or all of
- * them not within twice that of one. */
+/* Of the time limit of a case, what all corners may take. */
+static double share_of(const struct asking *a)
+{
+    return a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2;
+}
+
+/* At the pace of the largest case so far a corner would not end within a quarter of its time, or
+ * all of them not within their share. */
 static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
     double seconds = a->pace * attn_case_work(&asked->c);
-    double most = a->s->x.timeout_s / 2, left = 4 * most - a->in_corners;
+    double most = a->s->x.timeout_s / 4, left = share_of(a) * a->s->x.timeout_s - a->in_corners;
     if (!a->s->question.whole_tier || !is_corner(asked))
         return 0;
     a->in_corners += seconds <= most && seconds <= left ? seconds : 0;
@@ -134,7 +140,7 @@ static void print_left_out(const struct asking *a)
         fprintf(stderr,
                 "note: %d corners (large cases) were left out: at its pace all take about %.3g s; "
                 "--timeout %.0f asks them\n",
-                a->n_slow, a->all_corners, 1.1 * a->all_corners + 1);
+                a->n_slow, a->all_corners, 4.4 * a->all_corners + 1);
 }
 
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
