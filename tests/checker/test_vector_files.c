@@ -160,7 +160,7 @@ static const struct {
      1,
      1,
      {"cases not reached: the command died at case "}},
-    {"raise ValueError('nothing works')", 0, 1, {" 3 crash, 1 error"}},
+    {"raise ValueError('nothing works')", 0, 1, {" 3 crash,", " 1 error"}},
     {TELLS("error.txt") "continue", 4, 1, {"the program says: no holes here"}},
     /* Both say that they cannot go on, and end: no other case is to blame. */
     {TELLS("error.txt") "os._exit(3)", 4, 1, {" 0 weak, 0 error", "note: before case "}},
