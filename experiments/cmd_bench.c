@@ -94,8 +94,10 @@ static void make_cases(struct request *q)
         attn_cli_shape_print(&shape, shape_text, sizeof shape_text);
         snprintf(text, sizeof text, "%s:normal:s1%s", shape_text,
                  shape.pass == ATTN_BACKWARD ? ":pass=bwd" : "");
-        attn_append(text, sizeof text, q->scale != NULL ? ":scale=%.40s" : "", q->scale);
-        attn_append(text, sizeof text, q->softcap != NULL ? ":softcap=%.40s" : "", q->softcap);
+        if (q->scale != NULL)
+            attn_append(text, sizeof text, ":scale=%.40s", q->scale);
+        if (q->softcap != NULL)
+            attn_append(text, sizeof text, ":softcap=%.40s", q->softcap);
         add_case(q, text);
     }
 }

@@ -8,7 +8,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
-#include "tests/harness/cases/subsets.h"
+#include "tests/harness/subsets/subsets.h"
 #include "tests/harness/files/fileio.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
@@ -62,9 +62,9 @@ void attn_result_refuse(struct attn_result *r, const char *words)
     attn_result_fail(r, ATTN_F_STATUS, "it refuses, and does not say why: a refusal has a reason");
 }
 
-/* SUBSETS: n O is a whole number of units, the sum of V over the n keys of the row.  Weights of 1 or
- * 1/n for n a power of two are exact in every type, and so are sums of whole numbers while the type
- * of sums has them; then half of what one key adds is beyond any error. */
+/* SUBSETS: n O is a whole number of units, the sum of V over the n keys of the row.  Weights of
+ * 1 or 1/n for n a power of two are exact in every type, and so are sums of whole numbers while
+ * the type of sums has them; then half of what one key adds is beyond any error. */
 static void judge_sums(const struct attn_setup *s, const struct attn_truth_tensor *o,
                        struct attn_result *r)
 {

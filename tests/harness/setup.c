@@ -9,7 +9,7 @@
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/cases/setup_fill.h"
 #include "tests/harness/cases/setup_mask.h"
-#include "tests/harness/cases/subsets.h"
+#include "tests/harness/subsets/subsets.h"
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 

@@ -48,7 +48,7 @@ struct attn_setup {
     double *slope;
     struct attn_tensor tensor[ATTN_SLOTS];
     struct attn_kept *kept;             /* NULL: nothing is */
-    struct attn_subsets *subsets;       /* of the fill `subsets` (cases/subsets.h); else NULL */
+    struct attn_subsets *subsets;       /* of the fill `subsets` (subsets/subsets.h); else NULL */
     const struct attn_setup_part *part; /* while it is opened; NULL: the whole */
     int unweighed;                      /* nobody asks what a pass proves about the mask */
     double most_work;                   /* of a model of a fault (diagnose.c); 0: as usual */

@@ -402,7 +402,7 @@ TEST(as_others_write_it)
     scratch_expect(0, "compared: 3 of 6 rows of o",
                    "run tiled --input %s --out %s --compare --rows 3", small_save(&s), one);
     for (int e = 0; e < 36; e++)
-        ((uint16_t *)bias->data)[e] = (uint16_t) "\0\64\70\72\74\75\76"[e % 7] << 8; /* f16 */
+        ((uint16_t *)bias->data)[e] = (uint16_t)("\0\64\70\72\74\75\76"[e % 7] << 8); /* f16 */
     bias->dtype = ATTN_FILE_F16;
     for (int t = 0; t < 3; t++)
         s.t[t].name = name[t];

@@ -6,11 +6,11 @@
  * values.
  *
  * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
- * axis below are as likely as each other; more than three bounds are rare; so does a window that is needed, that must not be, or
- * that does not matter.  Then the case that meets most new weight for its time is taken, again and
- * again, until the time of the tier is used up.  Sums over all cells below a cell make each choice
- * cheap. The weight that no case meets lies at corners where every extent is bounded;
- * test_factors.c draws thresholds and counts them.
+ * axis below are as likely as each other; more than three bounds are rare; so does a window that is
+ * needed, that must not be, or that does not matter.  Then the case that meets most new weight for
+ * its time is taken, again and again, until the time of the tier is used up.  Sums over all cells
+ * below a cell make each choice cheap. The weight that no case meets lies at corners where every
+ * extent is bounded; test_factors.c draws thresholds and counts them.
  *
  * In each case: backward, causal, the largest group up to 16, more keys than queries, as far as
  * the claims allow; dv = d.  The fill is `subsets`, whose answer costs no product of lengths. */
@@ -37,11 +37,11 @@ static const struct {
 };
 enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
 
-/* Seconds of one core, of the slowest of our own (textbooks) and of an external kernel that is made
- * to be fast (slower ones are asked those that they would end in time), with the judge: for a
- * multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k.  Of a tier's corners in
- * all; then the largest problem of a threshold, the largest q and k of a case, and a time below
- * which no case counts. */
+/* Seconds of one core, of the slowest of our own (textbooks) and of an external kernel that is
+ * made to be fast (slower ones are asked those that they would end in time), with the judge: for
+ * a multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k.  Of a tier's
+ * corners in all; then the largest problem of a threshold, the largest q and k of a case, and a
+ * time below which no case counts. */
 static const struct {
     double product, pair, element;
 } each[] = {{4e-10, 3.5e-8, 6e-8}, {1e-10, 5e-9, 1.2e-7}};

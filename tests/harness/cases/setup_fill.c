@@ -33,8 +33,8 @@
  *   powers        a unit vector or  0 0 1 2 3 .. and  n ln 2: weights 2^n,   integer, -3 .. 3
  *                 0                 .. 3 2 1 0 0      their sum too
  *
- *   subsets       code of a subset  its own, a mark         0, or below -200      +-2^e, a chosen sum
- *                 (subsets.h)                                                     in each subset
+ *   subsets       code of a subset  its own, a mark         0, or below -200      +-2^e, chosen
+ *                 (subsets.h)                                                     sums of subsets
  *
  * dO is normal, but 1 for ones, 1024 times larger in one row for spike, scaled for hetero, as V for
  * huge (f16: 2^13, f64: 2^500), integer for integer, select and powers, and for loud times 2^-10 to
@@ -61,7 +61,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/agree.h"
-#include "tests/harness/cases/subsets.h"
+#include "tests/harness/subsets/subsets.h"
 
 /* Streams of the hash: one for each thing that must be independent of the others. */
 enum stream {

@@ -1,13 +1,13 @@
 /* See subsets.h. */
-#include "tests/harness/cases/subsets.h"
+#include "tests/harness/subsets/subsets.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/cases/subsets_cut.h"
 #include "tests/harness/fill.h"
+#include "tests/harness/subsets/subsets_cut.h"
 
 enum { FEW = 8, MOST_BITS = 17, NO_SET = ATTN_NO_SUBSET };
 

@@ -8,10 +8,11 @@
  *   q.k <= (m - 2) w^2 - m w^2 = -2 w^2     elsewhere: w is such that scale q.k <= -200
  *
  * and e^-200 is less than any number of 32 bits or fewer: the n visible keys of the subset share
- * the row, P = 1/n, and no other key has weight.  All features of q are w times a power of two: where
- * q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.  The oracle
- * is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row: each element
- * of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in a minute.
+ * the row, P = 1/n, and no other key has weight.  All features of q are w times a power of two:
+ * where q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.  The
+ * oracle is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row: each
+ * element of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in a
+ * minute.
  *
  *   v    +-2^e, whose sum over a subset is S 2^e with 4 <= |S| <= 16 (less where n is below 8): sums
  *        of float32 are exact, and O = S 2^e / n changes by a sixteenth and more where one key is
@@ -28,14 +29,14 @@
  * that it sees whole, that was chosen least, the last of them; a row that sees none whole chooses
  * that of its last key.  Where rows are fewer than subsets, the heads of a group share them out;
  * keys that are still left over have no weight in any row. */
-#ifndef TESTS_HARNESS_CASES_SUBSETS_H
-#define TESTS_HARNESS_CASES_SUBSETS_H
+#ifndef TESTS_HARNESS_SUBSETS_H
+#define TESTS_HARNESS_SUBSETS_H
 
 #include "tests/harness/setup.h"
 
-/* EINVAL: the problem has no such answer; says which would.  The mask shows each query one run of
- * keys or none, the same for all heads; there is no bias and no softcap, d >= 3.  O(B Lq sets) time,
- * O(B (Lq group + Lk)) memory at most; batches of the same mask share theirs. */
+/* EINVAL: the problem has no such answer; says which would.  The mask shows each query one run
+ * of keys or none, the same for all heads; there is no bias and no softcap, d >= 3.  O(B Lq
+ * sets) time, O(B (Lq group + Lk)) memory at most; batches of the same mask share theirs. */
 enum attn_status attn_subsets_open(const struct attn_problem *problem, uint64_t seed,
                                    struct attn_subsets **subsets, struct attn_error *err);
 void attn_subsets_close(struct attn_subsets *subsets); /* NULL: nothing */
@@ -47,10 +48,10 @@ double attn_subsets_value(const struct attn_subsets *subsets, enum attn_slot slo
 /* The keys of row [b,h,i] that have weight, in increasing order; how many.  key: room for Lk. */
 int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, int64_t *key);
 
-/* How many features of q and k, and of v, are judged, from the first on.  All; but of a problem of
- * more than 2^18 elements those of the code and of 8 marks, or as many as a subset has keys
- * by 16, and 8 of v, among which the feature of dO
- * is then: it is there to show rows and keys that are wrong, and these are wrong in all features. */
+/* How many features of q and k, and of v, are judged, from the first on.  All; but of a problem
+ * of more than 2^18 elements those of the code and of 8 marks, or as many as a subset has keys
+ * by 16, and 8 of v, among which the feature of dO is then: it is there to show rows and keys
+ * that are wrong, and these are wrong in all features. */
 void attn_subsets_judged(const struct attn_subsets *subsets, int64_t *d, int64_t *dv);
 
 /* Their number without the list, and 2^e. */

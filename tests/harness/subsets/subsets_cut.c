@@ -1,5 +1,5 @@
 /* See subsets_cut.h. */
-#include "tests/harness/cases/subsets_cut.h"
+#include "tests/harness/subsets/subsets_cut.h"
 
 #include <stdlib.h>
 

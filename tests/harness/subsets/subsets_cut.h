@@ -1,6 +1,6 @@
 /* The fill `subsets`: how the keys of one mask are dealt, and which row chooses which subset. */
-#ifndef TESTS_HARNESS_CASES_SUBSETS_CUT_H
-#define TESTS_HARNESS_CASES_SUBSETS_CUT_H
+#ifndef TESTS_HARNESS_SUBSETS_CUT_H
+#define TESTS_HARNESS_SUBSETS_CUT_H
 
 #include "ref/attn.h"
 
