@@ -8,8 +8,8 @@
 
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
-#include "tests/harness/subsets/subsets.h"
 #include "tests/harness/files/fileio.h"
+#include "tests/harness/subsets/subsets.h"
 
 const char *attn_verdict_name(enum attn_verdict verdict)
 {

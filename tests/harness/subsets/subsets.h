@@ -9,10 +9,10 @@
  *
  * and e^-200 is less than any number of 32 bits or fewer: the n visible keys of the subset share
  * the row, P = 1/n, and no other key has weight.  All features of q are w times a power of two:
- * where q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.  The
- * oracle is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row: each
- * element of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in a
- * minute.
+ * where q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.
+ * The oracle is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row:
+ * each element of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in
+ * a minute.
  *
  *   v    +-2^e, whose sum over a subset is S 2^e with 4 <= |S| <= 16 (less where n is below 8): sums
  *        of float32 are exact, and O = S 2^e / n changes by a sixteenth and more where one key is
