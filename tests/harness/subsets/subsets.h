@@ -14,11 +14,11 @@
  * each element of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in
  * a minute.
  *
- *   v    +-2^e, whose sum over a subset is S 2^e with 4 <= |S| <= 16 (less where n is below 8): sums
- *        of float32 are exact, and O = S 2^e / n changes by a sixteenth and more where one key is
- *        lost or counted twice, at any n
- *   dO   +-2^e in one feature, the same in each row that chooses the subset; so dV = +-r 2^e / n for
- *        r such rows, and dK = scale dS q is 0 in no feature of the code
+ *   v    +-2^e, whose sum over a subset is S 2^e with 4 <= |S| <= 16 (less where n is below 8):
+ *        sums of float32 are exact, and O = S 2^e / n changes by a sixteenth and more where one key
+ *        is lost or counted twice, at any n
+ *   dO   +-2^e in one feature, the same in each row that chooses the subset; so dV = +-r 2^e / n
+ *        for r such rows, and dK = scale dS q is 0 in no feature of the code
  *   k    in the features behind: keys of a subset take turns to have +-1 there, q has 0; dQ is
  *        scale dS times these marks
  *
