@@ -93,7 +93,8 @@ static int is_about_gradient(const struct attn_battery_case *hand, const struct 
 static void take_pass(const struct attn_battery_case *hand, const struct attn_claims *claims,
                       struct attn_case *c)
 {
-    if (is_about_gradient(hand, c) || c->special != ATTN_SPECIAL_NONE)
+    int is_empty = c->batch * c->heads * c->n_query == 0; /* a forward pass has no result */
+    if (is_about_gradient(hand, c) || c->special != ATTN_SPECIAL_NONE || is_empty)
         return;
     if (!(claims->bits & ATTN_PLUGIN_BACKWARD))
         c->pass = ATTN_FORWARD;

@@ -77,7 +77,7 @@ static void bury(struct attn_worker *g)
     kill(-g->pid, SIGKILL);
     attn_process_reap(g->pid, 0, &end);
     if (g->alone) /* orphans have become ours */
-        attn_process_end_children(0);
+        g->strays += attn_process_end_children(0);
     g->signal = end.signal;
     g->exit_status = end.exit_status;
     g->pid = -1;
