@@ -136,7 +136,7 @@ TEST(tensors_of_the_wrong_shape_are_refused)
          "[2,4] or [4] was expected, or lengths [2] in i32 or i64; it has [1,2,4]",
          {data, 1, 3, {1, 2, 4}}},
         {"dense(t)", "before the last, was expected; it has", {data, 1, 2, {4, 2}}},
-        {"dense(t)", "before the last, was expected; it has", {data, 1, 3, {3, 2, 4}}},
+        {"dense(t)", "before the last, was expected; it has", {data, 1, 3, {5, 2, 4}}},
         {"dense(t)", "before the last, was expected; it has", {data, 1, 4, {3, 3, 2, 4}}},
         {"dense(t)", "was expected; it has [2,2,2,4]", {data, 1, 4, {2, 2, 2, 4}}},
         {"causal(ends,t)", "[2] or [1], were expected; it has [3]", {data, 8, 1, {3}}},
