@@ -12,7 +12,7 @@
 
 /* ---- what is declared ------------------------------------------------------------------------ */
 
-/* Whether a set has another meaning than f32 in a storage type. */
+/* 1: a set has another meaning than f32 in a storage type. */
 static int applies(int set, enum attn_dtype dtype)
 {
     return set == 0 || attn_dtype_size(dtype) == 2 ||

@@ -4,7 +4,7 @@
 
 #include "experiments/problem/file_problem.h"
 
-/* What is judged: results of a spec, or given by somebody, in attnlab's conventions. */
+/* The results that are judged: of a spec, or given in files, in attnlab's conventions. */
 struct attn_party {
     const char *of; /* "the file", ... */
     int given;

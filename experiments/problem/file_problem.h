@@ -51,7 +51,7 @@ struct attn_request {
 };
 enum { ATTN_PASS_NOT_SAID = -1 };
 
-/* Whose rescales the bounds of given results have: a tile of so many keys. */
+/* Keys of the tile whose rescales the bounds of given results have. */
 #define ATTN_FILES_PLAIN "tiled-textbook"
 #define ATTN_FILES_CLAIMS_HELP                                                             \
     "of results that are given: arithmetic, precisions, layout and lse as this JSON file " \

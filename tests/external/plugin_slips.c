@@ -23,7 +23,7 @@ static int64_t first_key(const struct attn_plugin_call *t, int64_t r)
 
 static int interleaved; /* the heads of a token lie within the features */
 
-/* Element c of row r of a tensor with so many heads, rows, features. */
+/* Element c of row r of a tensor [heads, rows, features]. */
 static int64_t place(int64_t r, int64_t heads, int64_t rows, int64_t width, int64_t c)
 {
     int64_t e = c * heads + r / rows % heads;

@@ -143,7 +143,7 @@ static double seconds_of(const struct attn_case *c, int is_external)
            elements_of(c) * each[is_external].element;
 }
 
-/* Whether a case has the extents of a threshold. */
+/* 1: a case has the extents of a threshold. */
 static int has_bounds(const struct corners *x, const struct attn_case *c, int cell)
 {
     const int64_t extent[AXES] = {c->batch, c->heads, c->n_query, c->n_key, c->d_key};
@@ -186,7 +186,7 @@ static void add_up(struct corners *x)
     }
 }
 
-/* Whether windows come as numbers. */
+/* 1: windows come as numbers. */
 static int has_windows(const struct attn_claims *claims)
 {
     return (claims->bits & ATTN_PLUGIN_BAND) != 0;
@@ -216,7 +216,7 @@ static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *
     return found;
 }
 
-/* What a case meets is met. */
+/* Thresholds that the case meets have no weight any more. */
 static void strike(struct corners *x, const struct attn_case *c, int kind)
 {
     for (int cell = 0; cell < x->cells; cell++)

@@ -64,7 +64,7 @@ static double octaves(struct attn_case *a, struct attn_case *b)
     return other ? APART : sum;
 }
 
-/* Whether the case can be set up and is allowed. */
+/* 1: the case can be set up and is allowed. */
 static int can_be(const struct attn_case *c, const struct attn_claims *claims,
                   enum attn_route route)
 {

@@ -34,7 +34,7 @@ enum attn_status attn_subset_layout_read(const struct attn_problem *problem, int
 enum attn_status attn_subset_layout_cut(struct attn_subset_layout *layout, struct attn_error *err);
 void attn_subset_layout_free(struct attn_subset_layout *layout);
 
-/* Whether row i sees all of it. */
+/* 1: row i sees all of it. */
 int attn_subset_is_seen(const struct attn_subset_layout *layout, int64_t i,
                         const struct attn_subset *set);
 
