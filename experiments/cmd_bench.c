@@ -7,8 +7,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
 #include "experiments/report/figures.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
 
 enum { CASES = 256, NO_PRESET = ATTN_BENCH_PRESETS };
 

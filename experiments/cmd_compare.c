@@ -6,8 +6,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/problem/file_problem.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/rules.h"
-#include "tests/harness/files/fileio.h"
 
 enum { MOST_RULES = 16 };
 

@@ -4,7 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
-#include "tests/harness/ending.h"
+#include "tests/harness/base/ending.h"
 
 struct flags {
     const char *exec, *claims, *seed, *class;

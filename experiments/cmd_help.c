@@ -6,7 +6,7 @@
 #include "experiments/cli/flags.h"
 #include "optimized/registry.h"
 #include "ref/nearest.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 #include "version.h"
 
 static const struct attn_cli_command *const commands[] = {

@@ -6,13 +6,13 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/problem/messages.h"
+#include "experiments/price/messages.h"
 #include "optimized/layer/layer_scheme.h"
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/layer_bound.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 struct request {
     int64_t length, hidden, batch, heads, kv_heads;

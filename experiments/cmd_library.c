@@ -5,8 +5,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/grade/hunt.h"
-#include "tests/harness/external/vector_files.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/subject/vector_files.h"
 
 static int library(void *values, int n, char **operand);
 

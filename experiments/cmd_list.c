@@ -12,10 +12,10 @@
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
-#include "tests/harness/bugs.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/models.h"
 #include "tests/harness/cases/tiers.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/diagnosis/bugs.h"
 #include "tests/harness/relations/relations.h"
 
 enum format { TEXT, MD, JSON };

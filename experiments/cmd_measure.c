@@ -7,7 +7,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/sweep.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 struct flags {
     const char *plan, *out, *csv, *from, *model;

@@ -11,7 +11,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point/point.h"
-#include "experiments/measure/stack.h"
+#include "experiments/price/stack.h"
 
 #define PLACE(member) offsetof(struct attn_point_flags, member)
 

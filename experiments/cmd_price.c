@@ -9,18 +9,18 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
-#include "experiments/measure/need.h"
 #include "experiments/price/advice.h"
 #include "experiments/price/cluster.h"
 #include "experiments/price/measured.h"
+#include "experiments/price/messages.h"
+#include "experiments/price/need.h"
 #include "experiments/price/show.h"
-#include "experiments/problem/messages.h"
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 struct request {
     struct attn_cli_shapes shapes; /* but for the pass: */

@@ -15,8 +15,8 @@
 #include "experiments/report/external_records.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
 
 struct flags {
     const char *plan, *out;

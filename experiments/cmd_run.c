@@ -4,9 +4,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
+#include "experiments/price/messages.h"
 #include "experiments/problem/file_problem.h"
-#include "experiments/problem/messages.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 #define PLACE(member)  offsetof(struct attn_request, member)
 #define TENSOR(member) offsetof(struct attn_request, file) + member * sizeof(char *)

@@ -7,7 +7,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/studies/study.h"
 #include "ref/nearest.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/folder.h"
 
 struct request {
     int as_json, is_long, is_trap, overwrite, preset;

@@ -4,8 +4,8 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "tests/harness/external/vector_files.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/subject/vector_files.h"
 
 struct request {
     struct attn_cli_list cases;

@@ -1,8 +1,8 @@
-/* attnlab worker: the process in which a plug-in runs (tests/harness/external/worker.h). */
+/* attnlab worker: the process in which a plug-in runs (tests/harness/subject/worker.h). */
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/grade/prices.h"
-#include "tests/harness/external/worker.h"
+#include "tests/harness/subject/worker.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -21,7 +21,7 @@
 #include "optimized/registry.h"
 #include "optimized/simd/isa.h"
 #include "optimized/simd/kernels.h"
-#include "tests/harness/runner.h"
+#include "tests/harness/subject/runner.h"
 
 enum { ATTN_BENCH_ROUNDS = 64, ATTN_BENCH_THREADS = 64, ATTN_BENCH_SCHEMA = 3 };
 

@@ -7,8 +7,8 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
 #include "experiments/measure/point/point.h"
+#include "experiments/price/need.h"
 #include "optimized/tiled.h"
 #include "optimized/tiled_plan.h"
 #include "ref/clock.h"

@@ -7,7 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 static const double G = 1e9;
 

@@ -6,8 +6,8 @@
 #include "experiments/check/check.h"
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
-#include "tests/harness/faults/cost.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/diagnosis/cost.h"
 
 /* ---- in words ----------------------------------------------------------------------------- */
 

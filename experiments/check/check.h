@@ -14,8 +14,8 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/flags.h"
 #include "tests/harness/cases/tiers.h"
-#include "tests/harness/external/external.h"
 #include "tests/harness/relations/relations.h"
+#include "tests/harness/subject/external.h"
 
 /* ---- what is asked (question.c) ----------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/external/worker.h"
+#include "tests/harness/subject/worker.h"
 
 /* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
 struct notes {

@@ -11,9 +11,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/document.h"
-#include "tests/harness/external/exec.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/process.h"
+#include "tests/harness/subject/exec.h"
 #include "version.h"
 
 struct attn_report {

@@ -7,7 +7,7 @@
 #define EXPERIMENTS_CHECK_CHECK_REPORT_H
 
 #include "experiments/check/coverage.h"
-#include "tests/harness/external/external.h"
+#include "tests/harness/subject/external.h"
 
 struct attn_report; /* opaque */
 

@@ -10,8 +10,8 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "tests/harness/bound/growth.h"
-#include "tests/harness/faults/diagnose.h"
-#include "tests/harness/isolated.h"
+#include "tests/harness/diagnosis/diagnose.h"
+#include "tests/harness/subject/isolated.h"
 
 enum {
     PATIENCE = 120, /* seconds for a case of the battery, a relation, the growth of errors */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* Past a number, or a list of them. */
 static const char *past_numbers(const char *at)

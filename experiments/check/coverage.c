@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/faults/cost.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/diagnosis/cost.h"
 
 /* ---- what the cases were: for each property on which kernels branch, its values -------------- */
 

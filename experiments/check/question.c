@@ -6,7 +6,7 @@
 #include "experiments/check/check.h"
 #include "ref/problem.h"
 #include "tests/harness/cases/models.h"
-#include "tests/harness/external/vector_files.h"
+#include "tests/harness/subject/vector_files.h"
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 

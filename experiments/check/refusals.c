@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "experiments/check/verdicts.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/files/fileio.h"
 
 /* ---- by the claims --------------------------------------------------------------------------- */
 

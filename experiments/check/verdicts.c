@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 const char *const attn_check_kind_name[] = {
     [ATTN_CHECK_CASE] = "case",   [ATTN_CHECK_RELATION] = "relation",

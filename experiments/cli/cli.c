@@ -18,7 +18,7 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/rank_runner.h"
 #include "ref/impl.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* How this process was started, which each message begins with, whether it leaves of its own will,
  * which a handler asks, and who runs ranks. */

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/process.h"
 
 struct terminal {
     int fd;

@@ -9,7 +9,7 @@
 #include "experiments/explain/steps.h"
 #include "experiments/measure/machine.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { TOKENS = 16, FEATURES = 8, HEADS = 8, TOKENS_OF_MEMORY = 4096, EVENTS = 1000 };
 

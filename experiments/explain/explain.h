@@ -5,7 +5,7 @@
 
 #include "experiments/explain/handout.h"
 #include "experiments/problem/file_problem.h"
-#include "tests/harness/setup.h"
+#include "tests/harness/inputs/setup.h"
 
 /* What is explained; all of it borrowed. */
 struct attn_explain {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- which ----------------------------------------------------------------------------------- */
 

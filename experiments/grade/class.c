@@ -16,10 +16,10 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/base/process.h"
 
 enum { MOST_BYTES = 16 << 20 };
 

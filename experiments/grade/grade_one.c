@@ -17,10 +17,10 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/base/process.h"
 
 /* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
  * processes that end by themselves may take for it. */

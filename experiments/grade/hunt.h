@@ -1,9 +1,9 @@
 /* The libraries of lab 09: ten implementations, of which the seed makes some wrong.  What one
- * computes is the truth with a fault model of tests/harness/faults (hunt.def), rounded once. */
+ * computes is the truth with a fault model of tests/harness/diagnosis (hunt.def), rounded once. */
 #ifndef EXPERIMENTS_GRADE_HUNT_H
 #define EXPERIMENTS_GRADE_HUNT_H
 
-#include "tests/harness/setup.h"
+#include "tests/harness/inputs/setup.h"
 
 enum { ATTN_LIBRARIES = 10, ATTN_LIBRARIES_RIGHT = 3 };
 

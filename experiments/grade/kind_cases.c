@@ -7,7 +7,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 void attn_outcome_lose(struct attn_outcome *o, const char *format, ...)
 {

@@ -11,7 +11,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/grade/hunt.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { TOLERANCE = 4 }; /* times the smallest case that we know */
 

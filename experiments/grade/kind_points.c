@@ -7,7 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/measure/point/point_process.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { LIMIT_S = 15 };
 

@@ -12,12 +12,12 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/grade/prices.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/external/exec.h"
-#include "tests/harness/external/plugin.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/base/process.h"
+#include "tests/harness/subject/exec.h"
+#include "tests/harness/subject/plugin.h"
 
 enum { SECONDS = 10, LINE = 1000 };
 

@@ -7,7 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
 #include "experiments/measure/machine.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
 

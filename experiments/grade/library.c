@@ -5,7 +5,7 @@
 
 #include "experiments/grade/hunt.h"
 #include "experiments/measure/machine.h"
-#include "tests/harness/faults/faults.h"
+#include "tests/harness/diagnosis/faults.h"
 
 static const struct attn_hunt_fault faults[] = {
 #define HUNT(word, words, least) {#word, words, least},

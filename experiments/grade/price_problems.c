@@ -7,10 +7,10 @@
 #include "experiments/cli/cli.h"
 #include "experiments/grade/prices.h"
 #include "experiments/measure/machine.h"
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 #include "experiments/studies/xformers_order.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 

@@ -16,8 +16,8 @@
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/ledger.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/process.h"
 
 enum { MEMORY_BYTES = 64 << 20, PAIRS = 5 };
 

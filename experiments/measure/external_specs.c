@@ -11,9 +11,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/need.h"
-#include "tests/harness/external/exec.h"
-#include "tests/harness/files/fileio.h"
+#include "experiments/price/need.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/subject/exec.h"
 
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                    "0123456789_.+-";

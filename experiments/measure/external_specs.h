@@ -10,7 +10,7 @@
 
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
-#include "tests/harness/external/external.h"
+#include "tests/harness/subject/external.h"
 
 enum { ATTN_EXTERNAL_SPECS = 16 };
 

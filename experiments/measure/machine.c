@@ -16,7 +16,7 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/simd/isa.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 #include "version.h"
 
 #ifndef ATTN_BUILD_FLAGS

@@ -25,7 +25,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/external_specs.h"
 #include "experiments/measure/group_words.h"
-#include "experiments/measure/stack.h"
+#include "experiments/price/stack.h"
 #include "optimized/registry.h"
 #include "tests/harness/cases/cases.h"
 

@@ -21,7 +21,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/statements.h"
 #include "experiments/measure/plan_draft.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { PLAN_BYTES = 1 << 20 };
 

@@ -11,7 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/stats.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum kind {
     TEXT,   /* char[size]                         */

@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#include "experiments/measure/stack.h"
+#include "experiments/price/stack.h"
 #include "tests/harness/bound/bound.h"
 #include "tests/harness/cases/cases.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- reading ------------------------------------------------------------------------------ */
 

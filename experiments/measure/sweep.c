@@ -15,13 +15,13 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/need.h"
 #include "experiments/measure/order.h"
 #include "experiments/measure/point/point_process.h"
+#include "experiments/price/need.h"
 #include "ref/clock.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/external/exec.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/subject/exec.h"
 
 struct sweep {
     const struct attn_plan *plan;

@@ -12,7 +12,7 @@
 #include "optimized/parallel/scheme.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- the file -------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/price/cluster.h"
-#include "experiments/problem/messages.h"
+#include "experiments/price/messages.h"
 #include "optimized/parallel/rank_runner.h"
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "experiments/measure/need.h"
+#include "experiments/price/need.h"
 
 /* What was asked for. */
 struct attn_price_asked {

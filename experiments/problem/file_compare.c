@@ -9,8 +9,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_fit.h"
 #include "ref/problem.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/kept.h"
-#include "tests/harness/files/fileio.h"
 
 enum { SAMPLE_SEED = 2, ALL = 2048 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/faults/diagnose.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/diagnosis/diagnose.h"
 
 /* ---- what is declared ------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_problem.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- tensors that a mask names --------------------------------------------------------------- */
 

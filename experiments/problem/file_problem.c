@@ -9,7 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_fit.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 int attn_file_input_named(const char *name)
 {

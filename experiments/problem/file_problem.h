@@ -15,8 +15,8 @@
 #include "experiments/problem/tensors.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
+#include "tests/harness/base/layout.h"
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/files/layout.h"
 
 enum attn_file_input {
     ATTN_IN_Q,

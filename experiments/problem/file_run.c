@@ -9,8 +9,8 @@
 #include "experiments/problem/file_problem.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
 
 /* ---- the price ---------------------------------------------------------------------------- */
 

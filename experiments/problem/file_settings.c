@@ -9,7 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 void attn_files_note(const char *format, ...)
 {

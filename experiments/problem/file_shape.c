@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/band.h"
-#include "tests/harness/files/fileio.h"
 
 const struct attn_file_role attn_file_role[ATTN_IN_INPUTS] = {
     [ATTN_IN_Q] = {"q", ATTN_AXES_QUERIES},     [ATTN_IN_K] = {"k", ATTN_AXES_KEYS},

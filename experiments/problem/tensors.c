@@ -10,7 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 static int holds_tensors(const struct dirent *entry)
 {

@@ -4,7 +4,7 @@
 #ifndef EXPERIMENTS_PROBLEM_TENSORS_H
 #define EXPERIMENTS_PROBLEM_TENSORS_H
 
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 
 enum { ATTN_TENSORS_FILES = 256 }; /* of one folder: each stays open */
 

@@ -11,8 +11,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/process.h"
 
 enum { SCRIPT_MOST = 1 << 20 };
 

@@ -10,7 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/report/table_file.h"
 #include "optimized/registry.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { BYTES_MOST = 1 << 24 };
 

@@ -6,7 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/report/figures.h"
 #include "optimized/registry.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 const char *const attn_figure_preset[] = {"page", "column", "slides"};
 

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
+#include "experiments/price/need.h"
 #include "experiments/report/curves.h"
 #include "optimized/registry.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 static const double none = (double)NAN; /* the macro is a float */
 

@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 const char *attn_pass_word(enum attn_pass pass)
 {

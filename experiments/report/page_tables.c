@@ -4,7 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/page.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 

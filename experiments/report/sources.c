@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 #include "optimized/integers.h"
 
 enum { BLOCK = 128, MILLION = 1000000 };

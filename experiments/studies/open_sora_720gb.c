@@ -5,7 +5,7 @@
  * length 196,608 are the only whole numbers near "200k" that give 720 GiB exactly. */
 #include <stdio.h>
 
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 
 static const double GIB = 1024.0 * 1024 * 1024;
 

@@ -10,7 +10,7 @@
 #include "experiments/studies/study.h"
 #include "optimized/layer/layer_scheme.h"
 #include "ref/mask/mask.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/process.h"
 
 /* STDiT-XL/2 for 16 frames of 256 x 256: 256 places, 16 heads of 72. */
 enum { FRAMES = 16, SIDE = 16, LENGTH = FRAMES * SIDE * SIDE, HEADS = 16, DIM = 72, RANKS = 4 };

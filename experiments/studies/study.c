@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 const struct attn_study attn_studies[] = {
 #define ATTN_STUDY(id, name, takes, question, ...) \

@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/studies/study.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 enum { GOT, PUBLISHED }; /* columns of curves */
 enum { OF_BYTES = 2 };   /* a column of bars  */

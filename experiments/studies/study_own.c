@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
-#include "experiments/measure/stack.h"
+#include "experiments/price/need.h"
+#include "experiments/price/stack.h"
 #include "experiments/studies/study.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/process.h"
 
 /* Something that the study needs and did not get. */
 static int fail(struct attn_study_run *run, const char *spec, const char *why)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 #include "experiments/studies/xformers_order.h"
 #include "optimized/simple.h"
 

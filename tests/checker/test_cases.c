@@ -7,8 +7,8 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
 #include "tests/harness/cases/soak.h"
-#include "tests/harness/fill.h"
-#include "tests/harness/runner.h"
+#include "tests/harness/inputs/fill.h"
+#include "tests/harness/subject/runner.h"
 #include "tests/suites.h"
 
 SUITE(cases, .seconds = 60);

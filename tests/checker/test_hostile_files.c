@@ -12,7 +12,7 @@
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/zip_fixture.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
 SUITE(hostile_files, .seconds = 60, .open = scratch_open, .close = scratch_close);

@@ -10,8 +10,8 @@
 #include "optimized/registry.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/input_guard.h"
-#include "tests/harness/isolated.h"
+#include "tests/harness/subject/input_guard.h"
+#include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 
 SUITE(input_guard, .seconds = 60);

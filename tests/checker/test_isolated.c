@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/harness/isolated.h"
+#include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 
 SUITE(isolated, .seconds = 30);

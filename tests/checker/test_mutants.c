@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/bugs.h"
+#include "tests/harness/diagnosis/bugs.h"
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
 

@@ -8,8 +8,8 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/external/rank_steps.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
+#include "tests/harness/subject/rank_steps.h"
 #include "tests/suites.h"
 
 SUITE(rank_steps, .seconds = 120, .open = scratch_open, .close = scratch_close);

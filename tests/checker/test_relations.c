@@ -5,8 +5,8 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/faulty.h"
-#include "tests/harness/bugs.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/process.h"
+#include "tests/harness/diagnosis/bugs.h"
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 

@@ -7,7 +7,7 @@
 
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/subsets/subsets.h"
+#include "tests/harness/inputs/subsets.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 

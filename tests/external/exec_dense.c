@@ -14,7 +14,7 @@
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/ledger.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 
 /* Whether it does. */
 static int does(const char *word)

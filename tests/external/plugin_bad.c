@@ -10,7 +10,7 @@
 #endif
 
 #include "tests/external/switches.h"
-#include "tests/harness/external/worker.h"
+#include "tests/harness/subject/worker.h"
 
 static int is_chosen(const struct attn_plugin_call *t)
 {

@@ -32,7 +32,7 @@
 
 #include "ref/clock.h"
 #include "tests/faults/sites.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/folder.h"
 
 int __real_main(int argc, char **argv);
 int __wrap_main(int argc, char **argv);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/fuzz/targets.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/folder.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,8 +9,8 @@
 #include "experiments/measure/record.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
-#include "tests/harness/external/vector_files.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
+#include "tests/harness/subject/vector_files.h"
 
 static char folder[512];
 

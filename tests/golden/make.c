@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 
 /* A file that is being made. */
 struct writer {

@@ -5,7 +5,7 @@
 
 #include "experiments/grade/hunt.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/judge.h"
+#include "tests/harness/judge/judge.h"
 #include "tests/suites.h"
 
 SUITE(hunt, .seconds = 60, .open = scratch_open, .close = scratch_close);

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "experiments/measure/need.h"
+#include "experiments/price/need.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/need.h"
+#include "experiments/price/need.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/measure/point/point.h"
-#include "experiments/measure/stack.h"
+#include "experiments/price/stack.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/memory_data.h"

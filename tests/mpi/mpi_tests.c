@@ -15,7 +15,7 @@
 #include "optimized/parallel/transport/transport_mpi.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/registry.h"
-#include "tests/harness/setup.h"
+#include "tests/harness/inputs/setup.h"
 
 /* Seconds without progress: where none is to come, and where it may be slow. */
 static const double HASTY = 1.5, PATIENT = 60;

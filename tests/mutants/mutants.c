@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/harness/bugs.h"
-#include "tests/harness/faults/diagnose.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/process.h"
+#include "tests/harness/diagnosis/bugs.h"
+#include "tests/harness/diagnosis/diagnose.h"
 
 /* ---- the lists ------------------------------------------------------------------------------ */
 

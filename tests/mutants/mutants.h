@@ -1,10 +1,10 @@
 /* Mutants: the library with one line changed (mutants.def).  Which case of the quick battery kills
- * one, and what the diagnosis (tests/harness/faults/diagnose.h) says of it.
+ * one, and what the diagnosis (tests/harness/diagnosis/diagnose.h) says of it.
  */
 #ifndef TESTS_MUTANTS_MUTANTS_H
 #define TESTS_MUTANTS_MUTANTS_H
 
-#include "tests/harness/runner.h"
+#include "tests/harness/subject/runner.h"
 
 struct mutant {
     char id[16], bug[16]; /* AL-06b is the second mutant of the catalogued bug AL-06 */

@@ -9,8 +9,8 @@
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/external/vector_files.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
+#include "tests/harness/subject/vector_files.h"
 #include "tests/suites.h"
 
 SUITE(stored, .seconds = 120, .open = scratch_open, .close = scratch_close);

@@ -13,7 +13,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/layer_fixture.h"
 #include "tests/fixtures/scheme_walk.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 #include "tests/suites.h"
 
 SUITE(layer, .seconds = 60);

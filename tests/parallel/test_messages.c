@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/problem/messages.h"
+#include "experiments/price/messages.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/suites.h"
 
 SUITE(messages, .seconds = 120, .open = scratch_open, .close = scratch_close);

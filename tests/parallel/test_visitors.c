@@ -7,7 +7,7 @@
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/sent.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/runner.h"
+#include "tests/harness/subject/runner.h"
 #include "tests/suites.h"
 
 SUITE(parallel, .seconds = 60);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 
 SUITE(compare, .seconds = 120, .open = scratch_open, .close = scratch_close);
 

@@ -9,7 +9,7 @@
 #include "tests/fixtures/curve_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/process.h"
+#include "tests/harness/base/process.h"
 #include "tests/suites.h"
 
 /* Whatever is started has this environment, by which it is found. */

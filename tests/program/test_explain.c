@@ -10,7 +10,7 @@
 #include "experiments/measure/machine.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
 SUITE(explain, .seconds = 120, .open = scratch_open, .close = scratch_close);

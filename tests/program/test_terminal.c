@@ -7,7 +7,7 @@
 
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 SUITE(terminal, .seconds = 60, .open = scratch_open, .close = scratch_close);
 

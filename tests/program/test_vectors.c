@@ -13,7 +13,7 @@
 #include "experiments/cli/flags.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
 SUITE(vectors, .seconds = 600, .open = scratch_open, .close = scratch_close);

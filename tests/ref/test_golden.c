@@ -16,7 +16,7 @@
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/memory_data.h"
-#include "tests/harness/files/files.h"
+#include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
 SUITE(golden, .seconds = 120);

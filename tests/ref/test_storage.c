@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "experiments/studies/storage.h"
+#include "experiments/price/storage.h"
 #include "ref/mask/mask.h"
 #include "tests/fixtures/refused.h"
 

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
 #include "experiments/measure/point/point_ranks.h"
 #include "experiments/measure/stats.h"
+#include "experiments/price/need.h"
 #include "ref/clock.h"
 
 /* ---- a plug-in ------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 
 #include "experiments/measure/machine.h"
 #include "experiments/measure/record.h"
-#include "tests/harness/external/plugin.h"
+#include "tests/harness/subject/plugin.h"
 
 struct attn_point_flags {
     const char *spec, *text, *verified;

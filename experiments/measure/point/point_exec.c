@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/need.h"
 #include "experiments/measure/point/point.h"
+#include "experiments/price/need.h"
 #include "ref/clock.h"
-#include "tests/harness/external/exec.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/files/folder.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/subject/exec.h"
 
 static void say(struct attn_point *p, enum attn_point_status status, const char *text)
 {

@@ -10,10 +10,10 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/need.h"
 #include "experiments/measure/point/point_ranks.h"
-#include "tests/harness/ending.h"
-#include "tests/harness/process.h"
+#include "experiments/price/need.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/process.h"
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point.h"
-#include "experiments/measure/stack.h"
+#include "experiments/price/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 

@@ -8,7 +8,7 @@
 
 #include "ref/impl.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 double attn_dtype_tiny(enum attn_dtype dtype)
 {

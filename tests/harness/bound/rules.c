@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* Both finite: a pair for the rule.  The others have been dealt with. */
 static int is_pair(const struct attn_rule_data *x, int64_t n)

@@ -15,7 +15,7 @@
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/bound/truth_sum.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 const char *attn_output_name(enum attn_output output)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row",
                                            "key",  "inf",   "nan",  NULL};

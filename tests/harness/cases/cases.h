@@ -43,7 +43,7 @@
 #define TESTS_HARNESS_CASES_CASES_H
 
 #include "ref/attn.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 enum attn_case_bias {
     ATTN_CASE_BIAS_NONE,

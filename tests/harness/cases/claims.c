@@ -8,7 +8,7 @@
 
 #include "ref/oracle.h"
 #include "ref/problem.h"
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 /* The bits that both headers have are the same bits. */
 _Static_assert((int)ATTN_PLUGIN_F64 == ATTN_CAP_F64 && (int)ATTN_PLUGIN_F16 == ATTN_CAP_F16, "");

@@ -9,7 +9,7 @@
 #include "ref/attn_plugin.h"
 #include "tests/harness/cases/band.h"
 #include "tests/harness/cases/shapes.h"
-#include "tests/harness/judge.h"
+#include "tests/harness/judge/judge.h"
 
 struct attn_claims {
     char name[64];

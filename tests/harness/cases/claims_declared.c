@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/files/fileio.h"
 
 enum { MAX_FILE = 1 << 16 };
 

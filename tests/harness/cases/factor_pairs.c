@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/harness/cases/factor_maker.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 static int roll(struct attn_maker *m, int n)
 {

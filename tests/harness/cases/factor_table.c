@@ -6,7 +6,7 @@
 
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 const struct attn_factor attn_factor[ATTN_FACTORS] = {
 #define ATTN_FACTOR(id, name, says, shows, ...) \

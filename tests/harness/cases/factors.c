@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/files/fileio.h"
 
 /* ---- what values mean ------------------------------------------------------------------------ */
 

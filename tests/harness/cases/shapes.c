@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/files/fileio.h"
+#include "tests/harness/base/fileio.h"
 
 int64_t attn_shapes_nearest(const struct attn_shapes *shapes, int extent, int64_t n)
 {

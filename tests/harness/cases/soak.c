@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/files/fileio.h"
-#include "tests/harness/fill.h"
+#include "tests/harness/inputs/fill.h"
 
 /* A stream of random numbers, and what they may choose from. */
 struct dice {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/harness/cases/setup_mask.h"
+#include "tests/harness/inputs/setup_mask.h"
 #include "tests/harness/relations/relation_fixture.h"
 
 static int is_key_or_value(enum attn_slot slot)

@@ -1,0 +1,331 @@
+#include "experiments/price/need.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "experiments/cli/cli.h"
+#include "optimized/integers.h"
+#include "ref/mask/mask.h"
+#include "ref/problem.h"
+
+const char *attn_need_pass_name(enum attn_need_pass pass)
+{
+    return pass == ATTN_NEED_BOTH ? "both" : attn_pass_name((enum attn_pass)pass);
+}
+
+/* ---- what is needed -------------------------------------------------------------------------- */
+
+/* A rank's price, of the passes that were asked for. */
+static void add_rank(const struct attn_cost *cost, struct attn_need *need)
+{
+    need->counted |= cost->counted;
+    need->lacks = cost->lacks != NULL ? cost->lacks : need->lacks;
+    need->flops += cost->flops;
+    need->peaks += (double)cost->peak_bytes;
+    need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
+    need->shard = fmax(need->shard, cost->shard_bytes);
+    need->peak = greater(need->peak, cost->peak_bytes);
+    need->saved = greater(need->saved, cost->saved_bytes);
+    if (cost->bytes_sent > need->sent) {
+        need->sent = cost->bytes_sent;
+        need->messages = cost->messages;
+    }
+}
+
+/* Of a backward pass, after which the forward one was looked at. */
+static void join(struct attn_cost *cost, const struct attn_cost *forward)
+{
+    cost->peak_bytes = greater(cost->peak_bytes, forward->peak_bytes);
+    cost->saved_bytes = greater(cost->saved_bytes, forward->saved_bytes);
+    cost->counted |= forward->counted;
+    cost->flops += forward->flops;
+    cost->pairs += forward->pairs;
+    cost->bytes_sent += forward->bytes_sent;
+    cost->messages += forward->messages;
+}
+
+/* A stack's tensors are in its peak: there are no shares beside. */
+static enum attn_status price_rank(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_problem *p, enum attn_pass pass, int rank,
+                                   struct attn_stack_cost *cost, struct attn_error *err)
+{
+    if (stack->n > 0)
+        return attn_stack_price(stack, spec, p, pass, cost, err);
+    cost->again_flops = 0;
+    return attn_price(spec->impl, &spec->options, p, pass, rank, &cost->cost, err);
+}
+
+enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
+                              const struct attn_problem *p, enum attn_need_pass pass,
+                              const struct attn_need_watch *watch, struct attn_cost *each,
+                              struct attn_need *need, struct attn_error *err)
+{
+    const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    const int has_shards = stack->n == 0 && spec->impl->ranks != NULL;
+    *need = (struct attn_need){0};
+    need->ranks = stack->n > 0 ? 1 : attn_ranks(spec->impl, &spec->options);
+    need->beside = stack->n > 0 ? 0 : attn_pass_bytes(p, last);
+    enum attn_status status = ATTN_OK;
+    for (int rank = 0; rank < need->ranks && status == ATTN_OK; rank++) {
+        struct attn_stack_cost x, forward;
+        status = price_rank(spec, stack, p, last, rank, &x, err);
+        if (status == ATTN_OK && pass == ATTN_NEED_BOTH) {
+            status = price_rank(spec, stack, p, ATTN_FORWARD, rank, &forward, err);
+            join(&x.cost, &forward.cost);
+        }
+        if (status != ATTN_OK)
+            return status;
+        add_rank(&x.cost, need);
+        need->copies += has_shards ? x.cost.shard_bytes : 0;
+        need->again_flops += x.again_flops;
+        if (each != NULL)
+            each[rank] = x.cost;
+        if (watch != NULL)
+            watch->tell(watch->arg, rank + 1, need->ranks);
+    }
+    return status;
+}
+
+enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
+                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                    struct attn_need *need, struct attn_error *err)
+{
+    struct attn_problem p;
+    struct attn_mask *mask;
+    enum attn_status status = attn_cli_shape_open(shape, &p, &mask, err);
+    if (status == ATTN_OK)
+        status = attn_need_of(spec, stack, &p, pass, NULL, NULL, need, err);
+    attn_mask_free(mask);
+    return status;
+}
+
+/* ---- of a point ------------------------------------------------------------------------------ */
+
+void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point)
+{
+    int counted = 0;
+    double cells = (double)problem->batch * (double)problem->heads * (double)problem->n_query *
+                   (double)problem->n_key;
+    point->pairs = attn_problem_all_pairs(problem, &counted);
+    point->density = cells > 0 ? (double)point->pairs / cells : (double)NAN;
+}
+
+enum attn_status attn_preflight_price(const struct attn_spec *spec,
+                                      const struct attn_problem *problem, struct attn_point *point,
+                                      struct attn_error *err)
+{
+    struct attn_need need;
+    snprintf(point->impl, sizeof point->impl, "%s", spec->impl->name);
+    snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
+    point->ranks = attn_ranks(spec->impl, &spec->options);
+    attn_preflight_pairs(problem, point);
+    enum attn_status status = attn_need_of(
+        spec, &point->stack, problem, (enum attn_need_pass)point->c.pass, NULL, NULL, &need, err);
+    if (status != ATTN_OK)
+        return status;
+    if (need.lacks != NULL)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s does not run in %s, which is priced only: %s would "
+                         "work",
+                         need.lacks, attn_dtype_name(problem->dtype),
+                         attn_dtype_size(problem->dtype) < 4 ? "f64 and f32" : "another type");
+    point->flops = need.flops;
+    point->again_flops = need.again_flops;
+    point->priced_bytes = need.peak;
+    point->saved_bytes = need.saved;
+    point->shard_bytes = attn_cli_to_bytes(need.shard);
+    point->total_bytes = attn_cli_to_bytes(need.device);
+    point->bytes_sent = need.sent;
+    point->messages = need.messages;
+    return ATTN_OK;
+}
+
+enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err)
+{
+    struct attn_mask *mask = NULL;
+    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    *need = 0;
+    if (c->bias != ATTN_CASE_BIAS_NONE)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "a case with a bias cannot be priced without its tensor");
+    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    if (status != ATTN_OK)
+        return status;
+    attn_case_problem(c, problem);
+    problem->mask = mask;
+    double bytes = attn_pass_bytes(problem, c->pass);
+    double rows = (double)c->batch * (double)c->heads * (double)c->n_query; /* numbers of lse */
+    double lse = rows * (double)attn_dtype_size(attn_lse_dtype(problem));
+    point->floor_bytes = attn_cli_to_bytes(bytes);
+    *need =
+        attn_cli_to_bytes(bytes + (bytes - lse) / (double)attn_dtype_size(problem->dtype) + rows);
+    return ATTN_OK;
+}
+
+void attn_preflight_close(struct attn_problem *problem)
+{
+    attn_mask_free((struct attn_mask *)(uintptr_t)problem->mask);
+}
+
+enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err)
+{
+    struct attn_problem problem;
+    enum attn_status status = attn_preflight_open(c, &problem, point, need, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_preflight_price(spec, &problem, point, err);
+    struct attn_need both; /* bwd runs the forward pass first */
+    if (status == ATTN_OK)
+        status = attn_need_of(spec, &point->stack, &problem,
+                              c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
+                              NULL, &both, err);
+    *need = status == ATTN_OK ? attn_cli_to_bytes((double)*need + both.copies + both.peaks) : 0;
+    attn_preflight_close(&problem);
+    return status;
+}
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err)
+{
+    char number[32];
+    int64_t bytes;
+    size_t n = strlen(text);
+    if (n > 0 && n < sizeof number) {
+        memcpy(number, text, n + 1);
+        if (text[n - 1] == 'B' || text[n - 1] == 'b')
+            number[n - 1] = '\0';
+        if (!attn_cli_count(number, 1, 0, &bytes))
+            n = 0;
+    }
+    if (n == 0 || n >= sizeof number)
+        return attn_fail(err, ATTN_EINVAL, "memory '%.40s' is no size such as 80GiB or 24GB", text);
+    if (bytes < 1 << 20 && strspn(text, "0123456789") == n)
+        return attn_fail(err, ATTN_EINVAL,
+                         "memory '%s' has no unit: %sGiB, or %sB for so few bytes, would work",
+                         text, text, text);
+    *memory = (struct attn_memory){.bytes = (double)bytes, .is_device = 1};
+    return ATTN_OK;
+}
+
+struct attn_memory attn_memory_here(void)
+{
+    int64_t available = attn_cli_memory_available();
+    return (struct attn_memory){.bytes = available == INT64_MAX ? HUGE_VAL : (double)available};
+}
+
+enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err)
+{
+    char number[32];
+    size_t n = strcspn(text, ",");
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    memory->param_bytes = 16;
+    if (n < sizeof number && attn_cli_count(number, 1, 0, &memory->params) &&
+        (text[n] == '\0' || attn_cli_int(text + n + 1, 1, 1024, &memory->param_bytes)))
+        return ATTN_OK;
+    return attn_fail(
+        err, ATTN_EINVAL,
+        "params '%.40s': a number such as 7G, or with bytes of each, 1 to 1024, such as "
+        "7G,16, would work",
+        text);
+}
+
+double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
+{
+    double params = (double)memory->params * (double)memory->param_bytes;
+    return params + (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
+}
+
+/* A search for the longest. */
+struct search {
+    const struct attn_spec *spec;
+    const struct attn_stack *stack;
+    const struct attn_cli_shape *shape;
+    enum attn_need_pass pass;
+    const struct attn_memory *memory;
+    double patience;
+    int64_t fits, fails;
+    double bytes[2]; /* of these two */
+};
+
+/* Of so many tokens.  What exceeds 64 bits needs more than any device has, and a length that is
+ * refused, after one that was not, fits nowhere. */
+static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
+{
+    struct attn_cli_shape so_long = *x->shape;
+    struct attn_need need;
+    struct attn_error why = {ATTN_OK, ""};
+    double bytes = HUGE_VAL;
+    clock_t start = clock();
+    so_long.n_query = so_long.n_key = length;
+    enum attn_status status = attn_need_of_shape(x->spec, x->stack, &so_long, x->pass, &need, &why);
+    if (status == ATTN_OK)
+        bytes = attn_need_in(&need, x->memory);
+    else if ((status != ATTN_EINVAL || strstr(why.text, "exceeds 64 bits") == NULL) &&
+             (status != ATTN_ENOTSUP || x->fits == 0))
+        return attn_fail(err, status, "%s", why.text);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (seconds > x->patience)
+        return attn_fail(err, ATTN_ENOTSUP, "the price of %lld tokens took %.1f s of %g s",
+                         (long long)length, seconds, x->patience);
+    int does_fit = bytes <= x->memory->bytes;
+    x->bytes[!does_fit] = bytes;
+    *(does_fit ? &x->fits : &x->fails) = length;
+    return ATTN_OK;
+}
+
+/* What ranks do not share evenly may need more than a longer length that they do: look among
+ * multiples first. */
+static int64_t unit_of(const struct attn_spec *spec)
+{
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    return ranks > 1 ? 4 * (int64_t)ranks : 1;
+}
+
+static enum attn_status search_multiples(struct search *x, int64_t unit, struct attn_error *err)
+{
+    static const int64_t MOST = (int64_t)1 << 40;
+    enum attn_status status = try_length(x, unit, err);
+    while (status == ATTN_OK && x->fails == 0 && x->fits < MOST) /* double it until it fails */
+        status = try_length(x, 2 * x->fits, err);
+    while (status == ATTN_OK && x->fails - x->fits > unit) /* halve what is between */
+        status = try_length(x, x->fits + (x->fails - x->fits) / unit / 2 * unit, err);
+    return status;
+}
+
+/* Then each length up to the next multiple. */
+enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_memory *memory, double patience,
+                                   int64_t *longest, double bytes[2], struct attn_error *err)
+{
+    struct search x = {spec, stack, shape, pass, memory, patience, 0, 0, {0, 0}};
+    enum attn_status status = search_multiples(&x, unit_of(spec), err);
+    int64_t last = x.fails;
+    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
+        status = try_length(&x, length, err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}
+
+enum attn_status attn_need_longest_even(const struct attn_spec *spec,
+                                        const struct attn_stack *stack,
+                                        const struct attn_cli_shape *shape,
+                                        enum attn_need_pass pass, const struct attn_memory *memory,
+                                        int64_t *longest, double bytes[2], struct attn_error *err)
+{
+    struct search x = {spec, stack, shape, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
+    enum attn_status status = search_multiples(&x, unit_of(spec), err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}

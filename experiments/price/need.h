@@ -1,0 +1,116 @@
+/* What a call or a stack of layers needs, and whether that fits: into this machine, where all ranks
+ * are simulated at once, or into devices of which each holds one rank.  From prices alone: nothing
+ * is allocated.  `price`, its --longest and --advise, and what `measure` calls too big ask here.
+ *
+ * Bytes.  Numbers that may exceed 64 bits are doubles.
+ */
+#ifndef EXPERIMENTS_PRICE_NEED_H
+#define EXPERIMENTS_PRICE_NEED_H
+
+#include "experiments/cli/shape.h"
+#include "experiments/measure/record.h"
+
+/* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
+ * has its own buffers beside them.  The first two are enum attn_pass. */
+enum attn_need_pass { ATTN_NEED_FORWARD, ATTN_NEED_BACKWARD, ATTN_NEED_BOTH };
+const char *attn_need_pass_name(enum attn_need_pass pass); /* "fwd", "bwd", "both" */
+
+struct attn_need {
+    int ranks, counted; /* counted: pairs had no closed form */
+    const char *lacks;  /* who cannot run in this storage type (attn_cost.lacks); NULL: it runs */
+    double flops;       /* of all ranks */
+    double again_flops; /* of them, in forward passes that a stack of layers makes again */
+    double beside;      /* all inputs and outputs; 0 for a stack, whose peak has them */
+    double copies;      /* of them, the shards of simulated ranks; 0 of one process */
+    double peaks;       /* of all ranks together */
+    double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
+    double shard;       /* the largest share of a rank; 0 for a stack */
+    int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
+};
+
+/* Who is told after each rank, of many a slow work where pairs are counted: so many are priced. */
+struct attn_need_watch {
+    void (*tell)(void *arg, int priced, int ranks);
+    void *arg;
+};
+
+/* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
+ * of both passes.  watch: NULL: nobody is told.  ENOTSUP, EINVAL: as attn_price and
+ * attn_stack_price. */
+enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
+                              const struct attn_problem *p, enum attn_need_pass pass,
+                              const struct attn_need_watch *watch, struct attn_cost *each,
+                              struct attn_need *need, struct attn_error *err);
+
+/* The same of a shape, with its mask.  EINVAL, as attn_mask_parse too. */
+enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
+                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                    struct attn_need *need, struct attn_error *err);
+
+/* ---- of a point: before anything is allocated, but for a mask -------------------------------- */
+
+/* Visible pairs and their share. */
+void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
+
+/* Fill in what follows from spec and problem: impl, family, ranks, pairs, density, priced bytes
+ * of the largest rank, flops of all ranks, bytes and messages sent by the rank that sends most. */
+enum attn_status attn_preflight_price(const struct attn_spec *spec,
+                                      const struct attn_problem *problem, struct attn_point *point,
+                                      struct attn_error *err);
+
+/* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes,
+ * and in *need inputs and outputs with the harness's byte for each element. */
+enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err);
+void attn_preflight_close(struct attn_problem *problem);
+
+/* Both for such a case; *need are the bytes of the whole process: what attn_preflight_open says,
+ * and what attn_need_in counts beside it in this machine (of either pass for bwd, which runs the
+ * forward first). */
+enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
+                                     struct attn_point *point, int64_t *need,
+                                     struct attn_error *err);
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+struct attn_memory {
+    double bytes;                /* HUGE_VAL where this machine does not say */
+    int is_device;               /* one for each rank; else this machine, for all of them */
+    int64_t params, param_bytes; /* of the model, in each: parameters, and bytes of one with its
+                                    gradient and its optimizer's state */
+};
+
+/* "80GiB", "80GB", "80Gi", "4096B": a device, 1 byte or more.  EINVAL, also of less than 1 MiB
+ * without a unit. */
+enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err);
+struct attn_memory attn_memory_here(void);
+
+/* "7G" or "7G,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and its
+ * gradient, in float32 the weight and Adam's two moments.  EINVAL. */
+enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
+                                   struct attn_error *err);
+
+/* What of this memory is needed, parameters included: it fits where that is no more than
+ * memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
+double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
+
+/* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and
+ * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
+ * for 64 bits, or is refused.  0 when nothing fits.  patience: CPU seconds that one price may take,
+ * HUGE_VAL for any.  ENOTSUP when one took longer, or the shape is refused at every length. */
+enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_memory *memory, double patience,
+                                   int64_t *longest, double bytes[2], struct attn_error *err);
+
+/* The same among multiples of 4 tokens a rank, where thousands of ranks are not asked for each
+ * length. */
+enum attn_status attn_need_longest_even(const struct attn_spec *spec,
+                                        const struct attn_stack *stack,
+                                        const struct attn_cli_shape *shape,
+                                        enum attn_need_pass pass, const struct attn_memory *memory,
+                                        int64_t *longest, double bytes[2], struct attn_error *err);
+
+#endif

@@ -1,0 +1,23 @@
+/* Storages of a mask that list something: visible pairs in rows, in rows and columns, or blocks.
+ * Rows of the table in storage.c, and of nobody else. */
+#ifndef EXPERIMENTS_PRICE_STORAGE_LISTS_H
+#define EXPERIMENTS_PRICE_STORAGE_LISTS_H
+
+#include "experiments/price/storage.h"
+
+void attn_storage_make_csr(struct attn_tape *tape, const struct attn_stored_mask *mask);
+int attn_storage_allows_csr(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                            struct attn_pair_place at);
+
+/* Both ways; it refuses a mask of several patterns. */
+const char *attn_storage_one_for_all(const struct attn_stored_mask *mask);
+void attn_storage_make_xformers(struct attn_tape *tape, const struct attn_stored_mask *mask);
+int attn_storage_allows_xformers(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                                 struct attn_pair_place at);
+
+/* torch.nn.attention.flex_attention.BlockMask */
+void attn_storage_make_flex(struct attn_tape *tape, const struct attn_stored_mask *mask);
+int attn_storage_allows_flex(const struct attn_tape *tape, const struct attn_stored_mask *mask,
+                             struct attn_pair_place at);
+
+#endif

@@ -1,0 +1,237 @@
+/* See diagnose.h. */
+#include "tests/harness/diagnosis/diagnose.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/diagnosis/faults.h"
+
+/* What failed. */
+static void take_result(struct attn_failed_run *run, const struct attn_result *r)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        run->compared[o] = r->output[o].n > 0;
+        run->failing[o] = r->output[o].n_bad > 0 || (o == ATTN_O && r->failure == ATTN_F_EXACT);
+    }
+    run->backward = !run->failing[ATTN_O] && !run->failing[ATTN_LSE];
+}
+
+/* ---- what explains it ----------------------------------------------------------------------- */
+
+/* The largest error of a row, in bounds of this truth. */
+static double ratio_of(const struct attn_failed_run *run, const struct attn_truth *truth, int o,
+                       int64_t row)
+{
+    const struct attn_truth_tensor *t = &truth->tensor[o];
+    double most = 0;
+    for (int64_t e = row * t->extent[3]; e < (row + 1) * t->extent[3]; e++) {
+        double got = run->x[ATTN_T_O + o][e], error = fabs(got - t->want[e]);
+        int is_right = got == t->want[e] || (isnan(got) && isnan(t->want[e]));
+        double ratio = is_right ? 0 : error / t->bound[e];
+        most = isnan(ratio) ? HUGE_VAL : fmax(most, ratio);
+    }
+    return most;
+}
+
+/* Does each element lie within the bound of an arithmetic that has a word, with a rescale for each
+ * 16 keys? */
+static int is_within_published(const struct attn_failed_run *run)
+{
+    const struct attn_problem *p = &run->setup->problem;
+    const struct attn_inputs in = attn_setup_inputs(run->setup, run->setup->given.pass);
+    int fits = 0;
+    for (int set = 0; set < attn_arithmetic_count && !fits; set++) {
+        struct attn_precision own = *run->precision;
+        struct attn_truth truth;
+        attn_arithmetic_declare(set, p, &own);
+        own.rescales += p->n_key / 16 + 1;
+        attn_precision_complete(p, &own);
+        fits = attn_truth_compute(p, &in, &own, NULL, &truth, NULL) == ATTN_OK;
+        for (int o = 0; o < ATTN_OUTPUTS; o++)
+            for (int64_t r = 0;
+                 fits && run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++)
+                fits = ratio_of(run, &truth, o, r) <= 1;
+        attn_truth_free(&truth);
+    }
+    return fits;
+}
+
+/* Coarse arithmetic is coarse in all rows: are others as far from the truth as the worst is, in
+ * bounds and to within a factor of 16? */
+static int is_everywhere(const struct attn_failed_run *run)
+{
+    int64_t far = 0, rows = 0;
+    double worst = 0;
+    for (int n = 0; n < 2 * ATTN_OUTPUTS; n++) { /* twice */
+        int o = n % ATTN_OUTPUTS;
+        for (int64_t r = 0; run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++) {
+            double ratio = ratio_of(run, &run->truth, o, r);
+            worst = fmax(worst, ratio);
+            far += n >= ATTN_OUTPUTS && ratio >= worst / 16;
+            rows += n >= ATTN_OUTPUTS && ratio > 0;
+        }
+    }
+    return rows == 1 ? worst < 16 : far >= 2 && 8 * far >= rows;
+}
+
+/* The truth itself fits once tolerances are wide: nothing is wrong but the digits. */
+static int try_precision(struct attn_failed_run *run)
+{
+    static const struct {
+        double loose;
+        const char *words;
+    } list[] = {{1e-9, "errors near the bound: declare the arithmetic (u, block) as it is"},
+                {3e-5, "errors of some units of f32: declare u, u_p or block as they are"},
+                {4e-3, "errors as of low-precision accumulation in f16 or tf32 (u 4.9e-4)"},
+                {4e-2, "errors as of low-precision accumulation in bf16 (u 3.9e-3)"}};
+    int wide = run->setup->problem.dtype == ATTN_F64;
+    if (!is_everywhere(run))
+        return 0;
+    for (size_t n = wide ? 0 : 1; n < sizeof list / sizeof *list; n++) {
+        struct attn_failed_run loose = *run;
+        loose.loose = list[n].loose;
+        if (attn_fault_fits(&loose, &(struct attn_fault_model){.place = ATTN_AT_NONE}) &&
+            (strstr(list[n].words, "declare") == NULL || (wide && n == 1) ||
+             is_within_published(run))) {
+            snprintf(run->text, run->size, "%s",
+                     wide && n == 1 ? "arithmetic in f32" : list[n].words);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Kinds in `but` (bits) are not asked for. */
+static enum attn_fault explain(struct attn_failed_run *run, unsigned but)
+{
+    static const struct {
+        int (*learn)(struct attn_failed_run *run);
+        enum attn_fault fault;
+    } learner[] = {{attn_learn_heads, ATTN_FAULT_HEADS},  {attn_learn_places, ATTN_FAULT_LAYOUT},
+                   {attn_learn_keys, ATTN_FAULT_KEYS},    {attn_learn_delta, ATTN_FAULT_GRADIENTS},
+                   {attn_learn_lines, ATTN_FAULT_FACTOR}, {try_precision, ATTN_FAULT_PRECISION}};
+    if (attn_learn_zeros(run))
+        return ATTN_FAULT_FACTOR;
+    /* A gradient times a number is that much, whatever else would explain it too. */
+    if (run->backward && attn_learn_lines(run))
+        return ATTN_FAULT_FACTOR;
+    enum attn_fault fault = attn_fault_recognise(run, but);
+    for (size_t n = 0; n < sizeof learner / sizeof *learner && fault == ATTN_FAULT_NONE; n++)
+        if (!(but >> learner[n].fault & 1) && learner[n].learn(run))
+            fault = learner[n].fault;
+    return fault;
+}
+
+/* Nothing explains all outputs: perhaps something explains one of them.  Not what cannot be wrong
+ * with one alone: keys that O has not seen are not in LSE either. */
+static enum attn_fault explain_one(struct attn_failed_run *run)
+{
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        struct attn_failed_run one = *run;
+        char text[256] = "";
+        unsigned but = 1u << ATTN_FAULT_PRECISION;
+        if (!run->failing[o] || (o >= ATTN_DQ) != run->backward)
+            continue;
+        one.text = text, one.size = sizeof text;
+        for (int other = 0; other < ATTN_OUTPUTS; other++)
+            one.failing[other] = one.compared[other] = other == o;
+        if (o == ATTN_O)
+            but |= 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS;
+        enum attn_fault fault = explain(&one, but);
+        snprintf(run->text, run->size, "%s alone: %s", attn_output_name((enum attn_output)o), text);
+        if (fault != ATTN_FAULT_NONE)
+            return fault;
+    }
+    return ATTN_FAULT_NONE;
+}
+
+/* By the multiplications of one model. */
+static int is_large(const struct attn_case *c, double most)
+{
+    return (double)(c->batch * c->heads * c->n_query) * (double)c->n_key *
+               (double)(c->d_key + c->d_value + 4) >
+           (most > 0 ? most : 8e6);
+}
+
+static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
+                    struct attn_diagnosis *d)
+{
+    struct attn_failed_run run = {.ranks = ranks,
+                                  .text = d->text,
+                                  .where = d->where,
+                                  .size = sizeof d->text,
+                                  .where_size = sizeof d->where};
+    int numeric =
+        r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
+    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
+    if (r->verdict != ATTN_FAILED || !numeric || !(r->precision.u > 0))
+        return 0;
+    if (is_large(&s->given, s->most_work))
+        attn_describe_large(&s->given, r, d);
+    if (is_large(&s->given, s->most_work) || !attn_run_open(&run, s, &r->precision))
+        return 0;
+    take_result(&run, r);
+    d->fault = explain(&run, 0);
+    int found = d->fault != ATTN_FAULT_NONE ? ATTN_WHAT : ATTN_WHAT_OF_ONE;
+    if (found != ATTN_WHAT)
+        d->fault = explain_one(&run);
+    if (d->fault == ATTN_FAULT_NONE)
+        found = ATTN_WHERE;
+    if (found == ATTN_WHERE)
+        d->text[0] = '\0';
+    attn_describe(&run, d);
+    attn_run_close(&run);
+    return d->text[0] != '\0' ? found : 0;
+}
+
+int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, struct attn_diagnosis *d)
+{
+    return diagnose(s, r, 1, d);
+}
+
+/* No model fits: other runs may say more than where the failing elements are. */
+static void look_further(const struct attn_spec *spec, const struct attn_claims *claims,
+                         const struct attn_case *c, const struct attn_result *r,
+                         struct attn_diagnosis *d)
+{
+    char part[3][200] = {"", "", ""}, whole[3 * sizeof part[0]] = "";
+    enum attn_fault fault[3] = {ATTN_FAULT_STATE, d->fault, ATTN_FAULT_FEATURE};
+    attn_rerun_again(spec, c, r, part[0], sizeof part[0]);
+    if (d->fault != ATTN_FAULT_NONE)
+        snprintf(part[1], sizeof part[1], "%.199s", d->text);
+    attn_rerun_without(spec, claims, c, part[2], sizeof part[2]);
+    for (int n = 2; n >= 0; n--)
+        d->fault = part[n][0] != '\0' ? fault[n] : d->fault;
+    for (int n = 0; n < 3; n++)
+        if (part[n][0] != '\0')
+            attn_append(whole, sizeof whole, "%s%.199s", whole[0] != '\0' ? "; " : "", part[n]);
+    if (whole[0] != '\0')
+        snprintf(d->text, sizeof d->text, "%.255s", whole);
+}
+
+int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
+                       const struct attn_case *c, const struct attn_result *r,
+                       struct attn_diagnosis *d)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_case own = *c;
+    int found = 0;
+    *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
+    if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
+        own.layout = attn_claims_layout(
+            claims); /* so that nobody copies: hypotheses read what it has read */
+    if (is_large(c, 0))
+        attn_describe_large(c, r, d);
+    if (is_large(c, 0) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
+        return 0;
+    if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
+        found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
+    attn_setup_close(&setup);
+    if (found == ATTN_WHERE)
+        look_further(spec, claims, c, r, d);
+    return found != 0;
+}

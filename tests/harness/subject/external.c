@@ -1,0 +1,237 @@
+/* See external.h: the three routes, and how files are judged. */
+#include "tests/harness/subject/external.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ref/clock.h"
+#include "tests/harness/diagnosis/diagnose.h"
+#include "tests/harness/subject/exec.h"
+#include "tests/harness/subject/rank_steps.h"
+#include "tests/harness/subject/vector_files.h"
+#include "tests/harness/subject/worker.h"
+
+double attn_external_left(const struct attn_external *x)
+{
+    return x->until > 0 ? x->until - attn_seconds(CLOCK_MONOTONIC) : (double)INFINITY;
+}
+
+/* ---- a plug-in ------------------------------------------------------------------------------- */
+
+static enum attn_status open_plugin(struct attn_external *x, struct attn_error *err)
+{
+    x->worker = calloc(1, sizeof *x->worker);
+    if (x->worker == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
+    double until = x->until > 0 ? x->until : (double)INFINITY;
+    enum attn_status status = attn_worker_open(x->source, x->timeout_s, until, x->worker, err);
+    x->claims = x->worker->claims;
+    if (status != ATTN_OK) {
+        free(x->worker);
+        x->worker = NULL;
+    }
+    return status;
+}
+
+/* What a case asks for whose worker did not live to say it. */
+static unsigned needs_of(const struct attn_external *x, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    unsigned needs = attn_claims_needed(&x->claims, &setup, ATTN_ROUTE_PLUGIN);
+    attn_setup_close(&setup);
+    return needs;
+}
+
+static void ask_worker(struct attn_external *x, enum attn_worker_ask what, const char *text,
+                       const struct attn_repetition *how, struct attn_answer *answer)
+{
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    attn_worker_ask(x->worker, what, text, how, answer);
+    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+    x->not_reached += answer->not_reached;
+}
+
+static enum attn_status ask_plugin(struct attn_external *x, struct attn_asked *asked, int n,
+                                   struct attn_answer *answer, struct attn_error *err)
+{
+    char text[ATTN_CASE_TEXT];
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        attn_case_print(&asked[i].c, text);
+        ask_worker(x, ATTN_WORKER_CASE, text, &x->how, &answer[i]);
+        if (answer[i].result.verdict == ATTN_CRASH || answer[i].result.verdict == ATTN_TIMEOUT)
+            answer[i].wants.needs = needs_of(x, &asked[i].c);
+    }
+    return ATTN_OK;
+}
+
+static void unreached_of_plugin(const struct attn_external *x, char *text, size_t size)
+{
+    snprintf(text, size,
+             "%d cases and relations were not reached: %d times it did not end, or did not start "
+             "again (--case and --relation ask for one; --timeout is %g s)",
+             x->not_reached, x->worker->failures, x->timeout_s);
+}
+
+static void close_plugin(struct attn_external *x)
+{
+    attn_worker_close(x->worker);
+    x->strays = x->worker->strays;
+    free(x->worker);
+    x->worker = NULL;
+}
+
+void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer)
+{
+    ask_worker(x, ATTN_WORKER_RELATION, id, NULL, answer);
+}
+
+void attn_external_leak(struct attn_external *x, const struct attn_case *c,
+                        struct attn_answer *answer)
+{
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
+    ask_worker(x, ATTN_WORKER_LEAK, text, NULL, answer);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
+                                          struct attn_error *err)
+{
+    struct attn_spec spec;
+    enum attn_status status = attn_spec_parse_priced(scheme, &spec, err);
+    if (status != ATTN_OK)
+        return status;
+    snprintf(x->scheme, sizeof x->scheme, "%s", scheme);
+    x->claims.ranks = attn_ranks(spec.impl, &spec.options);
+    return ATTN_OK;
+}
+
+int attn_external_done(const struct attn_external *x, const char *results,
+                       const struct attn_asked *asked)
+{
+    const int ranks = x->scheme[0] != '\0' ? x->claims.ranks : 0;
+    char words[300], name[240];
+    int done = ranks > 0 || attn_vector_files_done(results, asked->name, &x->claims, &asked->c);
+    for (int r = 0; r < ranks && done; r++) {
+        snprintf(name, sizeof name, "%.200s/rank-%d", asked->name, r);
+        done = attn_vector_files_done(results, name, &x->claims, &asked->c);
+    }
+    return done ||
+           attn_vector_files_words(results, asked->name, words, sizeof words) != ATTN_WORDS_NONE;
+}
+
+/* Results that are there, or what to say of a case that has none: a refusal, a failure. */
+static enum attn_status take_results(struct attn_external *x, const struct attn_asked *asked,
+                                     const char *results, struct attn_setup *setup,
+                                     struct attn_result *r)
+{
+    struct attn_error err = {0};
+    char words[sizeof r->text];
+    int says = attn_vector_files_words(results, asked->name, words, sizeof words);
+    if (says == ATTN_WORDS_REFUSED) {
+        attn_result_refuse(r, words);
+        return ATTN_ENOTSUP;
+    }
+    r->verdict = ATTN_FAILED;
+    if (says == ATTN_WORDS_ERROR) {
+        snprintf(r->text, sizeof r->text, "%s", words);
+    } else if (asked->said[0] != '\0' && !attn_external_done(x, results, asked)) {
+        r->verdict = asked->without;
+        snprintf(r->text, sizeof r->text, "%s", asked->said);
+    } else if (!attn_vector_files_has(results, asked->name)) {
+        snprintf(r->text, sizeof r->text, "no folder of results for this case");
+    } else if (x->scheme[0] != '\0') {
+        *r = (struct attn_result){.verdict = ATTN_PASS};
+        attn_rank_results_judge(x->scheme, results, asked->name, &x->claims, setup, r);
+        return ATTN_ENOTSUP; /* it is judged */
+    } else if (attn_vector_files_read(results, asked->name, &x->claims, setup, &err) == ATTN_OK) {
+        r->verdict = ATTN_PASS;
+        return ATTN_OK;
+    } else if (err.status == ATTN_ENOMEM) {
+        attn_result_error(r, err.status, err.text);
+        return err.status;
+    } else {
+        snprintf(r->text, sizeof r->text, "%s", err.text);
+    }
+    r->failure = ATTN_F_STATUS;
+    return ATTN_EINVAL;
+}
+
+static void judge_results(struct attn_external *x, const struct attn_setup *setup,
+                          struct attn_answer *answer)
+{
+    const double enough_s = 10; /* of diagnoses: the next one says nothing new */
+    attn_vector_files_judge(&x->claims, setup, &answer->result);
+    if (answer->result.verdict != ATTN_FAILED || x->diagnosed_s > enough_s)
+        return;
+    double before = attn_seconds(CLOCK_MONOTONIC);
+    attn_diagnose(setup, &answer->result, &answer->result.diagnosis);
+    x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
+}
+
+void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
+                         const char *results, struct attn_answer *answer)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    struct attn_result *r = &answer->result;
+    double start = attn_seconds(CLOCK_MONOTONIC);
+    memset(answer, 0, sizeof *answer);
+    enum attn_status status = attn_setup_open(&asked->c, &setup, &err);
+    int opened = status == ATTN_OK;
+    if (opened)
+        status =
+            attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants.needs, &err);
+    if (opened && status == ATTN_ENOTSUP)
+        attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
+    } else if (take_results(x, asked, results, &setup, r) == ATTN_OK)
+        judge_results(x, &setup, answer);
+    if (opened)
+        attn_setup_close(&setup);
+    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+}
+
+/* ---- a command, a folder --------------------------------------------------------------------- */
+
+static enum attn_status open_folder(struct attn_external *x, struct attn_error *err)
+{
+    struct stat info;
+    if (stat(x->source, &info) != 0 || !S_ISDIR(info.st_mode))
+        return attn_fail(err, ATTN_EINVAL, "%.1000s is not a folder", x->source);
+    return ATTN_OK;
+}
+
+static enum attn_status ask_folder(struct attn_external *x, struct attn_asked *asked, int n,
+                                   struct attn_answer *answer, struct attn_error *err)
+{
+    (void)err;
+    for (int i = 0; i < n; i++)
+        attn_external_judge(x, &asked[i], x->source, &answer[i]);
+    return ATTN_OK;
+}
+
+static void close_folder(struct attn_external *x)
+{
+    (void)x;
+}
+
+const struct attn_external_route attn_external_route[] = {
+    [ATTN_NOT_EXTERNAL] = {.word = "implementation of attnlab", .route = ATTN_ROUTE_OWN},
+    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, open_plugin, ask_plugin,
+                              unreached_of_plugin, close_plugin},
+    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, attn_exec_ask,
+                               attn_exec_unreached, attn_exec_close},
+    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, open_folder, ask_folder, NULL,
+                              close_folder}, /* every case of it is reached */
+};

@@ -1,0 +1,117 @@
+/* An implementation that is not ours, however it is reached: ask it cases, get judged results.
+ *
+ *      open  ->  ask, ask, ...  ->  close
+ *
+ * Three routes answer: a plug-in in a process of its own (worker.h), a command that is started once
+ * for all cases of a question (exec.h), and a folder of results that lies there already.  The
+ * struct is filled by its owner, claims included, but for those of a plug-in, which says them.
+ */
+#ifndef TESTS_HARNESS_EXTERNAL_EXTERNAL_H
+#define TESTS_HARNESS_EXTERNAL_EXTERNAL_H
+
+#include <stdio.h>
+
+#include "tests/harness/cases/claims.h"
+#include "tests/harness/subject/runner.h"
+
+/* What became of one case. */
+struct attn_answer {
+    struct attn_result result; /* verdicts REFUSED, CRASH, TIMEOUT, ERROR among them           */
+    struct attn_wants wants;   /* the claims that it asked for, and why it was refused by them */
+    double seconds;            /* that calling and judging took, or judging files alone        */
+    int not_reached;           /* nobody came to it, which is an ERROR                         */
+    int64_t hwm_bytes;         /* of a plug-in: VmHWM of its process so far; -1 unknown         */
+    char environment[96];      /* of a plug-in: what a call did to the floating-point environment */
+    int64_t sent[2], messages[2]; /* of a plug-in that is ranks: bytes and messages of that rank
+                                     which sends most, in each pass */
+};
+
+/* A case that is asked. */
+struct attn_asked {
+    char name[200];                          /* of its folder too: no two of an external alike */
+    const struct attn_battery_case *battery; /* NULL: it is none of it                         */
+    struct attn_case c;
+    /* of a command only, all 0 before it is asked: */
+    int written;               /* it was among the cases of the first start           */
+    int settled;               /* it has its results, or broke the command            */
+    int not_reached;           /* the command died before it came to this one         */
+    enum attn_verdict without; /* what a case without results is ...                  */
+    char said[300];            /* ... and why; "": there was no command               */
+};
+
+enum attn_external_kind {
+    ATTN_NOT_EXTERNAL, /* one of ours: it has a word and a route of claims, and no more */
+    ATTN_EXTERNAL_PLUGIN,
+    ATTN_EXTERNAL_COMMAND,
+    ATTN_EXTERNAL_FOLDER
+};
+
+struct attn_external {
+    enum attn_external_kind kind;
+    const char *source; /* path of a plug-in, command line, or folder of results (borrowed)    */
+    struct attn_claims claims;
+    char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
+                         command, claims.ranks says how many there are                          */
+    double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
+    double until;     /* when nothing more is asked of it, and what runs is ended; on
+                         CLOCK_MONOTONIC; 0: never                                             */
+    int not_reached;  /* cases and relations so far                                            */
+    int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
+    /* of a plug-in: */
+    struct attn_repetition how; /* how often it is asked each case                             */
+    struct attn_worker *worker; /* for its notes (worker.h)                                    */
+    /* of a command: */
+    const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
+    FILE *notes;       /* how its starts went                                                   */
+    char meddled[200]; /* a file of its cases that it changed; ""                               */
+    struct attn_exec *command; /* private                                                      */
+    double diagnosed_s;        /* private: time spent on diagnoses                             */
+};
+
+/* How each kind is asked. */
+struct attn_external_route {
+    const char *word;      /* "plug-in", "command" */
+    enum attn_route route; /* of claims */
+
+    /* EINVAL: a plug-in does not load, a folder is none; ENOMEM: no process, no folder.  Nothing is
+     * to be closed then. */
+    enum attn_status (*open)(struct attn_external *x, struct attn_error *err);
+
+    /* Ask n cases, and fill answer[n].  Whatever they do to the implementation is in the answers.
+     * EINVAL: a command cannot be run, or does not start; ENOMEM: we could not do our part.  There
+     * are no answers then. */
+    enum attn_status (*ask)(struct attn_external *x, struct attn_asked *asked, int n,
+                            struct attn_answer *answer, struct attn_error *err);
+
+    /* Of x->not_reached: why, in one line. */
+    void (*unreached)(const struct attn_external *x, char *text, size_t size);
+
+    /* End its process, remove its files.  x->worker is gone then. */
+    void (*close)(struct attn_external *x);
+};
+extern const struct attn_external_route attn_external_route[];
+
+/* Seconds up to x->until, not above 0 when it is past; INFINITY. */
+double attn_external_left(const struct attn_external *x);
+
+/* Of a plug-in: a relation (relations.h), and the case called up to 40 times more: PASS, or
+ * FAIL(memory) when memory is lost each time. */
+void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
+void attn_external_leak(struct attn_external *x, const struct attn_case *c,
+                        struct attn_answer *answer);
+
+/* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no
+ * scheme. */
+enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
+                                          struct attn_error *err);
+
+/* Whether everything that the case wants is in a folder of results, of each of its ranks where it
+ * has some, or the program's own words why not. */
+int attn_external_done(const struct attn_external *x, const char *results,
+                       const struct attn_asked *asked);
+
+/* Judge a case by the files in a folder of results. */
+void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
+                         const char *results, struct attn_answer *answer);
+
+#endif

@@ -1,0 +1,116 @@
+/* Cases and results as files: for implementations that are programs, in any language.
+ *
+ *      CASES/manifest.json                  what the cases are, with every number of each
+ *      CASES/NAME/inputs.safetensors        q k v [do] [dlse] [bias] [mask]
+ *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
+ *                                           NAME/o.npy, ... each, or error.txt, or refused.txt
+ *
+ * vector_cases.c writes the former, vector_results.c reads the latter; docs/external.md is the
+ * manual.  Nothing of the inputs is read back: a case string gives the same bits every time, so
+ * results are judged on what the case says.
+ */
+#ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
+#define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
+
+#include "tests/harness/base/files.h"
+#include "tests/harness/subject/external.h"
+
+/* A manifest being written: open, then each case, then close. */
+struct attn_vector_files_writer {
+    const char *folder; /* borrowed */
+    const struct attn_claims *claims;
+    void *cases;        /* a JSON array */
+    const char *scheme; /* of ranks, for which each case is written too (rank_steps.h); or NULL */
+    int ranks, has_no_truth; /* has_no_truth: what ranks must hold is not written beside */
+};
+enum attn_status attn_vector_files_begin(const char *folder, const struct attn_claims *claims,
+                                         struct attn_vector_files_writer *writer,
+                                         struct attn_error *err);
+
+/* Write the inputs of a case under a name, which becomes a folder. */
+enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer, const char *name,
+                                         const struct attn_setup *setup, struct attn_error *err);
+
+/* Write the manifest; free in any case.  status: of the cases; when it is not ATTN_OK, there is no
+ * manifest and it is returned. */
+enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
+                                       enum attn_status status, struct attn_error *err);
+
+/* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes, with what
+ * its ranks must hold if with_truth; `written` of each, and *written: how many.  What cannot be
+ * set up is not written either: it has its verdict when it is judged. */
+enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
+                                             const char *scheme, int with_truth,
+                                             struct attn_asked *asked, int n, int *written,
+                                             struct attn_error *err);
+
+/* A manifest read again. */
+struct attn_vector_files_entry {
+    const char *name, *text; /* of the folder; the case string */
+};
+struct attn_vector_files {
+    struct attn_claims claims;
+    const char *scheme; /* of ranks, or NULL; there until it is closed */
+    int n;
+    struct attn_vector_files_entry *entry;
+    void *json; /* private */
+};
+enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_files *files,
+                                        struct attn_error *err);
+void attn_vector_files_close(struct attn_vector_files *files);
+
+/* Whether there is a folder of results for this case at all. */
+int attn_vector_files_has(const char *folder, const char *name);
+
+/* Whether everything that the case wants is there, or the program's own words why not. */
+int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
+                           const struct attn_case *c);
+
+/* What a program says, in the first line of OUT/NAME/error.txt or refused.txt, in place of results.
+ * ERROR, with what is to be said of it: also words that cannot be read, both files, and a refusal
+ * beside results.  REFUSED: its line as it stands, "" is none. */
+enum attn_vector_files_words { ATTN_WORDS_NONE, ATTN_WORDS_ERROR, ATTN_WORDS_REFUSED };
+enum attn_vector_files_words attn_vector_files_words(const char *folder, const char *name,
+                                                     char *text, size_t size);
+
+/* The cases of another manifest for which wants(arg, name) is true, as a folder beside that of the
+ * manifest: a manifest of these, and links to the inputs that are there. */
+enum attn_status attn_vector_files_rest(const char *folder, const char *of,
+                                        int (*wants)(void *arg, const char *name), void *arg,
+                                        struct attn_error *err);
+
+/* Fill the outputs of an open setup from OUT/NAME.  EINVAL with one line: something is missing, has
+ * another shape or type, or cannot be read. */
+enum attn_status attn_vector_files_read(const char *folder, const char *name,
+                                        const struct attn_claims *claims, struct attn_setup *setup,
+                                        struct attn_error *err);
+
+/* The same of these slots (bits) alone, which may be inputs too. */
+enum attn_status attn_vector_files_take(const char *folder, const char *name,
+                                        const struct attn_claims *claims, unsigned slots,
+                                        struct attn_setup *setup, struct attn_error *err);
+
+/* Judge them: attn_judge with the declared precisions; an absent LSE is not compared. */
+void attn_vector_files_judge(const struct attn_claims *claims, const struct attn_setup *setup,
+                             struct attn_result *result);
+
+/* ---- for both halves ------------------------------------------------------------------------- */
+
+/* How the tensor of a slot lies in files.  Axes that a bias broadcasts are there once. */
+struct attn_vector_place {
+    struct attn_file_tensor shape; /* without name and data */
+    int64_t n[4], stride[4];
+};
+struct attn_vector_place attn_vector_files_place(const struct attn_claims *claims,
+                                                 const struct attn_tensor *t, int slot);
+
+/* A contiguous copy for a file, whose data is to be freed. */
+enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
+                                          const struct attn_tensor *t, int slot,
+                                          struct attn_file_tensor *to, struct attn_error *err);
+
+/* Whether the case asks for this output, and the claims have it. */
+int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *setup,
+                            enum attn_output o);
+
+#endif
