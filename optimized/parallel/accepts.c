@@ -214,38 +214,19 @@ static int64_t most(const struct attn_problem *p, const struct attn_options *opt
     return largest;
 }
 
-static enum attn_merging merging_of(const struct attn_options *options)
-{
-    int merging = options->impl->scheme->merging;
-    return merging > 0 ? (enum attn_merging)options->value[merging] : ATTN_RUNNING;
-}
-
-/* A term of a row's sum belongs to one product and is rescaled there; and once more for each later
- * product, where numerators are summed. */
+/* A term of a row's sum belongs to one product and is rescaled there. */
 int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options)
 {
-    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
-    return most(p, options, attn_rank_local(options)->rescales) +
-           (merging_of(options) == ATTN_NUMERATOR ? attn_layout_partials(&work) - 1 : 0);
+    return most(p, options, attn_rank_local(options)->rescales);
 }
 
 /* A query meets every stretch of keys, a key every stretch of queries; results after the first are
  * merged, or in the backward added, one by one.  So are the gradients of copies. */
-static int64_t all_sums(const struct attn_problem *p, const struct attn_options *options)
+int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options)
 {
     struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
     return most(p, options, attn_rank_local(options)->merges) + attn_layout_partials(&work) - 1 +
            (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
-}
-
-/* Of numerators, an LSE is rounded once and never again: that is one merge, of any number of parts
- * (docs/bounds.md, 3). */
-int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options)
-{
-    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
-    if (merging_of(options) == ATTN_RUNNING)
-        return all_sums(p, options);
-    return most(p, options, attn_rank_local(options)->merges) + (attn_layout_partials(&work) > 1);
 }
 
 void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
@@ -253,11 +234,6 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
 {
     const struct attn_options preset = attn_rank_local_options(options);
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
     if (local->precision != NULL)
         local->precision(p, &preset, precision);
-    if (merging_of(options) != ATTN_RUNNING)
-        precision->sums = all_sums(p, options);
-    if (w.narrow && attn_layout_partials(&w.work) > 1)
-        precision->u_partial = attn_dtype_roundoff(p->dtype);
 }

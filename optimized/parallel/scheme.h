@@ -52,8 +52,8 @@ struct attn_scheme {
      * takes the sums home.  NULL: a rank multiplies once, and nothing travels. */
     struct attn_ring (*ring)(const struct attn_options *options);
 
-    /* Where merge= and partials=, and where mask=, stand in its table.  0: it has none. */
-    int merging, mask;
+    /* Where mask= stands in its table.  0: it has none. */
+    int mask;
 
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
@@ -89,23 +89,6 @@ int attn_parallel_ranks(const struct attn_options *options);
             "the next multiple, or refused"                                                  \
     }
 
-/* How the partial results of a query become one, and in which type they are kept and sent.  Two
- * options, one behind the other, of schemes whose results merge.  Gradients are added, whatever
- * merge= says. */
-enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
-#define ATTN_OPTIONS_OF_MERGING                                                                    \
-    {"merge",                                                                                      \
-     ATTN_RUNNING,                                                                                 \
-     ATTN_RUNNING,                                                                                 \
-     ATTN_DEFERRED,                                                                                \
-     "running numerator deferred",                                                                 \
-     "partial results of a query: merged one by one; summed, and divided at the end; or all kept " \
-     "until the end"},                                                                             \
-    {                                                                                              \
-        "partials", 0, 0, 1, "wide storage",                                                       \
-            "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
-            "is stored; f32 and f64 are both"                                                      \
-    }
 enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of all */
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \

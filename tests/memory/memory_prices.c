@@ -142,11 +142,6 @@ static const struct hand_price hand_prices[] = {
      * sent; partial O 2*4*5*6, LSE 2*4*5.  Tiles are the local implementation's, above */
     {"ring:ranks=2,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
      "kv.travel=1344 o.partial=960 lse.partial=160", NULL},
-    /* a denominator for each of 2*4*5 rows more; and two partials of all rows, one for each rank */
-    {"ring:ranks=2,merge=numerator,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
-     "kv.travel=1344 o.partial=960 lse.partial=160 denominator=160", NULL},
-    {"ring:ranks=2,merge=deferred,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
-     "kv.travel=1344 denominator=160 o.kept=1920 lse.kept=320", NULL},
     /* K,V hop once, dK,dV twice: 3 * 1344.  dQ 2*4*5*8; D of the rank's 2*4*5 rows, a row of zeros
      * for O */
     {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 4032, 6, 0,

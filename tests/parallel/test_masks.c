@@ -19,7 +19,7 @@ static const struct {
            {"ring:ranks=1,local=dense", "repeated"},
            {"ring:ranks=2,local=chunked", "repeated"},
            {"ring:ranks=5,order=zigzag,sizes=pad", "repeated"},
-           {"ring:ranks=4,order=striped,inner=2,merge=deferred,local=csr", "repeated"},
+           {"ring:ranks=4,order=striped,inner=2,local=csr", "repeated"},
            {"usp:ranks=6,order=zigzag,local=bsr", "repeated"},
            {"usp:ranks=8,heads=2,sizes=pad", "repeated"},
            {"allgather:ranks=3,order=zigzag,stride=1", "repeated"},

@@ -93,7 +93,7 @@ struct counting {
 /* One of so many of the ways to run on ranks; the next ones with the next case or number of ranks,
  * so that each is met somewhere.  Under ATTN_FULL all of them; of many ranks, whose prices take
  * long, one of a few, and every 7th rank's price. */
-enum { ONE_OF = 97, FEW = 7 };
+enum { ONE_OF = 13, FEW = 7 };
 
 static void count_next(void *arg, const struct attn_impl *impl, const char *text)
 {

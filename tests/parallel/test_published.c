@@ -173,24 +173,6 @@ TEST(balance_as_published)
     }
 }
 
-/* A bound is told of as many merges as round: all of them one by one, or the last. */
-TEST(merges_are_declared)
-{
-    static const char *const spec[] = {"ring:ranks=16", "ring:ranks=16,merge=numerator",
-                                       "ring:ranks=16,merge=deferred"};
-    const struct attn_problem p = problem_of("h2q64k64d8:none:f32:normal:s1", NULL);
-    int64_t merges[3];
-    for (int n = 0; n < 3; n++) {
-        const struct attn_spec by = spec_of(spec[n]);
-        struct attn_precision declared;
-        attn_precision_of(by.impl, &by.options, &p, &declared);
-        merges[n] = (int64_t)declared.merges;
-    }
-    ck_assert_int_ge(merges[0], 15);
-    ck_assert_int_le(merges[1], merges[0] - 14);
-    ck_assert_int_eq(merges[2], merges[1]);
-}
-
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 #define REST  ":none:f32:normal:s1"

@@ -139,9 +139,8 @@ static struct attn_tokens call_heads(const struct attn_work *w, int n)
 /* Some result of a product is a partial sum of 16-bit numbers: it is f32. */
 static int makes_wide(const struct attn_work *w)
 {
-    int queries = attn_work_cuts(w, 0) && !w->narrow;
-    int keys = attn_work_cuts(w, 1) ? !w->narrow : attn_work_is_summed(w, ATTN_TAG_DK);
-    return (queries || (w->pass == ATTN_BACKWARD && keys)) &&
+    int keys = attn_work_cuts(w, 1) || attn_work_is_summed(w, ATTN_TAG_DK);
+    return (attn_work_cuts(w, 0) || (w->pass == ATTN_BACKWARD && keys)) &&
            attn_lse_dtype(w->whole) != w->whole->dtype;
 }
 

@@ -34,9 +34,6 @@ struct attn_product {
 /* The next product of this stop in which some pair may be visible; 0: no more. */
 int attn_work_next(struct attn_work *w, struct attn_product *x);
 
-/* Elements of the rank's block, without pads. */
-double attn_work_elements(const struct attn_work *w, enum attn_tag_kind kind);
-
 /* What the products of a stop cost: flops of all of them, and of those whose mask cuts them; flops
  * of merges and sums of gradients, in so many passes over a block; visible pairs; the largest of
  * the local costs, the first in a tie. */

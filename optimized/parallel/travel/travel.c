@@ -176,13 +176,9 @@ static enum attn_status take_buffers(struct attn_travel *x)
 static enum attn_status run_portion(struct attn_travel *x)
 {
     enum attn_status status = bring(x);
-    attn_travel_begin_sums(x);
     if (status == ATTN_OK)
         status = attn_travel_stops(x);
-    if (status != ATTN_OK)
-        return status;
-    attn_travel_finish_sums(x);
-    return take_home(x);
+    return status == ATTN_OK ? take_home(x) : status;
 }
 
 enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *whole,
