@@ -146,18 +146,12 @@ static void add(struct attn_buffer buffer[ATTN_LAYER_BUFFERS], int which, const 
         attn_buffer_of(name, n->batch * heads, n->tokens * width, (int64_t)attn_dtype_size(dtype));
 }
 
-static int64_t lists_between(const struct attn_layout *a, const struct attn_layout *b,
-                             const struct attn_problem *whole)
-{
-    return attn_move_lists(a, b, whole).numbers;
-}
-
 /* For every move there may be; weights fall into one piece for each rank, as y or less. */
 static struct attn_buffer lists_of(const struct attn_layer_work *w)
 {
-    int64_t x = lists_between(&w->home, &w->in, &w->tokens);
-    int64_t o = lists_between(&w->made, &w->home, &w->attention);
-    int64_t all = lists_between(&w->all, &w->home, &w->tokens);
+    int64_t x = attn_move_lists(&w->home, &w->in).numbers;
+    int64_t o = attn_move_lists(&w->made, &w->home).numbers;
+    int64_t all = attn_move_lists(&w->all, &w->home).numbers;
     return attn_buffer_of("layer.messages", 1, greater(greater(x, o), all), 1);
 }
 

@@ -79,13 +79,12 @@ static enum attn_status check_strict(const struct attn_problem *p,
     int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
-    int64_t scopes = work.order == ATTN_SCOPES ? attn_axis_parts(&work.tokens) : 1;
     int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
     const struct attn_divisible x[] = {
         {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
         {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
         {"frames", home.frames, frames}, {"places", size, in_frame},
-        {"batches", p->batch, batches},  {"scopes", work.scopes, scopes}};
+        {"batches", p->batch, batches}};
     if (options->value[ATTN_OPTION_SIZES] != ATTN_SIZES_STRICT)
         return ATTN_OK;
     return attn_check_divisible(options, ",sizes=strict", x, sizeof x / sizeof *x, "sizes=uneven",
@@ -150,11 +149,6 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
                          options->impl->name, local->name);
-    if (p->origin.query.run > 0 || p->origin.key.run > 0)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%s: a piece of runs with gaps is not dealt out again; the whole it was "
-                         "cut from would work",
-                         options->impl->name);
     const struct attn_scheme *scheme = options->impl->scheme;
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK)
@@ -162,7 +156,7 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
     if (status == ATTN_OK)
         status = attn_work_mask_accepts(p, options, err);
     if (status == ATTN_OK &&
-        (attn_layout_stretches(&work, 0) > 1 || work.order >= ATTN_PLACES || work.pads))
+        (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES || work.pads))
         status = attn_check_local(options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
@@ -179,7 +173,7 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                 continue;
             seen[0] = x.heads.n;
             seen[1] = x.kv_heads.n;
-            if (attn_work_is_parted(&w)) {
+            if (w.work.order == ATTN_PLACES) {
                 queries[0] = queries[1] = x.part.n_query;
                 keys[0] = keys[1] = x.part.n_key;
             }

@@ -70,11 +70,6 @@ static int place_stretches(const struct attn_layout *layout, int all)
     return layout->order == ATTN_ZIGZAG && !all ? 2 : 1;
 }
 
-static int64_t place_repeats(const struct attn_layout *layout)
-{
-    return layout->order == ATTN_PLACES ? layout->frames : 1;
-}
-
 /* Stretch s of what a place has of n tokens. */
 static struct attn_tokens place_stretch(const struct attn_layout *layout, int64_t n, int rank,
                                         int s)
@@ -93,69 +88,22 @@ static struct attn_tokens place_stretch(const struct attn_layout *layout, int64_
     case ATTN_PLACES:
         return attn_run_of(size, parts, r);
     case ATTN_CONTIGUOUS:
-    case ATTN_SCOPES:
         break;
     }
     return attn_run_of(n, parts, r);
-}
-
-/* ---- scopes ---------------------------------------------------------------------------------- */
-
-/* Runs of all scopes follow each other; the last ones of the sequence may be cut. */
-int64_t attn_box_scopes(const struct attn_box *box, int64_t n)
-{
-    int64_t size = n * box->run, cut = box->length % box->period;
-    return box->length / box->period * size +
-           greater(less(cut - box->scopes.first * box->run, size), 0);
-}
-
-/* A scope is as many stripes as a run is long, or a few runs, whichever are fewer. */
-static int64_t scope_stretches(int64_t length, int64_t period, int64_t run)
-{
-    return less(run, ceil_div(length, period));
-}
-
-static struct attn_stretch scope_stretch(const struct attn_box *box, int64_t s)
-{
-    int64_t pieces = scope_stretches(box->length, box->period, box->run);
-    int64_t scope = s / pieces, piece = s % pieces, row = attn_box_scopes(box, scope);
-    int64_t n = attn_box_scopes(box, scope + 1) - row;
-    int64_t first = (box->scopes.first + scope) * box->run;
-    if (pieces == box->run)
-        return (struct attn_stretch){
-            {first + piece, box->period, greater(ceil_div(n - piece, box->run), 0)},
-            row + piece,
-            box->run};
-    return (struct attn_stretch){
-        {first + piece * box->period, 1, greater(less(n - piece * box->run, box->run), 0)},
-        row + piece * box->run,
-        1};
-}
-
-static void take_scopes(const struct attn_layout *layout, int64_t n, int rank, struct attn_box *box)
-{
-    box->scopes = run_on(&layout->tokens, layout->scopes, rank);
-    box->run = layout->run;
-    box->period = layout->scopes * layout->run;
-    box->length = n;
-    box->tokens = attn_box_scopes(box, box->scopes.n);
 }
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
 int64_t attn_box_stretches(const struct attn_box *box)
 {
-    if (box->period > 0)
-        return box->scopes.n * scope_stretches(box->length, box->period, box->run);
     return box->stretches * box->repeats;
 }
 
 struct attn_stretch attn_box_stretch(const struct attn_box *box, int64_t s)
 {
-    if (box->period > 0)
-        return scope_stretch(box, s);
     int64_t n = s / box->repeats, before = n > 0 ? box->stretch[0].n * box->repeats : 0;
-    struct attn_stretch x = {box->stretch[n], before + s % box->repeats * box->stretch[n].n, 1};
+    struct attn_stretch x = {box->stretch[n], before + s % box->repeats * box->stretch[n].n};
     x.tokens.first += s % box->repeats * box->pitch;
     return x;
 }
@@ -193,7 +141,7 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
     struct attn_box box = {.batches = run_on(&layout->batches, whole->batch, rank),
                            .heads = heads,
                            .stretches = place_stretches(layout, all),
-                           .repeats = place_repeats(layout)};
+                           .repeats = attn_layout_repeats(layout)};
     if (is_of_keys)
         box.heads = kv_heads_of(layout, whole, &heads);
     for (int s = 0; s < box.stretches; s++) {
@@ -202,8 +150,6 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
     }
     if (layout->order == ATTN_PLACES)
         box.pitch = n / layout->frames;
-    if (layout->order == ATTN_SCOPES)
-        take_scopes(layout, n, rank, &box);
     if (layout->runs.parts > 0 && !all)
         cut_run(layout, &box, rank);
     return box;
@@ -244,9 +190,7 @@ static void divide(const struct attn_layout *layout, struct divisors *by)
     int64_t *of = layout->order == ATTN_FRAMES   ? &by->frames
                   : layout->order == ATTN_PLACES ? &by->places
                                                  : &by->tokens;
-    int64_t of_scopes = layout->order == ATTN_SCOPES ? layout->scopes * layout->run : 1;
     *of = common_multiple(*of, parts * common_multiple(place_stretches(layout, 0), runs));
-    *of = common_multiple(*of, of_scopes);
 }
 
 static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *by)
@@ -335,24 +279,19 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
     cut(&box.batches, whole->batch);
     cut(&box.heads, is_of_keys ? whole->kv_heads : whole->heads);
     box.tokens = 0;
-    box.repeats = place_repeats(layout);
+    box.repeats = attn_layout_repeats(layout);
     box.pitch = layout->order == ATTN_PLACES ? n / layout->frames : 0;
     for (int s = 0; s < box.stretches; s++) {
         cut_stretch(layout, n, &box.stretch[s],
                     is_of_keys ? layout->padded.n_key : layout->padded.n_query);
         box.tokens += box.stretch[s].n * box.repeats;
     }
-    if (layout->order == ATTN_SCOPES)
-        take_scopes(layout, n, rank, &box);
     return box;
 }
 
-int64_t attn_layout_repeats(const struct attn_layout *layout, int64_t tokens)
+int64_t attn_layout_repeats(const struct attn_layout *layout)
 {
-    if (layout->order == ATTN_SCOPES)
-        return ceil_div(layout->scopes, attn_axis_parts(&layout->tokens)) *
-               scope_stretches(tokens, layout->scopes * layout->run, layout->run);
-    return place_repeats(layout);
+    return layout->order == ATTN_PLACES ? layout->frames : 1;
 }
 
 int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys)
@@ -391,7 +330,7 @@ int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_pro
 }
 
 /* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of
- * them, in the order of the sequence unless they are in scopes. */
+ * them, in the order of the sequence. */
 static void forget(struct attn_axis *axis)
 {
     if (axis->parts <= 1)
@@ -404,7 +343,7 @@ static void forget_axes(struct attn_layout *x)
     forget(&x->runs);
     forget(&x->heads);
     forget(&x->batches);
-    if (x->tokens.parts == 0 && x->order != ATTN_SCOPES) {
+    if (x->tokens.parts == 0) {
         x->order = ATTN_CONTIGUOUS;
         x->frames = 0;
         x->all_keys = x->alike = 0;

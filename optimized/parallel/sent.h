@@ -27,10 +27,6 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 /* The same with frames for places or places for frames: of its frames the other one's places. */
 struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
 
-/* The same with all heads of runs of tokens for some heads of scopes: of its run the other one's
- * scopes, of that one's heads. */
-struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
-
 /* Whole batches at home against tokens of all batches half way. */
 struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 

@@ -284,8 +284,8 @@ static const struct mask_grid *find_grid(const struct attn_mask *mask,
     return NULL;
 }
 
-/* The axis that cuts the grid into scopes; -1: none does. */
-static int scope_axis(const struct mask_grid *grid)
+/* The axis of which a query sees its own coordinate alone; -1: there is none. */
+static int same_axis(const struct mask_grid *grid)
 {
     for (int a = 0; a < grid->n_axes && grid->radius == 0; a++)
         if (is_same(&grid->axis[a]))
@@ -293,28 +293,11 @@ static int scope_axis(const struct mask_grid *grid)
     return -1;
 }
 
-static int has_scopes(const struct attn_mask *mask, const struct mask_grid *grid)
-{
-    (void)mask;
-    return scope_axis(grid) >= 0;
-}
-
-struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
-{
-    const struct mask_grid *grid = find_grid(mask, has_scopes);
-    if (grid == NULL)
-        return (struct attn_scopes){0, 0, 0};
-    int same = scope_axis(grid), is_all = mask->node[mask->root].kind == MASK_grid;
-    for (int a = 0; a < grid->n_axes; a++)
-        is_all &= a == same || axis_is_open(&grid->axis[a]);
-    return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
-}
-
 /* The last group of skiparse may be shorter: that is no video. */
 static int is_video(const struct attn_mask *mask, const struct mask_grid *grid)
 {
     const struct mask_axis *axis = grid->axis;
-    return grid->n_axes == 2 && scope_axis(grid) >= 0 &&
+    return grid->n_axes == 2 && same_axis(grid) >= 0 &&
            axis[0].stride == axis[1].extent * axis[1].stride &&
            axis[0].extent * axis[0].stride == mask->shape.n_key;
 }
@@ -326,5 +309,5 @@ enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
     if (grid == NULL || mask->shape.n_query != mask->shape.n_key)
         return ATTN_NO_VIDEO;
     *frames = grid->axis[0].extent;
-    return scope_axis(grid) == 0 ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
+    return same_axis(grid) == 0 ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
 }

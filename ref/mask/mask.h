@@ -67,15 +67,6 @@ int attn_mask_is_none(const struct attn_mask *mask);
 enum attn_video { ATTN_NO_VIDEO, ATTN_SAME_FRAME, ATTN_SAME_PLACE };
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
 
-/* Token i is in scope i / run % scopes.  Is every visible pair certainly of one scope (skiparse,
- * spatial, temporal), and every pair of one scope visible (is_all)?  Any length will do: the last
- * runs may be cut.  scopes 0: no such mask.  An intersection has the scopes of one of its parts. */
-struct attn_scopes {
-    int64_t scopes, run;
-    int is_all;
-};
-struct attn_scopes attn_mask_scopes(const struct attn_mask *mask);
-
 /* Whether the mask differs between batches, between heads. */
 int attn_mask_varies_by_batch(const struct attn_mask *mask);
 int attn_mask_varies_by_head(const struct attn_mask *mask);

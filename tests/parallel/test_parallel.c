@@ -136,23 +136,8 @@ static void every_video(struct walk *x, const char *head)
         int frames = 1 + n / 2 / COUNT(place), *of = (int *)place[n / 2 % COUNT(place)];
         char mask[60];
         snprintf(mask, sizeof mask, call[n % 2], frames, of[0], of[1]);
-        small_problem(x, "video skiparse", head, frames * of[0] * of[1], frames * of[0] * of[1],
-                      mask, "");
+        small_problem(x, "video", head, frames * of[0] * of[1], frames * of[0] * of[1], mask, "");
     }
-}
-
-/* Scopes, fewer and more than ranks, whole and with cut runs, of fewer runs than a run has tokens;
- * alone, where a scope is a dense problem, and with a mask that says more. */
-static void every_scope(struct walk *x, const char *head)
-{
-    static const char *const call[] = {"skiparse(single,%d)", "skiparse(group,%d)",
-                                       "skiparse(group,%d)&causal(tl)"};
-    for (int tokens = 0; tokens <= 5 * x->to->tokens; tokens += tokens < 18 ? 1 : 5)
-        for (int n = 0; n < 3 * 4; n++) {
-            char mask[60];
-            snprintf(mask, sizeof mask, call[n % 3], 1 + n / 3);
-            small_problem(x, "skiparse", head, tokens, tokens, mask, "");
-        }
 }
 
 /* Under ATTN_FULL seven times as many of the battery. */
@@ -173,7 +158,6 @@ TEST_EACH(every_scheme, COUNT(walks))
             snprintf(head, sizeof head, "b%dh%dg%d", batch, heads, kv_heads);
             every_length(&x, head, n + batch);
             every_video(&x, head);
-            every_scope(&x, head);
         }
     fibers_off();
     free(x.way);

@@ -65,14 +65,6 @@ static const struct {
     {"allgather", "h8g8" BACK, 2 * 49152, 12},
     {"heads", "h8g4" BACK, 0, 0},
     {"batch", "h8g4" BACK, 0, 0},
-    /* Open-Sora-Plan.  A piece of 4 tokens of 8 heads, what a scope needs of a rank's run, is
-     * 4 * 8 * 16 * 4 = 2048 bytes; of a run's 16 tokens four times that.
-     * q and o, k and v of two heads, lse */
-    {"skiparse", "h8g2" GROUPS, 3 * (2 * 2048 + 2 * 512 + 128), 15},
-    /* q dO dQ, k v dK dV, lse and D */
-    {"skiparse", "h8g2" GROUPS ":pass=bwd", 3 * (3 * 2048 + 4 * 512 + 2 * 128), 27},
-    /* two heads a rank, and a copy of the kv head that they share */
-    {"skiparse:exchange=heads", "h8g2" GROUPS, 3 * (2 * 2048 + 2 * 1024 + 128), 15},
     /* a sample's 16 tokens of another rank, then two heads of four samples' 16 tokens */
     {"samples", "b4h8" GROUPS, 2 * 3 * (4 * 8192 + 512), 30},
     {"samples", "b4h8" GROUPS ":pass=bwd", 2 * 3 * (7 * 8192 + 2 * 512), 54},
@@ -233,15 +225,4 @@ TEST_EACH(refusals_say_what_works, COUNT(refused))
     ck_refusal(attn_price(spec.impl, &spec.options, &setup.problem, c.pass, 0, &cost, &err),
                ATTN_ENOTSUP, &err, refused[_i].says);
     attn_setup_close(&setup);
-}
-
-TEST(runs_with_gaps_are_not_dealt_out)
-{
-    struct attn_problem p = problem_of("h2q8d4" REST, NULL);
-    struct attn_spec spec = spec_of("skiparse:ranks=2");
-    struct attn_error err = {0};
-    ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
-    p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
-    ck_refusal(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
-               "the whole it was cut from would work");
 }

@@ -35,8 +35,8 @@ static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4]
         return;
     for (int64_t n = 0; n < attn_box_stretches(&box) && at[0] < 0; n++) {
         struct attn_stretch s = attn_box_stretch(&box, n);
-        int64_t i = (row - s.row) / s.step;
-        if (row < s.row || (row - s.row) % s.step != 0 || i >= s.tokens.n)
+        int64_t i = row - s.row;
+        if (i < 0 || i >= s.tokens.n)
             continue;
         at[0] = box.batches.first + b;
         at[1] += box.heads.first;

@@ -69,8 +69,7 @@ static struct attn_piece piece_of(const struct attn_box *stored, const struct at
 static struct attn_tokens rows_at(const struct attn_stretch *stretch,
                                   const struct attn_tokens *tokens)
 {
-    return (struct attn_tokens){stretch->row + tokens->first * stretch->step,
-                                tokens->step * stretch->step, tokens->n};
+    return (struct attn_tokens){stretch->row + tokens->first, tokens->step, tokens->n};
 }
 
 static int64_t row_bytes(const struct attn_move *m)
@@ -178,27 +177,24 @@ struct lists {
 };
 
 /* Into how many pieces a message may fall. */
-static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to,
-                         const struct attn_problem *whole)
+static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to)
 {
-    int64_t tokens = greater(whole->n_query, whole->n_key);
-    int64_t repeats = greater(attn_layout_repeats(from, tokens), attn_layout_repeats(to, tokens));
+    int64_t repeats = greater(attn_layout_repeats(from), attn_layout_repeats(to));
     int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
     int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
     return greater(queries, keys) * repeats + (from->pads != 0); /* one for all pads */
 }
 
-struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,
-                                   const struct attn_problem *whole)
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
 {
-    int64_t pieces = 2 * pieces_of(from, to, whole) * (int64_t)sizeof(struct attn_piece);
+    int64_t pieces = 2 * pieces_of(from, to) * (int64_t)sizeof(struct attn_piece);
     int64_t messages = 2 * (int64_t)sizeof(struct attn_message);
     return attn_buffer_of("messages", 1, (from->ranks + 1) * pieces + from->ranks * messages, 1);
 }
 
 static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
 {
-    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout, m->whole)};
+    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout)};
     x.out = data;
     x.in = x.out + ranks * x.pieces;
     x.here = x.in + ranks * x.pieces;

@@ -42,8 +42,7 @@ int64_t attn_move_message(const struct attn_move *move, int p, int q);
 
 /* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
  * between these layouts. */
-struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,
-                                   const struct attn_problem *whole);
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to);
 
 /* What several ranks bring home: room for all of it. */
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);

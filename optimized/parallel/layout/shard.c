@@ -89,8 +89,8 @@ static int do_stretch(const struct attn_view *mine, const struct attn_box *box,
                     (char *)whole->data + e * attn_offset(whole->stride, box->batches.first + b,
                                                           box->heads.first + h,
                                                           tokens->first + i * tokens->step);
-                char *here = (char *)mine->data +
-                             e * attn_offset(mine->stride, b, h, stretch->row + i * stretch->step);
+                char *here =
+                    (char *)mine->data + e * attn_offset(mine->stride, b, h, stretch->row + i);
                 differs |= do_row(there, e * whole->stride[3], here, width, e, way);
             }
     return differs;

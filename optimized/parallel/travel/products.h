@@ -24,8 +24,7 @@ struct attn_product {
     struct attn_problem part;
     struct attn_tokens heads, kv_heads;
     int call, query, key;         /* which stretches */
-    int64_t batch;                /* of places: the product is of this batch alone; of scopes: of
-                                     this scope */
+    int64_t batch;                /* of places: the product is of this batch alone */
     int64_t query_at, key_at;     /* where these begin in their blocks */
     int starts_query, starts_key; /* the result is the first of these queries, of these keys:
                                      it is written; later ones are added */
@@ -46,11 +45,8 @@ enum attn_status attn_work_stop_cost(struct attn_work *w, struct attn_stop_cost 
                                      struct attn_error *err);
 
 /* The product of these stretches, whatever is visible.  Blocks of places are multiplied batch by
- * batch, blocks of scopes scope by scope: the n-th. */
+ * batch: the n-th. */
 struct attn_product attn_work_product(const struct attn_work *w, int call, int query, int key,
                                       int64_t n);
-
-/* The rank's blocks fall into parts that are attended to alone: places of all frames, scopes. */
-int attn_work_is_parted(const struct attn_work *w);
 
 #endif

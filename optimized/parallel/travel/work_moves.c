@@ -66,9 +66,9 @@ static int keeps(const struct attn_work *w, enum attn_tag_kind kind)
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    static const char *const name[4][ATTN_TAG_KINDS] = {NAMES(".heads"), NAMES(".axis"),
-                                                        NAMES(".scopes"), NAMES(".all")};
-    int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
+    static const char *const name[3][ATTN_TAG_KINDS] = {NAMES(".heads"), NAMES(".axis"),
+                                                        NAMES(".all")};
+    int which = w->work.all_keys ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return (struct attn_buffer){0};
     return attn_buffer_of(keeps(w, kind) ? ATTN_SAVED_NAME : name[which][kind], 1,
@@ -107,8 +107,8 @@ static struct attn_buffer way_of(const struct attn_work *w, enum attn_tag_kind k
 
 static struct attn_buffer lists_of(const struct attn_work *w)
 {
-    struct attn_buffer outer = attn_move_lists(&w->home, &w->via, w->whole);
-    struct attn_buffer inner = attn_move_lists(&w->via, &w->work, w->whole);
+    struct attn_buffer outer = attn_move_lists(&w->home, &w->via);
+    struct attn_buffer inner = attn_move_lists(&w->via, &w->work);
     return w->has_via && outer.numbers > inner.numbers ? outer : inner;
 }
 
