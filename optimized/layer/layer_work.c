@@ -100,8 +100,8 @@ struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
 {
     struct attn_box queries = attn_layout_box(layout, &w->attention, 0, w->rank);
     struct attn_box keys = attn_layout_box(layout, &w->attention, 1, w->rank);
-    return (struct attn_layer_part){queries.batches.n, queries.heads.n,  keys.heads.n,
-                                    queries.tokens,    w->layer->hidden, w->layer->d_key,
+    return (struct attn_layer_part){queries.batch,    queries.heads.n,  keys.heads.n,
+                                    queries.tokens,   w->layer->hidden, w->layer->d_key,
                                     w->layer->d_value};
 }
 

@@ -74,17 +74,16 @@ static enum attn_status check_strict(const struct attn_problem *p,
                                      const struct attn_options *options, struct attn_error *err)
 {
     struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
-    struct attn_layout home = w.home, work = w.work, shared = w.via;
-    int64_t places = (int64_t)attn_axis_parts(&shared.tokens) * attn_axis_parts(&shared.runs);
-    int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
+    struct attn_layout home = w.home, work = w.work;
+    int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
+    int64_t members = attn_axis_parts(&work.heads);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
     int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
     const struct attn_divisible x[] = {
         {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
         {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
-        {"frames", home.frames, frames}, {"places", size, in_frame},
-        {"batches", p->batch, batches}};
+        {"frames", home.frames, frames}, {"places", size, in_frame}};
     if (options->value[ATTN_OPTION_SIZES] != ATTN_SIZES_STRICT)
         return ATTN_OK;
     return attn_check_divisible(options, ",sizes=strict", x, sizeof x / sizeof *x, "sizes=uneven",

@@ -138,7 +138,7 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     int all = is_of_keys && layout->all_keys;
     struct attn_tokens heads = run_on(&layout->heads, whole->heads, rank);
-    struct attn_box box = {.batches = run_on(&layout->batches, whole->batch, rank),
+    struct attn_box box = {.batch = whole->batch,
                            .heads = heads,
                            .stretches = place_stretches(layout, all),
                            .repeats = attn_layout_repeats(layout)};
@@ -200,26 +200,23 @@ static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *b
     return next_multiple(frames, by->frames) * next_multiple(n / frames, by->places);
 }
 
-void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                      const struct attn_problem *whole)
 {
     struct divisors by = {1, 1, 1};
     int64_t frames = greater(home->frames, work->frames);
     int64_t parts = greater(attn_axis_parts(&home->heads), attn_axis_parts(&work->heads));
-    int64_t batches = greater(attn_axis_parts(&home->batches), attn_axis_parts(&work->batches));
     int64_t group = whole->kv_heads > 0 ? whole->heads / whole->kv_heads : 1;
     divide(home, &by);
-    divide(via, &by);
     divide(work, &by);
-    struct attn_extents padded = {.batch = next_multiple(whole->batch, batches),
-                                  .heads =
+    struct attn_extents padded = {.heads =
                                       parts > 1 ? even_heads(whole, parts) * parts : whole->heads,
                                   .n_query = padded_tokens(whole->n_query, frames, &by),
                                   .n_key = padded_tokens(whole->n_key, frames, &by),
                                   .frames = next_multiple(frames, by.frames)};
     padded.kv_heads = whole->heads > 0 ? padded.heads / group : whole->kv_heads;
-    home->pads = via->pads = work->pads = 1;
-    home->padded = via->padded = work->padded = padded;
+    home->pads = work->pads = 1;
+    home->padded = work->padded = padded;
 }
 
 struct attn_layout attn_layout_stored(const struct attn_layout *layout,
@@ -232,7 +229,6 @@ struct attn_layout attn_layout_stored(const struct attn_layout *layout,
     even.pads = 0;
     even.frames = layout->frames > 0 ? layout->padded.frames : 0;
     memset(&even.padded, 0, sizeof even.padded);
-    stored->batch = layout->padded.batch;
     stored->heads = layout->padded.heads;
     stored->kv_heads = layout->padded.kv_heads;
     stored->n_query = layout->padded.n_query;
@@ -276,7 +272,6 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     if (!layout->pads)
         return box;
-    cut(&box.batches, whole->batch);
     cut(&box.heads, is_of_keys ? whole->kv_heads : whole->heads);
     box.tokens = 0;
     box.repeats = attn_layout_repeats(layout);
@@ -317,16 +312,14 @@ int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_pro
 {
     int64_t parts = attn_axis_parts(&layout->heads), heads = 0;
     int64_t places = attn_axis_parts(&layout->tokens) * attn_axis_parts(&layout->runs);
-    int64_t batches = attn_axis_parts(&layout->batches);
-    int64_t equal =
-        layout->ranks / (parts * batches * (is_of_keys && layout->all_keys ? 1 : places));
+    int64_t equal = layout->ranks / (parts * (is_of_keys && layout->all_keys ? 1 : places));
     for (int64_t place = 0; place < less(parts, whole->heads); place++) { /* others have none */
         struct attn_tokens run = attn_run_of(whole->heads, parts, place);
         if (is_of_keys)
             run = kv_heads_of(layout, whole, &run);
         heads += attn_tokens_common(&run, &box->heads).n;
     }
-    return equal * box->batches.n * heads * box->tokens;
+    return equal * box->batch * heads * box->tokens;
 }
 
 /* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of
@@ -342,7 +335,6 @@ static void forget_axes(struct attn_layout *x)
     forget(&x->tokens);
     forget(&x->runs);
     forget(&x->heads);
-    forget(&x->batches);
     if (x->tokens.parts == 0) {
         x->order = ATTN_CONTIGUOUS;
         x->frames = 0;

@@ -1,4 +1,4 @@
-/* Who has what: which batches, heads and tokens of a tensor a rank has, in constant memory.
+/* Who has what: which heads and tokens of a tensor a rank has, of all batches, in constant memory.
  *
  * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
  * rank has all of it.  Tokens are dealt out in an order:
@@ -48,7 +48,7 @@ struct attn_axis {
 struct attn_layout {
     int ranks;
     enum attn_order order;
-    struct attn_axis tokens, runs, heads, batches;
+    struct attn_axis tokens, runs, heads;
     int64_t frames; /* of a video: divides the number of tokens */
     int all_keys;   /* keys and values are not dealt out by tokens: a rank has all of them */
     int alike;      /* with all_keys: what ranks have of keys is the same, not a partial sum */
@@ -60,7 +60,7 @@ struct attn_layout {
      * attn_layout_same compares bytes. */
     int pads;
     struct attn_extents {
-        int64_t batch, heads, kv_heads, n_query, n_key, frames;
+        int64_t heads, kv_heads, n_query, n_key, frames;
     } padded;
 };
 

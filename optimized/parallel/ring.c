@@ -53,7 +53,7 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
     const struct attn_problem *p = &w->stored.whole;
     struct attn_box own = attn_layout_box(work, p, 1, w->rank);
     int64_t last = attn_layout_box(work, p, 1, attn_work_stop(w, w->stops - 1).key).tokens;
-    int64_t hops = w->stops - 1, heads = own.batches.n * own.heads.n;
+    int64_t hops = w->stops - 1, heads = p->batch * own.heads.n;
     int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};

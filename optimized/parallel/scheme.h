@@ -45,9 +45,6 @@ typedef struct attn_layout attn_layout_of(const struct attn_problem *whole,
 struct attn_scheme {
     attn_layout_of *home, *work;
 
-    /* Tensors go from home to work and back by way of this layout: in two moves.  NULL: in one. */
-    attn_layout_of *via;
-
     /* Blocks of keys go round this ring, and the sums of their gradients follow them; the last hop
      * takes the sums home.  NULL: a rank multiplies once, and nothing travels. */
     struct attn_ring (*ring)(const struct attn_options *options);
@@ -60,9 +57,6 @@ struct attn_scheme {
 
     /* 1: a forward pass keeps the K, V that were brought, a backward pass brings none.  NULL: 0. */
     int (*saves_keys)(const struct attn_options *options);
-
-    /* 1: what is moved goes through chunks (move.h).  NULL: 0. */
-    int (*moves_by_chunks)(const struct attn_options *options);
 
     /* Written from the sizes of blocks as they are stored, w->stored, not from the schedule
      * (sent.h).  NULL: nothing. */
@@ -104,6 +98,5 @@ attn_layout_of attn_layout_of_tokens; /* one run after the other */
 attn_layout_of attn_layout_in_order;  /* tokens, as order= says */
 attn_layout_of attn_layout_of_runs;   /* runs of tokens, whatever the order */
 attn_layout_of attn_layout_of_heads;
-attn_layout_of attn_layout_of_batches;
 
 #endif

@@ -67,7 +67,7 @@ static int64_t with_tokens(const struct attn_layout *layout, const struct attn_p
 
 struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w)
 {
-    const struct attn_layout *home = &w->stored.via, *work = &w->stored.work;
+    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
     const struct attn_problem *p = &w->stored.whole;
     int parts = attn_axis_parts(&work->heads), first = w->rank / parts * parts;
     struct both_ways x;
@@ -103,22 +103,6 @@ struct attn_sent attn_frames_for_places_sent(const struct attn_work *w)
             (struct rows){heads * mine * (at_work - here), less(home->ranks, at_work) - (here > 0)};
         x.back[keys] =
             (struct rows){heads * here * (at_home - mine), less(home->ranks, at_home) - (mine > 0)};
-    }
-    return all_tensors(w, &x);
-}
-
-struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w)
-{
-    const struct attn_layout *home = &w->stored.home, *via = &w->stored.via;
-    const struct attn_problem *p = &w->stored.whole;
-    int64_t mine = attn_layout_box(home, p, 0, w->rank).batches.n;
-    struct both_ways x;
-    for (int keys = 0; keys < 2; keys++) {
-        int64_t heads = keys ? p->kv_heads : p->heads, n = keys ? p->n_key : p->n_query;
-        int64_t here = attn_layout_box(via, p, keys, w->rank).tokens;
-        x.there[keys] = (struct rows){mine * heads * (n - here), less(home->ranks, n) - (here > 0)};
-        x.back[keys] = (struct rows){(p->batch - mine) * heads * here,
-                                     less(home->ranks, p->batch) - (mine > 0)};
     }
     return all_tensors(w, &x);
 }

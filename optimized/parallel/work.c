@@ -21,11 +21,8 @@ struct attn_work attn_work_of(const struct attn_problem *whole, const struct att
     if (scheme->ring != NULL)
         w.ring = scheme->ring(options);
     w.stops = w.ring.axis.parts;
-    w.has_via = scheme->via != NULL;
-    w.via = w.has_via ? scheme->via(whole, options) : w.home;
     if (options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
-        attn_layout_pad(&w.home, &w.via, &w.work, whole);
-    w.stored.via = attn_layout_stored(&w.via, whole, &w.stored.whole);
+        attn_layout_pad(&w.home, &w.work, whole);
     w.stored.home = attn_layout_stored(&w.home, whole, &w.stored.whole);
     w.stored.work = attn_layout_stored(&w.work, whole, &w.stored.whole);
     if (scheme->mask > 0)
@@ -123,7 +120,6 @@ double attn_work_shard_bytes(const struct attn_work *w)
     struct attn_problem mine = *w->whole;
     struct attn_box queries = attn_layout_stored_box(&w->home, w->whole, 0, w->rank);
     struct attn_box keys = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
-    mine.batch = queries.batches.n;
     mine.heads = queries.heads.n;
     mine.kv_heads = keys.heads.n;
     mine.n_query = queries.tokens;

@@ -20,7 +20,7 @@ enum { ATTN_CALLS = 3 };
  * computed.  Its mask is not to be asked. */
 struct attn_stored {
     struct attn_problem whole;
-    struct attn_layout home, via, work;
+    struct attn_layout home, work;
 };
 
 /* One stop of a ring, on one rank, whose own queries it multiplies there. */
@@ -37,8 +37,7 @@ struct attn_work {
     int rank, stops;
     struct attn_ring ring; /* of one place where the scheme has none */
     enum attn_mask_form mask;
-    int has_via;
-    struct attn_layout home, via, work;
+    struct attn_layout home, work;
     struct attn_stored stored;
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;

@@ -160,10 +160,6 @@ static const struct hand_price hand_prices[] = {
      * and for each rank a send and a receive of 48 bytes, and two pieces of 64 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 0, 1872, 5, 0,
      "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160", NULL},
-    /* the same by lists: chunks of the shard of q, 2*4*5*8 numbers, and of its heads */
-    {"ulysses:ranks=2,local=tiled-textbook,exchange=list", ATTN_FORWARD, 0, 1872, 5, 0,
-     "chunks=2560 messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160",
-     NULL},
     /* q k v dO lse D there, dQ dK dV back: (2*1280 + 2*768 + 2*576 + 960 + 2*160) / 2 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 3264, 9, 0,
      "messages=576 delta.shard=160 zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 "

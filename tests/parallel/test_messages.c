@@ -122,7 +122,7 @@ TEST_EACH(price_is_count_is_log, 8 * COUNT(cases))
 TEST_EACH(masks_too, 5)
 {
     static const char *const text[] = {"ring:mask=keys", "ulysses:mask=repeated",
-                                       "usp:ranks=6,mask=dense", "samples:mask=keys",
+                                       "usp:ranks=6,mask=dense", "usp:mask=keys",
                                        "allgather:mask=keys"};
     const struct attn_spec spec = spec_of(text[_i]);
     struct running x;

@@ -14,11 +14,12 @@ static inline struct attn_tokens attn_tokens_common(const struct attn_tokens *a,
                                a_end < b_end ? a_end : b_end);
 }
 
-/* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
- * memory it is [batches, heads, tokens, width], stretch after stretch.  The one stretch of a box of
+/* What a rank has of a tensor, of all batches: these heads (kv heads of a tensor of keys) and tokens.  In
+ * memory it is [batch, heads, tokens, width], stretch after stretch.  The one stretch of a box of
  * places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
-    struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];
+    int64_t batch;
+    struct attn_tokens heads, stretch[ATTN_MAX_STRETCHES];
     int stretches;
     int64_t repeats, pitch; /* 1, 0 but for places */
     int64_t tokens;
@@ -37,7 +38,7 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
 
 static inline int64_t attn_box_rows(const struct attn_box *box)
 {
-    return box->batches.n * box->heads.n * box->tokens;
+    return box->batch * box->heads.n * box->tokens;
 }
 
 /* What all ranks together have of a box, in rows: those that several have count as often.  Ranks
@@ -45,9 +46,9 @@ static inline int64_t attn_box_rows(const struct attn_box *box)
 int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,
                          int is_of_keys, const struct attn_box *box);
 
-/* Give all these layouts pads: each extent that one of them deals out becomes the next multiple of
+/* Give both layouts pads: each extent that one of them deals out becomes the next multiple of
  * its parts.  A run of heads becomes whole groups, or a whole part of one. */
-void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                      const struct attn_problem *whole);
 
 /* What a rank stores: the box and its pads.  What is in the box comes first on every axis. */

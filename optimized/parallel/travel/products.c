@@ -7,29 +7,25 @@
 /* ---- pieces of the problem ------------------------------------------------------------------- */
 
 /* A piece of a piece: positions count from where the whole begins. */
-static struct attn_positions positions_of(const struct attn_positions *whole, int64_t batch,
+static struct attn_positions positions_of(const struct attn_positions *whole,
                                           const struct attn_tokens *t)
 {
     int64_t step = 1 + whole->skip;
-    return (struct attn_positions){whole->first + whole->by_batch * batch + step * t->first,
-                                   step * t->step - 1, whole->by_batch};
+    return (struct attn_positions){whole->first + step * t->first, step * t->step - 1,
+                                   whole->by_batch};
 }
 
-struct attn_problem attn_piece_of(const struct attn_problem *whole,
-                                  const struct attn_tokens *batches,
-                                  const struct attn_tokens *heads,
+struct attn_problem attn_piece_of(const struct attn_problem *whole, const struct attn_tokens *heads,
                                   const struct attn_tokens *queries, const struct attn_tokens *keys)
 {
     struct attn_problem piece = *whole;
-    piece.batch = batches->n;
     piece.heads = heads->n;
     piece.kv_heads = attn_kv_heads(whole, heads).n;
     piece.n_query = queries->n;
     piece.n_key = keys->n;
-    piece.origin.batch += whole->origin.one_batch ? 0 : batches->first;
     piece.origin.head += heads->first;
-    piece.origin.query = positions_of(&whole->origin.query, batches->first, queries);
-    piece.origin.key = positions_of(&whole->origin.key, batches->first, keys);
+    piece.origin.query = positions_of(&whole->origin.query, queries);
+    piece.origin.key = positions_of(&whole->origin.key, keys);
     piece.scattered = 0; /* shards are packed */
     return piece;
 }
@@ -122,8 +118,7 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
     x.kv_heads = attn_kv_heads(w->whole, &x.heads);
     x.query_at = query > 0 ? queries.stretch[0].n : 0;
     x.key_at = key > 0 ? keys.stretch[0].n : 0;
-    x.part = attn_piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query],
-                           &keys.stretch[key]);
+    x.part = attn_piece_of(w->whole, &x.heads, &queries.stretch[query], &keys.stretch[key]);
     x.part.wide = makes_wide(w);
     x.batch = n;
     if (w->work.order == ATTN_PLACES)
@@ -142,7 +137,7 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     int64_t pairs = (int64_t)queries * keys, alone = w->work.order == ATTN_PLACES;
-    int64_t parts = alone ? w->queries.batches.n : 1;
+    int64_t parts = alone ? w->whole->batch : 1;
     while (w->next < ATTN_CALLS * pairs * parts) {
         int64_t n = w->next++, pair = n / parts % pairs;
         if (call_heads(w, (int)(n / parts / pairs)).n == 0)

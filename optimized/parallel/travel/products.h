@@ -6,9 +6,7 @@
 #include "optimized/parallel/work.h"
 
 /* A piece of a piece: positions count from where the whole begins. */
-struct attn_problem attn_piece_of(const struct attn_problem *whole,
-                                  const struct attn_tokens *batches,
-                                  const struct attn_tokens *heads,
+struct attn_problem attn_piece_of(const struct attn_problem *whole, const struct attn_tokens *heads,
                                   const struct attn_tokens *queries,
                                   const struct attn_tokens *keys);
 

@@ -16,7 +16,7 @@ struct attn_rows attn_block_rows(const struct attn_work *w, enum attn_tag_kind k
 {
     int keys = attn_tag_is_of_keys(kind);
     struct attn_box box = attn_work_box(w, keys, rank);
-    return (struct attn_rows){box.batches.n, keys ? w->kv_heads.n : w->heads.n, box.tokens,
+    return (struct attn_rows){box.batch, keys ? w->kv_heads.n : w->heads.n, box.tokens,
                               attn_tag_width(kind, w->whole)};
 }
 

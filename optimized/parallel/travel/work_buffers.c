@@ -39,15 +39,14 @@ static void stop_buffers(const struct attn_work *w, struct attn_buffer *buffer)
     struct attn_box home = attn_layout_stored_box(&w->home, p, 0, w->rank);
     struct attn_box q = attn_work_stored_box(w, 0, w->rank),
                     k = attn_work_stored_box(w, 1, w->rank);
-    int64_t heads = q.batches.n * q.heads.n, token = k.batches.n * k.heads.n * (dk + dv);
+    int64_t heads = p->batch * q.heads.n, token = p->batch * k.heads.n * (dk + dv);
     int64_t own = heads * q.tokens, rows = heads * q.stretch[0].n; /* of a product */
     int64_t own_kv = token * k.tokens, block = token * attn_layout_most(&w->work, p, 1);
     int64_t stretch = token * attn_layout_stored_box(&w->work, p, 1, 0).stretch[0].n;
     struct attn_buffer *x = buffer;
 
     x[ATTN_ZEROS] = when(back, "zeros", 1, dv, stored);
-    x[ATTN_DELTA_SHARD] =
-        when(back, "delta.shard", home.batches.n * home.heads.n, home.tokens, wide);
+    x[ATTN_DELTA_SHARD] = when(back, "delta.shard", p->batch * home.heads.n, home.tokens, wide);
     x[ATTN_KV_TRAVEL] = when(travels, "kv.travel", less(w->stops - 1, 2), block, stored);
     x[ATTN_O_SUM] = when(forward && cuts_q && widens, "o.sum", own, dv, wide);
     x[ATTN_O_PARTIAL] = when(partial_o, "o.partial", 1, rows * dv, wide);
