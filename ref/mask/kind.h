@@ -130,7 +130,7 @@ extern const struct mask_kind *const attn_mask_kinds[];
 
 /* ---- how a call is read ------------------------------------------------------------------- */
 
-enum { MASK_PARTS = 3, MASK_NAME_ROOM = 256 };
+enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */

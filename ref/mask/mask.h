@@ -108,8 +108,8 @@ static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
 }
 
 /* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
- * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d and
- * bigbird, which are one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
+ * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d,
+ * which is one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
  * EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
 enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
