@@ -50,7 +50,6 @@ struct attn_layer_work attn_layer_work_of(const struct attn_layer_spec *spec,
     w.gathers_x = w.moves_x && attn_layout_same(&w.in, &w.all, &w.tokens, 0);
     w.moves_o = merges_at_home && !attn_layout_same(&w.made, &w.home, &w.attention, 0);
     w.moves_y = !merges_at_home && w.moves_x;
-    w.sums_y = w.moves_y && deals_heads(&w.made);
     return w;
 }
 
@@ -168,7 +167,7 @@ static void pass_buffers(const struct attn_layer_work *w, enum attn_pass pass,
         if (boundary)
             add(buffer, ATTN_PASS_Y, "y.own", &home, 1, c, t);
         if (w->moves_y)
-            add(buffer, ATTN_MOMENT_Y, w->sums_y ? "y.partial" : "y.exchanged", &in, 1, c, t);
+            add(buffer, ATTN_MOMENT_Y, "y.exchanged", &in, 1, c, t);
         return;
     }
     if (boundary) {
@@ -180,7 +179,7 @@ static void pass_buffers(const struct attn_layer_work *w, enum attn_pass pass,
     add(buffer, ATTN_PASS_DV, "layer.dv", &made, made.kv_heads, dv, t);
     add(buffer, ATTN_PASS_DO, "layer.do", &made, made.heads, dv, t);
     if (w->moves_y)
-        add(buffer, ATTN_MOMENT_DY, w->sums_y ? "dy.gathered" : "dy.exchanged", &in, 1, c, t);
+        add(buffer, ATTN_MOMENT_DY, "dy.exchanged", &in, 1, c, t);
     if (w->moves_o)
         add(buffer, ATTN_MOMENT_DO, "do.home", &home, w->layer->heads, dv, t);
     if (w->moves_x)
