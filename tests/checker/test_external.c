@@ -160,6 +160,7 @@ static const struct {
     {"MASK_BATCH", "reveal-batch-mask", "fits the mask of batch (b H + h) mod B"},
     {"CLAMP", "offset-m120", "fits scores clamped to +-50"},
     {"SCALE_INVERTED", "length-15-17", "fits a scale of 1 / scale: inverted"},
+    {"SCALE_LATE NO_LSE", "length-15-17", "fits the scale applied to O, behind the softmax"},
     {"OVER_QUERIES NO_LSE", "length-15-17", "fits a softmax over the queries of a key"},
     {"OVER_HEADS NO_LSE", "length-15-17", "fits a softmax over the heads of a pair"},
     {"INTERLEAVED", "gqa-6-2-sum", "fits heads interleaved in all tensors"},

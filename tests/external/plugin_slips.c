@@ -45,7 +45,8 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
     const int adds = is_on("ADD_1E9"), clamps = is_on("CLAMP"), flushes = is_on("FLUSH_Q");
     const int pads = is_on("MINUS_ZERO"); /* which marks a row of padding */
     const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX");
-    const float scale = (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
+    const float scale =
+        is_on("SCALE_LATE") ? 1 : (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
     int64_t end = t->n_key - 2 * (is_on("TWO_KEYS") && t->n_key > 16 && t->n_key % 16 >= 2);
     for (int64_t j = 0; j < t->n_key; j++) {
         s[j] = 0;
@@ -114,6 +115,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const float *v = t->v.data;
     float *o = t->o.data, m = -INFINITY, l = 0;
     const int shares = is_on("OVER_QUERIES") || is_on("OVER_HEADS"), zeros = is_on("ZEROS");
+    const float times = is_on("TIMES") ? 1.25f : is_on("SCALE_LATE") ? (float)t->scale : 1;
     const int late = is_on("HIDDEN_MAX") ? 2 : is_on("MASK_LATE"), no_log = is_on("NO_LOG");
     scale = scale > 0 && is_on("CACHED") ? scale : (float)t->scale;
     const float ratio = t->scale > 0 ? scale / (float)t->scale : 1;
@@ -146,7 +148,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
             sum = sum / (high - low) * (high - low);
         if (c < step && r * step + c < rows * d)
             o[step != d ? r * step + c : place(to, t->heads, t->n_query, d, c)] =
-                empty || zeros ? 0 : sum / (shares ? 1 : l) * (is_on("TIMES") ? 1.25f : 1);
+                empty || zeros ? 0 : sum / (shares ? 1 : l) * times;
     }
     for (int64_t c = d; c < step && r * step + c < rows * d; c++)
         o[r * step + c] = 0;

@@ -337,6 +337,20 @@ static double clamped(double y, int64_t n)
     return n % 3 != 1 ? fmax(y, -c) : y;
 }
 
+/* Weights of scores without their scale; a softcap would have it inside. */
+static void scale_late(struct attn_evaluation *x, double scale)
+{
+    double m = -(double)INFINITY;
+    for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
+        x->s[j] += x->s[j] > -(double)INFINITY ? x->raw[j] / scale - x->raw[j] : 0;
+        m = fmax(m, x->s[j]);
+    }
+    if (x->m == -(double)INFINITY)
+        return;
+    attn_evaluation_weigh(x, m);
+    x->norm = x->l / scale;
+}
+
 /* No exponent s - m is below `least`; hidden keys may have it too. */
 static void weigh_above(struct attn_evaluation *x, double least, int is_hidden_too)
 {
