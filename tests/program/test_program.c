@@ -268,7 +268,7 @@ static const char *const prints[] = {"list cases",
                                      "env",
                                      "help",
                                      "report --from $folder/r.jsonl --out $folder/r",
-                                     "study ring-buffers",
+                                     "study open-sora-3gpus",
                                      "library --help",
                                      "point --spec dense --case q8d4:none:f32:normal:s1",
                                      "worker --help"};

@@ -86,7 +86,7 @@ static const char *const out_of[] = {
 /* What is in the way; at the last there is one byte of room. */
 #define IN_EACH                                                                                    \
     "taken.md taken.svg taken/bench.json taken/roofline.svg taken/result.safetensors taken/o.npy " \
-    "taken/index.html taken/figures/style.gp taken/ring-buffers.png taken/manifest.json "          \
+    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json "          \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
@@ -132,7 +132,7 @@ TEST_EACH(unwritable, COUNT(out_of))
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
 static const char *const drawn[] = {
     "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out b",
-    "study ring-buffers --figures s", "list masks --picture none --length 2 --out m.svg"};
+    "study open-sora-3gpus --figures s", "list masks --picture none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {
