@@ -65,7 +65,6 @@ static const struct scratch_row expected[] = {
     {"check tiled --model gpt", 2, "no model is called 'gpt'; attnlab list models has them"},
     {"check tiled --model gpt-2", 0, "\n  judged at the shapes of: gpt-2\n"},
     {"layer", 2, "SPEC"},
-    {"library ann 4294967297 . out", 2, "there are libraries 1 to 10, and no '4294967297'"},
     {"layer tiled", 2,
      "tiled: has no layouts for a layer; schemes for a layer are: megatron-sp, fastseq, dsp"},
     {"layer megatron-sp:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
@@ -269,7 +268,6 @@ static const char *const prints[] = {"list cases",
                                      "help",
                                      "report --from $folder/r.jsonl --out $folder/r",
                                      "study open-sora-3gpus",
-                                     "library --help",
                                      "point --spec dense --case q8d4:none:f32:normal:s1",
                                      "worker --help"};
 
