@@ -276,16 +276,3 @@ TEST(priced_before_allocated)
                    "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,
                    x);
 }
-
-/* The cheapest part of `make faults`: each call that may be refused, refused once. */
-TEST(faults)
-{
-#ifdef __clang__ /* its OpenMP hangs, or ends the process, where it gets no memory */
-    return;
-#endif
-    if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
-        scratch_shell(
-            0, "PASS",
-            "'%s/attnlab-faults' price price_json check_mask compare_npz compare_base2 measure_csv",
-            test_build());
-}

@@ -454,7 +454,7 @@ static int say_trouble(void *arg, const struct attn_case *c, int n,
     if (r->verdict == ATTN_ERROR) {
         t->met++;
         if (t->memory)
-            wrap_fail_call();
+            wrap_fail_call(0);
     }
     (void)n, (void)how, (void)flags;
     return ++t->asked == CASES ? ENDED : 0;
