@@ -104,7 +104,7 @@ struct attn_sheet {
 /* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
-    const char *name;             /* of the student, or of the file */
+    const char *name; /* of the student, or of the file */
     enum attn_external_kind kind;
     const char *source, *claims_path;
     const char *route; /* how a message names it: "--plugin './mine.so'"; NULL: by its source */

@@ -290,4 +290,3 @@ TEST(the_page_says_what_differs)
     fixture_expect_words_of("out/index.html", WORDS(page));
     free(page);
 }
-

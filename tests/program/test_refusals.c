@@ -86,7 +86,7 @@ static const char *const out_of[] = {
 /* What is in the way; at the last there is one byte of room. */
 #define IN_EACH                                                                                    \
     "taken.md taken.svg taken/bench.json taken/roofline.svg taken/result.safetensors taken/o.npy " \
-    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json "          \
+    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json "       \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
