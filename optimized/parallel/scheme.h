@@ -19,7 +19,6 @@
 #ifndef OPTIMIZED_PARALLEL_SCHEME_H
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
-#include "optimized/parallel/mask_form.h"
 #include "optimized/parallel/rank_layout.h"
 #include "ref/ranks.h"
 
@@ -90,6 +89,18 @@ enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of
             "which tokens a rank has: a run, every R-th, or two runs, one from each " \
             "end"                                                                     \
     }
+
+/* As what ranks have the mask; travel/work_mask.h says which bytes these are and what brings them.
+ * attn_scheme.mask names its place in a scheme's table. */
+enum attn_mask_form { ATTN_MASK_DESCRIBED, ATTN_MASK_KEYS, ATTN_MASK_REPEATED, ATTN_MASK_DENSE };
+#define ATTN_OPTION_OF_MASK                                                                      \
+    {                                                                                            \
+        "mask", ATTN_MASK_DESCRIBED, 0, ATTN_MASK_DENSE, "described keys repeated dense",        \
+            "what a rank has of the mask: its description; the bytes of keys(...) of its keys, " \
+            "brought where they are needed; these R times, for an all-to-all; rows of bytes of " \
+            "its queries"                                                                        \
+    }
+
 int attn_largest_divisor(int n, int most);
 
 /* ---- layouts in which one thing is dealt out over all ranks ---------------------------------- */
