@@ -1,4 +1,4 @@
-/* What collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
+/* Bytes that collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
 #include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
