@@ -91,7 +91,7 @@ static const struct {
      "much"},
     {4e-3, "errors of about 1e-3 in all rows: low-precision sums (f16, tf32: u 4.9e-4), or an exp "
            "that is off by as much"},
-    {4e-2, "errors of about 1e-2 in all rows: low-precision sums (bf16: u 3.9e-3)"}};
+    {4e-2, "errors of about 1e-2 in all rows: low-precision sums (bf16, or f16 of many keys)"}};
 
 /* The first level that has seven of eight rows, by what the largest error is beyond some bounds. */
 static int usual_level(const struct attn_failed_run *run)
