@@ -144,7 +144,7 @@ static void bind_keys(struct mask_parser *p, struct mask_node *node)
     int between = 1; /* [B,1,1,Lk] */
     for (int a = 1; a + 1 < t.n_axes; a++)
         between &= t.extent[a] == 1;
-    if (t.n_axes == 1 && t.extent[0] == s->batch && t.width > 1 && s->batch != 1) {
+    if (t.n_axes == 1 && t.extent[0] == s->batch && t.width > 1 && s->batch * s->n_key != 1) {
         bind_lengths(p, node, &t);
         return;
     }

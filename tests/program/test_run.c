@@ -386,6 +386,11 @@ TEST(masks_of_other_shapes)
     s.t[1].extent[2] = s.t[2].extent[2] = 2;
     scratch_expect(2, "[2] could be lengths or keys in use: give it two axes, [2,2] or",
                    "run tiled --input %s --compare --mask 'keys(used)'", small_save(&s));
+    for (int t = 0; t < 8; t++) /* one batch entry: its length, [1] */
+        if (t < 4 || t == 7)
+            s.t[t].extent[0] = 1;
+    scratch_expect(2, "keys(used): [0] is 6, and Lk = 2",
+                   "run tiled --input %s --compare --mask 'keys(used)'", small_save(&s));
 }
 
 /* Other names, a bias in 16 bits, a cache [B,G,L,d] beside folded heads: the same bits. */
