@@ -84,8 +84,8 @@ static const struct {
     double loose;
     const char *words;
 } level[LEVELS] = {
-    {1e-9, "errors near the bound in all rows"},
-    {3e-5, "errors of some units of f32 in all rows"},
+    {1e-9, "errors near the bound in all rows: a low-precision step"},
+    {3e-5, "errors of some units of f32 in all rows: a low-precision step"},
     {1.3e-4,
      "errors of about 1e-4 in all rows: low-precision products, or an exp that is off by as "
      "much"},
