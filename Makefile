@@ -345,7 +345,7 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
-ANIMATED ?= ring:ranks=4 ulysses:ranks=4 lightseq:ranks=4
+ANIMATED ?= ring:ranks=4 ulysses:ranks=4
 animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
 	@mkdir -p build/animation
 	@for s in $(ANIMATED); do \
