@@ -121,7 +121,8 @@ $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-inte
 # Tests and the program call what computes, in libraries and tests/variants/; they compute next to
 # nothing.  Half the time of compiling them would be the optimiser's.
 CALLERS := $(filter-out $(B)/tests/variants/%,$(TEST_OBJ)) $(PROGRAM_OBJ)
-$(CALLERS): FLAGS += $(if $(filter release core clang,$(CONFIG)),-O1) $(if $(filter core,$(CONFIG)),-DATTN_CORE)
+$(CALLERS): FLAGS += $(if $(filter release core clang,$(CONFIG)),-O1)
+$(B)/experiments/cmd_help.o: FLAGS += $(if $(filter core,$(CONFIG)),-DATTN_CORE)
 
 # A study has its data in it.
 $(patsubst %.c,$(B)/%.o,$(wildcard experiments/rim/studies/*.c)): $(wildcard experiments/rim/studies/data/*.csv experiments/rim/cluster/*.cluster)
@@ -323,6 +324,21 @@ HAS_MPI := $(if $(and $(MPI_SRC),$(filter release debug,$(CONFIG))),$(shell comm
 test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 	$(if $(HAS_MPI),@bash experiments/rim/mpi/tests/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
+
+# The core without the rim, and its tests but for those that take long and those of the manual, which
+# shows the rim too.
+CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extremes figures files fill fuzz \
+    golden grade hostile_files input_guard isa isolated layer ledger mask mask_language mask_power masks measure \
+    memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
+    rounds rules run saved setup stack stats storage stored tensor transport verdicts
+core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built)
+	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab faults/dense figure/attnlab \
+	    plugins/bad.so plugins/full.so plugins/slips.so)
+	@for suite in $(CORE_SUITES); do \
+	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/core build/core/attn-tests || exit 1; done
+
+rooms: $(B)/attnlab $(B)/attn-tests ## delete each room of experiments/rim in a copy, and build (a minute)
+	@rm -rf $(B)-rooms && mkdir -p $(B)-rooms && bash tests/rooms.sh $(B) $(B)-rooms
 
 TESTED_MPI := $(addprefix $(B)/,attnlab attnlab-mpi mpi-tests)
 test-mpi: $(TESTED_MPI) ## ranks that are processes against simulated ones (20 s)
@@ -528,7 +544,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi install uninstall fuzz animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi core-test rooms install uninstall fuzz animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -254,6 +254,14 @@ static const char *const prints[] = {"list cases",
                                      "point --spec dense --case q8d4:none:f32:normal:s1",
                                      "worker --help"};
 
+/* Each room of the rim can be deleted with its line in commands.def. */
+TEST(rooms_can_be_deleted)
+{
+    if (getenv("ATTN_FULL") != NULL)
+        scratch_shell(0, "ok    without", "bash tests/rooms.sh '%s' '%s'", test_build(),
+                      scratch_path(""));
+}
+
 TEST(full_disk)
 {
     setenv("folder", scratch_path(""), 1);
