@@ -1,11 +1,11 @@
 /* A table of numbers as text: labels of its rows, heads of its columns, and cells; printed as text
- * of 80 columns, Markdown, LaTeX or HTML. */
+ * of 80 columns or as Markdown. */
 #ifndef EXPERIMENTS_EXPLAIN_HANDOUT_H
 #define EXPERIMENTS_EXPLAIN_HANDOUT_H
 
 #include <stdint.h>
 
-#include "experiments/report/document.h"
+#include "experiments/table/document.h"
 
 enum { ATTN_CELL = 32 }; /* bytes of a cell, and of a head */
 
@@ -25,24 +25,17 @@ char *attn_table_cell(const struct attn_table *t, int64_t row, int64_t column); 
  * leaves of a 0 is 0; exact where it is whole. */
 void attn_table_number(char *cell, double x, double most, int is_whole);
 
-enum attn_handout_format {
-    ATTN_HANDOUT_TEXT,
-    ATTN_HANDOUT_MD,
-    ATTN_HANDOUT_TEX,
-    ATTN_HANDOUT_HTML,
-    ATTN_HANDOUT_CSV
-};
+enum attn_handout_format { ATTN_HANDOUT_TEXT, ATTN_HANDOUT_MD, ATTN_HANDOUT_CSV };
 
 /* A page to standard output in one of these formats; of CSV nothing. */
 struct attn_handout {
     enum attn_handout_format format;
-    struct attn_document document; /* md and html */
-    int in_words;                  /* private: a heading needs a blank line before it */
+    struct attn_document document;
+    int in_words; /* private: a heading needs a blank line before it */
 };
 
 void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format format,
                         const char *title);
-void attn_handout_end(struct attn_handout *handout);
 void attn_handout_heading(struct attn_handout *handout, const char *text);
 void attn_handout_words(struct attn_handout *handout, const char *text);
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t);

@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/grade/grading.h"
-#include "experiments/measure/record.h"
+#include "experiments/table/rows.h"
 
 static int most_points(const struct attn_sheet *sheet)
 {

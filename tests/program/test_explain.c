@@ -181,12 +181,8 @@ TEST(csv_has_every_number)
 
 TEST(handouts_are_escaped)
 {
-    scratch_expect(0, "\\end{document}\n", "explain dense --format tex");
-    for (const char *at = scratch_output; (at = strpbrk(at, "_^&")) != NULL; at++)
-        ck_assert_msg(at[-1] == '\\' || (*at == '&' && at[-1] == ' '), "%.40s", at - 20);
-    scratch_expect(0, "</html>\n", "explain gemm --memory --format html");
-    scratch_has("&lt;- peak");
-    scratch_expect(0, "| i | Q[0] | Q[1] |\n", "explain dense --format md");
+    scratch_expect(0, "| \\<- peak |\n", "explain gemm --memory --format md");
+    scratch_expect(0, "| i | Q\\[0\\] | Q\\[1\\] |\n", "explain dense --format md");
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
