@@ -125,7 +125,7 @@ void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format f
     *handout = (struct attn_handout){.format = format};
     if (format == ATTN_HANDOUT_MD)
         attn_document_begin(&handout->document, stdout, title);
-    if (format == ATTN_HANDOUT_TEXT)
+    else
         printf("%s\n\n", title);
 }
 
@@ -133,7 +133,7 @@ void attn_handout_heading(struct attn_handout *handout, const char *text)
 {
     if (handout->format == ATTN_HANDOUT_MD)
         attn_document_heading(&handout->document, 2, text);
-    if (handout->format == ATTN_HANDOUT_TEXT)
+    else
         printf("%s== %s\n\n", handout->in_words ? "\n" : "", text);
     handout->in_words = 0;
 }
@@ -142,7 +142,7 @@ void attn_handout_words(struct attn_handout *handout, const char *text)
 {
     if (handout->format == ATTN_HANDOUT_MD)
         attn_document_text(&handout->document, "%s", text);
-    if (handout->format == ATTN_HANDOUT_TEXT)
+    else
         print_words(text);
     handout->in_words = 1;
 }
@@ -174,11 +174,11 @@ static void put_table(struct attn_document *d, const struct attn_table *t, int64
 
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t)
 {
-    if (handout->format == ATTN_HANDOUT_TEXT)
-        print_text(t);
     handout->in_words = 0;
-    if (handout->format != ATTN_HANDOUT_MD)
+    if (handout->format == ATTN_HANDOUT_TEXT) {
+        print_text(t);
         return;
+    }
     for (int64_t from = t->labels, to; from < t->columns; from = to) {
         to = fit(t, from);
         put_table(&handout->document, t, from, to);

@@ -25,9 +25,9 @@ char *attn_table_cell(const struct attn_table *t, int64_t row, int64_t column); 
  * leaves of a 0 is 0; exact where it is whole. */
 void attn_table_number(char *cell, double x, double most, int is_whole);
 
-enum attn_handout_format { ATTN_HANDOUT_TEXT, ATTN_HANDOUT_MD, ATTN_HANDOUT_CSV };
+enum attn_handout_format { ATTN_HANDOUT_TEXT, ATTN_HANDOUT_MD };
 
-/* A page to standard output in one of these formats; of CSV nothing. */
+/* A page to standard output in one of these formats. */
 struct attn_handout {
     enum attn_handout_format format;
     struct attn_document document;

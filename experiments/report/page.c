@@ -50,8 +50,6 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     fputs("attnlab report", file);
     for (int f = 0; f < page->sources->n; f++)
         put_flag(file, "from", page->sources->path[f]);
-    for (int e = 0; page->external_records != NULL && e < page->external_records->n; e++)
-        put_flag(file, "external-records", page->external_records->at[e].value);
     put_flag(file, "out", page->out);
     fclose(file);
     attn_document_lines(d, attn_cli_need(lines));
@@ -121,18 +119,22 @@ static void put_figures(struct attn_document *d, const struct attn_page *page)
 /* A column for each file; what differs between them comes first. */
 static void put_machine(struct attn_document *d, const struct attn_page *page)
 {
+    static const char *const file[ATTN_SOURCES_MOST] = {"1", "2", "3", "4"};
     const struct attn_sources *of = page->sources;
     struct attn_column column[ATTN_SOURCES_MOST + 2] = {{"fact", "fact", ATTN_UNIT_WORDS}};
     json_t *all = json_object(), *rows = json_array(), *value;
+    json_t *names = json_pack("{s:s}", "fact", "records");
     const char *key;
     for (int f = 0; f < of->n; f++) {
-        column[f + 1] =
-            (struct attn_column){of->path[f], of->n > 1 ? of->name[f] : "value", ATTN_UNIT_WORDS};
+        column[f + 1] = (struct attn_column){file[f], of->n > 1 ? "" : "value", ATTN_UNIT_WORDS};
+        json_object_set_new(names, file[f], attn_cli_words(of->name[f]));
         if (of->machine[f] != NULL)
             json_object_update_missing(all, of->machine[f]);
     }
     json_object_del(all, "record");
     json_object_del(all, "schema");
+    if (of->n > 1 && json_object_size(all) > 0)
+        json_array_append(rows, names);
     for (int differ = of->n > 1; differ >= 0; differ--)
         json_object_foreach(all, key, value)
         {
@@ -141,9 +143,10 @@ static void put_machine(struct attn_document *d, const struct attn_page *page)
             json_t *row = differ ? json_pack("{s:{s:s}}", "fact", "bad", key)
                                  : json_pack("{s:s}", "fact", key);
             for (int f = 0; f < of->n; f++)
-                json_object_set(row, of->path[f], json_object_get(of->machine[f], key));
+                json_object_set(row, file[f], json_object_get(of->machine[f], key));
             json_array_append_new(rows, row);
         }
+    json_decref(names);
     json_decref(all);
     if (json_array_size(rows) == 0)
         attn_document_text(d, "These records have no machine line.");

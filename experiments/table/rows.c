@@ -171,11 +171,8 @@ static void print_md_cell(FILE *out, const struct attn_column *column, const jso
 static void print_md_head(FILE *out, const struct attn_column *column)
 {
     fputc('|', out);
-    for (const struct attn_column *c = column; c->key != NULL; c++) {
-        fputc(' ', out);
-        attn_md_words(out, c->head);
-        fputs(" |", out);
-    }
+    for (const struct attn_column *c = column; c->key != NULL; c++)
+        fprintf(out, " %s |", c->head);
     fputs("\n|", out);
     for (const struct attn_column *c = column; c->key != NULL; c++)
         fputs(is_right(c) ? " ---: |" : " :--- |", out);

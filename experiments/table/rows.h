@@ -35,7 +35,7 @@ enum attn_unit {
 };
 
 struct attn_column {
-    const char *key, *head; /* key NULL: behind the last one */
+    const char *key, *head; /* key NULL: behind the last one; head: Markdown of ours */
     int unit;
 };
 
