@@ -8,7 +8,6 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/report/figures.h"
-#include "optimized/layer/layer_scheme.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
@@ -51,9 +50,8 @@ static int list(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
-    .usage =
-        "list [implementations|layers|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
-        "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
+    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
+             "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "What there is: implementations with what they claim and their options (default), the "
         "cases\n"
@@ -243,20 +241,6 @@ static void shorten(char *reference, char *what)
         *end = '\0';
 }
 
-/* Schemes around a layer, then those that exchange q, k, v and do for a layer's attention. */
-static void list_layers(const struct request *want)
-{
-    for (int i = 0; i < attn_layer_scheme_count(); i++) {
-        const struct attn_impl *record = &attn_layer_scheme_at(i)->record;
-        print_row(want, (const char *const[]){record->name, record->summary});
-    }
-    for (int i = 0; i < attn_impl_count(); i++) {
-        const struct attn_impl *impl = attn_impl_at(i);
-        if (impl->scheme != NULL)
-            print_row(want, (const char *const[]){impl->name, impl->summary});
-    }
-}
-
 /* What stands for a bug: battery cases, or what bugs.def says.  The page is for reading: it says
  * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
 static void list_bugs(const struct request *want)
@@ -358,7 +342,6 @@ static const struct {
     const char *head[5]; /* of a table */
 } subject[] = {
     {"implementations", list_implementations, {NULL}},
-    {"layers", list_layers, {"name", "what it is"}},
     {"cases", list_cases, {"name", "case", "stands for", "why"}},
     {"factors",
      list_factors,
@@ -395,7 +378,7 @@ static int list(void *values, int n, char **operand)
         attn_nearest_offer(&nearest, subject[s].name);
     if (s == SUBJECTS)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "nothing is called '%s'%s; there are: implementations, layers, "
+                             "nothing is called '%s'%s; there are: implementations, "
                              "cases, factors, relations, fills, bugs, masks, models",
                              name, attn_nearest_text(&nearest, meant));
     if (want->picture == NULL ? want->length >= 0 || want->keys >= 0 || want->out != NULL

@@ -1,7 +1,7 @@
 /* attnlab worker: the process in which a plug-in runs (tests/harness/subject/worker.h). */
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/grade/prices.h"
+#include "experiments/rim/grade/prices.h"
 #include "tests/harness/subject/worker.h"
 
 #include <string.h>

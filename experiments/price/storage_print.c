@@ -88,7 +88,7 @@ int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_pro
         struct storage_price x = {.storage = &attn_storages[s]};
         int status = ATTN_EXIT_GOOD;
         x.refused = x.storage->refuses != NULL ? x.storage->refuses(&mask) : NULL;
-        x.counted = (struct attn_tape){.run = NULL};
+        x.counted = (struct attn_tape){.owner = NULL};
         if (x.refused == NULL)
             x.storage->make(&x.counted, &mask);
         if (x.refused == NULL && make)

@@ -129,14 +129,6 @@ TEST(a_figure_is_a_script_and_a_row)
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
 }
 
-/* ---- the manual and the course --------------------------------------------------------------- */
-
-/* tests/figures.sh says what it would catch. */
-TEST(figures_of_the_manual_and_the_course)
-{
-    scratch_shell(0, "", "bash tests/figures.sh '%s' '%s'", test_build(), scratch_path(""));
-}
-
 /* ---- memory against time --------------------------------------------------------------------- */
 
 #define NONE ((double)NAN)
