@@ -150,6 +150,13 @@ static void print_csv(FILE *out, const struct attn_column *column, const json_t 
     fputc('\n', out);
 }
 
+/* Markdown of ours in a cell. */
+static void put_md(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++)
+        fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
+}
+
 /* What is good in italics, what is bad in bold italics: plots/page.css has colours for them. */
 static void print_md_cell(FILE *out, const struct attn_column *column, const json_t *value)
 {
@@ -160,7 +167,9 @@ static void print_md_cell(FILE *out, const struct attn_column *column, const jso
         *at = ' ';
     attn_clean(text);
     fprintf(out, " %s", mark);
-    if ((column->unit & ~ATTN_UNIT_BELOW) == ATTN_UNIT_CODE && text[0] != '\0')
+    if ((column->unit & ~ATTN_UNIT_BELOW) == ATTN_UNIT_MD)
+        put_md(out, text);
+    else if ((column->unit & ~ATTN_UNIT_BELOW) == ATTN_UNIT_CODE && text[0] != '\0')
         attn_md_code(out, text, 1);
     else
         attn_md_words(out, text);
@@ -175,7 +184,7 @@ static void print_md_head(FILE *out, const struct attn_column *column)
         fprintf(out, " %s |", c->head);
     fputs("\n|", out);
     for (const struct attn_column *c = column; c->key != NULL; c++)
-        fputs(is_right(c) ? " ---: |" : " :--- |", out);
+        fputs(is_right(c) ? " ---: |" : " --- |", out);
     fputc('\n', out);
 }
 
@@ -200,13 +209,13 @@ static int width_of(const char *text)
     return n;
 }
 
-/* The cells of a line, each as wide as its column; what would be blanks at its end is none. */
+/* The cells of a line, each as wide as its column; no blanks at its end. */
 static void print_cells(FILE *out, const struct attn_column *column, const int *width,
                         char *const *text)
 {
     int blank = 0;
     for (int c = 0; column[c].key != NULL; c++) {
-        if (is_below(&column[c]))
+        if (is_below(&column[c]) || width[c] == 0)
             continue;
         int rest = width[c] - width_of(text[c]), is_number = is_right(&column[c]);
         blank += is_number ? rest : 0;
@@ -221,8 +230,7 @@ static void print_below(FILE *out, const struct attn_column *column, char *const
 {
     for (int c = 0; column[c].key != NULL; c++)
         if (is_below(&column[c]) && text[c][0] != '\0')
-            fprintf(out, "    %s%s%s\n", column[c].head, column[c].head[0] != '\0' ? ": " : "",
-                    text[c]);
+            fprintf(out, "    %s:%s%s\n", column[c].head, text[c][0] == '\n' ? "" : " ", text[c]);
 }
 
 static void print_text(FILE *out, const struct attn_column *column, const json_t *rows)
@@ -244,7 +252,8 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
     }
     has_head &= !has_below;
     for (int c = 0; c < columns && has_head; c++)
-        width[c] = width_of(head[c]) > width[c] ? width_of(head[c]) : width[c];
+        if (width[c] > 0)
+            width[c] = width_of(head[c]) > width[c] ? width_of(head[c]) : width[c];
     if (has_head)
         print_cells(out, column, width, head);
     for (size_t r = 0; r < n; r++) {

@@ -23,7 +23,8 @@ enum attn_table_format {
 
 /* How people read a value.  Numbers stand at the right. */
 enum attn_unit {
-    ATTN_UNIT_WORDS,     /* of ours                                                         */
+    ATTN_UNIT_WORDS,     /* markup in it is text */
+    ATTN_UNIT_MD,        /* Markdown of ours */
     ATTN_UNIT_CODE,      /* of another program or file, or what a reader would type         */
     ATTN_UNIT_PLAIN,     /* 16384                                                           */
     ATTN_UNIT_GROUPED,   /* 16,384                                                          */
@@ -39,7 +40,8 @@ struct attn_column {
     int unit;
 };
 
-/* Text has the line of heads where one of these is a word and no column is below. */
+/* Text has the line of heads where one of these is a word and no column is below; a column that no
+ * row has is left out. */
 void attn_table_print(FILE *out, enum attn_table_format format, const struct attn_column *column,
                       const json_t *rows);
 
