@@ -413,7 +413,7 @@ $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
 	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
 	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
-course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
@@ -515,7 +515,7 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	install $(B)/libattn.so "$$l/libattn.so.$(SO)"; \
 	ln -sf libattn.so.$(SO) "$$l/libattn.so"; \
 	for h in $(PUBLIC); do install -D -m 644 $$h "$$d/include/attnlab/$$h"; done; \
-	install -m 644 plots/*.gp plots/page.html "$$d/share/attnlab/plots/"; \
+	install -m 644 plots/*.gp plots/page.* plots/report.md "$$d/share/attnlab/plots/"; \
 	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
 	for c in $(COMMANDS_OF_MAN); do \
 	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \

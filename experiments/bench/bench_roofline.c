@@ -7,6 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
+#include "experiments/table/document.h"
 #include "tests/harness/base/fileio.h"
 
 static const double G = 1e9;

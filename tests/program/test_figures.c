@@ -275,7 +275,7 @@ TEST(the_page_says_what_differs)
     fixture_report(0, "", "--from '%s' --from '%s'", a, b);
     char *page = scratch_read(scratch_path("out/index.html"));
     fixture_expect_words_of("out/index.html",
-                            WORDS("<b>cpu</b>", "-<b>cores_online</b>", "dense (B)"));
+                            WORDS("<strong>cpu</strong>", "-<strong>cores_online", "dense (B)"));
     const char *bad = scratch_put("bad.jsonl", "{\"schema\":2}\n", 13);
     fixture_report(2, "bad.jsonl:1: ", "--from '%s' --from '%s'", a, bad);
     fixture_report(2, "is given twice", "--from '%s' --from '%s'", a, a);
