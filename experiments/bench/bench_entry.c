@@ -7,7 +7,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/price/need.h"
 #include "optimized/tiled.h"
 #include "optimized/tiled_plan.h"

@@ -89,6 +89,12 @@ void attn_point_untimed(struct attn_point *point)
     point->warm_cpu_max_s = point->warm_cpu_sum_s = (double)NAN;
 }
 
+void attn_point_unverified(struct attn_point *point)
+{
+    point->digest[0] = point->verdict[0] = point->worst_output[0] = '\0';
+    point->worst = (double)NAN;
+}
+
 double attn_point_call_s(const struct attn_point *point, enum attn_call call)
 {
     double warm[ATTN_RECORD_TIMES];
@@ -191,13 +197,18 @@ int attn_record_write_json(FILE *file, json_t *json)
     return -failed;
 }
 
-int attn_record_write_point(FILE *file, const struct attn_point *point)
+json_t *attn_record_of(const struct attn_point *point)
 {
     json_t *line = json_pack("{s:i, s:s}", "schema", ATTN_RECORD_SCHEMA, "record", "point");
     for (int f = 0; f < FIELDS; f++)
         if (field_table[f].kind != RANKS || point->n_processes > 0)
             json_object_set_new(line, field_table[f].key, field_value(&field_table[f], point));
-    return attn_record_write_json(file, line);
+    return line;
+}
+
+int attn_record_write_point(FILE *file, const struct attn_point *point)
+{
+    return attn_record_write_json(file, attn_record_of(point));
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */

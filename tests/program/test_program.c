@@ -270,7 +270,10 @@ static const char *const prints[] = {"list cases",
                                      "report --from $folder/r.jsonl --out $folder/r",
                                      "study ring-buffers",
                                      "library --help",
-                                     "point --spec dense --case q8d4:none:f32:normal:s1",
+                                     "point '{\"schema\": 2, \"record\": \"point\", \"status\": "
+                                     "\"priced\", \"spec\": \"dense\", \"case\": "
+                                     "\"q8d4:none:f32:normal:s1\", \"repeat\": 0, \"enough_s\": 0, "
+                                     "\"verify_all\": 64}'",
                                      "worker --help"};
 
 TEST(full_disk)

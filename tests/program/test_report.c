@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
