@@ -114,6 +114,21 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call)
     return spread.median;
 }
 
+double attn_point_products(const struct attn_point *p)
+{
+    double d = (double)p->c.d_key, dv = (double)p->c.d_value;
+    double products = p->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
+    if (p->c.pass == ATTN_BACKWARD && p->saved_bytes > 0) /* scores are not made again */
+        products -= d;
+    return 2 * (double)p->pairs * products;
+}
+
+double attn_point_traffic(const struct attn_point *p)
+{
+    const int64_t CACHE = 1 << 20;
+    return (double)p->floor_bytes + (p->priced_bytes > CACHE ? 2 * (double)p->priced_bytes : 0);
+}
+
 void attn_point_not_ours(struct attn_point *point)
 {
     point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;

@@ -85,6 +85,12 @@ void attn_point_unverified(struct attn_point *point);
  * seconds of the slowest.  NaN where the record has none, and of processes that share cores. */
 double attn_point_call_s(const struct attn_point *point, enum attn_call call);
 
+/* One call, counted from the problem and not from the work of an implementation: flops of the
+ * products for the visible pairs; bytes of inputs and outputs once, and of buffers above 1 MiB
+ * twice. */
+double attn_point_products(const struct attn_point *point);
+double attn_point_traffic(const struct attn_point *point);
+
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);
 

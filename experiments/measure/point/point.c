@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point/peak.h"
 #include "experiments/measure/point/point_work.h"
 #include "experiments/measure/stats.h"
 #include "experiments/price/need.h"
@@ -184,6 +185,37 @@ static void keep_resident(struct attn_point *p, const struct attn_resident *resi
     p->resident_bytes = resident->bytes;
 }
 
+/* Beside the calls that are timed, on as many threads; NaN: not asked for, or of ranks. */
+static double peak_now(const struct attn_point_work *work, enum attn_limit limit)
+{
+    const struct attn_point *p = work->point;
+    const struct attn_kernels *kernels = attn_peak_kernels(&work->spec, p->c.dtype);
+    if (!work->how->peak || p->ranks > 1 || kernels == NULL)
+        return (double)NAN;
+    return attn_peak_sample(kernels, limit, p->c.threads > 1 ? p->c.threads : 1,
+                            limit == ATTN_LIMIT_FMA ? 0.002 : 0.03);
+}
+
+static enum attn_status warm_calls(struct attn_point_work *work, struct attn_error *err)
+{
+    struct attn_point *p = work->point;
+    struct seconds s;
+    enum attn_status status = ATTN_OK;
+    double spent = 0, before = peak_now(work, ATTN_LIMIT_FMA);
+    while (status == ATTN_OK && p->n_warm < work->how->repeat &&
+           (p->n_warm == 0 || spent < work->how->enough_s)) {
+        status = p->stack.n > 0 ? prepare(work, err) : ATTN_OK;
+        if (status == ATTN_OK)
+            status = timed_call(work, &s, err);
+        spent += s.wall;
+        work->cpu_max[p->n_warm] = s.cpu_max;
+        work->cpu_sum[p->n_warm] = s.cpu_sum;
+        p->warm_s[p->n_warm++] = s.wall;
+    }
+    p->peak_flops_s = 0.5 * (before + peak_now(work, ATTN_LIMIT_FMA));
+    return status;
+}
+
 /* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
  * that the machine has yet to give, and is no repeat of itself.  Each backward half of a stack
  * needs a forward half before it, which would raise the mark: its memory is that of the first. */
@@ -207,21 +239,13 @@ static enum attn_status measure(struct attn_point_work *work, struct attn_error 
     p->first_cpu_sum_s = s.cpu_sum;
     if (p->stack.n > 0)
         attn_resident_end(&resident);
-    double spent = 0;
-    while (status == ATTN_OK && p->n_warm < work->how->repeat &&
-           (p->n_warm == 0 || spent < work->how->enough_s)) {
-        status = p->stack.n > 0 ? prepare(work, err) : ATTN_OK;
-        if (status == ATTN_OK)
-            status = timed_call(work, &s, err);
-        spent += s.wall;
-        work->cpu_max[p->n_warm] = s.cpu_max;
-        work->cpu_sum[p->n_warm] = s.cpu_sum;
-        p->warm_s[p->n_warm++] = s.wall;
-    }
+    if (status == ATTN_OK)
+        status = warm_calls(work, err);
     if (p->stack.n == 0)
         attn_resident_end(&resident);
     if (status == ATTN_OK)
         keep_resident(p, &resident);
+    p->read_bytes_s = peak_now(work, ATTN_LIMIT_READ);
     return status;
 }
 
@@ -324,6 +348,7 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
     work->point = p;
     set_aside(work);
     attn_ledger_init(&work->ledger, NULL);
+    work->ledger.keeps = how->peak;
     enum attn_status status = find_subject(work, &err);
     const struct attn_runner *runner = status == ATTN_OK ? work->spec.options.runner : NULL;
     if (runner != NULL)

@@ -19,6 +19,7 @@ struct attn_point_how {
     double enough_s;    /* seconds of them after which no other one begins          */
     int64_t verify_all; /* longest length at which every element is verified        */
     int unverified;     /* nothing is compared with the oracle                      */
+    int peak;           /* P and read bandwidth are measured too; calls keep their memory   */
     const char *claims; /* of a command: the file of its claims; else NULL          */
     const char *folder; /* of a command: where its files go, made by the one who asks */
 };

@@ -1,4 +1,4 @@
-/* What becomes of a point: refused or wrong, intact, and the oracle's verdict.  See point_work.h. */
+/* What becomes of a point: refused or wrong, intact, and the oracle's verdict (point_work.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ void attn_point_fail(struct attn_point *p, const struct attn_error *err)
 
 /* Overwritten red zones, changed inputs, elements that are not written: 1 when there are none, else
  * 0 and p->message. */
-int attn_point_intact(const struct attn_setup *s, struct attn_point *p)
+static int is_intact(const struct attn_setup *s, struct attn_point *p)
 {
     const size_t size = sizeof p->message;
     char *why = p->message;
@@ -87,39 +87,32 @@ static void blank_lse(struct attn_point_work *work)
                 attn_tensor_set(lse, b, h, i, 0, 0);
 }
 
-/* The oracle: status, verdict, message, worst errors and `verified` of p.  lacks_lse: it is none of
- * the results. */
-void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
-                      int64_t verify_all, int lacks_lse, struct attn_point *p)
+/* The oracle: status, verdict, message, worst errors and `verified` of the point. */
+static void judge(struct attn_point_work *work)
 {
+    struct attn_point *p = work->point;
+    const struct attn_setup *setup = &work->setup;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_forward t = attn_setup_forward(setup);
+    struct attn_precision precision;
     struct attn_result result;
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST];
-    struct attn_sample sample = attn_point_sample(p, verify_all, row, key);
+    struct attn_sample sample = attn_point_sample(p, work->how->verify_all, row, key);
+    if (work->claims != NULL)
+        attn_claims_precision(work->claims, &setup->problem, &precision);
+    else
+        attn_precision_of(work->spec.impl, &work->spec.options, &setup->problem, &precision);
     memset(&result, 0, sizeof result);
-    if (lacks_lse &&
+    if (has_no_lse(work) &&
         attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
         attn_point_fail(p, &err);
         p->status = err.status == ATTN_ENOMEM ? ATTN_POINT_OUT_OF_MEMORY : p->status;
         return;
     }
-    attn_judge(setup, precision, &sample, p->c.pass, &result);
-    if (lacks_lse)
+    attn_judge(setup, &precision, &sample, p->c.pass, &result);
+    if (has_no_lse(work))
         attn_claims_drop_lse(&result);
     attn_point_keep_verdict(p, &result);
-}
-
-static void judge(struct attn_point_work *work)
-{
-    struct attn_precision precision;
-    const struct attn_problem *problem = &work->setup.problem;
-    if (work->claims != NULL)
-        attn_claims_precision(work->claims, problem, &precision);
-    else
-        attn_precision_of(work->spec.impl, &work->spec.options, problem, &precision);
-    attn_point_judge(&work->setup, &precision, work->how->verify_all, has_no_lse(work),
-                     work->point);
 }
 
 /* 0 when these are other bits than those of the earlier round. */
@@ -147,7 +140,7 @@ void attn_point_verify(struct attn_point_work *work)
     const struct attn_runner *runner = work->spec.options.runner;
     const char *damage = work->plugin != NULL ? work->plugin->integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
-    int intact = *damage == '\0' && attn_point_intact(&work->setup, p);
+    int intact = *damage == '\0' && is_intact(&work->setup, p);
     if (runner != NULL)
         intact = attn_point_all_intact(work, intact);
     if (!intact) {

@@ -24,6 +24,7 @@ struct attn_point_how attn_point_how_of(const struct attn_plan *plan,
     return (struct attn_point_how){.repeat = of->is_once ? 0 : plan->repeat,
                                    .enough_s = plan->enough_s,
                                    .verify_all = plan->verify_all,
+                                   .peak = of->peak != 0,
                                    .claims =
                                        of->external != NULL ? of->external->claims_path : NULL};
 }
@@ -32,9 +33,9 @@ json_t *attn_point_ask(const struct attn_point_how *how, const struct attn_point
 {
     json_t *line = attn_record_of(point);
     json_t *more =
-        json_pack("{s:I,s:f,s:I,s:b,s:s*,s:s*}", "repeat", (json_int_t)how->repeat, "enough_s",
-                  how->enough_s, "verify_all", (json_int_t)how->verify_all, "unverified",
-                  how->unverified, "claims", how->claims, "folder", how->folder);
+        json_pack("{s:I,s:f,s:I,s:b,s:b,s:s*,s:s*}", "repeat", (json_int_t)how->repeat, "enough_s",
+                  how->enough_s, "verify_all", (json_int_t)how->verify_all, "peak", how->peak,
+                  "unverified", how->unverified, "claims", how->claims, "folder", how->folder);
     json_object_update(line, more);
     json_decref(more);
     return line;
@@ -49,9 +50,10 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     enum attn_status status = attn_record_point(line, point, err);
     if (status != ATTN_OK)
         return status;
-    if (json_unpack_ex((json_t *)(uintptr_t)line, &why, 0, "{s:I,s:F,s:I,s?b,s?s,s?s}", "repeat",
-                       &repeat, "enough_s", &how->enough_s, "verify_all", &verify_all, "unverified",
-                       &how->unverified, "claims", &how->claims, "folder", &how->folder) != 0)
+    if (json_unpack_ex((json_t *)(uintptr_t)line, &why, 0, "{s:I,s:F,s:I,s?b,s?b,s?s,s?s}",
+                       "repeat", &repeat, "enough_s", &how->enough_s, "verify_all", &verify_all,
+                       "unverified", &how->unverified, "peak", &how->peak, "claims", &how->claims,
+                       "folder", &how->folder) != 0)
         return attn_fail(err, ATTN_EINVAL, "how a point is measured: %s", why.text);
     how->repeat = repeat;
     how->verify_all = verify_all;

@@ -42,8 +42,8 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
 /* ---- point_stack.c --------------------------------------------------------------------------- */
 
 /* The stack of layers that the point is of (stack.h).  One half of it, with the seconds in its
- * calls; forget: what layers hold goes, so that it can begin again.  After close the outputs, and of
- * a hidden width the inputs, are those of every layer. */
+ * calls; forget: all that layers hold goes, so that it can begin again.  After close the outputs,
+ * and of a hidden width the inputs, are those of every layer. */
 enum attn_status attn_point_stack_open(struct attn_point_work *work, struct attn_error *err);
 enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_pass half,
                                        double *seconds, struct attn_error *err);
@@ -68,10 +68,6 @@ void attn_point_fail(struct attn_point *point, const struct attn_error *err);
 struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
                                      int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST]);
 void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result);
-
-int attn_point_intact(const struct attn_setup *setup, struct attn_point *p);
-void attn_point_judge(const struct attn_setup *setup, const struct attn_precision *precision,
-                      int64_t verify_all, int lacks_lse, struct attn_point *p);
 
 /* Integrity, digest, oracle.  A result that is wrong has no time. */
 void attn_point_verify(struct attn_point_work *work);
