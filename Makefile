@@ -288,7 +288,7 @@ $(B)/mask/ref/mask/kinds.def: ref/mask/kinds.def
 	@{ cat $<; echo 'ATTN_MASK(staircase)'; } > $@
 $(B)/mask/tests/fixtures/mask_texts.def: tests/fixtures/mask_texts.def
 	@mkdir -p $(@D)
-	@{ cat $<; echo 'MASK_TEXT("staircase(1)")'; echo 'MASK_TEXT("staircase(3)")'; } > $@
+	@{ cat $<; echo 'MASK_TEXT("staircase(1,br)")'; echo 'MASK_TEXT("staircase(3,-2)")'; } > $@
 $(B)/mask/%.o: %.c $(B)/mask/ref/mask/kinds.def $(B)/mask/tests/fixtures/mask_texts.def $(LIB_HEADERS) | $(READY)
 	$(call say,cc,$<)
 	$(Q)$(CC) -I$(B)/mask $(subst -MMD -MP,,$(FLAGS)) -c -o $@ $<

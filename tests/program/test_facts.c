@@ -171,10 +171,3 @@ TEST(a_unit_of_split_gather)
                           "docs/studies/open-sora-split-gather.csv");
     ck_assert_double_eq_tol(eight, 8 * bytes, 0.01 * 8 * bytes);
 }
-
-TEST(swin_must_divide)
-{
-    says("docs/masks.md", "refused unless w divides H and W");
-    scratch_expect(2, "windows of 4 do not fill", "price dense --length 36 --mask 'swin(6,6,4,2)'");
-    scratch_expect(0, "peak", "price dense --length 36 --mask 'swin(6,6,3,2)'");
-}

@@ -68,7 +68,7 @@ static const char *const out_of[] = {
     "run " HOURS " --out $to",
     "run " HOURS " --out $to --format npy",
     "run " HOURS " --compare --log $to",
-    "layer megatron-sp:ranks=2 --length 512k --hidden 4 --log $to",
+    "layer fastseq:ranks=2 --length 512k --hidden 4 --log $to",
     "price ring:ranks=2 --length 8 --log $to",
     "vectors $to --case ties",
     "measure " POINT " --out $to",

@@ -19,7 +19,7 @@ static void extent_of(const struct attn_setup_part *part, int slot, int64_t exte
 {
     const struct attn_rank_home *x = (const struct attn_rank_home *)part;
     struct attn_box box = attn_layout_stored_box(&x->home, x->problem, is_of_keys(slot), x->rank);
-    extent[0] = box.batches.n;
+    extent[0] = box.batch;
     extent[1] = box.heads.n;
     extent[2] = box.tokens;
 }
@@ -31,14 +31,14 @@ static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4]
     struct attn_box box = attn_layout_box(&x->home, x->problem, is_of_keys(slot), x->rank);
     int64_t b = at[0], row = at[2];
     at[0] = -1;
-    if (b >= box.batches.n || at[1] >= box.heads.n)
+    if (b >= box.batch || at[1] >= box.heads.n)
         return;
     for (int64_t n = 0; n < attn_box_stretches(&box) && at[0] < 0; n++) {
         struct attn_stretch s = attn_box_stretch(&box, n);
-        int64_t i = (row - s.row) / s.step;
-        if (row < s.row || (row - s.row) % s.step != 0 || i >= s.tokens.n)
+        int64_t i = row - s.row;
+        if (i < 0 || i >= s.tokens.n)
             continue;
-        at[0] = box.batches.first + b;
+        at[0] = b;
         at[1] += box.heads.first;
         at[2] = s.tokens.first + i * s.tokens.step;
     }
