@@ -145,19 +145,12 @@ $(B)/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 # Tests see every call of the allocator (tests/wrap.h): bytes that the library takes outside its
 # ledger fail, and any take can be made to fail.
 comma := ,
-WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign mmap \
+WRAP  := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc strdup aligned_alloc posix_memalign mmap \
          attn_ledger_take _mark_point pthread_create pthread_join pthread_cond_wait pthread_cond_signal)
 $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/mutants.o \
                   $(B)/tests/fuzz/targets.o $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
-
-# The program with functions of its own before those of the C library, which refuse what they are
-# told to; its main() is one that enters the other again and again (tests/faults/faults.c).
-FAULT_OBJ := $(call obj,$(wildcard tests/faults/*.c))
-$(B)/attnlab-faults: $(FAULT_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
-	$(call say,ld,$@)
-	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
 # The program on processes of MPI: its main() is entered by experiments/mpi/mpi_main.c.
 MPI_OBJ  := $(call obj,$(MPI_SRC))
@@ -171,11 +164,7 @@ $(B)/mpi-tests: $(B)/tests/mpi/mpi_tests.o $(filter-out $(B)/experiments/%,$(MPI
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(MPI_LIBS) -lm
 
-# Implementations of somebody else for it; the plug-in's own memory is its own affair.
-$(B)/faults/naive.so: docs/examples/plugin_naive.c ref/attn_plugin.h | $(READY)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -O1 -shared -fPIC -I. -Dmalloc=__libc_malloc -Dfree=__libc_free -o $@ $< -lm
-
+# An external implementation in C, run as a command.
 $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	@mkdir -p $(@D)
 	@echo '{"name": "dense in C", "claims": ["f32", "cross", "dv", "gqa", "scale", "band", "dense", "backward"]}' > $(@D)/claims.json
@@ -189,23 +178,6 @@ $(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches
 	    $(B)/libattn.a -lm
 $(B)/plugins/bad.so: PLUGIN_FLAGS = -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c
 $(B)/plugins/full.so: PLUGIN_FLAGS = $(if $(filter asan,$(CONFIG)),-fsanitize=address$(comma)undefined)
-
-# A command that has its results ready.
-$(B)/faults/answer:
-	@mkdir -p $(@D)
-	@printf '#!/bin/sh\ncp -r answers/. "$$2"\n' > $@ && chmod +x $@
-
-# One that says how long it took.
-$(B)/faults/timed: $(B)/faults/dense
-	@printf '#!/bin/sh\n"$${0%%/*}/dense" "$$1" "$$2" && for x in "$$2"/*/; do echo 0.000001 >"$$x/seconds.txt"; done\n' > $@ && chmod +x $@
-
-# A gnuplot that draws at once.
-$(B)/faults/gnuplot:
-	@mkdir -p $(@D)
-	@printf '#!/bin/sh\n[ -n "$$2" ] || exit 0\nfor f in svg png pdf; do echo "<svg viewBox=\"0\"></svg>" > "$${2%%.gp}.$$f"; done\n' > $@ && chmod +x $@
-
-FAULTS_TEST := $(if $(filter asan,$(CONFIG)),,$(B)/attnlab-faults)
-FAULTS := $(B)/attnlab-faults $(addprefix $(B)/faults/,naive.so dense timed answer gnuplot)
 
 # The tests of the kernels for another processor: only what needs the C library and nothing else.
 BARE_OBJ := $(call obj,$(shell grep -LE '<(jansson|zip)\.h>' $(HARNESS_SRC)))
@@ -336,7 +308,7 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 # ---- targets -----------------------------------------------------------------------------------
 
 # What tests run, beside the test program itself.
-TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(FAULTS_TEST) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
+TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
 HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))
@@ -365,7 +337,7 @@ REPORT ?= build/report
 report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
-ANIMATED ?= ring:ranks=4 ulysses:ranks=4 lightseq:ranks=4
+ANIMATED ?= ring:ranks=4 ulysses:ranks=4
 animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
 	@mkdir -p build/animation
 	@for s in $(ANIMATED); do \
@@ -430,9 +402,6 @@ minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's 
 	@$(B)/minimax
 
 mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is installed, or the line to do it printed)
-
-faults: $(FAULTS) ## refuse memory, files, processes and threads once at each place that asks for them
-	$(B)/attnlab-faults $(COMMANDS)
 
 # Freed memory that is kept to catch its use looks lost to who counts resident bytes: not much of it.
 # A mutant is a unit beside the library that has it too: no complaint about names that are there twice.
@@ -551,7 +520,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi install uninstall fuzz faults animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi install uninstall fuzz animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

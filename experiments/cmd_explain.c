@@ -37,8 +37,7 @@ static const struct attn_flag_use uses[] = {
                .help =
                    "which buffer is taken and given back when, and what is live; of every SPEC"),
     ATTN_TAKES(ONLY, PLACE(only), .help = "steps whose names begin so, such as tile.update"),
-    ATTN_TAKES(FORMAT, PLACE(format), "text", .value = "text|md|tex|html|csv",
-               .help = "csv: a row for each number, for gnuplot"),
+    ATTN_TAKES(FORMAT, PLACE(format), "text", .value = "text|md"),
     {.flag = ATTN_FLAG_END}};
 
 static int explain(void *values, int n, char **operand);
@@ -58,8 +57,6 @@ const struct attn_cli_command attn_cmd_explain = {
         "  attnlab explain ring-textbook:ranks=2 --mask 'causal(br)'\n"
         "  attnlab explain gemm:save=probs --memory --length 64 --pass bwd\n"
         "\n"
-        "Columns of csv: pass, step, batch, head, rank, hop, key (the first of a tile or block),\n"
-        "name, row, column, value; with --memory pass, rank, event, buffer, bytes, live.\n"
         "The last lines have the bits of the outputs, which attnlab run gives too: FNV-1a of the\n"
         "bytes of each, elements in the order [B,H,L,d].",
     .operands_least = 1,

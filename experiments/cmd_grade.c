@@ -76,8 +76,6 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
                       has_claims ? "--exec and --claims go together"
                                  : "%s is asked no case: there is nothing to claim",
                       lab->name);
-    if (f->exec != NULL && lab->form == ATTN_LAB_TEXT)
-        attn_cli_stop(ATTN_EINVAL, NULL, "%s wants a file of answers, and no command", lab->name);
     if (file != NULL && access(file, R_OK) != 0)
         attn_cli_stop(ATTN_EINVAL, file, "cannot be read");
     if (f->class != NULL && access(f->class, R_OK | X_OK) != 0)
@@ -127,9 +125,8 @@ static int grade(void *values, int n, char **operand)
         return grade_class(f, lab);
     const char *source = f->exec != NULL ? f->exec : file;
     const struct attn_submission of = {.name = source,
-                                       .kind = f->exec != NULL              ? ATTN_EXTERNAL_COMMAND
-                                               : lab->form != ATTN_LAB_TEXT ? ATTN_EXTERNAL_PLUGIN
-                                                                            : ATTN_NOT_EXTERNAL,
+                                       .kind = f->exec != NULL ? ATTN_EXTERNAL_COMMAND
+                                                               : ATTN_EXTERNAL_PLUGIN,
                                        .source = source,
                                        .claims_path = f->claims};
     attn_grade(&task, &of, &sheet);

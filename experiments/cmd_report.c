@@ -12,7 +12,6 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/curves.h"
-#include "experiments/report/external_records.h"
 #include "experiments/report/page.h"
 #include "ref/clock.h"
 #include "tests/harness/base/fileio.h"
@@ -20,7 +19,7 @@
 
 struct flags {
     const char *plan, *out;
-    struct attn_cli_list from, external_records;
+    struct attn_cli_list from;
     int quiet, overwrite;
     int preset;                 /* place in ATTN_FIGURE_PRESETS; -1: as the plan says */
     struct attn_cli_list keys;  /* of the plan's session */
@@ -33,7 +32,6 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(
         FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
         "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"),
-    ATTN_TAKES(EXTERNAL_RECORDS, offsetof(struct flags, external_records)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
     ATTN_TAKES(PRESET, offsetof(struct flags, preset), NULL, ATTN_KIND_AS_DEFINED,
                ATTN_PRESET_WORDS, ATTN_PRESET_HELP),
@@ -65,7 +63,6 @@ const struct attn_cli_command attn_cmd_report = {
         "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
         "                                 colours and ranges\n"
         "report --from A --from B --out DIR  two machines, or two builds, side by side\n"
-        "report --external-records FILE --out DIR  draw a table that others recorded\n"
         "report --out DIR                 draw DIR/records.jsonl again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, DIR/summary.csv "
@@ -94,8 +91,6 @@ const struct attn_cli_command attn_cmd_report = {
     .initial = &as_planned,
     .run = report};
 
-enum { EXTERNAL_FILES = 16 };
-
 /* Everything of one report, which lives as long as the program. */
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX];
@@ -105,8 +100,6 @@ struct report {
     struct attn_summary summary;
     struct attn_figure_groups groups;
     struct attn_figures figures;
-    struct attn_external_records external[EXTERNAL_FILES];
-    int n_external;
 };
 
 static void check_flags(const struct flags *flags)
@@ -122,8 +115,6 @@ static void check_flags(const struct flags *flags)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--%s is of measuring: it goes with --plan, without --from",
                       flags->keys.at[0].flag);
-    if (flags->external_records.n > EXTERNAL_FILES)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--external-records: at most %d files", EXTERNAL_FILES);
 }
 
 /* ---- folders ------------------------------------------------------------------------------- */
@@ -196,15 +187,6 @@ static void know_externals(struct attn_external_specs *externals, const struct a
     }
 }
 
-static void read_others(const struct flags *flags, struct report *r)
-{
-    struct attn_error err;
-    for (; r->n_external < flags->external_records.n; r->n_external++)
-        attn_cli_must(attn_external_records_read(flags->external_records.at[r->n_external].value,
-                                                 &r->external[r->n_external], &err),
-                      &err);
-}
-
 /* Before anything is measured: a bad file is said at once. */
 static void read_plan(struct flags *flags, struct report *r)
 {
@@ -230,9 +212,6 @@ static void read_records(const struct flags *flags, struct report *r)
     int n = flags->from.n > 0 ? flags->from.n : 1;
     for (int f = 0; f < flags->from.n; f++)
         path[f] = flags->from.at[f].value;
-    if (flags->from.n == 0 && flags->plan == NULL && r->n_external > 0 &&
-        access(r->records, F_OK) != 0)
-        n = 0; /* of others alone */
     attn_cli_must(attn_sources_read(path, n, &r->sources, &err), &err);
 }
 
@@ -329,14 +308,11 @@ static void draw(const struct flags *flags, struct report *r)
                              .plan = flags->plan,
                              .keys = &flags->keys,
                              .externals = &flags->externals,
-                             .external_records = &flags->external_records,
                              .summary = &r->summary,
                              .groups = &r->groups,
                              .figures = &r->figures};
     describe_machine(r, &machine);
     attn_cli_must(attn_figures_make(&r->groups, &machine, &r->figures, &err), &err);
-    for (int e = 0; e < r->n_external; e++)
-        attn_external_records_draw(&r->external[e], &r->figures);
     for (int f = 0; f < r->figures.n; f++) { /* all may be written, or none is */
         struct attn_figure *figure = &r->figures.figure[f];
         figure->overwrite = flags->overwrite;
@@ -401,7 +377,6 @@ static int report(void *values, int n, char **operand)
     check_flags(asked);
     prepare(asked, &r);
     int is_measured = asked->plan != NULL && asked->from.n == 0;
-    read_others(asked, &r);
     if (!is_measured)
         read_records(asked, &r);
     read_plan(asked, &r);

@@ -1,5 +1,5 @@
-# What online softmax keeps of queries 0 to 3, tile by tile, from `attnlab explain --format csv`: its
-# columns step, key, name, row, column, value.
+# What online softmax keeps of queries 0 to 3, tile by tile, from a CSV with the columns key
+# (the first of the tile), name, query, value.
 #
 #     gnuplot -e "name = 'online'; tile = 2" plots/online.gp     (keys of a tile)
 #
@@ -11,9 +11,9 @@ set datafile columnheaders
 set datafile missing NaN # a line goes on over other queries' rows
 csv = name.'.csv'
 array title[4] = ["m, the maximum so far", "exp(m − m'), what multiplies l and o", "l, the sum so far", "o, not divided yet (first feature)"]
-array what[4] = ["m'", "exp(m-m')", "l'", "o'"]
+array what[4] = ["m'", "exp(m-m')", "l'", "o'[0]"]
 colours = '#D55E00 #0072B2 #009E73 #CC79A7'
-is(p) = strcol("step") eq 'tile.update' && strcol("name") eq what[p] && column("column") == 0
+is(p) = strcol("name") eq what[p]
 stats csv using (is(1) ? column("key") : NaN) name 'K' nooutput
 set border 3 lc rgb '#666666'
 set tics nomirror
@@ -31,7 +31,7 @@ do for [t in 'svg pdf'] {
         set title title[p]
         set xlabel (p > 2 ? 'keys met so far' : '')
         if (p == 3) { set key } else { unset key }
-        plot for [r = 0:3] csv using (is(p) && column("row") == r ? column("key") + tile : NaN):(column("value")) with linespoints lw 1.8 pt 7 ps 0.5 lc rgb word(colours, r + 1) title sprintf('query %d', r)
+        plot for [r = 0:3] csv using (is(p) && column("query") == r ? column("key") + tile : NaN):(column("value")) with linespoints lw 1.8 pt 7 ps 0.5 lc rgb word(colours, r + 1) title sprintf('query %d', r)
     }
     unset multiplot
     unset output

@@ -5,11 +5,12 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "ref/ledger.h"
 
-static atomic_int watching, refusing;
+static atomic_int watching, refusing = -1;
 static _Atomic int64_t calls, bytes, takes, fail_at = -1;
 static const char *_Atomic last;
 static _Thread_local int in_ledger;
@@ -38,9 +39,14 @@ int64_t wrap_takes(void)
     return takes;
 }
 
-void wrap_fail_call(void)
+void wrap_fail_call(int k)
 {
-    refusing = 1;
+    refusing = k;
+}
+
+int wrap_call_failed(void)
+{
+    return refusing < 0;
 }
 
 /* Is it refused? */
@@ -51,7 +57,7 @@ static int see(const char *name, size_t size)
         bytes += (int64_t)size;
         last = name;
     }
-    return refusing && atomic_exchange(&refusing, 0);
+    return refusing >= 0 && atomic_fetch_sub(&refusing, 1) == 0;
 }
 
 #define WATCHED(type, name, parameters, arguments, size, none)    \
@@ -66,6 +72,7 @@ static int see(const char *name, size_t size)
 WATCHED(void *, malloc, (size_t size), (size), size, NULL)
 WATCHED(void *, calloc, (size_t n, size_t size), (n, size), n * size, NULL)
 WATCHED(void *, realloc, (void *data, size_t size), (data, size), size, NULL)
+WATCHED(char *, strdup, (const char *text), (text), strlen(text) + 1, NULL)
 WATCHED(void *, aligned_alloc, (size_t align, size_t size), (align, size), size, NULL)
 WATCHED(int, posix_memalign, (void **data, size_t align, size_t size), (data, align, size), size,
         ENOMEM)

@@ -1,10 +1,11 @@
 /* Counts what the code under test takes from the allocator, which the linker wraps.
  *
- * The test program is linked with --wrap, so every call of malloc, calloc, realloc, aligned_alloc,
- * posix_memalign and mmap that our own objects make passes through wrap.c first, and so does every
- * call of attn_ledger_take.  What the ledger itself asks of the system is its business; whatever
- * else is taken while somebody watches is counted, in all threads.  Memory that libc takes for
- * itself (the stacks of threads) is not seen.  Check's note of an assertion passes through it too.
+ * The test program is linked with --wrap, so every call of malloc, calloc, realloc, strdup,
+ * aligned_alloc, posix_memalign and mmap that our own objects make passes through wrap.c first, and
+ * so does every call of attn_ledger_take.  Memory of the ledger itself is not counted; all other
+ * memory that is taken between wrap_watch and wrap_stop is, in all threads.  Memory that libc takes
+ * for itself (the stacks of threads) is not seen.  Check's note of an assertion passes through it
+ * too.
  */
 #ifndef TESTS_WRAP_H
 #define TESTS_WRAP_H
@@ -26,8 +27,10 @@ struct wrap_count wrap_stop(void);
  * ledger and thread it comes from; a negative k: none does.  Restarts wrap_takes. */
 void wrap_fail_take(int64_t k);
 
-/* The next call of the allocator fails, whoever makes it. */
-void wrap_fail_call(void);
+/* Call number k of the allocator (0 is the next one) fails, whichever function makes it; a negative
+ * k: none does.  1: it has failed. */
+void wrap_fail_call(int k);
+int wrap_call_failed(void);
 
 /* Calls of attn_ledger_take since wrap_fail_take. */
 int64_t wrap_takes(void);

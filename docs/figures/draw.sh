@@ -80,8 +80,11 @@ layer_bytes() {
 
 # online: a tile of queries meets its keys.
 online() {
-    "$attnlab" explain tiled-textbook:br=4,bc=2 --length 16 --fill normal --only tile.update --format csv |
-        awk -F, 'NR == 1 || $9 < 4 && $10 == 0 && $1 == "fwd"' # queries 0 to 3, first feature
+    echo key,name,query,value
+    "$attnlab" explain tiled-textbook:br=4,bc=2 --length 16 --fill normal --only tile.update --format md |
+        awk -F ' *[|] *' -v keys=2 '
+            $2 == "i" { for (c = 4; c <= 7; c++) name[c] = $c; key = keys * tiles++ }
+            $2 ~ /^[0-3]$/ { for (c = 4; c <= 7; c++) print key "," name[c] "," $2 "," $c }' # m to the first o
 }
 
 # live-bytes: what is taken and given back, each buffer on those that were there before it; a line for each
@@ -90,14 +93,15 @@ live_bytes() {
     echo panel,first,end,buffer,place,from,to,backward
     local spec
     for spec in dense gemm:save=probs@portable tiled-textbook; do
-        "$attnlab" explain "$spec" --memory --length 1024 --heads 1 --dim 64 --mask 'causal(br)' --pass bwd --format csv |
-            awk -F, -v spec="$spec" '
+        "$attnlab" explain "$spec" --memory --length 1024 --heads 1 --dim 64 --mask 'causal(br)' --pass bwd --format md |
+            awk -F ' *[|] *' -v spec="$spec" '
                 BEGIN { events = lines = high = places = 0 }
-                $2 !~ /^[0-9]+$/ || $5 == 0 { next }
-                $1 == "bwd" && !backward { backward = events }
-                $5 > 0 { name[++high] = $4; size[high] = $5; if (!($4 in place)) place[$4] = places++ }
-                $5 < 0 {
-                    for (k = high; name[k] != $4; k--) continue
+                /^## Backward/ { backward = events }
+                { bytes = $4; gsub(",", "", bytes) }
+                bytes + 0 == 0 { next }
+                bytes > 0 { name[++high] = $3; size[high] = bytes; if (!($3 in place)) place[$3] = places++ }
+                bytes < 0 {
+                    for (k = high; name[k] != $3; k--) continue
                     for (high--; k <= high; k++) { name[k] = name[k + 1]; size[k] = size[k + 1] }
                 }
                 {

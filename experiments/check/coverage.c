@@ -181,11 +181,12 @@ void attn_values_put(struct attn_document *d, const struct attn_verdict_list *li
 static void count_choice(const struct attn_factors *table, const struct attn_choice *choice,
                          unsigned char how, struct attn_coverage *x)
 {
+    const int hides = choice->value[ATTN_FACTOR_PASS] != 0 && attn_choice_is_flat(table, choice);
     for (int f = 0; f < ATTN_FACTORS; f++) {
         int id = attn_value_id(f, choice->value[f]);
         x->value[id] |= attn_choice_shows(table, choice, f, f) ? how : 0;
         for (int g = 0; g < f; g++)
-            if (attn_choice_shows(table, choice, f, g))
+            if (!hides && attn_choice_shows(table, choice, f, g))
                 x->pair[id][attn_value_id(g, choice->value[g])] |= how;
     }
 }

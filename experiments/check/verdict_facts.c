@@ -1,4 +1,4 @@
-/* What a check found, serialised once: every fact in words, which text, TAP and JUnit show, and as
+/* What a check found, serialised once: every fact in words, which text and JUnit show, and as
  * numbers, which JSON does. */
 #include <jansson.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
  * collected for each spec and printed when it ends, so that text can give the worst
  * first and the others their counts.  One function for each format lives in verdicts_text.c and
- * verdicts_files.c (TAP 13, JUnit XML, JSON); what they say of a check comes from verdict_facts.c.
+ * verdicts_files.c (JUnit XML, JSON); what they say of a check comes from verdict_facts.c.
  */
 #ifndef EXPERIMENTS_CHECK_VERDICTS_H
 #define EXPERIMENTS_CHECK_VERDICTS_H
@@ -13,7 +13,7 @@
 #include "experiments/check/common_cause.h"
 #include "tests/harness/cases/claims.h"
 
-enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_TAP, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
+enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 
 enum attn_check_kind {
     ATTN_CHECK_CASE,
@@ -63,7 +63,7 @@ struct attn_verdicts {
     int verbose;          /* text: a line for every check              */
     int details;          /* text: full details also of what passes    */
     int detailed, listed; /* text: failures with full details, and then with a line each */
-    int n_specs, n_checks;
+    int n_specs;
 };
 
 /* Preset: text to out. */

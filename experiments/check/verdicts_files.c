@@ -1,4 +1,4 @@
-/* Checks in v's format: text, or for other programs TAP 13, JUnit XML, JSON.  Each function prints
+/* Checks in v's format: text, or for other programs JUnit XML and JSON.  Each function prints
  * one spec's checks, or, given NULL, what the format needs at its end. */
 #include <jansson.h>
 #include <math.h>
@@ -8,83 +8,6 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
 #include "experiments/report/document.h"
-
-/* ---- TAP ------------------------------------------------------------------------------------- */
-
-/* One line of a YAML block, as a double-quoted scalar. */
-static void put_yaml(FILE *out, const char *key, const char *value)
-{
-    fprintf(out, "  %s: \"", key);
-    for (const unsigned char *p = (const unsigned char *)value; *p != '\0'; p++)
-        fprintf(out, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
-    fputs("\"\n", out);
-}
-
-/* A description: '#' would start a directive. */
-static void put_description(FILE *out, const char *text)
-{
-    for (const char *p = text; *p != '\0'; p++)
-        fputc(*p == '#' ? ' ' : *p, out);
-}
-
-/* What was found, and of a failure what it is. */
-static void put_block(FILE *out, const struct attn_verdict_entry *x, int bad)
-{
-    struct attn_facts facts;
-    char words[40];
-    attn_verdict_facts(&x->result, &facts);
-    if (!bad && facts.n == 0)
-        return;
-    fputs("  ---\n", out);
-    for (int n = 0; n < facts.n; n++)
-        put_yaml(out, facts.at[n].name, facts.at[n].text);
-    attn_verdict_facts_free(&facts);
-    if (bad) {
-        put_yaml(out, "verdict", attn_verdict_words(&x->result, words));
-        put_yaml(out, "message", x->message);
-        put_yaml(out, attn_check_kind_name[x->kind], x->text);
-        put_yaml(out, "stands_for", x->ids);
-        put_yaml(out, "why", x->why);
-        if (x->found_as != NULL)
-            put_yaml(out, "found_as", x->found_as);
-        put_yaml(out, "again", x->again);
-    }
-    fputs("  ...\n", out);
-}
-
-static void put_tap(struct attn_verdicts *v, const struct attn_verdict_list *list)
-{
-    FILE *out = v->out;
-    char types[80], cause[ATTN_CAUSE_TEXT];
-    if (v->n_specs == 0)
-        fputs("TAP version 13\n", out);
-    if (list == NULL) {
-        fprintf(out, "1..%d\n", v->n_checks);
-        return;
-    }
-    int agree = attn_common_cause_name(&list->causes, cause);
-    if (agree > 0) {
-        fprintf(out, "# likely cause, by %d of %d diagnosed failures: ", agree,
-                list->causes.diagnosed);
-        put_description(out, cause);
-        attn_common_cause_types(&list->causes, types);
-        fprintf(out, types[0] != '\0' ? " (%s)\n" : "%s\n", types);
-    }
-    for (int e = 0; e < list->n; e++) {
-        const struct attn_verdict_entry *x = &list->entry[e];
-        int bad = attn_verdict_is_failure(v, &x->result);
-        fprintf(out, "%sok %d - ", bad ? "not " : "", v->n_checks + e + 1);
-        put_description(out, list->spec);
-        fputc(' ', out);
-        put_description(out, x->name[0] != '\0' ? x->name : x->text);
-        if (attn_verdict_is_no_run(&x->result) && !bad) {
-            fputs(x->result.by_it ? " # SKIP refused by it: " : " # SKIP ", out);
-            put_description(out, x->message);
-        }
-        fputc('\n', out);
-        put_block(out, x, bad);
-    }
-}
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 
@@ -282,11 +205,9 @@ void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list
 {
     static void (*const put[])(struct attn_verdicts * v, const struct attn_verdict_list *list) = {
         [ATTN_FORMAT_TEXT] = attn_verdicts_text,
-        [ATTN_FORMAT_TAP] = put_tap,
         [ATTN_FORMAT_JUNIT] = put_junit,
         [ATTN_FORMAT_JSON] = put_json};
     put[v->format](v, list);
     v->n_specs += list != NULL;
-    v->n_checks += list != NULL ? list->n : 0;
     fflush(v->out);
 }

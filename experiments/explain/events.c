@@ -132,13 +132,3 @@ enum attn_status attn_events_show(const struct attn_events *events, const struct
             status = show_rank(events, spec, problem, (enum attn_pass)pass, rank, handout, err);
     return status;
 }
-
-void attn_events_csv(const struct attn_events *events)
-{
-    puts("pass,rank,event,buffer,bytes,live");
-    for (int64_t n = 0; n < events->n; n++) {
-        const struct attn_event *e = &events->event[n];
-        printf("%s,%d,%lld,%s,%lld,%lld\n", attn_pass_name(e->pass), e->rank, (long long)n, e->name,
-               (long long)e->bytes, (long long)e->live);
-    }
-}

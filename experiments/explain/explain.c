@@ -222,8 +222,8 @@ static enum attn_status check_only(const struct attn_explain *x, const struct at
     if (x->only == NULL || attn_show_steps(show, heard, NULL) > 0)
         return ATTN_OK;
     return attn_fail(err, ATTN_EINVAL,
-                     "--only %s: no step of %s begins so; the column 'step' of --format csv has "
-                     "the names of all",
+                     "--only %s: no step of %s begins so; without it, each table begins with the "
+                     "name of its step",
                      x->only, x->spec->impl->name);
 }
 
@@ -231,8 +231,6 @@ static enum attn_status show_memory(const struct attn_explain *x, struct attn_ev
                                     struct attn_handout *handout, struct attn_error *err)
 {
     attn_events_sort(events);
-    if (x->format == ATTN_HANDOUT_CSV)
-        attn_events_csv(events);
     return attn_events_show(events, x->spec, x->problem, x->last, handout, err);
 }
 
@@ -257,15 +255,11 @@ static enum attn_status show_steps(const struct attn_explain *x, const struct at
                                    const struct attn_heard *heard, struct attn_handout *handout)
 {
     char bits[96];
-    if (x->format == ATTN_HANDOUT_CSV)
-        attn_show_csv(show, heard);
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++)
         show_buffers(x, (enum attn_pass)pass, handout);
     attn_show_steps(show, heard, handout);
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++) {
         bits_line(x, (enum attn_pass)pass, bits);
-        if (x->format == ATTN_HANDOUT_CSV)
-            printf("# %s\n", bits);
         attn_handout_words(handout, bits);
     }
     return ATTN_OK;

@@ -117,95 +117,40 @@ static void print_words(const char *text)
     putchar('\n');
 }
 
-/* ---- LaTeX ----------------------------------------------------------------------------------- */
-
-static void print_tex(const char *text)
-{
-    for (; *text != '\0'; text++)
-        if (strchr("\\^~", *text) != NULL)
-            printf("%s", *text == '^'   ? "\\textasciicircum{}"
-                         : *text == '~' ? "\\textasciitilde{}"
-                                        : "\\textbackslash{}");
-        else if (*text == ':')
-            fputs(":\\allowbreak{}", stdout); /* a case may be longer than a line */
-        else
-            printf(strchr("&%$#_{}", *text) != NULL ? "\\%c" : "%c", *text);
-}
-
-static void print_tex_table(const struct attn_table *t)
-{
-    for (int64_t from = t->labels, to; from < t->columns; from = to) {
-        to = fit(t, from);
-        printf("\\begin{tabular}{*{%lld}{r}}\n", (long long)(t->labels + to - from));
-        for (int64_t r = -1; r < t->rows; r++) {
-            for (int64_t c = 0; c < to; c = c + 1 == t->labels ? from : c + 1) {
-                fputs(c > 0 ? " & " : "", stdout);
-                print_tex(attn_table_cell(t, r, c));
-            }
-            fputs(r < 0 ? " \\\\ \\hline\n" : " \\\\\n", stdout);
-        }
-        fputs("\\end{tabular}\n\n", stdout);
-    }
-}
-
 /* ---- a handout ------------------------------------------------------------------------------- */
-
-static int is_document(const struct attn_handout *handout)
-{
-    return handout->format == ATTN_HANDOUT_MD || handout->format == ATTN_HANDOUT_HTML;
-}
 
 void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format format,
                         const char *title)
 {
     *handout = (struct attn_handout){.format = format};
-    if (is_document(handout))
-        attn_document_begin(&handout->document, stdout, format == ATTN_HANDOUT_HTML, title);
-    if (format == ATTN_HANDOUT_TEXT)
+    if (format == ATTN_HANDOUT_MD)
+        attn_document_begin(&handout->document, stdout, 0, title);
+    else
         printf("%s\n\n", title);
-    if (format == ATTN_HANDOUT_TEX) {
-        fputs("\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\setlength{\\parindent}{0pt}\n"
-              "\\setlength{\\parskip}{6pt plus 2pt}\\setlength{\\tabcolsep}{4pt}\\raggedright\n"
-              "\\begin{document}\n\\section*{",
-              stdout);
-        print_tex(title);
-        fputs("}\n", stdout);
-    }
 }
 
 void attn_handout_end(struct attn_handout *handout)
 {
-    if (is_document(handout))
+    if (handout->format == ATTN_HANDOUT_MD)
         attn_document_end(&handout->document);
-    if (handout->format == ATTN_HANDOUT_TEX)
-        fputs("\\end{document}\n", stdout);
 }
 
 void attn_handout_heading(struct attn_handout *handout, const char *text)
 {
-    if (is_document(handout))
+    if (handout->format == ATTN_HANDOUT_MD)
         attn_document_heading(&handout->document, 2, text);
-    if (handout->format == ATTN_HANDOUT_TEXT)
+    else
         printf("%s== %s\n\n", handout->in_words ? "\n" : "", text);
     handout->in_words = 0;
-    if (handout->format == ATTN_HANDOUT_TEX) {
-        fputs("\\subsection*{", stdout);
-        print_tex(text);
-        fputs("}\n", stdout);
-    }
 }
 
 void attn_handout_words(struct attn_handout *handout, const char *text)
 {
-    if (is_document(handout))
+    if (handout->format == ATTN_HANDOUT_MD)
         attn_document_text(&handout->document, "%s", text);
-    if (handout->format == ATTN_HANDOUT_TEXT)
+    else
         print_words(text);
     handout->in_words = 1;
-    if (handout->format == ATTN_HANDOUT_TEX) {
-        print_tex(text);
-        fputs("\n\n\\nopagebreak\n", stdout); /* words stay with their table */
-    }
 }
 
 static void put_table(struct attn_document *d, const struct attn_table *t, int64_t from, int64_t to)
@@ -229,13 +174,11 @@ static void put_table(struct attn_document *d, const struct attn_table *t, int64
 
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t)
 {
-    if (handout->format == ATTN_HANDOUT_TEXT)
-        print_text(t);
     handout->in_words = 0;
-    if (handout->format == ATTN_HANDOUT_TEX)
-        print_tex_table(t);
-    if (!is_document(handout))
+    if (handout->format == ATTN_HANDOUT_TEXT) {
+        print_text(t);
         return;
+    }
     for (int64_t from = t->labels, to; from < t->columns; from = to) {
         to = fit(t, from);
         put_table(&handout->document, t, from, to);

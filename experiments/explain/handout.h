@@ -1,5 +1,5 @@
 /* A table of numbers as text: labels of its rows, heads of its columns, and cells; printed as text
- * of 80 columns, Markdown, LaTeX or HTML. */
+ * of 80 columns or as Markdown. */
 #ifndef EXPERIMENTS_EXPLAIN_HANDOUT_H
 #define EXPERIMENTS_EXPLAIN_HANDOUT_H
 
@@ -25,18 +25,12 @@ char *attn_table_cell(const struct attn_table *t, int64_t row, int64_t column); 
  * leaves of a 0 is 0; exact where it is whole. */
 void attn_table_number(char *cell, double x, double most, int is_whole);
 
-enum attn_handout_format {
-    ATTN_HANDOUT_TEXT,
-    ATTN_HANDOUT_MD,
-    ATTN_HANDOUT_TEX,
-    ATTN_HANDOUT_HTML,
-    ATTN_HANDOUT_CSV
-};
+enum attn_handout_format { ATTN_HANDOUT_TEXT, ATTN_HANDOUT_MD };
 
-/* A page to standard output in one of these formats; of CSV nothing. */
+/* A page to standard output in one of these formats. */
 struct attn_handout {
     enum attn_handout_format format;
-    struct attn_document document; /* md and html */
+    struct attn_document document; /* md */
     int in_words;                  /* private: a heading needs a blank line before it */
 };
 

@@ -1,7 +1,7 @@
 /* What a textbook told of a call, kept: each step with copies of the numbers that were shown, in an
  * order that does not depend on threads.
  *
- *      struct attn_listener  ->  struct attn_heard  ->  tables (steps.h), rows of CSV
+ *      struct attn_listener  ->  struct attn_heard  ->  tables (steps.h)
  */
 #ifndef EXPERIMENTS_EXPLAIN_HEARD_H
 #define EXPERIMENTS_EXPLAIN_HEARD_H

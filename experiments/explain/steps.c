@@ -228,27 +228,3 @@ int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard
     }
     return tables;
 }
-
-void attn_show_csv(const struct attn_show *show, const struct attn_heard *heard)
-{
-    puts("pass,step,batch,head,rank,hop,key,name,row,column,value");
-    for (int64_t n = 0; n < heard->n; n++) {
-        const struct attn_heard_step *s = &heard->step[n];
-        int by_key = (s->kind->flags & ATTN_STEP_BY_KEY) != 0;
-        int64_t first = s->kind->rows == ATTN_ROWS_KEYS || s->kind->rows == ATTN_ROWS_ELEMENTS
-                            ? s->at.key
-                            : s->at.query;
-        for (int m = 0; m < s->n && is_shown(show, s); m++) {
-            const struct attn_heard_matrix *x = &s->matrix[m];
-            for (int64_t e = 0; e < x->rows * x->columns; e++) {
-                int64_t column = e % x->columns;
-                printf("%s,%s,%lld,%lld,%d,%d,%lld,%s,%lld,%lld,%.*g\n", attn_pass_name(s->pass),
-                       s->kind->name, (long long)s->at.batch, (long long)s->at.head, s->at.rank,
-                       s->at.hop, (long long)s->at.key, x->name,
-                       (long long)(first + e / x->columns),
-                       (long long)(column + (by_key && x->columns > 1 ? s->at.key : 0)),
-                       x->size == 8 ? 17 : 9, x->value[e]);
-            }
-        }
-    }
-}

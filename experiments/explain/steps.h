@@ -16,8 +16,4 @@ struct attn_show {
 int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
                     struct attn_handout *handout);
 
-/* Rows of CSV, with a line of heads: pass, step, batch, head, rank, hop, key (the first one: of a
- * tile, of a block), name, row, column, value.  Numbers are whole as they were. */
-void attn_show_csv(const struct attn_show *show, const struct attn_heard *heard);
-
 #endif

@@ -32,26 +32,25 @@ struct member {
 
 /* ---- who is there ---------------------------------------------------------------------------- */
 
-/* 0: it is no submission to a lab of this form. */
+/* 0: it is no submission. */
 static int recognise(const struct attn_grade_class *class, const char *entry, struct member *m)
 {
     char path[4096];
     struct stat info;
-    int is_code = class->lab->form != ATTN_LAB_TEXT;
-    const char *end = is_code ? ".so" : ".txt";
+    static const char end[] = ".so";
     *m = (struct member){.archive = -1};
     if (entry[0] == '.' || entry[0] == '-') /* tar would take it for a flag */
         return 0;
     snprintf(m->entry, sizeof m->entry, "%s", entry);
     snprintf(path, sizeof path, "%.3000s/%s/command", class->folder, entry);
-    m->kind = is_code ? ATTN_EXTERNAL_PLUGIN : ATTN_NOT_EXTERNAL;
+    m->kind = ATTN_EXTERNAL_PLUGIN;
     if (attn_cli_ends_with(entry, end)) {
         snprintf(m->name, sizeof m->name, "%.*s", (int)(strlen(entry) - strlen(end)), entry);
         return 1;
     }
     m->kind = ATTN_EXTERNAL_COMMAND;
     snprintf(m->name, sizeof m->name, "%.90s", entry);
-    return is_code && stat(path, &info) == 0;
+    return stat(path, &info) == 0;
 }
 
 /* Its bytes, sealed. */

@@ -153,9 +153,7 @@ static void grade(void *arg)
         g.criterion = attn_lab_criterion(w->task->lab, n);
         g.criterion->judge(&g, o);
         int passed = o->why[0] == '\0' && o->asked > 0 && o->passed == o->asked;
-        o->earned = passed                        ? o->points
-                    : o->by_share && o->asked > 0 ? o->points * o->passed / o->asked
-                                                  : 0;
+        o->earned = passed ? o->points : 0;
         if (!passed)
             attn_outcome_lose(o, "%d of %d passed", o->passed, o->asked);
         o->is_judged = 1;

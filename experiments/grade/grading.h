@@ -19,7 +19,7 @@
 
 /* ---- labs and tasks (labs.c) ----------------------------------------------------------------- */
 
-enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_FORMULAS, ATTN_LAB_TEXT };
+enum attn_lab_form { ATTN_LAB_CODE, ATTN_LAB_FORMULAS };
 
 struct attn_lab {
     const char *name;
@@ -81,8 +81,7 @@ enum attn_status attn_selection_check(const char *selection, struct attn_error *
 /* Of one criterion.  All is text that can be copied: a sheet goes from one process to another. */
 struct attn_outcome {
     char name[64], read[96];
-    int points, earned; /* earned: 0 or points, unless by_share                          */
-    int by_share;       /* earned is points by the share of asked that passed            */
+    int points, earned; /* earned: 0 or points                                          */
     int is_judged;      /* its kind has come to an end                                  */
     int asked, passed;  /* cases, or processes                                          */
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */
@@ -105,8 +104,8 @@ struct attn_sheet {
 /* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
-    const char *name;             /* of the student, or of the file */
-    enum attn_external_kind kind; /* ATTN_NOT_EXTERNAL: source is a file of answers */
+    const char *name; /* of the student, or of the file */
+    enum attn_external_kind kind;
     const char *source, *claims_path;
     const char *route; /* how a message names it: "--plugin './mine.so'"; NULL: by its source */
     const char
@@ -151,7 +150,7 @@ void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
 /* ---- a class (class.c) ----------------------------------------------------------------------- */
 
 /* Every submission in a folder, by name: NAME.so; NAME/ with a file `command`, one line, and
- * lab.json; NAME.txt of a lab of answers.  With a seed, the task of each is that of "SEED/NAME".
+ * lab.json.  With a seed, the task of each is that of "SEED/NAME".
  * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in
  * turn. */
 struct attn_grade_class {

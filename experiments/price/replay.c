@@ -7,7 +7,6 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
-#include "optimized/parallel/travel/bundles.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_moves.h"
 #include "ref/problem.h"
@@ -19,7 +18,9 @@ const char *attn_spent_name(enum attn_spent on)
     return name[on];
 }
 
-enum { ROUND_STOPS = 2 }; /* of a round; of longer ones each stop is priced */
+/* What travels round a ring: K and V; the sums of dK and dV.  Two messages each. */
+enum bundle { KEYS, KEY_GRADIENTS, BUNDLES };
+enum { BUNDLE_MESSAGES = 2 };
 
 /* What an exchange of one rank takes: messages and bytes of each link, one way. */
 struct traffic {
@@ -32,12 +33,11 @@ struct rank {
     int64_t node;
     int before; /* whose keys were here at the stop before this one */
     double clock, spent[ATTN_SPENT];
-    double posted;                /* when it posted the messages of this stop */
-    double passed;                /* ... of the next one, where keys are passed on */
-    int64_t bundle[ATTN_BUNDLES]; /* bytes of its blocks that travel */
-    struct attn_round round;      /* of stops from `first` on */
-    int first;
-    double computing[ROUND_STOPS], passes[ROUND_STOPS];
+    double posted;            /* when it posted the messages of this stop */
+    double passed;            /* ... of the next one, where keys are passed on */
+    int64_t bundle[BUNDLES];  /* bytes of its blocks that travel */
+    int next_priced;          /* stop: until then, all are as the last priced one */
+    double computing, passes; /* seconds of that one */
     struct traffic sent;
 };
 
@@ -81,37 +81,28 @@ static double fold_bytes(const struct attn_work *w, double flops)
     return numbers * (double)attn_dtype_size(attn_lse_dtype(w->whole));
 }
 
-/* The round of stops that begins at stop n. */
-static enum attn_status price_round(struct replay *x, struct rank *r, int n)
+/* Stop n, and those behind it that are equal. */
+static enum attn_status price_stops(struct replay *x, struct rank *r, int n)
 {
     double rate = x->cluster->flops[r->w.whole->dtype], masked = x->cluster->masked;
-    enum attn_status status = ATTN_OK;
-    r->round = attn_work_round(&r->w, n);
-    if (r->round.stops > ROUND_STOPS)
-        r->round = (struct attn_round){1, 1};
-    r->first = n;
-    for (int m = 0; m < r->round.stops && status == ATTN_OK; m++) {
-        struct attn_stop_cost cost;
-        attn_work_go(&r->w, n + m);
-        status = attn_work_stop_cost(&r->w, &cost, x->err);
-        double full = cost.flops - cost.masked_flops;
-        r->computing[m] =
-            (full + cost.masked_flops / masked) / rate + cost.products * x->cluster->launch;
-        r->passes[m] = pass_time(x, fold_bytes(&r->w, cost.folds), cost.passes);
-        x->out->ideal += r->round.times * cost.flops / rate / x->ranks;
-        x->out->counted |= cost.largest.counted;
-    }
+    int equal = attn_work_round(&r->w, n);
+    struct attn_stop_cost cost;
+    attn_work_go(&r->w, n);
+    enum attn_status status = attn_work_stop_cost(&r->w, &cost, x->err);
+    double full = cost.flops - cost.masked_flops;
+    r->computing = (full + cost.masked_flops / masked) / rate + cost.products * x->cluster->launch;
+    r->passes = pass_time(x, fold_bytes(&r->w, cost.folds), cost.passes);
+    r->next_priced = n + equal;
+    x->out->ideal += equal * cost.flops / rate / x->ranks;
+    x->out->counted |= cost.largest.counted;
     return status;
 }
 
 static enum attn_status multiply(struct replay *x, struct rank *r, int n)
 {
-    enum attn_status status = ATTN_OK;
-    if (n == 0 || n >= r->first + r->round.stops * r->round.times)
-        status = price_round(x, r, n);
-    int m = (n - r->first) % r->round.stops;
-    spend(r, ATTN_SPENT_COMPUTING, r->computing[m]);
-    spend(r, ATTN_SPENT_PASSES, r->passes[m]);
+    enum attn_status status = n == 0 || n == r->next_priced ? price_stops(x, r, n) : ATTN_OK;
+    spend(r, ATTN_SPENT_COMPUTING, r->computing);
+    spend(r, ATTN_SPENT_PASSES, r->passes);
     return status;
 }
 
@@ -119,71 +110,43 @@ static enum attn_status multiply(struct replay *x, struct rank *r, int n)
 
 /* A bundle of rank `sends` goes to one rank, one of rank `gets` comes from one; -1: none. */
 struct exchange {
-    enum attn_bundle bundle;
+    enum bundle bundle;
     int to, sends, from, gets;
 };
-static const struct exchange NOTHING = {.to = -1, .from = -1};
 
-/* As travel_stops.c has it: what comes to a stop, and what leaves this one. */
-static struct exchange comes(const struct rank *r, const struct attn_stop *stop, int sends)
-{
-    if (stop->travels == ATTN_NOTHING_TRAVELS)
-        return NOTHING;
-    if (stop->travels == ATTN_QUERIES_TRAVEL)
-        return (struct exchange){ATTN_BUNDLE_QUERIES, stop->to, r->w.rank, stop->from, stop->query};
-    return (struct exchange){ATTN_BUNDLE_KEYS, stop->to, r->w.passes_on ? sends : r->w.rank,
-                             stop->from, stop->key};
-}
-
+/* As travel_stops.c has it: the keys of this stop come, and go on to the next; so do the sums of
+ * their gradients. */
 static struct exchange arrival(const struct rank *r)
 {
-    return comes(r, &r->now, r->before);
+    return (struct exchange){KEYS, r->now.to, r->before, r->now.from, r->now.key};
 }
 
 static struct exchange passed_on(const struct rank *r)
 {
-    return comes(r, &r->next, r->now.key);
+    return (struct exchange){KEYS, r->next.to, r->now.key, r->next.from, r->next.key};
 }
 
-static struct exchange departure(const struct rank *r)
+static struct exchange sums_passed_on(const struct rank *r)
 {
-    const struct attn_stop *now = &r->now, *next = &r->next;
-    int back = r->w.pass == ATTN_BACKWARD;
-    if (r->w.passes_on)
-        return back ? (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, next->to, now->key, next->from,
-                                        next->key}
-                    : NOTHING;
-    if (now->travels == ATTN_QUERIES_TRAVEL)
-        return (struct exchange){ATTN_BUNDLE_RESULTS, now->from, now->query, now->to, r->w.rank};
-    if (now->travels == ATTN_KEYS_TRAVEL && back)
-        return (struct exchange){ATTN_BUNDLE_KEY_GRADIENTS, now->from, now->key, now->to,
-                                 r->w.rank};
-    return NOTHING;
+    return (struct exchange){KEY_GRADIENTS, r->next.to, r->now.key, r->next.from, r->next.key};
 }
 
 /* Posting takes the rank's time. */
 static void post(const struct replay *x, struct rank *r, const struct exchange *e)
 {
-    const enum attn_tag_kind *kinds;
-    int peer = e->to >= 0 ? e->to : e->from;
-    if (e->to >= 0) {
-        r->sent.bytes += x->rank[e->sends].bundle[e->bundle];
-        r->sent.messages += attn_bundle_kinds(r->w.pass, e->bundle, &kinds);
-    }
-    if (peer >= 0)
-        spend(r, ATTN_SPENT_INSIDE + link_of(x, r->w.rank, peer), x->cluster->hop);
+    r->sent.bytes += x->rank[e->sends].bundle[e->bundle];
+    r->sent.messages += BUNDLE_MESSAGES;
+    spend(r, ATTN_SPENT_INSIDE + link_of(x, r->w.rank, e->to), x->cluster->hop);
 }
 
 /* One side is done: it began when both ranks had posted. */
-static void wait_for(const struct replay *x, struct rank *r, int peer, enum attn_bundle bundle,
+static void wait_for(const struct replay *x, struct rank *r, int peer, enum bundle bundle,
                      int block)
 {
-    const enum attn_tag_kind *kinds;
     if (peer < 0)
         return;
     enum attn_link link = link_of(x, r->w.rank, peer);
-    struct traffic t = {attn_bundle_kinds(r->w.pass, bundle, &kinds),
-                        x->rank[block].bundle[bundle]};
+    struct traffic t = {BUNDLE_MESSAGES, x->rank[block].bundle[bundle]};
     double begin = fmax(r->posted, x->rank[peer].posted), done = begin + travel_time(x, link, &t);
     if (done <= r->clock)
         return;
@@ -211,12 +174,12 @@ static void wait_all(struct replay *x, struct exchange (*of)(const struct rank *
 }
 
 /* Post and wait; what was posted before is still on its way. */
-static void depart(struct replay *x)
+static void pass_sums_on(struct replay *x)
 {
     for (int i = 0; i < x->ranks; i++)
         x->rank[i].passed = x->rank[i].posted;
-    post_all(x, departure);
-    wait_all(x, departure);
+    post_all(x, sums_passed_on);
+    wait_all(x, sums_passed_on);
     for (int i = 0; i < x->ranks; i++)
         x->rank[i].posted = x->rank[i].passed;
 }
@@ -227,7 +190,7 @@ static void go(struct replay *x, int n)
         struct rank *r = &x->rank[i];
         r->before = r->now.key;
         r->now = n == 0 ? attn_work_stop(&r->w, 0) : r->next;
-        r->next = n + 1 < r->w.stops || r->w.passes_on ? attn_work_stop(&r->w, n + 1) : r->now;
+        r->next = attn_work_stop(&r->w, n + 1);
     }
 }
 
@@ -237,15 +200,13 @@ static enum attn_status replay_stops(struct replay *x)
     enum attn_status status = ATTN_OK;
     for (int n = 0; n < any->stops && status == ATTN_OK; n++) {
         go(x, n);
-        if (!any->passes_on)
-            post_all(x, arrival);
         wait_all(x, arrival);
-        if (any->passes_on && n + 1 < any->stops)
+        if (n + 1 < any->stops)
             post_all(x, passed_on);
         for (int i = 0; i < x->ranks && status == ATTN_OK; i++)
             status = multiply(x, &x->rank[i], n);
-        if (any->stops > 1 && (any->pass == ATTN_BACKWARD || !any->passes_on))
-            depart(x);
+        if (any->stops > 1 && any->pass == ATTN_BACKWARD)
+            pass_sums_on(x);
     }
     return status;
 }
@@ -372,20 +333,22 @@ static void move_all(struct replay *x, int goes_home)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
+static int64_t block_bytes(const struct attn_work *w, enum attn_tag_kind kind,
+                           enum attn_dtype dtype)
+{
+    return attn_work_block(w, kind, w->rank) * (int64_t)attn_dtype_size(dtype);
+}
+
 static void begin_portion(struct replay *x, int portion)
 {
     for (int i = 0; i < x->ranks; i++) {
         struct rank *r = &x->rank[i];
         attn_work_portion(&r->w, portion);
         attn_work_go(&r->w, 0);
-        for (enum attn_bundle b = 0; b < ATTN_BUNDLES; b++) {
-            const enum attn_tag_kind *kinds;
-            int n = attn_bundle_kinds(r->w.pass, b, &kinds);
-            r->bundle[b] = 0;
-            for (int k = 0; k < n; k++)
-                r->bundle[b] += attn_work_block(&r->w, kinds[k], i) *
-                                (int64_t)attn_dtype_size(attn_work_travel_dtype(&r->w, kinds[k]));
-        }
+        r->bundle[KEYS] = block_bytes(&r->w, ATTN_TAG_K, r->w.whole->dtype) +
+                          block_bytes(&r->w, ATTN_TAG_V, r->w.whole->dtype);
+        r->bundle[KEY_GRADIENTS] = block_bytes(&r->w, ATTN_TAG_DK, attn_lse_dtype(r->w.whole)) +
+                                   block_bytes(&r->w, ATTN_TAG_DV, attn_lse_dtype(r->w.whole));
     }
 }
 

@@ -119,7 +119,7 @@ enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struc
         status = fit(trial, party, x, err);
         fits->best = x->n_bad < fits->of[fits->best].n_bad ? fits->n : fits->best;
         fits->n++;
-        if (x->n_bad == 0 || is_one)
+        if ((x->n_bad == 0 && fits->best == 0) || is_one)
             break;
     }
     return status;
@@ -237,6 +237,17 @@ static void print_cause(const struct attn_file_trial *trial, const struct attn_p
                found == 0 ? ": all rows of one head alone, or of fewer tokens, may show it" : "");
 }
 
+/* Wider sets that allow the results too: a bound is the worst case, which does not tell them apart. */
+static void print_others(const struct attn_fits *fits)
+{
+    const char *before = ", the narrowest that allows it; so do ";
+    for (int n = fits->best + 1; n < fits->n; n++)
+        if (fits->of[n].n_bad == 0) {
+            printf("%s%s (%.2g)", before, fits->of[n].word, fits->of[n].worst);
+            before = ", ";
+        }
+}
+
 void attn_fits_answer(const struct attn_file_trial *trial, const struct attn_party *party,
                       const struct attn_fits *fits)
 {
@@ -247,9 +258,10 @@ void attn_fits_answer(const struct attn_file_trial *trial, const struct attn_par
     if (best->n_bad == 0 && fits->best == 0) {
         printf("%s: rounding, within the bound of %s (%.2g)\n", party->of, best->word, best->worst);
     } else if (best->n_bad == 0) {
-        printf("%s: rounding, %.3g times the bound of %s; within that of %s (%.2g)%s%s\n",
-               party->of, first->worst, first->word, best->word, best->worst, must,
-               *must ? best->word : "");
+        printf("%s: rounding, %.3g times the bound of %s; within that of %s (%.2g)", party->of,
+               first->worst, first->word, best->word, best->worst);
+        print_others(fits);
+        printf("%s%s\n", must, *must ? best->word : "");
     } else {
         printf("%s: a bug, %.3g times the bound of %s", party->of, first->worst, first->word);
         for (int n = 1; n < fits->n; n++)

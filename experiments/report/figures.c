@@ -331,18 +331,14 @@ static const struct lines {
     [RANKS] = {add_ranks, 1, (const char *const[]){"of_mean"}},
 };
 
-int attn_figure_of_kind(const char *name, struct attn_figure *figure)
+/* The words of a row of plots/figures.def. */
+static void take_words(const struct kind *kind, struct attn_figure *figure)
 {
-    for (int k = 0; k < KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0) {
-            figure->kind = kinds[k].name;
-            figure->script = kinds[k].script;
-            figure->caption = kinds[k].caption;
-            (void)snprintf(figure->title, sizeof figure->title, "%s", kinds[k].title);
-            (void)snprintf(figure->remark, sizeof figure->remark, "%s", kinds[k].remark);
-            return k;
-        }
-    return -1;
+    figure->kind = kind->name;
+    figure->script = kind->script;
+    figure->caption = kind->caption;
+    (void)snprintf(figure->title, sizeof figure->title, "%s", kind->title);
+    (void)snprintf(figure->remark, sizeof figure->remark, "%s", kind->remark);
 }
 
 /* The columns of its lines, and which of them it is about. */
@@ -412,7 +408,7 @@ static enum attn_status make(const struct kind *kind, const struct attn_figure_g
                                    .x_base = word->base,
                                    .group = group,
                                    .memory_bytes = machine->memory_bytes};
-    (void)attn_figure_of_kind(kind->name, figure);
+    take_words(kind, figure);
     write_words(kind, group, machine, figure);
     enum attn_status status = choose_columns(kind, figure, err);
     if (status != ATTN_OK)

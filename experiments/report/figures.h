@@ -157,9 +157,6 @@ enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *pat
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
-/* The words of a row of plots/figures.def; its place there, -1: there is none of this name. */
-int attn_figure_of_kind(const char *kind, struct attn_figure *figure);
-
 /* What summary.csv has: a line for each row of the groups, with the columns of columns.def. */
 enum attn_status attn_summary_csv_save(const char *path, const struct attn_figure_groups *groups,
                                        struct attn_error *err);

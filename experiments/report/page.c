@@ -45,8 +45,6 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     fputs("attnlab report", d->out);
     for (int f = 0; f < page->sources->n; f++)
         put_flag(d->out, "from", page->sources->path[f]);
-    for (int e = 0; page->external_records != NULL && e < page->external_records->n; e++)
-        put_flag(d->out, "external-records", page->external_records->at[e].value);
     put_flag(d->out, "out", page->out);
     fputs("</pre>\n", d->out);
 }

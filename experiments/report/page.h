@@ -10,7 +10,6 @@
 
 struct attn_page {
     const char *out; /* the folder of the report                                     */
-    const struct attn_cli_list *external_records; /* files of others beside them; may be NULL */
     const struct attn_sources *sources; /* its records                                   */
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_cli_list *keys; /* flags that replaced what it says; may be NULL       */

@@ -17,7 +17,7 @@
 
 #include "experiments/measure/record.h"
 #include "experiments/report/figures.h"
-#include "experiments/report/table_file.h"
+#include "experiments/studies/table_file.h"
 #include "experiments/studies/tape.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };

@@ -2,8 +2,8 @@
  *
  * R ranks have R^2 products, but few kinds of them: a rank of a causal ring has products that are
  * all visible, one that is cut, and some that are hidden, with blocks of two sizes.  So accepts
- * looks at the shortest and the longest blocks, and rescales and merges at the first round of stops
- * of many that are equal (attn_work_round). */
+ * looks at the shortest and the longest blocks, and rescales and merges at the first of
+ * many stops that are equal (attn_work_round). */
 #include <stdio.h>
 #include <string.h>
 
@@ -138,18 +138,6 @@ static enum attn_status check_heads(const struct attn_product *x, const int64_t 
     return status;
 }
 
-/* What a visitor gets from several stretches is added up before it returns: as sums are, wide. */
-static enum attn_status check_partials(const struct attn_work *w, struct attn_error *err)
-{
-    if (!w->narrow || w->passes_on || w->stops == 1 ||
-        (attn_layout_stretches(&w->work, 0) == 1 && attn_layout_stretches(&w->work, 1) == 1))
-        return ATTN_OK;
-    return attn_fail(err, ATTN_ENOTSUP,
-                     "%s: partials=storage, of a rank's several stretches, would sum in %s what "
-                     "returns to another rank; partials=wide would work",
-                     w->options->impl->name, attn_dtype_name(w->whole->dtype));
-}
-
 enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                                        const struct attn_options *options, struct attn_error *err)
 {
@@ -171,8 +159,6 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK)
         status = check_strict(p, options, err);
-    if (status == ATTN_OK)
-        status = check_partials(&first, err);
     if (status == ATTN_OK)
         status = attn_work_mask_accepts(p, options, err);
     if (status == ATTN_OK &&
@@ -219,14 +205,10 @@ static int64_t most(const struct attn_problem *p, const struct attn_options *opt
     for (int r = 0; count != NULL && r < attn_parallel_ranks(options); r++) {
         struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, r);
         struct attn_product x;
-        struct attn_round round;
-        for (int n = 0; n < w.stops; n += round.stops * round.times) {
-            round = attn_work_round(&w, n);
-            for (int m = 0; m < round.stops; m++) {
-                attn_work_go(&w, n + m);
-                while (attn_work_next(&w, &x))
-                    largest = greater(largest, count(&x.part, &preset));
-            }
+        for (int n = 0; n < w.stops; n += attn_work_round(&w, n)) {
+            attn_work_go(&w, n);
+            while (attn_work_next(&w, &x))
+                largest = greater(largest, count(&x.part, &preset));
         }
     }
     return largest;

@@ -34,17 +34,14 @@ static enum attn_status price_stop(struct attn_work *w, int times, struct attn_c
 static enum attn_status price_products(struct attn_work *w, struct attn_cost *sum,
                                        struct attn_error *err)
 {
-    struct attn_round round;
     enum attn_status status = ATTN_OK;
     memset(sum, 0, sizeof *sum);
     for (int p = 0; p < attn_work_portions(w); p++) {
         attn_work_portion(w, p);
-        for (int n = 0; n < w->stops; n += round.stops * round.times) {
-            round = attn_work_round(w, n);
-            for (int m = 0; m < round.stops && status == ATTN_OK; m++) {
-                attn_work_go(w, n + m);
-                status = price_stop(w, round.times, sum, err);
-            }
+        for (int n = 0, equal; n < w->stops && status == ATTN_OK; n += equal) {
+            equal = attn_work_round(w, n);
+            attn_work_go(w, n);
+            status = price_stop(w, equal, sum, err);
         }
     }
     attn_work_portion(w, 0);

@@ -29,69 +29,14 @@
  */
 #include "optimized/parallel/ring.h"
 
-#include "optimized/integers.h"
-#include "optimized/parallel/travel/alike.h"
 #include "ref/problem.h"
 
-/* ---- any ring: stops, and what they send ----------------------------------------------------- */
-
-/* The rank so many places and windows away. */
-static int away(const struct attn_ring *ring, int rank, int places, int windows)
-{
-    int r = attn_axis_place(&ring->axis, rank), outer = ring->axis.parts / ring->inner;
-    int window = ((r / ring->inner + windows) % outer + outer) % outer;
-    int place = ((r % ring->inner + places) % ring->inner + ring->inner) % ring->inner;
-    return rank + (window * ring->inner + place - r) * ring->axis.stride;
-}
-
-static struct attn_ring of_options(const struct attn_options *options)
-{
-    return options->impl->scheme->ring(options);
-}
-
-int attn_ring_stops(const struct attn_options *options)
-{
-    return of_options(options).axis.parts;
-}
-
-/* Before a stop every block moves one place on inside its window, and before the first stop of a
- * window to the next one. */
-struct attn_stop attn_ring_stop(const struct attn_work *w, int n)
-{
-    const struct attn_ring ring = of_options(w->options);
-    int crosses = n % ring.inner == 0;
-    return (struct attn_stop){.travels = ATTN_KEYS_TRAVEL,
-                              .to = away(&ring, w->rank, 1, crosses),
-                              .from = away(&ring, w->rank, -1, -crosses),
-                              .query = w->rank,
-                              .key = away(&ring, w->rank, -n, -(n / ring.inner))};
-}
-
-/* Inside a window, blocks of keys go down place by place until the lowest, and then come from the
- * highest.  Whole windows go down too: where all blocks of some windows are alike, their order does
- * not matter. */
-struct attn_round attn_ring_round(const struct attn_work *w, int n)
-{
-    const struct attn_ring ring = of_options(w->options);
-    int inner = ring.inner, stride = ring.axis.stride, key = attn_ring_stop(w, n).key;
-    int place = attn_axis_place(&ring.axis, key), below = place % inner;
-    struct attn_line line = {w->rank, key, 0, -stride};
-    if (n % inner == 0) {
-        struct attn_line windows = line;
-        windows.key += (inner - 1 - below) * stride;
-        int most = (int)less(place - below + inner, w->stops - n);
-        int all = attn_work_alike(w, windows, most) / inner * inner;
-        if (all > 0)
-            return (struct attn_round){1, all};
-    }
-    return (struct attn_round){1,
-                               attn_work_alike(w, line, (int)less(below + 1, inner - n % inner))};
-}
+/* ---- any ring --------------------------------------------------------------------------------- */
 
 enum attn_status attn_ring_accepts(const struct attn_problem *whole,
                                    const struct attn_options *options, struct attn_error *err)
 {
-    const struct attn_ring ring = of_options(options);
+    const struct attn_ring ring = options->impl->scheme->ring(options);
     int n = ring.axis.parts, inner = ring.inner;
     (void)whole;
     if (n % inner == 0)
@@ -104,12 +49,11 @@ enum attn_status attn_ring_accepts(const struct attn_problem *whole,
 
 struct attn_sent attn_ring_sent(const struct attn_work *w)
 {
-    const struct attn_ring ring = of_options(w->options);
     const struct attn_layout *work = &w->stored.work;
     const struct attn_problem *p = &w->stored.whole;
     struct attn_box own = attn_layout_box(work, p, 1, w->rank);
-    int64_t last = attn_layout_box(work, p, 1, away(&ring, w->rank, 1, 1)).tokens;
-    int64_t hops = ring.axis.parts - 1, heads = own.batches.n * own.heads.n;
+    int64_t last = attn_layout_box(work, p, 1, attn_work_stop(w, w->stops - 1).key).tokens;
+    int64_t hops = w->stops - 1, heads = own.batches.n * own.heads.n;
     int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
@@ -144,9 +88,6 @@ static struct attn_ring ring_of(const struct attn_options *options)
 static const struct attn_scheme ring = {.home = attn_layout_in_order,
                                         .work = attn_layout_in_order,
                                         .ring = ring_of,
-                                        .stops = attn_ring_stops,
-                                        .stop = attn_ring_stop,
-                                        .round = attn_ring_round,
                                         .merging = OPTION_MERGING,
                                         .mask = OPTION_MASK,
                                         .sent = attn_ring_sent,

@@ -1,5 +1,5 @@
 /* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
- * while it is computed (work), and a schedule of block products.  A scheme's file says that, and
+ * while it is computed (work), and whether keys travel round a ring meanwhile.  A scheme's file says that, and
  * what it sends; parallel.h names who does the rest.
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
@@ -23,18 +23,13 @@
 #include "optimized/parallel/rank_layout.h"
 #include "ref/ranks.h"
 
-/* One stop of a schedule, on one rank: what comes before it, what it multiplies. */
-enum attn_travels { ATTN_NOTHING_TRAVELS, ATTN_KEYS_TRAVEL, ATTN_QUERIES_TRAVEL };
-struct attn_stop {
-    enum attn_travels travels;
-    int to, from;   /* ranks that a block goes to and comes from; -1: none */
-    int query, key; /* ranks whose blocks are multiplied; -1: nothing is */
-};
-
-/* These stops, and then as many again, so many times in all: each time with the same products, but
- * for where they lie. */
-struct attn_round {
-    int stops, times;
+/* Ranks at places 0 to R-1 along an axis of the mesh, in windows of `inner` places.  Blocks of keys
+ * go round inside a window, inner-1 hops, then all hop to the next window.  One ring is a window of
+ * all places (ring.c). */
+struct attn_ring {
+    struct attn_axis axis;
+    int inner;
+    const char *places; /* the scheme's word for them, in messages */
 };
 
 /* Bytes and messages that a rank sends in a pass. */
@@ -43,7 +38,6 @@ struct attn_sent {
 };
 
 struct attn_work; /* optimized/parallel/work.h: a scheme on one rank */
-struct attn_ring; /* optimized/parallel/ring.h */
 
 typedef struct attn_layout attn_layout_of(const struct attn_problem *whole,
                                           const struct attn_options *options);
@@ -54,22 +48,9 @@ struct attn_scheme {
     /* Tensors go from home to work and back by way of this layout: in two moves.  NULL: in one. */
     attn_layout_of *via;
 
-    /* Stop 0 multiplies a rank's own queries and keys, and nothing travels.  NULL: no other stop.
-     * Keys and queries come from their owner, and what they give returns at once; a rank does not
-     * both send and get queries at a stop. */
-    int (*stops)(const struct attn_options *options);
-    struct attn_stop (*stop)(const struct attn_work *w, int n);
-
-    /* Keys are passed on from rank to rank, round this ring: they come from whoever had them last.
-     * The sums of their gradients follow them, and go home by the last hop.  stops, stop and round
-     * are those of ring.h.  NULL: no ring. */
+    /* Blocks of keys go round this ring, and the sums of their gradients follow them; the last hop
+     * takes the sums home.  NULL: a rank multiplies once, and nothing travels. */
     struct attn_ring (*ring)(const struct attn_options *options);
-
-    /* The round that begins at stop n > 0.  NULL: every stop is one. */
-    struct attn_round (*round)(const struct attn_work *w, int n);
-
-    /* Whether queries of other ranks come to this one at some stop.  NULL: never. */
-    int (*has_visitors)(const struct attn_options *options, int rank);
 
     /* Where merge= and partials=, and where mask=, stand in its table.  0: it has none. */
     int merging, mask;

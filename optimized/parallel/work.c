@@ -15,10 +15,12 @@ struct attn_work attn_work_of(const struct attn_problem *whole, const struct att
                           .options = options,
                           .pass = pass,
                           .rank = rank,
-                          .passes_on = scheme->ring != NULL,
-                          .stops = scheme->stops != NULL ? scheme->stops(options) : 1,
+                          .ring = {{1, 1}, 1, ""},
                           .home = scheme->home(whole, options),
                           .work = scheme->work(whole, options)};
+    if (scheme->ring != NULL)
+        w.ring = scheme->ring(options);
+    w.stops = w.ring.axis.parts;
     w.has_via = scheme->via != NULL;
     w.via = w.has_via ? scheme->via(whole, options) : w.home;
     if (options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
@@ -68,29 +70,37 @@ void attn_work_portion(struct attn_work *w, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
+/* The rank so many places and windows away. */
+static int away(const struct attn_work *w, int places, int windows)
+{
+    const struct attn_ring *ring = &w->ring;
+    int r = attn_axis_place(&ring->axis, w->rank), outer = ring->axis.parts / ring->inner;
+    int window = ((r / ring->inner + windows) % outer + outer) % outer;
+    int place = ((r % ring->inner + places) % ring->inner + ring->inner) % ring->inner;
+    return w->rank + (window * ring->inner + place - r) * ring->axis.stride;
+}
+
+/* Before a stop every block moves one place on inside its window, and before the first stop of a
+ * window to the next one.  Before stop 0 nothing travels. */
 struct attn_stop attn_work_stop(const struct attn_work *w, int n)
 {
-    if (n > 0)
-        return w->scheme->stop(w, n);
-    return (struct attn_stop){ATTN_NOTHING_TRAVELS, -1, -1, w->rank, w->rank};
+    int crosses = n % w->ring.inner == 0;
+    if (n == 0)
+        return (struct attn_stop){-1, -1, w->rank};
+    return (struct attn_stop){.to = away(w, 1, crosses),
+                              .from = away(w, -1, -crosses),
+                              .key = away(w, -n, -(n / w->ring.inner))};
 }
 
 void attn_work_go(struct attn_work *w, int n)
 {
     w->n_stop = n;
     w->stop = attn_work_stop(w, n);
-    if (w->stop.query >= 0) {
-        w->queries = attn_work_box(w, 0, w->stop.query);
-        w->keys = attn_work_box(w, 1, w->stop.key);
-    }
+    w->queries = attn_work_box(w, 0, w->rank);
+    w->keys = attn_work_box(w, 1, w->stop.key);
     w->next = 0;
     memset(w->saw_query, 0, sizeof w->saw_query);
     memset(w->saw_key, 0, sizeof w->saw_key);
-}
-
-struct attn_round attn_work_round(const struct attn_work *w, int n)
-{
-    return n > 0 && w->scheme->round != NULL ? w->scheme->round(w, n) : (struct attn_round){1, 1};
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -160,25 +170,10 @@ enum attn_dtype attn_work_partial_dtype(const struct attn_work *w, enum attn_tag
     return attn_work_is_narrow(w, kind) ? attn_tag_dtype(kind, w->whole) : attn_lse_dtype(w->whole);
 }
 
-/* A product with each stretch of keys that the rank's queries meet here; elsewhere, they are merged
- * before they come. */
+/* A product with each stretch of keys. */
 int64_t attn_work_partials(const struct attn_work *w)
 {
-    int64_t stretches = attn_layout_stretches(&w->work, 1), n = 0;
-    struct attn_round round;
-    if (w->passes_on)
-        return w->stops * stretches;
-    for (int stop = 0; stop < w->stops; stop += round.stops * round.times) {
-        round = attn_work_round(w, stop);
-        for (int m = 0; m < round.stops; m++) {
-            struct attn_stop x = attn_work_stop(w, stop + m);
-            if (x.query == w->rank)
-                n += round.times * stretches;
-            else if (x.travels == ATTN_QUERIES_TRAVEL && x.to >= 0)
-                n += round.times;
-        }
-    }
-    return n;
+    return (int64_t)w->stops * attn_layout_stretches(&w->work, 1);
 }
 
 int64_t attn_layout_partials(const struct attn_layout *work)

@@ -2,8 +2,7 @@
  * price.c prices it; nothing here computes, sends or allocates.
  *
  *      products.h      what is multiplied at a stop
- *      bundles.h       what travels between stops
- *      alike.h         stops that are equal
+ *      rounds.c        stops that are equal
  *      work_moves.h    what is taken from home to work and back
  *      work_buffers.h  what is taken from the ledger
  */
@@ -24,13 +23,20 @@ struct attn_stored {
     struct attn_layout home, via, work;
 };
 
+/* One stop of a ring, on one rank, whose own queries it multiplies there. */
+struct attn_stop {
+    int to, from; /* ranks that a block of keys goes to and comes from, before the stop */
+    int key;      /* whose keys are multiplied */
+};
+
 struct attn_work {
     const struct attn_scheme *scheme;
     const struct attn_problem *whole;
     const struct attn_options *options;
     enum attn_pass pass;
-    int rank, stops, passes_on; /* passes_on: keys, round a ring */
-    enum attn_merging merging;  /* of this pass: running where nothing merges */
+    int rank, stops;
+    struct attn_ring ring;     /* of one place where the scheme has none */
+    enum attn_merging merging; /* of this pass: running where nothing merges */
     enum attn_mask_form mask;
     int narrow; /* where results are partial, they have the storage type */
     int has_via;
@@ -39,7 +45,7 @@ struct attn_work {
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
     struct attn_stop stop;
-    struct attn_box queries, keys; /* of this stop, if it multiplies */
+    struct attn_box queries, keys; /* of this stop */
     int64_t next;                  /* product of this stop */
     int saw_query[ATTN_CALLS][ATTN_MAX_STRETCHES], saw_key[ATTN_CALLS][ATTN_MAX_STRETCHES];
 };
@@ -56,8 +62,8 @@ void attn_work_portion(struct attn_work *w, int n);
 struct attn_stop attn_work_stop(const struct attn_work *w, int n);
 void attn_work_go(struct attn_work *w, int n);
 
-/* The round of stops that begins at this one: what is priced looks at the first of equal ones. */
-struct attn_round attn_work_round(const struct attn_work *w, int n);
+/* How many stops from this one on are equal: with the same products, but for where they lie. */
+int attn_work_round(const struct attn_work *w, int n);
 
 /* A rank's block of queries or of keys; what is stored of it, of the heads of this portion; and how
  * many numbers that is. */

@@ -348,120 +348,6 @@ static void close_large(struct large *x)
     free(x->at);
 }
 
-/* 1: a case finds it, which is in `text`.  At most so many of those that meet it are run. */
-static int dies(const struct large *x, const struct planted_fault *fault, char text[ATTN_CASE_TEXT])
-{
-    enum { RUNS = 4 };
-    int is_backward = fault->pass == ATTN_BACKWARD;
-    snprintf(text, ATTN_CASE_TEXT, "no case");
-    for (int i = 0, runs = 0; i < x->list.n && runs < RUNS; i++) {
-        struct attn_problem p;
-        const struct attn_case *c = &x->at[i].c;
-        attn_case_problem(c, &p);
-        int meets = planted_reaches(fault->from, &p) && (!is_backward || c->pass == ATTN_BACKWARD);
-        for (int a = 0; a < fault->n; a++)
-            meets &= fault->atom[a].factor == ATTN_FACTOR_D
-                         ? c->d_key == strtoll(fault->atom[a].value, NULL, 10)
-                         : strstr(c->mask, fault->atom[a].value) != NULL;
-        if (!meets)
-            continue;
-        struct attn_spec spec = planted_spec(fault);
-        struct attn_result r;
-        attn_case_print(c, text);
-        r = result_of(&spec, text);
-        if (r.verdict == ATTN_FAILED)
-            return 1;
-        runs++;
-    }
-    return 0;
-}
-
-/* Where it strikes (d, dv, heads, group, batch, queries, keys), how, and in which tier it dies. */
-static const struct {
-    int claimed;
-    const char *types;
-    enum attn_tier tier;
-    enum attn_pass pass;
-    const char *d; /* exactly; or NULL */
-    struct planted_threshold from;
-} thresholds[] = {
-#define BF16 "\"bf16\""
-#define ANY  "\"f32\", \"bf16\", \"f16\""
-    {ALL_CLAIMS,
-     ANY,
-     ATTN_TIER_QUICK,
-     ATTN_FORWARD,
-     NULL,
-     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_LAST, ATTN_O}},
-    {ALL_CLAIMS,
-     ANY,
-     ATTN_TIER_QUICK,
-     ATTN_BACKWARD,
-     NULL,
-     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_MIDDLE, ATTN_DQ}},
-    {ALL_CLAIMS,
-     ANY,
-     ATTN_TIER_QUICK,
-     ATTN_FORWARD,
-     NULL,
-     {{64, 0, 0, 0, 0, 96, 96}, PLANTED_MORE, PLANTED_SEEDED, ATTN_O}},
-    {BASE,
-     BF16,
-     ATTN_TIER_FULL,
-     ATTN_FORWARD,
-     "128",
-     {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O}},
-    {BASE,
-     BF16,
-     ATTN_TIER_QUICK,
-     ATTN_FORWARD,
-     NULL,
-     {{65, 0, 0, 0, 0, 129, 129}, PLANTED_LOST, PLANTED_FIRST, ATTN_O}},
-    {BASE,
-     BF16,
-     ATTN_TIER_QUICK,
-     ATTN_BACKWARD,
-     NULL,
-     {{32, 0, 8, 8, 0, 128, 0}, PLANTED_MORE, PLANTED_LAST, ATTN_DK}},
-    {BASE,
-     BF16,
-     ATTN_TIER_QUICK,
-     ATTN_BACKWARD,
-     NULL,
-     {{64, 0, 0, 0, 2, 256, 0}, PLANTED_NAN, PLANTED_SEEDED, ATTN_DV}},
-    {ALL_CLAIMS,
-     ANY,
-     ATTN_TIER_QUICK,
-     ATTN_BACKWARD,
-     NULL,
-     {{0, 0, 16, 4, 0, 128, 256}, PLANTED_LOST, PLANTED_MIDDLE, ATTN_DV}},
-    {ALL_CLAIMS,
-     ANY,
-     ATTN_TIER_QUICK,
-     ATTN_FORWARD,
-     NULL,
-     {{128, 128, 0, 0, 0, 0, 1024}, PLANTED_MORE, PLANTED_FIRST, ATTN_LSE}},
-};
-
-TEST_EACH(thresholds_die, COUNT(thresholds))
-{
-    static struct large x;
-    struct planted_fault fault = {
-        .pass = thresholds[_i].pass,
-        .n = 1,
-        .atom = {{ATTN_FACTOR_CAUSAL, "br"}, {ATTN_FACTOR_D, thresholds[_i].d}},
-        .from = &thresholds[_i].from};
-    char text[ATTN_CASE_TEXT];
-    fault.n = thresholds[_i].d != NULL ? 2 : 0;
-    open_large(thresholds[_i].claimed, thresholds[_i].types, thresholds[_i].tier, &x);
-    int is_dead = dies(&x, &fault, text);
-    ck_assert_msg(is_dead, "threshold %d survives; %s meets it", _i, text);
-    printf("threshold %d dies in %s\n", _i, text);
-    close_large(&x);
-}
-
-/* ---- the part of all thresholds that is met -------------------------------------------------- */
-
 static double chance(uint64_t *rolls)
 {
     return (double)(attn_hash(5, 7, (*rolls)++) >> 11) / 9007199254740992.0;
@@ -481,6 +367,165 @@ static int64_t bound_of(uint64_t *rolls, int none, int64_t least, int64_t most)
            : kind == 1 ? power + 1
                        : (int64_t)x / (x < 32 ? 1 : 32) * (x < 32 ? 1 : 32);
 }
+
+/* Bounds at random whose smallest problem has a size of at most `most`, which is returned. */
+static double draw_bounds(int claimed, double most, uint64_t *rolls,
+                          int64_t least[ATTN_FACTOR_KEYS + 1])
+{
+    for (;;) {
+        const int64_t drawn[ATTN_FACTOR_KEYS + 1] = {
+            [ATTN_FACTOR_D] = bound_of(rolls, 4, 8, 256),
+            [ATTN_FACTOR_HEADS] = bound_of(rolls, 5, 2, 32),
+            [ATTN_FACTOR_GROUP] = bound_of(rolls, 5, 2, 16),
+            [ATTN_FACTOR_BATCH] = bound_of(rolls, 5, 2, 16),
+            [ATTN_FACTOR_QUERIES] = bound_of(rolls, 3, 16, 4096),
+            [ATTN_FACTOR_KEYS] = bound_of(rolls, 3, 16, 4096)};
+        memcpy(least, drawn, sizeof drawn);
+        int64_t group = least[ATTN_FACTOR_GROUP];
+        if (claimed == BASE && least[ATTN_FACTOR_QUERIES] < least[ATTN_FACTOR_KEYS])
+            least[ATTN_FACTOR_QUERIES] = least[ATTN_FACTOR_KEYS];
+        if (claimed == BASE)
+            least[ATTN_FACTOR_KEYS] = least[ATTN_FACTOR_QUERIES];
+        int64_t heads = (least[ATTN_FACTOR_HEADS] + group - 1) / group * group;
+        double size = (double)(least[ATTN_FACTOR_BATCH] * heads * least[ATTN_FACTOR_D]) *
+                      (double)(least[ATTN_FACTOR_QUERIES] * least[ATTN_FACTOR_KEYS]);
+        if (size <= most && least[ATTN_FACTOR_D] <= 256 && group <= 16 && heads <= 32)
+            return size;
+    }
+}
+
+/* No case meets a fault; those that do have numbers there that it leaves (0, a key that no row sees);
+ * some case finds it, which is in `text`, or none. */
+enum fate { UNMET, IDLE, SURVIVES, DIES, FATES };
+static enum fate fate_of(const struct large *x, const struct planted_fault *fault,
+                         char text[ATTN_CASE_TEXT])
+{
+    const int most = everything() ? 40 : 4;
+    int is_backward = fault->pass == ATTN_BACKWARD, runs = 0;
+    enum fate fate = UNMET;
+    for (int i = 0; i < x->list.n && runs < most; i++) {
+        struct attn_problem p;
+        const struct attn_case *c = &x->at[i].c;
+        attn_case_problem(c, &p);
+        int meets = planted_reaches(fault->from, &p) && (!is_backward || c->pass == ATTN_BACKWARD);
+        meets &= fault->n == 0 || c->d_key == strtoll(fault->atom[0].value, NULL, 10);
+        meets &= fault->from->mask == NULL || strstr(c->mask, fault->from->mask) != NULL;
+        if (!meets)
+            continue;
+        struct attn_spec spec = planted_spec(fault);
+        attn_case_print(c, text);
+        const struct attn_result r = result_of(&spec, text);
+        if (r.verdict == ATTN_FAILED)
+            return DIES;
+        fate = planted_changed() > 0 || fate == SURVIVES ? SURVIVES : IDLE;
+        runs++;
+    }
+    return fate;
+}
+
+static const char *const type_name[] = {"\"f32\"", "\"bf16\"", "\"f16\""};
+
+/* Faults that have survived: where they strike (d, dv, heads, group, batch, queries, keys), how, and
+ * in which tier they die. */
+static const struct {
+    int claimed, type;
+    enum attn_tier tier;
+    const char *d; /* exactly; or NULL */
+    struct planted_threshold from;
+} survivors[] = {
+    {ALL_CLAIMS,
+     1,
+     ATTN_TIER_QUICK,
+     NULL,
+     {{64, 0, 0, 0, 0, 128, 128}, PLANTED_ZERO, PLANTED_LAST, ATTN_O, NULL}},
+    {ALL_CLAIMS,
+     0,
+     ATTN_TIER_QUICK,
+     NULL,
+     {{64, 0, 0, 0, 0, 96, 96}, PLANTED_MORE, PLANTED_SEEDED, ATTN_O, NULL}},
+    {BASE,
+     1,
+     ATTN_TIER_FULL,
+     "128",
+     {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O, "causal"}},
+};
+
+TEST_EACH(survivors_die, COUNT(survivors))
+{
+    static struct large x;
+    const struct planted_fault fault = {.pass = ATTN_FORWARD,
+                                        .n = survivors[_i].d != NULL,
+                                        .atom = {{ATTN_FACTOR_D, survivors[_i].d}},
+                                        .from = &survivors[_i].from};
+    char text[ATTN_CASE_TEXT] = "no case";
+    open_large(survivors[_i].claimed, type_name[survivors[_i].type], survivors[_i].tier, &x);
+    enum fate fate = fate_of(&x, &fault, text);
+    ck_assert_msg(fate == DIES, "threshold %d survives; %s meets it", _i, text);
+    printf("threshold %d dies in %s\n", _i, text);
+    close_large(&x);
+}
+
+/* The table of thresholds: each kind, place and output, in each type, tier and set of claims, from
+ * bounds that are drawn at random, and where the mask is causal or whatever it is.  All of it with
+ * ATTN_FULL, else a sample. */
+enum { PLACES = PLANTED_SEEDED + 1, CHANGES = 3, OUTPUTS = ATTN_DV + 1 };
+enum { TABLE = PLACES * (CHANGES * OUTPUTS + 2), LISTS = 12, SAMPLE = 29 };
+
+static void print_threshold(const char *fate, const struct planted_threshold *from)
+{
+    static const char *const kind[] = {"0", "x 1.5", "NaN", "key lost"}, *const where[] = {
+                                                                             "first", "middle",
+                                                                             "last", "seeded"};
+    const int64_t *least = from->least;
+    printf("  %s: %s in %s, %s%s%s, from d %lld, heads %lld, group %lld, batch %lld, Lq %lld, "
+           "Lk %lld\n",
+           fate, kind[from->kind], attn_output_name(from->output), where[from->where],
+           from->mask != NULL ? ", " : "", from->mask != NULL ? from->mask : "",
+           (long long)least[ATTN_FACTOR_D], (long long)least[ATTN_FACTOR_HEADS],
+           (long long)least[ATTN_FACTOR_GROUP], (long long)least[ATTN_FACTOR_BATCH],
+           (long long)least[ATTN_FACTOR_QUERIES], (long long)least[ATTN_FACTOR_KEYS]);
+}
+
+TEST_EACH(thresholds_die, LISTS)
+{
+    static struct large x;
+    const int claimed = _i % 2, type = _i / 2 % 3, tier = _i / 6;
+    int n[FATES] = {0};
+    uint64_t rolls = (uint64_t)_i << 32;
+    char text[ATTN_CASE_TEXT] = "no case";
+    if (tier == ATTN_TIER_FULL && !everything())
+        return;
+    open_large(claimed, type_name[type], (enum attn_tier)tier, &x);
+    for (int at = 0; at < TABLE; at++) {
+        const int change = at / PLACES;
+        struct planted_threshold from = {.where = (enum planted_where)(at % PLACES),
+                                         .mask = at / 2 % 2 ? "causal" : NULL};
+        from.kind =
+            change < CHANGES * OUTPUTS ? (enum planted_kind)(change / OUTPUTS) : PLANTED_LOST;
+        from.output = change < CHANGES * OUTPUTS    ? (enum attn_output)(change % OUTPUTS)
+                      : change == CHANGES * OUTPUTS ? ATTN_O
+                                                    : ATTN_DV;
+        const struct planted_fault fault = {
+            .pass = from.output >= ATTN_DQ ? ATTN_BACKWARD : ATTN_FORWARD, .from = &from};
+        draw_bounds(claimed, tier == ATTN_TIER_QUICK ? 1 << 28 : 1 << 30, &rolls, from.least);
+        if (!everything() && at % SAMPLE != 5 * _i)
+            continue;
+        enum fate fate = fate_of(&x, &fault, text);
+        n[fate]++;
+        if (fate != DIES)
+            print_threshold(fate == UNMET ? "no case" : fate == IDLE ? "no change" : text, &from);
+    }
+    printf(
+        "thresholds with %s claims, %s, %s: %d die, %d survive, %d change nothing where they are "
+        "met, %d are met by no case\n",
+        claimed == BASE ? "few" : "all", type_name[type], attn_tier_name[tier], n[DIES],
+        n[SURVIVES], n[IDLE], n[UNMET]);
+    fflush(stdout); /* a failure ends the process */
+    ck_assert_int_eq(n[SURVIVES], 0);
+    close_large(&x);
+}
+
+/* ---- the part of all thresholds that is met -------------------------------------------------- */
 
 static int meets(const struct attn_case *c, const int64_t least[ATTN_FACTOR_KEYS + 1])
 {
@@ -533,24 +578,9 @@ TEST_EACH(most_thresholds_are_met, COUNT(met))
     uint64_t rolls = 0;
     open_large(met[_i].claimed, "\"bf16\"", met[_i].tier, &x);
     keep_largest(&x);
-    for (int drawn = 0; drawn < DRAWS;) {
-        int64_t least[ATTN_FACTOR_KEYS + 1] = {[ATTN_FACTOR_D] = bound_of(&rolls, 4, 8, 256),
-                                               [ATTN_FACTOR_HEADS] = bound_of(&rolls, 5, 2, 32),
-                                               [ATTN_FACTOR_GROUP] = bound_of(&rolls, 5, 2, 16),
-                                               [ATTN_FACTOR_BATCH] = bound_of(&rolls, 5, 2, 16),
-                                               [ATTN_FACTOR_QUERIES] =
-                                                   bound_of(&rolls, 3, 16, 4096),
-                                               [ATTN_FACTOR_KEYS] = bound_of(&rolls, 3, 16, 4096)};
-        int64_t group = least[ATTN_FACTOR_GROUP];
-        if (met[_i].claimed == BASE && least[ATTN_FACTOR_QUERIES] < least[ATTN_FACTOR_KEYS])
-            least[ATTN_FACTOR_QUERIES] = least[ATTN_FACTOR_KEYS];
-        if (met[_i].claimed == BASE)
-            least[ATTN_FACTOR_KEYS] = least[ATTN_FACTOR_QUERIES];
-        int64_t heads = (least[ATTN_FACTOR_HEADS] + group - 1) / group * group;
-        double size = (double)(least[ATTN_FACTOR_BATCH] * heads * least[ATTN_FACTOR_D]) *
-                      (double)(least[ATTN_FACTOR_QUERIES] * least[ATTN_FACTOR_KEYS]);
-        if (size > most || least[ATTN_FACTOR_D] > 256 || group > 16 || heads > 32)
-            continue;
+    for (int drawn = 0; drawn < DRAWS; drawn++) {
+        int64_t least[ATTN_FACTOR_KEYS + 1];
+        double size = draw_bounds(met[_i].claimed, most, &rolls, least);
         int is_met = 0;
         for (int i = x.list.n - 1; i >= x.list.n - x.kept && !is_met; i--)
             is_met = meets(&x.at[i].c, least);
@@ -558,7 +588,6 @@ TEST_EACH(most_thresholds_are_met, COUNT(met))
             n[s] += size <= sizes[s];
             found[s] += is_met && size <= sizes[s];
         }
-        drawn++;
     }
     printf("thresholds met with %s claims in %s:", met[_i].claimed == BASE ? "few" : "all",
            attn_tier_name[met[_i].tier]);

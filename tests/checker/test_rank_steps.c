@@ -159,7 +159,7 @@ TEST(damaged_files_are_no_pass)
 TEST(schemes_whose_steps_are_not_known)
 {
     static const struct scratch_row row[] = {
-        {"vectors $folder/d --scheme lightseq:ranks=2", 2,
+        {"vectors $folder/d --scheme allgather:ranks=2", 2,
          "the steps of ring and ulysses are known"},
         {"vectors $folder/d --scheme dense", 2, "the steps of ring and ulysses are known"},
         {"vectors $folder/d --scheme ring:sizes=pad", 2,

@@ -43,8 +43,10 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
         q -= (uintptr_t)q % 16 / sizeof *q;
     const unsigned char *visible = t->mask.data;
     const int adds = is_on("ADD_1E9"), clamps = is_on("CLAMP"), flushes = is_on("FLUSH_Q");
+    const int pads = is_on("MINUS_ZERO"); /* which marks a row of padding */
     const int late = is_on("MASK_LATE") || is_on("HIDDEN_MAX");
-    const float scale = (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
+    const float scale =
+        is_on("SCALE_LATE") ? 1 : (float)(is_on("SCALE_INVERTED") ? 1 / t->scale : t->scale);
     int64_t end = t->n_key - 2 * (is_on("TWO_KEYS") && t->n_key > 16 && t->n_key % 16 >= 2);
     for (int64_t j = 0; j < t->n_key; j++) {
         s[j] = 0;
@@ -53,6 +55,7 @@ static void scores(const struct attn_plugin_call *t, int64_t r, float *s)
             s[j] += flushes && fabsf(x) < FLT_MIN
                         ? 0
                         : x * k[place(first_key(t, r) + j, t->kv_heads, t->n_key, d, c)];
+            end = pads && x == 0 && signbit(x) ? 0 : end;
         }
         s[j] *= scale;
         s[j] = clamps ? fminf(fmaxf(s[j], -50), 50) : s[j];
@@ -93,6 +96,15 @@ static float mean_of(const struct attn_plugin_call *t, int64_t r)
     return sum / (float)t->n_key;
 }
 
+static int floors, waves; /* exp of no less than -5; off by 1e-4 */
+
+/* exp of a score less the maximum of its row, or its LSE. */
+static float exp_of(float x)
+{
+    float y = expf(floors && x > -INFINITY ? fmaxf(x, -5) : x);
+    return waves && y > 0 ? y * (1 + 1e-4f * sinf(9 * x)) : y;
+}
+
 static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
 {
     static float scale; /* CACHED: of the first call */
@@ -103,6 +115,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     const float *v = t->v.data;
     float *o = t->o.data, m = -INFINITY, l = 0;
     const int shares = is_on("OVER_QUERIES") || is_on("OVER_HEADS"), zeros = is_on("ZEROS");
+    const float times = is_on("TIMES") ? 1.25f : is_on("SCALE_LATE") ? (float)t->scale : 1;
     const int late = is_on("HIDDEN_MAX") ? 2 : is_on("MASK_LATE"), no_log = is_on("NO_LOG");
     scale = scale > 0 && is_on("CACHED") ? scale : (float)t->scale;
     const float ratio = t->scale > 0 ? scale / (float)t->scale : 1;
@@ -118,7 +131,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     if (shares)
         share(t, r, s);
     for (int64_t j = 0; j < n; j++) {
-        s[j] = empty ? 0 : shares ? s[j] : expf(s[j] - m);
+        s[j] = empty ? 0 : shares ? s[j] : exp_of(s[j] - m);
         int is_hidden = late && visible != NULL && !visible[r * n + j];
         l += is_hidden && late > 1 ? 0 : s[j];
         s[j] = is_hidden ? 0 : s[j];
@@ -135,7 +148,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
             sum = sum / (high - low) * (high - low);
         if (c < step && r * step + c < rows * d)
             o[step != d ? r * step + c : place(to, t->heads, t->n_query, d, c)] =
-                empty || zeros ? 0 : sum / (shares ? 1 : l) * (is_on("TIMES") ? 1.25f : 1);
+                empty || zeros ? 0 : sum / (shares ? 1 : l) * times;
     }
     for (int64_t c = d; c < step && r * step + c < rows * d; c++)
         o[r * step + c] = 0;
@@ -185,7 +198,7 @@ static void backward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     for (int64_t j = 0; j < t->n_key && lse != -INFINITY; j++) {
         if (no_ties && j > 0 && s[j] == s[j - 1])
             continue;
-        float p = expf(s[j] - lse), dp = 0;
+        float p = exp_of(s[j] - lse), dp = 0;
         for (int64_t c = 0; c < e; c++) {
             dp += d_o[c] * v[j * e + c];
             dv[j * e + c] += c < last ? of_v * p * d_o[c] : 0;
@@ -222,6 +235,7 @@ const struct attn_plugin *attn_plugin_get(void)
     slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     interleaved = is_on("INTERLEAVED");
+    floors = is_on("EXP_FLOOR"), waves = is_on("EXP_1E4");
     if (is_on("ALIGNED")) /* of pointers; tensors are packed where it is asked */
         slips.claims |= ATTN_PLUGIN_STRIDES;
     return &slips;

@@ -16,7 +16,6 @@ static const struct {
            {"ulysses:ranks=3,keys=whole,local=bsr", ""},
            {"samples:ranks=3,local=gemm", ""},
            {"samples:ranks=4,sizes=pad", ""},
-           {"lightseq:ranks=5,local=csr", "repeated dense"},
            {"ring:ranks=1,local=dense", "repeated"},
            {"ring:ranks=2,local=chunked", "repeated"},
            {"ring:ranks=5,order=zigzag,sizes=pad", "repeated"},
@@ -79,7 +78,7 @@ static const struct {
 } reads[] = {{"ulysses:mask=keys", "mask.work"},     {"ulysses:mask=dense", "mask.work"},
              {"samples:mask=repeated", "mask.work"}, {"ring:mask=keys", "mask.travel"},
              {"ring:mask=keys", "mask.shard"},       {"ring:mask=dense", "mask.shard"},
-             {"lightseq:mask=keys", "mask.travel"},  {"allgather:mask=dense", "mask.shard"}};
+             {"allgather:mask=dense", "mask.shard"}};
 
 /* A local implementation that asked the described mask after all would not notice. */
 TEST_EACH(local_reads_the_bytes, 2 * COUNT(reads))
@@ -104,7 +103,6 @@ static const struct {
 } refused[] = {{"ring:mask=keys", "causal(br)", "does not have just one"},
                {"ring:mask=keys", "keys(4)|keys(x01)", "causal(br)&keys(NAME) would work"},
                {"usp:mask=repeated", "keys(4)", "no all-to-all of all ranks"},
-               {"lightseq:mask=dense", "keys(4)", "queries travel here"},
                {"ring:mask=dense", "none", "no mask to be stored"},
                {"ulysses:mask=dense", "random(0.5,1,heads)", "the same for all heads"},
                {"ulysses:mask=dense", "csr(qk60)", "are read in place"}};

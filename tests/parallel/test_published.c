@@ -87,27 +87,6 @@ TEST_EACH(bytes_sent_as_published, COUNT(published))
     }
 }
 
-/* In units of a block of tokens of all heads, e B c h: lightseq sends P(P-1) of them under a causal
- * mask, a ring twice as many; and LSE of what helpers compute, who are asked at distances above
- * P/2. */
-TEST(half_the_bytes_of_a_ring)
-{
-    for (int ranks = 1; ranks <= 9; ranks++) {
-        const int64_t unit = 4 * 16 * 8 * 16, lse = 4 * 16 * 8;
-        int64_t sum[2] = {0, 0}, helped = 0;
-        char spec[40], text[80];
-        snprintf(text, sizeof text, "h8q%dd16:causal(tl):f32:normal:s1", 16 * ranks);
-        for (int t = 1; t < ranks; t++)
-            helped += 2 * t > ranks ? ranks - t : 0;
-        for (int n = 0; n < 2 * ranks; n++) {
-            snprintf(spec, sizeof spec, "%s:ranks=%d", n % 2 ? "ring" : "lightseq", ranks);
-            sum[n % 2] += price(spec, text, n / 2).bytes_sent;
-        }
-        ck_assert_int_eq(sum[0], ranks * (ranks - 1) * unit + helped * lse);
-        ck_assert_int_eq(sum[1], 2 * ranks * (ranks - 1) * unit);
-    }
-}
-
 /* With pads a rank sends and stores what it would of the next multiples, and takes as many messages
  * for it: `even` without pads.  A rank has whole groups of heads, or equal parts of one. */
 static const struct {
@@ -124,7 +103,6 @@ static const struct {
     {"usp:ranks=6,heads=3", "b2h7g7q31d8", "b2h9g9q36d8"},
     {"usp:ranks=6,heads=2,order=zigzag", "b1h3g1q31d8", "b1h6g2q36d8"},
     {"allgather:ranks=5,order=zigzag,stride=2", "b2h5g5q33d8", "b2h5g5q40d8"},
-    {"lightseq:ranks=5", "b2h3g1q13d8", "b2h3g1q15d8"},
     {"heads:ranks=3", "b2h8g2q11d8", "b2h12g3q11d8"},
     {"heads:ranks=4", "b2h8g2q11d8", "b2h8g2q11d8"},
     {"batch:ranks=4", "b5h3g1q11d8", "b8h3g1q11d8"},
@@ -175,8 +153,7 @@ TEST_EACH(shares_add_up, 5)
 }
 
 /* L = 64, P = 4, c = 16.  contiguous r c^2 + c(c+1)/2; striped c(c+1)/2 for a block of keys that
- * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2; lightseq c(c+1)/2 and one
- * or two blocks.  Without features of V a pair is 2 d flops and a merge none. */
+ * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2.  Without features of V a pair is 2 d flops and a merge none. */
 TEST(balance_as_published)
 {
     static const struct {
@@ -188,8 +165,7 @@ TEST(balance_as_published)
                 {"ring:inner=2", {136, 392, 648, 904}},
                 {"allgather", {136, 392, 648, 904}},
                 {"allgather:order=zigzag", {520, 520, 520, 520}},
-                {"usp:heads=1,order=striped", {496, 512, 528, 544}},
-                {"lightseq", {392, 392, 648, 648}}};
+                {"usp:heads=1,order=striped", {496, 512, 528, 544}}};
     for (int n = 0; n < 4 * COUNT(want); n++) {
         double pairs = price(want[n / 4].spec, "q64d4v0:causal(tl):f32:normal:s1", n % 4).flops / 8;
         ck_assert_msg(pairs == want[n / 4].pairs[n % 4], "%s: rank %d has %g pairs",

@@ -159,30 +159,6 @@ TEST(sixteen_bits)
     says("docs/attention.md", "16 L d bytes more forward, 32 L d backward");
 }
 
-/* CS149: q, k, v, o and their copies are eight tensors of 4 heads, 1,024 tokens, 32 features. */
-TEST(teaching_codes)
-{
-    double tensor = 4.0 * 1024 * 32 * 4, scores = 4.0 * 1024 * 1024;
-    says("docs/studies/teaching-codes.md",
-         "held is %.1f times less, and %.1f times less beside inputs and output",
-         (8 * tensor + scores) / (8 * tensor), (4 * tensor + scores) / (4 * tensor));
-    says("docs/studies/teaching-codes.md", "the factor is %.0f and not %.0f",
-         (8 * tensor + scores) / (8 * tensor), (4718588.0 + 4) / (524284 + 4));
-}
-
-/* One head of 64, 1 Mi tokens, k and v, on 4 to 64 ranks: what a rank has beside its own block. */
-TEST(rings)
-{
-    double all = 2.0 * (1 << 20) * 64 * 4;
-    for (int ranks = 4; ranks <= 64; ranks *= 4) {
-        says("docs/studies/ring-buffers.md", "for each hop, %d ranks: %.0f MiB", ranks,
-             (ranks - 1) * all / ranks / MIB);
-        says("docs/studies/ring-buffers.md", "allgather on %d ranks: K, V on a rank: %.0f MiB",
-             ranks, all / MIB);
-    }
-    says("docs/studies/ring-buffers.md", "`allgather` has one block twice");
-}
-
 /* A tensor of 4,096 tokens and 1,152 features changes hands on four ranks: each has a quarter of
  * the tokens and sends all of its features but its own quarter. */
 TEST(a_unit_of_split_gather)

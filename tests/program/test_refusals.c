@@ -86,7 +86,7 @@ static const char *const out_of[] = {
 /* What is in the way; at the last there is one byte of room. */
 #define IN_EACH                                                                                    \
     "taken.md taken.svg taken/bench.json taken/roofline.svg taken/result.safetensors taken/o.npy " \
-    "taken/index.html taken/figures/style.gp taken/ring-buffers.png taken/manifest.json "          \
+    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json "       \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
@@ -132,7 +132,7 @@ TEST_EACH(unwritable, COUNT(out_of))
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
 static const char *const drawn[] = {
     "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out b",
-    "study ring-buffers --figures s", "list masks --picture none --length 2 --out m.svg"};
+    "study open-sora-3gpus --figures s", "list masks --picture none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {
@@ -275,17 +275,4 @@ TEST(priced_before_allocated)
     scratch_expect(0, "compared: 64 of 1000000 rows",
                    "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,
                    x);
-}
-
-/* The cheapest part of `make faults`: each call that may be refused, refused once. */
-TEST(faults)
-{
-#ifdef __clang__ /* its OpenMP hangs, or ends the process, where it gets no memory */
-    return;
-#endif
-    if (strstr(test_build(), "asan") == NULL) /* it has an allocator of its own */
-        scratch_shell(
-            0, "PASS",
-            "'%s/attnlab-faults' price price_json check_mask compare_npz compare_base2 measure_csv",
-            test_build());
 }

@@ -516,6 +516,7 @@ TEST(of_which_arithmetic)
     } rows[] = {
         {FLOAT, 0, "", "the file: rounding, within the bound of f32 arithmetic (0."},
         {FUSED, 0, "", " times the bound of f32 arithmetic; within that of fused-16 (0."},
+        {FUSED, 0, "", "), the narrowest that allows it; so do fa4 (0."},
         {FUSED, 1, "--arithmetic f32", "the file: a bug"},
         {FUSED, 0, "--arithmetic fused-16", "rounding, within the bound of fused-16 (0."},
         {UNFUSED, 0, "", "within that of unfused-16 (0."},

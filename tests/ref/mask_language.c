@@ -7,6 +7,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
 #include "tests/suites.h"
+#include "tests/wrap.h"
 
 SUITE(mask_language, .seconds = 60);
 
@@ -86,6 +87,28 @@ TEST(deep_nesting_is_refused_not_followed)
     attn_mask_free(mask);
     free(open);
     free(legal);
+}
+
+/* Each allocation refused once; the sanitizers see what stays. */
+TEST(no_memory_is_an_error)
+{
+    static const char *const text[] = {"causal(br)&window(2,1,br)",
+                                       "(prefix(1)|documents(1,3))&!causal(tl)",
+                                       "keys(3)&blocks(2,0.5,1)|random(0.3,7)"};
+    struct attn_mask_shape shape = {1, 1, 4, 4};
+    for (int n = 0; n < COUNT(text); n++)
+        for (int k = 0, is_reached = 1; is_reached; k++) {
+            struct attn_error err = {0};
+            struct attn_mask *mask;
+            wrap_fail_call(k);
+            enum attn_status status = attn_mask_parse(text[n], &shape, NULL, &mask, &err);
+            is_reached = wrap_call_failed();
+            wrap_fail_call(-1);
+            ck_assert_int_eq(status, is_reached ? ATTN_ENOMEM : ATTN_OK);
+            ck_assert((mask == NULL) == is_reached && (strlen(err.text) > 0) == is_reached);
+            ck_assert(is_reached || k > 2);
+            attn_mask_free(mask);
+        }
 }
 
 /* ---- data that must be refused ------------------------------------------------------------ */

@@ -165,16 +165,6 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
     return x;
 }
 
-int attn_work_starts_query(const struct attn_work *w)
-{
-    return w->n_stop == 0 || w->stop.query != w->rank;
-}
-
-int attn_work_starts_key(const struct attn_work *w)
-{
-    return w->n_stop == 0 || (!w->passes_on && w->stop.key != w->rank);
-}
-
 /* No query and no key: a part of a block has its result from one product, which must be there even
  * where all is hidden. */
 static int is_empty(const struct attn_problem *part)
@@ -189,7 +179,7 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
     int64_t parts = !alone                         ? 1
                     : w->work.order == ATTN_PLACES ? w->queries.batches.n
                                                    : w->queries.scopes.n;
-    while (w->stop.query >= 0 && w->next < ATTN_CALLS * pairs * parts) {
+    while (w->next < ATTN_CALLS * pairs * parts) {
         int64_t n = w->next++, pair = n / parts % pairs;
         if (call_heads(w, (int)(n / parts / pairs)).n == 0)
             continue;
@@ -197,8 +187,8 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
                                n % parts);
         if (alone ? is_empty(&x->part) : attn_piece_is_hidden(&x->part))
             continue;
-        x->starts_query = attn_work_starts_query(w) && (alone || !w->saw_query[x->call][x->query]);
-        x->starts_key = attn_work_starts_key(w) && (alone || !w->saw_key[x->call][x->key]);
+        x->starts_query = w->n_stop == 0 && (alone || !w->saw_query[x->call][x->query]);
+        x->starts_key = w->n_stop == 0 && (alone || !w->saw_key[x->call][x->key]);
         w->saw_query[x->call][x->query] = w->saw_key[x->call][x->key] = 1;
         return 1;
     }

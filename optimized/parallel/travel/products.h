@@ -56,8 +56,4 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
 /* The rank's blocks fall into parts that are attended to alone: places of all frames, scopes. */
 int attn_work_is_parted(const struct attn_work *w);
 
-/* Whether this stop starts what its queries, what its keys get. */
-int attn_work_starts_query(const struct attn_work *w);
-int attn_work_starts_key(const struct attn_work *w);
-
 #endif

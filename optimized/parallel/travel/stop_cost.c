@@ -26,19 +26,6 @@ static double fold_flops(const struct attn_work *w, const struct attn_product *x
            (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
 }
 
-/* The same for what comes back from elsewhere. */
-static double return_flops(const struct attn_work *w)
-{
-    if (w->passes_on || w->stop.to < 0)
-        return 0;
-    if (w->stop.travels == ATTN_QUERIES_TRAVEL)
-        return w->pass == ATTN_FORWARD ? 3 * attn_work_elements(w, ATTN_TAG_O)
-                                       : attn_work_elements(w, ATTN_TAG_DQ);
-    return w->pass == ATTN_BACKWARD && w->stop.travels == ATTN_KEYS_TRAVEL
-               ? attn_work_elements(w, ATTN_TAG_DK) + attn_work_elements(w, ATTN_TAG_DV)
-               : 0;
-}
-
 /* Each flop of a merge or a sum is a pass over the whole block. */
 static void add_fold(const struct attn_work *w, const struct attn_product *x,
                      struct attn_stop_cost *cost)
@@ -55,8 +42,6 @@ enum attn_status attn_work_stop_cost(struct attn_work *w, struct attn_stop_cost 
     const struct attn_options preset = attn_rank_local_options(w->options);
     struct attn_product x;
     memset(cost, 0, sizeof *cost);
-    cost->folds = return_flops(w);
-    cost->passes = cost->folds > 0 ? 3 : 0;
     while (attn_work_next(w, &x)) {
         struct attn_cost local;
         enum attn_status status =

@@ -31,8 +31,8 @@ struct attn_placed {
 };
 
 /* Tensors of a rank's block travel together: K and V, with the mask of these keys, or their
- * gradients; queries, or what these gave. */
-enum { ATTN_TRAVELLERS = 4 };
+ * gradients. */
+enum { ATTN_TRAVELLERS = 3 };
 
 /* Messages to one rank and from another. */
 struct attn_hop {
@@ -77,12 +77,6 @@ void attn_travel_finish_sums(struct attn_travel *x);
 
 /* Where the n-th partial result of the rank's queries is kept: O or LSE. */
 struct attn_block attn_travel_kept(const struct attn_travel *x, enum attn_tag_kind kind, int64_t n);
-
-/* A partial result of the rank's whole block is merged into its O and LSE; a partial gradient is
- * added. */
-void attn_travel_merge(struct attn_travel *x, const struct attn_block *o_part,
-                       const struct attn_block *lse_part);
-void attn_travel_add(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_block *part);
 
 /* ---- the mask as data ------------------------------------------------------------------------ */
 

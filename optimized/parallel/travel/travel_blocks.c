@@ -55,20 +55,13 @@ static struct own_results own_results(const struct attn_travel *x)
         .lse = attn_block_portion(w, ATTN_TAG_LSE, &x->tensor[ATTN_TAG_LSE].sum)};
 }
 
-void attn_travel_merge(struct attn_travel *x, const struct attn_block *o_part,
-                       const struct attn_block *lse_part)
+static void merge(struct attn_travel *x, const struct attn_block *o_part,
+                  const struct attn_block *lse_part)
 {
     struct own_results own = own_results(x);
     attn_rows_merge(&own.rows, &own.o, &own.lse,
                     x->w.merging == ATTN_RUNNING ? NULL : &x->denominator.view, &o_part->view,
                     &lse_part->view);
-}
-
-void attn_travel_add(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_block *part)
-{
-    struct attn_rows rows = attn_block_rows(&x->w, kind, x->w.rank);
-    struct attn_view sum = attn_block_portion(&x->w, kind, &x->tensor[kind].sum);
-    attn_rows_add(&rows, &sum, &part->view);
 }
 
 struct attn_block attn_travel_kept(const struct attn_travel *x, enum attn_tag_kind kind, int64_t n)
@@ -109,7 +102,7 @@ void attn_travel_finish_sums(struct attn_travel *x)
     for (int64_t n = 0; n < x->buffer[ATTN_O_KEPT].parts; n++) {
         struct attn_block o_part = attn_travel_kept(x, ATTN_TAG_O, n);
         struct attn_block lse_part = attn_travel_kept(x, ATTN_TAG_LSE, n);
-        attn_travel_merge(x, &o_part, &lse_part);
+        merge(x, &o_part, &lse_part);
     }
     attn_rows_normalise(&own.rows, &own.o, &own.lse, &x->denominator.view);
 }

@@ -70,7 +70,7 @@ struct attn_problem attn_travel_part(struct attn_travel *x, const struct attn_pr
     struct attn_mask_data m = attn_work_mask(&x->w);
     if (x->mask == NULL)
         return part;
-    int rank = m.is_of_keys ? x->w.stop.key : x->w.stop.query;
+    int rank = m.is_of_keys ? x->w.stop.key : x->w.rank;
     const struct attn_positions *at = m.is_of_keys ? &part.origin.key : &part.origin.query;
     int64_t row = m.is_of_keys ? product->key_at : product->query_at;
     struct attn_box stored = attn_layout_stored_box(&m.work, &m.whole, m.is_of_keys, rank);

@@ -64,13 +64,6 @@ static struct attn_view of_product(const struct attn_travel *x, const struct att
     return view;
 }
 
-/* The last place of a partial buffer: what returns to another rank is summed in the first one. */
-static void *scratch(const struct attn_travel *x, int buffer)
-{
-    const struct attn_buffer *b = &x->buffer[buffer];
-    return b->data == NULL ? NULL : attn_buffer_at(b, b->parts - 1);
-}
-
 /* A partial result of a product. */
 static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind kind,
                                 const struct attn_product *m, void *data)
@@ -91,7 +84,7 @@ static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind k
 /* The rank's own queries are summed as numerators, not merged one by one. */
 static int has_numerators(const struct attn_travel *x)
 {
-    return x->w.merging != ATTN_RUNNING && x->w.stop.query == x->w.rank;
+    return x->w.merging != ATTN_RUNNING;
 }
 
 /* The first result of a local call is the sum so far, unless it is to be narrower. */
@@ -125,8 +118,8 @@ static struct forward_results results_of(const struct attn_travel *x, const stru
         r.o = r.o_sum;
         r.lse = r.lse_sum;
     } else {
-        r.o = partial(x, ATTN_TAG_O, m, scratch(x, ATTN_O_PARTIAL));
-        r.lse = partial(x, ATTN_TAG_LSE, m, scratch(x, ATTN_LSE_PARTIAL));
+        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
+        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
     }
     return r;
 }
@@ -178,7 +171,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 {
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
-    char *dk = scratch(x, ATTN_DKV_PARTIAL);
+    char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
     char *dv = dk == NULL
                    ? NULL
                    : dk + keys.batch * keys.heads * keys.tokens * keys.width *
@@ -190,7 +183,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
                               .lse = input(x, ATTN_TAG_LSE, m),
                               .d_o = input(x, ATTN_TAG_DO, m),
                               .d_lse = input(x, ATTN_TAG_DELTA, m),
-                              .dq = gradient(x, ATTN_TAG_DQ, m, scratch(x, ATTN_DQ_PARTIAL)),
+                              .dq = gradient(x, ATTN_TAG_DQ, m, x->buffer[ATTN_DQ_PARTIAL].data),
                               .dk = gradient(x, ATTN_TAG_DK, m, dk),
                               .dv = gradient(x, ATTN_TAG_DV, m, dv)};
     enum attn_status status = run_backward(x, m, &t);
@@ -237,12 +230,12 @@ static void start_the_rest(struct attn_travel *x)
     const struct attn_work *w = &x->w;
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     for (int call = 0; call < ATTN_CALLS; call++) {
-        for (int q = 0; q < queries && attn_work_starts_query(w) && !has_numerators(x); q++) {
+        for (int q = 0; q < queries && w->n_stop == 0 && !has_numerators(x); q++) {
             struct attn_product m = attn_work_product(w, call, q, 0, 0);
             if (!w->saw_query[call][q] && m.heads.n > 0)
                 start_query(x, &m);
         }
-        for (int k = 0; k < keys && attn_work_starts_key(w); k++) {
+        for (int k = 0; k < keys && w->n_stop == 0; k++) {
             struct attn_product m = attn_work_product(w, call, 0, k, 0);
             if (!w->saw_key[call][k] && m.heads.n > 0)
                 start_key(x, &m);
@@ -256,14 +249,11 @@ enum attn_status attn_travel_multiply(struct attn_travel *x)
     int computes = !attn_transport_counts(x->rank->transport);
     struct attn_product m;
     enum attn_status status = ATTN_OK;
-    if (x->w.stop.query < 0)
-        return ATTN_OK;
     while (status == ATTN_OK && attn_work_next(&x->w, &m))
         if (computes)
             status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
     if (status == ATTN_OK && computes)
         start_the_rest(x);
-    if (x->w.stop.query == x->w.rank)
-        x->kept += attn_layout_stretches(&x->w.work, 1);
+    x->kept += attn_layout_stretches(&x->w.work, 1);
     return status;
 }

@@ -9,7 +9,6 @@ enum {
     ATTN_ZEROS = ATTN_MOVE_BUFFERS, /* O for the local backward: one row */
     ATTN_DELTA_SHARD,               /* -D of the rows that are at home here */
     ATTN_KV_TRAVEL,
-    ATTN_Q_TRAVEL,
     ATTN_O_SUM, /* sums that are wider than what they are for */
     ATTN_DQ_SUM,
     ATTN_DKV_SUM,
@@ -25,7 +24,6 @@ enum {
     ATTN_MASK_SHARD,
     ATTN_MASK_WORK,
     ATTN_MASK_TRAVEL,
-    ATTN_DKV_BACK, /* gradients of the rank's own keys, from where they were multiplied */
     ATTN_WORK_BUFFERS
 };
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS]);

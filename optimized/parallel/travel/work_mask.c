@@ -55,7 +55,7 @@ int64_t attn_work_mask_rows(const struct attn_work *w, int rank)
 static struct attn_sent passed_on(const struct attn_work *w)
 {
     const struct attn_problem *p = &w->stored.whole;
-    if (!w->passes_on || !attn_work_mask_travels(w))
+    if (!attn_work_mask_travels(w))
         return (struct attn_sent){0, 0};
     int last = attn_work_stop(w, w->stops - 1).key;
     return (struct attn_sent){p->batch * p->n_key - attn_work_mask_rows(w, last), w->stops - 1};
@@ -84,7 +84,7 @@ void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffe
 {
     struct attn_mask_data m = attn_work_mask(w);
     int64_t home = stored_rows(&m, &m.home, w->rank), work = stored_rows(&m, &m.work, w->rank);
-    int64_t width = m.whole.d_key, slots = w->passes_on ? less(w->stops - 1, 2) : 1;
+    int64_t width = m.whole.d_key, slots = less(w->stops - 1, 2);
     if (w->mask == ATTN_MASK_DESCRIBED)
         return;
     buffer[ATTN_MASK_PARTS] =
@@ -117,8 +117,6 @@ static const char *objection(const struct attn_problem *p, const struct attn_wor
                "the vector of one keys(...) is sent, and the mask does not have just one";
     if (!dense)
         return NULL;
-    if (w->scheme->has_visitors != NULL)
-        return *works = "mask=keys", "queries travel here, and rows of a mask do not";
     if (none)
         return *works = "a mask such as causal(br)", "there is no mask to be stored";
     if (attn_mask_varies_by_head(p->mask))

@@ -35,7 +35,7 @@ int attn_work_mask_travels(const struct attn_work *w);
 /* Rows of a rank's block at work, as it is stored. */
 int64_t attn_work_mask_rows(const struct attn_work *w, int rank);
 
-/* What a rank sends of it in a pass; without what travels from the owner of the keys. */
+/* What a rank sends of it in a pass. */
 struct attn_sent attn_work_mask_sent(const struct attn_work *w);
 
 /* buffer: the table of work_buffers.h. */

@@ -271,6 +271,15 @@ int attn_choice_shows(const struct attn_factors *t, const struct attn_choice *ch
     return 1;
 }
 
+int attn_choice_is_flat(const struct attn_factors *t, const struct attn_choice *choice)
+{
+    const struct diagonal x = diagonal_of(t, choice);
+    const int one_key =
+        x.keys == 1 || x.reach == 0 || (x.is_causal && x.queries == 1 && x.offset == 0);
+    return is(t, choice, ATTN_FACTOR_SCALE, "0") ||
+           (one_key && !is(t, choice, ATTN_FACTOR_DLSE, "1"));
+}
+
 /* ---- the mask -------------------------------------------------------------------------------- */
 
 /* Padding: each batch has a length of its own, the first is full, none is empty. */

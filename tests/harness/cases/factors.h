@@ -80,6 +80,10 @@ int attn_choice_is_possible(const struct attn_factors *table, const struct attn_
 int attn_choice_shows(const struct attn_factors *table, const struct attn_choice *choice,
                       int factor, int other);
 
+/* 1: dQ and dK are 0 (one key for every query and no dLSE, a scale of 0): of the gradients only dV
+ * shows an error. */
+int attn_choice_is_flat(const struct attn_factors *table, const struct attn_choice *choice);
+
 /* The case of a possible choice. */
 void attn_choice_case(const struct attn_factors *table, const struct attn_choice *choice,
                       uint64_t seed, struct attn_case *c);

@@ -53,10 +53,6 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
         loose = fmax(loose, 4 * attn_dtype_roundoff(attn_is_half(x->p) ? x->p->dtype : ATTN_F16));
     if (!x->run->compared[o])
         return 1;
-    if (x->run->take != NULL) {
-        x->run->take(x->run->take_arg, o, row, predicted);
-        return 1;
-    }
     for (int64_t c = 0; c < width; c++)
         size = isfinite(predicted[c]) && fabs(predicted[c]) > size ? fabs(predicted[c]) : size;
     for (int64_t c = 0; c < width; c++) {

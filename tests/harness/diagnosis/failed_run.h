@@ -36,11 +36,8 @@ struct attn_failed_run {
     int ranks;     /* 0: it has none; 1: nobody knows; 2: it has                      */
     int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
     double loose;  /* relative tolerance                                              */
-    /* NULL; or called with each row as a model has it, which is then not compared. */
-    void (*take)(void *arg, enum attn_output o, int64_t row, const double *predicted);
-    void *take_arg;
-    char *text;  /* what is found out                                               */
-    char *where; /* and of which query, where a case has one of its own               */
+    char *text;    /* what is found out                                               */
+    char *where;   /* and of which query, where a case has one of its own               */
     size_t size, where_size;
 };
 

@@ -10,7 +10,7 @@
 
 /* ---- whether a case can show a row, and its words -------------------------------------------- */
 
-enum { LOW_SCORES = 18, STARTS = 8, CLAMPS = 10, OVERS = 4 };
+enum { LOW_SCORES = 18, STARTS = 8, CLAMPS = 10, FLOORS = 10, OVERS = 4 };
 static const double low_score[LOW_SCORES] = {-1e9,  -1e4,   -(double)FLT_MAX,
                                              -1e30, -1e10,  -1e6,
                                              -1e5,  -65504, -32768,
@@ -19,6 +19,7 @@ static const double low_score[LOW_SCORES] = {-1e9,  -1e4,   -(double)FLT_MAX,
                                              -30,   -20,    -10};
 static const double max_start[STARTS] = {-1e5, -65504, -5e4, -32768, -1e4, -1e3, -100, 0};
 static const double clamp_at[CLAMPS] = {1e4, 1e3, 100, 88, 80, 64, 50, 30, 20, 10};
+static const double floor_at[FLOORS] = {30, 20, 16, 15, 12, 10, 8, 5, 4, 2};
 static const char *const clamp_side[] = {"to +-", "to at most ", "to at least -"};
 
 static const char *const for_kv[] = {"", " for K", " for V"};
@@ -334,6 +335,33 @@ static double clamped(double y, int64_t n)
     const double c = clamp_at[n / 3];
     y = n % 3 != 2 ? fmin(y, c) : y;
     return n % 3 != 1 ? fmax(y, -c) : y;
+}
+
+/* Weights of scores without their scale; a softcap would have it inside. */
+static void scale_late(struct attn_evaluation *x, double scale)
+{
+    double m = -(double)INFINITY;
+    for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
+        x->s[j] += x->s[j] > -(double)INFINITY ? x->raw[j] / scale - x->raw[j] : 0;
+        m = fmax(m, x->s[j]);
+    }
+    if (x->m == -(double)INFINITY)
+        return;
+    attn_evaluation_weigh(x, m);
+    x->norm = x->l / scale;
+}
+
+/* No exponent s - m is below `least`; hidden keys may have it too. */
+static void weigh_above(struct attn_evaluation *x, double least, int is_hidden_too)
+{
+    double l = 0;
+    for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
+        if (x->s[j] > -(double)INFINITY || is_hidden_too)
+            x->w[j] = exp(fmax(x->s[j] - x->m, least));
+        l += x->w[j];
+    }
+    if (l > 0)
+        attn_evaluation_set_sum(x, l);
 }
 
 /* Keys from `first` on. */

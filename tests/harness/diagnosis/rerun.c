@@ -146,7 +146,7 @@ static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
     static const int64_t tiles[] = {16, 64, 128};
     static const char *const what[] = {"a length that leaves the tail of a tile (not %lld keys)",
                                        "queries that leave the tail of a tile (not %lld)",
-                                       "features that leave a tail (not d = %lld)"};
+                                       "features: a tail, or the width itself (not d = %lld)"};
     enum { KEYS, QUERIES, FEATURES } of = which / 3;
     const int64_t tile = tiles[which % 3];
     int64_t *const lengths[] = {&c->n_key, &c->n_query, &c->d_key}, *n = lengths[of];

@@ -86,7 +86,8 @@ static void judge_sums(const struct attn_setup *s, const struct attn_truth_tenso
                 attn_result_fail(
                     r, ATTN_F_EXACT,
                     "o[%lld,%lld,%lld,%lld] is the sum of %.6g values over %lld keys of equal "
-                    "weight, and should be that of %g: a key is lost, or counts twice",
+                    "weight, and should be that of %g: keys are lost, count twice or are hidden "
+                    "ones",
                     (long long)at[0], (long long)at[1], (long long)i, (long long)c, value,
                     (long long)n, want);
         }

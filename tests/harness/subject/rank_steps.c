@@ -293,7 +293,7 @@ enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims
         return status;
     const size_t pairs = (size_t)(p->batch * p->heads * p->n_query * p->n_key) + 1;
     const struct attn_work w = work_of(x, 0);
-    x->is_ring = w.passes_on;
+    x->is_ring = w.scheme->ring != NULL;
     x->ranks = attn_parallel_ranks(&x->spec.options);
     x->steps = x->is_ring ? w.stops : 2;
     x->sees = malloc(pairs);

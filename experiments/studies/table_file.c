@@ -1,4 +1,4 @@
-#include "experiments/report/table_file.h"
+#include "experiments/studies/table_file.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Tables of others: CSV with one header line, or a JSON object a line.  A field of CSV may be
  * quoted as RFC 4180 has it, but ends in its line.  Blank lines and those that begin with # are
  * none. */
-#ifndef EXPERIMENTS_REPORT_TABLE_FILE_H
-#define EXPERIMENTS_REPORT_TABLE_FILE_H
+#ifndef EXPERIMENTS_STUDIES_TABLE_FILE_H
+#define EXPERIMENTS_STUDIES_TABLE_FILE_H
 
 #include <jansson.h>
 
