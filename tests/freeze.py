@@ -144,7 +144,7 @@ def words(every):
     yield "help", run("--help")
     for command in commands:
         yield "help-" + command, run("help", command)
-    for what in "implementations layers cases factors relations fills bugs masks models".split():
+    for what in "implementations cases factors relations fills bugs masks models".split():
         yield "list-" + what, run("list", what)
 
 
