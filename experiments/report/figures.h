@@ -15,13 +15,12 @@
 
 enum {
     ATTN_FIGURE_PANELS = 8,
-    ATTN_FIGURE_COLUMNS = 56,
+    ATTN_FIGURE_COLUMNS = 60,
     ATTN_FIGURE_ABOUT = 16,
     ATTN_FIGURE_NAME = 64
 };
 
-/* As words of the flag --preset, in the order of attn_figure_preset. */
-#define ATTN_PRESET_WORDS "page|column|slides"
+/* Words of the flag --preset. */
 #define ATTN_PRESET_HELP \
     "figures as wide as a page, one column (88 mm) or a slide (the plan's: page)"
 extern const char *const attn_figure_preset[];

@@ -34,6 +34,11 @@ static void add_three(enum attn_group_kind kind)
         struct attn_point *p = fixture_add(name, spec, text, 0);
         p->ranks = kind == ATTN_GROUP_RANKS ? n : 1;
         p->density = n;
+        p->peak_flops_s = 1e10;
+        if (kind == ATTN_GROUP_SPEED) { /* a forward pass: 4 pairs d flops */
+            p->pairs = n;
+            p->floor_bytes = 4 * 64;
+        }
         p->stack = (struct attn_stack){kind == ATTN_GROUP_LAYERS ? n : 0, ATTN_SAVE_ROWS, 0};
         if (kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_TRADE)
             (void)snprintf(p->spec, sizeof p->spec,

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
@@ -582,7 +582,7 @@ TEST(no_figure)
     fixture_add("other", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
     fixture_expect_page(2, WORDS("Group other"));
-    scratch_has("begin with none of length ranks share balance density trade layers heads");
+    scratch_has("begin with none of length ranks share balance density trade speed layers heads");
 }
 
 /* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */

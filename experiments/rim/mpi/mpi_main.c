@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point_ranks.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/rim/mpi/transport/transport_mpi.h"
 
 int __real_main(int argc, char **argv);
