@@ -40,8 +40,7 @@ struct attn_column {
     int unit;
 };
 
-/* Text has the line of heads where one of these is a word and no column is below; a column that no
- * row has is left out. */
+/* Text has the line of heads where one of these is a word; a column that no row has is left out. */
 void attn_table_print(FILE *out, enum attn_table_format format, const struct attn_column *column,
                       const json_t *rows);
 
