@@ -297,7 +297,7 @@ $(B)/mask/ref/mask/kinds.def: ref/mask/kinds.def
 	@{ cat $<; echo 'ATTN_MASK(staircase)'; } > $@
 $(B)/mask/tests/fixtures/mask_texts.def: tests/fixtures/mask_texts.def
 	@mkdir -p $(@D)
-	@{ cat $<; echo 'MASK_TEXT("staircase(1)")'; echo 'MASK_TEXT("staircase(3)")'; } > $@
+	@{ cat $<; echo 'MASK_TEXT("staircase(1,br)")'; echo 'MASK_TEXT("staircase(3,-2)")'; } > $@
 $(B)/mask/%.o: %.c $(B)/mask/ref/mask/kinds.def $(B)/mask/tests/fixtures/mask_texts.def $(LIB_HEADERS) | $(READY)
 	$(call say,cc,$<)
 	$(Q)$(CC) -I$(B)/mask $(subst -MMD -MP,,$(FLAGS)) -c -o $@ $<
@@ -370,12 +370,8 @@ animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif 
 	    gnuplot -e "log = '$$f.jsonl'; title = '$$s, causal mask'; name = '$$f'" plots/messages.gp && echo $$f.gif || exit 3; \
 	done
 
-bench: $(B)/attnlab ## time every row of docs/speed.md (about 10 minutes; leave the machine alone meanwhile)
-	$(B)/attnlab bench --preset table --out build/bench > build/speed.md
-	@mv build/speed.md docs/speed.md
-
-steps: $(B)/attnlab ## time the steps from the textbook to the kernel (docs/kernel.md)
-	$(B)/attnlab bench --preset steps --out build/steps
+speed steps: $(B)/attnlab ## times beside the peak of this machine (docs/speed.md, docs/kernel.md; ten minutes, and nothing else may run)
+	$(B)/attnlab measure --plan experiments/plans/$@.plan
 
 # A bug that is planted is on mutants.md, and `attnlab list bugs` has the reference.
 NOT_PLANTED = awk -v planted='$(MUTANTS)' 'BEGIN { n = split(planted, m, " "); \
@@ -411,8 +407,6 @@ COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
-	@$(B)/attnlab bench dense csr-textbook tiled-textbook csr tiled --length 1024 --mask 'causal(br)' --rounds 3 \
-	    --out $(@D)/bench > $(@D)/bench.txt && cp $(@D)/bench/roofline.* $(@D)/figures/
 course: $(B)/course/index.html $(B)/figures/drawn | build/.ready-course ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
@@ -515,7 +509,7 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	install $(B)/libattn.so "$$l/libattn.so.$(SO)"; \
 	ln -sf libattn.so.$(SO) "$$l/libattn.so"; \
 	for h in $(PUBLIC); do install -D -m 644 $$h "$$d/include/attnlab/$$h"; done; \
-	install -m 644 plots/*.gp plots/page.html "$$d/share/attnlab/plots/"; \
+	install -m 644 plots/*.gp plots/page.* plots/report.md "$$d/share/attnlab/plots/"; \
 	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
 	for c in $(COMMANDS_OF_MAN); do \
 	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \
@@ -544,7 +538,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi core-test rooms install uninstall fuzz animation bench steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

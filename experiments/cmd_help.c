@@ -65,6 +65,9 @@ int attn_command_unknown(const char *name)
         if (!commands[c]->internal)
             fprintf(stderr, " %s", commands[c]->name);
     fputc('\n', stderr);
+    if (strcmp(name, "bench") == 0)
+        fputs("attnlab: speed is a part of measure: attnlab measure SPEC --length L --peak 1\n",
+              stderr);
     return ATTN_EXIT_USAGE;
 }
 

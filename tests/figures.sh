@@ -5,7 +5,7 @@
 #
 # A label or a column that has another name in the program, in draw.sh or in a script of gnuplot leaves
 # a file that differs, or gnuplot complains.  Not compared: values that rounding leaves, and pictures of
-# another gnuplot.  Test studies draws those of docs/studies, test bench the roofline.
+# another gnuplot.  Test studies draws those of docs/studies, test peak the roofline.
 set -eu -o pipefail
 build=$(realpath -- "$1") out=$(realpath -- "$2")
 said=$(bash docs/figures/draw.sh "$build" "$out/chapters" 128 2>&1) || { echo "$said"; exit 1; }

@@ -9,7 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/subject/worker.h"
+#include "tests/harness/subject/plugin_host.h"
 
 /* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
 struct notes {
@@ -42,22 +42,22 @@ static void note(struct notes *notes, const struct attn_answer *answer)
         notes->hwm_bytes = answer->hwm_bytes;
 }
 
-static void print_notes(const struct attn_worker *worker, const struct notes *notes)
+static void print_notes(const struct attn_plugin_host *host, const struct notes *notes)
 {
     char text[32];
-    if (worker->load_environment[0] != '\0')
+    if (host->plugin.load_environment[0] != '\0')
         fprintf(stderr,
                 "note: loading it changed the floating-point environment (%s); put back before "
                 "every call\n",
-                worker->load_environment);
+                host->plugin.load_environment);
     if (notes->n_environment > 0)
         fprintf(stderr,
                 "note: %d calls changed the floating-point environment (%s); put back after "
                 "each\n",
                 notes->n_environment, notes->environment);
-    if (worker->restarts > 0)
-        fprintf(stderr, "note: started again %d times\n", worker->restarts);
-    if (worker->strays > 0)
+    if (host->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", host->restarts);
+    if (attn_plugin_host_strays(host) > 0)
         fprintf(stderr, "note: processes that it had left behind were ended with it\n");
     if (notes->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
@@ -218,7 +218,7 @@ static void look_for_history(struct attn_candidate *s)
         const struct attn_verdict_entry *x = &s->list->entry[n];
         if (x->result.verdict != ATTN_FAILED || x->seconds > 1 || !(attn_external_left(&s->x) > 0))
             continue;
-        attn_worker_renew(s->x.worker);
+        attn_plugin_host_renew(s->x.host);
         if (attn_external_route[s->x.kind].ask(&s->x, &s->question.asked[n], 1, &answer, &err) !=
             ATTN_OK)
             return;
@@ -234,7 +234,7 @@ static void ask_relations(struct attn_candidate *s)
         struct attn_answer answer;
         if (!attn_candidate_wants(s, relation))
             continue;
-        attn_external_relation(&s->x, relation->id, &answer);
+        attn_external_relation(&s->x, relation, &answer);
         skip_unreached(&answer);
         attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
     }
@@ -252,8 +252,8 @@ static int ask_all(struct asking *a)
         ask_relations(s);
     file_unreached(s);
     if (is_plugin) {
-        attn_worker_renew(s->x.worker); /* so that its strays are known */
-        print_notes(s->x.worker, &a->notes);
+        attn_plugin_host_renew(s->x.host); /* so that its strays are known */
+        print_notes(s->x.host, &a->notes);
     }
     return 0;
 }
@@ -278,8 +278,8 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
         asked[i].c = c[i];
         snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
     }
-    if (s->x.worker != NULL && flags & ATTN_SOAK_FRESH)
-        attn_worker_renew(s->x.worker);
+    if (s->x.host != NULL && flags & ATTN_SOAK_FRESH)
+        attn_plugin_host_renew(s->x.host);
     s->x.how = *how;
     enum attn_status status = attn_external_route[s->x.kind].ask(&s->x, asked, n, answer, &err);
     if (status == ATTN_OK && s->list == NULL)

@@ -1,4 +1,4 @@
-/* What a layer over ranks refuses, and what it costs one rank.  See layer_scheme.h. */
+/* Layers that are refused, and the price of a layer for one rank.  See layer_scheme.h. */
 #include <string.h>
 
 #include "optimized/layer/layer_work.h"
@@ -37,7 +37,7 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     if (attn_axis_parts(&home.heads) > 1)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s: ranks have shards of heads, not of the sequence; as a layer that is "
-                         "megatron-sp",
+                         "fastseq",
                          spec->spec.impl->name);
     if (home.alike)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -47,7 +47,7 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     return ATTN_OK;
 }
 
-/* What is there for a moment, beside what is kept throughout a pass. */
+/* Buffers that are there for a moment, beside those of a whole pass. */
 struct moment {
     struct attn_buffer buffer[2];
     int attends; /* what attention takes */
@@ -62,9 +62,7 @@ static int list_moments(const struct attn_layer_work *w, enum attn_pass pass,
     const struct attn_move home = attn_layer_tokens_move(w, &w->in, &w->home);
     const struct attn_buffer copies = attn_move_copies(&home, w->rank), none = {0};
     const struct moment forward[] = {
-        {.buffer = {buffer[ATTN_MOMENT_X]}},
-        {.attends = 1},
-        {.buffer = {buffer[ATTN_MOMENT_Y], w->sums_y ? copies : none}}};
+        {.buffer = {buffer[ATTN_MOMENT_X]}}, {.attends = 1}, {.buffer = {buffer[ATTN_MOMENT_Y]}}};
     const struct moment backward[] = {
         {.buffer = {buffer[ATTN_MOMENT_DY], buffer[ATTN_MOMENT_DO]}},
         {.attends = 1},
@@ -130,7 +128,7 @@ static double projection_flops(const struct attn_layer_work *w, enum attn_pass p
     return (pass == ATTN_FORWARD ? 2 : 4) * c * (in + out);
 }
 
-/* What the layer sends beside its attention. */
+/* Messages of the layer beside those of its attention. */
 static struct attn_sent layer_sent(const struct attn_layer_work *w, enum attn_pass pass)
 {
     const struct attn_layer_spec *spec = w->spec;

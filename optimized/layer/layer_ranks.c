@@ -153,7 +153,7 @@ static void *own_x(const struct member *m)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Bring x to where it is projected: *at.  What is exchanged was kept by the forward pass. */
+/* Bring x to where it is projected: *at.  The forward pass kept an x that was exchanged. */
 static enum attn_status bring_x(struct member *m, int again, void **at)
 {
     const struct attn_layer_work *w = m->w;
@@ -213,7 +213,7 @@ static enum attn_status merge(struct member *m, void *y)
     }
     if (status == ATTN_OK && w->moves_y)
         status = carry(m, "y", attn_layer_tokens_move(w, &w->in, &w->home),
-                       m->buffer[ATTN_MOMENT_Y].data, y, w->sums_y);
+                       m->buffer[ATTN_MOMENT_Y].data, y, 0);
     give(m, ATTN_MOMENT_Y, 1);
     return status;
 }

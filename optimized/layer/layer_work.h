@@ -1,4 +1,4 @@
-/* What one rank has to do in a layer, derived from its scheme: layouts of every tensor, which of
+/* The work of one rank in a layer, derived from its scheme: layouts of every tensor, which of
  * them change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither
  * computes, sends or allocates here.
  */
@@ -26,7 +26,7 @@ enum {
     ATTN_PASS_BUFFERS,
     /* for a moment */
     ATTN_MOMENT_X = ATTN_PASS_BUFFERS, /* gathered                             */
-    ATTN_MOMENT_Y,                     /* before it goes home: maybe a partial sum */
+    ATTN_MOMENT_Y,                     /* before it goes home                  */
     ATTN_MOMENT_DY,                    /* come from home                       */
     ATTN_MOMENT_DO,                    /* at home                              */
     ATTN_MOMENT_DX,
@@ -45,7 +45,7 @@ struct attn_layer_work {
     struct attn_problem attention, tokens; /* q k v; x as a tensor of one head, kind q */
     struct attn_layout all, home, in, made,
         merged; /* everything; x; x, y at work; q k v; o at Wo */
-    int moves_x, gathers_x, moves_o, moves_y, sums_y;
+    int moves_x, gathers_x, moves_o, moves_y;
 };
 
 struct attn_layer_work attn_layer_work_of(const struct attn_layer_spec *spec,
@@ -66,7 +66,7 @@ int64_t attn_layer_weight_numbers(const struct attn_layer_weight *weight,
                                   const struct attn_layout *layout, int rank);
 struct attn_buffer attn_layer_weight_sum(const struct attn_layer_weight *weight, int rank);
 
-/* What a rank has of a layout, for the products. */
+/* A rank's part of a layout, for the products. */
 struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
                                           const struct attn_layout *layout);
 

@@ -94,7 +94,7 @@ struct counting {
 /* One of so many of the ways to run on ranks; the next ones with the next case or number of ranks,
  * so that each is met somewhere.  Under ATTN_FULL all of them; of many ranks, whose prices take
  * long, one of a few, and every 7th rank's price. */
-enum { ONE_OF = 97, FEW = 7 };
+enum { ONE_OF = 13, FEW = 7 };
 
 static void count_next(void *arg, const struct attn_impl *impl, const char *text)
 {
@@ -123,7 +123,7 @@ TEST_EACH(price_is_count_is_log, 8 * COUNT(cases))
 TEST_EACH(masks_too, 5)
 {
     static const char *const text[] = {"ring:mask=keys", "ulysses:mask=repeated",
-                                       "usp:ranks=6,mask=dense", "samples:mask=keys",
+                                       "usp:ranks=6,mask=dense", "usp:mask=keys",
                                        "allgather:mask=keys"};
     const struct attn_spec spec = spec_of(text[_i]);
     struct running x;

@@ -73,7 +73,6 @@ static const char *const out_of[] = {
     "measure " POINT " --out $to",
     "measure " POINT " --out $folder/new.jsonl --csv $to",
     "measure --from $records --csv $to",
-    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out $to",
     "report --from $records --out $to",
     "report --plan $plan --out $to",
     "check --exec 'echo begun >&2' --claims $claims --work $to",
@@ -82,9 +81,9 @@ static const char *const out_of[] = {
 };
 
 /* What is in the way; at the last there is one byte of room. */
-#define IN_EACH                                                                                    \
-    "taken.md taken.svg taken/bench.json taken/roofline.svg taken/result.safetensors taken/o.npy " \
-    "taken/index.html taken/figures/style.gp taken/manifest.json "                                 \
+#define IN_EACH                                                                 \
+    "taken.md taken.svg taken/result.safetensors taken/o.npy taken/index.html " \
+    "taken/figures/style.gp taken/manifest.json "                               \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
@@ -128,9 +127,7 @@ TEST_EACH(unwritable, COUNT(out_of))
 }
 
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
-static const char *const drawn[] = {
-    "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001 --blas none --out b",
-    "list masks --picture none --length 2 --out m.svg"};
+static const char *const drawn[] = {"list masks --picture none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {

@@ -80,7 +80,7 @@ static const char *const masks[] = {"none",
                                     "keys(x0110)",
                                     "random(0.1,3,heads)",
                                     "blocks(128,0.5,2)",
-                                    "bigbird(16,1,3,1,7)|prefix(3)",
+                                    "blocks(16,0.2,7)|global(16)|prefix(3)",
                                     "keys(0,260)&causal(br)"};
 
 /* The storage on a ledger; *tape's ledger is to be cleared. */

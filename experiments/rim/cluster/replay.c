@@ -264,8 +264,7 @@ static int are_alike(const struct replay *x, const struct attn_move *m, int a, i
     for (int e = 0; e < 2; e++) {
         struct attn_box of_a = attn_layout_stored_box(end[e], m->whole, keys, a);
         struct attn_box of_b = attn_layout_stored_box(end[e], m->whole, keys, b);
-        if (of_a.batches.n != of_b.batches.n || of_a.heads.n != of_b.heads.n ||
-            of_a.tokens != of_b.tokens)
+        if (of_a.heads.n != of_b.heads.n || of_a.tokens != of_b.tokens)
             return 0;
     }
     return 1;
@@ -298,13 +297,8 @@ static void exchange_all(struct replay *x, const struct attn_move *m)
 static void move(struct replay *x, enum attn_tag_kind kind, int goes_home)
 {
     const struct attn_work *w = &x->rank[0].w;
-    struct attn_move inner = attn_work_move(w, kind, goes_home);
-    struct attn_move outer = attn_work_move_via(w, kind, goes_home);
-    if (w->has_via && !goes_home)
-        exchange_all(x, &outer);
-    exchange_all(x, &inner);
-    if (w->has_via && goes_home)
-        exchange_all(x, &outer);
+    struct attn_move m = attn_work_move(w, kind, goes_home);
+    exchange_all(x, &m);
     for (int i = 0; i < x->ranks; i++) {
         struct rank *r = &x->rank[i];
         int64_t bytes = attn_work_block(&r->w, kind, i) *

@@ -290,7 +290,6 @@ enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_err
         attn_handout_begin(&handout, x->format, x->title);
         status = x->memory ? show_memory(x, &events, &handout, err)
                            : show_steps(x, &show, &heard, &handout);
-        attn_handout_end(&handout);
     }
     attn_events_close(&events);
     attn_heard_close(&heard);

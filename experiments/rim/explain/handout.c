@@ -124,15 +124,9 @@ void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format f
 {
     *handout = (struct attn_handout){.format = format};
     if (format == ATTN_HANDOUT_MD)
-        attn_document_begin(&handout->document, stdout, 0, title);
+        attn_document_begin(&handout->document, stdout, title);
     else
         printf("%s\n\n", title);
-}
-
-void attn_handout_end(struct attn_handout *handout)
-{
-    if (handout->format == ATTN_HANDOUT_MD)
-        attn_document_end(&handout->document);
 }
 
 void attn_handout_heading(struct attn_handout *handout, const char *text)
@@ -153,23 +147,29 @@ void attn_handout_words(struct attn_handout *handout, const char *text)
     handout->in_words = 1;
 }
 
+/* Heads may be equal: keys are the places of their columns. */
 static void put_table(struct attn_document *d, const struct attn_table *t, int64_t from, int64_t to)
 {
     enum { MOST = WIDTH };
-    char head[MOST + 1][ATTN_CELL + 1];
-    const char *heads[MOST + 1] = {NULL};
-    int n = 0;
-    for (int64_t c = 0; c < to && n < MOST; c = c + 1 == t->labels ? from : c + 1, n++) {
-        snprintf(head[n], sizeof head[n], "#%s", attn_table_cell(t, -1, c));
-        heads[n] = head[n];
+    char key[MOST][12];
+    struct attn_column column[MOST + 1] = {{.key = NULL}};
+    json_t *rows = json_array();
+    for (int64_t r = -1; r < t->rows; r++) {
+        json_t *row = json_object();
+        int n = 0;
+        for (int64_t c = 0; c < to && n < MOST; c = c + 1 == t->labels ? from : c + 1, n++) {
+            const char *cell = attn_table_cell(t, r, c);
+            snprintf(key[n], sizeof key[n], "%d", n);
+            if (r < 0)
+                column[n] = (struct attn_column){key[n], cell, ATTN_UNIT_REAL};
+            else
+                json_object_set_new(row, key[n], json_string(cell));
+        }
+        if (r >= 0)
+            json_array_append(rows, row);
+        json_decref(row);
     }
-    attn_document_table(d, heads);
-    for (int64_t r = 0; r < t->rows; r++) {
-        attn_document_row(d, "");
-        for (int64_t c = 0; c < to; c = c + 1 == t->labels ? from : c + 1)
-            attn_document_cell(d, ATTN_WORDS, "%s", attn_table_cell(t, r, c));
-    }
-    attn_document_table_end(d);
+    attn_document_table(d, column, rows);
 }
 
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t)

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "experiments/report/document.h"
+#include "experiments/table/document.h"
 
 enum { ATTN_CELL = 32 }; /* bytes of a cell, and of a head */
 
@@ -30,13 +30,12 @@ enum attn_handout_format { ATTN_HANDOUT_TEXT, ATTN_HANDOUT_MD };
 /* A page to standard output in one of these formats. */
 struct attn_handout {
     enum attn_handout_format format;
-    struct attn_document document; /* md */
-    int in_words;                  /* private: a heading needs a blank line before it */
+    struct attn_document document;
+    int in_words; /* private: a heading needs a blank line before it */
 };
 
 void attn_handout_begin(struct attn_handout *handout, enum attn_handout_format format,
                         const char *title);
-void attn_handout_end(struct attn_handout *handout);
 void attn_handout_heading(struct attn_handout *handout, const char *text);
 void attn_handout_words(struct attn_handout *handout, const char *text);
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t);

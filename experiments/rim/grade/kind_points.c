@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point_process.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/rim/grade/grading.h"
 #include "tests/harness/base/fileio.h"
 
@@ -38,9 +38,9 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     snprintf(of.spec_text, sizeof of.spec_text, "%.120s",
              spec != NULL ? spec->impl->name : g->spec.name);
     attn_point_price(&of, point, &need);
-    const struct attn_point_request asked = {&plan, &of, "", LIMIT_S};
+    const struct attn_point_how how = attn_point_how_of(&plan, &of);
     if (point->message[0] == '\0')
-        attn_point_process(&asked, point);
+        attn_point_process(&how, LIMIT_S, NULL, point);
     o->asked++;
     int ok =
         point->status == ATTN_POINT_OK && strcmp(point->verdict, attn_verdict_name(ATTN_PASS)) == 0;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/record.h"
 #include "experiments/rim/grade/grading.h"
+#include "experiments/table/rows.h"
 
 static int most_points(const struct attn_sheet *sheet)
 {

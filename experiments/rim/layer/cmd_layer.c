@@ -52,7 +52,7 @@ const struct attn_cli_command attn_cmd_layer = {
         "Run a layer, y = attention(x Wqkv) Wo, forward and backward on simulated ranks, in "
         "float64,\n"
         "and compare y, dx, dWqkv and dWo with the same layer in one process.  A SPEC is a scheme\n"
-        "around the layer (megatron-sp, fastseq, dsp) or any sequence-parallel implementation, "
+        "around the layer (fastseq, dsp) or any sequence-parallel implementation, "
         "which\n"
         "then does the attention (attnlab layer list).",
     .flags = flags,
@@ -63,7 +63,7 @@ const struct attn_cli_command attn_cmd_layer = {
         "was\n"
         "counted.\n"
         "\n"
-        "  attnlab layer megatron-sp:ranks=4 fastseq:ranks=4 ulysses:ranks=4\n"
+        "  attnlab layer fastseq:ranks=4 ulysses:ranks=4\n"
         "  attnlab layer video dsp --mask 'spatial(8,8,1)' --pass fwd\n"
         "  attnlab layer ulysses --boundary unscaled\n"
         "\n"

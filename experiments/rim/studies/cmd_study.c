@@ -19,8 +19,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
     ATTN_TAKES(DATA, offsetof(struct request, data)),
     ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
-    ATTN_TAKES(PRESET, offsetof(struct request, preset), "page", ATTN_KIND_AS_DEFINED,
-               ATTN_PRESET_WORDS, "as wide as a page, one column (88 mm) or a slide"),
+    ATTN_TAKES(PRESET, offsetof(struct request, preset), "page"),
     ATTN_TAKES(OVERWRITE, offsetof(struct request, overwrite)),
     ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
     {.flag = ATTN_FLAG_END}};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/price/need.h"
 #include "experiments/price/stack.h"
 #include "experiments/rim/studies/study.h"
@@ -114,25 +115,20 @@ static void show_seconds(double seconds)
 int attn_study_measure(struct attn_study_run *run, const char *spec, const char *text,
                        struct attn_point *point)
 {
-    static char line[1 << 16];
-    const char *repeat = run->is_long ? "0" : "3"; /* the first call of minutes is enough */
-    const char *const args[] = {"point",    "--spec", spec,           "--case", text,
-                                "--repeat", repeat,   "--verify-all", "2048",   NULL};
-    struct attn_process child = {.out = line, .capacity = sizeof line};
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_point own;
+    static struct attn_point own;
+    /* the first call of minutes is enough */
+    const struct attn_point_how how = {
+        .repeat = run->is_long ? 0 : 3, .enough_s = 0.3, .verify_all = 2048};
     point = point != NULL ? point : &own;
     if (run->leave_out >= 0)
         return 0;
-    if (run->is_long && isatty(STDERR_FILENO))
-        child.waits = show_seconds;
-    int started = attn_process_attnlab(args, (double)INFINITY, &child) == 0;
-    if (child.waits != NULL)
+    int shows = run->is_long && isatty(STDERR_FILENO);
+    attn_point_init(point);
+    snprintf(point->spec, sizeof point->spec, "%s", spec);
+    snprintf(point->text, sizeof point->text, "%s", text);
+    attn_point_process(&how, (double)INFINITY, shows ? show_seconds : NULL, point);
+    if (shows)
         fputs("\r          \r", stderr);
-    if (!started)
-        return fail(run, spec, "no process could be started");
-    if (attn_record_parse_point(child.out, child.n_out, point, &err) != ATTN_OK)
-        return fail(run, spec, child.last_line[0] != '\0' ? child.last_line : err.text);
     if (point->status == ATTN_POINT_OUT_OF_MEMORY)
         run->lacks = ATTN_ENOMEM;
     if (point->status != ATTN_POINT_OK)

@@ -2,7 +2,7 @@
  *
  *      open  ->  ask, ask, ...  ->  close
  *
- * Three routes answer: a plug-in in a process of its own (worker.h), a command that is started once
+ * Three routes answer: a plug-in in a process of its own (plugin_host.h), a command that is started once
  * for all cases of a question (exec.h), and a folder of results that lies there already.  The
  * struct is filled by its owner, claims included, but for those of a plug-in, which says them.
  */
@@ -58,8 +58,8 @@ struct attn_external {
     int not_reached;  /* cases and relations so far                                            */
     int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
     /* of a plug-in: */
-    struct attn_repetition how; /* how often it is asked each case                             */
-    struct attn_worker *worker; /* for its notes (worker.h)                                    */
+    struct attn_repetition how;    /* how often it is asked each case                             */
+    struct attn_plugin_host *host; /* for its notes (plugin_host.h)                            */
     /* of a command: */
     const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
     FILE *notes;       /* how its starts went                                                   */
@@ -86,7 +86,7 @@ struct attn_external_route {
     /* Of x->not_reached: why, in one line. */
     void (*unreached)(const struct attn_external *x, char *text, size_t size);
 
-    /* End its process, remove its files.  x->worker is gone then. */
+    /* End its process, remove its files.  x->host is gone then. */
     void (*close)(struct attn_external *x);
 };
 extern const struct attn_external_route attn_external_route[];
@@ -96,7 +96,9 @@ double attn_external_left(const struct attn_external *x);
 
 /* Of a plug-in: a relation (relations.h), and the case called up to 40 times more: PASS, or
  * FAIL(memory) when memory is lost each time. */
-void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
+struct attn_relation;
+void attn_external_relation(struct attn_external *x, const struct attn_relation *relation,
+                            struct attn_answer *answer);
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,
                         struct attn_answer *answer);
 

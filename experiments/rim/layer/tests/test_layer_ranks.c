@@ -154,7 +154,7 @@ static void run_next(void *arg, const struct attn_impl *impl, const char *text)
 /* With all words of all options; some of these ways, all of them under ATTN_FULL. */
 TEST_EACH(ways_agree_with_loops, 2)
 {
-    struct walking x = {.one_in = getenv("ATTN_FULL") != NULL ? 1 : 11};
+    struct walking x = {.one_in = getenv("ATTN_FULL") != NULL ? 1 : 3};
     scheme_walk(3 + _i, run_next, &x);
     ck_assert_int_gt(5 * x.runs, x.turn / x.one_in); /* pads are refused, and most of strict */
 }
@@ -229,8 +229,7 @@ TEST(published_volumes)
     ck_assert_int_eq(units("dsp:ranks=4", spatial), 2);
     ck_assert_int_eq(units("dsp:ranks=4", temporal), 0);
     ck_assert_int_eq(units("ulysses:ranks=4", spatial), 4);
-    ck_assert_int_eq(units("megatron-sp:ranks=4", spatial), 8); /* 2 M (P-1)/P */
-    ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5);     /* M (P-1)/P, and o */
+    ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5); /* M (P-1)/P, and o */
 }
 
 /* ---- planted bugs ---------------------------------------------------------------------------- */
@@ -258,13 +257,12 @@ static const struct {
     unsigned wrong;
 } planted[] = {
     {"LY-01", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DX},
-    {"LY-01", "megatron-sp:ranks=3", ATTN_BOUNDARY_NONE, 2, WRONG_DX},
+    {"LY-01", "fastseq:ranks=3", ATTN_BOUNDARY_NONE, 2, WRONG_DX},
     {"LY-02", "ulysses:ranks=4", ATTN_BOUNDARY_SCALED, 2, WRONG_DX | WRONG_DWQKV | WRONG_DWO},
     {"LY-03", "ulysses:ranks=4", ATTN_BOUNDARY_SCALED, 2, WRONG_DX},
     {"LY-04", "ulysses:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV | WRONG_DWO},
     {"LY-04", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWO},
-    {"LY-05", "megatron-sp:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV},
-    {"LY-06", "megatron-sp:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_Y},
+    {"LY-05", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2, WRONG_DWQKV},
     {"LY-07", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 1, 0},
     {"LY-07", "fastseq:ranks=4", ATTN_BOUNDARY_NONE, 2,
      WRONG_Y | WRONG_DX | WRONG_DWQKV | WRONG_DWO},
@@ -312,13 +310,12 @@ TEST(every_planted_bug_has_a_line)
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* A layer's file names its own tensors, and its sums are what ranks counted. */
-TEST_EACH(layer_writes_its_own, 4)
+TEST_EACH(layer_writes_its_own, 3)
 {
     static const struct {
         const char *spec, *tensor[4];
         int ranks;
-    } of[] = {{"megatron-sp:ranks=3", {"x", "y", "dy", "dx"}, 3},
-              {"fastseq:ranks=2", {"x", "o", "do", "dwo"}, 2},
+    } of[] = {{"fastseq:ranks=2", {"x", "o", "do", "dwo"}, 2},
               {"ring:ranks=3", {"k", "dv", "dwq", "dwk"}, 3},
               {"ulysses:ranks=4 --boundary scaled", {"q", "y", "dx", "dwv"}, 4}};
     struct logged_rank sent[2][8] = {0};
@@ -351,9 +348,9 @@ TEST(words)
     static const struct scratch_row rows[] = {
         {"layer", 2, "SPEC"},
         {"layer tiled", 2,
-         "tiled: has no layouts for a layer; schemes for a layer are: megatron-sp, fastseq, dsp"},
-        {"layer megatron-sp:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
-        {"layer heads --heads 4", 2, "as a layer that is megatron-sp"},
+         "tiled: has no layouts for a layer; schemes for a layer are: fastseq, dsp"},
+        {"layer fastseq:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
+        {"layer heads --heads 4", 2, "as a layer that is fastseq"},
         {"layer dsp", 2, "a mask such as spatial(T,S,1)"},
         {"layer fastseq --hidden 30", 2, "heads must divide hidden; --hidden 64 would work"},
         {"layer fastseq --pass fwd --length 8", 0, "y      largest difference"},

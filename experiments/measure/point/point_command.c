@@ -1,4 +1,4 @@
-/* A command in the place of a call: see point.h, and docs/measuring.md for what is subtracted.
+/* A command in the place of a call: docs/measuring.md says what is subtracted.
  *
  *      launcher  ->  set up, write files  ->  the command on a tiny case  ->  on the case
  *      ->  read its results and times  ->  verify
@@ -15,27 +15,32 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/price/need.h"
 #include "ref/clock.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/folder.h"
 #include "tests/harness/subject/exec.h"
 
-static void say(struct attn_point *p, enum attn_point_status status, const char *text)
+/* A failure of the command, which the point says itself. */
+static enum attn_status told(struct attn_point_work *work, enum attn_point_status status,
+                             const char *text)
 {
-    p->status = status;
-    snprintf(p->message, sizeof p->message, "%s", text);
+    work->is_told = 1;
+    work->point->status = status;
+    snprintf(work->point->message, sizeof work->point->message, "%s", text);
+    attn_point_untimed(work->point);
+    return ATTN_EPEER;
 }
 
 /* Any command may repeat its calls, if it reports each one's time.  0, or -1: no memory. */
-static int export_repeats(const struct attn_point_flags *flags)
+static int export_repeats(const struct attn_point_how *how)
 {
     char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)flags->repeat);
+    snprintf(text, sizeof text, "%lld", (long long)how->repeat);
     if (setenv("ATTNLAB_REPEAT", text, 1) != 0)
         return -1;
-    snprintf(text, sizeof text, "%.9g", flags->enough);
+    snprintf(text, sizeof text, "%.9g", how->enough_s);
     return setenv("ATTNLAB_ENOUGH", text, 1);
 }
 
@@ -45,9 +50,10 @@ static int export_repeats(const struct attn_point_flags *flags)
  * exec: a point with gigabytes of tensors would see its own.  So a launcher is forked before there
  * are any; it holds about a megabyte, less than any program.  It also outlives a point that is
  * killed by just long enough to end the command, with all its processes. */
-struct launcher {
+struct attn_point_launcher {
     pid_t pid;
     int to, from;
+    struct attn_claims claims;
 };
 
 struct reply {
@@ -74,7 +80,7 @@ static void serve(pid_t parent, int from, int to, const char *command)
 }
 
 /* 0, or -1 with errno; the process ends soon after that, and its pipes with it. */
-static int launcher_open(struct launcher *l, const char *command)
+static int launcher_open(struct attn_point_launcher *l, const char *command)
 {
     int to[2], from[2];
     pid_t parent = getpid();
@@ -93,37 +99,25 @@ static int launcher_open(struct launcher *l, const char *command)
     return l->pid < 0 ? -1 : 0;
 }
 
-static void launcher_close(struct launcher *l)
-{
-    close(l->to);
-    close(l->from);
-    kill(l->pid, SIGTERM);
-    while (waitpid(l->pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
-}
-
-/* Run the command on the files in a folder; 0 when it did not do its part, and the point says
- * so. */
-static int run(struct launcher *l, const char *folder, struct attn_process *ran,
-               struct attn_point *p)
+/* Run the command on the files in a folder. */
+static enum attn_status run(struct attn_point_work *work, const char *folder,
+                            struct attn_process *ran)
 {
     static struct reply answer;
     char name[ATTN_FOLDER_PATH] = "";
     struct attn_error err = {ATTN_OK, ""};
     snprintf(name, sizeof name, "%s", folder);
-    if (!attn_pipe_write(l->to, name, sizeof name) ||
-        !attn_pipe_read(l->from, &answer, sizeof answer))
+    if (!attn_pipe_write(work->command->to, name, sizeof name) ||
+        !attn_pipe_read(work->command->from, &answer, sizeof answer))
         answer.error = EPIPE;
     *ran = answer.ran;
     if (answer.error != 0) {
         attn_fail(&err, ATTN_ENOMEM, "no shell can be started: %s", strerror(answer.error));
-        say(p, ATTN_POINT_ERROR, err.text);
-        return 0;
+        return told(work, ATTN_POINT_ERROR, err.text);
     }
     if (attn_exec_did(ran, folder, 0, &err) == ATTN_OK)
-        return 1;
-    say(p, ran->signal != 0 ? ATTN_POINT_KILLED : ATTN_POINT_ERROR, err.text);
-    return 0;
+        return ATTN_OK;
+    return told(work, ran->signal != 0 ? ATTN_POINT_KILLED : ATTN_POINT_ERROR, err.text);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -158,24 +152,24 @@ static int read_seconds(const char *folder, double *seconds, int most)
     return bad || n == 0 ? -1 : n;
 }
 
-/* Its own times if it has any, else the difference of two whole runs; 0 when they cannot be. */
-static int keep_time(struct attn_point *p, const char *folder, const struct attn_process *tiny,
-                     const struct attn_process *ran)
+/* Its own times if it has any, else the difference of two whole runs. */
+static enum attn_status keep_time(struct attn_point_work *work, const char *folder,
+                                  const struct attn_process *tiny, const struct attn_process *ran)
 {
+    struct attn_point *p = work->point;
     double seconds[ATTN_RECORD_TIMES + 1], sum = 0;
+    char text[200];
     int n = read_seconds(folder, seconds, ATTN_RECORD_TIMES + 1);
-    if (n < 0) {
-        say(p, ATTN_POINT_ERROR, "seconds.txt holds something else than positive numbers");
-        return 0;
-    }
+    if (n < 0)
+        return told(work, ATTN_POINT_ERROR,
+                    "seconds.txt holds something else than positive numbers");
     for (int t = 0; t < n; t++)
         sum += seconds[t];
     if (sum > ran->wall_s) {
-        snprintf(p->message, sizeof p->message,
+        snprintf(text, sizeof text,
                  "the command reports calls of %.6g s together, but ran for %.6g s in all", sum,
                  ran->wall_s);
-        p->status = ATTN_POINT_ERROR;
-        return 0;
+        return told(work, ATTN_POINT_ERROR, text);
     }
     if (n == 0) {
         seconds[0] = ran->wall_s - tiny->wall_s;
@@ -185,74 +179,64 @@ static int keep_time(struct attn_point *p, const char *folder, const struct attn
     p->first_s = n > 0 ? seconds[0] : (double)NAN;
     for (int t = 1; t < n; t++)
         p->warm_s[p->n_warm++] = seconds[t];
-    return 1;
+    return ATTN_OK;
 }
 
-static void read_results(struct attn_point_work *work, const struct attn_point_flags *flags,
-                         const char *folder)
+/* A result that cannot be read is a wrong one, unless that is no fault of the command. */
+static enum attn_status read_results(struct attn_point_work *work, const char *folder,
+                                     struct attn_error *err)
 {
-    struct attn_error err = {ATTN_OK, ""};
-    if (attn_exec_read(folder, work->claims, &work->setup, &err) == ATTN_OK) {
-        attn_point_verify(work, flags);
-    } else {
-        attn_point_fail(&work->point, &err);
-        if (err.status != ATTN_ENOMEM && err.status != ATTN_ENOTSUP) { /* no faults of a command */
-            work->point.status = ATTN_POINT_WRONG;
-            strcpy(work->point.verdict, attn_verdict_name(ATTN_FAILED));
-        }
-    }
-    if (work->point.status == ATTN_POINT_OK && isnan(work->point.first_s))
-        say(&work->point, ATTN_POINT_OK, "the whole command took no longer than on a tiny case");
+    enum attn_status status = attn_exec_read(folder, work->claims, &work->setup, err);
+    if (status == ATTN_OK || status == ATTN_ENOMEM || status == ATTN_ENOTSUP)
+        return status;
+    strcpy(work->point->verdict, attn_verdict_name(ATTN_FAILED));
+    return told(work, ATTN_POINT_WRONG, err->text);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void run_both(struct attn_point_work *work, const struct attn_point_flags *flags,
-                     struct launcher *launcher)
+enum attn_status attn_point_command_run(struct attn_point_work *work, struct attn_error *err)
 {
-    struct attn_point *p = &work->point;
-    struct attn_error err = {ATTN_OK, ""};
     struct attn_process tiny, ran;
     char small[4096], whole[4096];
     double start = attn_seconds(CLOCK_MONOTONIC);
-    snprintf(small, sizeof small, "%.4000s/tiny", flags->work);
-    snprintf(whole, sizeof whole, "%.4000s/case", flags->work);
-    enum attn_status status = attn_exec_write_tiny(small, work->claims, &p->c, &err);
+    snprintf(small, sizeof small, "%.4000s/tiny", work->how->folder);
+    snprintf(whole, sizeof whole, "%.4000s/case", work->how->folder);
+    enum attn_status status = attn_exec_write_tiny(small, work->claims, &work->point->c, err);
     if (status == ATTN_OK)
-        status = attn_exec_write(whole, work->claims, &work->setup, &err);
-    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    if (status != ATTN_OK) {
-        attn_point_fail(p, &err);
-        return;
-    }
-    if (!run(launcher, small, &tiny, p) || !run(launcher, whole, &ran, p))
-        return;
-    keep_memory(p, &tiny, &ran);
-    if (keep_time(p, whole, &tiny, &ran))
-        read_results(work, flags, whole);
+        status = attn_exec_write(whole, work->claims, &work->setup, err);
+    work->point->setup_s += attn_seconds(CLOCK_MONOTONIC) - start;
+    if (status == ATTN_OK)
+        status = run(work, small, &tiny);
+    if (status == ATTN_OK)
+        status = run(work, whole, &ran);
+    if (status != ATTN_OK)
+        return status;
+    keep_memory(work->point, &tiny, &ran);
+    status = keep_time(work, whole, &tiny, &ran);
+    return status == ATTN_OK ? read_results(work, whole, err) : status;
 }
 
-void attn_point_exec(struct attn_point_work *work, const struct attn_point_flags *flags)
+enum attn_status attn_point_command_open(struct attn_point_work *work, struct attn_error *err)
 {
-    static struct attn_claims claims;
-    struct launcher launcher;
-    struct attn_point *p = &work->point;
-    struct attn_error err = {ATTN_OK, ""};
-    if (export_repeats(flags) != 0 || launcher_open(&launcher, flags->exec) != 0) {
-        attn_fail(&err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
-        attn_point_fail(p, &err);
-        return;
+    const struct attn_point_how *how = work->how;
+    struct attn_point_launcher *l = attn_cli_need(calloc(1, sizeof *l));
+    work->command = l;
+    if (export_repeats(how) != 0 || launcher_open(l, work->point->source) != 0)
+        return attn_fail(err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
+    work->claims = &l->claims;
+    return attn_claims_read(how->claims, &l->claims, err);
+}
+
+void attn_point_command_close(struct attn_point_work *work)
+{
+    struct attn_point_launcher *l = work->command;
+    if (l != NULL && l->pid > 0) {
+        close(l->to);
+        close(l->from);
+        kill(l->pid, SIGTERM);
+        while (waitpid(l->pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
     }
-    enum attn_status status = attn_claims_read(flags->claims, &claims, &err);
-    work->claims = &claims;
-    if (status == ATTN_OK && attn_point_open(work, &err) == ATTN_OK) {
-        strcpy(p->family, "command");
-        p->ranks = 1;
-        p->floor_bytes = attn_setup_bytes(&work->setup);
-        attn_preflight_pairs(&work->setup.problem, p);
-        run_both(work, flags, &launcher);
-        attn_setup_close(&work->setup);
-    } else
-        attn_point_fail(p, &err);
-    launcher_close(&launcher);
+    free(l);
 }
