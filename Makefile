@@ -332,7 +332,7 @@ CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extre
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
     rounds rules run saved setup stack stats storage stored tensor transport verdicts
 core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built)
-	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab faults/dense figure/attnlab \
+	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)
 	@for suite in $(CORE_SUITES); do \
 	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/core build/core/attn-tests || exit 1; done
