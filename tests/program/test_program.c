@@ -175,7 +175,7 @@ static const struct scratch_row expected[] = {
     {"check --plugin a.so --soak never", 2, "--soak 'never'"},
     {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
     {"vectors x --claims README.md", 2, "not JSON"},
-    {"worker x", 2, "not by hand"},
+    {"worker x", 2, "an argument is missing"},
     {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
