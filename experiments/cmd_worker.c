@@ -1,7 +1,7 @@
-/* attnlab worker: a submission to lab 07 in a process of its own (experiments/grade/prices.h). */
+/* attnlab worker: a submission to lab 07 in a process of its own (experiments/rim/grade/prices.h). */
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/grade/prices.h"
+#include "experiments/rim/grade/prices.h"
 
 static int worker(void *values, int n, char **operand);
 

@@ -148,9 +148,13 @@ static void append(char *text, size_t size, const struct value *x, int n)
 /* "8 (31), 64 (4)": values in cases that were judged, then those in refused cases only. */
 void attn_values_put(struct attn_document *d, const struct attn_verdict_list *list)
 {
-    static const char *const head[] = {"factor", "judged: value (cases)",
-                                       "only in cases that were refused", NULL};
+    static const struct attn_column column[] = {
+        {"factor", "factor", ATTN_UNIT_WORDS},
+        {"judged", "judged: value (cases)", ATTN_UNIT_WORDS},
+        {"refused", "only in cases that were refused", ATTN_UNIT_WORDS},
+        {.key = NULL}};
     struct factors *all = attn_cli_need(calloc(1, sizeof *all));
+    json_t *rows = json_array();
     for (int e = 0; e < list->n; e++) {
         const struct attn_verdict_entry *x = &list->entry[e];
         struct attn_case c;
@@ -159,8 +163,6 @@ void attn_values_put(struct attn_document *d, const struct attn_verdict_list *li
             attn_case_parse(x->text, &c, NULL) == ATTN_OK) /* no word about the whole */
             count_case(all, &c);
     }
-    attn_document_heading(d, 3, "What the cases were");
-    attn_document_table(d, head);
     for (int f = 0; f < all->n; f++) {
         struct value *value = all->of[f].value;
         char judged[1600] = "", refused[600] = "";
@@ -170,9 +172,11 @@ void attn_values_put(struct attn_document *d, const struct attn_verdict_list *li
                 append(judged, sizeof judged, &value[v], value[v].judged);
             else
                 append(refused, sizeof refused, &value[v], value[v].refused);
-        attn_document_row(d, "www", all->of[f].name, judged, refused);
+        json_array_append_new(rows, json_pack("{s:s,s:s,s:s}", "factor", all->of[f].name, "judged",
+                                              judged, "refused", refused));
     }
-    attn_document_table_end(d);
+    attn_document_heading(d, 3, "The factors of the cases");
+    attn_document_table(d, column, rows);
     free(all);
 }
 
@@ -242,7 +246,11 @@ static void list_values(const struct attn_factors *t, const struct attn_coverage
 void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tier,
                        const struct attn_verdict_list *list)
 {
-    static const char *const head[] = {"factor", "judged", "only refused by it", "never met", NULL};
+    static const struct attn_column column[] = {{"factor", "factor", ATTN_UNIT_WORDS},
+                                                {"judged", "judged", ATTN_UNIT_WORDS},
+                                                {"refused", "only refused by it", ATTN_UNIT_WORDS},
+                                                {"never", "never met", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
     const struct attn_factors *t = &tier->table;
     struct attn_coverage *x = attn_cli_need(calloc(1, sizeof *x));
     for (int type = 0; type < t->of[ATTN_FACTOR_DTYPE].n; type++) {
@@ -250,7 +258,8 @@ void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tie
         char title[40];
         attn_coverage_count(tier, list, type, x);
         count_pairs(x, &judged, &refused);
-        snprintf(title, sizeof title, "What was met in %s", t->of[ATTN_FACTOR_DTYPE].value[type]);
+        snprintf(title, sizeof title, "Values that were met in %s",
+                 t->of[ATTN_FACTOR_DTYPE].value[type]);
         attn_document_heading(d, 3, title);
         attn_document_text(d,
                            "In %s, of the values on which kernels branch, by cases made for them: "
@@ -265,15 +274,17 @@ void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tie
         if (attn_bound_cost(&tier->claims, (enum attn_dtype)dtype, cost, sizeof cost, NULL) ==
             ATTN_OK)
             attn_document_text(d, "%s.", cost);
-        attn_document_table(d, head);
+        json_t *rows = json_array();
         for (int f = 0; f < ATTN_FACTOR_DTYPE; f++) {
             char met[3][400];
             static const int how[3] = {ATTN_MET_JUDGED, ATTN_MET_REFUSED, 0};
             for (int n = 0; n < 3; n++)
                 list_values(t, x, f, how[n], met[n], sizeof met[n]);
-            attn_document_row(d, "wwww", t->of[f].name, met[0], met[1], met[2]);
+            json_array_append_new(rows,
+                                  json_pack("{s:s,s:s,s:s,s:s}", "factor", t->of[f].name, "judged",
+                                            met[0], "refused", met[1], "never", met[2]));
         }
-        attn_document_table_end(d);
+        attn_document_table(d, column, rows);
     }
     free(x);
 }

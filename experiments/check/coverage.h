@@ -5,7 +5,7 @@
 #define EXPERIMENTS_CHECK_COVERAGE_H
 
 #include "experiments/check/verdicts.h"
-#include "experiments/report/document.h"
+#include "experiments/table/document.h"
 #include "tests/harness/cases/tiers.h"
 
 enum { ATTN_MET_JUDGED = 1, ATTN_MET_REFUSED = 2 }; /* in a case that it refused */

@@ -16,12 +16,16 @@
 #include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
+/* Ranks have some heads of q k v, and all tokens of these; no exchange in attention. */
+static const struct attn_scheme own_heads = {.home = attn_layout_of_heads,
+                                             .work = attn_layout_of_heads};
+
 static struct attn_sent sent(const struct attn_layer *layer, const struct attn_options *options,
                              enum attn_pass pass, int rank)
 {
     const struct attn_problem p = attn_layer_problem(layer);
     struct attn_layout home = attn_layout_of_tokens(&p, options);
-    struct attn_layout heads = attn_layer_own_heads.home(&p, options);
+    struct attn_layout heads = attn_layout_of_heads(&p, options);
     struct attn_sent sum = {0, 0};
     int64_t one = layer->batch * layer->d_value * (int64_t)attn_dtype_size(layer->dtype);
     attn_layer_gather_sent(&sum, layer, &home, rank);
@@ -46,7 +50,7 @@ const struct attn_layer_scheme attn_layer_scheme_fastseq = {
                .family = "layer",
                .options = attn_parallel_options,
                .ranks = attn_parallel_ranks,
-               .scheme = &attn_layer_own_heads},
+               .scheme = &own_heads},
     .home = attn_layout_of_tokens,
     .merges_at_home = 1,
     .sent = sent};

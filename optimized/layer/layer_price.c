@@ -37,7 +37,7 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     if (attn_axis_parts(&home.heads) > 1)
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s: ranks have shards of heads, not of the sequence; as a layer that is "
-                         "megatron-sp",
+                         "fastseq",
                          spec->spec.impl->name);
     if (home.alike)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -62,9 +62,7 @@ static int list_moments(const struct attn_layer_work *w, enum attn_pass pass,
     const struct attn_move home = attn_layer_tokens_move(w, &w->in, &w->home);
     const struct attn_buffer copies = attn_move_copies(&home, w->rank), none = {0};
     const struct moment forward[] = {
-        {.buffer = {buffer[ATTN_MOMENT_X]}},
-        {.attends = 1},
-        {.buffer = {buffer[ATTN_MOMENT_Y], w->sums_y ? copies : none}}};
+        {.buffer = {buffer[ATTN_MOMENT_X]}}, {.attends = 1}, {.buffer = {buffer[ATTN_MOMENT_Y]}}};
     const struct moment backward[] = {
         {.buffer = {buffer[ATTN_MOMENT_DY], buffer[ATTN_MOMENT_DO]}},
         {.attends = 1},

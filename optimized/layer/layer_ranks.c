@@ -213,7 +213,7 @@ static enum attn_status merge(struct member *m, void *y)
     }
     if (status == ATTN_OK && w->moves_y)
         status = carry(m, "y", attn_layer_tokens_move(w, &w->in, &w->home),
-                       m->buffer[ATTN_MOMENT_Y].data, y, w->sums_y);
+                       m->buffer[ATTN_MOMENT_Y].data, y, 0);
     give(m, ATTN_MOMENT_Y, 1);
     return status;
 }

@@ -8,18 +8,17 @@
  *                 whose tokens these are.  Where `in` is all tokens, x is gathered; else it is
  *                 exchanged
  *      attention  any scheme of optimized/parallel, on q, k, v as they were projected
- *      merge      with the rank's heads of Wo, as a partial sum of y that is reduced and scattered;
- *                 or, if the scheme says so, o goes home first and all of Wo is used
+ *      merge      with all of Wo; if the scheme says so, o goes home first, else y does
  *
  * The backward pass does the adjoint of each line, from the last to the first: what was gathered is
- * reduced and scattered, what was reduced and scattered is gathered.  Gradients of weights that
+ * reduced and scattered.  Gradients of weights that
  * several ranks have are added over them.
  *
  * A scheme is one file and one line in layers.def.  Every sequence-parallel SPEC whose ranks have
  * all heads of their tokens is a layer too: projections are local, only attention exchanges.
  *
- * Source   Korthikanti et al. 2022 (Megatron sequence parallelism); hpcaitech/Open-Sora, FastSeq
- *          and acceleration/communications.py; Zhao et al. 2024 (DSP).
+ * Source   hpcaitech/Open-Sora, FastSeq and acceleration/communications.py; Zhao et al. 2024
+ *          (DSP).
  */
 #ifndef OPTIMIZED_LAYER_LAYER_SCHEME_H
 #define OPTIMIZED_LAYER_LAYER_SCHEME_H
@@ -106,8 +105,5 @@ void attn_layer_all_reduce_sent(struct attn_sent *sent, const struct attn_layer 
 /* Gradients of Wk and Wv of kv heads that several ranks read: to the first of them, and back. */
 void attn_layer_shared_heads_sent(struct attn_sent *sent, const struct attn_layer *layer,
                                   const struct attn_layout *heads, int rank);
-
-/* Ranks have some heads of q k v, and all tokens of these; no exchange in attention. */
-extern const struct attn_scheme attn_layer_own_heads;
 
 #endif

@@ -6,7 +6,7 @@ static int64_t x_bytes(const struct attn_layer *layer, const struct attn_layout 
 {
     const struct attn_problem p = attn_layer_problem(layer);
     struct attn_box box = attn_layout_box(layout, &p, 0, rank);
-    return box.batches.n * box.tokens * layer->hidden * (int64_t)attn_dtype_size(layer->dtype);
+    return box.batch * box.tokens * layer->hidden * (int64_t)attn_dtype_size(layer->dtype);
 }
 
 void attn_layer_gather_sent(struct attn_sent *sent, const struct attn_layer *layer,

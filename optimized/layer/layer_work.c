@@ -50,7 +50,6 @@ struct attn_layer_work attn_layer_work_of(const struct attn_layer_spec *spec,
     w.gathers_x = w.moves_x && attn_layout_same(&w.in, &w.all, &w.tokens, 0);
     w.moves_o = merges_at_home && !attn_layout_same(&w.made, &w.home, &w.attention, 0);
     w.moves_y = !merges_at_home && w.moves_x;
-    w.sums_y = w.moves_y && deals_heads(&w.made);
     return w;
 }
 
@@ -100,8 +99,8 @@ struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
 {
     struct attn_box queries = attn_layout_box(layout, &w->attention, 0, w->rank);
     struct attn_box keys = attn_layout_box(layout, &w->attention, 1, w->rank);
-    return (struct attn_layer_part){queries.batches.n, queries.heads.n,  keys.heads.n,
-                                    queries.tokens,    w->layer->hidden, w->layer->d_key,
+    return (struct attn_layer_part){queries.batch,    queries.heads.n,  keys.heads.n,
+                                    queries.tokens,   w->layer->hidden, w->layer->d_key,
                                     w->layer->d_value};
 }
 
@@ -146,18 +145,12 @@ static void add(struct attn_buffer buffer[ATTN_LAYER_BUFFERS], int which, const 
         attn_buffer_of(name, n->batch * heads, n->tokens * width, (int64_t)attn_dtype_size(dtype));
 }
 
-static int64_t lists_between(const struct attn_layout *a, const struct attn_layout *b,
-                             const struct attn_problem *whole)
-{
-    return attn_move_lists(a, b, whole).numbers;
-}
-
 /* For every move there may be; weights fall into one piece for each rank, as y or less. */
 static struct attn_buffer lists_of(const struct attn_layer_work *w)
 {
-    int64_t x = lists_between(&w->home, &w->in, &w->tokens);
-    int64_t o = lists_between(&w->made, &w->home, &w->attention);
-    int64_t all = lists_between(&w->all, &w->home, &w->tokens);
+    int64_t x = attn_move_lists(&w->home, &w->in).numbers;
+    int64_t o = attn_move_lists(&w->made, &w->home).numbers;
+    int64_t all = attn_move_lists(&w->all, &w->home).numbers;
     return attn_buffer_of("layer.messages", 1, greater(greater(x, o), all), 1);
 }
 
@@ -174,7 +167,7 @@ static void pass_buffers(const struct attn_layer_work *w, enum attn_pass pass,
         if (boundary)
             add(buffer, ATTN_PASS_Y, "y.own", &home, 1, c, t);
         if (w->moves_y)
-            add(buffer, ATTN_MOMENT_Y, w->sums_y ? "y.partial" : "y.exchanged", &in, 1, c, t);
+            add(buffer, ATTN_MOMENT_Y, "y.exchanged", &in, 1, c, t);
         return;
     }
     if (boundary) {
@@ -186,7 +179,7 @@ static void pass_buffers(const struct attn_layer_work *w, enum attn_pass pass,
     add(buffer, ATTN_PASS_DV, "layer.dv", &made, made.kv_heads, dv, t);
     add(buffer, ATTN_PASS_DO, "layer.do", &made, made.heads, dv, t);
     if (w->moves_y)
-        add(buffer, ATTN_MOMENT_DY, w->sums_y ? "dy.gathered" : "dy.exchanged", &in, 1, c, t);
+        add(buffer, ATTN_MOMENT_DY, "dy.exchanged", &in, 1, c, t);
     if (w->moves_o)
         add(buffer, ATTN_MOMENT_DO, "do.home", &home, w->layer->heads, dv, t);
     if (w->moves_x)

@@ -26,7 +26,7 @@ enum {
     ATTN_PASS_BUFFERS,
     /* for a moment */
     ATTN_MOMENT_X = ATTN_PASS_BUFFERS, /* gathered                             */
-    ATTN_MOMENT_Y,                     /* before it goes home: maybe a partial sum */
+    ATTN_MOMENT_Y,                     /* before it goes home                  */
     ATTN_MOMENT_DY,                    /* come from home                       */
     ATTN_MOMENT_DO,                    /* at home                              */
     ATTN_MOMENT_DX,
@@ -45,7 +45,7 @@ struct attn_layer_work {
     struct attn_problem attention, tokens; /* q k v; x as a tensor of one head, kind q */
     struct attn_layout all, home, in, made,
         merged; /* everything; x; x, y at work; q k v; o at Wo */
-    int moves_x, gathers_x, moves_o, moves_y, sums_y;
+    int moves_x, gathers_x, moves_o, moves_y;
 };
 
 struct attn_layer_work attn_layer_work_of(const struct attn_layer_spec *spec,

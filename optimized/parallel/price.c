@@ -85,8 +85,6 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
     cost->pairs = local.pairs;
     cost->counted = local.counted;
     struct attn_box home = attn_layout_box(&w.home, p, 0, rank);
-    if (w.merging != ATTN_RUNNING) /* N / l */
-        cost->flops += attn_work_elements(&w, ATTN_TAG_O);
     if (pass == ATTN_BACKWARD) /* dO . O */
         cost->flops += 2.0 * (double)(attn_box_rows(&home) * p->d_value);
     cost->saved_bytes = attn_work_saved(&w);

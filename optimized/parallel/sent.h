@@ -18,7 +18,7 @@ static inline struct attn_sent attn_sent_both(struct attn_sent a, struct attn_se
     return (struct attn_sent){a.bytes + b.bytes, a.messages + b.messages};
 }
 
-/* Tokens of all heads, as they are half way or at home, against heads of all tokens, among the
+/* Tokens of all heads at home against heads of all tokens, among the
  * ranks that share a place.  Of q k v, backward dO lse D too, a rank sends to each other one its
  * tokens of that one's heads; of o lse, backward dQ dK dV, to each other one that one's tokens of
  * its own heads. */
@@ -26,12 +26,5 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 
 /* The same with frames for places or places for frames: of its frames the other one's places. */
 struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
-
-/* The same with all heads of runs of tokens for some heads of scopes: of its run the other one's
- * scopes, of that one's heads. */
-struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
-
-/* Whole batches at home against tokens of all batches half way. */
-struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 
 #endif

@@ -50,10 +50,10 @@ static int blocks_alike(const struct attn_work *w, int key, int n)
     struct attn_box last = attn_work_box(w, 1, key - (n - 1) * w->ring.axis.stride);
     for (int q = 0; q < query.stretches; q++)
         for (int k = 0; k < first.stretches; k++) {
-            struct attn_problem a = attn_piece_of(w->whole, &query.batches, &w->heads,
-                                                  &query.stretch[q], &first.stretch[k]);
-            struct attn_problem b = attn_piece_of(w->whole, &query.batches, &w->heads,
-                                                  &query.stretch[q], &last.stretch[k]);
+            struct attn_problem a =
+                attn_piece_of(w->whole, &w->heads, &query.stretch[q], &first.stretch[k]);
+            struct attn_problem b =
+                attn_piece_of(w->whole, &w->heads, &query.stretch[q], &last.stretch[k]);
             if (!pieces_alike(&a, &b))
                 return 0;
         }

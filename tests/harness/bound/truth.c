@@ -23,7 +23,7 @@ const char *attn_output_name(enum attn_output output)
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 
-/* Whether `wide` has every number of `narrow`. */
+/* True where `wide` has every number of `narrow`. */
 static int holds(enum attn_dtype wide, enum attn_dtype narrow)
 {
     return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);
@@ -108,7 +108,7 @@ static void flush_keys(struct work *w)
 }
 
 /* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees: flush_keys does it.
- * What is not finite is left to the kinds. */
+ * Values that are not finite are left to the kinds. */
 static void collect_keys(struct work *w, int r)
 {
     const struct attn_problem *p = w->p;
@@ -291,7 +291,7 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
     return ATTN_OK;
 }
 
-/* What each thread needs for itself. */
+/* Allocates the memory that each thread needs for itself. */
 static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;

@@ -1,4 +1,4 @@
-/* What is said of one implementation on one case: the verdict, why, and with which numbers. */
+/* The judgement of one implementation on one case: the verdict, why, and with which numbers. */
 #ifndef TESTS_HARNESS_JUDGE_H
 #define TESTS_HARNESS_JUDGE_H
 
