@@ -286,7 +286,7 @@ void attn_table_print(FILE *out, enum attn_table_format format, const struct att
         const json_t *row = json_array_get(rows, r);
         if (format == ATTN_TABLE_MD)
             print_md(out, column, row);
-        if (format == ATTN_TABLE_CSV)
+        if (format == ATTN_TABLE_CSV || format == ATTN_TABLE_CSV_MORE)
             print_csv(out, column, row);
         if (format == ATTN_TABLE_LINES) {
             json_dumpf(row, out, JSON_COMPACT);
