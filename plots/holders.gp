@@ -1,4 +1,4 @@
-# Who has what: a grid for each panel of a CSV with the columns panel, across, down, number, text,
+# The holders of parts: a grid for each panel of a CSV with the columns panel, across, down, number, text,
 # across_name, down_name.  A cell has the colour of its number, and its text.
 #
 #     gnuplot -e "name = 'holders'" plots/holders.gp       reads NAME.csv, writes NAME.svg and NAME.pdf

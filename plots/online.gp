@@ -1,4 +1,4 @@
-# What online softmax keeps of queries 0 to 3, tile by tile, from a CSV with the columns key
+# The state that online softmax keeps of queries 0 to 3, tile by tile, from a CSV with the columns key
 # (the first of the tile), name, query, value.
 #
 #     gnuplot -e "name = 'online'; tile = 2" plots/online.gp     (keys of a tile)

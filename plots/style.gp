@@ -1,4 +1,4 @@
-# What all figures share: how they read their CSV, looks, layout, terminals.  Loaded by NAME.gp, which
+# Shared by all figures: how they read their CSV, looks, layout, terminals.  Loaded by NAME.gp, which
 # before says of each panel p
 #   draws(p)   the columns of the CSV on its y axis: ranges and the legend go by them
 #   lines(p)   which lines of the CSV it has: those of this panel there, or '*'
@@ -20,7 +20,7 @@ set datafile columnheaders
 set datafile commentschars ''
 csv = name.'.csv'
 
-# ---- presets: as wide as the place that they are for, with letters of so many points there --------
+# ---- presets: as wide as the place that they are for, with letters of font_size points --------
 
 if (!exists("preset")) preset = 'page'
 if (strstrt(' column page slides ', ' '.preset.' ') == 0) { print "preset = '".preset."': there are column, page and slides"; exit status 2 }
@@ -123,7 +123,7 @@ mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
 x(c, p, what) = !shown(c, p) || !has(c, p, what) ? 1e-99 : mine(c, p) ? column(across) : NaN
 y(c, p, what) = !shown(c, p) || !has(c, p, what) ? 1e-99 : strcol(what) eq '' ? NaN : column(what)
 
-# What the remark says where a curve has numbers in the column `single`.
+# The remark ends with single_remark where a curve has numbers in the column `single`.
 if (exists("single_remark")) {
     has_single = 0
     do for [c = 1:curves] { do for [p = 1:words(panels)] { has_single = has_single || has(c, p, single) } }

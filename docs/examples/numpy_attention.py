@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-# `attnlab measure` asks for so many calls after the first, or so many seconds of them.
+# `attnlab measure` asks for n calls after the first, or for a number of seconds of them.
 REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
 ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 

@@ -62,7 +62,7 @@ def main(path, *pictures):
     groups = [r["group"] for r in records if r["group"].startswith("length")]
     if not groups:
         sys.exit(f"{path}: no group of lengths; those of experiments/plans/quick.plan have one")
-    # What was only priced has a peak too; times are of good points alone.
+    # A point that was only priced has a peak too; times are of good points alone.
     figures = [
         ("Peak extra memory", "bytes", curves(records, groups[0], "priced_bytes", ("ok", "priced"))),
         ("Time of a call", "seconds", curves(records, groups[0], "warm_median_s", ("ok",))),

@@ -6,7 +6,7 @@
 #include "ref/impl.h"
 #include "ref/problem.h"
 
-/* What it costs, without running: one row of scores. */
+/* The price, without running: one row of scores. */
 static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
                              enum attn_pass pass, int rank, struct attn_cost *cost,
                              struct attn_error *err)

@@ -24,7 +24,7 @@ from numpy_attention import load  # noqa: E402  (reads safetensors)
 
 
 def hop(tensors, tokens):
-    """To the next rank; returns what the previous one had, of so many tokens (axis 2)."""
+    """Sends to the next rank; returns the `tokens` tokens (axis 2) of the previous one."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if ranks == 1:
         return tensors

@@ -25,7 +25,7 @@ try:  # PyTorch 2.5 and later
 except ImportError:
     sdpa_kernel = None
 
-# What `attnlab measure` asks for: calls after the first, and seconds after which they may stop.
+# `attnlab measure` asks for REPEAT calls after the first; they may stop after ENOUGH seconds.
 REPEAT = int(os.environ.get("ATTNLAB_REPEAT", 0))
 ENOUGH = float(os.environ.get("ATTNLAB_ENOUGH", 0))
 
@@ -77,7 +77,7 @@ def added(case, t):
 
 
 def kept_lse(o):
-    """What the operator kept for its backward: [B,H,Lq], in places padded or with one more axis."""
+    """The LSE that the operator kept for its backward: [B,H,Lq], in places padded or with one more axis."""
     nodes = [o.grad_fn]
     while nodes:
         node = nodes.pop()
@@ -89,7 +89,7 @@ def kept_lse(o):
 
 
 def spelled_out(backend, scale, q, k, v, mask, causal):
-    """What the back end math does, where PyTorch is older than 2.5."""
+    """The computation of the back end math, where PyTorch is older than 2.5."""
     if backend != "math":
         raise NotImplementedError(f"PyTorch {torch.__version__} has no back end {backend} to choose")
     stored, root = q.dtype, math.sqrt(abs(scale))
@@ -143,7 +143,7 @@ LAYOUTS = {"bhld": (0, 1, 2, 3), "blhd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3)}
 
 
 def timed(call):
-    """What the last call gave, and the seconds of each."""
+    """The results of the last call, and the seconds of each."""
     seconds = []
     while not seconds or (len(seconds) <= REPEAT and sum(seconds[1:]) < ENOUGH):
         result = None  # the last one must not be held while the next is made

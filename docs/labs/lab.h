@@ -1,5 +1,5 @@
-/* What the labs' code shares: rows whatever the layout, sums over a row, masks, and the conventions
- * of a task.  A plug-in of a lab includes it in place of ref/attn_plugin.h.
+/* The code that the labs share: rows in any layout, sums over a row, masks, and the conventions of
+ * a task.  A plug-in of a lab includes it in place of ref/attn_plugin.h.
  *
  * `attnlab grade LAB --task [--seed NAME]` says which conventions are yours: define those of the
  * three that differ before you include this header.
@@ -23,12 +23,12 @@
 #define TASK_BYTE ATTN_PLUGIN_ONE_IS_VISIBLE /* or ATTN_PLUGIN_ONE_IS_HIDDEN */
 #endif
 
-/* A number of an LSE tensor is so many of the natural logarithm: lse[i] = (m + ln l) / LSE_UNIT. */
+/* The unit of an LSE tensor, in natural logarithms: lse[i] = (m + ln l) / LSE_UNIT. */
 static const float LSE_UNIT = TASK_LSE == ATTN_PLUGIN_LSE_2 ? 0.693147181F : 1;
 
 typedef const struct attn_plugin_call attn_call;
 
-/* What a skeleton returns where your code is missing. */
+/* A skeleton returns this where your code is missing. */
 static inline int not_written(attn_call *t, const char *function)
 {
     snprintf(t->message, t->message_size, "%s is not written yet", function);
@@ -90,7 +90,7 @@ static inline void band(attn_call *t, int64_t i, int64_t *lo, int64_t *hi)
         *hi = least(*hi, at + t->window_right + 1);
 }
 
-/* Whether query i of query head h sees key j, by band and by bytes. */
+/* 1: query i of query head h sees key j, by band and by bytes; 0: it does not. */
 static inline int sees(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const uint8_t *byte = t->mask.data; /* [B,H,Lq,Lk], or NULL */
