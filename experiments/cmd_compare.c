@@ -107,7 +107,7 @@ static enum attn_status read_rules(struct task *t, struct attn_error *err)
 
 /* ---- which tensors -------------------------------------------------------------------------- */
 
-/* Whether a name is asked for. */
+/* 1: a name is asked for; 0: it is not. */
 static int is_wanted(const struct task *t, const char *name)
 {
     return attn_cli_listed(t->problem.only, ",", name);

@@ -87,7 +87,7 @@ void attn_command_print_list(FILE *file)
     fprintf(file, "\nExit status: %s\n", exit_statuses);
 }
 
-/* What is no command and wants words. */
+/* Topics of `attnlab help` that are no commands. */
 static const struct {
     const char *name, *text;
 } topics[] = {
@@ -195,7 +195,7 @@ static void print_man_of_all(void)
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* What may stand after each flag, and in its place; files are the shell's own affair. */
+/* Words that may stand after each flag, and in its place.  The shell itself completes files. */
 static void print_completion(const struct attn_cli_command *c)
 {
     for (const struct attn_flag_use *use = c->flags; use->flag != ATTN_FLAG_END; use++) {

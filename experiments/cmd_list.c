@@ -139,7 +139,7 @@ static void list_implementations(const struct request *want)
     }
 }
 
-/* What is claimed, or all that can be. */
+/* The claims that were given, or all that exist. */
 static void take_claims(const struct request *want, struct attn_claims *claims)
 {
     struct attn_error err;
@@ -224,8 +224,9 @@ static void shorten(char *reference, char *what)
         *end = '\0';
 }
 
-/* What stands for a bug: battery cases, or what bugs.def says.  The page is for reading: it says
- * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
+/* Each bug with the battery cases that stand for it, or the words of bugs.def.  The page is for
+ * reading: it says of a bug only the unusual, that the evidence is no fix, or that no case stands
+ * for it. */
 static void list_bugs(const struct request *want)
 {
     for (int i = 0; i < attn_bug_count; i++) {

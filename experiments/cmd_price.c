@@ -92,7 +92,7 @@ const struct attn_cli_command attn_cmd_price = {
     .initial = &(const struct request){.shapes = ATTN_CLI_SHAPES_OPEN},
     .run = price};
 
-/* What prices go to. */
+/* The places that prices go to. */
 struct output {
     json_t *all;               /* NULL for text */
     struct attn_messages *log; /* NULL: without --log */
@@ -288,7 +288,7 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
 }
 
 /* Those that were named.  Without a name: for the longest all there are, for the storages of a mask
- * one that nobody looks at. */
+ * one that is not read. */
 static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 {
     struct attn_error err;

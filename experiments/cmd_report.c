@@ -131,7 +131,7 @@ static enum attn_status make_folders(const char *path, struct attn_error *err)
     return status;
 }
 
-/* What must be there before anything is read or measured. */
+/* The report's folder is made and checked before anything is read or measured. */
 static void prepare(const struct flags *flags, struct report *r)
 {
     const char *out = flags->out;
@@ -328,7 +328,7 @@ static char *draw(const struct flags *flags, struct report *r)
     return path;
 }
 
-/* What cannot be seen in a figure, because its group's name says nothing. */
+/* Names the groups that get no figure, because their names say nothing. */
 static void say_no_figure(const struct report *r)
 {
     for (int g = 0; g < r->groups.n; g++)

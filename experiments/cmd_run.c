@@ -30,9 +30,8 @@ static const struct attn_flag_use uses[] = {
         COMPARE, PLACE(compare),
         .help =
             "judge the results, and those in the file, by error bounds; any of F64, F32, BF16 and "
-            "F16 beside any inputs.  A line says which arithmetic given ones fit.  What cannot be "
-            "judged "
-            "is named, and makes the status 2"),
+            "F16 beside any inputs.  A line says which arithmetic given ones fit.  Results that "
+            "cannot be judged are named, and make the status 2"),
     ATTN_TAKES(ONLY, PLACE(only)),
     ATTN_TAKES(ARITHMETIC, PLACE(arithmetic)),
     ATTN_TAKES(CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT, .help = ATTN_FILES_CLAIMS_HELP),

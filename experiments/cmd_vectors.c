@@ -48,7 +48,7 @@ const struct attn_cli_command attn_cmd_vectors = {
     .size = sizeof(struct request),
     .run = vectors};
 
-/* What somebody who says nothing is taken to claim. */
+/* The claims where --claims is not given. */
 static const char preset[] =
     "{\"name\": \"results\", \"claims\": [\"f32\", \"cross\", \"dv\", \"gqa\", \"scale\", \"band\","
     "\"dense\", \"backward\"]}";

@@ -83,7 +83,7 @@ void attn_cli_quote(const char *text, char *to, size_t size)
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-+./:=,%@";
     int bare = text[0] != '\0' && strspn(text, plain) == strlen(text);
-    /* What a terminal must not see is for printf(1), in octal. */
+    /* printf(1) writes the bytes that a terminal must not see, in octal. */
     attn_cleaned(text, to, size);
     int is_raw = strncmp(text, to, strlen(to)) != 0;
     const char *begin = bare     ? ""
@@ -260,7 +260,7 @@ int attn_cli_leave(int status)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* `| head -1` has what it wanted: nobody is there who would read why. */
+/* The reader of the pipe, such as `head -1`, has ended: a message would have no reader. */
 static int reader_left(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};

@@ -1,5 +1,5 @@
-/* What the commands of attnlab share.  Messages for people go to stderr as "attnlab NAME: ...",
- * results to stdout; cli/flags.h reads the command line. */
+/* Functions that the commands of attnlab share.  Messages for people go to stderr as
+ * "attnlab NAME: ...", results to stdout; cli/flags.h reads the command line. */
 #ifndef EXPERIMENTS_CLI_CLI_H
 #define EXPERIMENTS_CLI_CLI_H
 
@@ -30,7 +30,7 @@ void attn_cli_set_runner(const struct attn_runner *runner);
 const struct attn_runner *attn_cli_runner(void);
 int attn_cli_is_first(void); /* the process that writes */
 
-/* Let them run what has so many ranks.  ENOTSUP: there are too few. */
+/* Let them run a spec of this number of ranks.  ENOTSUP: there are too few processes. */
 enum attn_status attn_cli_run_by(int ranks, struct attn_options *options, struct attn_error *err);
 
 /* From now on no byte of a file, an argument or another program goes out raw (terminal.c). */
@@ -60,14 +60,14 @@ int attn_cli_status(enum attn_status status);
  * is true: one line on stderr, and the end of the program with status 3. */
 void attn_cli_lack(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* Memory of the program's own: returns data, or attn_cli_lack when it is NULL.  What the size of a
- * problem asks for has a status instead. */
+/* Memory of the program's own: returns data, or attn_cli_lack when it is NULL.  Memory that grows
+ * with a problem has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
-/* A file of the kernel, below /proc or /sys.  Opened as it is: nobody else makes names there, so
- * that no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not have
- * it; where it refuses files or memory, attn_cli_lack, because a fact that is there must not read
- * as one that is not. */
+/* A file of the kernel, below /proc or /sys.  Opened as it is: only the kernel makes names there,
+ * so that no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not
+ * have it; where it refuses files or memory, attn_cli_lack, because a fact that is there must not
+ * read as one that is not. */
 int attn_cli_kernel_open(const char *path, int flags);
 
 /* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */
@@ -81,8 +81,8 @@ int64_t attn_cli_kernel_number(const char *path, const char *key);
 char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A stream into memory: at fclose *text holds what was written, as a string to be freed, and *size
- * its bytes.  Memory that it does not get leaves the mark of an error on it and *text NULL; of
- * open_memstream, which cuts the text off then, nobody hears. */
+ * its bytes.  A failed allocation leaves the mark of an error on it and *text NULL; open_memstream
+ * alone would cut the text off and report nothing. */
 FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull));
 
 /* From here on the same holds for jansson, and whatever calls exit(1) without attn_cli_leave() ends
@@ -119,8 +119,8 @@ struct json_t *attn_cli_words(const char *text);
 /* A whole file with this text, or none.  ENOMEM. */
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);
 
-/* Whether a name is in a list such as "o,lse", with any of these characters between names;
- * everything is in NULL. */
+/* 1: a name is in a list such as "o,lse", with any of these characters between names; 0: it is not.
+ * Every name is in NULL. */
 int attn_cli_listed(const char *list, const char *between, const char *name);
 
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */

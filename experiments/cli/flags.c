@@ -142,7 +142,7 @@ static void enumerate(const char *words, char *text, size_t size)
     snprintf(text + n, size - n, " would work");
 }
 
-/* What would have been a value of this flag. */
+/* Refuse a value, and say which values the flag has. */
 static int refuse(const struct attn_flag_use *use, const char *value)
 {
     const struct attn_flag_shown shown = attn_flag_show(use);

@@ -1,5 +1,6 @@
-/* What this program prints is text of this program, whoever wrote the words in it: standard output
- * and standard error become streams that write every byte of theirs through attn_clean_part. */
+/* The program prints words that others wrote, and they must not reach a terminal as control
+ * characters: standard output and standard error become streams that write every byte through
+ * attn_clean_part. */
 #include <string.h>
 #include <unistd.h>
 

@@ -45,7 +45,7 @@ void attn_messages_close(struct attn_messages *messages)
 
 /* ---- without tensors ------------------------------------------------------------------------- */
 
-/* On tensors that nobody reads or writes. */
+/* Counts on tensors that no rank reads or writes. */
 static enum attn_status count(const struct attn_spec *spec, struct attn_ctx *ctx,
                               const struct attn_problem *p, enum attn_pass pass)
 {

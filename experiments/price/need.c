@@ -256,8 +256,8 @@ struct search {
     double bytes[2]; /* of these two */
 };
 
-/* Of so many tokens.  A length that is refused after one that was not fits nowhere: its bytes exceed
- * 64 bits, or its keys no longer have numbers of 32 bits. */
+/* Price `length` tokens.  A length that is refused after one that was not fits nowhere: its bytes
+ * exceed 64 bits, or its keys no longer have numbers of 32 bits. */
 static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
 {
     struct attn_cli_shape so_long = *x->shape;
@@ -281,7 +281,7 @@ static enum attn_status try_length(struct search *x, int64_t length, struct attn
     return ATTN_OK;
 }
 
-/* What ranks do not share evenly may need more than a longer length that they do: look among
+/* A length that ranks do not share evenly may need more than a longer one that they do: look among
  * multiples first. */
 static int64_t unit_of(const struct attn_spec *spec)
 {

@@ -1,6 +1,7 @@
-/* What a call or a stack of layers needs, and whether that fits: into this machine, where all ranks
- * are simulated at once, or into devices of which each holds one rank.  From prices alone: nothing
- * is allocated.  `price`, its --longest, `advise`, and what `measure` calls too big ask here.
+/* The need of a call or a stack of layers, and the question if it fits: into this machine, where
+ * all ranks are simulated at once, or into devices of which each holds one rank.  It comes from
+ * prices alone: nothing is allocated.  `price`, its --longest, `advise` and the points too big of
+ * `measure` ask here.
  *
  * Bytes.  Numbers that may exceed 64 bits are doubles.
  */
@@ -28,14 +29,14 @@ struct attn_need {
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
-/* Who is told after each rank, of many a slow work where pairs are counted: so many are priced. */
+/* tell is called after each rank, since counting pairs is slow; priced: the ranks so far. */
 struct attn_need_watch {
     void (*tell)(void *arg, int priced, int ranks);
     void *arg;
 };
 
 /* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
- * of both passes.  watch: NULL: nobody is told.  ENOTSUP, EINVAL: as attn_price and
+ * of both passes.  watch: NULL: no reports.  ENOTSUP, EINVAL: as attn_price and
  * attn_stack_price. */
 enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
                               const struct attn_problem *p, enum attn_need_pass pass,
@@ -92,8 +93,8 @@ struct attn_memory attn_memory_here(void);
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 
-/* What of this memory is needed, parameters included: it fits where that is no more than
- * memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
+/* The bytes of this memory that are needed, parameters included: they fit where that is no more
+ * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and

@@ -6,7 +6,7 @@
 
 #include "experiments/price/need.h"
 
-/* What was asked for. */
+/* The question that a price answers. */
 struct attn_price_asked {
     const struct attn_spec *spec;
     const struct attn_stack *stack; /* of no layers: one call */
@@ -19,7 +19,7 @@ struct attn_price_asked {
 void attn_price_show(const struct attn_price_asked *asked, const struct attn_need *need,
                      const struct attn_cost *cost, json_t *all);
 
-/* What an implementation does not do, or cannot divide, in the place of its price. */
+/* Shows, in the place of a price, why the implementation refuses. */
 void attn_price_show_refused(const struct attn_price_asked *asked, const char *why, json_t *all);
 
 /* Print an array of them and free it; NULL, for text: nothing. */
@@ -35,11 +35,12 @@ json_t *attn_price_asked_json(const struct attn_price_asked *asked);
 /* "spec  pass  shape", of a stack with its layers; no end of line. */
 void attn_price_print_asked(const struct attn_price_asked *asked);
 
-/* What is needed beside a price, by --params, and of a stack what nobody counted; nothing of a
- * call. */
+/* Prints the need beside a price, by --params, and the parts of a stack that are not counted; for a
+ * call nothing. */
 void attn_price_print_beside(const struct attn_price_asked *asked);
 
-/* What a price depends on, where the spec does not say it: "priced for avx2", or nothing. */
+/* Prints the instruction set that a price depends on where the spec does not name it: "priced for
+ * avx2", or nothing. */
 void attn_price_print_isa(const struct attn_spec *spec, const char *before, const char *after);
 
 const char *attn_price_seconds(double s, char text[32]); /* "3.21 ms" */

@@ -211,7 +211,7 @@ static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
                         attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
 }
 
-/* What a forward call leaves: with a hidden width all that it made. */
+/* Takes the tensors that a forward call leaves: with a hidden width all that it made. */
 static enum attn_status keep(struct paper *x, int64_t layer, int saves)
 {
     enum attn_status status = ATTN_OK;
@@ -262,7 +262,7 @@ static void dropped_by_call(void *arg, int64_t layer)
     (void)arg, (void)layer;
 }
 
-/* What the implementation cannot do for such a stack. */
+/* Refuses a stack that the implementation cannot do. */
 static enum attn_status check(const struct attn_stack *layers, const struct attn_spec *spec,
                               int64_t saves, struct attn_error *err)
 {

@@ -1,4 +1,4 @@
-/* What training holds: a stack of attention layers, forward and then backward in reverse order.
+/* The memory of training: a stack of attention layers, forward and then backward in reverse order.
  *
  * One schedule says when each tensor is taken, which call is made, and when each tensor is given
  * back.  A price reads it with a sheet of paper, a point (point_stack.c) with a ledger and calls:
@@ -23,8 +23,7 @@
  *      backward   dy from outside;  of each layer take dWqkv dWo dx, call, give its dy and x back
  *
  * The input that `inputs` keeps is then x, and q k v are made again too.
- *
- * What is live between the two halves, of each layer (bytes; e of an element):
+ * Tensors that are live between the two halves, of each layer (bytes; e of an element):
  *      probs     q k v o lse and P    what saves P alone: gemm:save=probs
  *      rows      q k v o lse          what all others do
  *      inputs    q k v                o, lse (and P) are made again, for one layer at a time
@@ -51,7 +50,7 @@ struct attn_stack {
     int64_t hidden; /* C; 0: attention alone */
 };
 
-/* What is saved and the width count where there are layers. */
+/* 1: equal.  The saved tensors and the width count where there are layers. */
 int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b);
 
 /* "28 layers of hidden 1152, save rows"; "" for no stack. */
@@ -95,10 +94,10 @@ int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
 enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
                                   struct attn_layer *layer, struct attn_error *err);
 
-/* Who reads the schedule.  call: saves says whether P, where the implementation has one to save, is
- * to live on after this call; drop gives the layer's P back.  With a hidden width a forward call
- * makes the layer's q k v o lse itself.  Where inputs are saved, the call of y gives them back,
- * else drop does. */
+/* The reader of a schedule.  call: saves is 1 where P, of an implementation that can save it, is to
+ * live on after this call; drop gives the layer's P back.  With a hidden width a forward call makes
+ * the layer's q k v o lse itself.  Where inputs are saved, the call of y gives them back, else drop
+ * does. */
 struct attn_stack_reader {
     void *arg; /* a failure ends the reading */
     enum attn_status (*take)(void *arg, int64_t layer, enum attn_stack_tensor tensor);

@@ -51,7 +51,7 @@ void attn_stored_text_close(struct attn_stored_text *x)
     attn_mask_free(x->mask);
 }
 
-/* Whether element n of [B, heads, Lq, Lk] is visible. */
+/* 1: element n of [B, heads, Lq, Lk] is visible; 0: it is hidden. */
 static int is_visible(const struct attn_stored_mask *mask, int64_t heads, int64_t n)
 {
     const struct attn_problem *p = mask->problem;
@@ -134,7 +134,7 @@ static float get(const void *from, int64_t size, int64_t n)
     return size == 4 ? ((const float *)from)[n] : x;
 }
 
-/* What the numbers of a kept block say goes by its name. */
+/* The name of a kept block says how its numbers are read. */
 static const char FILLED[] = "filled", COPIES[] = "copies";
 
 /* Additive: 0 where a pair is visible, the least finite number elsewhere; to: its cast. */

@@ -16,7 +16,7 @@
 #include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
 
-/* What is to be stored.  The problem's extents and mask count, nothing else of it. */
+/* The mask that is stored.  Of the problem only the extents and the mask count. */
 struct attn_stored_mask {
     const struct attn_problem *problem;
     struct attn_csr pattern; /* nnz and patterns, no arrays */
@@ -49,10 +49,10 @@ struct attn_storage {
     /* Why it cannot express this mask; NULL: it can.  A NULL function: it can express any. */
     const char *(*refuses)(const struct attn_stored_mask *mask);
 
-    /* Play the making.  What is live at the end is the storage. */
+    /* Play the making.  The blocks that are live at the end are the storage. */
     void (*make)(struct attn_tape *tape, const struct attn_stored_mask *mask);
 
-    /* What a real one says of a pair: 1 or 0, or something else where it says two things. */
+    /* The answer of a real storage for a pair: 1, 0, or another number: it contradicts itself. */
     int (*allows)(const struct attn_tape *tape, const struct attn_stored_mask *mask,
                   struct attn_pair_place at);
 };

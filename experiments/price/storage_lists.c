@@ -6,7 +6,7 @@
 #include "optimized/integers.h"
 #include "ref/problem.h"
 
-/* Whether query i of a pattern sees key j. */
+/* 1: query i of a pattern sees key j; 0: it does not. */
 static int pattern_sees(const struct attn_stored_mask *mask, int64_t pattern, int64_t i, int64_t j)
 {
     return attn_problem_allows(mask->problem, attn_csr_batch(&mask->pattern, pattern),
@@ -171,7 +171,7 @@ static void list_blocks(const int64_t *sums, int64_t n, int64_t most, int64_t st
                         int full, int32_t *count, int32_t *index)
 {
     for (int64_t r = 0; r < n; r++) {
-        int64_t others = most; /* stand behind the listed ones, and nobody reads them */
+        int64_t others = most; /* stand behind the listed ones, and are not read */
         count[r] = 0;
         for (int64_t c = 0; c < most; c++) {
             int64_t sum = sums[r * step + c * next];
@@ -227,7 +227,7 @@ void attn_storage_make_flex(struct attn_tape *tape, const struct attn_stored_mas
     attn_tape_give(tape, "sums");
 }
 
-/* A partial block asks mask_mod.  What rows and columns do not agree in is no answer. */
+/* A partial block asks mask_mod.  Where rows and columns disagree there is no answer. */
 int attn_storage_allows_flex(const struct attn_tape *tape, const struct attn_stored_mask *mask,
                              struct attn_pair_place at)
 {

@@ -1,5 +1,5 @@
 /* Storages of a mask that list something: visible pairs in rows, in rows and columns, or blocks.
- * Rows of the table in storage.c, and of nobody else. */
+ * They are rows of the table in storage.c; no other file includes this. */
 #ifndef EXPERIMENTS_PRICE_STORAGE_LISTS_H
 #define EXPERIMENTS_PRICE_STORAGE_LISTS_H
 

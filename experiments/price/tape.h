@@ -1,5 +1,5 @@
-/* The live set of a program that somebody else wrote: which blocks it took, who made them, and when
- * it gave them back.
+/* The live set of another program: the blocks that it took, who made them, and when it gave them
+ * back.
  *
  * A counted tape only adds up, so it can be played at the published size.  A real tape takes the
  * same blocks from its ledger, and the study computes in them, at a size that fits.  One function
@@ -27,7 +27,7 @@ struct attn_tape_owner {
     void (*lacks)(struct attn_tape_owner *owner, const struct attn_error *err);
 };
 
-/* What was done, in blocks with their makers, over a ledger that counts their bytes.  A counted
+/* The blocks that were taken, with their makers, over a ledger that counts their bytes.  A counted
  * tape is {.owner}; a real one is {.owner, .is_real} with a ledger that is open, to be cleared at
  * the end. */
 struct attn_tape {

@@ -66,7 +66,7 @@ static void print_titles(const struct attn_files *files, const struct attn_preci
            "got", "want", "bound");
 }
 
-/* What one tensor is found to be; counted in *found. */
+/* Prints the verdict on one tensor; counted in *found. */
 static void print_row(const struct attn_party *party, int width, const struct attn_agreement *x,
                       enum attn_output o, int64_t silent, struct attn_found *found)
 {
@@ -160,8 +160,8 @@ static enum attn_status take_result(const struct attn_files *files, enum attn_ou
     return ATTN_OK;
 }
 
-/* What the spec, or the files of `attnlab compare`, have; or what lies beside the inputs.  What
- * cannot be judged is named. */
+/* Takes the results of the spec, or of the files of `attnlab compare`; or those beside the inputs.
+ * Results that cannot be judged are named. */
 static enum attn_status take_results(const struct attn_files *files, int beside,
                                      struct attn_party *party, struct attn_found *found,
                                      struct attn_error *err)
@@ -275,7 +275,7 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
 
 /* ---- results from files: the rule `bound` of attnlab compare --------------------------------- */
 
-/* Whether a set has a result of that name that can be judged; where not, name_rest says why. */
+/* 1: a set has a result of that name that can be judged; 0: it has none, and name_rest says why. */
 static int is_judgeable(const struct attn_files *files, enum attn_output o,
                         const struct attn_tensors_entry *entry)
 {
@@ -283,7 +283,7 @@ static int is_judgeable(const struct attn_files *files, enum attn_output o,
            attn_files_why_not(files, o, entry->file) == NULL;
 }
 
-/* All results that somebody gave and that can be judged; any of the four floating types will do. */
+/* All results that were given and that can be judged; any of the four floating types will do. */
 static enum attn_status take(struct attn_files *files, const struct attn_tensors *got,
                              struct attn_error *err)
 {

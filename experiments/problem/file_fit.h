@@ -44,8 +44,8 @@ enum attn_status attn_files_declared(struct attn_files *files, struct attn_error
 enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struct attn_party *party,
                                 struct attn_fits *fits, struct attn_error *err);
 
-/* Whether results may pass: all is within f32, within what is declared, or, in 16 bits, within some
- * set. */
+/* 1: results may pass: all is within f32, within the declared arithmetic, or, in 16 bits, within
+ * some set; 0: they fail. */
 int attn_fits_pass(const struct attn_files *files, const struct attn_fits *fits);
 
 /* The line that answers: rounding, and of which arithmetic, or a bug, in which rows, and why. */

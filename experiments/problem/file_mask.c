@@ -10,7 +10,7 @@
 
 /* ---- tensors that a mask names --------------------------------------------------------------- */
 
-/* [1,H,Tq,Tk] to [n,H,Lq,Lk].  What lies in two documents must be hidden: the file says both. */
+/* [1,H,Tq,Tk] to [n,H,Lq,Lk].  A pair of two documents must be hidden: the file says both. */
 static enum attn_status cut(const struct attn_files *files, const struct attn_file_tensor *t,
                             int hidden, unsigned char *to, struct attn_error *err)
 {
@@ -68,7 +68,7 @@ static enum attn_status bytes_of_word(struct attn_files *files, const struct att
     return status;
 }
 
-/* Whether a mask may name this tensor. */
+/* Refuses a tensor that a mask may not name. */
 static enum attn_status check_named(const struct attn_files *files,
                                     const struct attn_tensors_entry *entry, struct attn_error *err)
 {
@@ -120,7 +120,7 @@ static enum attn_status find(void *arg, const char *name, const char *part,
 
 /* ---- which mask ------------------------------------------------------------------------------ */
 
-/* What `attnlab vectors` calls a band. */
+/* Translates the band of `attnlab vectors` to a mask. */
 static enum attn_status translate_band(const struct attn_files *files, char **text,
                                        struct attn_error *err)
 {

@@ -145,7 +145,7 @@ static enum attn_status set_pass(struct attn_files *files, struct attn_error *er
 
 /* ---- what is judged -------------------------------------------------------------------------- */
 
-/* What the metadata of one file add to the conventions. */
+/* Adds the conventions that the metadata of one file declare. */
 static void read_lse(const struct attn_file *file, struct attn_claims *claims)
 {
     const char *base = attn_file_metadata(file, "lse"),
@@ -204,7 +204,7 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
     return NULL;
 }
 
-/* Whether the pass reads this input; a key_mask is the mask's. */
+/* 1: the pass reads this input; 0: it does not.  A key_mask is the mask's. */
 static int is_read(const struct attn_files *files, int input)
 {
     return input != ATTN_IN_KEY_MASK &&

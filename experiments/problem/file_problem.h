@@ -6,8 +6,8 @@
  * file_problem.c goes from files to a problem, step by step, and reads headers only (and the
  * tensors that a mask names); its steps are in file_settings.c (words and numbers of flags and
  * metadata), file_shape.c (layouts, packed batches) and file_mask.c.  file_run.c prices, computes
- * and writes; file_compare.c judges.  What fails has one line in err.  What a caller should know
- * although it is no failure goes to stderr as a note.
+ * and writes; file_compare.c judges.  A failure has one line in err.  A remark that is no failure
+ * goes to stderr as a note.
  */
 #ifndef EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
 #define EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
@@ -109,8 +109,8 @@ void attn_files_close(struct attn_files *files);
 /* The inputs that the pass reads, into memory; a mask's tensors are there already. */
 enum attn_status attn_files_load(struct attn_files *files, struct attn_error *err);
 
-/* The conventions of LSE that metadata declare: base 2, +inf for empty rows, none.  What the file
- * of a result says of itself wins over what is said beside the inputs; NULL: nothing more. */
+/* The conventions of LSE that metadata declare: base 2, +inf for empty rows, none.  The metadata of
+ * the result's own file win over those beside the inputs; NULL: nothing more. */
 void attn_files_lse(const struct attn_files *files, const struct attn_file *result,
                     struct attn_claims *claims);
 
@@ -120,7 +120,7 @@ void attn_files_lse(const struct attn_files *files, const struct attn_file *resu
 const char *attn_files_unused(const struct attn_files *files,
                               const struct attn_tensors_entry *entry, int *is_result);
 
-/* Why a result of this name that somebody gave cannot be judged; NULL: it can.  from: its file, as
+/* The reason why a given result of this name cannot be judged; NULL: it can.  from: its file, as
  * for attn_files_lse. */
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
                                const struct attn_file *from);
@@ -134,7 +134,7 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
 int attn_output_named(const char *name);
 int attn_file_input_named(const char *name);
 
-/* Whether this run computes an output; whether a comparison is to judge it (--only). */
+/* 1: this run computes an output; 1: a comparison is to judge it (--only). */
 int attn_files_computes(const struct attn_files *files, enum attn_output output);
 int attn_files_asks(const struct attn_files *files, enum attn_output output);
 int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to be judged */
@@ -143,7 +143,7 @@ int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to 
 
 void attn_files_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What metadata say under a key, NULL: nothing; whether it is this word. */
+/* The metadata under a key, NULL: none.  says: 1: it is this word. */
 const char *attn_files_said(const struct attn_files *files, const char *key);
 int attn_files_says(const struct attn_files *files, const char *key, const char *word);
 
@@ -217,8 +217,8 @@ enum attn_status attn_files_write(const struct attn_files *files, struct attn_er
  * hash chooses. */
 int64_t attn_files_compared(const struct attn_files *files, int64_t n);
 
-/* What a comparison found: results beyond their bounds, and tensors that were given and could not
- * be judged.  Its exit status: 1, 2, or 0 where both are 0. */
+/* The counts of a comparison: results beyond their bounds, and tensors that were given and could
+ * not be judged.  Its exit status: 1, 2, or 0 where both are 0. */
 struct attn_found {
     int n_bad, n_unjudged;
 };

@@ -112,7 +112,7 @@ static int find_layout(const char *text)
     return -1;
 }
 
-/* Whether a flag means what a file says: the same word, number, layout or mask. */
+/* 1: a flag means the same as a file: the same word, number, layout or mask; 0: it does not. */
 static int means(const struct attn_files *files, const char *key, const char *flag,
                  const char *said)
 {
@@ -159,7 +159,7 @@ enum attn_status attn_files_integer(const struct attn_files *files, const char *
     return ATTN_OK;
 }
 
-/* *number stays where nobody says one. */
+/* *number stays where neither flag nor file says one. */
 static enum attn_status read_number(const struct attn_files *files, const char *key, double *number,
                                     struct attn_error *err)
 {
@@ -288,7 +288,7 @@ static enum attn_status slopes_of_words(struct attn_files *files, struct attn_er
     return ATTN_OK;
 }
 
-/* What cannot stand beside ALiBi, or in packed documents. */
+/* Refuses a bias that cannot stand beside ALiBi, or in packed documents. */
 static enum attn_status check_bias(const struct attn_files *files, int has_align,
                                    struct attn_error *err)
 {

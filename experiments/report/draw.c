@@ -1,4 +1,4 @@
-/* Figures on disk: scripts that are not lost when somebody edited them, and gnuplot. */
+/* Figures on disk: scripts, which are not overwritten once a user edited them, and gnuplot. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -28,7 +28,7 @@ static void write_seal(const char *name, const char *text, size_t n, char line[P
                    attn_digest_bytes(ATTN_DIGEST_BEGIN, text, n));
 }
 
-/* What is in FOLDER/NAME.gp?  OTHERS: it does not say that it was written as that. */
+/* The state of FOLDER/NAME.gp.  OTHERS: the file does not say that it was written as that. */
 enum script { NO_SCRIPT, INTACT, EDITED, OTHERS };
 static enum script look_at(const char *folder, const char *name)
 {
@@ -248,7 +248,7 @@ static void write_runs(FILE *file, const struct attn_mask *mask)
     fputs("END\n", file);
 }
 
-/* What the script draws; NAME without its folder.  A mask's text has no quotes. */
+/* Writes the mask that the script draws; NAME without its folder.  A mask's text has no quotes. */
 static void write_mask(FILE *file, const struct attn_mask *mask, const char *name)
 {
     const struct attn_mask_shape *s = attn_mask_shape(mask);

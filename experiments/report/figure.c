@@ -74,8 +74,8 @@ static int is_of(const char *text, const char *characters)
     return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
-/* What gnuplot reads from the CSV and finds in $curves must be the same: clean, no
- * double quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
+/* Texts that gnuplot reads from the CSV and finds in $curves must be the same: clean, no double
+ * quotes, and no commas, at which gnuplot 5.4 cuts a quoted field. */
 static void flatten(char *text)
 {
     attn_clean(text);
@@ -332,7 +332,7 @@ char *attn_figure_head(const struct attn_figure *figure)
     FILE *file = attn_cli_memory(&text, &size);
     fprintf(file,
             "# Figure %s.  Edit the lines up to END, then run `gnuplot %s.gp` in this folder.\n"
-            "# What all figures share is in style.gp; the numbers are in %s.csv.\n",
+            "# All figures share style.gp; the numbers are in %s.csv.\n",
             figure->name, figure->name, figure->name);
     write_text(file, "name", figure->name);
     write_text(file, "kind", figure->kind);

@@ -169,8 +169,8 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     return point;
 }
 
-/* Rows that have a number in one of the columns that the figure is about.  What has no ranks is the
- * same at every R: two points make its line. */
+/* Rows that have a number in one of the columns that the figure is about.  A row without ranks is
+ * the same at every R: two points make its line. */
 static void add_rows(struct attn_figure *figure)
 {
     const struct attn_figure_group *group = figure->group;

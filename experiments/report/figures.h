@@ -60,7 +60,7 @@ struct attn_figure {
     const char *preset,
         *formats;           /* words of ATTN_FIGURE_PRESETS, _FORMATS (borrowed); NULL: page, all */
     char panels_wanted[64]; /* by the plan, words; "": all                                 */
-    int overwrite;          /* a script that somebody edited is written anew               */
+    int overwrite;          /* a script that a user edited is written anew */
     int n_columns;
     int n_about,
         about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
@@ -78,7 +78,7 @@ struct attn_figures {
     int n;
 };
 
-/* What figures say about machine and program. */
+/* The machine and the program, as figures name them. */
 struct attn_figure_machine {
     char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB; attnlab 1a2b3c4"; "" when unknown  */
     int64_t memory_bytes; /* drawn as a line where in range; 0: unknown                           */
@@ -152,7 +152,7 @@ enum attn_status attn_picture_draw(const struct attn_mask *mask, const char *pat
 
 /* ---- figures of groups ----------------------------------------------------------------------- */
 
-/* What summary.csv has: a line for each row of the groups, with the columns of columns.def. */
+/* Writes summary.csv: a line for each row of the groups, with the columns of columns.def. */
 enum attn_status attn_summary_csv_save(const char *path, const struct attn_figure_groups *groups,
                                        struct attn_error *err);
 

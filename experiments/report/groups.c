@@ -68,7 +68,7 @@ static int64_t size_of(const struct attn_row *row, int k)
     return *(const int64_t *)((const char *)&row->point->c + sizes[k].place);
 }
 
-/* What the rows of a group have in common, and in what they differ. */
+/* The facts that the rows of a group have in common, and those in which they differ. */
 struct facts {
     int differ_in_length, differ_in_mask, differ_in_dtype, differ_in_fill;
     struct {
@@ -101,7 +101,7 @@ static struct facts facts_of(const struct attn_figure_group *group)
     return facts;
 }
 
-/* What the rows have in common, in words; a mask or length that varies is left out. */
+/* The common facts of the rows, in words; a mask or length that varies is left out. */
 static void describe(struct attn_figure_group *group, const struct facts *facts)
 {
     char *text = group->problem, mask[80], number[32];
@@ -128,7 +128,7 @@ static void describe(struct attn_figure_group *group, const struct facts *facts)
         attn_append(group->special, sizeof group->special, "%s", group->name);
 }
 
-/* What a curve is of: rows that differ in anything but the x of their group are never in one. */
+/* The label of a row's curve: the rows of a curve differ in nothing but the x of their group. */
 static void write_label(const struct attn_figure_group *group, const struct attn_row *row,
                         const struct facts *facts, char text[ATTN_LABEL_TEXT])
 {
@@ -213,7 +213,7 @@ static int splits_by_mask(const struct attn_summary *all, const char *group)
     return 1;
 }
 
-/* What must be equal within a figure group, beside its name. */
+/* Values that must be equal within a figure group, beside its name. */
 struct key {
     const char *figure;
     int shared, mask, length;

@@ -37,7 +37,7 @@ void attn_groups_make(const struct attn_summary *summary, const json_t *settings
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
 
-/* What the plan wants for a curve, by its whole key or by the spec that it begins with:
+/* The plan's setting for a curve, by its whole key or by the spec that it begins with:
  * {"label": {SPEC: TEXT}}; NULL: nothing. */
 const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
                                const char *key);

@@ -91,7 +91,7 @@ static void put_picture(struct attn_document *d, const struct attn_figure *figur
     attn_document_close(d);
 }
 
-/* What was not measured, below the figure: at most two lines of the page. */
+/* A figure, and below it the points that were not measured: at most two lines of the page. */
 static void put_figure(struct attn_document *d, const struct attn_page *page,
                        const struct attn_figure *figure)
 {

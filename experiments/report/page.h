@@ -34,8 +34,9 @@ void attn_page_external(struct attn_document *d, const struct attn_page *page);
 void attn_page_not_run(struct attn_document *d, const struct attn_page *page);
 int attn_page_has_external(const struct attn_page *page);
 
-/* What was not measured, and from where on: "Dropped by the time budget: dense from 8,192
- * (forward), 4,096 (backward).".  "" when everything was; what does not fit is cut, and said. */
+/* Names the curves that were not measured, and from where on: "Dropped by the time budget: dense
+ * from 8,192 (forward), 4,096 (backward).".  "" when everything was; a text that does not fit is
+ * cut, and says so. */
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size);
 
 #endif

@@ -24,7 +24,7 @@ static void put_processor(const char *name, char *text, size_t size)
     }
 }
 
-/* What the machine line says, in the words of a legend. */
+/* A fact of the machine line, in the words of a legend. */
 static void put_fact(const json_t *machine, const char *key, char *text, size_t size)
 {
     char number[32];

@@ -46,8 +46,8 @@ static int place_of(json_t *others, const char *impl)
     return count + place_in(others, impl);
 }
 
-/* What distinguishes rows, in the order in which it counts; behind a text stands what is less than
- * any character. */
+/* The key that distinguishes rows, its parts in the order of their weight.  Behind each text stands
+ * a byte less than any character. */
 static char *key_of(const struct attn_point *p, int group, int impl, int origin)
 {
     char spec[128];

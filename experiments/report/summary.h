@@ -34,7 +34,7 @@ struct attn_row {
     double output[ATTN_OUTPUTS];   /* the same for each output                                  */
     double error[ATTN_OUTPUTS];    /* its largest error by its largest number                   */
 
-    /* What it is to the figure group that it belongs to (groups.h). */
+    /* Its texts in its figure group (groups.h). */
     char label[ATTN_LABEL_TEXT];  /* in legends: the spec, R where the spec leaves it at its preset,
                                      and what else the group has several of              */
     char option[ATTN_LABEL_TEXT]; /* beside points: the same without what all points of an
@@ -42,7 +42,7 @@ struct attn_row {
     int64_t first;                /* row of the group that had this label first          */
     double x;
 
-    /* What it is to its curve there (curves.h); unknown: NaN, of a power n = 0. */
+    /* Its place on its curve there (curves.h); unknown: NaN, of a power n = 0. */
     int is_beyond, is_alone, is_frontier, is_sample; /* sample: not every element was compared    */
     int of_processes; /* ranks that are processes, or one process beside such */
     struct attn_power bytes_power, time_power;  /* the exponents of the curve                */
