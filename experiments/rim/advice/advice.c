@@ -26,7 +26,7 @@ static int find_option(const struct attn_impl *impl, const char *name)
     return -1;
 }
 
-/* What does the work of one process, and its options: of ranks, the local one. */
+/* The implementation that works in one process: of ranks, the local one. */
 static const struct attn_impl *worker(const struct attn_spec *spec)
 {
     return is_parallel(spec->impl) ? spec->options.local : spec->impl;
@@ -160,7 +160,7 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
     return 1;
 }
 
-/* What a layer keeps between the passes. */
+/* The change: a layer keeps other tensors between the passes. */
 static int other_save(const struct attn_price_asked *asked, int n, struct attn_advice *to)
 {
     if (n == ATTN_SAVES || asked->stack->n == 0)
@@ -261,7 +261,8 @@ static void price(const struct attn_price_asked *asked, double now, struct attn_
     x->longest = longest_of(&changed);
 }
 
-/* What is refused last, before it what changes the result; then by bytes, then as it was found. */
+/* Refused changes stand last, before them those that change the result; then by bytes, then as
+ * found. */
 static int compare(const void *one, const void *other)
 {
     const struct attn_advice *a = one, *b = other;
@@ -363,7 +364,7 @@ enum attn_status attn_price_advices(const struct attn_price_asked *asked,
             fit |= fits(asked, x) && !x->changes_result;
             x->order = advices->n++;
         }
-    if (!fit && !need.counted) /* where pairs are counted, so many prices take minutes */
+    if (!fit && !need.counted) /* where pairs are counted, many prices take minutes */
         try_pairs(asked, advices);
     qsort(advices->at, (size_t)advices->n, sizeof *advices->at, compare);
     for (int i = 0; i < advices->n; i++)

@@ -3,8 +3,8 @@
  * A table of changes is tried on one SPEC at one shape, one change at a time, and where none of
  * them fits, two that keep the result.  Each has a price of its own, by the same formula as every
  * price, and is shown with the bytes that it brings, whether it fits then, the longest length then,
- * and the command that prints that price.  What brings most stands first.  What changes the result
- * is kept apart from what does not; what is refused is named with its reason.  Nothing is
+ * and the command that prints that price.  The change that brings most stands first.  Changes that
+ * alter the result are kept apart; refused ones are named with their reasons.  Nothing is
  * estimated. */
 #ifndef EXPERIMENTS_RIM_ADVICE_ADVICE_H
 #define EXPERIMENTS_RIM_ADVICE_ADVICE_H
@@ -29,8 +29,8 @@ struct attn_advice {
     struct attn_error refused; /* status ATTN_OK: it is not */
 };
 
-/* What keeps the result, then what changes it, then what is refused; in each part the most first,
- * in the order of the table in a tie. */
+/* Changes that keep the result, then those that alter it, then refused ones; in each part the most
+ * first, in the order of the table in a tie. */
 struct attn_advices {
     double bytes;    /* what is needed as it is */
     int64_t longest; /* as above */
@@ -42,7 +42,7 @@ struct attn_advices {
 enum attn_status attn_price_advices(const struct attn_price_asked *asked,
                                     struct attn_advices *advices, struct attn_error *err);
 
-/* What was asked for, with the change: the price that it is of.  Borrowed from both. */
+/* The question with the change in it, which the change's price answers.  Borrowed from both. */
 struct attn_price_asked attn_advice_asked(const struct attn_price_asked *asked,
                                           struct attn_advice *x);
 

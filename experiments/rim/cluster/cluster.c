@@ -247,7 +247,7 @@ static enum attn_status try_row(const struct attn_price_asked *asked,
                : attn_cluster_replay(&row->spec, p, asked->pass, &file->cluster, &row->replay, err);
 }
 
-/* What fits is better than what does not, then what is faster. */
+/* 1: a is better: it fits and b does not, or it is faster. */
 static int is_better(const struct row *a, const struct row *b, const struct attn_memory *memory)
 {
     int fits[2] = {attn_need_in(&a->need, memory) <= memory->bytes,

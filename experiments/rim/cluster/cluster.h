@@ -37,7 +37,7 @@ enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *f
 enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
                                     struct attn_error *err);
 
-/* The number of ranks of a scheme; EINVAL: it has none, or not so many. */
+/* Set the number of ranks of a scheme; EINVAL: it has none, or cannot have this number. */
 enum attn_status attn_cluster_set_ranks(struct attn_spec *spec, int64_t ranks,
                                         struct attn_error *err);
 

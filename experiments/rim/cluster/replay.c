@@ -18,11 +18,11 @@ const char *attn_spent_name(enum attn_spent on)
     return name[on];
 }
 
-/* What travels round a ring: K and V; the sums of dK and dV.  Two messages each. */
+/* Tensors that travel round a ring: K and V; the sums of dK and dV.  Two messages each. */
 enum bundle { KEYS, KEY_GRADIENTS, BUNDLES };
 enum { BUNDLE_MESSAGES = 2 };
 
-/* What an exchange of one rank takes: messages and bytes of each link, one way. */
+/* The traffic of one rank's exchange: messages and bytes of each link, one way. */
 struct traffic {
     int64_t messages, bytes;
 };
@@ -60,7 +60,7 @@ static void spend(struct rank *r, enum attn_spent on, double seconds)
     r->spent[on] += seconds;
 }
 
-/* Device memory is read or written, by so many kernels. */
+/* The time of n kernels that read or write `bytes` of device memory. */
 static double pass_time(const struct replay *x, double bytes, int kernels)
 {
     return bytes / x->cluster->memory_bandwidth + kernels * x->cluster->launch;

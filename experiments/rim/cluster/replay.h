@@ -35,7 +35,7 @@ struct attn_cluster {
     double latency[ATTN_LINKS], bandwidth[ATTN_LINKS]; /* of a message; of a rank, one way */
 };
 
-/* What a rank's time goes into. */
+/* The parts of a rank's time. */
 enum attn_spent {
     ATTN_SPENT_COMPUTING,
     ATTN_SPENT_PASSES,

@@ -234,7 +234,7 @@ static enum attn_status show_memory(const struct attn_explain *x, struct attn_ev
     return attn_events_show(events, x->spec, x->problem, x->last, handout, err);
 }
 
-/* What there is beside inputs and outputs, from the price; of ranks what each has. */
+/* Shows the buffers beside inputs and outputs, from the price; of ranks those of each. */
 static void show_buffers(const struct attn_explain *x, enum attn_pass pass,
                          struct attn_handout *handout)
 {

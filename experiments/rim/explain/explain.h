@@ -7,7 +7,7 @@
 #include "experiments/rim/explain/handout.h"
 #include "tests/harness/inputs/setup.h"
 
-/* What is explained; all of it borrowed. */
+/* The call that is explained; all of it borrowed. */
 struct attn_explain {
     const struct attn_spec *spec;
     const struct attn_problem *problem;

@@ -12,7 +12,7 @@ enum { ATTN_CELL = 32 }; /* bytes of a cell, and of a head */
 /* Cell (r, c) stands at text[(r + 1) * columns + c]; row 0 has the heads. */
 struct attn_table {
     int64_t rows, columns;
-    int labels;          /* so many columns are labels: repeated where a table is cut */
+    int labels;          /* the first n columns are labels: repeated where a table is cut */
     unsigned char *part; /* [columns] 1: a cut before this column is allowed */
     char (*text)[ATTN_CELL];
 };

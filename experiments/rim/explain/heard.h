@@ -1,5 +1,5 @@
-/* What a textbook told of a call, kept: each step with copies of the numbers that were shown, in an
- * order that does not depend on threads.
+/* The steps that a textbook told of a call, kept with copies of their numbers, in an order that
+ * does not depend on threads.
  *
  *      struct attn_listener  ->  struct attn_heard  ->  tables (steps.h)
  */
@@ -60,8 +60,8 @@ void attn_heard_close(struct attn_heard *heard);
 /* By pass, and of ranks by hop and then by rank; else as it came.  EINTERNAL: a step is unknown. */
 enum attn_status attn_heard_sort(struct attn_heard *heard, int has_ranks, struct attn_error *err);
 
-/* Tensors of the problem as a step of its own: at one head, so many rows from at->query (of keys
- * the same number) on; `names` has one name for each view. */
+/* Tensors of the problem as a step of its own: at one head, `rows` rows from at->query (of keys the
+ * same number) on; `names` has one name for each view. */
 void attn_heard_tell(struct attn_heard *heard, const struct attn_told *at, int64_t rows,
                      const char *const *names, const struct attn_cview *view,
                      const int64_t *columns, int n);

@@ -1,4 +1,4 @@
-/* What attnlab explain prints of the steps that were heard; it formats and computes nothing. */
+/* The printed form of the steps that attnlab explain heard; it formats and computes nothing. */
 #ifndef EXPERIMENTS_RIM_EXPLAIN_STEPS_H
 #define EXPERIMENTS_RIM_EXPLAIN_STEPS_H
 

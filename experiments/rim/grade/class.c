@@ -1,8 +1,7 @@
 /* See grading.h: a class.
- *
- * What students handed in is read before any of it runs, into sealed memory (memfd_create), which
- * no process can change.  Each is then unpacked into a folder of its own, graded there, and the
- * folder removed.  So the order does not matter, and nobody changes another's points. */
+ * Submissions are read before any of them runs, into sealed memory (memfd_create), which no process
+ * can change.  Each is then unpacked into a folder of its own, graded there, and the folder
+ * removed.  So the order does not matter, and no student changes another's points. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -66,7 +66,7 @@ static const struct attn_lab *find(const char *name)
     return lab;
 }
 
-/* What there is to grade: one of three. */
+/* Refuses flags unless there is one thing to grade, of three. */
 static void check_flags(const struct flags *f, const struct attn_lab *lab, const char *file)
 {
     if (f->task + (file != NULL) + (f->exec != NULL) + (f->class != NULL) != 1)

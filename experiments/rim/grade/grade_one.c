@@ -1,8 +1,8 @@
 /* See grading.h: one submission in a process of its own, which brings back a sheet.
  *
- * The sheet is in memory that only this process and that one have: what the submission runs is a
- * program started by that one, and cannot reach it.  What a submission does to other processes or
- * files than its own costs it all points. */
+ * The sheet is in memory that only this process and that one have: the submission's own program is
+ * started by that one, and cannot reach it.  An attack on other processes or files costs it all
+ * points. */
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -54,11 +54,11 @@ static void limit(int what, rlim_t most)
     setrlimit(what, &r);
 }
 
-/* What it starts inherits all of this. */
+/* Every process that it starts inherits all of this. */
 static void confine(const struct attn_submission *of, const char *temporary)
 {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    setpgid(0, 0); /* whoever ends his process group does not end ours */
+    setpgid(0, 0); /* a submission that ends its process group does not end ours */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit(RLIMIT_CORE, 0);
@@ -78,7 +78,7 @@ static void confine(const struct attn_submission *of, const char *temporary)
     }
 }
 
-/* What it did that no honest one does. */
+/* Looks for acts that no honest submission does. */
 static void look_for_attacks(const struct attn_candidate *s, struct attn_sheet *sheet)
 {
     for (int e = 0; s->list != NULL && e < s->list->n; e++) {
@@ -92,7 +92,7 @@ static void look_for_attacks(const struct attn_candidate *s, struct attn_sheet *
         zero(sheet, "it left processes behind, which were ended");
 }
 
-/* Who is judged, as `check` and `measure` know it. */
+/* Opens the submission that is judged, as `check` and `measure` know it. */
 static enum attn_status introduce(struct attn_grading *g, struct attn_error *err)
 {
     static struct attn_check_request request = {.relation = "none", .seed = 1};

@@ -64,15 +64,15 @@ enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
 void attn_task_words(const struct attn_task *task, char *text, size_t size);
 void attn_task_print(const struct attn_task *task, FILE *out);
 
-/* What of a declaration is another than the task's.  0: nothing.  1: a claim or a convention: the
- * criterion `task` is lost.  2: what makes bounds wider, or leaves cases out: all is. */
+/* Compares a declaration with the task's.  0: they agree.  1: a claim or a convention differs: the
+ * criterion `task` is lost.  2: it makes bounds wider, or leaves cases out: all is lost. */
 int attn_task_differs(const struct attn_task *task, const struct attn_claims *claims, char *text,
                       size_t size);
 
 /* ---- cases (select.c) ------------------------------------------------------------------------ */
 
-/* Whether a case that needs these claims is one of a selection (kinds.def).  EINVAL: a word that
- * it has not. */
+/* 1: a case that needs these claims is one of a selection (kinds.def); 0: it is not.  EINVAL: an
+ * unknown word. */
 int attn_selection_has(const char *selection, const struct attn_asked *asked, unsigned needs);
 enum attn_status attn_selection_check(const char *selection, struct attn_error *err);
 
@@ -125,8 +125,8 @@ struct attn_grading {
     struct attn_external_spec spec;         /* for points */
 };
 
-/* Grade it in a process of its own, which is ended after a time.  What becomes of it is in the
- * sheet.  The caller is single-threaded and has no other child. */
+/* Grade it in a process of its own, which is ended after a time.  Its outcome is in the sheet.  The
+ * caller is single-threaded and has no other child. */
 void attn_grade(const struct attn_task *task, const struct attn_submission *of,
                 struct attn_sheet *sheet);
 
@@ -140,7 +140,7 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
  * one line: it cannot be judged at all. */
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err);
 
-/* Whether it has computed any case of a selection right. */
+/* 1: it has computed some case of a selection right; 0: none. */
 int attn_grade_any_passed(const struct attn_grading *g, const char *selection);
 
 /* The outcome's criterion is lost, and why. */

@@ -7,7 +7,7 @@
 
 enum { CALL_S = 10 };
 
-/* What one rank sends in a pass, as priced. */
+/* The price of the messages of one rank in a pass. */
 static enum attn_status price(const struct attn_case *c, const char *name, enum attn_pass pass,
                               struct attn_cost *cost, struct attn_error *err)
 {

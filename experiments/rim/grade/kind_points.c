@@ -65,7 +65,7 @@ void attn_grade_bits(struct attn_grading *g, struct attn_outcome *o)
     if (strcmp(one.digest, two.digest) != 0)
         attn_outcome_lose(o,
                           "%s: two processes give other bits, within the bounds: a thread, an "
-                          "address or memory that nobody wrote has a say",
+                          "address or memory that was never written has a say",
                           text);
 }
 

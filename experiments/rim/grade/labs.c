@@ -175,7 +175,7 @@ void attn_task_print(const struct attn_task *task, FILE *out)
 
 /* ---- a declaration --------------------------------------------------------------------------- */
 
-/* What makes bounds wider, or leaves out cases that the task has. */
+/* The words of a declaration that make bounds wider, or leave out cases that the task has. */
 static const char *shirks(const struct attn_task *task, const struct attn_claims *c)
 {
     for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {

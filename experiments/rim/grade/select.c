@@ -6,7 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/rim/grade/grading.h"
 
-/* What the keys of a selection look at, and whether one of their words matches. */
+/* The keys of a selection: the text that each looks at, and the match of one of its words. */
 static int begins(const char *text, const char *word, size_t n)
 {
     return strncmp(text, word, n) == 0;

@@ -59,9 +59,7 @@ const struct attn_cli_command attn_cmd_layer = {
     .more =
         "Printed are the largest difference of each result and how large rounding alone may make\n"
         "it; and of each rank what it sent, also in units of B L C (R-1)/R^2 numbers, and its\n"
-        "memory beside its shards, at the peak, by named buffers.  What was priced must be what "
-        "was\n"
-        "counted.\n"
+        "memory beside its shards, at the peak, by named buffers.  Prices must equal counts.\n"
         "\n"
         "  attnlab layer fastseq:ranks=4 ulysses:ranks=4\n"
         "  attnlab layer video dsp --mask 'spatial(8,8,1)' --pass fwd\n"
@@ -168,7 +166,7 @@ static void run_one(struct data *d)
 
 /* ---- one SPEC -------------------------------------------------------------------------------- */
 
-/* What came of a SPEC. */
+/* The outcome of a SPEC. */
 struct judged {
     const struct attn_layer_spec *spec;
     int ranks, results; /* of the pass or passes that were asked for */
@@ -213,7 +211,7 @@ static int as_priced(const struct judged *j, int pass, int rank)
            use->messages == cost->messages;
 }
 
-/* What x is, on a rank's way from one sharding to another. */
+/* The bytes of a rank, from one sharding to another, in units of B L C (R-1)/R^2 numbers. */
 static double units(const struct data *d, const struct judged *j, int64_t bytes)
 {
     double p = j->ranks;

@@ -1,5 +1,6 @@
-/* What more and more GPUs do for one long sequence, by the model of `attnlab cluster` with
- * the numbers of experiments/rim/cluster/h200.cluster: nobody measured that, so most of it is inferred. */
+/* The gain of more and more GPUs for one long sequence, by the model of `attnlab cluster` with the
+ * numbers of experiments/rim/cluster/h200.cluster.  It was not measured, so most of it is
+ * inferred. */
 #include <math.h>
 
 #include "experiments/rim/cluster/cluster.h"
@@ -18,7 +19,7 @@ static const struct scheme {
                {"ulysses", "ulysses:local=tiled-textbook"},
                {"usp of 8", "usp:heads=8,order=zigzag,local=tiled-textbook"}};
 
-/* Efficiency, and the longest sequence, of so many ranks. */
+/* Efficiency, and the longest sequence, of one number of ranks. */
 struct projection {
     double efficiency, longest;
 };

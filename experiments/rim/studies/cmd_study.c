@@ -158,7 +158,7 @@ static int study(void *values, int n, char **operand)
             worst = status;
         if (!asked->as_json && i + 1 < (all ? ATTN_STUDIES : n))
             putchar('\n');
-        if (ferror(stdout)) /* nobody reads the others */
+        if (ferror(stdout)) /* the reader has left */
             break;
     }
     return worst;

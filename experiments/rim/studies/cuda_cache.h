@@ -34,7 +34,7 @@ struct attn_cuda_cache {
 
 void attn_cuda_open(struct attn_cuda_cache *cache);
 
-/* A block of at least so many bytes, more than 0; until the next call of these two.  NULL when
+/* A block of at least `bytes` bytes, more than 0; until the next call of these two.  NULL when
  * there is no place for another block or name. */
 struct attn_cuda_block *attn_cuda_take(struct attn_cuda_cache *cache, const char *name,
                                        int64_t bytes);

@@ -1,4 +1,4 @@
-/* What ranks do on real GPUs, row by row of experiments/rim/studies/data/h200_schemes.csv: Ulysses and a
+/* Ranks on real GPUs, row by row of experiments/rim/studies/data/h200_schemes.csv: Ulysses and a
  * contiguous ring on 2 and 4 NVIDIA H200, forward, PyTorch's flash kernel, bfloat16.
  *
  * Time is what `attnlab cluster experiments/rim/cluster/h200.cluster` says.  Its rate is fitted to

@@ -1,4 +1,4 @@
-/* What a cache of keys and values costs while tokens are decoded one by one.
+/* The cost of a cache of keys and values while tokens are decoded one by one.
  *
  * Source: Kwon et al. 2023 (vLLM, arXiv 2309.06180), section 3: 800 KB a token and 1.6 GB for 2,048
  * tokens of OPT-13B.  Shapes of models are those of their papers or configuration files. */
@@ -32,8 +32,8 @@ static void take_cache(struct attn_tape *tape, const struct model *m, int64_t le
     attn_tape_take(tape, "v cache", "every layer: v of each token", numbers(m, length), m->size);
 }
 
-/* What one query of each head reads of one layer, by the price of its call: the inputs and outputs
- * but for q, o and lse. */
+/* The bytes of one layer that one query of each head reads, by the price of its call: the inputs
+ * and outputs but for q, o and lse. */
 static double read_by_price(struct attn_study_run *run, const struct model *m, int64_t length)
 {
     const char *text = attn_study_text(run, "h%lldg%lldq1k%lldd%lld:none:%s:normal:s1",

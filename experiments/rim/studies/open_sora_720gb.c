@@ -73,7 +73,7 @@ static void heads_that_are_not_there(struct attn_study_run *run)
                         1.28e12, (double)point.saved_bytes, "B", 1e9);
 }
 
-/* What the article recommends, each by its spec, at the shape of STDiT-XL/2: what it leaves beside
+/* The article's recommendations, each by its spec, at the shape of STDiT-XL/2: the bytes beside
  * inputs and outputs.  Where that is at most linear, it is on the line through its prices at half
  * and at a quarter of the length; else it is known in closed form. */
 static const char WINDOW[] = "causal(br)&window(511,0,br)";

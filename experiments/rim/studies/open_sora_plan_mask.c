@@ -9,8 +9,8 @@
 enum { T = (93 - 1) / 4 + 1, H = 480 / 8, W = 640 / 8, ELEMENTS = T * H * W };
 enum { TOKENS = T * (H / 2) * (W / 2) }; /* max_pool3d(1, 2, 2) */
 
-/* One rank's mask of so many elements on its way to all ranks.  On real tapes, the part for each
- * rank is filled as repeat() would, and the masks of all ranks arrive with their labels. */
+/* One rank's mask of n elements on its way to all ranks.  On real tapes, the part for each rank is
+ * filled as repeat() would, and the masks of all ranks arrive with their labels. */
 static void prepare_parallel_data(struct attn_tape *tape, int64_t elements, int64_t ranks)
 {
     float *repeated =

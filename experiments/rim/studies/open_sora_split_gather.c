@@ -1,5 +1,5 @@
-/* What Open-Sora's blocks send under sequence parallelism, DSP's against them, and the factors at
- * the boundary.
+/* The bytes that Open-Sora's blocks send under sequence parallelism, DSP's against them, and the
+ * factors at the boundary.
  *
  * Source: hpcaitech/Open-Sora v1.0 to v1.2 (stdit.py, stdit3.py, communications.py); Zhao et al.
  * 2024 (DSP, arXiv 2403.10266) and the page on DSP of VideoSys. */

@@ -1,5 +1,6 @@
-/* What PyTorch's attention holds on a GPU, row by row of experiments/rim/studies/data/pytorch_h200_memory.csv:
- * PyTorch 2.11 on one H200, torch.cuda.max_memory_allocated less the inputs, four back ends.
+/* The memory of PyTorch's attention on a GPU, row by row of
+ * experiments/rim/studies/data/pytorch_h200_memory.csv: PyTorch 2.11 on one H200,
+ * torch.cuda.max_memory_allocated less the inputs, four back ends.
  *
  * The model is a list of tensors, each with its shape and the operator that makes it, that are live
  * together at the peak.  It was read from PyTorch's sources, not fitted: aten/src/ATen/native/

@@ -1,10 +1,9 @@
 /* Studies: published accounts of attention's memory, worked out again.  `attnlab study NAME`.
  *
  * A study plays on a tape (tape.h) what a program did, at the published size or for real.
+ * Its result is a list of quantities, each labelled by where its published value comes from:
  *
- * What comes out is a list of quantities, each labelled by where its published value comes from:
- *
- *   published   somebody printed this number, or the code that made it says it
+ *   published   a source printed this number, or the code that made it says it
  *   derived     it follows from published code and sizes by arithmetic
  *   inferred    a guess that fits: it is shown, and may be wrong without failing
  *
@@ -89,8 +88,8 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
 
 /* ---- what a study says ----------------------------------------------------------------------- */
 
-/* An entry of a study that keeps its own books: the one of this name, or a new one.  What belongs
- * to entry run->leave_out is to take no bytes. */
+/* An entry of a study that keeps its own books: the one of this name, or a new one.  Blocks of
+ * entry run->leave_out must take no bytes. */
 int attn_study_entry_of(struct attn_study_run *run, const char *name);
 
 /* A paragraph of the account; nothing in JSON. */
@@ -113,7 +112,7 @@ void attn_study_place(struct attn_study_run *run, const char *curve, double x);
 void attn_study_peak(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
-/* What is live on a counted tape now. */
+/* The bytes that are live on a counted tape now. */
 void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_label label,
                      double published, double tolerance);
 
@@ -136,7 +135,7 @@ void attn_study_same(const char *name, const struct attn_pair *pair);
 json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
 
 /* A field of a row: a whole number in a range, a number above 0, or the place of a word among
- * "a|b|c".  What is none of these is in run->bad, and `least`, 1 or 0 comes back. */
+ * "a|b|c".  Any other text is in run->bad, and `least`, 1 or 0 comes back. */
 int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
                           int64_t least, int64_t most);
 double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column);
@@ -188,7 +187,7 @@ int64_t attn_study_buffer(struct attn_study_run *run, const char *spec, const ch
 double attn_study_saved(struct attn_study_run *run, const char *spec, const char *text,
                         int64_t layers, const char *save);
 
-/* Whether the spec takes this problem: 1 or 0; nothing is said. */
+/* 1: the spec takes this problem; 0: it does not.  Nothing is printed. */
 int attn_study_accepts(const char *spec, const char *text);
 
 /* Run in a process of its own and judged by the oracle, as a point of `attnlab measure`: largest

@@ -48,7 +48,7 @@ struct attn_point attn_study_price(struct attn_study_run *run, const char *spec,
     return point;
 }
 
-/* What one call costs, or a stack of layers that saves something; nothing where it is refused. */
+/* The cost of one call, or of a stack of layers that saves something; zeros where it is refused. */
 static struct attn_cost cost_of(struct attn_study_run *run, const char *spec_text, const char *text,
                                 int64_t layers, const char *save)
 {

@@ -84,7 +84,8 @@ static void give(struct attn_torch_play *x, int64_t layer, enum attn_torch_tenso
     *live_at = 0;
 }
 
-/* What a layer takes, and with ~ gives back, in this order; what a row does not have is nothing. */
+/* The tensors that a layer takes, and with ~ gives back, in this order; one that a row lacks is
+ * skipped. */
 static void steps(struct attn_torch_play *x, int64_t layer, const int *step)
 {
     for (; *step != (int)TENSORS; step++)

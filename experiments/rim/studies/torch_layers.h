@@ -1,5 +1,5 @@
-/* What PyTorch takes and gives back in a stack of layers x + Wo attention(Wqkv x), without biases:
- * the model of study training-h100.
+/* The tensors that PyTorch takes and gives back in a stack of layers x + Wo attention(Wqkv x),
+ * without biases: the model of study training-h100.
  *
  * The model is a list of tensors (shape and type, who makes it) and the order in which they are
  * taken and given back.  It has no number from the file: widths, lengths and rules alone.  Which
@@ -33,7 +33,7 @@ enum attn_torch_tensor {
     TENSORS
 };
 
-/* What a tensor is, and the operator that makes it; by enum attn_torch_tensor. */
+/* A tensor's name, and the operator that makes it; by enum attn_torch_tensor. */
 struct attn_torch_named {
     const char *name, *maker;
 };

@@ -1,4 +1,4 @@
-/* What PyTorch holds of a stack of attention layers, and what checkpointing changes.
+/* The memory of a stack of attention layers in PyTorch, and the effect of checkpointing.
  *
  * Source: experiments/rim/studies/data/training_h100_memory.csv (PyTorch 2.11 on an NVIDIA H100; the README
  * beside it says how it was measured).  A layer is x + Wo attention(Wqkv x), without biases. */
@@ -200,7 +200,7 @@ static void say_tally(struct attn_study_run *run, const struct tally *tally)
 
 /* ---- why checkpointing changes one back end forty-fold, and another five-fold -------------- */
 
-/* What one layer saves; x->forward has it by tensor. */
+/* The bytes that one layer saves; x->forward has them by tensor. */
 static double saved_by_one(struct attn_torch_play *x, const struct curve *curve, int64_t L)
 {
     const struct attn_torch_row row = {.backend = curve->backend,
@@ -279,8 +279,9 @@ void attn_study_run_training_h100(struct attn_study_run *run)
         entry[t] = attn_study_entry_of(run, attn_torch_tensors[t].name);
     play.run = run;
     play.entry = entry;
-    attn_study_say(run, "Stacks of 1 to 8 layers x + Wo attention(Wqkv x) on an H100. Bytes are "
-                        "above those of parameters, x and libraries. What is more than 1 %% off:");
+    attn_study_say(run,
+                   "Stacks of 1 to 8 layers x + Wo attention(Wqkv x) on an H100. Bytes are "
+                   "above those of parameters, x and libraries. Rows that are more than 1 %% off:");
     json_t *table = attn_study_rows(run, attn_study_data_training_h100_memory, columns);
     all_rows(run, &play, table, &tally);
     if (run->bad.status != ATTN_OK) {

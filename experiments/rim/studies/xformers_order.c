@@ -44,7 +44,7 @@ static void attention(struct attn_tape *tape, const struct attn_xformers_call *c
     attn_tape_give(tape, "probs");
 }
 
-/* What is there before a run: inputs, the mask, and the result of the run before. */
+/* The tensors before a run: inputs, the mask, and the result of the run before. */
 static float *begin(struct attn_tape *tape, const struct attn_xformers_call *c, int is_first)
 {
     int64_t numbers = c->batch * c->length * c->dim;
@@ -135,7 +135,7 @@ static void sparse_runs(struct attn_study_run *run)
                         "B", 0.05 * MIB);
 }
 
-/* A mask of so many per cent, at which attention() does not look. */
+/* A mask of this percentage, which attention() does not read. */
 static void fill_mask(struct attn_tape *tape, const struct attn_xformers_call *c, int percent)
 {
     char *mask = attn_tape_data(tape, "bool mask");

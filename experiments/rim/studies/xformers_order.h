@@ -1,4 +1,5 @@
-/* The call of which xformers' 509 and 329 MiB tell (xformers_order.c), for whoever prices it. */
+/* The call of which xformers' 509 and 329 MiB tell (xformers_order.c), for the studies that price
+ * it. */
 #ifndef EXPERIMENTS_RIM_STUDIES_XFORMERS_ORDER_H
 #define EXPERIMENTS_RIM_STUDIES_XFORMERS_ORDER_H
 
@@ -13,7 +14,7 @@ struct attn_xformers_call {
     int has_float_mask;
 };
 
-/* What is there before, and then the call: all of it stays on the tape. */
+/* The tensors before the call, and then the call: all of it stays on the tape. */
 void attn_study_xformers_call(struct attn_tape *tape, const struct attn_xformers_call *call,
                               int is_first);
 

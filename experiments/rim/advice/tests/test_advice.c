@@ -1,5 +1,5 @@
-/* What to change first: known orders, each price that of the command which is named, and nothing
- * that is refused. */
+/* Advice: known orders, each price that of the command which is named, and nothing that is
+ * refused. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

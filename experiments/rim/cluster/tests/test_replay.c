@@ -98,7 +98,7 @@ TEST_EACH(only_products_take_time, 4)
 }
 
 /* A ring of 4 in nodes of 2, K and V of 16 tokens: 2 messages of 1,024 bytes a hop.  Between nodes
- * a byte takes a second: that is what a ring waits for at each of 3 hops, whoever crosses; windows
+ * a byte takes a second: a ring waits for that at each of 3 hops, whichever rank crosses; windows
  * of a node cross once. */
 TEST(links_hide_behind_products_or_not)
 {

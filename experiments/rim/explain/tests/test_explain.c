@@ -66,8 +66,8 @@ static void compare_bits(const char *spec, const char *text)
     scratch_has(bits[1]);
 }
 
-/* A listener that changes what it hears of, or a step that is computed another way where somebody
- * listens, would show here. */
+/* A listener that changes what it hears of, or a step that is computed another way where there is a
+ * listener, would show here. */
 TEST_EACH(bits_are_those_of_run, COUNT(specs))
 {
     const char *heads = strncmp(specs[_i], "ulysses", 7) == 0 ? "h4" : "h4g2"; /* as it claims */
@@ -134,10 +134,10 @@ TEST(every_sentence_is_used)
         }
     }
     for (int n = 0; n < COUNT(name); n++)
-        ck_assert_msg(told[n], "nobody tells '%s'", name[n]);
+        ck_assert_msg(told[n], "no textbook tells '%s'", name[n]);
 }
 
-/* A step that nobody has described fails, and is not left out. */
+/* A step without a description fails, and is not left out. */
 TEST(an_unknown_step_fails)
 {
     struct attn_heard heard;

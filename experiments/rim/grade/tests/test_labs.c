@@ -76,7 +76,7 @@ static int count_mistakes(void)
 
 /* ---- grading --------------------------------------------------------------------------------- */
 
-/* What `attnlab grade ARGS --format json` says. */
+/* The sheet of `attnlab grade ARGS --format json`. */
 static json_t *grade(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static json_t *grade(const char *format, ...)
 {
@@ -171,7 +171,7 @@ static int n_labs(void)
     return is_full() ? attn_lab_count() : QUICK_LABS;
 }
 
-/* The solution has all points, and under the task of somebody else it loses the declaration and
+/* The solution has all points, and under another student's task it loses the declaration and
  * nothing else; built for that task it has them again.  The skeleton has none. */
 TEST_EACH(solution_and_skeleton, n_labs())
 {
@@ -248,13 +248,13 @@ TEST_EACH(mistake, count_mistakes())
                       "%s: '%s'", m.id, text(c, "criterion"));
     }
     ck_assert_msg(lost == m.n && lost > 0, "%s names a criterion that there is not", m.id);
-    ck_assert_msg(named, "%s: nobody says '%s': %s", m.id, m.says, scratch_output);
+    ck_assert_msg(named, "%s: the sheet does not say '%s': %s", m.id, m.says, scratch_output);
     json_decref(sheet);
 }
 
 /* ---- a class --------------------------------------------------------------------------------- */
 
-/* What each does, and what becomes of it: -1 is some points, neither 0 nor 100. */
+/* The act of each, and its points: -1 is some points, neither 0 nor 100. */
 static const struct {
     const char *name, *words;
     int points;
@@ -271,7 +271,7 @@ static const struct {
     {"victim", "HONEST", 100, ""},
 };
 
-/* Nine in one run: an attack costs its author everything, is said, and changes nobody else's points:
+/* Nine in one run: an attack costs its author everything, is reported, and changes no other points:
  * not those of the student whose file is overwritten, who stands last. */
 TEST(class_of_nine)
 {
@@ -301,7 +301,8 @@ TEST(class_of_nine)
     }
 }
 
-/* A command writes to its cases: forged inputs, or results where nobody looks for them. */
+/* A command writes to its cases: forged inputs, or results where the grader does not look for
+ * them. */
 TEST(command_that_changes_cases)
 {
     static const char forge[] =

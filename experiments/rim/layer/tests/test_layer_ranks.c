@@ -249,7 +249,7 @@ static unsigned wrong_results(const struct layer_fixture *f)
 enum { WRONG_Y = 1 << ATTN_LAYER_Y, WRONG_DX = 1 << ATTN_LAYER_DX };
 enum { WRONG_DWQKV = 1 << ATTN_LAYER_DWQKV, WRONG_DWO = 1 << ATTN_LAYER_DWO };
 
-/* What each does to two batches; to one, if that is another thing. */
+/* The effect of each on two batches; on one, if that is another. */
 static const struct {
     const char *id, *spec;
     enum attn_boundary boundary;

@@ -22,15 +22,15 @@ static const double GRACE_LEFT =
                         0.5, /* seconds for what a rank that has left still has on its way */
     GRACE_LOST = 3;          /* and for the note of a rank after another one's has failed */
 
-/* What a message begins with: equal on both sides, because offsets and strides are left out.  Words
- * are of one byte order and size on all machines of a run. */
+/* The head of a message: equal on both sides, because offsets and strides are left out.  Words are
+ * of one byte order and size on all machines of a run. */
 struct header {
     int64_t tag, pieces;
     uint64_t shapes;                /* a hash of all */
     struct attn_piece piece[SHOWN]; /* the first; offset -1: pads */
 };
 
-/* How a rank has ended.  What it was waiting for when it ended stands in wait. */
+/* How a rank has ended.  wait has the post that it waited for when it ended. */
 enum end { NO_NOTE, ENDED, FAILED_ITSELF, FOUND, WAITED, STOPPED };
 struct note {
     int32_t how, status;
@@ -123,7 +123,7 @@ static int lacking(const struct attn_mpi *mpi, int ranks)
 }
 
 /* As a simulation decides: the lowest rank that failed by itself; else the transport's finding;
- * else nobody made progress. */
+ * else no rank made progress. */
 static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct attn_error *err)
 {
     const struct note *found = NULL, *waited = NULL;
@@ -294,7 +294,7 @@ static enum attn_status look(struct member *me, struct open *x, int *done, struc
     return status;
 }
 
-/* Nothing has come for so many seconds: is there a reason to give up? */
+/* Nothing has come for `seconds`: is there a reason to give up? */
 static enum attn_status give_up_waiting(struct member *me, const struct attn_post *post,
                                         double seconds, struct attn_error *err)
 {
@@ -337,8 +337,8 @@ static enum attn_status mpi_wait(struct attn_transport *t, struct attn_post *pos
     return status;
 }
 
-/* What is still open is not waited for.  A header belongs to MPI until its message is done, which
- * one that nobody receives never is. */
+/* Open posts are not waited for.  A header belongs to MPI until its message is done; a message
+ * without a receiver never is. */
 static void mpi_end(struct attn_transport *t, enum attn_status status)
 {
     struct member *me = t->state;
@@ -442,8 +442,8 @@ static const char *mpi_name(void *state, const char *text)
     return mpi->name[mpi->n_names++] = copy;
 }
 
-/* MPI takes memory of its own when it has its first messages, which is nobody's price: these are
- * the first. */
+/* MPI takes memory of its own when it has its first messages, which no price has: these are the
+ * first. */
 static int first_messages(const struct attn_mpi *mpi)
 {
     enum { ROWS = 1 << 12, ROW = 1 << 7 };

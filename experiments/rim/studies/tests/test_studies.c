@@ -78,7 +78,7 @@ TEST_EACH(every_block_matters, ATTN_STUDIES)
                           study->name, whole.entry[e].name);
 }
 
-/* Rows of somebody else's: judged alone; a wrong one, and a bad file, are said in one line. */
+/* A user's own rows are judged alone; a wrong one, and a bad file, have one line each. */
 TEST(data_of_others)
 {
     static const char head[] = "backend,dtype,B,H,L,d,mask,dir,peak_extra_bytes\\n";

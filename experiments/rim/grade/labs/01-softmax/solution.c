@@ -63,7 +63,7 @@ static int forward(const struct attn_plugin_call *t)
     return s != NULL ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
 }
 
-/* What it does, and by which conventions: those of the task. */
+/* The claims of this code, by the conventions of the task. */
 const struct attn_plugin *attn_plugin_get(void)
 {
     static const struct attn_plugin lab = {

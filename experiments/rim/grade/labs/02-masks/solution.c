@@ -30,7 +30,7 @@ static float dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* Whether query i sees key j. */
+/* 1: query i sees key j; 0: it does not. */
 static int sees(const struct attn_plugin_call *t, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const uint8_t *byte = t->mask.data;
@@ -83,7 +83,7 @@ static int forward(const struct attn_plugin_call *t)
     return s != NULL ? ATTN_PLUGIN_OK : ATTN_PLUGIN_FAILED;
 }
 
-/* What it does, and by which conventions: those of the task. */
+/* The claims of this code, by the conventions of the task. */
 const struct attn_plugin *attn_plugin_get(void)
 {
     static const struct attn_plugin lab = {

@@ -17,7 +17,7 @@ def visible(case, t):
 def attention(case, t):
     q, k, v = t["q"], t["k"], t["v"]
     seen = np.broadcast_to(visible(case, t), q.shape[:3] + k.shape[2:3])
-    any_query = seen.any(axis=2)[..., None]  # a key that nobody sees may hold NaN
+    any_query = seen.any(axis=2)[..., None]  # a key that no query sees may hold NaN
     k, v = np.where(any_query, k, 0), np.where(any_query, v, 0)
     s = np.where(seen, np.float32(case["scale"]) * (q @ k.swapaxes(-1, -2)), -np.inf)
     m = s.max(axis=-1, keepdims=True, initial=-np.inf)

@@ -22,7 +22,7 @@ static void forward_row(attn_call *t, int64_t b, int64_t h, int64_t i, float *s)
     *row_to(&t->lse, b, h, i) = l != 0 ? (m + logf(l)) / LSE_UNIT : -INFINITY;
 }
 
-/* What query i of query head h adds to dQ_i, dK and dV. */
+/* Adds the part of query i of query head h to dQ_i, dK and dV. */
 static void backward_row(attn_call *t, int64_t b, int64_t h, int64_t i)
 {
     int64_t g = h / (t->heads / t->kv_heads);

@@ -15,8 +15,8 @@ static void csr_free(struct csr *x)
     free(x->value);
 }
 
-/* The visible pairs of a head are counted, then listed.  0: no memory.  What numbers hide is not
- * even looked at. */
+/* The visible pairs of a head are counted, then listed.  0: no memory.  Pairs that numbers hide are
+ * not even looked at. */
 static int csr_build(attn_call *t, int64_t b, int64_t h, struct csr *x)
 {
     int64_t lo, hi, e = 0;

@@ -78,7 +78,7 @@ static void delta(attn_call *t, int64_t b, int64_t h, float *D)
         D[i] = dot(row_of(&t->d_o, b, h, i), row_of(&t->o_in, b, h, i), t->d_value);
 }
 
-/* What query i and keys [j0,j1), with scores s, add to dQ_i, dK and dV. */
+/* Adds the part of query i and keys [j0,j1), with scores s, to dQ_i, dK and dV. */
 static void gradient_row(attn_call *t, int64_t b, int64_t h, int64_t i, int64_t j0, int64_t j1,
                          const float *s, float D)
 {
