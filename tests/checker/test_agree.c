@@ -47,7 +47,7 @@ TEST(finite_elements)
 {
     passes(1, 1, 0);
     passes(0, 0, 0);
-    passes(-0.0, 0, 0); /* the sign of zero is nobody's claim */
+    passes(-0.0, 0, 0); /* no claim covers the sign of zero */
     passes(1 + 0x1p-20, 1, 0x1p-20);
     passes(1 - 0x1p-20, 1, 0x1p-20);
     fails(1 + 0x1p-20 + 0x1p-52, 1, 0x1p-20, 0); /* one ulp beyond the bound */
@@ -186,7 +186,7 @@ TEST_EACH(every_element_counts, 2)
     }
 }
 
-/* want holds rows 1 and 4 only; errors elsewhere are nobody's business here. */
+/* want holds rows 1 and 4 only; errors elsewhere do not count here. */
 TEST(sampled_rows)
 {
     static const int64_t row[] = {1, 4};
@@ -240,8 +240,8 @@ TEST(exactly)
     ck_assert_int_eq(a.n_bad, 1);
 }
 
-/* One bad element among ten million zeros is found (TV-06): pages that nobody wrote cost next to
- * nothing. */
+/* One bad element among ten million zeros is found (TV-06): pages that were never written cost next
+ * to nothing. */
 TEST(one_in_ten_million)
 {
     enum { ROWS = 100000, WIDTH = 100 };
@@ -270,7 +270,7 @@ TEST(gamma_n)
     ck_assert(attn_gamma(1, 0x1p-2) == 1.0 / 3);
     ck_assert(attn_gamma(100, 0x1p-24) > 100 * 0x1p-24);
     ck_assert(attn_gamma(100, 0x1p-24) < 100.001 * 0x1p-24);
-    ck_assert(attn_gamma(0x1p24, 0x1p-24) == INF); /* so many roundings promise nothing */
+    ck_assert(attn_gamma(0x1p24, 0x1p-24) == INF); /* after 2^24 roundings nothing is promised */
     ck_assert(attn_gamma(0x1p25, 0x1p-24) == INF);
     for (double n = 1; n < 1e7; n *= 1.5)
         ck_assert(attn_gamma(n, 0x1p-24) < attn_gamma(n * 1.5, 0x1p-24));

@@ -1,5 +1,5 @@
-/* The battery on all that it must tell apart: honest code, which nobody flags, and nonsense, which
- * fails wherever it is wrong.
+/* The battery on all that it must tell apart: honest code, which is never flagged, and nonsense,
+ * which fails wherever it is wrong.
  *
  * A case is set up once for all specs.  Options walk tile shapes, mask stores, rank counts and
  * local implementations, because an honest implementation stays honest whatever its tiles are;
@@ -50,7 +50,7 @@ static const int64_t half_styles[][HALF_STORE] = {
     {HONEST_PAIRWISE, HONEST_TWO, 3, HONEST_F16, HONEST_SUM},
 };
 
-/* Who is judged, and on which cases. */
+/* The subject that is judged, and its cases. */
 enum kind {
     SPEC,   /* registered, or a variant of it: each case as it is    */
     RANKS,  /* the same for many ranks, which share one engine: those made for ranks, and one in
@@ -232,7 +232,8 @@ static void open_case(const char *text, struct attn_setup *setup)
 
 /* ---- nonsense ------------------------------------------------------------------------------- */
 
-/* Whether a tensor is beyond its bound somewhere; not attn_agree, which is under test. */
+/* 1: a tensor is beyond its bound somewhere; 0: nowhere.  attn_agree is under test, so not by
+ * it. */
 static int is_beyond(const struct attn_tensor *got, const struct attn_truth_tensor *truth)
 {
     int64_t at[4] = ATTN_START;

@@ -15,7 +15,7 @@ SUITE(cases, .seconds = 60);
 
 /* ---- the language ---------------------------------------------------------------------------- */
 
-/* What is written, and its canonical form. */
+/* A written case, and its canonical form. */
 static const struct {
     const char *text, *canonical;
 } spellings[] = {
@@ -106,7 +106,7 @@ static int divides(int64_t n, int64_t ranks)
     return n > 0 && n % ranks == 0;
 }
 
-/* At least so many cases of the battery, c each, have this. */
+/* At least n cases of the battery, c each, have this. */
 #define AT_LEAST(n, has)                                                         \
     do {                                                                         \
         int least = (n);                                                         \
@@ -165,8 +165,8 @@ TEST(battery_covers_the_masks)
     ck_assert_int_ge(line, COUNT(also) + 10);
 }
 
-/* Whoever claims one thing beside a type, and what that thing needs, has a case for it: a claim
- * that no case tests is an error, and an honest declaration must not meet it. */
+/* An implementation that claims one thing beside a type, and the claims that it needs, has a case
+ * for it: a claim that no case tests is an error, and an honest declaration must not meet it. */
 TEST(every_claim_alone_is_tested)
 {
     static const struct {

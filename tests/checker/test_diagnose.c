@@ -21,7 +21,8 @@
 
 SUITE(diagnose, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
-/* What only counts wrong elements names nothing, or the share above would mean nothing. */
+/* A diagnosis that only counts wrong elements names nothing, or the share above would mean
+ * nothing. */
 TEST(a_bare_pattern_names_no_family)
 {
     for (int f = 0; f < MUTANT_FAMILIES; f++) {

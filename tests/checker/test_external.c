@@ -85,8 +85,8 @@ static const struct {
 };
 
 /* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken
- * it fails, although it claims bytes too.  What is declined is refused and counted.  A window that
- * is counted with the query's own key by a plug-in that is told it is not, and the reverse. */
+ * it fails, although it claims bytes too.  Declined cases are refused and counted.  A window is
+ * counted with the query's own key by a plug-in that must not do so, and the reverse. */
 TEST_EACH(claims_are_met_and_no_more, COUNT(asked))
 {
     const char *path = build_full(asked[_i].words, asked[_i].claims);
@@ -129,8 +129,8 @@ TEST_EACH(wrong_conventions_are_named, COUNT(wrong))
     ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
 }
 
-/* Slips of textbook code: in a case, what it looks like; in many (""), what most failures do.  What
- * no mistake explains is given no name. */
+/* Slips of textbook code: the name of a case, or in many ("") that of most failures.  A failure
+ * that no mistake explains gets no name. */
 static const struct {
     const char *slip, *of, *names;
 } slips[] = {
@@ -402,8 +402,8 @@ TEST_EACH(budget_ends_it, COUNT(budget))
 /* ---- plug-ins that refuse while they run ----------------------------------------------------- */
 
 /* A refusal is no pass and no failure, but with --strict; a claim that was refused in every case is
- * not verified, and with nothing judged there is no verdict.  What was damaged before counts for
- * more, and so does a result that was given once. */
+ * not verified, and with nothing judged there is no verdict.  Earlier damage counts for more, and
+ * so does a result that was given once. */
 static const struct {
     const char *kind, *words, *args; /* args NULL: some cases */
     int status;

@@ -111,8 +111,8 @@ static int is_gradient(int factor)
     return factor == ATTN_FACTOR_DBIAS || factor == ATTN_FACTOR_DLSE;
 }
 
-/* Whether some choice of little work meets two values so that both show: by trying lengths, batches
- * and data beside them. */
+/* 1: some choice of little work has both values so that both show; 0: none.  It tries lengths,
+ * batches and data beside them. */
 static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, double most)
 {
     const struct attn_factors *t = &m->list.table;
@@ -189,7 +189,7 @@ TEST_EACH(declared_widths_empty_nothing, COUNT(widths))
 
 /* ---- planted faults -------------------------------------------------------------------------- */
 
-/* Whether a fault's conditions hold a value. */
+/* 1: a fault's conditions hold a value; 0: they do not. */
 static int has_atom(const struct planted_fault *fault, int factor, const char *value)
 {
     for (int a = 0; a < fault->n; a++)
@@ -353,7 +353,7 @@ static double chance(uint64_t *rolls)
     return (double)(attn_hash(5, 7, (*rolls)++) >> 11) / 9007199254740992.0;
 }
 
-/* No bound in so many of ten; else a power of two, one more, or a multiple of 32 (of 1 below). */
+/* No bound in `none` of ten; else a power of two, one more, or a multiple of 32 (of 1 below). */
 static int64_t bound_of(uint64_t *rolls, int none, int64_t least, int64_t most)
 {
     int64_t power = 1;

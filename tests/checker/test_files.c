@@ -259,8 +259,9 @@ TEST_EACH(full_disk, 2)
     attn_file_close(&file);
 }
 
-/* What a dead process was writing goes with the next write there.  What has another name stays,
- * and what is still written: by a living process, or by one whose number says nothing here. */
+/* A file that a dead process was writing goes with the next write there.  A file of another name
+ * stays, and so does one that is still written: by a living process, or by one whose number says
+ * nothing here. */
 TEST(abandoned_files)
 {
     unsigned char data[24] = {0};

@@ -225,7 +225,7 @@ static int rows_between(const struct attn_setup *s, int64_t b, int64_t h, const 
     return n;
 }
 
-/* What storage in 16 bits leaves of them still is what they are for. */
+/* The models keep their property in storage of 16 bits. */
 TEST_EACH(models_have_their_property, 3 * COUNT(model))
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* What an implementation must leave alone: its inputs, even when it writes what stands there, and
- * the floating-point environment. */
+/* An implementation must leave alone its inputs, even where it would write the values that stand
+ * there, and the floating-point environment. */
 #include <fenv.h>
 #include <stdio.h>
 #include <string.h>

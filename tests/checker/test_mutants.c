@@ -158,7 +158,7 @@ TEST(there_are_enough_and_everywhere)
                       part[n].least);
 }
 
-/* What changes nothing survives every case. */
+/* A mutant that changes nothing survives every case. */
 TEST(equivalent_mutants_survive)
 {
     struct fate fate[MUTANTS_AT_ONCE];
@@ -201,7 +201,7 @@ TEST_EACH(each_names_a_catalogued_bug, mutants())
                   m->id);
 }
 
-/* What cannot be loaded is an error, not a survivor. */
+/* A mutant that cannot be loaded is an error, not a survivor. */
 TEST(a_missing_library_is_an_error)
 {
     struct fate fate;

@@ -52,7 +52,7 @@ static void ignore(void *arg, const struct attn_note *note)
     (void)arg, (void)note;
 }
 
-/* What is a part of inputs and results: what each rank has at the end and, of ulysses, at each
+/* Puts the parts of inputs and results: those of each rank at the end and, of ulysses, at each
  * step. */
 static void put_parts(const char *spec, struct attn_setup *setup)
 {

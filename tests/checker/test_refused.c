@@ -1,4 +1,4 @@
-/* What a user writes and none of our languages means: every text of refused.def, by its reader. */
+/* Texts that none of our languages accepts: every text of refused.def, by its reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static enum attn_status read_mask(const char *text, struct attn_error *err)
     return read_mask_of(text, (struct attn_mask_shape){2, 1, 6, 8}, err);
 }
 
-/* A mask of 24 tokens: grids hold so many. */
+/* A mask of 24 tokens, as the grids hold. */
 static enum attn_status read_grid(const char *text, struct attn_error *err)
 {
     return read_mask_of(text, (struct attn_mask_shape){1, 1, 24, 24}, err);

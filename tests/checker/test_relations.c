@@ -47,7 +47,7 @@ TEST(honest_fixture_passes)
 
 /* ---- each can fail --------------------------------------------------------------------------- */
 
-/* What each relation must find. */
+/* The fault that each relation must find. */
 static const struct {
     const char *relation;
     enum faulty_mischief mischief;

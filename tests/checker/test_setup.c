@@ -45,7 +45,7 @@ static int is_poison(double x, int big)
 }
 
 /* Poison lies exactly where no visible pair looks. */
-TEST_EACH(poison_lies_where_nobody_looks, 5)
+TEST_EACH(poison_lies_where_no_pair_looks, 5)
 {
     static const char *const text[] = {
         "b2h4g2q9k14d3v2:causal(tl):f32:normal:s1:poison=nan:pass=bwd",
@@ -183,7 +183,7 @@ TEST(setups_count_and_digest)
     attn_setup_close(&s);
 }
 
-/* What threads, bias types, slopes and offsets make of a problem. */
+/* Threads, bias types, slopes and offsets are those of the problem. */
 TEST(bias_fields_are_kept)
 {
     struct attn_setup s;

@@ -197,7 +197,7 @@ TEST_EACH(red_zones_fire, 17)
     }
 }
 
-/* With gap 5, the slots 7..11 of every row of 12 are nobody's. */
+/* With gap 5, the slots 7..11 of every row of 12 hold no element. */
 TEST(gaps_fire)
 {
     for (int64_t slot = 0; slot < 2 * 3 * 5 * 12 - 5; slot++) {

@@ -388,7 +388,7 @@ TEST_EACH(soak_walks_through_what_is_claimed, COUNT(soaks))
         ck_assert_int_ge(attn_soak_met(&walked, (enum attn_walk)w), soaks[_i].least[w]);
 }
 
-/* What a planted fault leaves of a large case. */
+/* 1: a case still shows a planted fault: a window, five queries and two heads; 0: it does not. */
 static int has_window_and_five_queries(void *arg, const struct attn_case *c)
 {
     (*(int *)arg)++;
@@ -471,7 +471,7 @@ TEST_EACH(soak_finds_a_mutant, COUNT(planted))
     dlclose(library);
 }
 
-/* Random cases of the types that exist: nobody honest is flagged. */
+/* Random cases of the types that exist: no honest implementation is flagged. */
 TEST_EACH(soak_spares_the_honest, 5)
 {
     static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",

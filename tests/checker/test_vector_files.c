@@ -131,7 +131,7 @@ TEST(full_disk)
 
 /* ---- the examples ---------------------------------------------------------------------------- */
 
-/* What docs/external.md tells a newcomer to begin with. */
+/* The first example of docs/external.md. */
 static void put_manual_example(void)
 {
     scratch_shell(0, "", "cp docs/examples/numpy_first.py '%s'", scratch_path("mine.py"));
@@ -146,7 +146,7 @@ static void put_manual_example(void)
  * program that says why it has no result is quoted. */
 static const struct {
     const char *trouble; /* python, before each case is computed */
-    int passes, status;  /* at least so many */
+    int passes, status;  /* passes: at least */
     const char *says[2];
 } troubles[] = {
     {"0", 4, 0, {" 0 fail,"}},
@@ -240,7 +240,7 @@ TEST(beginners_pass)
     }
 }
 
-/* What they are told otherwise: one thing, and that first. */
+/* The one finding that comes first for each mistake. */
 static const struct {
     const char *style, *claims;
     const char *says[2];
@@ -289,7 +289,7 @@ TEST_EACH(several_are_judged, 3)
                       "%s", scratch_output);
 }
 
-/* What the example does not do, although it is declared: the files are right, the words are not. */
+/* Claims that the example does not keep: the files are right, the words are not. */
 static const struct {
     const char *from, *to, *says;
 } misdeclared[] = {
@@ -340,7 +340,7 @@ TEST_EACH(soak_of_a_command, 2)
  * back end that no CPU has, which refuses. */
 static const struct {
     const char *command, *claims, *says;
-    int status, some, passes; /* some: of the cases; at least so many passes */
+    int status, some, passes; /* some: of the cases; passes: at least */
 } torch_programs[] = {
     {"torch_attention.py", "torch_attention.json", " 0 fail,", 0, 1, 60},
     {"torch_sdpa.py --device cpu --backend math", "torch_math.json", " 0 fail,", 0, 1, 5},
@@ -402,7 +402,7 @@ TEST(cpp_example)
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), 40);
 }
 
-/* ---- honest code that nobody here tuned ------------------------------------------------------ */
+/* ---- honest code of other authors ------------------------------------------------------------ */
 
 /* Not `hard`: a tile multiplies the V of keys behind the causal edge by 0, and 0 times NaN
  * shows. */

@@ -1,6 +1,6 @@
 /* A command that computes attention, for tests of commands and of their curves: the library's
- * dense on the cases of CASES, f32 without a mask, in about as much C as it takes.  What it does
- * beside is chosen by a word in the environment's DOES, and begins at 64 keys.
+ * dense on the cases of CASES, f32 without a mask, in about as much C as it takes.  A word in the
+ * environment's DOES chooses what else it does, which begins at 64 keys.
  */
 #include <glob.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "ref/ledger.h"
 #include "tests/harness/base/files.h"
 
-/* Whether it does. */
+/* 1: DOES has this word; 0: it has not. */
 static int does(const char *word)
 {
     const char *wanted = getenv("DOES");

@@ -70,7 +70,7 @@ class Problem:
         self.group = case["heads"] // max(case["kv_heads"], 1)
         shape = (case["batch"], case["heads"], case["n_query"], case["n_key"])
         self.see = np.broadcast_to(visible(case, t), shape)
-        # What no query sees may hold anything, and so may a query that sees nothing.
+        # A key that no query sees may hold anything, and so may a query that sees nothing.
         used = self.see.any(axis=2).reshape(shape[0], case["kv_heads"], self.group, shape[3]).any(axis=2)
         self.alive = self.see.any(axis=3)[..., None]
         self.q = np.where(self.alive, t["q"], 0).astype(self.real)

@@ -84,8 +84,8 @@ static void fork_off(void)
     _exit(0);
 }
 
-/* Against whoever grades it: a file that is not its own ($BAD_VICTIM), the process that started
- * this one. */
+/* Attacks the grader: a file that is not its own ($BAD_VICTIM), the process that started this
+ * one. */
 static void attack(void)
 {
     const char *victim = getenv("BAD_VICTIM");
@@ -153,7 +153,7 @@ static int refuses(const struct attn_plugin_call *t)
     return 1;
 }
 
-static void *volatile lost; /* a compiler may leave out what nobody looks at */
+static void *volatile lost; /* a compiler may leave out a store that is never read */
 
 static int misbehave(const struct attn_plugin_call *t)
 {

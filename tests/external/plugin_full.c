@@ -263,7 +263,7 @@ static int backward(const struct attn_plugin_call *t)
     if (t->lse_in.data != NULL)
         convert(t->lse_in.data, strides ? t->lse_in.stride : j.lse_stride, j.lse, j.lse_stride, t,
                 to_ours);
-    else { /* no LSE was given away: compute it again, with an O that nobody needs */
+    else { /* no LSE was given away: compute it again, with an O that is dropped */
         size_t n = (size_t)(t->batch * t->heads * t->n_query * t->d_value);
         struct attn_view o = {
             malloc(n * 8 + 8),

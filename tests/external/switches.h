@@ -31,7 +31,7 @@ static const char *switch_line(void)
     return line;
 }
 
-/* Whether this word is there. */
+/* 1: this word is there; 0: it is not. */
 static int is_on(const char *word)
 {
     char part[64];

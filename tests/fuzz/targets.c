@@ -176,7 +176,7 @@ static const char *run_case(const unsigned char *data, size_t size)
     return strcmp(first, second) == 0 ? NULL : "a case prints as another one";
 }
 
-/* What an implementation says of its costs must be sane whatever its options are. */
+/* The price of an implementation must be sane whatever its options are. */
 static const char *price(const struct attn_spec *spec)
 {
     const struct attn_problem problem = {1, 4, 2, 24, 40, 8, 16, .scale = 1, .dtype = ATTN_F32};

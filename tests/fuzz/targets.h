@@ -1,4 +1,4 @@
-/* What is fuzzed: every parser of texts and files that somebody else wrote.
+/* The targets that are fuzzed: every parser of texts and files that others wrote.
  *
  * Each target reads an input as the program would, and holds the parser to more than not crashing:
  * an error has a text of one printable line, and what was understood prints to something that is

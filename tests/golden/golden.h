@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Bits of every intermediate.  Scores cancel by at most 2^40 here, sums by 2^60, and results are
- * wanted to 2^-106 of their size: 512 leaves 300 bits that nobody needs. */
+ * wanted to 2^-106 of their size: 512 leaves 300 bits to spare. */
 enum { GOLDEN_BITS = 512 };
 
 enum golden_output {

@@ -33,7 +33,7 @@ static double *fill(const struct golden *x, int64_t n)
     return to;
 }
 
-/* What a value becomes when it is stored. */
+/* The stored value. */
 static double kept(const struct golden *x, double y)
 {
     return x->wide ? y : (double)(float)y;

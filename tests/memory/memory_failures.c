@@ -1,5 +1,5 @@
 /* Memory that runs out, at every point where it can: the status is ENOMEM with a message, nothing
- * leaks, nobody crashes or waits for ever, and the next run is as good as the first. */
+ * leaks, no process crashes or waits for ever, and the next run is as good as the first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void fail_each_take(const struct trial *t, uint64_t digest)
         int64_t takes = wrap_takes();
         wrap_fail_take(-1);
         if (status == ATTN_OK) {
-            ck_assert_msg(takes <= k, "%s: take %lld failed and nobody noticed", t->what,
+            ck_assert_msg(takes <= k, "%s: take %lld failed and the run did not", t->what,
                           (long long)k);
             break;
         }

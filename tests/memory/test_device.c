@@ -110,7 +110,7 @@ TEST(refused_lengths_end_nothing)
     ck_assert_int_eq(length % 3, 0);
 }
 
-/* What takes too long is not waited for. */
+/* A price that takes too long is given up. */
 TEST(impatience)
 {
     const struct attn_spec spec = spec_of("tiled");

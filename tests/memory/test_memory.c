@@ -79,8 +79,8 @@ TEST_EACH(nothing_outside_the_ledger, SLICES)
                       "%s (number %d) accepted only %d passes", list[n].impl->name, n, accepted[n]);
 }
 
-/* What takes one storage type alone: every case of bf16.  It would catch a buffer of the matrix
- * unit that the price has in other 16's than the call. */
+/* Implementations of one storage type alone take every case of bf16.  It would catch a buffer of
+ * the matrix unit that the price has in other 16's than the call. */
 TEST(products_of_16_bits)
 {
     struct attn_spec spec;
@@ -122,7 +122,7 @@ static enum attn_status faulty_cost(const struct attn_problem *p,
     return status;
 }
 
-/* What goes wrong around the honest work. */
+/* The fault around the honest work. */
 static void *before(struct attn_ctx *ctx)
 {
     switch (fault) {
@@ -270,7 +270,7 @@ TEST(wrap_counts)
     ck_assert_int_eq(seen.calls, 4);
     ck_assert_int_eq(seen.bytes, 5 + 50 + 21 + 128);
     ck_assert_str_eq(seen.last, "aligned_alloc");
-    p = malloc(5); /* nobody watches */
+    p = malloc(5); /* not counted */
     free(p);
     ck_assert_int_eq(wrap_stop().calls, 4);
 }

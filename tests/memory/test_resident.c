@@ -54,7 +54,7 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
     return 0;
 }
 
-/* What is priced for this machine beside inputs and outputs, which simulated ranks copy. */
+/* The price for this machine beside inputs and outputs, which simulated ranks copy. */
 static double priced_here(const struct attn_spec *spec, const char *text, enum attn_pass pass)
 {
     struct attn_case c = case_of(text);
@@ -141,8 +141,8 @@ TEST_EACH(ledger_is_resident, 2 * (attn_impl_count() + 1))
                impl->name, attn_pass_name(pass));
         return;
     }
-    /* Ranks need not be at their peaks in the same moment, and rarely are where there is nobody to
-     * wait for at the last stop; more looks tell chance from bug. */
+    /* Ranks need not be at their peaks in the same moment, and rarely are where no rank waits for
+     * another at the last stop; more looks tell chance from bug. */
     for (int look = 1; look < 9 && impl->ranks != NULL && !agrees(&point); look++)
         run_point(name, text, one_call, &point);
     ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,

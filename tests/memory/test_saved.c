@@ -1,5 +1,6 @@
-/* What a forward pass saves for the backward one: read by the backward pass, optional for it, and
- * nobody else's.  That it is priced, and on the ledger between the passes: runner.c. */
+/* The tensors that a forward pass saves for the backward one: it reads them, can do without them,
+ * and no other pass gets them.  runner.c tests that they are priced, and on the ledger between the
+ * passes. */
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 

@@ -190,7 +190,7 @@ TEST_EACH(hidden_price_is_ledger, memory_specs(NULL))
     ck_assert(runs == (list[_i].impl->ranks != NULL ? 0 : 4));
 }
 
-/* What a layer of a hidden width does not have, and data that it cannot have. */
+/* Options and data that a layer of a hidden width refuses. */
 TEST(hidden_refuses)
 {
     static const struct {

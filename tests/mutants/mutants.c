@@ -78,7 +78,7 @@ const struct family mutant_families[MUTANT_FAMILIES] = {
 #include "tests/mutants/families.def"
 };
 
-/* Whether `ids`, separated by blanks, has this word. */
+/* 1: `ids`, separated by blanks, has this word; 0: it has not. */
 static int lists(const char *ids, const char *word, size_t n)
 {
     for (const char *at = ids; *at != '\0'; at += strspn(at, " ")) {
@@ -164,7 +164,7 @@ static void note(struct run *x, const char *how, int numeric)
     }
 }
 
-/* Whether one of them is to be run on. */
+/* 1: one of them is to be run on; 0: all have ended. */
 static int goes_on(const struct run *x)
 {
     int cases = attn_battery_count(ATTN_TIER_QUICK), least = x->at < cases ? x->most : x->most > 0;
@@ -217,7 +217,7 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     memcpy(fate->text[fate->n++], diagnosis.text, sizeof fate->text[0]);
 }
 
-/* What a kernel of 16 bits declares. */
+/* Declares the arithmetic of a kernel of 16 bits. */
 static void declare_fused_16(const struct attn_problem *p, struct attn_precision *x)
 {
     attn_arithmetic_declare(attn_arithmetic_find("fused-16"), p, x);

@@ -10,21 +10,21 @@ struct mutant {
     char id[16], bug[16]; /* AL-06b is the second mutant of the catalogued bug AL-06 */
     char spec[64], unit[64], where[64], why[256];
     char kind[16];   /* how it is caught: "" by numbers; "memory", "integrity", "status", "crash" */
-    char proof[256]; /* not empty: an equivalent mutant, which nobody can tell */
+    char proof[256]; /* not empty: an equivalent mutant, which no case can tell */
     char lives[16];  /* "f32 bf16": asked in one of these types alone it lives */
 };
 
 /* Read tests/mutants/mutants.def.  *list is malloc'ed.  Returns how many, -1 when unreadable.
- * *equivalent: how many at the end of the list nobody can tell. */
+ * *equivalent: the number at the end of the list that no case can tell. */
 int mutants_read(struct mutant **list, int *equivalent);
 
-/* Whether numbers must kill it. */
+/* 1: numbers must kill it; 0: it has a kind. */
 int mutant_is_numeric(const struct mutant *mutant);
 
-/* Whether it lives where every case is asked in this type. */
+/* 1: it lives where every case is asked in this type; 0: it dies there. */
 int mutant_lives_in(const struct mutant *mutant, enum attn_dtype type);
 
-/* What a mutant is, and which words in a diagnosis name that (families.def). */
+/* A family of mutants, and the words in a diagnosis that name it (families.def). */
 struct family {
     const char *name;
     const char *ids;   /* "AL" is all of AL-*; "AL-12" one of them, which wins over "AL" */
@@ -38,7 +38,7 @@ const struct family *family_of(const struct family *list, int n, const struct mu
 
 int family_is_named(const struct family *family, const char *diagnosis);
 
-/* What became of one.  The cases that name the bug run first: a killer that does is of the mutant's
+/* The outcome of one.  The cases that name the bug run first: a killer that does is of the mutant's
  * own family. */
 enum { FATE_CASES = 5, MUTANTS_AT_ONCE = 8 };
 struct fate {
@@ -63,9 +63,9 @@ struct fate {
  * that fail by their numbers are diagnosed.  After three deaths of the child it is let be.  Several
  * run side by side until none is left: those that must survive.
  *
- * type: every case is asked in this enum attn_dtype, as whoever claims that type alone is asked;
- * in bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any number kills
- * then. */
+ * type: every case is asked in this enum attn_dtype, as an implementation that claims that type
+ * alone is asked; in bf16 and f16 P and dS may be rounded on the way, as kernels round them.  Any
+ * number kills then. */
 enum { MUTANTS_AS_WRITTEN = -1 }; /* each case in its own type */
 void mutants_run(int type, const struct mutant *mutant, int n, const char *folder, int most,
                  struct fate *fate);

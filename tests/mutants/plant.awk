@@ -1,7 +1,7 @@
 # Write the sources of all mutants: awk -v out=FOLDER -f plant.awk LIST.def...
 #
 # FOLDER/ID.src/unit.c is the unit, and FOLDER/ID.src/FILE the changed file where that is another one:
-# the folder is searched before the tree.  What is there already keeps its time, so that a build
+# the folder is searched before the tree.  A file that is there already keeps its time, so that a build
 # compiles only what changed.  Kernels are compiled in one arithmetic: float, or double for a UNIT
 # that ends in :64.
 #

@@ -26,7 +26,7 @@ static void count(struct tally *t, const struct fate *kill)
 static void print_tally(const struct tally *t)
 {
     puts("# Mutants\n\n"
-         "Each is the library with one line changed, after a bug that somebody shipped "
+         "Each is the library with one line changed, after a bug of a real program "
          "([bugs.md](bugs.md)). The quick battery\nmust kill it by its numbers (finite, exact, "
          "bound) or, where no number can tell, in the way that the bug fails, by a\ncase that "
          "names the bug. `make mutants` prints the case too, and the options of the "
@@ -37,7 +37,7 @@ static void print_tally(const struct tally *t)
         printf(" %d %s%s", t->by[k], kind[k], k + 1 < KINDS ? "," : ".\n");
 }
 
-/* What the changed line does: the bug's reference is in the catalogue. */
+/* The effect of the changed line: the bug's reference is in the catalogue. */
 static const char *without_reference(const char *why)
 {
     const char *colon = strstr(why, ": "), *hash = strchr(why, '#');
@@ -139,7 +139,7 @@ static int print_types(const struct mutant *list, struct fate *fate, int n, cons
     static const enum attn_dtype alone[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     int wrong = 0;
     puts("\n## In one type alone\n\n"
-         "Every case is asked in one type, as whoever claims that type alone is asked. In bf16 and "
+         "Every case is asked in one type, as if that type alone were claimed. In bf16 and "
          "f16 P and dS may be rounded to\nthat type on the way (u_p, [bounds.md](bounds.md)). A "
          "mutant lives where it changes no result, since that type runs\nother code, or where it "
          "errs by less than that rounding may. The number is then its largest error/bound, with "

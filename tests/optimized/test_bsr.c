@@ -13,7 +13,8 @@ static const char *const sizes[] = {"bsr:size=1", "bsr:size=5", "bsr:size=16", "
 
 SUITE(bsr, .seconds = 120);
 
-/* One case by both, judged by the same truth: the same verdict and bits.  Whether it passed. */
+/* One case by both, judged by the same truth: the same verdict and bits.  1: it passed; 0: it
+ * failed. */
 static int is_same(const struct attn_spec *bsr, const char *text)
 {
     const struct attn_spec tiled = spec_of("tiled");

@@ -185,7 +185,7 @@ TEST(the_choice_reaches_the_kernels)
     for (int n = 0; n < 2; n++) {
         setenv("ATTN_ISA", "portable", 1);
         run(pair[n][0], pair[n][2], &narrowed);
-        unsetenv("ATTN_ISA"); /* that of whoever runs this, too */
+        unsetenv("ATTN_ISA"); /* the user's own, too */
         run(pair[n][0], pair[n][2], &widest);
         run(pair[n][1], pair[n][2], &named);
         ck_assert_int_eq(widest.verdict, ATTN_PASS);

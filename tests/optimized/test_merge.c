@@ -106,7 +106,7 @@ static struct truth truth_of(const struct partial *part, int n)
  * 1/e, so by at most 3 u absolutely; 1 + e, the divisions and the two products and the sum make 5
  * more: weights are off by at most 8 u.  LSE = max + log1p(e) is off by 3 u (from e) + 2 u (log1p)
  * + u |LSE| (the last rounding).
- * What follows.  An LSE that is off by x changes the weights of the next merge by the factor e^x:
+ * Later merges.  An LSE that is off by x changes the weights of the next merge by the factor e^x:
  * with at most n - 1 merges on the way of a part, its weight is off by (n-1) u (8 + 5 + |LSE|), and
  * so is the result, relative to the largest part.  Second order: a factor 1.1 (u n |LSE| < 0.05
  * here). */

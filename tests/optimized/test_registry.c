@@ -166,7 +166,7 @@ TEST_EACH(round_trips, attn_impl_count())
     }
 }
 
-/* What is written, and how it is printed: in the list's order, without presets. */
+/* A written spec, and its printed form: in the list's order, without presets. */
 static const struct {
     const char *text, *printed;
 } meant[] = {

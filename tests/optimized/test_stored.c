@@ -150,7 +150,7 @@ static int by_compare(const struct walk *x)
                            put("out.safetensors", x->result, ATTN_OUTPUTS), want);
 }
 
-/* What `attnlab check` does with files of results. */
+/* Results in files, by `attnlab check`. */
 static int by_check(struct walk *x)
 {
     const struct attn_claims claims = {0};
@@ -218,7 +218,7 @@ TEST_EACH(garbage, ATTN_DTYPES)
             }
 }
 
-/* No type of results, or a name that nobody knows: 2, and named. */
+/* No type of results, or an unknown name: 2, and named. */
 static const struct {
     int output;
     const char *name;
@@ -285,7 +285,7 @@ TEST_EACH(without_their_inputs, 2)
     close_walk(&x);
 }
 
-/* A case's results that nobody would look at, in files of `attnlab check`. */
+/* Results of a case that no check would read, in files of `attnlab check`. */
 TEST_EACH(unread_by_check, 4)
 {
     static const char *const said[] = {"lies beside o.npy", "does not ask for it",

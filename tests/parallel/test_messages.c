@@ -25,8 +25,8 @@ static const char *const cases[] = {"b1h8g8q64k64d8v8:none:f32:normal:s1:pass=bw
                                     "b3h4g4q0k5d4v4:none:f32:normal:s1:pass=bwd",
                                     "b1h4g2q21k21d4v4:causal(br):bf16:normal:s1:pass=bwd"};
 
-/* What ranks that only count note down, each or every so many: whole messages to others, as many
- * and as large as is priced. */
+/* Ranks that only count, each or every n-th, note whole messages to others, as many and as large as
+ * is priced. */
 static void ck_counted(const struct attn_messages *counted, const struct attn_spec *spec,
                        const char *text, const struct attn_problem *p, enum attn_pass pass,
                        int every)
@@ -91,9 +91,9 @@ struct counting {
     int is_computed, turn, done;
 };
 
-/* One of so many of the ways to run on ranks; the next ones with the next case or number of ranks,
+/* One in ONE_OF of the ways to run on ranks; the next ones with the next case or number of ranks,
  * so that each is met somewhere.  Under ATTN_FULL all of them; of many ranks, whose prices take
- * long, one of a few, and every 7th rank's price. */
+ * long, one in FEW, and every 7th rank's price. */
 enum { ONE_OF = 13, FEW = 7 };
 
 static void count_next(void *arg, const struct attn_impl *impl, const char *text)

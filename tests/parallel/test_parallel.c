@@ -95,7 +95,7 @@ static void every_way(struct walk *x, const char *who, const char *text, int ste
         attn_setup_close(&setup);
 }
 
-/* The n-th pair of heads and kv heads, up to so many heads; 0 if there is none. */
+/* The n-th pair of heads and kv heads, up to `most` heads; 0 if there is none. */
 static int heads_at(int n, int most, int *heads, int *kv_heads)
 {
     for (*heads = 1; *heads <= most; ++*heads)
@@ -239,7 +239,7 @@ TEST_EACH(the_cause_is_reported, 5)
         x.err.text[0] = '\0';
         ck_refusal(running_pass(&x, (enum attn_pass)pass), ATTN_ENOMEM, &x.err, "planted failure");
     }
-    x.ctx.error = NULL; /* nobody asks why */
+    x.ctx.error = NULL; /* no error is asked for */
     ck_assert_int_eq(running_pass(&x, ATTN_FORWARD), ATTN_ENOMEM);
     running_close(&x);
 }

@@ -1,6 +1,6 @@
 /* Pieces of a problem: contiguous shards, stripes, and batches that are cut out of one sequence
- * (struct attn_origin).  Whatever is derived from a mask must say of a piece what the definition
- * says of the whole at the same tokens: for every call of the language and many compositions. */
+ * (struct attn_origin).  Every function of a mask must say of a piece what the definition says of
+ * the whole at the same tokens: for every call of the language and many compositions. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* What schemes cost, by hand and as published: every verdict compares a price with what ranks held
- * and sent; here is what both must be.  And what a scheme refuses, with what would work. */
+/* The costs of schemes, by hand and as published: every verdict compares a price with the memory
+ * and messages of ranks; here are the numbers that both must be.  Also the refusals of schemes,
+ * with what would work. */
 #include <stdio.h>
 #include <string.h>
 

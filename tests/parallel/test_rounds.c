@@ -103,8 +103,8 @@ static void check_rounds(void *arg, const struct attn_impl *impl, const char *te
     ck_assert_msg(impl->rescales(&x->p, &spec.options) == most, "%s %s: rescales", whole, x->mask);
 }
 
-/* What a price takes for equal is equal: the same extents, the same pairs.
- * Blocks that differ in size, that are empty, that a mask cuts anywhere. */
+/* Ranks that a price takes for equal are equal: the same extents, the same pairs.  Blocks that
+ * differ in size, that are empty, that a mask cuts anywhere. */
 static const char *const cut_by[] = {"none",
                                      "causal(br)",
                                      "causal(-9)&window(7,5,br)",

@@ -27,7 +27,7 @@ run(int size, enum attn_status (*body)(void *, struct attn_transport *, struct a
     return status;
 }
 
-/* What is sent is only read. */
+/* A sent tensor is only read. */
 static struct attn_message message_of(int peer, int tag, const void *data,
                                       const struct attn_piece *piece)
 {
@@ -191,9 +191,9 @@ TEST(pieces_make_a_message)
 
 /* ---- what must be found ---------------------------------------------------------------------- */
 
-/* What ranks do, one after the other: `RANK VERB PEER TENSOR STEP PIECES`, RANK * being all and
- * PIECES a number of rows x bytes, and bytes of a second piece.  A hop sends to the next rank and
- * receives from the one before. */
+/* The steps of ranks, one after the other: `RANK VERB PEER TENSOR STEP PIECES`, RANK * being all
+ * and PIECES a number of rows x bytes, and bytes of a second piece.  A hop sends to the next rank
+ * and receives from the one before. */
 static const struct plan {
     int size;
     enum attn_status status;
@@ -213,7 +213,7 @@ static const struct plan {
     {2, ATTN_EPEER, "0 receive 1 k 0 1x8+9; 1 send 0 k 0 1x8+8",
      "waits for k (step 0, 2 pieces, piece 1, 1x1x1 rows of 9 bytes) from rank 1, which sends k "
      "(step 0, 2 pieces, piece 1, 1x1x1 rows of 8 bytes)"},
-    /* nobody sends; 0 waits for 1, 1 for 2, 2 for 0; a cycle beside one who ends well, later */
+    /* no rank sends; 0 waits for 1, 1 for 2, 2 for 0; a cycle beside one who ends well, later */
     {2, ATTN_EPEER, "0 receive 1 k 0 1x8; 1 receive 0 k 0 1x8",
      "deadlock; rank 0 waits to receive k (step 0) from rank 1; "
      "rank 1 waits to receive k (step 0) from rank 0"},
@@ -222,7 +222,7 @@ static const struct plan {
     {3, ATTN_EPEER, "0 receive 1 q 0 1x8; 1 receive 0 q 0 1x8; 2 sleep",
      "deadlock; rank 0 waits to receive q (step 0) from rank 1; "
      "rank 1 waits to receive q (step 0) from rank 0"},
-    /* one leaves out its last hop and is done (SP-21); one sends what nobody takes */
+    /* one leaves out its last hop and is done (SP-21); one sends a message that no rank takes */
     {4, ATTN_EPEER, "* hop 0 k 0 1x8; 0 hop 0 k 1 1x8; 2 hop 0 k 1 1x8; 3 hop 0 k 1 1x8",
      "rank 1 has left"},
     {3, ATTN_EPEER, "0 send 2 q 0 1x8", "rank 0 waits to send q (step 0): rank 2 has left"},
@@ -231,7 +231,7 @@ static const struct plan {
     /* one has a reason of its own; and others do not need it for anything */
     {4, ATTN_ENOMEM, "2 fail; * hop 0 k 0 1x8; * hop 0 k 1 1x8", "out of luck"},
     {3, ATTN_ENOMEM, "2 fail; 0 play 1 q 0 1x8; 1 play 0 q 0 1x8", "out of luck"},
-    /* one does not wait for what it posted: it is taken, or nobody sends it, and somebody waits */
+    /* one does not wait for what it posted: it is taken, or no rank sends it, and one waits */
     {2, ATTN_EINTERNAL, "0 receive 1 k 4 1x8; 1 post-send 0 k 4 1x8",
      "rank 1 ended without waiting for its post to send k (step 4) to rank 0"},
     {2, ATTN_EINTERNAL, "1 post-receive 0 dv 4 1x8",

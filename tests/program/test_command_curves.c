@@ -66,7 +66,7 @@ TEST(commands_that_misbehave)
     fixture_expect_words("x5", 64, ATTN_POINT_WRONG, "lse");
 }
 
-/* A dead process that nobody buries stays as a zombie. */
+/* A dead process that is not reaped stays as a zombie. */
 static int is_alive(int pid)
 {
     return fixture_shell("grep -q '^State:[[:space:]]*[^ZX]' /proc/%d/status 2>/dev/null", pid) ==

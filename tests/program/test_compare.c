@@ -214,7 +214,7 @@ TEST(judged_by_the_oracle)
     snprintf(text, sizeof text, "bad.st %s/%s --only dk --any-type --rule nmse --rule bound", cwd,
              golden);
     compares(1, "FAIL", text);
-    snprintf(text, sizeof text, "%s/%s bad.st", cwd, golden); /* whoever has the inputs */
+    snprintf(text, sizeof text, "%s/%s bad.st", cwd, golden); /* another user with the inputs */
     compares(1, "dk     bad.st", text);
     snprintf(text, sizeof text, "bad.st %s/%s --arithmetic fused-16", cwd, golden);
     compares(2, "arithmetic 'fused-16' with q in f32: there are f32 tf32", text);

@@ -12,7 +12,7 @@
 #include "tests/harness/base/process.h"
 #include "tests/suites.h"
 
-/* Whatever is started has this environment, by which it is found. */
+/* Every started process has this environment, by which it is found. */
 static void prepare(void)
 {
     static const char leave[] = "(setsid sh -c 'echo $$ >\"$PID_FILE\"; exec sleep 1000' &)\n"
@@ -112,7 +112,7 @@ TEST(what_is_ignored_stays_ignored)
     expect_nothing_left();
 }
 
-/* What the shell had started before it became the program is not the program's. */
+/* A process that the shell started before it became the program is not the program's. */
 TEST(what_was_there_stays)
 {
     pid_t pid = -1;

@@ -57,7 +57,7 @@ static double peak(const char *spec, const char *flags)
                   spec, flags);
 }
 
-/* What one layer of 8 heads of 128 was measured to save at L = 8,192, as if at 65,536: neither
+/* The measured bytes that one layer of 8 heads of 128 saves at L = 8,192, as if at 65,536: neither
  * grows faster than L. */
 static double saved(const char *start)
 {
@@ -146,8 +146,8 @@ TEST(a_mask_that_is_repeated)
          8, 1, 8);
 }
 
-/* What 16 bits of storage change: nothing of S and P, in a textbook and a fast one; one head of q,
- * k, v, o and of four gradients in a textbook. */
+/* 16 bits of storage change nothing of S and P, in a textbook and a fast one; one head of q, k, v,
+ * o and of four gradients in a textbook. */
 TEST(sixteen_bits)
 {
     static const char *const wide[] = {"--pass fwd", "--pass bwd"};

@@ -92,7 +92,7 @@ TEST(every_word_has_its_x)
     ck_assert_ptr_nonnull(strstr(names, "time-heads-x "));
 }
 
-/* What varies beside the x is another curve, and 16 comes after 2. */
+/* A setting that varies beside the x makes another curve, and 16 comes after 2. */
 TEST(curves_are_of_one_thing)
 {
     fixture_n_points = 0;
@@ -209,7 +209,7 @@ TEST(a_trade_off)
 
 /* ---- several files --------------------------------------------------------------------------- */
 
-/* A file of records: curves of dense and tiled-textbook under a machine line, with times so many
+/* A file of records: curves of dense and tiled-textbook under a machine line, with times `slower`
  * times as long. */
 static const char *write_file(const char *name, const char *machine, double slower)
 {
@@ -272,7 +272,7 @@ TEST_EACH(files_side_by_side, COUNT(machines))
     attn_sources_free(&sources);
 }
 
-/* What differs stands on the page; a file that cannot be read changes nothing that is there. */
+/* The differences stand on the page; a file that cannot be read changes nothing that is there. */
 TEST(the_page_says_what_differs)
 {
     const char *a = write_file("a.jsonl", MACHINE("A", 2, "1", "1+a"), 1);

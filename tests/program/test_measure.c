@@ -20,7 +20,7 @@ static int measure(const char *before, const char *args)
                          test_build(), args, scratch_path("r.jsonl"));
 }
 
-/* The records, so many. */
+/* The records; there must be `want`. */
 static const struct attn_point *read_all(int64_t want)
 {
     fixture_read_curve();
@@ -73,8 +73,8 @@ TEST(goes_on)
     read_all(12);
 }
 
-/* Killed at any moment, not even asked: the same command ends with the same records as one that
- * nobody disturbed, and no line is there twice.  Points that differ in layers, in what they save or
+/* Killed at any moment, not even asked: the same command ends with the same records as an
+ * undisturbed one, and no line is there twice.  Points that differ in layers, in what they save or
  * in their hidden width alone are different points. */
 TEST(killed_and_gone_on)
 {
@@ -158,8 +158,8 @@ TEST(any_order)
                           mean[place][seed], noise);
 }
 
-/* What becomes of a point that has no result: it is not tried again, and the sweep lives on.  A
- * limit of one second of CPU time is the kernel's, which ends the child. */
+/* A point that has no result is not tried again, and the sweep lives on.  A limit of one second of
+ * CPU time is the kernel's, which ends the child. */
 static const struct {
     const char *before, *args;
     int n; /* records; the last one: */

@@ -1,5 +1,5 @@
 /* Pictures as a reader meets them: nothing is cut and nothing lies on anything else, whatever the
- * preset and the size of letters; the plan chooses; what somebody edited is not lost. */
+ * preset and the size of letters; the plan chooses; a user's edits are not lost. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,7 +93,7 @@ static double width_of(const char *words)
     return sum / 1000;
 }
 
-/* What the next <text> behind *at says, and where; 0: there is none.  gnuplot writes
+/* The words of the next <text> behind *at, and their place; 0: there is none.  gnuplot writes
  * <g transform="translate(x,y)..." font-size="12.00"  text-anchor="end">, then the words. */
 static int next_text(const char **at, struct text *text)
 {
@@ -243,7 +243,7 @@ TEST(the_plan_chooses)
                    from, scratch_put("csr.plan", "group length-causal\n curves = dense csr\n", 40));
 }
 
-/* ---- what somebody edited -------------------------------------------------------------------- */
+/* ---- edited scripts ------------------------------------------------------------------------- */
 
 /* Refused before anything is written, until it is asked for; a copy under another name, and the
  * script of an older figure that is as it was, stay out of it. */
@@ -265,7 +265,7 @@ TEST(an_edited_script_is_not_lost)
     fixture_expect_words_of("out/figures/time-causal.gp", WORDS("title = \"Mine\""));
     fixture_report(0, "", "--from '%s' --overwrite", from);
     fixture_expect_words_of("out/figures/time-causal.gp", WORDS("-Mine", "Time of a call"));
-    /* Who takes the last line away says nothing of what it was: not overwritten either. */
+    /* a script without its last line may be an edited one: not overwritten either */
     scratch_shell(0, "", "sed -i '$d' '%s'", scratch_path("out/figures/style.gp"));
     fixture_report(2, "style.gp was edited", "--from '%s'", from);
 }

@@ -125,8 +125,8 @@ TEST(figures_and_single_samples)
     attn_plan_free(&plan);
 }
 
-/* What a group may vary is a list, each value once in each point; values that follow another one
- * follow each of them. */
+/* A setting that a group may vary is a list, each value once in each point; values that follow
+ * another one follow each of them. */
 TEST(extents_are_multiplied_out)
 {
     struct attn_plan plan = plan_of("group heads-a\nspec = dense tiled\nlength = 8\nheads = 1 2 4\n"
@@ -371,7 +371,8 @@ TEST(begun_within_its_limits)
     attn_plan_free(&fixture.plan);
 }
 
-/* What fails stops what is dearer on its curve, and nothing else; a wrong result stops nothing. */
+/* A point that fails stops the dearer ones on its curve, and nothing else; a wrong result stops
+ * nothing. */
 TEST_EACH(a_curve_stops, ATTN_POINT_ERROR + 1)
 {
     static const int stops[ATTN_POINT_ERROR + 1] = {[ATTN_POINT_TOO_BIG] = 1,

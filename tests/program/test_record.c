@@ -76,7 +76,7 @@ static const struct attn_point *read_all(int64_t want)
     return records.point;
 }
 
-/* What one point reads as after it was written. */
+/* Writes one point and reads it back. */
 static const struct attn_point *back(const struct attn_point *p)
 {
     unlink(path());
@@ -168,7 +168,7 @@ TEST(torn_and_broken_lines)
     ck_assert_ptr_null(records.point);
 }
 
-/* Nobody's file loses a byte to us. */
+/* A user's own file loses no byte. */
 TEST(foreign_file)
 {
     static const char *const text[] = {"notes", "{\"name\":\"other\"}\nlast line without end",

@@ -59,9 +59,9 @@ static const char *million_rows(void)
     return x;
 }
 
-/* Whatever a flag names, what cannot be written there is the environment's fault, in every command,
- * and is found before the work, which would take hours or be seen: one line is all that is said.
- * Nothing waits for a FIFO. */
+/* An output that cannot be written is the environment's fault, in every command and for every flag.
+ * It is found before the work, which would take hours or be seen, and has one line.  Nothing waits
+ * for a FIFO. */
 #define HOURS "ring:ranks=2,local=tiled-textbook --scale 1 --mask none --q $x --k $x --v $x"
 #define POINT "--spec dense --length 8 --rounds 1 --repeat 1"
 static const char *const out_of[] = {
@@ -80,7 +80,7 @@ static const char *const out_of[] = {
     "list masks --picture none --length 2 --out $to.svg",
 };
 
-/* What is in the way; at the last there is one byte of room. */
+/* The obstacles; at the last there is one byte of room. */
 #define IN_EACH                                                                 \
     "taken.md taken.svg taken/result.safetensors taken/o.npy taken/index.html " \
     "taken/figures/style.gp taken/manifest.json "                               \
@@ -178,7 +178,7 @@ TEST_EACH(counts, COUNT(too_large))
     ck_assert_msg(strstr(scratch_output, "runtime error") == NULL, "%s", scratch_output);
 }
 
-/* What the readers say there; with a unit only a count is one. */
+/* The readers' answers there; with a unit only a count is one. */
 TEST(ends_of_integers)
 {
     static const struct {

@@ -318,8 +318,8 @@ TEST(what_was_not_run_is_named)
     ck_assert_int_eq(attn_group_common_length(&fixture_groups.group[0], ATTN_BACKWARD), 0);
 }
 
-/* What is only priced goes on behind what was measured; P = 1 is not of the curve, and what a ring
- * sends follows the formula although nothing ran. */
+/* Prices go on behind measured points; P = 1 is not of the curve, and the bytes that a ring sends
+ * follow the formula although nothing ran. */
 TEST(prices_go_on)
 {
     fixture_n_points = 0;
@@ -396,7 +396,7 @@ TEST(errors_against_ranks)
     }
 }
 
-/* What a rank needs in all is its peak and its share; one process stands beside it at every P, and
+/* The whole need of a rank is its peak and its share; one process stands beside it at every P, and
  * the guide falls from there. */
 TEST(shares_are_drawn)
 {
@@ -637,8 +637,8 @@ TEST(requests_that_cannot_be_met)
     ck_assert(!fixture_is_there("out/index.html"));
 }
 
-/* What cannot be drawn leaves no folder; a plan of stored records may name what they name, and its
- * session belongs to measuring. */
+/* A report that cannot be drawn leaves no folder; a plan of stored records may name what they name,
+ * and its session belongs to measuring. */
 TEST(a_report_that_fails_leaves_nothing)
 {
     static const char plan[] = "group length-causal\n spec = dense mine ; length = 256\n"

@@ -1,5 +1,5 @@
 /* `attnlab run` as a program: two real inputs under an implementation of each family, and the same
- * numbers by every road into it.  What it refuses: test_refusals.c. */
+ * numbers by every road into it.  test_refusals.c has its refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static const char *const real[2] = {"tests/data/gpt-causal.safetensors",
                                     "tests/data/video-padded.safetensors"};
 static const char *const result[5] = {"o", "lse", "dq", "dk", "dv"};
 
-/* What was written is what was judged: near the file's own results, which the bounds judged too. */
+/* The written results are the judged ones: near the file's own results, which the bounds judged
+ * too. */
 static void check_written(const char *path, const char *input)
 {
     struct attn_file file, whole;
@@ -88,7 +89,7 @@ TEST_EACH(real_inputs, 2 * attn_impl_count())
     check_written(scratch_path("out/result.safetensors"), input);
 }
 
-/* What the file holds and the pass does not compute is not judged: no success, unless it was left
+/* A result in the file that the pass does not compute is not judged: no success, unless it was left
  * aside by name. */
 TEST(half_compared)
 {
@@ -162,7 +163,7 @@ TEST(masks_by_name)
                    in);
     scratch_expect(2, "stored as F32", "run csr-textbook --input %s --compare --mask 'keys(q)'",
                    in);
-    scratch_expect(2, "'nobody'", "run csr-textbook --input %s --compare --mask 'keys(nobody)'",
+    scratch_expect(2, "'missing'", "run csr-textbook --input %s --compare --mask 'keys(missing)'",
                    in);
 }
 

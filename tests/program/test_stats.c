@@ -221,8 +221,8 @@ static int cross(const struct noisy *of, double level, struct attn_crossing *cro
     return attn_stats_bootstrap_crossing(&of->curve[0], &of->curve[1], 200, 1, level, crossing);
 }
 
-/* Of intervals of 95 % about so many hold the truth, and of 50 % about half: those of a median of
- * 15 are somewhat wide. */
+/* Of intervals of 95 % about 95 % hold the truth, and of 50 % about half: those of a median of 15
+ * are somewhat wide. */
 TEST(crossing_intervals_cover_the_truth)
 {
     static const double level[] = {0.95, 0.5}, least[] = {0.91, 0.42}, most[] = {0.995, 0.66};

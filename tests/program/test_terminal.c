@@ -1,4 +1,4 @@
-/* What others wrote reaches a terminal, and another program, as text and nothing else; a folder
+/* Words that others wrote reach a terminal, and another program, as text and nothing else; a folder
  * that a user names is that folder. */
 #include "tests/suites.h"
 

@@ -1,5 +1,5 @@
-/* What `attnlab vectors` writes is given to `attnlab run` and `attnlab compare` as it is: every
- * case of the quick tier, under every convention that the files can have.  `attnlab check
+/* The files of `attnlab vectors` are given to `attnlab run` and `attnlab compare` as they are:
+ * every case of the quick tier, under every convention that the files can have.  `attnlab check
  * --results`, which knows the cases and reads no inputs, then judges what run made of the files. */
 #include <dirent.h>
 #include <math.h>

@@ -51,8 +51,8 @@ static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char
     return file(list, name, &r);
 }
 
-/* What a format says of the specs that `fill` makes up, and how many of the first one's checks are
- * failures. */
+/* The page of a format for the specs that `fill` makes up, and the number of failures among the
+ * first one's checks. */
 struct printed {
     struct attn_verdicts v;
     struct attn_report *report;
@@ -193,7 +193,7 @@ TEST_EACH(facts_are_told, 3)
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 
-/* Well formed, with so many test cases, failures, errors and skipped ones. */
+/* Well formed, with these counts of test cases, failures, errors and skipped ones. */
 static void ck_xml(const char *text, const char *counts)
 {
     if (!fixture_python("xml"))
@@ -246,8 +246,8 @@ TEST(json_is_well_formed)
     free(text);
 }
 
-/* What most failures look like is in the report itself, in every format; a program that stops in
- * many cases does not push it off the page. */
+/* The common look of most failures is in the report itself, in every format; a program that stops
+ * in many cases does not push it off the page. */
 static void one_mistake(struct printed *printed)
 {
     struct attn_verdict_list *list = attn_verdicts_begin("mine");
@@ -301,7 +301,7 @@ TEST_EACH(cause_is_reported, 3)
     free(text);
 }
 
-/* What it refused itself is told from what it does not claim; reasons that differ by their numbers
+/* Its own refusals are told from cases that it does not claim; reasons that differ by their numbers
  * are one, shown with the smallest case; with --strict each is a failure. */
 static void refused_by_it(struct printed *printed)
 {
@@ -386,9 +386,9 @@ TEST_EACH(nothing_is_well_formed, 3)
 
 /* ---- a soak whose judge is in trouble -------------------------------------------------------- */
 
-/* What its judge says of cases that can be set up; others it refuses. */
+/* The judge's answers for cases that can be set up; others it refuses. */
 struct trouble {
-    int of_fit, memory; /* memory: there is none for whoever looks at the case again */
+    int of_fit, memory; /* memory: none is left to look at the case again */
     const char *says;
     int is_filed, asked, met;
 };
@@ -413,7 +413,7 @@ static int say_trouble(void *arg, const struct attn_case *c, int n,
     return ++t->asked == CASES ? ENDED : 0;
 }
 
-/* An ERROR is filed and ends the soak, unless nobody came to the case. */
+/* An ERROR is filed and ends the soak, unless the case was not reached. */
 TEST_EACH(errors_of_a_soak, 3)
 {
     static const struct trouble troubles[] = {
@@ -446,8 +446,8 @@ TEST_EACH(no_memory_is_the_environments, 2)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* Somebody else's words are text: no markup, no control character, and every row of a table has the
- * columns of its head. */
+/* Words that others wrote are text: no markup, no control character, and every row of a table has
+ * the columns of its head. */
 TEST_EACH(page_is_safe, 2)
 {
     static const char *const name[] = {"page.html", "page.md"};

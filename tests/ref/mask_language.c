@@ -1,5 +1,5 @@
-/* What the language of masks accepts however long it is, and the shapes and tensors that it refuses
- * (texts that it refuses: tests/checker/refused.def). */
+/* Texts of any length that the language of masks accepts, and the shapes and tensors that it
+ * refuses (texts that it refuses: tests/checker/refused.def). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ TEST(no_memory_is_an_error)
 
 /* ---- data that must be refused ------------------------------------------------------------ */
 
-/* What is asked for by name; "column" when asked for that. */
+/* The tensor of every name; `column` for the part "column". */
 struct two {
     struct attn_mask_tensor tensor, column;
 };
@@ -123,7 +123,7 @@ static enum attn_status find_two(void *arg, const char *name, const char *part,
 {
     struct two *two = arg;
     if (strcmp(name, "lost") == 0)
-        return attn_fail(err, ATTN_EINVAL, "nobody knows %s", name);
+        return attn_fail(err, ATTN_EINVAL, "no tensor is called %s", name);
     *tensor = strcmp(part, "column") == 0 ? two->column : two->tensor;
     return ATTN_OK;
 }
@@ -145,7 +145,7 @@ TEST(tensors_of_the_wrong_shape_are_refused)
         const char *text, *words;
         struct attn_mask_tensor tensor;
     } wrong[] = {
-        {"keys(lost)", "nobody knows lost", {data, 1, 1, {4}}},
+        {"keys(lost)", "no tensor is called lost", {data, 1, 1, {4}}},
         {"keys(t)", "elements of 2 bytes", {data, 2, 1, {4}}},
         {"keys(t)", "5 axes", {data, 1, 5, {4}}},
         {"keys(t)", "no data", {NULL, 1, 1, {4}}},

@@ -4,7 +4,7 @@
  * Masks first: the file's cells come from loops of the generator's own.  Then the oracle, in both
  * of its widths: how many units of rounding of what each element is made of is it away?  Then
  * soundness of T1 where it counts: the true error of honest code, not its distance to the oracle.
- * Whether T1 is of use, near which honest errors come, is asked of the battery.
+ * The battery tests that T1 is of use, near which honest errors come.
  */
 #include <float.h>
 #include <math.h>
@@ -242,10 +242,10 @@ TEST_EACH(masks_mean_what_their_cells_say, COUNT(names))
 
 /* ---- the oracle ----------------------------------------------------------------------------- */
 
-/* What the oracle may be away from the truth, in units of 2^-53 of the element's size (exact.c).
- * Measured: 3.8 0.9 0.4 0.4 1.1 0.9 in double (O of `flat`, 257 equal terms of which 32 at a time
- * are summed plainly), 0.3 0.5 0.2 0.3 0.6 0.2 in long double, whose results are rounded to
- * double once they are done: half a unit by itself. */
+/* The distance of the oracle from the truth that is allowed, in units of 2^-53 of the element's
+ * size (exact.c).  Measured: 3.8 0.9 0.4 0.4 1.1 0.9 in double (O of `flat`, 257 equal terms of
+ * which 32 at a time are summed plainly), 0.3 0.5 0.2 0.3 0.6 0.2 in long double, whose results are
+ * rounded to double once they are done: half a unit by itself. */
 static const double allowed_double[ATTN_OUTPUTS] = {8, 2, 1, 1, 2, 2};
 static const double allowed_long[ATTN_OUTPUTS] = {1, 1, 1, 1, 1, 1};
 
@@ -297,7 +297,7 @@ static double rounded(double hi, double rest, enum attn_dtype dtype)
     return (double)(float)(rest == 0 ? hi : nextafter(hi, rest > 0 ? HUGE_VAL : -HUGE_VAL));
 }
 
-/* What was computed, and the number nearest to the truth, are within T1 of the truth. */
+/* The computed number, and the one nearest to the truth, are within T1 of the truth. */
 static void check_bound(const struct golden *x, const struct attn_spec *spec)
 {
     struct attn_truth truth;

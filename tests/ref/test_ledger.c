@@ -178,7 +178,7 @@ TEST(aligned_and_whole)
         ck_assert_uint_eq((uintptr_t)data[s] % 64, 0);
         memset(data[s], s + 1, (size_t)sizes[s]);
     }
-    for (int s = 0; s < SIZES; s++) /* nobody's block lies in another one's */
+    for (int s = 0; s < SIZES; s++) /* no block lies in another one */
         for (int64_t i = 0; i < sizes[s]; i++)
             if (data[s][i] != s + 1)
                 ck_abort_msg("block of %lld: byte %lld changed", (long long)sizes[s], (long long)i);
@@ -257,7 +257,7 @@ TEST(system_says_no)
 {
     struct attn_ledger x = new_ledger();
     refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 0 are live");
-    ck_assert_ptr_null(x.live.at); /* a list that nobody would free */
+    ck_assert_ptr_null(x.live.at); /* a list that no caller would free */
     take(&x, "here", 24);
     refused(&x, (int64_t)1 << 58, 1, ATTN_ENOMEM, "asked 288230376151711744 bytes, 24 are live");
     refused(&x, INT64_MAX - 24, 1, ATTN_ENOMEM, "asked 9223372036854775783 bytes");
@@ -408,7 +408,7 @@ TEST(large_blocks_leave)
             ck_assert_int_ge(resident_bytes() - before, large[s] - (4 << 20));
         ck_assert_int_eq(mincore(data, 1, seen), 0);
         attn_ledger_give(&x, data);
-        ck_assert_int_eq(mincore(data, 1, seen), -1); /* the address is nobody's any more */
+        ck_assert_int_eq(mincore(data, 1, seen), -1); /* the address is no longer mapped */
         ck_assert_int_eq(errno, ENOMEM);
         ck_assert_int_le(resident_bytes() - before, 4 << 20);
     }

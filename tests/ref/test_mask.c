@@ -297,7 +297,7 @@ static const struct {
 };
 enum { N_PICTURES = sizeof PICTURES / sizeof *PICTURES };
 
-/* What a mask says of frames. */
+/* The claims of a mask about frames. */
 struct claims {
     enum attn_video video;
     int64_t frames;

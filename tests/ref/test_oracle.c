@@ -1,4 +1,4 @@
-/* Who judges the judge: the oracle on sums so long that plain ones would lose many roundings.
+/* The oracle, which judges all others, on sums so long that plain ones would lose many roundings.
  * test_golden.c holds it against arbitrary precision. */
 #include "tests/suites.h"
 

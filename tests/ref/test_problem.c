@@ -375,7 +375,7 @@ TEST(claims)
         limited.caps &= ~caps[n];
         not_claimed(&limited, ATTN_BACKWARD, part);
         limited.caps =
-            attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* hard is nobody's need */
+            attn_impl_dense.caps & ~(caps[n] | ATTN_CAP_HARD); /* no problem needs hard */
         not_claimed(&limited, ATTN_BACKWARD, part);
     }
     attn_mask_free(mask);

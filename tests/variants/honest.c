@@ -29,9 +29,9 @@ static const struct attn_option options[] = {
      "what is rounded on the way"},
     {0}};
 
-/* What is multiplied by the scale: the product, q, or q and k by its root. */
+/* The operand of the scale: the product, q, or q and k by its root. */
 enum scaled { PRODUCT, ONE, BOTH };
-/* What is rounded on the way, to 16-bit storage or to tf32. */
+/* The arithmetic on the way, rounded to 16-bit storage or to tf32. */
 static const struct arithmetic {
     const char *word; /* of arithmetic.def */
     enum { NOWHERE, STORAGE, FLUSHED, NEAREST_TF32, CUT_TF32 } to;

@@ -4,7 +4,7 @@
  *
  *   order    in which sums over keys and over rows are added: forward, reverse, pairwise
  *   exp      e, or two: log2(e) folded into the scale, exp2 and log2 for exp and log
- *   splits   the keys are cut into so many parts, partial results are merged
+ *   splits   the number of parts of the keys, whose partial results are merged
  *   p        exact, or P rounded to bf16 or f16 before it multiplies V and dO, as kernels do that
  *            feed it to 16-bit matrix units (the sum of P is not rounded); bf16 rounds dS as well
  *   delta    dot: D = dO . O - dLSE;  sum: D = sum_j P dP - dLSE
@@ -75,7 +75,7 @@ enum {
     HONEST_ARITHMETIC
 };
 
-/* x rounded to so many significant bits, with subnormals below 2^least: by the C library, not by
+/* x rounded to `bits` significant bits, with subnormals below 2^least: by the C library, not by
  * bits. */
 double honest_round(double x, int bits, int least);
 
