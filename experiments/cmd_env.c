@@ -17,7 +17,7 @@ const struct attn_cli_command attn_cmd_env = {
     .summary = "facts about this machine and this build",
     .usage = "env [--format text|json]",
     .about = "Facts about this machine and this build: the ones that a measurement records.\n"
-             "What cannot be found out reads \"not available\".",
+             "A fact that cannot be found out reads \"not available\".",
     .flags = flags,
     .more = "",
     .size = sizeof(int),

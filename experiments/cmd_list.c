@@ -53,7 +53,7 @@ const struct attn_cli_command attn_cmd_list = {
     .usage = "list [implementations|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
              "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
-        "What there is: implementations with what they claim and their options (default), the "
+        "Lists implementations with what they claim and their options (default), the "
         "cases\n"
         "of a tier with their reasons, the factors on which kernels branch and their values, the\n"
         "relations that check runs beside the cases, the named data fills, the catalogue of real\n"

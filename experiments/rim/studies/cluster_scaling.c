@@ -83,8 +83,7 @@ void attn_study_run_cluster_scaling(struct attn_study_run *run)
             if (ranks == 8)
                 of_8[s] = x;
         }
-    attn_study_say(run,
-                   "What follows from arithmetic alone, inside one machine, where links hide:");
+    attn_study_say(run, "By arithmetic alone, inside one machine, where links hide:");
     /* 7 blocks that show all pairs and one that shows half of them, where 4 would be fair */
     attn_study_quantity(run, "a contiguous ring on 8 by hand", ATTN_DERIVED,
                         4 / (7 + 0.5 / file.cluster.masked), of_8[0].efficiency, "", 0.01);

@@ -308,7 +308,7 @@ void attn_study_run_h200_ranks(struct attn_study_run *run)
     }
     if (run->data == NULL) {
         const struct attn_cluster *cluster = &file.cluster;
-        attn_study_say(run, "What is fitted: the rate of one rank's kernel, and the link.");
+        attn_study_say(run, "Fitted are the rate of one rank's kernel, and the link.");
         double full = fit_rate(run, table, 0), masked = fit_rate(run, table, 1);
         fitted(run, "flops-bf16", cluster->flops[ATTN_BF16], full, "flop/s");
         fitted(run, "masked", cluster->masked, masked / full, "");

@@ -100,7 +100,7 @@ static void remedies(struct attn_study_run *run)
         {"a window of 512 keys, tiled", "tiled@portable", WINDOW, "f32", 0},
     };
     double none = 0;
-    attn_study_say(run, "What each remedy leaves at L=200,000, 16 heads of 72, forward, beside "
+    attn_study_say(run, "Left by each remedy at L=200,000, 16 heads of 72, forward, beside "
                         "inputs and outputs:");
     for (size_t r = 0; r < sizeof remedy / sizeof *remedy; r++) {
         double at[3], must = remedy[r].must;
@@ -133,7 +133,7 @@ static void checkpointing(struct attn_study_run *run)
                         attn_study_saved(run, "tiled@portable", TEXT, 28, "rows"), "B", 0);
     attn_study_say(run, "But while it computes one layer it still holds that layer's P, 2.33 TiB.  "
                         "And none of the five touches the mask, which is what was too large.");
-    attn_study_say(run, "What Open-Sora did is none of these: its next model has no mask between "
+    attn_study_say(run, "Open-Sora did none of these: its next model has no mask between "
                         "video tokens at all (commit 2f87a9a, the day of the issue).");
 }
 

@@ -319,7 +319,7 @@ void attn_study_run_xformers_order(struct attn_study_run *run)
     sparse_runs(run);
     attn_study_say(run, "The trap here, in C: one function three times in this process.");
     trap(run);
-    attn_study_say(run, "What keeps attnlab out of it: each point is a process of its own, each "
+    attn_study_say(run, "attnlab stays out of it: each point is a process of its own, each "
                         "number comes with its live set, and an unknown option is refused.");
     attn_study_quantity(run, "dense:masks=int32 runs (1) or is refused (0)", ATTN_DERIVED, 0,
                         attn_study_accepts("dense:masks=int32", "q8d8:none:f32:normal:s1"), "", 0);
