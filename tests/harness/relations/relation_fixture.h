@@ -122,9 +122,9 @@ double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, c
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
 
-/* For `prepare`: a tensor moves into pages of its own (bytes: of whole pages; inputs/pages.h), between
- * two inaccessible ones, with the strides `stride` and element 0
- * `front` bytes behind its beginning.  0: the system gives no such mapping, the fixture knows. */
+/* For `prepare`: a tensor moves into pages of its own (inputs/pages.h; bytes: of whole pages), with
+ * the strides `stride` and element 0 `front` bytes behind their beginning.  0: the system gives no
+ * such pages, the fixture knows. */
 int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
                       size_t bytes, size_t front, const int64_t stride[4]);
 void attn_fixture_move_back(struct attn_trial *t); /* all that have moved */
