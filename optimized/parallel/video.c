@@ -20,7 +20,7 @@
  *
  * Memory   q k v o lse (backward more, as in ulysses) of what is exchanged; else nothing.
  * Sent     of what is exchanged as much as ulysses, whichever exchange it is.  DSP itself exchanges
- *          x before q, k, v are made of it: optimized/layer/dsp.c.
+ *          x before q, k, v are made of it: experiments/rim/layer/schemes/dsp.c.
  * Caveats  Without a video in the mask both homes are runs of tokens.
  * Source   hpcaitech/Open-Sora v1.0 to v1.2, issue 270; Zhao et al. 2024 (DSP).
  */

@@ -2,8 +2,8 @@
  * and the driver. */
 #include <string.h>
 
+#include "experiments/rim/layer/schemes/layer_work.h"
 #include "optimized/integers.h"
-#include "optimized/layer/layer_work.h"
 #include "optimized/parallel/rank.h"
 #include "ref/clock.h"
 

@@ -20,8 +20,8 @@
  * Source   hpcaitech/Open-Sora, FastSeq and acceleration/communications.py; Zhao et al. 2024
  *          (DSP).
  */
-#ifndef OPTIMIZED_LAYER_LAYER_SCHEME_H
-#define OPTIMIZED_LAYER_LAYER_SCHEME_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
 
 #include "optimized/parallel/scheme.h"
 #include "optimized/registry.h"

@@ -1,7 +1,7 @@
 /* Layers that are refused, and the price of a layer for one rank.  See layer_scheme.h. */
 #include <string.h>
 
-#include "optimized/layer/layer_work.h"
+#include "experiments/rim/layer/schemes/layer_work.h"
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 

@@ -2,10 +2,10 @@
  * them change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither
  * computes, sends or allocates here.
  */
-#ifndef OPTIMIZED_LAYER_LAYER_WORK_H
-#define OPTIMIZED_LAYER_LAYER_WORK_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_WORK_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_WORK_H
 
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/parallel/layout/move.h"
 
 /* q k v o lse, as in ref/layer/layer.h, and what else a forward pass keeps for the backward one. */
