@@ -75,7 +75,7 @@ struct attn_oracle_row {
     void *block;
 };
 
-/* Room for so many rows of one problem and one set of tensors, which share the keys and values of a
+/* Room for some rows of one problem and one set of tensors, which share the keys and values of a
  * head (kept between calls): O(Lk (d + dv)) numbers, O(Lk) for each row.  Free with
  * attn_oracle_rows_free. */
 enum { ATTN_ORACLE_ROWS = 32 };

@@ -156,7 +156,7 @@ static int is_powerless(const struct attn_result *r)
     return n > 0 && powerless == n;
 }
 
-/* What a pass is worth. */
+/* The worth of a pass. */
 static void weigh_power(struct attn_result *r)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {

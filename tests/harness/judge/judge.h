@@ -1,4 +1,4 @@
-/* What is said of one implementation on one case: the verdict, why, and with which numbers. */
+/* The judgement of one implementation on one case: the verdict, why, and with which numbers. */
 #ifndef TESTS_HARNESS_JUDGE_H
 #define TESTS_HARNESS_JUDGE_H
 
@@ -17,7 +17,7 @@ enum attn_verdict {
     ATTN_CRASH,
     ATTN_TIMEOUT,
     ATTN_INTERMITTENT, /* some runs of one and the same case failed, others did not */
-    ATTN_SKIPPED,      /* nobody came to it                                         */
+    ATTN_SKIPPED,      /* the time ended before it                                  */
     ATTN_ERROR         /* the suite could not do its part */
 };
 const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ... */
