@@ -9,6 +9,10 @@
 #include "tests/harness/base/fileio.h"
 #include "version.h"
 
+#define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
+#include "experiments/cli/commands.def"
+#undef ATTN_COMMAND
+
 static const struct attn_cli_command *const commands[] = {
 #define ATTN_COMMAND(name) &attn_cmd_##name,
 #include "experiments/cli/commands.def"
@@ -61,6 +65,9 @@ int attn_command_unknown(const char *name)
         if (!commands[c]->internal)
             fprintf(stderr, " %s", commands[c]->name);
     fputc('\n', stderr);
+    if (strcmp(name, "bench") == 0)
+        fputs("attnlab: speed is a part of measure: attnlab measure SPEC --length L --peak 1\n",
+              stderr);
     return ATTN_EXIT_USAGE;
 }
 

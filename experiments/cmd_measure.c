@@ -1,5 +1,5 @@
 /* attnlab measure: flags or a plan file to a plan, then the sweep, then the table. */
-#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +7,8 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/sweep.h"
+#include "experiments/report/page.h"
+#include "tests/harness/base/ending.h"
 #include "tests/harness/base/fileio.h"
 
 struct flags {
@@ -41,6 +43,7 @@ static const struct attn_flag_use uses[] = {
           "own:"),
     ATTN_TAKES(SPEC, TO(keys)),
     KEY(LENGTH, NULL, NULL),
+    KEY(KEYS, NULL, NULL),
     ATTN_TAKES(MASK, TO(keys), .help = "masks, as for attnlab price (none)"),
     KEY(PASS, "fwd", "fwd|bwd|both"),
     KEY(LAYERS, "0", "N,..."),
@@ -53,6 +56,8 @@ static const struct attn_flag_use uses[] = {
     KEY(DV, NULL, NULL),
     KEY(BATCH, "1", NULL),
     KEY(DTYPE, "f32", NULL),
+    KEY(THREADS, "1", NULL),
+    KEY(PEAK, "0", NULL),
     KEY(FILL, "normal", NULL),
     KEY(SCALE, NULL, NULL),
     KEY(SOFTCAP, NULL, NULL),
@@ -72,12 +77,12 @@ static int measure(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_measure = {
     .name = "measure",
     .summary = "memory and time, of ours and yours, one fresh process a point",
-    .usage = "measure SPEC... --length L,... --out FILE.jsonl [--csv FILE.csv] [flags]\n"
-             "measure --plan FILE --out FILE.jsonl [--csv FILE.csv] [flags]\n"
+    .usage = "measure SPEC... --length L,... [--out FILE.jsonl] [--csv FILE.csv] [flags]\n"
+             "measure --plan FILE [--out FILE.jsonl] [--csv FILE.csv] [flags]\n"
              "measure --from FILE.jsonl --csv FILE.csv",
     .about = "Memory and time of implementations, one fresh process for each point and round.\n"
              "Records are added to FILE.jsonl (docs/measuring.md); the same command continues an\n"
-             "interrupted measurement.",
+             "interrupted measurement.  Without --out they are printed as a table, and not kept.",
     .flags = uses,
     .more =
         "Exit status: 0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks\n"
@@ -108,6 +113,50 @@ static void write_csv(const char *from, const char *to)
         attn_csv_write(stdout, records.point, records.n);
     else if (attn_csv_save(to, records.point, records.n, &err) != ATTN_OK)
         attn_cli_stop(err.status, NULL, "table %s", err.text);
+    attn_records_free(&records);
+}
+
+static const char *real_text(double x, const char *form, char text[32])
+{
+    if (isnan(x))
+        strcpy(text, "-");
+    else
+        snprintf(text, 32, form, x);
+    return text;
+}
+
+/* A line for each point, of all its rounds. */
+static void print_row(const struct attn_row *row)
+{
+    const struct attn_point *p = row->point;
+    char time[32] = "-", rate[32], peak[32], read[32], extra[32] = "-", worst[32];
+    int is_ok = row->status == ATTN_POINT_OK;
+    double s = row->time.n > 0 ? row->time.median : row->single.median;
+    double flops = is_ok ? attn_point_products(p) / s : (double)NAN;
+    double bytes = is_ok ? attn_point_traffic(p) / s : (double)NAN;
+    if (is_ok && s > 0)
+        attn_seconds_text(s, time);
+    if (row->peak >= 0)
+        attn_cli_bytes(row->peak, extra);
+    printf("%-28s %9s %8s %6s %6s %9s %8s  %s%s%s\n", p->spec, time,
+           real_text(flops / 1e9, "%.4g", rate), real_text(flops / row->peak_rate, "%.3f", peak),
+           real_text(bytes / row->read_rate, "%.3f", read), extra,
+           real_text(row->worst, "%.3g", worst), p->text, is_ok ? "" : "  ",
+           is_ok ? "" : p->message);
+}
+
+static void print_table(const char *path)
+{
+    struct attn_records records;
+    struct attn_summary summary;
+    struct attn_error err;
+    attn_cli_must(attn_record_read(path, &records, &err), &err);
+    attn_summary_make(records.point, records.n, &summary);
+    printf("%-28s %9s %8s %6s %6s %9s %8s  %s\n", "spec", "a call", "GFLOP/s", "P", "read", "extra",
+           "error", "case");
+    for (int64_t r = 0; r < summary.n; r++)
+        print_row(&summary.row[r]);
+    attn_summary_free(&summary);
     attn_records_free(&records);
 }
 
@@ -145,16 +194,25 @@ static int measure(void *values, int n, char **operand)
         return ATTN_EXIT_GOOD;
     }
     make_plan(asked, &plan);
-    if (asked->out == NULL && !asked->dry_run)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--out FILE.jsonl is needed");
     struct attn_error err;
+    char folder[4096], path[4200] = "";
+    int is_kept = asked->out != NULL || asked->dry_run;
+    if (!is_kept) {
+        attn_cli_must(attn_temporary_open(folder, &err), &err);
+        snprintf(path, sizeof path, "%s/records.jsonl", folder);
+        asked->quiet = 1;
+    } else if (asked->out != NULL)
+        snprintf(path, sizeof path, "%s", asked->out);
     if (asked->csv != NULL && strcmp(asked->csv, "-") != 0 && !asked->dry_run)
         attn_cli_must(attn_save_check(asked->csv, &err), &err);
-    int status = attn_sweep_run(&plan, asked->out != NULL ? asked->out : "", asked->dry_run,
-                                asked->quiet, &n_errors);
+    int status = attn_sweep_run(&plan, path, asked->dry_run, asked->quiet, &n_errors);
     attn_plan_free(&plan);
     int is_measured = status == ATTN_EXIT_GOOD || status == ATTN_EXIT_DISAGREE;
     if (is_measured && asked->csv != NULL && !asked->dry_run)
-        write_csv(asked->out, asked->csv);
+        write_csv(path, asked->csv);
+    if (is_measured && asked->csv == NULL && !is_kept)
+        print_table(path);
+    if (!is_kept)
+        attn_temporary_close(folder);
     return status == ATTN_EXIT_GOOD && n_errors > 0 ? ATTN_EXIT_LACKS : status;
 }

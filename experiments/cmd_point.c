@@ -1,5 +1,7 @@
-/* attnlab point: one point in this process, which does nothing else (measure/point.h). */
+/* attnlab point: one point in this process, which does nothing else (measure/point/point.h). */
 #include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,46 +13,27 @@
 #include "experiments/cli/flags.h"
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/point/point.h"
-#include "experiments/price/stack.h"
 
-#define PLACE(member) offsetof(struct attn_point_flags, member)
-
-static const struct attn_flag_use uses[] = {
-    ATTN_TAKES(SPEC, PLACE(spec), .kind = ATTN_KIND_TEXT),
-    ATTN_TAKES(CASE, PLACE(text), .kind = ATTN_KIND_TEXT, .help = "a case string"),
-    ATTN_TAKES(PLUGIN, PLACE(plugin), .kind = ATTN_KIND_TEXT, .value = "FILE.so"),
-    ATTN_TAKES(EXEC, PLACE(exec), .kind = ATTN_KIND_TEXT, .value = "COMMAND"),
-    ATTN_TAKES(CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT),
-    ATTN_TAKES(NAME, PLACE(name)),
-    ATTN_TAKES(WORK, PLACE(work)),
-    ATTN_TAKES(LAYERS, PLACE(layers), "0"),
-    ATTN_TAKES(SAVE, PLACE(save), "rows"),
-    ATTN_TAKES(HIDDEN, PLACE(hidden), "0"),
-    ATTN_TAKES(REPEAT, PLACE(repeat), "10",
-               .help = "warm calls, those after the first one, at most"),
-    ATTN_TAKES(ENOUGH, PLACE(enough), "0.3", ATTN_KIND_REAL),
-    ATTN_TAKES(VERIFY_ALL, PLACE(verify_all), "2048", ATTN_KIND_COUNT),
-    ATTN_TAKES(VERIFIED, PLACE(verified)),
-    ATTN_TAKES(CALIBRATE_MEMORY, PLACE(calibrate)),
-    {.flag = ATTN_FLAG_END}};
+static const struct attn_flag_use uses[] = {{.flag = ATTN_FLAG_END}};
 
 static int point(void *values, int n, char **operand);
 
 const struct attn_cli_command attn_cmd_point = {
     .name = "point",
     .summary = "one point of a measurement (used by measure)",
-    .usage = "point --spec SPEC --case CASE [flags]\n"
-             "point --plugin FILE.so --name NAME --case CASE [flags]\n"
-             "point --exec COMMAND --claims FILE --work DIR --name NAME --case CASE [flags]\n"
-             "point --calibrate-memory BYTES",
-    .about =
-        "Measure one point in this process and print its record, one line of JSON\n"
-        "(docs/measuring.md).  `attnlab measure` starts one such process for each point and round.",
+    .usage = "point RECORD",
+    .about = "Measure one point in this process and print its record, one line of JSON\n"
+             "(docs/measuring.md).  RECORD is such a line too: it says what is measured, and has "
+             "repeat,\n"
+             "enough_s and verify_all beside.  `attnlab measure` starts one such process for each "
+             "point\n"
+             "and round.",
     .flags = uses,
     .more = "",
+    .operands_least = 1,
+    .operands_most = 1,
     .computes = 1,
     .internal = 1,
-    .size = sizeof(struct attn_point_flags),
     .run = point};
 
 /* No core files of gigabytes, no survivor of a parent that died, and the first to go when memory
@@ -67,70 +50,48 @@ static void be_expendable(void)
     }
 }
 
-static void check_flags(const struct attn_point_flags *flags)
+/* Where the record goes; what code of others prints goes to standard error. */
+static FILE *set_output_aside(void)
 {
-    if (flags->repeat > ATTN_RECORD_TIMES)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--repeat %lld: a record has room for %d",
-                      (long long)flags->repeat, ATTN_RECORD_TIMES);
-    int which = (flags->spec != NULL) + (flags->plugin != NULL) + (flags->exec != NULL);
-    if (flags->layers > 0 && flags->spec == NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--layers goes with --spec");
-    if (flags->hidden > 0 && flags->layers == 0)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--hidden goes with --layers");
-    int named = flags->spec != NULL || flags->name != NULL;
-    if (flags->calibrate == 0 &&
-        (which != 1 || !named || flags->text == NULL ||
-         (flags->exec != NULL && (flags->claims == NULL || flags->work == NULL))))
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--spec, --plugin or --exec, and --case are needed; see attnlab point "
-                      "--help");
+    int record = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    if (record < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return NULL;
+    return fdopen(record, "w");
 }
 
-/* Whose point it is.  The descriptor for the record; -1 on failure. */
-static int choose(struct attn_point_work *work, const struct attn_point_flags *flags,
-                  struct attn_error *err)
+static int measure(const json_t *line)
 {
-    struct attn_point *p = &work->point;
-    if (attn_case_parse(flags->text, &p->c, err) != ATTN_OK)
-        return -1;
-    attn_case_print(&p->c, p->text);
-    if (flags->spec != NULL) {
-        p->stack = (struct attn_stack){.n = flags->layers, .hidden = flags->hidden};
-        if (attn_spec_parse(flags->spec, &work->spec, err) != ATTN_OK ||
-            attn_stack_save_find(flags->save, &p->stack.save, err) != ATTN_OK)
-            return -1;
-        attn_spec_print(&work->spec, p->spec, sizeof p->spec);
-        return STDOUT_FILENO;
-    }
-    snprintf(p->spec, sizeof p->spec, "%s", flags->name);
-    snprintf(p->impl, sizeof p->impl, "%s", flags->name);
-    return flags->plugin != NULL ? attn_point_load(work, flags, err) : STDOUT_FILENO;
+    static struct attn_point p;
+    struct attn_point_how how;
+    struct attn_error err = {ATTN_OK, ""};
+    if (attn_point_asked(line, &how, &p, &err) != ATTN_OK)
+        return attn_cli_error(&err);
+    int is_ours = p.route[0] == '\0';
+    FILE *out = is_ours ? stdout : set_output_aside();
+    if (out == NULL)
+        return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
+    attn_point_measure(&how, &p);
+    if (attn_record_write_point(out, &p) != 0)
+        return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
+    int status = p.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
+    if (!is_ours)
+        _exit(status); /* what an external implementation's destructors do comes too late */
+    return status;
 }
 
 static int point(void *values, int n, char **operand)
 {
-    const struct attn_point_flags *asked = values;
-    static struct attn_point_work work; /* too large for the stack: it has room for all samples */
     struct attn_error err = {ATTN_OK, ""};
+    const char *kind;
+    (void)values;
     (void)n;
-    (void)operand;
-    check_flags(asked);
     be_expendable();
-    if (asked->calibrate > 0)
-        return attn_calibrate_memory_here(asked->calibrate);
-    attn_point_init(&work.point);
-    int fd = choose(&work, asked, &err);
-    FILE *out = fd == STDOUT_FILENO ? stdout : fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (out == NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "%s", fd >= 0 ? strerror(errno) : err.text);
-    if (asked->exec != NULL)
-        attn_point_exec(&work, asked);
-    else
-        attn_point_call(&work, asked);
-    if (attn_record_write_point(out, &work.point) != 0)
-        return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
-    int status = work.point.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
-    if (asked->plugin != NULL)
-        _exit(status); /* what an external implementation's destructors do comes too late */
+    json_t *line = attn_record_line(operand[0], strlen(operand[0]), &kind, &err);
+    if (line == NULL)
+        return attn_cli_error(&err);
+    int64_t bytes = json_integer_value(json_object_get(line, "expected_bytes"));
+    int is_calibration = kind != NULL && strcmp(kind, "calibration") == 0 && bytes > 0;
+    int status = is_calibration ? attn_calibrate_memory_here(bytes) : measure(line);
+    json_decref(line);
     return status;
 }

@@ -36,8 +36,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(ONLY, PLACE(only)),
     ATTN_TAKES(ARITHMETIC, PLACE(arithmetic)),
     ATTN_TAKES(CLAIMS, PLACE(claims), .kind = ATTN_KIND_TEXT, .help = ATTN_FILES_CLAIMS_HELP),
-    ATTN_TAKES(ROWS, PLACE(rows), .kind = ATTN_KIND_COUNT, .value = "N",
-               .help = ATTN_FILES_ROWS_HELP),
+    ATTN_TAKES(ROWS, PLACE(rows)),
     ATTN_TAKES(DBIAS, PLACE(d_bias)),
     ATTN_TAKES(
         PASS, PLACE(pass),

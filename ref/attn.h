@@ -135,12 +135,10 @@ struct attn_bias {
 };
 
 /* Where the tokens of a piece sit in the whole sequence: token i of batch b is number
- * first + (1 + skip) * i + by_batch * b, and gap more for each `run` tokens before it (run 0: no
- * gaps).  Contiguous: skip 0.  A stripe of R ranks: skip R-1.  A video [T,S] with a batch for each
- * place of a frame (temporal attention): skip S-1, by_batch 1.  A scope of Skiparse's group mode,
- * runs of k tokens, k^2 apart: run k, gap k^2 - k. */
+ * first + (1 + skip) * i + by_batch * b.  Contiguous: skip 0.  A stripe of R ranks: skip R-1.  A
+ * video [T,S] with a batch for each place of a frame (temporal attention): skip S-1, by_batch 1. */
 struct attn_positions {
-    int64_t first, skip, by_batch, run, gap;
+    int64_t first, skip, by_batch;
 };
 
 /* Which piece of the whole problem that mask and bias speak of this problem is.  All zero for a

@@ -21,18 +21,7 @@
  *           blocks is off by about n u (|LSE| + a few), relative to the terms of the sum.
  * Not finite  A NaN in either LSE or O gives NaN.  LSE = +inf (some score overflowed) gives NaN.
  *
- * The same fold without a normalised O on the way keeps the numerator o, its denominator l and the
- * largest LSE so far, m; a part is (O, 1, LSE):
- *
- *      m' = max(m, LSE_2)   o' = exp(m - m') o + exp(LSE_2 - m') O_2   l' the same with l and 1
- *
- * and at the end O = o / l, LSE = m + ln l.  m is one of the parts' LSEs, so that none is rounded
- * after the first time: the error is that of one merge by LSE, and of a rescale for each part more.
- * Where all parts are kept and m is the largest LSE of all from the beginning on, exp(m - m') = 1:
- * nothing is rescaled.
- *
- * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention keeps o, l, m); bugs SK-01,
- *           SN-02.
+ * Sources   Milakov & Gimelshein 2018; Liu et al. 2023 (ring attention); bugs SK-01, SN-02.
  */
 #ifndef REF_MERGE_H
 #define REF_MERGE_H
@@ -43,24 +32,20 @@
 #define REAL       float
 #define FN(name)   attn_##name##_f32
 #define REAL_EXP   expf
-#define REAL_LOG   logf
 #define REAL_LOG1P log1pf
 #include "ref/merge_tmpl.h"
 #undef REAL
 #undef FN
 #undef REAL_EXP
-#undef REAL_LOG
 #undef REAL_LOG1P
 #define REAL       double
 #define FN(name)   attn_##name##_f64
 #define REAL_EXP   exp
-#define REAL_LOG   log
 #define REAL_LOG1P log1p
 #include "ref/merge_tmpl.h"
 #undef REAL
 #undef FN
 #undef REAL_EXP
-#undef REAL_LOG
 #undef REAL_LOG1P
 
 #endif

@@ -1,4 +1,4 @@
-/* The merge for one type: REAL, FN, and the type's functions REAL_EXP, REAL_LOG, REAL_LOG1P.  Used
+/* The merge for one type: REAL, FN, and the type's functions REAL_EXP, REAL_LOG1P.  Used
  * by merge.h alone, which says what it computes. */
 
 /* (o, lse) := (o, lse) merged with (o2, lse2); o and o2 are rows of n.  weight: what o and o2 were
@@ -29,28 +29,4 @@ static inline void FN(merge)(REAL *o, REAL *lse, const REAL *o2, REAL lse2, int6
 {
     REAL weight[2];
     FN(merge_by)(o, lse, o2, lse2, n, weight);
-}
-
-/* (num, l, m) := with (o2, lse2) added; o2 of an empty part is not read.  Nothing is there yet: num
- * and l are 0. */
-static inline void FN(accumulate)(REAL *num, REAL *l, REAL *m, const REAL *o2, REAL lse2, int64_t n)
-{
-    if (lse2 == -(REAL)INFINITY)
-        return;
-    REAL max = *m >= lse2 ? *m : lse2; /* with a NaN in m: lse2, and the NaN is in kept */
-    REAL kept = REAL_EXP(*m - max), added = REAL_EXP(lse2 - max);
-    for (int64_t c = 0; c < n; c++)
-        num[c] = kept * num[c] + added * o2[c];
-    *l = kept * *l + added;
-    *m = max;
-}
-
-/* num becomes O, m becomes LSE.  l = 0: the empty set. */
-static inline void FN(normalise)(REAL *num, REAL l, REAL *m, int64_t n)
-{
-    if (l == 0)
-        return;
-    for (int64_t c = 0; c < n; c++)
-        num[c] /= l;
-    *m += REAL_LOG(l);
 }

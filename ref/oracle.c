@@ -14,10 +14,6 @@ static double true_bias(const struct attn_problem *p, int64_t b, int64_t h, int6
     const struct attn_origin *at = &p->origin;
     int64_t query = at->query.first + at->query.by_batch * b + at->query.skip * i + i;
     int64_t key = at->key.first + at->key.by_batch * b + at->key.skip * j + j;
-    for (int64_t n = at->query.run; n > 0 && n <= i; n += at->query.run)
-        query += at->query.gap;
-    for (int64_t n = at->key.run; n > 0 && n <= j; n += at->key.run)
-        key += at->key.gap;
     int64_t batch = at->one_batch ? at->batch : at->batch + b, head = at->head + h;
     if (p->bias.kind == ATTN_BIAS_TENSOR)
         return attn_cview_get(&p->bias.tensor, batch, head, query, key);

@@ -75,11 +75,11 @@ struct attn_oracle_row {
     void *block;
 };
 
-/* Room for some rows of one problem and one set of tensors, which share the keys and values of a
+/* Room for n_rows rows of one problem and one set of tensors, which share the keys and values of a
  * head (kept between calls): O(Lk (d + dv)) numbers, O(Lk) for each row.  Free with
  * attn_oracle_rows_free. */
 enum { ATTN_ORACLE_ROWS = 32 };
-int attn_oracle_block(const struct attn_problem *problem); /* how many are worth while: 1 or more */
+int attn_oracle_block(const struct attn_problem *problem); /* the rows that pay: 1 or more */
 enum attn_status attn_oracle_rows_alloc(const struct attn_problem *problem, int n_rows,
                                         struct attn_oracle_row *rows, struct attn_error *err);
 void attn_oracle_rows_free(struct attn_oracle_row *rows);

@@ -102,19 +102,17 @@ static enum attn_status check_bias(const struct attn_problem *p, struct attn_err
 
 static int is_negative(const struct attn_positions *at)
 {
-    return at->first < 0 || at->skip < 0 || at->by_batch < 0 || at->run < 0 || at->gap < 0;
+    return at->first < 0 || at->skip < 0 || at->by_batch < 0;
 }
 
 /* Whether the whole has room for n tokens of each batch at these positions. */
 static int positions_fit(const struct attn_positions *at, int64_t batch, int64_t n, int64_t whole)
 {
-    int64_t step, last, among_batches, runs = at->run > 0 ? (n - 1) / at->run : 0, gaps;
+    int64_t step, last, among_batches;
     if (batch == 0 || n == 0)
         return at->first <= whole;
     return !__builtin_add_overflow(at->skip, 1, &step) &&
            !__builtin_mul_overflow(step, n - 1, &last) &&
-           !__builtin_mul_overflow(runs, at->gap, &gaps) &&
-           !__builtin_add_overflow(last, gaps, &last) &&
            !__builtin_mul_overflow(at->by_batch, batch - 1, &among_batches) &&
            !__builtin_add_overflow(last, among_batches, &last) && last < whole - at->first;
 }
@@ -123,15 +121,13 @@ static enum attn_status check_origin(const struct attn_problem *p, struct attn_e
 {
     const struct attn_origin *at = &p->origin;
     if (at->batch < 0 || at->head < 0 || is_negative(&at->query) || is_negative(&at->key))
-        return attn_fail(
-            err, ATTN_EINVAL,
-            "origin: batch %lld, head %lld, queries %lld skipping %lld and %lld a "
-            "batch, %lld after %lld, keys %lld skipping %lld and %lld a batch, %lld "
-            "after %lld: must not be negative",
-            (long long)at->batch, (long long)at->head, (long long)at->query.first,
-            (long long)at->query.skip, (long long)at->query.by_batch, (long long)at->query.gap,
-            (long long)at->query.run, (long long)at->key.first, (long long)at->key.skip,
-            (long long)at->key.by_batch, (long long)at->key.gap, (long long)at->key.run);
+        return attn_fail(err, ATTN_EINVAL,
+                         "origin: batch %lld, head %lld, queries %lld skipping %lld and %lld a "
+                         "batch, keys %lld skipping %lld and %lld a batch: must not be negative",
+                         (long long)at->batch, (long long)at->head, (long long)at->query.first,
+                         (long long)at->query.skip, (long long)at->query.by_batch,
+                         (long long)at->key.first, (long long)at->key.skip,
+                         (long long)at->key.by_batch);
     if (p->mask == NULL)
         return ATTN_OK;
     const struct attn_mask_shape *whole = attn_mask_shape(p->mask);
@@ -210,8 +206,7 @@ int attn_problem_band(const struct attn_problem *p, int64_t b, int64_t *least, i
 {
     const struct attn_positions *query = &p->origin.query, *key = &p->origin.key;
     int64_t step = 1 + key->skip, ahead = attn_whole_key(p, b, 0) - attn_whole_query(p, b, 0);
-    if (query->run > 0 || key->run > 0 || query->skip != key->skip ||
-        !attn_mask_band(p->mask, attn_whole_batch(p, b), least, most))
+    if (query->skip != key->skip || !attn_mask_band(p->mask, attn_whole_batch(p, b), least, most))
         return 0;
     *least = between(1 - p->n_query, -floor_div(ahead - *least, step), p->n_key);
     *most = between(-p->n_query, floor_div(*most - ahead, step), p->n_key - 1);
@@ -220,16 +215,10 @@ int attn_problem_band(const struct attn_problem *p, int64_t b, int64_t *least, i
 
 int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h, int *counted)
 {
-    const struct attn_positions *query = &p->origin.query, *key = &p->origin.key;
-    int64_t pairs = 0;
-    for (int64_t s = 0; s < attn_position_stripes(query, p->n_query); s++)
-        for (int64_t t = 0; t < attn_position_stripes(key, p->n_key); t++) {
-            struct attn_tokens queries = attn_position_stripe(query, b, p->n_query, s);
-            struct attn_tokens keys = attn_position_stripe(key, b, p->n_key, t);
-            pairs += attn_mask_pairs(p->mask, attn_whole_batch(p, b), p->origin.head + h, &queries,
-                                     &keys, counted);
-        }
-    return pairs;
+    const struct attn_tokens queries = attn_whole_tokens(&p->origin.query, b, p->n_query);
+    const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
+    return attn_mask_pairs(p->mask, attn_whole_batch(p, b), p->origin.head + h, &queries, &keys,
+                           counted);
 }
 
 int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted)

@@ -15,48 +15,14 @@ static inline int64_t attn_whole_batch(const struct attn_problem *p, int64_t b)
 
 static inline int64_t attn_whole_token(const struct attn_positions *at, int64_t b, int64_t i)
 {
-    int64_t gaps = at->run > 0 ? i / at->run * at->gap : 0;
-    return at->first + (1 + at->skip) * i + at->by_batch * b + gaps;
+    return at->first + (1 + at->skip) * i + at->by_batch * b;
 }
 
-/* From token i to token i + n of a batch. */
-static inline int64_t attn_token_step(const struct attn_positions *at, int64_t i, int64_t n)
+/* The n tokens of batch b in the whole. */
+static inline struct attn_tokens attn_whole_tokens(const struct attn_positions *at, int64_t b,
+                                                   int64_t n)
 {
-    int64_t gaps = at->run > 0 ? ((i + n) / at->run - i / at->run) * at->gap : 0;
-    return (1 + at->skip) * n + gaps;
-}
-
-/* Tokens with gaps are as many stripes as a run is long, one token of every run each. */
-static inline int64_t attn_position_stripes(const struct attn_positions *at, int64_t n)
-{
-    return at->run > 0 && at->run < n ? at->run : 1;
-}
-
-/* Stripe s of n tokens of batch b. */
-static inline struct attn_tokens attn_position_stripe(const struct attn_positions *at, int64_t b,
-                                                      int64_t n, int64_t s)
-{
-    int64_t stripes = attn_position_stripes(at, n);
-    struct attn_tokens t = {attn_whole_token(at, b, s), 1 + at->skip, n};
-    if (stripes > 1) {
-        t.step = t.step * at->run + at->gap;
-        t.n = (n - s + at->run - 1) / at->run;
-    }
-    return t;
-}
-
-/* How many of n tokens of batch b are below token x of the whole. */
-static inline int64_t attn_positions_below(const struct attn_positions *at, int64_t b, int64_t n,
-                                           int64_t x)
-{
-    struct attn_tokens t = {attn_whole_token(at, b, 0), 1 + at->skip, n};
-    if (attn_position_stripes(at, n) == 1)
-        return attn_tokens_below(&t, x);
-    int64_t period = t.step * at->run + at->gap, runs = x > t.first ? (x - t.first) / period : 0;
-    t.first += runs * period; /* of the run that x cuts, or that is behind it */
-    t.n = at->run;
-    int64_t below = runs * at->run + attn_tokens_below(&t, x);
-    return below < n ? below : n;
+    return (struct attn_tokens){attn_whole_token(at, b, 0), 1 + at->skip, n};
 }
 
 static inline int64_t attn_whole_query(const struct attn_problem *p, int64_t b, int64_t i)
@@ -93,12 +59,13 @@ static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int
         return from < p->n_key;
     }
     while (from < p->n_key) {
+        const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
         int64_t first, end;
         if (!attn_mask_next(p->mask, attn_whole_batch(p, b), p->origin.head + h,
                             attn_whole_query(p, b, i), attn_whole_key(p, b, from), &first, &end))
             return 0;
-        *lo = attn_positions_below(&p->origin.key, b, p->n_key, first);
-        *hi = attn_positions_below(&p->origin.key, b, p->n_key, end);
+        *lo = attn_tokens_below(&keys, first);
+        *hi = attn_tokens_below(&keys, end);
         if (*lo < *hi)
             return 1;
         from = *hi;
@@ -113,8 +80,9 @@ static inline int attn_problem_span(const struct attn_problem *p, int64_t b, int
     if (!attn_mask_span(p->mask, attn_whole_batch(p, b), p->origin.head + h,
                         attn_whole_query(p, b, i), lo, hi))
         return 0;
-    *lo = attn_positions_below(&p->origin.key, b, p->n_key, *lo);
-    *hi = attn_positions_below(&p->origin.key, b, p->n_key, *hi);
+    const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
+    *lo = attn_tokens_below(&keys, *lo);
+    *hi = attn_tokens_below(&keys, *hi);
     return 1;
 }
 

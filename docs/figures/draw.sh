@@ -69,7 +69,7 @@ ring_holders() {
 layer_bytes() {
     echo curve,x,y
     local scheme ranks
-    for scheme in megatron-sp fastseq ulysses ring; do
+    for scheme in fastseq ulysses ring; do
         for ranks in 2 4 8 16; do
             "$attnlab" layer "$scheme:ranks=$ranks" --pass fwd --length 64 --heads 16 |
                 sed -n 's/.*rank 0: sends .*(\([0-9.]*\) units).*/\1/p' |

@@ -11,6 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/measure/record.h"
 #include "experiments/measure/stats.h"
 #include "optimized/registry.h"
@@ -58,21 +59,25 @@ int attn_calibrate_memory_here(int64_t bytes)
     return ATTN_EXIT_GOOD;
 }
 
-/* A fresh process `attnlab ARGS`; -1 when it does not end well.  What is refused to it would be
- * refused to the points too. */
-static int ask(const char *const args[], struct attn_process *child, struct attn_error *err)
+static int cannot(const char *why, struct attn_error *err)
 {
-    const char *why = child->last_line;
-    if (attn_process_attnlab(args, 60, child) != 0)
-        why = strerror(errno);
-    else if (child->exit_status == 0 || child->interrupted)
-        return 0;
-    else if (child->timed_out)
-        why = "no end after 60 s";
-    else if (child->signal != 0)
-        why = strsignal(child->signal);
     attn_fail(err, ATTN_ENOMEM, "the calibration cannot be run: %.200s", why);
     return -1;
+}
+
+/* `attnlab point` in a fresh process; -1 when it does not end well.  What is refused to it would be
+ * refused to the points too. */
+static int ask(const char *line, struct attn_process *child, struct attn_error *err)
+{
+    const char *const args[] = {"point", line, NULL};
+    if (attn_process_attnlab(args, 60, child) != 0)
+        return cannot(strerror(errno), err);
+    if (child->exit_status == 0 || child->interrupted)
+        return 0;
+    return cannot(child->timed_out     ? "no end after 60 s"
+                  : child->signal != 0 ? strsignal(child->signal)
+                                       : child->last_line,
+                  err);
 }
 
 static int calibrate_memory(FILE *file, const char *session, struct attn_error *err)
@@ -82,10 +87,11 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
     int64_t bytes = MEMORY_BYTES;
     while (bytes > (8 << 20) && bytes > attn_cli_memory_available() / 4)
         bytes /= 2;
-    char amount[32];
-    snprintf(amount, sizeof amount, "%lld", (long long)bytes);
-    const char *const args[] = {"point", "--calibrate-memory", amount, NULL};
-    if (ask(args, &child, err) != 0)
+    char asked[128];
+    snprintf(asked, sizeof asked,
+             "{\"schema\": %d, \"record\": \"calibration\", \"expected_bytes\": %lld}",
+             ATTN_RECORD_SCHEMA, (long long)bytes);
+    if (ask(asked, &child, err) != 0)
         return -1;
     json_t *line = json_loads(child.out, 0, NULL);
     const json_t *got = json_object_get(line, "resident_bytes");
@@ -113,22 +119,15 @@ static int calibrate_memory(FILE *file, const char *session, struct attn_error *
 /* Median warm call of a fresh process.  0, or -1. */
 static int aa_time(double *time_s, struct attn_error *err)
 {
-    char out[1 << 16];
-    struct attn_process child = {.out = out, .capacity = sizeof out};
-    struct attn_point point;
-    const char *const args[] = {
-        "point", "--spec", attn_impl_at(0)->name, "--case", aa_case, "--repeat", "20", NULL};
-    if (ask(args, &child, err) != 0)
-        return -1;
-    if (child.interrupted)
+    static struct attn_point point;
+    const struct attn_point_how how = {.repeat = 20, .enough_s = 0.3, .verify_all = 2048};
+    attn_point_init(&point);
+    snprintf(point.spec, sizeof point.spec, "%s", attn_impl_at(0)->name);
+    snprintf(point.text, sizeof point.text, "%s", aa_case);
+    if (!attn_point_process(&how, 60, NULL, &point))
         return 0;
-    if (attn_record_parse_point(child.out, child.n_out, &point, err) != ATTN_OK)
-        return -1;
     *time_s = attn_point_call_s(&point, ATTN_CALL_WARM);
-    if (point.n_warm > 0)
-        return 0;
-    attn_fail(err, ATTN_ENOMEM, "the calibration cannot be run: %s", point.message);
-    return -1;
+    return point.n_warm > 0 ? 0 : cannot(point.message, err);
 }
 
 /* a[] and b[] are times of the same thing, taken in turns: what their medians differ by is what

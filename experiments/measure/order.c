@@ -12,7 +12,8 @@ static int same_curve(const struct attn_plan_point *a, const struct attn_plan_po
     return strcmp(a->group, b->group) == 0 && strcmp(a->spec_text, b->spec_text) == 0 &&
            strcmp(a->c.mask, b->c.mask) == 0 && a->c.pass == b->c.pass &&
            a->c.batch == b->c.batch && a->c.heads == b->c.heads && a->c.d_key == b->c.d_key &&
-           a->c.dtype == b->c.dtype && attn_stack_equal(&a->layers, &b->layers);
+           a->c.dtype == b->c.dtype && a->c.threads == b->c.threads &&
+           attn_stack_equal(&a->layers, &b->layers);
 }
 
 void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve *curve)

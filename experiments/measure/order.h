@@ -19,14 +19,14 @@ struct attn_curve {
 struct attn_sweep_state {
     const struct attn_plan_point *plan;
     struct attn_curve *curve;
-    struct attn_point point; /* priced at first, then the latest record of it          */
-    int64_t need;            /* bytes of the process                                   */
-    double work;             /* flops of the price; of externals those of all pairs    */
+    struct attn_point
+        point;    /* priced; status of the latest record, verdict of the first good one */
+    int64_t need; /* bytes of the process                                   */
+    double work;  /* flops of the price; of externals those of all pairs    */
     enum { ATTN_WAITING, ATTN_BEGUN, ATTN_OUT } state; /* OUT: no further round          */
-    double took_s;     /* its first call and verification; 0: unknown */
-    int rounds_left;   /* including the one to come      */
-    char *done;        /* [rounds] recorded already, by this build               */
-    char verified[96]; /* DIGEST:VERDICT:WORST:OUTPUT of a verified round, or "" */
+    double took_s;   /* its first call and verification; 0: unknown */
+    int rounds_left; /* including the one to come      */
+    char *done;      /* [rounds] recorded already, by this build               */
 };
 
 /* Give each of n states its curve; `curve` has room for n.  Points of a curve follow each other. */

@@ -40,7 +40,9 @@ struct attn_plan_point {
     struct attn_stack layers;  /* n 0: one call */
     int is_priced;             /* beyond a limit: its price is recorded, and nothing runs */
     int is_once;               /* one process, and no call after its first one            */
+    int64_t keys;              /* of its group; 0: as many as queries                     */
     int64_t once;              /* of its group: beyond this length                        */
+    int64_t peak;              /* 1: P and read bandwidth are measured beside the calls   */
 };
 
 enum { ATTN_PLAN_POINTS = 10000 }; /* at most: hours of measuring even if each takes a second */

@@ -43,7 +43,7 @@ static int within(struct attn_plan_group *group, const struct attn_plan_point *p
 static enum attn_status complete(struct attn_plan_point *point, struct attn_error *err)
 {
     struct attn_case *c = &point->c;
-    c->n_key = c->n_query;
+    c->n_key = point->keys > 0 ? point->keys : c->n_query;
     if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
         return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
                          (long long)c->kv_heads, (long long)c->heads);
@@ -106,9 +106,9 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
 static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
                                  int level, struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[GROUP_KEYS] = {MASK,  PASS,    DTYPE,     BATCH,  HEADS, KV_HEADS,
-                                          DIM,   DV,      DATA_SEED, FILL,   ONCE,  SAVE,
-                                          SCALE, SOFTCAP, HIDDEN,    LAYERS, SPEC,  LENGTH};
+    static const int order[GROUP_KEYS] = {
+        MASK, PASS,   DTYPE, BATCH, HEADS, KV_HEADS, DIM,    DV,     DATA_SEED, FILL,  THREADS,
+        PEAK, N_KEYS, ONCE,  SAVE,  SCALE, SOFTCAP,  HIDDEN, LAYERS, SPEC,      LENGTH};
     enum attn_status status = ATTN_OK;
     if (level == GROUP_KEYS)
         return finish_point(draft, group, point, err);
@@ -117,6 +117,7 @@ static enum attn_status multiply(const struct attn_plan_draft *draft, struct att
         point->c.kv_heads = order[level] == KV_HEADS ? point->c.heads : point->c.kv_heads;
         point->c.d_value = order[level] == DV ? point->c.d_key : point->c.d_value;
         point->once = order[level] == ONCE ? INT64_MAX : point->once;
+        point->keys = order[level] == N_KEYS ? 0 : point->keys;
         return multiply(draft, group, level + 1, point, err);
     }
     char *copy = attn_cli_text("%s", value), *rest = copy;

@@ -78,6 +78,7 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
 {
     struct attn_case *c = &point->c;
     int dtype = 0, fill;
+    int64_t threads;
     switch (key) {
     case SPEC:
         return set_spec(externals, word, point, err);
@@ -108,6 +109,12 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
                    ? ATTN_OK
                    : attn_fail(err, ATTN_EINVAL, "%s '%.40s' is not a number",
                                attn_plan_keys[key].name, word);
+    case THREADS:
+        if (!attn_cli_int(word, 1, 64, &threads))
+            return attn_fail(err, ATTN_EINVAL, "threads '%.40s' is not a number from 1 to 64",
+                             word);
+        c->threads = (int)threads;
+        return ATTN_OK;
     case FILL:
         fill = attn_fill_find(word);
         c->fill = (enum attn_fill)fill;

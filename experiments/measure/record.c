@@ -11,6 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/stats.h"
+#include "experiments/table/rows.h"
 #include "tests/harness/base/fileio.h"
 
 enum kind {
@@ -89,6 +90,12 @@ void attn_point_untimed(struct attn_point *point)
     point->warm_cpu_max_s = point->warm_cpu_sum_s = (double)NAN;
 }
 
+void attn_point_unverified(struct attn_point *point)
+{
+    point->digest[0] = point->verdict[0] = point->worst_output[0] = '\0';
+    point->worst = (double)NAN;
+}
+
 double attn_point_call_s(const struct attn_point *point, enum attn_call call)
 {
     double warm[ATTN_RECORD_TIMES];
@@ -106,6 +113,21 @@ double attn_point_call_s(const struct attn_point *point, enum attn_call call)
             warm[n++] = point->warm_s[t];
     attn_stats_spread(warm, n, &spread);
     return spread.median;
+}
+
+double attn_point_products(const struct attn_point *p)
+{
+    double d = (double)p->c.d_key, dv = (double)p->c.d_value;
+    double products = p->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
+    if (p->c.pass == ATTN_BACKWARD && p->saved_bytes > 0) /* scores are not made again */
+        products -= d;
+    return 2 * (double)p->pairs * products;
+}
+
+double attn_point_traffic(const struct attn_point *p)
+{
+    const int64_t CACHE = 1 << 20;
+    return (double)p->floor_bytes + (p->priced_bytes > CACHE ? 2 * (double)p->priced_bytes : 0);
 }
 
 void attn_point_not_ours(struct attn_point *point)
@@ -191,13 +213,18 @@ int attn_record_write_json(FILE *file, json_t *json)
     return -failed;
 }
 
-int attn_record_write_point(FILE *file, const struct attn_point *point)
+json_t *attn_record_of(const struct attn_point *point)
 {
     json_t *line = json_pack("{s:i, s:s}", "schema", ATTN_RECORD_SCHEMA, "record", "point");
     for (int f = 0; f < FIELDS; f++)
         if (field_table[f].kind != RANKS || point->n_processes > 0)
             json_object_set_new(line, field_table[f].key, field_value(&field_table[f], point));
-    return attn_record_write_json(file, line);
+    return line;
+}
+
+int attn_record_write_point(FILE *file, const struct attn_point *point)
+{
+    return attn_record_write_json(file, attn_record_of(point));
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -340,21 +367,6 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-void attn_csv_text(FILE *file, const char *text)
-{
-    if (strpbrk(text, "\",\r\n") == NULL) {
-        fputs(text, file);
-        return;
-    }
-    putc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            putc('"', file);
-        putc(*text, file);
-    }
-    putc('"', file);
-}
 
 static void put_real(FILE *file, double x)
 {

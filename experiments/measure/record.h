@@ -78,9 +78,18 @@ void attn_point_init(struct attn_point *point);
 /* Take away all times: a result that is wrong has none. */
 void attn_point_untimed(struct attn_point *point);
 
+/* Take away verdict, worst error and digest. */
+void attn_point_unverified(struct attn_point *point);
+
 /* Seconds of one call of that kind: the median where there are several; of simulated ranks the CPU
  * seconds of the slowest.  NaN where the record has none, and of processes that share cores. */
 double attn_point_call_s(const struct attn_point *point, enum attn_call call);
+
+/* One call, counted from the problem and not from the work of an implementation: flops of the
+ * products for the visible pairs; bytes of inputs and outputs once, and of buffers above 1 MiB
+ * twice. */
+double attn_point_products(const struct attn_point *point);
+double attn_point_traffic(const struct attn_point *point);
 
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);
@@ -90,13 +99,16 @@ void attn_point_not_ours(struct attn_point *point);
 enum { ATTN_POINT_NAME = ATTN_CASE_TEXT + 256 };
 void attn_point_name(const struct attn_point *point, char name[ATTN_POINT_NAME]);
 
+/* The record as JSON, to be dropped. */
+struct json_t;
+struct json_t *attn_record_of(const struct attn_point *point);
+
 /* One line, flushed: 0, or -1 with errno when it could not be written whole.  Unknown bytes (-1)
  * and unknown reals (NaN, also +-inf, which JSON lacks) are written as null, and read back as -1
  * and NaN. */
 int attn_record_write_point(FILE *file, const struct attn_point *point);
 
 /* The same for a line of another kind: a jansson object, which it drops. */
-struct json_t;
 int attn_record_write_json(FILE *file, struct json_t *json);
 
 /* One line, of so many bytes, to a point.  EINVAL: not JSON, not a point, or of another schema. */
@@ -134,9 +146,6 @@ enum attn_status attn_record_read(const char *path, struct attn_records *records
 void attn_records_free(struct attn_records *records);
 
 /* ---- the table: RFC 4180, one header line, one row for each record --------------------------- */
-
-/* One field, quoted where it must be. */
-void attn_csv_text(FILE *file, const char *text);
 
 /* What cannot be written leaves its mark on the stream. */
 void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);

@@ -16,7 +16,7 @@
 #include "experiments/measure/calibrate.h"
 #include "experiments/measure/machine.h"
 #include "experiments/measure/order.h"
-#include "experiments/measure/point/point_process.h"
+#include "experiments/measure/point/point.h"
 #include "experiments/price/need.h"
 #include "ref/clock.h"
 #include "tests/harness/base/ending.h"
@@ -97,11 +97,13 @@ static void keep(struct attn_sweep_state *state, const struct attn_point *point)
     if (point->status == ATTN_POINT_ERROR)
         memcpy(state->point.message, point->message, sizeof point->message);
     attn_curve_note(state, point);
-    if (point->status == ATTN_POINT_OK && point->digest[0] != '\0' && state->verified[0] == '\0' &&
-        isfinite(point->worst))
-        snprintf(state->verified, sizeof state->verified, "%s:%s:%.17g:%s", point->digest,
-                 point->verdict, point->worst,
-                 point->worst_output[0] != '\0' ? point->worst_output : "-");
+    if (point->status != ATTN_POINT_OK || point->digest[0] == '\0' ||
+        state->point.digest[0] != '\0' || !isfinite(point->worst))
+        return;
+    memcpy(state->point.digest, point->digest, sizeof point->digest);
+    memcpy(state->point.verdict, point->verdict, sizeof point->verdict);
+    memcpy(state->point.worst_output, point->worst_output, sizeof point->worst_output);
+    state->point.worst = point->worst;
 }
 
 static int record(struct sweep *sweep, struct attn_sweep_state *state,
@@ -121,6 +123,7 @@ static int refuse(struct sweep *sweep, struct attn_sweep_state *state, int round
                   enum attn_point_status status, const char *message)
 {
     struct attn_point point = state->point;
+    attn_point_unverified(&point);
     point.round = round;
     point.status = status;
     point.load = attn_machine_load();
@@ -150,15 +153,14 @@ static double limit_now(const struct sweep *sweep)
 static int measure(struct sweep *sweep, struct attn_sweep_state *state, int round)
 {
     struct attn_point point = state->point;
-    struct attn_point_request asked = {sweep->plan, state->plan, state->verified, 0};
+    const struct attn_point_how how = attn_point_how_of(sweep->plan, state->plan);
     char message[ATTN_RECORD_TEXT];
     if (point.status == ATTN_POINT_REFUSED ||
         (point.status == ATTN_POINT_ERROR && round == 0 && point.message[0] != '\0'))
         return refuse(sweep, state, round, point.status, point.message);
     show_state(sweep, state);
-    asked.limit_s = limit_now(sweep);
     point.round = round;
-    int is_measured = attn_point_process(&asked, &point);
+    int is_measured = attn_point_process(&how, limit_now(sweep), NULL, &point);
     attn_process_end_children(0); /* before they cost the next point time */
     if (!is_measured)
         return 0;

@@ -57,9 +57,6 @@ enum { ATTN_PASS_NOT_SAID = -1 };
     "of results that are given: arithmetic, precisions, layout and lse as this JSON file " \
     "declares "                                                                            \
     "them (docs/external.md)"
-#define ATTN_FILES_ROWS_HELP \
-    "compare N rows and N keys, one of each of N equal stretches (all up to 2,048, else 64)"
-
 enum { ATTN_FILES_NAMED = 16 }; /* tensors that one mask may name */
 
 /* A packed batch, [T,H,d]: document t has queries [q[t],q[t+1]) and keys [k[t],k[t+1]).  Where all

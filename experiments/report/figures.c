@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/price/need.h"
 #include "experiments/report/curves.h"
+#include "experiments/table/rows.h"
 #include "optimized/registry.h"
 #include "tests/harness/base/fileio.h"
 
@@ -23,6 +24,14 @@ static double bytes(int64_t n)
 static double median(const struct attn_spread *spread)
 {
     return spread->n > 0 ? spread->median : none;
+}
+
+/* Of a row beside which the machine's peak was measured. */
+static double rate(const struct attn_row *row, double seconds)
+{
+    return isnan(row->peak_rate) || row->time.n == 0
+               ? none
+               : attn_point_products(row->point) / seconds / 1e9;
 }
 
 static double exponent(const struct attn_power *power)
@@ -364,10 +373,11 @@ static enum attn_status choose_columns(const struct kind *kind, struct attn_figu
 }
 
 /* Does a curve of the figure have two different x that are measured, or only priced on purpose?  In
- * a trade-off each point is a choice: two are enough, of whatever implementation. */
+ * a trade-off, and under a roof, two points are enough, of whatever implementation. */
 static int has_curve(const struct attn_figure *figure)
 {
-    int is_trade = figure->group->kind == ATTN_GROUP_TRADE;
+    int is_speed = figure->group->kind == ATTN_GROUP_SPEED;
+    int is_trade = figure->group->kind == ATTN_GROUP_TRADE || is_speed;
     for (int64_t s = 0; s < figure->n; s++)
         for (int64_t t = 0; t < s; t++) {
             const struct attn_figure_point *p = &figure->point[s], *q = &figure->point[t];
@@ -375,7 +385,7 @@ static int has_curve(const struct attn_figure *figure)
                          (strcmp(p->status, "ok") == 0 || strcmp(p->status, "wrong") == 0 ||
                           strcmp(p->status, "priced") == 0);
             if (counts && p->panel == q->panel && (p->curve == q->curve || is_trade) &&
-                p->x != q->x)
+                (p->x != q->x || is_speed))
                 return 1;
         }
     return 0;

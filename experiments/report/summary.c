@@ -155,6 +155,22 @@ static void fold_times(const struct entry *first, int64_t n, double *time, struc
     attn_stats_spread(time, single, &row->single);
 }
 
+/* The median of a number of the good rounds; place: in a point.  sample has room for n. */
+static double median_of(const struct entry *first, int64_t n, const struct attn_row *row,
+                        size_t place, double *sample)
+{
+    int found = 0;
+    for (int64_t s = 0; s < n; s++) {
+        const struct attn_point *p = first[s].point;
+        double value = *(const double *)((const char *)p + place);
+        if (p->status == ATTN_POINT_OK && is_same_program(p, row->point) && isfinite(value))
+            sample[found++] = value;
+    }
+    struct attn_spread spread;
+    attn_stats_spread(sample, found, &spread);
+    return spread.median;
+}
+
 /* The rounds first[0..n) of one row; sample has room for 2n numbers. */
 static void fold(const struct entry *first, int64_t n, double *sample, struct attn_row *row)
 {
@@ -189,6 +205,10 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
     if (n_resident > 0)
         row->resident = attn_cli_to_bytes(spread.median);
     row->peak = row->point->route[0] == '\0' ? row->ledger : row->resident;
+    row->peak_rate =
+        median_of(first, n, row, offsetof(struct attn_point, peak_flops_s), sample + n);
+    row->read_rate =
+        median_of(first, n, row, offsetof(struct attn_point, read_bytes_s), sample + n);
     fold_times(first, n, sample + n, row);
 }
 

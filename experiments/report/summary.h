@@ -22,6 +22,9 @@ struct attn_row {
     struct attn_interval time_interval; /* 95 % bootstrap of the median; NaN for one round */
     struct attn_samples times;          /* of `time`, a round each; borrowed from the summary */
 
+    double peak_rate; /* P, flops/s: the median of the good rounds; NaN: not measured */
+    double read_rate; /* the same of bytes/s that memory gives                        */
+
     int64_t priced, ledger;        /* peak of the largest rank; -1 unknown  */
     int64_t process, resident;     /* peak of all ranks together; median of the rounds' VmHWM
                                        growth; -1 unknown                    */

@@ -1,4 +1,4 @@
-/* What sequence-parallel schemes accept, and what bounds ask of them.  See parallel.h.
+/* Problems that sequence-parallel schemes accept, and counts that bounds need.  See parallel.h.
  *
  * R ranks have R^2 products, but few kinds of them: a rank of a causal ring has products that are
  * all visible, one that is cut, and some that are hidden, with blocks of two sizes.  So accepts
@@ -74,18 +74,16 @@ static enum attn_status check_strict(const struct attn_problem *p,
                                      const struct attn_options *options, struct attn_error *err)
 {
     struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
-    struct attn_layout home = w.home, work = w.work, shared = w.via;
-    int64_t places = (int64_t)attn_axis_parts(&shared.tokens) * attn_axis_parts(&shared.runs);
-    int64_t members = attn_axis_parts(&work.heads), batches = attn_axis_parts(&home.batches);
+    struct attn_layout home = w.home, work = w.work;
+    int64_t places = (int64_t)attn_axis_parts(&home.tokens) * attn_axis_parts(&home.runs);
+    int64_t members = attn_axis_parts(&work.heads);
     int64_t frames = home.order == ATTN_FRAMES ? places : 1;
     int64_t in_frame = home.order == ATTN_PLACES ? places : 1;
-    int64_t scopes = work.order == ATTN_SCOPES ? attn_axis_parts(&work.tokens) : 1;
     int64_t tokens = home.frames > 0 ? 1 : places, size = p->n_key / greater(home.frames, 1);
     const struct attn_divisible x[] = {
         {"heads", p->heads, members},    {"kv heads", p->kv_heads, members},
         {"queries", p->n_query, tokens}, {"keys", p->n_key, tokens},
-        {"frames", home.frames, frames}, {"places", size, in_frame},
-        {"batches", p->batch, batches},  {"scopes", work.scopes, scopes}};
+        {"frames", home.frames, frames}, {"places", size, in_frame}};
     if (options->value[ATTN_OPTION_SIZES] != ATTN_SIZES_STRICT)
         return ATTN_OK;
     return attn_check_divisible(options, ",sizes=strict", x, sizeof x / sizeof *x, "sizes=uneven",
@@ -150,11 +148,6 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                          "%s:local=%s is parallel itself: a rank runs alone, so a single-process "
                          "implementation such as tiled would work",
                          options->impl->name, local->name);
-    if (p->origin.query.run > 0 || p->origin.key.run > 0)
-        return attn_fail(err, ATTN_ENOTSUP,
-                         "%s: a piece of runs with gaps is not dealt out again; the whole it was "
-                         "cut from would work",
-                         options->impl->name);
     const struct attn_scheme *scheme = options->impl->scheme;
     enum attn_status status = scheme->accepts != NULL ? scheme->accepts(p, options, err) : ATTN_OK;
     if (status == ATTN_OK)
@@ -162,7 +155,7 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
     if (status == ATTN_OK)
         status = attn_work_mask_accepts(p, options, err);
     if (status == ATTN_OK &&
-        (attn_layout_stretches(&work, 0) > 1 || work.order >= ATTN_PLACES || work.pads))
+        (attn_layout_stretches(&work, 0) > 1 || work.order == ATTN_PLACES || work.pads))
         status = attn_check_local(options, ATTN_CAP_STRIDES, err);
     if (status != ATTN_OK)
         return status;
@@ -179,7 +172,7 @@ enum attn_status attn_parallel_accepts(const struct attn_problem *p,
                 continue;
             seen[0] = x.heads.n;
             seen[1] = x.kv_heads.n;
-            if (attn_work_is_parted(&w)) {
+            if (w.work.order == ATTN_PLACES) {
                 queries[0] = queries[1] = x.part.n_query;
                 keys[0] = keys[1] = x.part.n_key;
             }
@@ -214,38 +207,19 @@ static int64_t most(const struct attn_problem *p, const struct attn_options *opt
     return largest;
 }
 
-static enum attn_merging merging_of(const struct attn_options *options)
-{
-    int merging = options->impl->scheme->merging;
-    return merging > 0 ? (enum attn_merging)options->value[merging] : ATTN_RUNNING;
-}
-
-/* A term of a row's sum belongs to one product and is rescaled there; and once more for each later
- * product, where numerators are summed. */
+/* A term of a row's sum belongs to one product and is rescaled there. */
 int64_t attn_parallel_rescales(const struct attn_problem *p, const struct attn_options *options)
 {
-    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
-    return most(p, options, attn_rank_local(options)->rescales) +
-           (merging_of(options) == ATTN_NUMERATOR ? attn_layout_partials(&work) - 1 : 0);
+    return most(p, options, attn_rank_local(options)->rescales);
 }
 
 /* A query meets every stretch of keys, a key every stretch of queries; results after the first are
  * merged, or in the backward added, one by one.  So are the gradients of copies. */
-static int64_t all_sums(const struct attn_problem *p, const struct attn_options *options)
+int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options)
 {
     struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
     return most(p, options, attn_rank_local(options)->merges) + attn_layout_partials(&work) - 1 +
            (attn_layout_copies(&work, p) ? work.ranks - 1 : 0);
-}
-
-/* Of numerators, an LSE is rounded once and never again: that is one merge, of any number of parts
- * (docs/bounds.md, 3). */
-int64_t attn_parallel_merges(const struct attn_problem *p, const struct attn_options *options)
-{
-    struct attn_layout work = attn_work_of(p, options, ATTN_FORWARD, 0).work;
-    if (merging_of(options) == ATTN_RUNNING)
-        return all_sums(p, options);
-    return most(p, options, attn_rank_local(options)->merges) + (attn_layout_partials(&work) > 1);
 }
 
 void attn_parallel_precision(const struct attn_problem *p, const struct attn_options *options,
@@ -253,11 +227,6 @@ void attn_parallel_precision(const struct attn_problem *p, const struct attn_opt
 {
     const struct attn_options preset = attn_rank_local_options(options);
     const struct attn_impl *local = attn_rank_local(options);
-    struct attn_work w = attn_work_of(p, options, ATTN_FORWARD, 0);
     if (local->precision != NULL)
         local->precision(p, &preset, precision);
-    if (merging_of(options) != ATTN_RUNNING)
-        precision->sums = all_sums(p, options);
-    if (w.narrow && attn_layout_partials(&w.work) > 1)
-        precision->u_partial = attn_dtype_roundoff(p->dtype);
 }

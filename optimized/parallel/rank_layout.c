@@ -70,11 +70,6 @@ static int place_stretches(const struct attn_layout *layout, int all)
     return layout->order == ATTN_ZIGZAG && !all ? 2 : 1;
 }
 
-static int64_t place_repeats(const struct attn_layout *layout)
-{
-    return layout->order == ATTN_PLACES ? layout->frames : 1;
-}
-
 /* Stretch s of what a place has of n tokens. */
 static struct attn_tokens place_stretch(const struct attn_layout *layout, int64_t n, int rank,
                                         int s)
@@ -93,69 +88,22 @@ static struct attn_tokens place_stretch(const struct attn_layout *layout, int64_
     case ATTN_PLACES:
         return attn_run_of(size, parts, r);
     case ATTN_CONTIGUOUS:
-    case ATTN_SCOPES:
         break;
     }
     return attn_run_of(n, parts, r);
-}
-
-/* ---- scopes ---------------------------------------------------------------------------------- */
-
-/* Runs of all scopes follow each other; the last ones of the sequence may be cut. */
-int64_t attn_box_scopes(const struct attn_box *box, int64_t n)
-{
-    int64_t size = n * box->run, cut = box->length % box->period;
-    return box->length / box->period * size +
-           greater(less(cut - box->scopes.first * box->run, size), 0);
-}
-
-/* A scope is as many stripes as a run is long, or a few runs, whichever are fewer. */
-static int64_t scope_stretches(int64_t length, int64_t period, int64_t run)
-{
-    return less(run, ceil_div(length, period));
-}
-
-static struct attn_stretch scope_stretch(const struct attn_box *box, int64_t s)
-{
-    int64_t pieces = scope_stretches(box->length, box->period, box->run);
-    int64_t scope = s / pieces, piece = s % pieces, row = attn_box_scopes(box, scope);
-    int64_t n = attn_box_scopes(box, scope + 1) - row;
-    int64_t first = (box->scopes.first + scope) * box->run;
-    if (pieces == box->run)
-        return (struct attn_stretch){
-            {first + piece, box->period, greater(ceil_div(n - piece, box->run), 0)},
-            row + piece,
-            box->run};
-    return (struct attn_stretch){
-        {first + piece * box->period, 1, greater(less(n - piece * box->run, box->run), 0)},
-        row + piece * box->run,
-        1};
-}
-
-static void take_scopes(const struct attn_layout *layout, int64_t n, int rank, struct attn_box *box)
-{
-    box->scopes = run_on(&layout->tokens, layout->scopes, rank);
-    box->run = layout->run;
-    box->period = layout->scopes * layout->run;
-    box->length = n;
-    box->tokens = attn_box_scopes(box, box->scopes.n);
 }
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
 int64_t attn_box_stretches(const struct attn_box *box)
 {
-    if (box->period > 0)
-        return box->scopes.n * scope_stretches(box->length, box->period, box->run);
     return box->stretches * box->repeats;
 }
 
 struct attn_stretch attn_box_stretch(const struct attn_box *box, int64_t s)
 {
-    if (box->period > 0)
-        return scope_stretch(box, s);
     int64_t n = s / box->repeats, before = n > 0 ? box->stretch[0].n * box->repeats : 0;
-    struct attn_stretch x = {box->stretch[n], before + s % box->repeats * box->stretch[n].n, 1};
+    struct attn_stretch x = {box->stretch[n], before + s % box->repeats * box->stretch[n].n};
     x.tokens.first += s % box->repeats * box->pitch;
     return x;
 }
@@ -190,10 +138,10 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     int all = is_of_keys && layout->all_keys;
     struct attn_tokens heads = run_on(&layout->heads, whole->heads, rank);
-    struct attn_box box = {.batches = run_on(&layout->batches, whole->batch, rank),
+    struct attn_box box = {.batch = whole->batch,
                            .heads = heads,
                            .stretches = place_stretches(layout, all),
-                           .repeats = place_repeats(layout)};
+                           .repeats = attn_layout_repeats(layout)};
     if (is_of_keys)
         box.heads = kv_heads_of(layout, whole, &heads);
     for (int s = 0; s < box.stretches; s++) {
@@ -202,8 +150,6 @@ static struct attn_box deal(const struct attn_layout *layout, const struct attn_
     }
     if (layout->order == ATTN_PLACES)
         box.pitch = n / layout->frames;
-    if (layout->order == ATTN_SCOPES)
-        take_scopes(layout, n, rank, &box);
     if (layout->runs.parts > 0 && !all)
         cut_run(layout, &box, rank);
     return box;
@@ -233,7 +179,7 @@ static int64_t even_heads(const struct attn_problem *p, int64_t parts)
     return n;
 }
 
-/* What must divide tokens; of a video, its frames and its places. */
+/* Numbers that must divide tokens; of a video, its frames and its places. */
 struct divisors {
     int64_t tokens, frames, places;
 };
@@ -244,9 +190,7 @@ static void divide(const struct attn_layout *layout, struct divisors *by)
     int64_t *of = layout->order == ATTN_FRAMES   ? &by->frames
                   : layout->order == ATTN_PLACES ? &by->places
                                                  : &by->tokens;
-    int64_t of_scopes = layout->order == ATTN_SCOPES ? layout->scopes * layout->run : 1;
     *of = common_multiple(*of, parts * common_multiple(place_stretches(layout, 0), runs));
-    *of = common_multiple(*of, of_scopes);
 }
 
 static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *by)
@@ -256,26 +200,23 @@ static int64_t padded_tokens(int64_t n, int64_t frames, const struct divisors *b
     return next_multiple(frames, by->frames) * next_multiple(n / frames, by->places);
 }
 
-void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                      const struct attn_problem *whole)
 {
     struct divisors by = {1, 1, 1};
     int64_t frames = greater(home->frames, work->frames);
     int64_t parts = greater(attn_axis_parts(&home->heads), attn_axis_parts(&work->heads));
-    int64_t batches = greater(attn_axis_parts(&home->batches), attn_axis_parts(&work->batches));
     int64_t group = whole->kv_heads > 0 ? whole->heads / whole->kv_heads : 1;
     divide(home, &by);
-    divide(via, &by);
     divide(work, &by);
-    struct attn_extents padded = {.batch = next_multiple(whole->batch, batches),
-                                  .heads =
+    struct attn_extents padded = {.heads =
                                       parts > 1 ? even_heads(whole, parts) * parts : whole->heads,
                                   .n_query = padded_tokens(whole->n_query, frames, &by),
                                   .n_key = padded_tokens(whole->n_key, frames, &by),
                                   .frames = next_multiple(frames, by.frames)};
     padded.kv_heads = whole->heads > 0 ? padded.heads / group : whole->kv_heads;
-    home->pads = via->pads = work->pads = 1;
-    home->padded = via->padded = work->padded = padded;
+    home->pads = work->pads = 1;
+    home->padded = work->padded = padded;
 }
 
 struct attn_layout attn_layout_stored(const struct attn_layout *layout,
@@ -288,7 +229,6 @@ struct attn_layout attn_layout_stored(const struct attn_layout *layout,
     even.pads = 0;
     even.frames = layout->frames > 0 ? layout->padded.frames : 0;
     memset(&even.padded, 0, sizeof even.padded);
-    stored->batch = layout->padded.batch;
     stored->heads = layout->padded.heads;
     stored->kv_heads = layout->padded.kv_heads;
     stored->n_query = layout->padded.n_query;
@@ -332,27 +272,21 @@ struct attn_box attn_layout_box(const struct attn_layout *layout, const struct a
     int64_t n = is_of_keys ? whole->n_key : whole->n_query;
     if (!layout->pads)
         return box;
-    cut(&box.batches, whole->batch);
     cut(&box.heads, is_of_keys ? whole->kv_heads : whole->heads);
     box.tokens = 0;
-    box.repeats = place_repeats(layout);
+    box.repeats = attn_layout_repeats(layout);
     box.pitch = layout->order == ATTN_PLACES ? n / layout->frames : 0;
     for (int s = 0; s < box.stretches; s++) {
         cut_stretch(layout, n, &box.stretch[s],
                     is_of_keys ? layout->padded.n_key : layout->padded.n_query);
         box.tokens += box.stretch[s].n * box.repeats;
     }
-    if (layout->order == ATTN_SCOPES)
-        take_scopes(layout, n, rank, &box);
     return box;
 }
 
-int64_t attn_layout_repeats(const struct attn_layout *layout, int64_t tokens)
+int64_t attn_layout_repeats(const struct attn_layout *layout)
 {
-    if (layout->order == ATTN_SCOPES)
-        return ceil_div(layout->scopes, attn_axis_parts(&layout->tokens)) *
-               scope_stretches(tokens, layout->scopes * layout->run, layout->run);
-    return place_repeats(layout);
+    return layout->order == ATTN_PLACES ? layout->frames : 1;
 }
 
 int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys)
@@ -378,20 +312,18 @@ int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_pro
 {
     int64_t parts = attn_axis_parts(&layout->heads), heads = 0;
     int64_t places = attn_axis_parts(&layout->tokens) * attn_axis_parts(&layout->runs);
-    int64_t batches = attn_axis_parts(&layout->batches);
-    int64_t equal =
-        layout->ranks / (parts * batches * (is_of_keys && layout->all_keys ? 1 : places));
+    int64_t equal = layout->ranks / (parts * (is_of_keys && layout->all_keys ? 1 : places));
     for (int64_t place = 0; place < less(parts, whole->heads); place++) { /* others have none */
         struct attn_tokens run = attn_run_of(whole->heads, parts, place);
         if (is_of_keys)
             run = kv_heads_of(layout, whole, &run);
         heads += attn_tokens_common(&run, &box->heads).n;
     }
-    return equal * box->batches.n * heads * box->tokens;
+    return equal * box->batch * heads * box->tokens;
 }
 
 /* An axis of one part deals out nothing; and if that is the one of tokens, every rank has all of
- * them, in the order of the sequence unless they are in scopes. */
+ * them, in the order of the sequence. */
 static void forget(struct attn_axis *axis)
 {
     if (axis->parts <= 1)
@@ -403,8 +335,7 @@ static void forget_axes(struct attn_layout *x)
     forget(&x->tokens);
     forget(&x->runs);
     forget(&x->heads);
-    forget(&x->batches);
-    if (x->tokens.parts == 0 && x->order != ATTN_SCOPES) {
+    if (x->tokens.parts == 0) {
         x->order = ATTN_CONTIGUOUS;
         x->frames = 0;
         x->all_keys = x->alike = 0;

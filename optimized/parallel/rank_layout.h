@@ -1,4 +1,4 @@
-/* Who has what: which batches, heads and tokens of a tensor a rank has, in constant memory.
+/* Layouts: the heads and tokens of a tensor that a rank has, of all batches, in constant memory.
  *
  * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
  * rank has all of it.  Tokens are dealt out in an order:
@@ -9,8 +9,6 @@
  *
  *      frames       place r has a run of frames of a video [frames, places]
  *      places       place r has a run of the places of every frame
- *      scopes       place r has a run of the scopes of a mask: token i is in scope
- *                   i / run % scopes (ref/mask/mask.h)
  *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
  * n is less than R (2R) some are empty.  Under a causal mask the last rank of a contiguous layout
@@ -38,14 +36,7 @@ int attn_tag_is_of_keys(enum attn_tag_kind kind);
 int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p);
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);
 
-enum attn_order {
-    ATTN_CONTIGUOUS,
-    ATTN_STRIPED,
-    ATTN_ZIGZAG,
-    ATTN_FRAMES,
-    ATTN_PLACES,
-    ATTN_SCOPES
-};
+enum attn_order { ATTN_CONTIGUOUS, ATTN_STRIPED, ATTN_ZIGZAG, ATTN_FRAMES, ATTN_PLACES };
 enum { ATTN_MAX_STRETCHES = 2 };
 
 /* An axis of the mesh: rank r has place r / stride % parts on it.  parts 0: nothing is dealt out
@@ -57,20 +48,19 @@ struct attn_axis {
 struct attn_layout {
     int ranks;
     enum attn_order order;
-    struct attn_axis tokens, runs, heads, batches;
-    int64_t frames;      /* of a video: divides the number of tokens */
-    int64_t scopes, run; /* of a mask; with pads, the ranks divide the scopes */
-    int all_keys;        /* keys and values are not dealt out by tokens: a rank has all of them */
-    int alike;           /* with all_keys: what ranks have of keys is the same, not a partial sum */
-    int kv_owners;       /* a kv head that several ranks read belongs to the first of them */
+    struct attn_axis tokens, runs, heads;
+    int64_t frames; /* of a video: divides the number of tokens */
+    int all_keys;   /* keys and values are not dealt out by tokens: a rank has all of them */
+    int alike;      /* with all_keys: what ranks have of keys is the same, not a partial sum */
+    int kv_owners;  /* a kv head that several ranks read belongs to the first of them */
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
      * part of a problem of these extents, which the ranks divide; what of it does not exist are
-     * pads, that nobody computes with.  An int, so that the structure has no gaps:
+     * pads, which no rank computes with.  An int, so that the structure has no gaps:
      * attn_layout_same compares bytes. */
     int pads;
     struct attn_extents {
-        int64_t batch, heads, kv_heads, n_query, n_key, frames;
+        int64_t heads, kv_heads, n_query, n_key, frames;
     } padded;
 };
 

@@ -31,7 +31,7 @@
 
 #include "ref/problem.h"
 
-/* ---- any ring --------------------------------------------------------------------------------- */
+/* ---- any ring -------------------------------------------------------------------------------- */
 
 enum attn_status attn_ring_accepts(const struct attn_problem *whole,
                                    const struct attn_options *options, struct attn_error *err)
@@ -53,7 +53,7 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
     const struct attn_problem *p = &w->stored.whole;
     struct attn_box own = attn_layout_box(work, p, 1, w->rank);
     int64_t last = attn_layout_box(work, p, 1, attn_work_stop(w, w->stops - 1).key).tokens;
-    int64_t hops = w->stops - 1, heads = own.batches.n * own.heads.n;
+    int64_t hops = w->stops - 1, heads = p->batch * own.heads.n;
     int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
     struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
@@ -68,14 +68,13 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
 
 /* ---- the scheme ------------------------------------------------------------------------------ */
 
-enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MERGING, OPTION_PARTIALS, OPTION_MASK };
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
     [ATTN_OPTION_ORDER] = ATTN_OPTION_OF_ORDER,
     [OPTION_INNER] = {"inner", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks of a window in a double ring; divides ranks; 0: one ring"},
-    [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
     [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
@@ -88,7 +87,6 @@ static struct attn_ring ring_of(const struct attn_options *options)
 static const struct attn_scheme ring = {.home = attn_layout_in_order,
                                         .work = attn_layout_in_order,
                                         .ring = ring_of,
-                                        .merging = OPTION_MERGING,
                                         .mask = OPTION_MASK,
                                         .sent = attn_ring_sent,
                                         .accepts = attn_ring_accepts};

@@ -51,11 +51,3 @@ struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
     (void)whole;
     return (struct attn_layout){.ranks = attn_parallel_ranks(options), .heads = all_ranks(options)};
 }
-
-struct attn_layout attn_layout_of_batches(const struct attn_problem *whole,
-                                          const struct attn_options *options)
-{
-    (void)whole;
-    return (struct attn_layout){.ranks = attn_parallel_ranks(options),
-                                .batches = all_ranks(options)};
-}

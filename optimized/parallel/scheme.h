@@ -1,5 +1,5 @@
-/* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
- * while it is computed (work), and whether keys travel round a ring meanwhile.  A scheme's file says that, and
+/* A sequence-parallel scheme: the layout in which a call begins and ends (home), the layout
+ * while it is computed (work), and a ring if keys travel meanwhile.  A scheme's file says that, and
  * what it sends; parallel.h names who does the rest.
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
@@ -19,7 +19,6 @@
 #ifndef OPTIMIZED_PARALLEL_SCHEME_H
 #define OPTIMIZED_PARALLEL_SCHEME_H
 
-#include "optimized/parallel/mask_form.h"
 #include "optimized/parallel/rank_layout.h"
 #include "ref/ranks.h"
 
@@ -45,15 +44,12 @@ typedef struct attn_layout attn_layout_of(const struct attn_problem *whole,
 struct attn_scheme {
     attn_layout_of *home, *work;
 
-    /* Tensors go from home to work and back by way of this layout: in two moves.  NULL: in one. */
-    attn_layout_of *via;
-
     /* Blocks of keys go round this ring, and the sums of their gradients follow them; the last hop
      * takes the sums home.  NULL: a rank multiplies once, and nothing travels. */
     struct attn_ring (*ring)(const struct attn_options *options);
 
-    /* Where merge= and partials=, and where mask=, stand in its table.  0: it has none. */
-    int merging, mask;
+    /* Where mask= stands in its table.  0: it has none. */
+    int mask;
 
     /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
@@ -61,14 +57,11 @@ struct attn_scheme {
     /* 1: a forward pass keeps the K, V that were brought, a backward pass brings none.  NULL: 0. */
     int (*saves_keys)(const struct attn_options *options);
 
-    /* 1: what is moved goes through chunks (move.h).  NULL: 0. */
-    int (*moves_by_chunks)(const struct attn_options *options);
-
     /* Written from the sizes of blocks as they are stored, w->stored, not from the schedule
      * (sent.h).  NULL: nothing. */
     struct attn_sent (*sent)(const struct attn_work *w);
 
-    /* What only this scheme must refuse.  NULL: nothing. */
+    /* ENOTSUP for problems that only this scheme refuses.  NULL: none. */
     enum attn_status (*accepts)(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err);
 };
@@ -89,23 +82,6 @@ int attn_parallel_ranks(const struct attn_options *options);
             "the next multiple, or refused"                                                  \
     }
 
-/* How the partial results of a query become one, and in which type they are kept and sent.  Two
- * options, one behind the other, of schemes whose results merge.  Gradients are added, whatever
- * merge= says. */
-enum attn_merging { ATTN_RUNNING, ATTN_NUMERATOR, ATTN_DEFERRED };
-#define ATTN_OPTIONS_OF_MERGING                                                                    \
-    {"merge",                                                                                      \
-     ATTN_RUNNING,                                                                                 \
-     ATTN_RUNNING,                                                                                 \
-     ATTN_DEFERRED,                                                                                \
-     "running numerator deferred",                                                                 \
-     "partial results of a query: merged one by one; summed, and divided at the end; or all kept " \
-     "until the end"},                                                                             \
-    {                                                                                              \
-        "partials", 0, 0, 1, "wide storage",                                                       \
-            "partial results and gradients of a bf16 or f16 problem: as f32, or as the problem "   \
-            "is stored; f32 and f64 are both"                                                      \
-    }
 enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of all */
 #define ATTN_OPTION_OF_ORDER                                                          \
     {                                                                                 \
@@ -113,6 +89,18 @@ enum { ATTN_OPTION_ORDER = ATTN_PARALLEL_OPTIONS }; /* the first behind those of
             "which tokens a rank has: a run, every R-th, or two runs, one from each " \
             "end"                                                                     \
     }
+
+/* As what ranks have the mask; travel/work_mask.h says which bytes these are and what brings them.
+ * attn_scheme.mask names its place in a scheme's table. */
+enum attn_mask_form { ATTN_MASK_DESCRIBED, ATTN_MASK_KEYS, ATTN_MASK_REPEATED, ATTN_MASK_DENSE };
+#define ATTN_OPTION_OF_MASK                                                                      \
+    {                                                                                            \
+        "mask", ATTN_MASK_DESCRIBED, 0, ATTN_MASK_DENSE, "described keys repeated dense",        \
+            "what a rank has of the mask: its description; the bytes of keys(...) of its keys, " \
+            "brought where they are needed; these R times, for an all-to-all; rows of bytes of " \
+            "its queries"                                                                        \
+    }
+
 int attn_largest_divisor(int n, int most);
 
 /* ---- layouts in which one thing is dealt out over all ranks ---------------------------------- */
@@ -121,6 +109,5 @@ attn_layout_of attn_layout_of_tokens; /* one run after the other */
 attn_layout_of attn_layout_in_order;  /* tokens, as order= says */
 attn_layout_of attn_layout_of_runs;   /* runs of tokens, whatever the order */
 attn_layout_of attn_layout_of_heads;
-attn_layout_of attn_layout_of_batches;
 
 #endif

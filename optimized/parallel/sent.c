@@ -23,7 +23,7 @@ void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes)
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
-/* What a rank sends to the others that it has something for: rows of queries and of keys, on the
+/* Rows that a rank sends to each other rank that needs some: rows of queries and of keys, on the
  * way to work and on the way home. */
 struct rows {
     int64_t rows, ranks;
@@ -67,7 +67,7 @@ static int64_t with_tokens(const struct attn_layout *layout, const struct attn_p
 
 struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w)
 {
-    const struct attn_layout *home = &w->stored.via, *work = &w->stored.work;
+    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
     const struct attn_problem *p = &w->stored.whole;
     int parts = attn_axis_parts(&work->heads), first = w->rank / parts * parts;
     struct both_ways x;
@@ -103,65 +103,6 @@ struct attn_sent attn_frames_for_places_sent(const struct attn_work *w)
             (struct rows){heads * mine * (at_work - here), less(home->ranks, at_work) - (here > 0)};
         x.back[keys] =
             (struct rows){heads * here * (at_home - mine), less(home->ranks, at_home) - (mine > 0)};
-    }
-    return all_tensors(w, &x);
-}
-
-/* Tokens before token x that are in these scopes. */
-static int64_t in_scopes(const struct attn_layout *work, const struct attn_tokens *scopes,
-                         int64_t x)
-{
-    int64_t period = work->scopes * work->run, rest = x % period - scopes->first * work->run;
-    int64_t most = scopes->n * work->run;
-    return x / period * most + (rest < 0 ? 0 : rest < most ? rest : most);
-}
-
-/* Of the n tokens of run r of all ranks' runs, those in the scopes of a place. */
-static int64_t run_in_scopes(const struct attn_layout *work, int64_t n, int run, int64_t place)
-{
-    struct attn_tokens tokens = attn_run_of(n, work->ranks, run);
-    struct attn_tokens scopes = attn_run_of(work->scopes, attn_axis_parts(&work->tokens), place);
-    return in_scopes(work, &scopes, tokens.first + tokens.n) -
-           in_scopes(work, &scopes, tokens.first);
-}
-
-struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w)
-{
-    const struct attn_layout *home = &w->stored.home, *work = &w->stored.work;
-    const struct attn_problem *p = &w->stored.whole;
-    int64_t places = less(attn_axis_parts(&work->tokens), work->scopes);
-    int64_t members = less(attn_axis_parts(&work->heads), p->heads);
-    int rank = w->rank, place = attn_axis_place(&work->tokens, rank);
-    struct both_ways x;
-    for (int keys = 0; keys < 2; keys++) {
-        struct attn_box mine = attn_layout_box(home, p, keys, rank);
-        struct attn_box here = attn_layout_box(work, p, keys, rank);
-        int64_t n = keys ? p->n_key : p->n_query, met = 0, meet = 0;
-        int64_t own = run_in_scopes(work, n, rank, place), rows = p->batch * own * here.heads.n;
-        for (int64_t at = 0; at < places && mine.tokens > 0; at++)
-            met += run_in_scopes(work, n, rank, at) > 0;
-        for (int r = 0; r < less(home->ranks, n) && here.heads.n * here.tokens > 0; r++)
-            meet += run_in_scopes(work, n, r, place) > 0;
-        x.there[keys] = (struct rows){attn_layout_rows(work, p, keys, &mine) - rows,
-                                      met * members - (rows > 0)};
-        x.back[keys] =
-            (struct rows){p->batch * here.tokens * here.heads.n - rows, meet - (rows > 0)};
-    }
-    return all_tensors(w, &x);
-}
-
-struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w)
-{
-    const struct attn_layout *home = &w->stored.home, *via = &w->stored.via;
-    const struct attn_problem *p = &w->stored.whole;
-    int64_t mine = attn_layout_box(home, p, 0, w->rank).batches.n;
-    struct both_ways x;
-    for (int keys = 0; keys < 2; keys++) {
-        int64_t heads = keys ? p->kv_heads : p->heads, n = keys ? p->n_key : p->n_query;
-        int64_t here = attn_layout_box(via, p, keys, w->rank).tokens;
-        x.there[keys] = (struct rows){mine * heads * (n - here), less(home->ranks, n) - (here > 0)};
-        x.back[keys] = (struct rows){(p->batch - mine) * heads * here,
-                                     less(home->ranks, p->batch) - (mine > 0)};
     }
     return all_tensors(w, &x);
 }

@@ -1,4 +1,4 @@
-/* What schemes send, written from the sizes of blocks: the closed forms that several of them share,
+/* Bytes and messages that schemes send, from the sizes of blocks: closed forms that several share,
  * and what they are made of.  Tests compare them with what a transport counts. */
 #ifndef OPTIMIZED_PARALLEL_SENT_H
 #define OPTIMIZED_PARALLEL_SENT_H
@@ -10,7 +10,7 @@
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* So many messages more, of so many bytes together, unless they are empty. */
+/* Add messages, of `bytes` bytes together; none if they are empty. */
 void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes);
 
 static inline struct attn_sent attn_sent_both(struct attn_sent a, struct attn_sent b)
@@ -18,7 +18,7 @@ static inline struct attn_sent attn_sent_both(struct attn_sent a, struct attn_se
     return (struct attn_sent){a.bytes + b.bytes, a.messages + b.messages};
 }
 
-/* Tokens of all heads, as they are half way or at home, against heads of all tokens, among the
+/* Tokens of all heads at home against heads of all tokens, among the
  * ranks that share a place.  Of q k v, backward dO lse D too, a rank sends to each other one its
  * tokens of that one's heads; of o lse, backward dQ dK dV, to each other one that one's tokens of
  * its own heads. */
@@ -26,12 +26,5 @@ struct attn_sent attn_heads_for_tokens_sent(const struct attn_work *w);
 
 /* The same with frames for places or places for frames: of its frames the other one's places. */
 struct attn_sent attn_frames_for_places_sent(const struct attn_work *w);
-
-/* The same with all heads of runs of tokens for some heads of scopes: of its run the other one's
- * scopes, of that one's heads. */
-struct attn_sent attn_scopes_for_tokens_sent(const struct attn_work *w);
-
-/* Whole batches at home against tokens of all batches half way. */
-struct attn_sent attn_tokens_for_batches_sent(const struct attn_work *w);
 
 #endif

@@ -20,22 +20,18 @@
  *          them;
  *          backward: q k v dO lse D dQ dK dV of them, plus the same, and after it the gradients of
  *          copies that come home.
- *          exchange=list makes the all-to-all as the frameworks do, from a list of chunks to a list
- *          of chunks: the largest of these tensors is in memory four times while it is exchanged.
  * Sent     of q dO lse D to each other rank its heads, and as many of k v; of o lse dQ dK dV to
  *          each other rank its tokens: one message for each tensor and rank.
  * Caveats  Ranks beyond the number of heads have nothing to compute.  No bias tensor: a rank would
- *          need the [L, L] planes of its heads, which are nobody's shard of a sequence.
+ *          need the [L, L] planes of its heads, which are no shard of a sequence.
  * Source   Jacobs et al. 2023 (DeepSpeed-Ulysses); bugs SP-01 to SP-09.
  */
 #include "optimized/parallel/sent.h"
 
-enum { OPTION_EXCHANGE = ATTN_PARALLEL_OPTIONS, OPTION_KEYS, OPTION_MASK };
+enum { OPTION_KEYS = ATTN_PARALLEL_OPTIONS, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
-    [OPTION_EXCHANGE] = {"exchange", 0, 0, 1, "direct list",
-                         "messages are read and written in place, or through lists of chunks"},
     [OPTION_KEYS] = {"keys", 0, 0, 1, "dealt whole",
                      "keys and values at home: dealt out as queries are, or whole on every rank"},
     [OPTION_MASK] = ATTN_OPTION_OF_MASK,
@@ -48,15 +44,9 @@ static struct attn_layout home(const struct attn_problem *whole, const struct at
     return layout;
 }
 
-static int by_list(const struct attn_options *options)
-{
-    return (int)options->value[OPTION_EXCHANGE];
-}
-
 static const struct attn_scheme ulysses = {.home = home,
                                            .work = attn_layout_of_heads,
                                            .mask = OPTION_MASK,
-                                           .moves_by_chunks = by_list,
                                            .sent = attn_heads_for_tokens_sent};
 
 ATTN_SCHEME(ulysses, ulysses, options_of,

@@ -19,13 +19,7 @@
 #include "optimized/parallel/ring.h"
 #include "ref/problem.h"
 
-enum {
-    OPTION_INNER = ATTN_OPTION_ORDER + 1,
-    OPTION_HEADS,
-    OPTION_MERGING,
-    OPTION_PARTIALS,
-    OPTION_MASK
-};
+enum { OPTION_INNER = ATTN_OPTION_ORDER + 1, OPTION_HEADS, OPTION_MASK };
 
 static const struct attn_option options_of[] = {
     ATTN_OPTIONS_OF_ALL,
@@ -35,7 +29,6 @@ static const struct attn_option options_of[] = {
     [OPTION_HEADS] = {"heads", 0, 0, ATTN_MAX_RANKS, NULL,
                       "ranks that share a place, each with a run of heads; divides ranks; 0: "
                       "their largest divisor up to the root"},
-    [OPTION_MERGING] = ATTN_OPTIONS_OF_MERGING,
     [OPTION_MASK] = ATTN_OPTION_OF_MASK,
     {0}};
 
@@ -95,7 +88,6 @@ static struct attn_sent sent(const struct attn_work *w)
 static const struct attn_scheme usp = {.home = home,
                                        .work = work,
                                        .ring = ring_of,
-                                       .merging = OPTION_MERGING,
                                        .mask = OPTION_MASK,
                                        .sent = sent,
                                        .accepts = accepts};

@@ -21,19 +21,10 @@ struct attn_work attn_work_of(const struct attn_problem *whole, const struct att
     if (scheme->ring != NULL)
         w.ring = scheme->ring(options);
     w.stops = w.ring.axis.parts;
-    w.has_via = scheme->via != NULL;
-    w.via = w.has_via ? scheme->via(whole, options) : w.home;
     if (options->value[ATTN_OPTION_SIZES] == ATTN_SIZES_PAD)
-        attn_layout_pad(&w.home, &w.via, &w.work, whole);
-    w.stored.via = attn_layout_stored(&w.via, whole, &w.stored.whole);
+        attn_layout_pad(&w.home, &w.work, whole);
     w.stored.home = attn_layout_stored(&w.home, whole, &w.stored.whole);
     w.stored.work = attn_layout_stored(&w.work, whole, &w.stored.whole);
-    if (scheme->merging > 0) {
-        const int64_t *value = &options->value[scheme->merging];
-        if (pass == ATTN_FORWARD && attn_work_cuts(&w, 0))
-            w.merging = (enum attn_merging)value[0];
-        w.narrow = value[1] != 0 && attn_lse_dtype(whole) != whole->dtype;
-    }
     if (scheme->mask > 0)
         w.mask = (enum attn_mask_form)options->value[scheme->mask];
     attn_work_portion(&w, 0);
@@ -70,7 +61,7 @@ void attn_work_portion(struct attn_work *w, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* The rank so many places and windows away. */
+/* The rank `places` places and `windows` windows away. */
 static int away(const struct attn_work *w, int places, int windows)
 {
     const struct attn_ring *ring = &w->ring;
@@ -124,19 +115,6 @@ int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int 
     return attn_box_rows(&stored) * attn_tag_width(kind, w->whole);
 }
 
-double attn_work_shard_bytes(const struct attn_work *w)
-{
-    struct attn_problem mine = *w->whole;
-    struct attn_box queries = attn_layout_stored_box(&w->home, w->whole, 0, w->rank);
-    struct attn_box keys = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
-    mine.batch = queries.batches.n;
-    mine.heads = queries.heads.n;
-    mine.kv_heads = keys.heads.n;
-    mine.n_query = queries.tokens;
-    mine.n_key = keys.tokens;
-    return attn_pass_bytes(&mine, w->pass);
-}
-
 /* ---- types, and partial results -------------------------------------------------------------- */
 
 int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind)
@@ -158,22 +136,6 @@ enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind ki
 int attn_work_cuts(const struct attn_work *w, int is_of_keys)
 {
     return w->stops > 1 || attn_layout_stretches(&w->work, !is_of_keys) > 1;
-}
-
-int attn_work_is_narrow(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    return w->narrow && attn_work_cuts(w, attn_tag_is_of_keys(kind));
-}
-
-enum attn_dtype attn_work_partial_dtype(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    return attn_work_is_narrow(w, kind) ? attn_tag_dtype(kind, w->whole) : attn_lse_dtype(w->whole);
-}
-
-/* A product with each stretch of keys. */
-int64_t attn_work_partials(const struct attn_work *w)
-{
-    return (int64_t)w->stops * attn_layout_stretches(&w->work, 1);
 }
 
 int64_t attn_layout_partials(const struct attn_layout *work)

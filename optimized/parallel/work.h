@@ -16,11 +16,11 @@
  * whole groups, the beginning of one (40 heads of 8 kv heads on 6 ranks: rank 2 has 1 + 5 + 1). */
 enum { ATTN_CALLS = 3 };
 
-/* What is stored and sent: with sizes=pad a problem with pads, dealt out evenly; else what is
- * computed.  Its mask is not to be asked. */
+/* The problem as it is stored and sent: with sizes=pad one with pads, dealt out evenly; else the
+ * problem itself.  Its mask is not to be asked. */
 struct attn_stored {
     struct attn_problem whole;
-    struct attn_layout home, via, work;
+    struct attn_layout home, work;
 };
 
 /* One stop of a ring, on one rank, whose own queries it multiplies there. */
@@ -35,12 +35,9 @@ struct attn_work {
     const struct attn_options *options;
     enum attn_pass pass;
     int rank, stops;
-    struct attn_ring ring;     /* of one place where the scheme has none */
-    enum attn_merging merging; /* of this pass: running where nothing merges */
+    struct attn_ring ring; /* of one place where the scheme has none */
     enum attn_mask_form mask;
-    int narrow; /* where results are partial, they have the storage type */
-    int has_via;
-    struct attn_layout home, via, work;
+    struct attn_layout home, work;
     struct attn_stored stored;
     struct attn_tokens heads, kv_heads; /* that it computes with now: of a portion */
     int n_stop;
@@ -71,27 +68,17 @@ struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int ran
 struct attn_box attn_work_stored_box(const struct attn_work *w, int is_of_keys, int rank);
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
 
-/* Bytes of the rank's inputs and outputs, where they are at home. */
-double attn_work_shard_bytes(const struct attn_work *w);
-
-/* Whether a tensor of this kind changes hands between home and work; and whether several ranks then
- * have gradients of the same element, which are added up on the way home. */
+/* 1 if a tensor of this kind changes hands between home and work; and 1 if several ranks then have
+ * gradients of the same element, which are added up on the way home. */
 int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind);
 int attn_work_is_summed(const struct attn_work *w, enum attn_tag_kind kind);
 
-/* In which type a rank holds such a tensor: partial sums of 16-bit tensors are f32. */
+/* In which type a rank holds such a tensor: gradients that are summed on the way home are f32 where
+ * tensors are of 16 bits, as all partial results are (attn_lse_dtype). */
 enum attn_dtype attn_work_dtype(const struct attn_work *w, enum attn_tag_kind kind);
 
 /* Some query, or some key, is in several products: their results are partial. */
 int attn_work_cuts(const struct attn_work *w, int is_of_keys);
-
-/* In which type the partial results of products are, and whether that is the storage type although
- * sums are wider. */
-int attn_work_is_narrow(const struct attn_work *w, enum attn_tag_kind kind);
-enum attn_dtype attn_work_partial_dtype(const struct attn_work *w, enum attn_tag_kind kind);
-
-/* Partial results of the rank's own queries: of each it gets at most so many. */
-int64_t attn_work_partials(const struct attn_work *w);
 
 /* The most of any rank, over queries and over keys, and those merged or added. */
 int64_t attn_layout_partials(const struct attn_layout *work);

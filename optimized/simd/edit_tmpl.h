@@ -26,18 +26,18 @@ static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64
     VEC all;
     int64_t batch = attn_whole_batch(p, b), head = p->origin.head + h;
     int64_t query = attn_whole_query(p, b, i0), key = attn_whole_key(p, b, j);
-    const struct attn_positions *queries = &p->origin.query;
+    int64_t step = 1 + p->origin.query.skip;
     if (bias->kind == ATTN_BIAS_ALIBI) {
         double slope = bias->slope[head];
         int64_t ahead = query + bias->offset - key;
         for (int t = 0; t < LANES; t++)
-            x[t] = (REAL)(-slope * fabs((double)(ahead + attn_token_step(queries, i0, t))));
+            x[t] = (REAL)(-slope * fabs((double)(ahead + step * t)));
     } else {
         const int64_t *stride = bias->tensor.stride;
         int64_t at = attn_offset(stride, batch, head, query) + key * stride[3];
         int wide = bias->tensor.dtype == ATTN_F64;
         for (int t = 0; t < LANES; t++) {
-            int64_t of = at + attn_token_step(queries, i0, t) * stride[2];
+            int64_t of = at + step * t * stride[2];
             x[t] = t >= lanes ? 0
                    : wide     ? (REAL)((const double *)bias->tensor.data)[of]
                               : (REAL)((const float *)bias->tensor.data)[of];

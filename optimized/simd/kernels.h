@@ -157,7 +157,7 @@ struct attn_row_split {
     void *ws[ATTN_SPLIT_WORKSPACES];
 };
 
-/* What a machine can do at most, for attnlab bench (limits_tmpl.h). */
+/* What a machine can do at most, for attnlab measure --peak (limits_tmpl.h). */
 enum attn_limit {
     ATTN_LIMIT_FMA,  /* flops: multiply-adds on registers, two each; or products on tiles */
     ATTN_LIMIT_READ, /* bytes read                                  */

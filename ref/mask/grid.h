@@ -5,12 +5,10 @@
 #include "ref/mask/mask_internal.h"
 
 /* One coordinate of a token on a grid is token / stride % extent.  Key coordinate y is visible from
- * query coordinate x when least <= y - x <= most and step divides y - x, or, with cell > 0, when
- * both lie in one cell: (x + shift) / cell = (y + shift) / cell. */
+ * query coordinate x when least <= y - x <= most and step divides y - x. */
 struct mask_axis {
     int64_t extent, stride;
     int64_t least, most, step;
-    int64_t cell, shift;
 };
 enum { MASK_AXES = 3 };
 

@@ -130,7 +130,7 @@ extern const struct mask_kind *const attn_mask_kinds[];
 
 /* ---- how a call is read ------------------------------------------------------------------- */
 
-enum { MASK_PARTS = 3, MASK_NAME_ROOM = 256 };
+enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
@@ -184,5 +184,13 @@ void attn_mask_one_for_each(struct mask_parser *p, struct mask_node *node, int64
 
 /* A length of keys, at most Lk. */
 int64_t attn_mask_length_of(struct mask_parser *p, struct mask_slice arg);
+
+/* The alignment, which is the last argument of each call that compares positions: tl, br, +3 or
+ * ends,n1,n2,...  Query i stands at key i + offset. */
+struct mask_alignment {
+    int64_t offset, list; /* by_batch: of batch b it is mask->number[list + b] */
+};
+struct mask_alignment attn_mask_alignment(struct mask_parser *p, struct mask_node *node);
+int64_t attn_mask_offset(const struct mask_view *v, const struct mask_alignment *at);
 
 #endif

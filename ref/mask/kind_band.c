@@ -12,20 +12,19 @@
 
 struct band {
     int64_t left, right; /* of a window; -1 = unbounded */
-    int64_t offset;      /* off, unless by_batch: then number[list + b] */
-    int64_t list;
+    struct mask_alignment at;
 };
 
 static int64_t offset_of(const struct mask_view *v)
 {
     const struct band *x = v->node->own;
-    return v->node->by_batch ? v->mask->number[x->list + v->b] : x->offset;
+    return attn_mask_offset(v, &x->at);
 }
 
 /* ---- alignments --------------------------------------------------------------------------- */
 
 /* Lengths of keys, [B] or [1], become offsets; they are read once, here. */
-static void bind_ends(struct mask_parser *p, struct mask_node *node, struct band *x)
+static void bind_ends(struct mask_parser *p, struct mask_node *node, struct mask_alignment *x)
 {
     const struct attn_mask_shape *s = &p->mask->shape;
     struct attn_mask_tensor t;
@@ -47,7 +46,7 @@ static void bind_ends(struct mask_parser *p, struct mask_node *node, struct band
 }
 
 /* ends,n1,n2,... or ends,NAME */
-static void read_ends(struct mask_parser *p, struct mask_node *node, struct band *x)
+static void read_ends(struct mask_parser *p, struct mask_node *node, struct mask_alignment *x)
 {
     const char *begin = p->at;
     int64_t n = 0;
@@ -70,27 +69,30 @@ static void read_ends(struct mask_parser *p, struct mask_node *node, struct band
     attn_mask_one_for_each(p, node, n, begin);
 }
 
-/* The last arguments of a band, which is then whole. */
-static void read_alignment(struct mask_parser *p, struct mask_node *node, struct band *x)
+struct mask_alignment attn_mask_alignment(struct mask_parser *p, struct mask_node *node)
 {
+    struct mask_alignment x = {0, 0};
     struct mask_slice arg = attn_mask_argument(p);
     const struct attn_mask_shape *s = &p->mask->shape;
-    if (attn_mask_slice_is(arg, "tl"))
-        x->offset = 0;
-    else if (attn_mask_slice_is(arg, "br"))
-        x->offset = s->n_key - s->n_query;
+    if (attn_mask_slice_is(arg, "br"))
+        x.offset = s->n_key - s->n_query;
     else if (attn_mask_slice_is(arg, "ends"))
-        read_ends(p, node, x);
+        read_ends(p, node, &x);
     else if (*arg.text == '+' || *arg.text == '-')
-        x->offset = attn_mask_whole(p, arg);
-    else
+        x.offset = attn_mask_whole(p, arg);
+    else if (!attn_mask_slice_is(arg, "tl"))
         attn_mask_fail_at(
             p, arg.text,
             "'%.*s' is not an alignment: tl (first query at first key), br (last query at "
             "last key), a signed offset such as +3, or ends,5,3 (last query at the last key in "
             "use, of each batch)",
             MASK_SLICE(arg));
-    attn_mask_keep(p, node, x, sizeof *x);
+    return x;
+}
+
+int64_t attn_mask_offset(const struct mask_view *v, const struct mask_alignment *at)
+{
+    return v->node->by_batch ? v->mask->number[at->list + v->b] : at->offset;
 }
 
 /* ---- none --------------------------------------------------------------------------------- */
@@ -130,8 +132,8 @@ static int band_of_causal(const struct mask_view *v, int64_t *least, int64_t *mo
 
 static void read_causal(struct mask_parser *p, struct mask_node *node)
 {
-    struct band x = {0};
-    read_alignment(p, node, &x);
+    const struct band x = {.at = attn_mask_alignment(p, node)};
+    attn_mask_keep(p, node, &x, sizeof x);
 }
 
 const struct mask_kind attn_mask_kind_causal = {
@@ -166,7 +168,8 @@ static void read_window(struct mask_parser *p, struct mask_node *node)
     struct band x = {0};
     x.left = attn_mask_number(p, &side);
     x.right = attn_mask_number(p, &side);
-    read_alignment(p, node, &x);
+    x.at = attn_mask_alignment(p, node);
+    attn_mask_keep(p, node, &x, sizeof x);
 }
 
 const struct mask_kind attn_mask_kind_window = {

@@ -1,5 +1,5 @@
 /* Rules on the coordinates of a grid: the kind of spatial, temporal, skiparse, dilated, local2d,
- * local3d, swin, of both parts of axial2d, and of the window of bigbird.
+ * local3d, and of both parts of axial2d.
  *
  * Tokens of a video are numbered (t H + h) W + w.  Each coordinate is a digit of the token's
  * number, token / stride % extent, and a query sees a key when every digit of the key is one that
@@ -48,42 +48,21 @@ static struct mask_axis axis_at(const struct mask_grid *grid, int a, int64_t apa
 
 static int axis_sees(const struct mask_axis *axis, int64_t x, int64_t y)
 {
-    if (axis->cell > 0)
-        return (x + axis->shift) / axis->cell == (y + axis->shift) / axis->cell;
     return axis->least <= y - x && y - x <= axis->most && (y - x) % axis->step == 0;
 }
 
 /* What x sees: y = *lo, *lo + step, ... below *hi; never nothing, for x sees itself. */
 static void axis_range(const struct mask_axis *axis, int64_t x, int64_t *lo, int64_t *hi)
 {
-    if (axis->cell > 0) {
-        int64_t begin = (x + axis->shift) / axis->cell * axis->cell - axis->shift;
-        *lo = mask_max(begin, 0);
-        *hi = mask_min(begin + axis->cell, axis->extent);
-        return;
-    }
     *lo = mask_max(x + axis->least, 0);
     *lo = x - (x - *lo) / axis->step * axis->step;
     *hi = mask_min(x + axis->most + 1, axis->extent);
-}
-
-/* Pairs x < a, y < b in one cell each; cells end at cell - shift, 2 cell - shift, ... */
-static int64_t pairs_in_cells(const struct mask_axis *axis, int64_t a, int64_t b)
-{
-    int64_t cell = axis->cell, first = cell - axis->shift, end = mask_min(a, b), sum = 0;
-    if (end >= first) /* whole cells, the first of which is shorter */
-        sum = first * first + (end - first) / cell * cell * cell;
-    int64_t begin = end < first ? 0 : first + (end - first) / cell * cell;
-    int64_t next = end < first ? first : begin + cell;
-    return sum + (mask_min(a, next) - begin) * (mask_min(b, next) - begin);
 }
 
 /* Pairs x < a, y < b that see each other. */
 static int64_t axis_pairs(const struct mask_axis *axis, int64_t a, int64_t b)
 {
     int64_t k = axis->step;
-    if (axis->cell > 0)
-        return pairs_in_cells(axis, a, b);
     if (k > 1) { /* residues below a % k occur a / k + 1 times, the others a / k times */
         int64_t all_a = a / k, all_b = b / k, more_a = a % k, more_b = b % k;
         return k * all_a * all_b + all_a * more_b + all_b * more_a + mask_min(more_a, more_b);
@@ -93,8 +72,7 @@ static int64_t axis_pairs(const struct mask_axis *axis, int64_t a, int64_t b)
 
 static int axis_is_open(const struct mask_axis *axis)
 {
-    return axis->least <= -axis->extent && axis->most >= axis->extent && axis->step == 1 &&
-           axis->cell == 0;
+    return axis->least <= -axis->extent && axis->most >= axis->extent && axis->step == 1;
 }
 
 /* Axes from a on let everything through. */
@@ -253,7 +231,7 @@ const struct mask_kind attn_mask_kind_grid = {.allows = in_grid,
 
 static int is_same(const struct mask_axis *axis)
 {
-    return axis->least == 0 && axis->most == 0 && axis->cell == 0;
+    return axis->least == 0 && axis->most == 0;
 }
 
 void attn_mask_set_grid(struct mask_parser *p, struct mask_node *node, const struct mask_grid *grid)
@@ -284,8 +262,8 @@ static const struct mask_grid *find_grid(const struct attn_mask *mask,
     return NULL;
 }
 
-/* The axis that cuts the grid into scopes; -1: none does. */
-static int scope_axis(const struct mask_grid *grid)
+/* The axis of which a query sees its own coordinate alone; -1: there is none. */
+static int same_axis(const struct mask_grid *grid)
 {
     for (int a = 0; a < grid->n_axes && grid->radius == 0; a++)
         if (is_same(&grid->axis[a]))
@@ -293,28 +271,11 @@ static int scope_axis(const struct mask_grid *grid)
     return -1;
 }
 
-static int has_scopes(const struct attn_mask *mask, const struct mask_grid *grid)
-{
-    (void)mask;
-    return scope_axis(grid) >= 0;
-}
-
-struct attn_scopes attn_mask_scopes(const struct attn_mask *mask)
-{
-    const struct mask_grid *grid = find_grid(mask, has_scopes);
-    if (grid == NULL)
-        return (struct attn_scopes){0, 0, 0};
-    int same = scope_axis(grid), is_all = mask->node[mask->root].kind == MASK_grid;
-    for (int a = 0; a < grid->n_axes; a++)
-        is_all &= a == same || axis_is_open(&grid->axis[a]);
-    return (struct attn_scopes){grid->axis[same].extent, grid->axis[same].stride, is_all};
-}
-
 /* The last group of skiparse may be shorter: that is no video. */
 static int is_video(const struct attn_mask *mask, const struct mask_grid *grid)
 {
     const struct mask_axis *axis = grid->axis;
-    return grid->n_axes == 2 && scope_axis(grid) >= 0 &&
+    return grid->n_axes == 2 && same_axis(grid) >= 0 &&
            axis[0].stride == axis[1].extent * axis[1].stride &&
            axis[0].extent * axis[0].stride == mask->shape.n_key;
 }
@@ -326,5 +287,5 @@ enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames)
     if (grid == NULL || mask->shape.n_query != mask->shape.n_key)
         return ATTN_NO_VIDEO;
     *frames = grid->axis[0].extent;
-    return scope_axis(grid) == 0 ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
+    return same_axis(grid) == 0 ? ATTN_SAME_FRAME : ATTN_SAME_PLACE;
 }

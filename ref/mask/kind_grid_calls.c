@@ -10,8 +10,6 @@
  *      local2d(H,W,d,l1)         dh + dw < d;  with l2: dh^2 + dw^2 < d^2
  *      axial2d(H,W)              dh = 0 or dw = 0
  *      dilated(H,W,k)            k divides dh and dw
- *      swin(H,W,w,shift)         same window of w by w, of a grid cut at shift, shift + w, ... on
- *                                both sides; w divides H and W, shift < w
  *      skiparse(single,k)        i = j modulo k
  *      skiparse(group,k)         floor(i / k) = floor(j / k) modulo k
  *
@@ -27,7 +25,7 @@
 static struct mask_axis within(int64_t extent, int64_t stride, int64_t reach)
 {
     int64_t most = reach < 0 ? MASK_FAR : reach;
-    return (struct mask_axis){extent, stride, -most, most, 1, 0, 0};
+    return (struct mask_axis){extent, stride, -most, most, 1};
 }
 
 static struct mask_axis every(int64_t extent, int64_t stride)
@@ -234,37 +232,3 @@ static void read_local3d(struct mask_parser *p, struct mask_node *node)
 const struct mask_kind attn_mask_kind_local3d = {
     MASK_CALL("local3d", read_local3d, "a grid and its reaches: local3d(16,30,40,1,2,2)",
               "local3d(T,H,W,rt,rh,rw)  the same in three directions; -1 = unbounded")};
-
-static void read_swin(struct mask_parser *p, struct mask_node *node)
-{
-    int64_t n[2];
-    read_grid(p, 2, n);
-    const char *begin = p->at;
-    int64_t window = attn_mask_number(p, &mask_natural), shift = attn_mask_number(p, &mask_natural);
-    if (window == 0 || n[0] % window != 0 || n[1] % window != 0)
-        attn_mask_fail_at(p, begin,
-                          "windows of %lld do not fill a grid of %lld*%lld: a number that "
-                          "divides both would work",
-                          (long long)window, (long long)n[0], (long long)n[1]);
-    if (shift >= window)
-        attn_mask_fail_at(p, begin, "a shift of %lld; 0 to %lld would work", (long long)shift,
-                          (long long)window - 1);
-    struct mask_grid grid = two(every(n[0], n[1]), every(n[1], 1));
-    grid.axis[0].cell = grid.axis[1].cell = window;
-    grid.axis[0].shift = grid.axis[1].shift = shift > 0 ? window - shift : 0;
-    attn_mask_set_grid(p, node, &grid);
-}
-
-const struct mask_kind attn_mask_kind_swin = {
-    MASK_CALL("swin", read_swin, "a grid, a window and a shift: swin(32,32,8,4)",
-              "swin(H,W,w,shift)        same w x w window of a grid cut at shift, shift + w, ...")};
-
-void attn_mask_set_window_of_blocks(struct mask_parser *p, struct mask_node *node, int64_t size,
-                                    int64_t blocks)
-{
-    const struct attn_mask_shape *s = &p->mask->shape;
-    int64_t length = mask_max(mask_max(s->n_query, s->n_key), 1);
-    size = mask_min(size, length);
-    struct mask_grid grid = two(within((length - 1) / size + 1, size, blocks), every(size, 1));
-    attn_mask_set_grid(p, node, &grid);
-}

@@ -60,13 +60,6 @@ const struct mask_kind attn_mask_kind_global = {
               "global(n)                the first n tokens see and are seen: i < n or j < n"),
     .allows = in_global, .cell = cell_of_global};
 
-void attn_mask_set_global(struct mask_parser *p, struct mask_node *node, int64_t n)
-{
-    struct first x = {n};
-    node->kind = MASK_global;
-    attn_mask_keep(p, node, &x, sizeof x);
-}
-
 /* ---- keys --------------------------------------------------------------------------------- */
 
 struct list {

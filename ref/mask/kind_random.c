@@ -5,8 +5,6 @@
  *                                   each (batch, head)
  *      blocks(size,p,seed[,heads])  the same of blocks of size queries by size keys, in all
  *                                   n = ceil(Lk / size): round(p * n) of them in every row
- *      bigbird(size,g,w,r,seed)     in such blocks: I < g or J < g, or |I - J| <= (w - 1) / 2, w
- *                                   odd, or J among r drawn for I; I = floor(i / size), J of j
  *
  * Blocks of `size` queries choose among blocks of `size` keys; below, a row and a column are one
  * such block each, and for random(...) one token.
@@ -280,32 +278,19 @@ static double density(struct mask_parser *p)
     return p->status == ATTN_OK ? digits / scale : 0;
 }
 
-/* The permutation of blocks of so many keys; how many are kept is still to be said. */
-static struct draw choose_blocks(const struct mask_parser *p, int64_t size, int64_t seed)
+/* p,seed[,heads], of blocks of so many tokens. */
+static void read_draw(struct mask_parser *p, struct mask_node *node, int64_t size)
 {
     int64_t n_key = p->mask->shape.n_key;
     struct draw x = {.size = size, .columns = n_key / size + (n_key % size > 0)};
-    x.seed = (uint64_t)seed;
+    x.count = (int64_t)round(density(p) * (double)x.columns);
+    x.seed = (uint64_t)attn_mask_number(p, &mask_natural);
     x.half_bits = half_of(x.columns);
-    return x;
-}
-
-static void keep_draw(struct mask_parser *p, struct mask_node *node, const struct draw *x)
-{
+    node->by_head = node->by_batch = p->more;
     node->kind = MASK_random;
     node->scattered = 1;
-    node->alike = x->size;
-    attn_mask_keep(p, node, x, sizeof *x);
-}
-
-/* p,seed[,heads] */
-static void read_draw(struct mask_parser *p, struct mask_node *node, int64_t size)
-{
-    double share = density(p);
-    struct draw x = choose_blocks(p, size, attn_mask_number(p, &mask_natural));
-    x.count = (int64_t)round(share * (double)x.columns);
-    node->by_head = node->by_batch = p->more;
-    keep_draw(p, node, &x);
+    node->alike = size;
+    attn_mask_keep(p, node, &x, sizeof x);
     if (!p->more)
         return;
     struct mask_slice arg = attn_mask_argument(p);
@@ -324,26 +309,6 @@ static void read_blocks(struct mask_parser *p, struct mask_node *node)
     read_draw(p, node, attn_mask_number(p, &block));
 }
 
-/* bigbird(size,global,window,random,seed) = global | window | random, in blocks. */
-static void read_bigbird(struct mask_parser *p, struct mask_node *node)
-{
-    int64_t size = attn_mask_number(p, &block), global = attn_mask_number(p, &mask_natural);
-    struct mask_slice arg = attn_mask_argument(p);
-    int64_t window = attn_mask_number_of(p, arg, &mask_natural);
-    int64_t random = attn_mask_number(p, &mask_natural);
-    if (window % 2 == 0)
-        attn_mask_fail_at(p, arg.text,
-                          "a window of %lld blocks has no block in the middle: an odd "
-                          "number such as 3 would work",
-                          (long long)window);
-    p->parts = random > 0 ? 3 : 2;
-    attn_mask_set_global(p, &node[0], size * mask_min(global, MASK_NUMBER_MAX / size));
-    attn_mask_set_window_of_blocks(p, &node[1], size, window / 2);
-    struct draw x = choose_blocks(p, size, attn_mask_number(p, &mask_natural));
-    x.count = mask_min(random, x.columns);
-    keep_draw(p, &node[2], &x);
-}
-
 const struct mask_kind attn_mask_kind_random = {
     MASK_CALL("random", read_random, "a density and a seed: random(0.25,1)",
               "random(p,seed[,heads])   exactly round(p * Lk) keys in every row"),
@@ -357,8 +322,3 @@ const struct mask_kind attn_mask_kind_random = {
 const struct mask_kind attn_mask_kind_blocks = {MASK_CALL(
     "blocks", read_blocks, "a size, a density and a seed: blocks(16,0.25,1)",
     "blocks(size,p,seed[,heads])  random in blocks: round(p * blocks) of them in every row")};
-
-const struct mask_kind attn_mask_kind_bigbird = {MASK_CALL(
-    "bigbird", read_bigbird,
-    "the size of a block, three numbers of blocks and a seed: bigbird(16,1,3,1,0)",
-    "bigbird(size,g,w,r,seed) g global blocks, a window of w, r random ones in every row")};

@@ -67,15 +67,6 @@ int attn_mask_is_none(const struct attn_mask *mask);
 enum attn_video { ATTN_NO_VIDEO, ATTN_SAME_FRAME, ATTN_SAME_PLACE };
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
 
-/* Token i is in scope i / run % scopes.  Is every visible pair certainly of one scope (skiparse,
- * spatial, temporal), and every pair of one scope visible (is_all)?  Any length will do: the last
- * runs may be cut.  scopes 0: no such mask.  An intersection has the scopes of one of its parts. */
-struct attn_scopes {
-    int64_t scopes, run;
-    int is_all;
-};
-struct attn_scopes attn_mask_scopes(const struct attn_mask *mask);
-
 /* Whether the mask differs between batches, between heads. */
 int attn_mask_varies_by_batch(const struct attn_mask *mask);
 int attn_mask_varies_by_head(const struct attn_mask *mask);
@@ -117,8 +108,8 @@ static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
 }
 
 /* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
- * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d and
- * bigbird, which are one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
+ * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d,
+ * which is one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
  * EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
 enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,

@@ -20,11 +20,6 @@
 
 #include "ref/mask/kind.h"
 
-/* The parts of bigbird: global(n); |i / size - j / size| <= blocks, a window of whole blocks. */
-void attn_mask_set_global(struct mask_parser *p, struct mask_node *node, int64_t n);
-void attn_mask_set_window_of_blocks(struct mask_parser *p, struct mask_node *node, int64_t size,
-                                    int64_t blocks);
-
 /* ---- mask_argument.c ---- */
 
 void attn_mask_skip_blanks(struct mask_parser *p);

@@ -3,7 +3,7 @@
  * Bands answer from their corners, a block within a cell from the ends of that, other calls from
  * the closed count of the block where there is one; the rest count rows until they have met both
  * a visible and a hidden pair.  Single calls are exact, but for those that stand for several
- * (axial2d, bigbird).  A composition combines the answers of its parts, which is sound but may say
+ * (axial2d).  A composition combines the answers of its parts, which is sound but may say
  * PARTIAL too often: two parts that are each partial may exclude each other. */
 #include "ref/mask/mask_internal.h"
 

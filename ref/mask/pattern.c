@@ -42,32 +42,16 @@ static enum attn_status check_columns(const struct attn_problem *p, struct attn_
     return ATTN_OK;
 }
 
-/* Keys with gaps: those of one run after the other, which are numbered from `at` on. */
-static struct attn_tokens keys_from(const struct attn_problem *p, int64_t b, int64_t at)
-{
-    const struct attn_positions *key = &p->origin.key;
-    int64_t run = attn_position_stripes(key, p->n_key) > 1 ? key->run : p->n_key;
-    return (struct attn_tokens){attn_whole_key(p, b, at), 1 + key->skip,
-                                at + run < p->n_key ? run : p->n_key - at};
-}
-
 /* The keys of a row, into column[]; NULL: they are only counted.  Returns how many. */
 static int64_t row_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                         int32_t *column)
 {
-    int64_t batch = attn_whole_batch(p, b), head = p->origin.head + h, n = 0;
+    int64_t batch = attn_whole_batch(p, b), head = p->origin.head + h;
     int64_t query = attn_whole_query(p, b, i);
-    for (int64_t at = 0; at < p->n_key;) {
-        struct attn_tokens keys = keys_from(p, b, at);
-        int64_t end = n + (column == NULL ? attn_mask_count_keys(p->mask, batch, head, query, &keys)
-                                          : attn_mask_list_keys(p->mask, batch, head, query, &keys,
-                                                                column + n));
-        for (; n < end && column != NULL; n++)
-            column[n] += (int32_t)at;
-        n = end;
-        at += keys.n;
-    }
-    return n;
+    const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
+    if (column == NULL)
+        return attn_mask_count_keys(p->mask, batch, head, query, &keys);
+    return attn_mask_list_keys(p->mask, batch, head, query, &keys, column);
 }
 
 /* The arrays of a mask that is this very pattern, in the types of struct attn_csr and aligned. */

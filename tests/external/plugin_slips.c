@@ -137,6 +137,8 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
         s[j] = is_hidden ? 0 : s[j];
     }
     empty |= is_on("NO_MAX_ZERO") && l == 0;
+    if (is_on("PADDED") && !empty) /* keys of score 0 up to a multiple of 256 */
+        l += (float)((256 - n % 256) % 256) * expf(-m);
     for (int64_t c = 0; c < d; c++) {
         float sum = 0, low = INFINITY, high = -INFINITY;
         for (int64_t j = 0; j < n; j++) {

@@ -142,11 +142,6 @@ static const struct hand_price hand_prices[] = {
      * sent; partial O 2*4*5*6, LSE 2*4*5.  Tiles are the local implementation's, above */
     {"ring:ranks=2,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
      "kv.travel=1344 o.partial=960 lse.partial=160", NULL},
-    /* a denominator for each of 2*4*5 rows more; and two partials of all rows, one for each rank */
-    {"ring:ranks=2,merge=numerator,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
-     "kv.travel=1344 o.partial=960 lse.partial=160 denominator=160", NULL},
-    {"ring:ranks=2,merge=deferred,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
-     "kv.travel=1344 denominator=160 o.kept=1920 lse.kept=320", NULL},
     /* K,V hop once, dK,dV twice: 3 * 1344.  dQ 2*4*5*8; D of the rank's 2*4*5 rows, a row of zeros
      * for O */
     {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 4032, 6, 0,
@@ -165,10 +160,6 @@ static const struct hand_price hand_prices[] = {
      * and for each rank a send and a receive of 48 bytes, and two pieces of 64 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_FORWARD, 0, 1872, 5, 0,
      "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160", NULL},
-    /* the same by lists: chunks of the shard of q, 2*4*5*8 numbers, and of its heads */
-    {"ulysses:ranks=2,local=tiled-textbook,exchange=list", ATTN_FORWARD, 0, 1872, 5, 0,
-     "chunks=2560 messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160",
-     NULL},
     /* q k v dO lse D there, dQ dK dV back: (2*1280 + 2*768 + 2*576 + 960 + 2*160) / 2 */
     {"ulysses:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 3264, 9, 0,
      "messages=576 delta.shard=160 zeros=24 q.heads=1280 k.heads=768 v.heads=576 do.heads=960 "

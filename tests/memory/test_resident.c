@@ -1,14 +1,18 @@
 /* Ledger = resident: what the ledger says the process held at its peak is what the kernel saw,
  * within 2 %, in a fresh process for each implementation and pass.  So every page that is on the
  * ledger is written, and nothing of size is held beside it. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/measure/point/point.h"
 #include "experiments/price/need.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
 SUITE(resident, .seconds = 120);
+
+static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
 
 enum { LEAST_MIB = 34 };
 static const double MIB = 1024 * 1024, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 1.1e10,
@@ -53,7 +57,6 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
 /* What is priced for this machine beside inputs and outputs, which simulated ranks copy. */
 static double priced_here(const struct attn_spec *spec, const char *text, enum attn_pass pass)
 {
-    static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
     struct attn_case c = case_of(text);
     struct attn_problem problem;
     struct attn_point point;
@@ -68,20 +71,27 @@ static double priced_here(const struct attn_spec *spec, const char *text, enum a
     return attn_need_in(&need, &(struct attn_memory){0}) - need.beside;
 }
 
-/* `attnlab point` in a process of its own; more: further flags. */
-static void run_point(const char *spec, const char *text, const char *more,
+/* `attnlab point` in a process of its own; of layers, or of one call. */
+static void run_point(const char *spec, const char *text, struct attn_stack layers,
                       struct attn_point *point)
 {
-    static char line[1 << 16], command[2048];
+    static char out[1 << 16], command[1 << 14];
+    const struct attn_point_how how = {.verify_all = 1, .unverified = 1};
     struct attn_error err = {0};
-    snprintf(command, sizeof command,
-             "'%s/attnlab' point --spec '%s' --case '%s' --repeat 0 --enough 0 --verified no %s",
-             test_build(), spec, text, more);
+    attn_point_init(point);
+    strcpy(point->spec, spec);
+    strcpy(point->text, text);
+    point->stack = layers;
+    json_t *line = attn_point_ask(&how, point);
+    char *asked = json_dumps(line, JSON_COMPACT);
+    snprintf(command, sizeof command, "'%s/attnlab' point '%s'", test_build(), asked);
+    free(asked);
+    json_decref(line);
     FILE *pipe = popen(command, "r");
     ck_assert_ptr_nonnull(pipe);
-    size_t n = fread(line, 1, sizeof line - 1, pipe);
+    size_t n = fread(out, 1, sizeof out - 1, pipe);
     ck_assert_msg(pclose(pipe) == 0, "%s", command);
-    ck_assert_msg(attn_record_parse_point(line, n, point, &err) == ATTN_OK, "%s: %s", command,
+    ck_assert_msg(attn_record_parse_point(out, n, point, &err) == ATTN_OK, "%s: %s", command,
                   err.text);
 }
 
@@ -123,7 +133,7 @@ TEST_EACH(ledger_is_resident, 2 * (attn_impl_count() + 1))
                attn_pass_name(pass));
         return;
     }
-    run_point(name, text, "", &point);
+    run_point(name, text, one_call, &point);
     ck_assert_msg(point.status == ATTN_POINT_OK, "%s %s: %s", name, text, point.message);
     ck_assert_int_gt(point.process_ledger_bytes, 32 << 20);
     if (!point.hwm_reset && point.resident_bytes < 0) {
@@ -134,7 +144,7 @@ TEST_EACH(ledger_is_resident, 2 * (attn_impl_count() + 1))
     /* Ranks need not be at their peaks in the same moment, and rarely are where there is nobody to
      * wait for at the last stop; more looks tell chance from bug. */
     for (int look = 1; look < 9 && impl->ranks != NULL && !agrees(&point); look++)
-        run_point(name, text, "", &point);
+        run_point(name, text, one_call, &point);
     ck_assert_msg(agrees(&point), "%s %s: resident %lld, ledger %lld", name, text,
                   (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
     ck_assert_msg((double)point.process_ledger_bytes <=
@@ -157,7 +167,7 @@ TEST_EACH(small_points, 2 * attn_impl_count())
 #endif
     for (int length = 64; length <= 1024 && impl->ranks == NULL; length *= 4) {
         snprintf(text, sizeof text, "q%dd64:none:f32:normal:s1%s", length, pass);
-        run_point(impl->name, text, "", &point);
+        run_point(impl->name, text, one_call, &point);
         if (!point.hwm_reset && point.resident_bytes < 0)
             return; /* unknown: said above */
         double off = (double)(point.resident_bytes - point.process_ledger_bytes);
@@ -171,15 +181,15 @@ TEST_EACH(small_points, 2 * attn_impl_count())
 TEST(a_stack_is_resident)
 {
     static const struct {
-        const char *spec, *text, *more;
+        const char *spec, *text;
+        struct attn_stack layers;
     } stacks[] = {
-        {"gemm:save=probs", "h2q900d64:none:f32:normal:s1:pass=bwd", "--layers 6 --save probs"},
-        {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", "--layers 6 --save inputs"},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", "--layers 6 --save rows"},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", "--layers 6 --save inputs"},
-        {"dense", "q2048d64:none:f32:normal:s1", "--layers 1 --save inputs --hidden 1024"},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd",
-         "--layers 2 --save rows --hidden 256"},
+        {"gemm:save=probs", "h2q900d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_PROBS, 0}},
+        {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_INPUTS, 0}},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", {6, ATTN_SAVE_ROWS, 0}},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", {6, ATTN_SAVE_INPUTS, 0}},
+        {"dense", "q2048d64:none:f32:normal:s1", {1, ATTN_SAVE_INPUTS, 1024}},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", {2, ATTN_SAVE_ROWS, 256}},
     };
     enum { STACKS = sizeof stacks / sizeof *stacks };
 #if defined(__SANITIZE_ADDRESS__)
@@ -188,13 +198,12 @@ TEST(a_stack_is_resident)
 #endif
     for (int s = 0; s < STACKS; s++) {
         struct attn_point point;
-        run_point(stacks[s].spec, stacks[s].text, stacks[s].more, &point);
+        run_point(stacks[s].spec, stacks[s].text, stacks[s].layers, &point);
         ck_assert_msg(point.status == ATTN_POINT_OK, "%s: %s", stacks[s].text, point.message);
         ck_assert_int_gt(point.ledger_bytes, 32 << 20);
         ck_assert_int_eq(point.ledger_bytes, point.priced_bytes);
         ck_assert_msg(agrees(&point) || (!point.hwm_reset && point.resident_bytes < 0),
-                      "%s %s %s: resident %lld, ledger %lld", stacks[s].spec, stacks[s].text,
-                      stacks[s].more, (long long)point.resident_bytes,
-                      (long long)point.process_ledger_bytes);
+                      "%s %s, stack %d: resident %lld, ledger %lld", stacks[s].spec, stacks[s].text,
+                      s, (long long)point.resident_bytes, (long long)point.process_ledger_bytes);
     }
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/price/stack.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
@@ -28,17 +28,16 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 static struct attn_point *run(const struct attn_spec *spec, const char *text, enum attn_pass half,
                               enum attn_stack_save save, int hidden)
 {
-    static struct attn_point_work work;
-    const struct attn_point_flags flags = {.repeat = 1, .verify_all = 2048};
-    memset(&work, 0, sizeof work);
-    attn_point_init(&work.point);
-    work.spec = *spec;
-    work.point.c = case_of(text);
-    work.point.c.pass = half;
-    attn_case_print(&work.point.c, work.point.text);
-    work.point.stack = (struct attn_stack){LAYERS, save, hidden};
-    attn_point_call(&work, &flags);
-    return &work.point;
+    static struct attn_point p;
+    const struct attn_point_how how = {.repeat = 1, .verify_all = 2048};
+    attn_point_init(&p);
+    attn_spec_print(spec, p.spec, sizeof p.spec);
+    p.c = case_of(text);
+    p.c.pass = half;
+    attn_case_print(&p.c, p.text);
+    p.stack = (struct attn_stack){LAYERS, save, hidden};
+    attn_point_measure_spec(&how, spec, &p);
+    return &p;
 }
 
 static enum attn_status price(const struct attn_spec *spec, const char *text, enum attn_pass half,

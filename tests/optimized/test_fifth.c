@@ -62,15 +62,15 @@ TEST(the_example_of_a_mask_is_right)
 {
     const char *build = test_build();
     scratch_shell(0, " 0 failures", "CK_RUN_SUITE=mask '%s/attn-tests-mask'", build);
-    scratch_shell(0, "staircase(size) ", "'%s/attnlab-mask' list masks", build);
+    scratch_shell(0, "staircase(size,A) ", "'%s/attnlab-mask' list masks", build);
     scratch_shell(0, "###...\n###...\n###...\n######",
-                  "'%s/attnlab-mask' list masks --picture 'staircase(3)' --length 6", build);
-    scratch_shell(2, "staircase needs the size of a block: staircase(16)",
+                  "'%s/attnlab-mask' list masks --picture 'staircase(3,br)' --length 6", build);
+    scratch_shell(2, "staircase needs the size of a block and an alignment: staircase(16,br)",
                   "'%s/attnlab-mask' price tiled --length 8 --mask staircase", build);
     scratch_shell(2, "'0': blocks have 1 token or more",
-                  "'%s/attnlab-mask' price tiled --length 8 --mask 'staircase(0)'", build);
+                  "'%s/attnlab-mask' price tiled --length 8 --mask 'staircase(0,br)'", build);
     scratch_shell(0, "",
                   "'%s/attnlab-mask' check tiled csr dense ring:ranks=3 --case "
-                  "'b2h2q12d8:staircase(5):f32:normal:s1:pass=bwd'",
+                  "'b2h2q12d8:staircase(5,br):f32:normal:s1:pass=bwd'",
                   build);
 }

@@ -204,7 +204,7 @@ TEST(a_bad_environment_is_said_by_the_program)
                                        "run",
                                        "measure",
                                        "report",
-                                       "point"};
+                                       "point {}"};
     for (size_t n = 0; n < sizeof line / sizeof *line; n++)
         scratch_expect(3, "sse9", "%s", line[n]);
     scratch_expect(0, "", "env");

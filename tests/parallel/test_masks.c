@@ -12,14 +12,13 @@ SUITE(masks, .seconds = 120);
 /* Every exchange and every order of blocks, and what refuses a form: repeated, dense. */
 static const struct {
     const char *spec, *refuses;
-} way[] = {{"ulysses:ranks=4,sizes=pad,exchange=list,local=csr", ""},
+} way[] = {{"ulysses:ranks=4,sizes=pad,local=csr", ""},
            {"ulysses:ranks=3,keys=whole,local=bsr", ""},
-           {"samples:ranks=3,local=gemm", ""},
-           {"samples:ranks=4,sizes=pad", ""},
+           {"ulysses:ranks=2,local=gemm", ""},
            {"ring:ranks=1,local=dense", "repeated"},
            {"ring:ranks=2,local=chunked", "repeated"},
            {"ring:ranks=5,order=zigzag,sizes=pad", "repeated"},
-           {"ring:ranks=4,order=striped,inner=2,merge=deferred,local=csr", "repeated"},
+           {"ring:ranks=4,order=striped,inner=2,local=csr", "repeated"},
            {"usp:ranks=6,order=zigzag,local=bsr", "repeated"},
            {"usp:ranks=8,heads=2,sizes=pad", "repeated"},
            {"allgather:ranks=3,order=zigzag,stride=1", "repeated"},
@@ -76,7 +75,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 static const struct {
     const char *spec, *bytes;
 } reads[] = {{"ulysses:mask=keys", "mask.work"},     {"ulysses:mask=dense", "mask.work"},
-             {"samples:mask=repeated", "mask.work"}, {"ring:mask=keys", "mask.travel"},
+             {"ulysses:mask=repeated", "mask.work"}, {"ring:mask=keys", "mask.travel"},
              {"ring:mask=keys", "mask.shard"},       {"ring:mask=dense", "mask.shard"},
              {"allgather:mask=dense", "mask.shard"}};
 

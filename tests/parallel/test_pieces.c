@@ -25,22 +25,12 @@ static int64_t positions(struct attn_positions *at, int64_t whole, int64_t first
     return left > 0 ? (left + skip) / (1 + skip) : 0;
 }
 
-/* Runs of two tokens, three more apart: those of a stretch that are left. */
-static int64_t with_gaps(struct attn_positions *at, int64_t n)
-{
-    at->run = 2;
-    at->gap = 3 * (1 + at->skip);
-    return n / 5 * 2 + (n % 5 > 2 ? 2 : n % 5);
-}
-
 /* Piece n of a problem with this mask; 0 after the last, which is the second half of everything. */
 static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
 {
     static const struct {
         int64_t first, skip, by_batch;
-        int gaps;
-    } at[] = {{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, 0, 0}, {2, 2, 0, 0},
-              {0, 2, 1, 0}, {1, 0, 1, 0}, {1, 0, 0, 1}, {0, 1, 0, 1}};
+    } at[] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {2, 2, 0}, {0, 2, 1}, {1, 0, 1}};
     enum { PLACES = sizeof at / sizeof *at };
     const struct attn_mask_shape *whole = attn_mask_shape(mask);
     const int q = n % PLACES, k = n / PLACES % PLACES;
@@ -66,10 +56,6 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
     p->n_query =
         positions(&p->origin.query, whole->n_query, at[q].first, at[q].skip, at[q].by_batch);
     p->n_key = positions(&p->origin.key, whole->n_key, at[k].first, at[k].skip, at[k].by_batch);
-    if (at[q].gaps)
-        p->n_query = with_gaps(&p->origin.query, p->n_query);
-    if (at[k].gaps)
-        p->n_key = with_gaps(&p->origin.key, p->n_key);
     p->origin.one_batch = at[q].by_batch + at[k].by_batch > 0;
     p->batch = p->origin.one_batch ? 2 : whole->batch;
     if (p->n_query == 0)
@@ -79,22 +65,13 @@ static int piece_of(const struct attn_mask *mask, int n, struct attn_problem *p)
     return n < PLACES * PLACES;
 }
 
-static int64_t gaps_before(const struct attn_positions *at, int64_t i)
-{
-    int64_t gaps = 0;
-    for (int64_t n = 1; n <= i; n++)
-        gaps += at->run > 0 && n % at->run == 0 ? at->gap : 0;
-    return gaps;
-}
-
 /* The definition, written out: what the piece's pair is in the whole. */
 static int allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     const struct attn_positions *q = &p->origin.query, *k = &p->origin.key;
     return attn_mask_allows(p->mask, p->origin.one_batch ? p->origin.batch : p->origin.batch + b,
-                            p->origin.head + h,
-                            q->first + q->by_batch * b + (q->skip + 1) * i + gaps_before(q, i),
-                            k->first + k->by_batch * b + (k->skip + 1) * j + gaps_before(k, j));
+                            p->origin.head + h, q->first + q->by_batch * b + (q->skip + 1) * i,
+                            k->first + k->by_batch * b + (k->skip + 1) * j);
 }
 
 /* Runs, span, pattern and count of one row; the visible keys of it. */
@@ -233,14 +210,9 @@ TEST(refusals)
     struct attn_error err;
     struct attn_problem p = problem_of("b3q4d1:none:f32:normal:s1", mask);
     p.origin.one_batch = 1;
-    p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1, 0, 0}; /* the last is 11 */
+    p.origin.query = p.origin.key = (struct attn_positions){0, 2, 1}; /* the last is 11 */
     ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_OK);
-    static const struct attn_positions wrong[] = {{1, 2, 1, 0, 0},
-                                                  {.run = 2, .gap = 9}, /* 0 1 11 12 */
-                                                  {.run = 1, .gap = INT64_MAX},
-                                                  {.skip = INT64_MAX},
-                                                  {.gap = -1},
-                                                  {.by_batch = -1}};
+    static const struct attn_positions wrong[] = {{1, 2, 1}, {.skip = INT64_MAX}, {.by_batch = -1}};
     for (int n = 0; n < COUNT(wrong); n++) {
         p.origin.key = wrong[n];
         ck_assert_int_eq(attn_problem_check(&p, &err), ATTN_EINVAL);
@@ -268,7 +240,7 @@ static void ck_row(const struct attn_problem *p, const struct attn_forward *t,
 }
 
 /* Batches cut out of one sequence, with a bias of the whole or ALiBi: the kernels add the origin by
- * themselves.  Stripes and runs with gaps, with ALiBi: what ranks compute (test_parallel.c). */
+ * themselves.  Stripes, with ALiBi: what ranks compute (test_parallel.c). */
 TEST_EACH(batches_of_one_sequence, attn_impl_count())
 {
     static double qkv[3][ROWS * WIDTH], o[ROWS * WIDTH], lse[ROWS],

@@ -28,9 +28,8 @@ static struct attn_cost price(const char *spec_text, const char *case_text, int 
 
 /* ---- what is sent ---------------------------------------------------------------------------- */
 
-#define OF     "q64d16:none:f32:normal:s1"
-#define BACK   OF ":pass=bwd"
-#define GROUPS "q64d16:skiparse(group,4):f32:normal:s1"
+#define OF   "q64d16:none:f32:normal:s1"
+#define BACK OF ":pass=bwd"
 
 /* The comparison table of sequence-parallel schemes, with h = H d and g = G d elements a token and
  * c = L/P, in numbers: L = 64, d = 16, four ranks that send the same, f32. */
@@ -64,18 +63,6 @@ static const struct {
     {"allgather:stride=1", "h8g4" OF, 24576, 24},
     {"allgather", "h8g8" BACK, 2 * 49152, 12},
     {"heads", "h8g4" BACK, 0, 0},
-    {"batch", "h8g4" BACK, 0, 0},
-    /* Open-Sora-Plan.  A piece of 4 tokens of 8 heads, what a scope needs of a rank's run, is
-     * 4 * 8 * 16 * 4 = 2048 bytes; of a run's 16 tokens four times that.
-     * q and o, k and v of two heads, lse */
-    {"skiparse", "h8g2" GROUPS, 3 * (2 * 2048 + 2 * 512 + 128), 15},
-    /* q dO dQ, k v dK dV, lse and D */
-    {"skiparse", "h8g2" GROUPS ":pass=bwd", 3 * (3 * 2048 + 4 * 512 + 2 * 128), 27},
-    /* two heads a rank, and a copy of the kv head that they share */
-    {"skiparse:exchange=heads", "h8g2" GROUPS, 3 * (2 * 2048 + 2 * 1024 + 128), 15},
-    /* a sample's 16 tokens of another rank, then two heads of four samples' 16 tokens */
-    {"samples", "b4h8" GROUPS, 2 * 3 * (4 * 8192 + 512), 30},
-    {"samples", "b4h8" GROUPS ":pass=bwd", 2 * 3 * (7 * 8192 + 2 * 512), 54},
 };
 
 TEST_EACH(bytes_sent_as_published, COUNT(published))
@@ -98,14 +85,13 @@ static const struct {
     {"ring:ranks=6,inner=3", "b1h4g2q37d8", "b1h4g2q42d8"},
     {"ulysses:ranks=4", "b2h7g7q45d8", "b2h8g8q48d8"},
     {"ulysses:ranks=4", "b1h8g1q1d8", "b1h8g1q4d8"},
-    {"ulysses:ranks=4,exchange=list", "b1h6g2q1d8", "b1h12g4q4d8"},
+    {"ulysses:ranks=4", "b1h6g2q1d8", "b1h12g4q4d8"},
     {"ulysses:ranks=6", "b1h40g8q600d8", "b1h60g12q600d8"},
     {"usp:ranks=6,heads=3", "b2h7g7q31d8", "b2h9g9q36d8"},
     {"usp:ranks=6,heads=2,order=zigzag", "b1h3g1q31d8", "b1h6g2q36d8"},
     {"allgather:ranks=5,order=zigzag,stride=2", "b2h5g5q33d8", "b2h5g5q40d8"},
     {"heads:ranks=3", "b2h8g2q11d8", "b2h12g3q11d8"},
     {"heads:ranks=4", "b2h8g2q11d8", "b2h8g2q11d8"},
-    {"batch:ranks=4", "b5h3g1q11d8", "b8h3g1q11d8"},
 };
 
 TEST_EACH(pads_are_sent_and_stored, COUNT(padded))
@@ -153,7 +139,8 @@ TEST_EACH(shares_add_up, 5)
 }
 
 /* L = 64, P = 4, c = 16.  contiguous r c^2 + c(c+1)/2; striped c(c+1)/2 for a block of keys that
- * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2.  Without features of V a pair is 2 d flops and a merge none. */
+ * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2.  Without features of V a
+ * pair is 2 d flops and a merge none. */
 TEST(balance_as_published)
 {
     static const struct {
@@ -171,24 +158,6 @@ TEST(balance_as_published)
         ck_assert_msg(pairs == want[n / 4].pairs[n % 4], "%s: rank %d has %g pairs",
                       want[n / 4].spec, n % 4, pairs);
     }
-}
-
-/* A bound is told of as many merges as round: all of them one by one, or the last. */
-TEST(merges_are_declared)
-{
-    static const char *const spec[] = {"ring:ranks=16", "ring:ranks=16,merge=numerator",
-                                       "ring:ranks=16,merge=deferred"};
-    const struct attn_problem p = problem_of("h2q64k64d8:none:f32:normal:s1", NULL);
-    int64_t merges[3];
-    for (int n = 0; n < 3; n++) {
-        const struct attn_spec by = spec_of(spec[n]);
-        struct attn_precision declared;
-        attn_precision_of(by.impl, &by.options, &p, &declared);
-        merges[n] = (int64_t)declared.merges;
-    }
-    ck_assert_int_ge(merges[0], 15);
-    ck_assert_int_le(merges[1], merges[0] - 14);
-    ck_assert_int_eq(merges[2], merges[1]);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -220,7 +189,6 @@ static const struct {
     {"allgather:ranks=5,sizes=strict", "h8q128k96d8" REST, "queries 128 and keys 96", 0},
     {"heads:ranks=4,sizes=strict", "h8g2q8d8" REST,
      "needs ranks that divide heads 8 and kv heads 2: 1, 2, or", 0},
-    {"batch:ranks=2,sizes=strict", "h8q8d8" REST, "needs ranks that divide batches 1: 1, or", 0},
     {"ring:ranks=4", "h8q8d8" REST ":bias=full", "does not claim: bias", 0},
     {"ring:ranks=4", "h8q8d8" REST, "ring:local=weak does not claim 'hard'", ATTN_CAP_HARD},
     {"ulysses:ranks=4", "h8q8d8" REST ":pass=bwd", "'dlse'", ATTN_CAP_DLSE},
@@ -251,15 +219,4 @@ TEST_EACH(refusals_say_what_works, COUNT(refused))
     ck_refusal(attn_price(spec.impl, &spec.options, &setup.problem, c.pass, 0, &cost, &err),
                ATTN_ENOTSUP, &err, refused[_i].says);
     attn_setup_close(&setup);
-}
-
-TEST(runs_with_gaps_are_not_dealt_out)
-{
-    struct attn_problem p = problem_of("h2q8d4" REST, NULL);
-    struct attn_spec spec = spec_of("skiparse:ranks=2");
-    struct attn_error err = {0};
-    ck_assert_int_eq(spec.impl->accepts(&p, &spec.options, &err), ATTN_OK);
-    p.origin.key = (struct attn_positions){.run = 2, .gap = 2};
-    ck_refusal(spec.impl->accepts(&p, &spec.options, &err), ATTN_ENOTSUP, &err,
-               "the whole it was cut from would work");
 }

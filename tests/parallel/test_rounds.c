@@ -168,9 +168,8 @@ TEST(hidden_is_known)
         for (int n = 0; n < 81; n++) {
             struct attn_box q = attn_work_box(&w, 0, n / 9), k = attn_work_box(&w, 1, n % 9);
             for (int s = 0; s < q.stretches * k.stretches; s++) {
-                struct attn_problem part =
-                    attn_piece_of(&p, &q.batches, &q.heads, &q.stretch[s % q.stretches],
-                                  &k.stretch[s / q.stretches]);
+                struct attn_problem part = attn_piece_of(&p, &q.heads, &q.stretch[s % q.stretches],
+                                                         &k.stretch[s / q.stretches]);
                 int counted = 0, is_hidden = attn_problem_all_pairs(&part, &counted) == 0;
                 ck_assert_msg(attn_piece_is_hidden(&part) == is_hidden, "%s, %d", mask[m / 3], n);
                 hidden += is_hidden;

@@ -62,7 +62,7 @@ static double peak(const char *spec, const char *flags)
 static double saved(const char *start)
 {
     return 8 * number("awk -F, '/^%s,1,1,8,128,8192,/ { print $11 - $10 }' "
-                      "experiments/data/training_h100_memory.csv",
+                      "experiments/rim/studies/data/training_h100_memory.csv",
                       start);
 }
 
@@ -99,7 +99,9 @@ TEST(a_token_reads_a_cache)
 /* Bytes on the ledger of a real call. */
 static double ledger(const char *spec, const char *problem)
 {
-    return number("attnlab point --spec %s --case '%s' --repeat 0 --enough 0 --verified no | "
+    return number("attnlab point '{\"schema\": 2, \"record\": \"point\", \"status\": \"priced\", "
+                  "\"spec\": \"%s\", \"case\": \"%s\", \"repeat\": 0, \"enough_s\": 0, "
+                  "\"verify_all\": 0, \"unverified\": true}' | "
                   "sed 's/.*\"ledger_bytes\": *\\([0-9]*\\).*/\\1/'",
                   spec, problem);
 }
@@ -168,11 +170,4 @@ TEST(a_unit_of_split_gather)
     double eight = number("awk -F, '/^v1.0.*,_,4,/ { print $5 }' "
                           "docs/studies/open-sora-split-gather.csv");
     ck_assert_double_eq_tol(eight, 8 * bytes, 0.01 * 8 * bytes);
-}
-
-TEST(swin_must_divide)
-{
-    says("docs/masks.md", "refused unless w divides H and W");
-    scratch_expect(2, "windows of 4 do not fill", "price dense --length 36 --mask 'swin(6,6,4,2)'");
-    scratch_expect(0, "peak", "price dense --length 36 --mask 'swin(6,6,3,2)'");
 }

@@ -34,6 +34,11 @@ static void add_three(enum attn_group_kind kind)
         struct attn_point *p = fixture_add(name, spec, text, 0);
         p->ranks = kind == ATTN_GROUP_RANKS ? n : 1;
         p->density = n;
+        p->peak_flops_s = 1e10;
+        if (kind == ATTN_GROUP_SPEED) { /* a forward pass: 4 pairs d flops */
+            p->pairs = n;
+            p->floor_bytes = 4 * 64;
+        }
         p->stack = (struct attn_stack){kind == ATTN_GROUP_LAYERS ? n : 0, ATTN_SAVE_ROWS, 0};
         if (kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_TRADE)
             (void)snprintf(p->spec, sizeof p->spec,
@@ -127,14 +132,6 @@ TEST(a_figure_is_a_script_and_a_row)
     fixture_expect_words_of("out/index.html",
                             WORDS("Flops by the price over the median time of a call."));
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
-}
-
-/* ---- the manual and the course --------------------------------------------------------------- */
-
-/* tests/figures.sh says what it would catch. */
-TEST(figures_of_the_manual_and_the_course)
-{
-    scratch_shell(0, "", "bash tests/figures.sh '%s' '%s'", test_build(), scratch_path(""));
 }
 
 /* ---- memory against time --------------------------------------------------------------------- */
@@ -283,7 +280,7 @@ TEST(the_page_says_what_differs)
     fixture_report(0, "", "--from '%s' --from '%s'", a, b);
     char *page = scratch_read(scratch_path("out/index.html"));
     fixture_expect_words_of("out/index.html",
-                            WORDS("<b>cpu</b>", "-<b>cores_online</b>", "dense (B)"));
+                            WORDS("<strong>cpu</strong>", "-<strong>cores_online", "dense (B)"));
     const char *bad = scratch_put("bad.jsonl", "{\"schema\":2}\n", 13);
     fixture_report(2, "bad.jsonl:1: ", "--from '%s' --from '%s'", a, bad);
     fixture_report(2, "is given twice", "--from '%s' --from '%s'", a, a);

@@ -10,8 +10,6 @@
 
 SUITE(program, .seconds = 120, .open = scratch_open, .close = scratch_close);
 
-#define TINY " --rounds 3 --sample 0"
-
 /* Words in, status out, and what the output must contain. */
 static const struct scratch_row expected[] = {
     {"", 2, "Exit status"},
@@ -44,8 +42,7 @@ static const struct scratch_row expected[] = {
     {"list masks --picture none --length 3 --out 'a b.svg'", 2, "letters, digits, '_', '-' and"},
     {"list masks --length 3", 2, "a picture needs its mask and its length"},
     {"list cases --picture none --length 3", 2, "a picture needs its mask and its length"},
-    {"list nothing", 2,
-     "implementations, layers, cases, factors, relations, fills, bugs, masks, models"},
+    {"list nothing", 2, "implementations, cases, factors, relations, fills, bugs, masks, models"},
     {"list models", 0,
      "--heads 128 --kv-heads 1 --dim 576 --dv 512 --mask causal(br) --scale 0.135"},
     {"price tiled --model gemma-2-27b --length 4Ki", 0,
@@ -55,27 +52,14 @@ static const struct scratch_row expected[] = {
     {"price tiled --model whisper-large-cross --length 8", 0, "b1h20g20q8k1500d64v64:none"},
     {"price tiled --model t5-base --length 8", 0, "note: the bias of t5-base is left out"},
     {"price tiled --model gtp-2 --length 8", 2, "(did you mean gpt-2?)"},
-    {"measure tiled --model whisper-large-cross --length 64 --out x", 2, "and attnlab measure no"},
+    {"measure tiled --model whisper-large-cross --length 64 --dry-run", 0, "q64k1500"},
     {"measure --plan x --model gpt-2 --out x", 2, "--model gpt-2: a plan says heads, dim and mask"},
     {"measure tiled --model gemma-2-9b --length 8 --dry-run", 0,
      "h16g8q8d256:causal(br)&window(4095,0,br):f32:normal:s1:softcap=50"},
-    {"bench tiled --model deepseek-v3 --length 8 --rounds 3 --sample 0", 0, ":s1:scale=0.135"},
-    {"bench tiled --model gpt-2 --case q8d8:none:f32:normal:s1", 2, "--length is needed too"},
+    {"measure tiled --model deepseek-v3 --length 8 --dry-run", 0, ":s1:scale=0.135"},
     {"check tiled --model gpt-2 --growth", 2, "--case, --model, --relation"},
     {"check tiled --model gpt", 2, "no model is called 'gpt'; attnlab list models has them"},
     {"check tiled --model gpt-2", 0, "\n  judged at the shapes of: gpt-2\n"},
-    {"layer", 2, "SPEC"},
-    {"layer tiled", 2,
-     "tiled: has no layouts for a layer; schemes for a layer are: megatron-sp, fastseq, dsp"},
-    {"layer megatron-sp:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
-    {"layer heads --heads 4", 2, "as a layer that is megatron-sp"},
-    {"layer dsp", 2, "a mask such as spatial(T,S,1)"},
-    {"layer fastseq --hidden 30", 2, "heads must divide hidden; --hidden 64 would work"},
-    {"layer fastseq --pass fwd --length 8", 0, "y      largest difference"},
-    {"layer ulysses --length 8 --boundary scaled", 0, "dwo    largest difference"},
-    {"layer ulysses --length 8 --boundary unscaled", 1, "DISAGREES"},
-    {"layer fastseq --length 1400 --hidden 128 --heads 1", 2, "cannot be judged"},
-    {"list layers", 0, "x gathered, heads on each rank"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},
     {"check dense:mask=int16", 2, "bool4d bool2d int32 float4d"},
@@ -119,30 +103,11 @@ static const struct scratch_row expected[] = {
     {"price dense --length 64 --format json", 0, "\"needed_bytes\""},
     {"price dense", 2, "--length"},
     {"price dense --length 64 --mask 'causal(sideways)'", 2, "sideways"},
-    {"bench --help", 0, "--against"},
-    {"bench", 2, "a SPEC and --case or --length are needed"},
-    {"bench --preset chair", 2, "--preset 'chair'"},
-    {"bench dense --preset table", 2, "--preset stands alone"},
-    {"bench --preset table --rows chair", 2, "--rows 'chair': no row or block of --preset table"},
-    {"bench --rows d=64 dense --length 8", 2, "--rows d=64: of which table?"},
-    {"bench --preset table --rows 'L=512, d=128' --blas none --no-verify" TINY, 0,
-     "causal, L=512, d=128"},
-    {"bench --preset steps --rows lazy --blas none --no-verify" TINY, 0, "lazy rescale"},
-    {"bench --limits --length 8", 2, "--limits stands alone"},
-    {"bench dense --length 8 --threads 0", 2, "--threads '0'"},
-    {"bench dense --length 8 --rounds 0", 2, "--rounds '0'"},
-    {"bench dense --length 8 --format xml", 2, "--format 'xml'"},
-    {"bench dense --length 8 --pass up", 2, "--pass 'up'"},
-    {"bench dense --length eight", 2, "attnlab bench: "},
-    {"bench dense --length 8 --against nosuch", 2, "no implementation is called 'nosuch'"},
-    {"bench dense tiled-textbook --length 16 --dim 4,8 --pass both" TINY, 0,
-     "q16d4:none:f32:normal:s1"},
-    {"bench dense --length 16 --mask 'causal(br);none'" TINY, 0, "q16d64:causal(br)"},
-    {"bench dense --length 16 --against tiled-textbook" TINY, 0,
-     "x as fast as tiled-textbook (95 %"},
-    {"bench dense --case q9k5d3v2:none:f64:normal:s1" TINY, 0, "f64, threads 1"},
-    {"bench dense --length 200000" TINY, 3, "not attempted"},
-    {"bench ring:ranks=3,sizes=strict --length 16" TINY, 3, "refused: "},
+    {"bench dense --length 8", 2, "attnlab measure SPEC --length L --peak 1"},
+    {"measure dense --length 8 --threads 0 --dry-run", 2, "threads '0' is not a number from 1"},
+    {"measure dense --length 8 --threads 1,2 --dry-run", 0, ":s1:threads=2"},
+    {"measure dense --length 8 --peak yes", 2, "peak = 'yes' is not an integer from 0 to 1"},
+    {"measure dense --length 8 --pass up", 2, "pass 'up'"},
     {"check dense csr-textbook --case reveal-all --format junit", 0, "</testsuites>"},
     {"check dense --case reveal-all --format json", 0, "\"attnlab-check\""},
     {"check dense --format yaml --case reveal-all", 2, "text, junit or json"},
@@ -175,7 +140,6 @@ static const struct scratch_row expected[] = {
     {"check --plugin a.so --soak never", 2, "--soak 'never'"},
     {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
     {"vectors x --claims README.md", 2, "not JSON"},
-    {"worker x", 2, "not by hand"},
     {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
@@ -253,22 +217,28 @@ TEST(makefile)
 static const char *const prints[] = {"list cases",
                                      "check dense --case ties",
                                      "check dense --case ties --format junit",
-                                     "grade 02 --task --seed a",
-                                     "explain dense --format md",
                                      "vectors $folder/v --case ties",
                                      "run dense --input " TENSORS " --compare",
                                      "compare " TENSORS " " TENSORS,
                                      "price dense --length 8 --format json",
-                                     "layer ulysses --length 8",
                                      "measure dense --length 8 --dry-run",
                                      "measure --from $folder/r.jsonl --csv -",
-                                     "bench dense --length 8 --dim 4 --rounds 1 --sample 0.001",
+                                     "measure dense --length 8 --rounds 1 --repeat 1",
                                      "env",
                                      "help",
                                      "report --from $folder/r.jsonl --out $folder/r",
-                                     "study open-sora-3gpus",
-                                     "point --spec dense --case q8d4:none:f32:normal:s1",
-                                     "worker --help"};
+                                     "point '{\"schema\": 2, \"record\": \"point\", \"status\": "
+                                     "\"priced\", \"spec\": \"dense\", \"case\": "
+                                     "\"q8d4:none:f32:normal:s1\", \"repeat\": 0, \"enough_s\": 0, "
+                                     "\"verify_all\": 64}'"};
+
+/* Each room of the rim can be deleted with its line in commands.def. */
+TEST(rooms_can_be_deleted)
+{
+    if (getenv("ATTN_FULL") != NULL)
+        scratch_shell(0, "ok    without", "bash tests/rooms.sh '%s' '%s'", test_build(),
+                      scratch_path(""));
+}
 
 TEST(full_disk)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/report/page.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
@@ -458,7 +458,7 @@ TEST(numbers_read_well)
     attn_html_text(file, "<a href='x'>\"&\n");
     fclose(file);
     ck_assert_str_eq(text, "&lt;a href=&#39;x&#39;&gt;&quot;&amp; ");
-    ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 µs");
+    ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 us");
     ck_assert_str_eq(attn_seconds_text(0.001, text), "1 ms");
     ck_assert_str_eq(attn_seconds_text(100, text), "100 s");
     ck_assert_str_eq(attn_cli_grouped(16384, text), "16,384");
@@ -582,7 +582,7 @@ TEST(no_figure)
     fixture_add("other", "dense", "q256d64:none:f32:normal:s1", 0);
     fixture_add("other", "dense", "q512d64:none:f32:normal:s1", 0);
     fixture_expect_page(2, WORDS("Group other"));
-    scratch_has("begin with none of length ranks share balance density trade layers heads");
+    scratch_has("begin with none of length ranks share balance density trade speed layers heads");
 }
 
 /* Quotes, markup, shell and gnuplot commands, paths: in every text of a record. */

@@ -93,7 +93,7 @@ TEST(deep_nesting_is_refused_not_followed)
 TEST(no_memory_is_an_error)
 {
     static const char *const text[] = {"causal(br)&window(2,1,br)",
-                                       "(prefix(1)|documents(1,3))&!causal(tl)",
+                                       "(prefix(1)|documents(1,3))&causal(tl)",
                                        "keys(3)&blocks(2,0.5,1)|random(0.3,7)"};
     struct attn_mask_shape shape = {1, 1, 4, 4};
     for (int n = 0; n < COUNT(text); n++)

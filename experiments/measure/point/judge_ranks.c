@@ -1,4 +1,4 @@
-/* Judging results that no process has the whole of.  See point_ranks.h.
+/* Judging results that no process has the whole of.  See point_work.h.
  *
  * A row of O needs all keys and values of its head, but those of no other, and they are a function
  * of the case: the first process makes one head after the other (backward, all heads of a kv head),
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point_ranks.h"
+#include "experiments/measure/point/point_work.h"
 #include "ref/problem.h"
 
 /* Heads [head, head + heads) of a batch, and their kv head. */
@@ -80,7 +80,7 @@ static enum attn_status fetch(struct attn_point_work *work, const struct head_pa
     const struct attn_tensor *own = &work->setup.tensor[slot];
     int64_t bytes = own->extent[3] * (int64_t)attn_dtype_size(own->dtype);
     enum attn_status status = ATTN_OK;
-    for (int r = 0; r < work->point.ranks && status == ATTN_OK; r++) {
+    for (int r = 0; r < work->point->ranks && status == ATTN_OK; r++) {
         struct attn_rank_home rank = attn_rank_home_of(&work->spec, &work->setup.problem, r);
         int64_t n = carry(&rank, x, slot, asked, NULL, NULL, NULL, bytes);
         char *packed = attn_cli_need(malloc((size_t)n + 1));
@@ -128,7 +128,7 @@ static enum attn_status judge_head(struct attn_point_work *work, const struct he
     struct attn_result r;
     enum attn_status status = ATTN_OK;
     if (is_judge)
-        status = attn_setup_open_part(&work->point.c, &x->part, &s, err);
+        status = attn_setup_open_part(&work->point->c, &x->part, &s, err);
     status = attn_point_settle(work->spec.options.runner, status, err);
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
         if (work->setup.tensor[slot].data != NULL)
@@ -144,7 +144,7 @@ static enum attn_status judge_head(struct attn_point_work *work, const struct he
     s.problem.origin.batch = x->batch;
     s.problem.origin.head = x->head;
     memset(&r, 0, sizeof r);
-    attn_judge(&s, &precision, sample, work->point.c.pass, &r);
+    attn_judge(&s, &precision, sample, work->point->c.pass, &r);
     attn_setup_close(&s);
     add_head(&r, x, all);
     return ATTN_OK;
@@ -159,12 +159,13 @@ static char *asked_of(int64_t n, int64_t n_sample, const int64_t *sample)
     return asked;
 }
 
-void attn_point_judge_ranks(struct attn_point_work *work, int64_t verify_all)
+void attn_point_judge_ranks(struct attn_point_work *work)
 {
     const struct attn_problem *p = &work->setup.problem;
     int64_t row[ATTN_SAMPLE_MOST], key[ATTN_SAMPLE_MOST], group = p->heads / p->kv_heads;
-    int64_t at_once = work->point.c.pass == ATTN_BACKWARD ? group : 1;
-    const struct attn_sample sample = attn_point_sample(&work->point, verify_all, row, key);
+    int64_t at_once = work->point->c.pass == ATTN_BACKWARD ? group : 1;
+    const struct attn_sample sample =
+        attn_point_sample(work->point, work->how->verify_all, row, key);
     char *asked[2] = {asked_of(p->n_query, sample.n_rows, row),
                       asked_of(p->n_key, sample.n_keys, key)};
     struct attn_result all;
@@ -178,9 +179,9 @@ void attn_point_judge_ranks(struct attn_point_work *work, int64_t verify_all)
         status = judge_head(work, &x, &sample, asked, &all, &err);
     }
     if (status != ATTN_OK)
-        attn_point_fail(&work->point, &err);
+        attn_point_fail(work->point, &err);
     else if (work->spec.options.runner->rank == 0)
-        attn_point_keep_verdict(&work->point, &all);
+        attn_point_keep_verdict(work->point, &all);
     free(asked[0]);
     free(asked[1]);
 }

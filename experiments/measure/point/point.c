@@ -1,29 +1,25 @@
-/* One point of an implementation that is called, ours or a plug-in's:
+/* One point, in this process:
  *
  *      set up, price  ->  (bwd: run the forward)  ->  VmHWM  ->  first call, timed
  *      ->  more calls, timed  ->  VmHWM, ledger  ->  verify
  *
  * The order is the point of it: inputs and outputs are resident before the mark is set, and the
  * oracle runs after everything was read.  A result that is wrong has no time. */
-#include "experiments/measure/point/point.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point_ranks.h"
+#include "experiments/measure/point/peak.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/measure/stats.h"
 #include "experiments/price/need.h"
 #include "ref/clock.h"
 
-/* ---- a plug-in ------------------------------------------------------------------------------- */
+/* ---- who is called --------------------------------------------------------------------------- */
 
 /* The clock is read right before and after forward() or backward(): what attnlab does to put a
  * problem into the plug-in's conventions is not its time. */
@@ -41,31 +37,42 @@ static void tell(void *arg, enum attn_plugin_phase phase)
     }
 }
 
-int attn_point_load(struct attn_point_work *work, const struct attn_point_flags *flags,
-                    struct attn_error *err)
+static enum attn_status load_plugin(struct attn_point_work *work, struct attn_error *err)
 {
     static struct attn_plugin_impl plugin;
-    int record = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
-    if (record < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-        attn_fail(err, ATTN_ENOMEM, "standard output: %s", strerror(errno));
-        return -1;
-    }
-    if (attn_plugin_load(flags->plugin, &plugin, err) != ATTN_OK)
-        return -1;
-    plugin.impl.name = flags->name;
+    enum attn_status status = attn_plugin_load(work->point->source, &plugin, err);
+    if (status != ATTN_OK)
+        return status;
+    plugin.impl.name = work->point->spec;
     plugin.tell = tell;
     plugin.tell_arg = work;
     plugin.leave_lse = 1;
     work->spec = plugin.spec;
     work->plugin = &plugin;
     work->claims = &plugin.claims;
-    return record;
+    return ATTN_OK;
 }
 
-enum attn_status attn_point_open(struct attn_point_work *work, struct attn_error *err)
+static enum attn_status find_subject(struct attn_point_work *work, struct attn_error *err)
+{
+    const struct attn_point *p = work->point;
+    if (work->spec.impl != NULL) /* given */
+        return ATTN_OK;
+    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_PLUGIN].word) == 0)
+        return load_plugin(work, err);
+    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_COMMAND].word) == 0)
+        return attn_point_command_open(work, err);
+    enum attn_status status = attn_spec_parse(p->spec, &work->spec, err);
+    return status == ATTN_OK ? attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
+                                               &work->spec.options, err)
+                             : status;
+}
+
+/* Set up as this implementation wants its tensors, and refuse what it does not claim. */
+static enum attn_status open_setup(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_claims *claims = work->claims;
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     struct attn_case c = p->c;
     struct attn_given_mask given;
     unsigned needs;
@@ -79,10 +86,26 @@ enum attn_status attn_point_open(struct attn_point_work *work, struct attn_error
     enum attn_route route = work->plugin != NULL ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
     status = attn_claims_allow(claims, &work->setup, route, &needs, err);
     const struct attn_problem *problem = &work->setup.problem;
-    if (status != ATTN_OK)
-        attn_setup_close(&work->setup);
-    else if (attn_claims_mask(claims, problem, &given) == ATTN_CLAIMS_BYTES)
+    if (status == ATTN_OK && attn_claims_mask(claims, problem, &given) == ATTN_CLAIMS_BYTES)
         p->mask_bytes = p->c.batch * p->c.heads * p->c.n_query * p->c.n_key;
+    return status;
+}
+
+/* The price of a command is what the one who asked knows of it. */
+static enum attn_status price(struct attn_point_work *work, struct attn_error *err)
+{
+    struct attn_point *p = work->point;
+    if (work->spec.options.runner == NULL) /* else the others have more of it */
+        p->floor_bytes = attn_setup_bytes(&work->setup);
+    if (work->command != NULL) {
+        p->ranks = 1;
+        attn_preflight_pairs(&work->setup.problem, p);
+        return ATTN_OK;
+    }
+    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, err);
+    work->use = attn_cli_need(calloc((size_t)p->ranks + 1, sizeof *work->use));
+    if (work->plugin != NULL)
+        attn_point_not_ours(p);
     return status;
 }
 
@@ -109,7 +132,7 @@ struct seconds {
 static enum attn_status timed_call(struct attn_point_work *work, struct seconds *s,
                                    struct attn_error *err)
 {
-    const struct attn_point *p = &work->point;
+    const struct attn_point *p = work->point;
     if (p->stack.n > 0) {
         enum attn_status status = attn_point_stack_half(work, p->c.pass, &s->wall, err);
         s->cpu_max = s->cpu_sum = s->wall;
@@ -145,11 +168,11 @@ static enum attn_status prepare(struct attn_point_work *work, struct attn_error 
 {
     double seconds;
     enum attn_status status = ATTN_OK;
-    if (work->point.stack.n > 0)
+    if (work->point->stack.n > 0)
         attn_point_stack_forget(work);
-    if (work->point.c.pass == ATTN_BACKWARD)
-        status = work->point.stack.n > 0 ? attn_point_stack_half(work, ATTN_FORWARD, &seconds, err)
-                                         : call(work, ATTN_FORWARD, err);
+    if (work->point->c.pass == ATTN_BACKWARD)
+        status = work->point->stack.n > 0 ? attn_point_stack_half(work, ATTN_FORWARD, &seconds, err)
+                                          : call(work, ATTN_FORWARD, err);
     attn_ledger_restart(&work->ledger);
     return status;
 }
@@ -162,13 +185,43 @@ static void keep_resident(struct attn_point *p, const struct attn_resident *resi
     p->resident_bytes = resident->bytes;
 }
 
+/* Beside the calls that are timed, on as many threads; NaN: not asked for, or of ranks. */
+static double peak_now(const struct attn_point_work *work, enum attn_limit limit)
+{
+    const struct attn_point *p = work->point;
+    const struct attn_kernels *kernels = attn_peak_kernels(&work->spec, p->c.dtype);
+    if (!work->how->peak || p->ranks > 1 || kernels == NULL)
+        return (double)NAN;
+    return attn_peak_sample(kernels, limit, p->c.threads > 1 ? p->c.threads : 1,
+                            limit == ATTN_LIMIT_FMA ? 0.002 : 0.03);
+}
+
+static enum attn_status warm_calls(struct attn_point_work *work, struct attn_error *err)
+{
+    struct attn_point *p = work->point;
+    struct seconds s;
+    enum attn_status status = ATTN_OK;
+    double spent = 0, before = peak_now(work, ATTN_LIMIT_FMA);
+    while (status == ATTN_OK && p->n_warm < work->how->repeat &&
+           (p->n_warm == 0 || spent < work->how->enough_s)) {
+        status = p->stack.n > 0 ? prepare(work, err) : ATTN_OK;
+        if (status == ATTN_OK)
+            status = timed_call(work, &s, err);
+        spent += s.wall;
+        work->cpu_max[p->n_warm] = s.cpu_max;
+        work->cpu_sum[p->n_warm] = s.cpu_sum;
+        p->warm_s[p->n_warm++] = s.wall;
+    }
+    p->peak_flops_s = 0.5 * (before + peak_now(work, ATTN_LIMIT_FMA));
+    return status;
+}
+
 /* The first call, then warm ones: at least one, however long it takes.  A first call finds pages
  * that the machine has yet to give, and is no repeat of itself.  Each backward half of a stack
  * needs a forward half before it, which would raise the mark: its memory is that of the first. */
-static enum attn_status measure(struct attn_point_work *work, const struct attn_point_flags *flags,
-                                struct attn_error *err)
+static enum attn_status measure(struct attn_point_work *work, struct attn_error *err)
 {
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     struct attn_resident resident;
     struct rusage before, after;
     struct seconds s;
@@ -186,28 +239,20 @@ static enum attn_status measure(struct attn_point_work *work, const struct attn_
     p->first_cpu_sum_s = s.cpu_sum;
     if (p->stack.n > 0)
         attn_resident_end(&resident);
-    double spent = 0;
-    while (status == ATTN_OK && p->n_warm < flags->repeat &&
-           (p->n_warm == 0 || spent < flags->enough)) {
-        status = p->stack.n > 0 ? prepare(work, err) : ATTN_OK;
-        if (status == ATTN_OK)
-            status = timed_call(work, &s, err);
-        spent += s.wall;
-        work->cpu_max[p->n_warm] = s.cpu_max;
-        work->cpu_sum[p->n_warm] = s.cpu_sum;
-        p->warm_s[p->n_warm++] = s.wall;
-    }
+    if (status == ATTN_OK)
+        status = warm_calls(work, err);
     if (p->stack.n == 0)
         attn_resident_end(&resident);
     if (status == ATTN_OK)
         keep_resident(p, &resident);
+    p->read_bytes_s = peak_now(work, ATTN_LIMIT_READ);
     return status;
 }
 
 /* The live set at the peak: of the process, or of the rank that holds most. */
 static void keep_ledger(struct attn_point_work *work)
 {
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
     const struct attn_account *live = work->ledger.at_peak;
     int n = work->ledger.n_at_peak;
@@ -227,15 +272,14 @@ static void keep_ledger(struct attn_point_work *work)
     p->n_live = n;
 }
 
-static enum attn_status run(struct attn_point_work *work, const struct attn_point_flags *flags,
-                            struct attn_error *err)
+static enum attn_status run_calls(struct attn_point_work *work, struct attn_error *err)
 {
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     struct attn_spread cpu;
     work->ledger.limit = attn_cli_memory_available();
     enum attn_status status = prepare(work, err);
     if (status == ATTN_OK)
-        status = measure(work, flags, err);
+        status = measure(work, err);
     if (status != ATTN_OK)
         return status;
     strcpy(p->time_source, work->spec.options.runner != NULL ? "MPI_Wtime" : "calls");
@@ -253,118 +297,85 @@ static enum attn_status run(struct attn_point_work *work, const struct attn_poin
     return ATTN_OK;
 }
 
-static enum attn_status run_stack(struct attn_point_work *work,
-                                  const struct attn_point_flags *flags, struct attn_error *err)
+static enum attn_status run(struct attn_point_work *work, struct attn_error *err)
 {
+    if (work->command != NULL)
+        return attn_point_command_run(work, err);
+    if (work->point->stack.n == 0)
+        return run_calls(work, err);
     enum attn_status status = attn_point_stack_open(work, err);
     if (status == ATTN_OK)
-        status = run(work, flags, err);
+        status = run_calls(work, err);
     attn_point_stack_close(work);
     return status;
 }
 
-/* ---- is the result right? -------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Whoever gives no LSE is lent the oracle's when the rest is judged, and nothing before. */
-static int has_no_lse(const struct attn_point_work *work)
+/* A verdict of an earlier round is that of the same bits, and of nothing else. */
+static void set_aside(struct attn_point_work *work)
 {
-    return work->claims != NULL && work->claims->lse == ATTN_PLUGIN_LSE_ABSENT;
+    struct attn_point *p = work->point;
+    memcpy(work->earlier_digest, p->digest, sizeof work->earlier_digest);
+    memcpy(work->earlier_verdict, p->verdict, sizeof work->earlier_verdict);
+    memcpy(work->earlier_output, p->worst_output, sizeof work->earlier_output);
+    work->earlier_worst = p->worst;
+    attn_point_unverified(p);
 }
 
-static void blank_lse(struct attn_point_work *work)
+/* Refused memory is an end of its own where a call took it. */
+static void fail(struct attn_point_work *work, const struct attn_error *err)
 {
-    struct attn_tensor *lse = &work->setup.tensor[ATTN_T_LSE];
-    for (int64_t b = 0; b < lse->extent[0]; b++)
-        for (int64_t h = 0; h < lse->extent[1]; h++)
-            for (int64_t i = 0; i < lse->extent[2]; i++)
-                attn_tensor_set(lse, b, h, i, 0, 0);
+    attn_point_fail(work->point, err);
+    if (err->status == ATTN_ENOMEM && work->command == NULL)
+        work->point->status = ATTN_POINT_OUT_OF_MEMORY;
 }
 
-static void judge(struct attn_point_work *work, int64_t verify_all)
+void attn_point_measure(const struct attn_point_how *how, struct attn_point *point)
 {
-    struct attn_precision precision;
-    const struct attn_problem *problem = &work->setup.problem;
-    if (work->claims != NULL)
-        attn_claims_precision(work->claims, problem, &precision);
-    else
-        attn_precision_of(work->spec.impl, &work->spec.options, problem, &precision);
-    attn_point_judge(&work->setup, &precision, verify_all, has_no_lse(work), &work->point);
+    attn_point_measure_spec(how, &(const struct attn_spec){.impl = NULL}, point);
 }
 
-/* "DIGEST:VERDICT:WORST:OUTPUT" of an earlier round; 0 when these are other bits. */
-static int same_bits(struct attn_point *p, const char *verified)
+void attn_point_measure_spec(const struct attn_point_how *how, const struct attn_spec *spec,
+                             struct attn_point *p)
 {
-    char digest[24], verdict[16], output[8];
-    double worst;
-    if (verified == NULL ||
-        sscanf(verified, "%23[^:]:%15[^:]:%lf:%7s", digest, verdict, &worst, output) != 4 ||
-        strcmp(digest, p->digest) != 0)
-        return 0;
-    strcpy(p->verdict, verdict);
-    strcpy(p->worst_output, output);
-    strcpy(p->verified, "same bits as round 0");
-    p->worst = worst;
-    p->status = ATTN_POINT_OK;
-    return 1;
-}
-
-void attn_point_verify(struct attn_point_work *work, const struct attn_point_flags *flags)
-{
-    struct attn_point *p = &work->point;
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    if (has_no_lse(work))
-        blank_lse(work);
-    snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
-             attn_setup_digest(&work->setup, p->c.pass));
-    const struct attn_runner *runner = work->spec.options.runner;
-    const char *damage = work->plugin != NULL ? work->plugin->integrity : "";
-    snprintf(p->message, sizeof p->message, "%s", damage);
-    int intact = *damage == '\0' && attn_point_intact(&work->setup, p);
-    if (runner != NULL)
-        intact = attn_point_all_intact(work, intact);
-    if (!intact) {
-        p->status = ATTN_POINT_WRONG;
-        strcpy(p->verdict, attn_verdict_name(ATTN_FAILED));
-    } else if (flags->verified != NULL && strcmp(flags->verified, "no") == 0)
-        p->status = ATTN_POINT_OK;
-    else if (!same_bits(p, flags->verified) && runner != NULL)
-        attn_point_judge_ranks(work, flags->verify_all);
-    else if (p->verdict[0] == '\0')
-        judge(work, flags->verify_all);
-    p->verify_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    if (p->status != ATTN_POINT_OK)
-        attn_point_untimed(p);
-}
-
-void attn_point_call(struct attn_point_work *work, const struct attn_point_flags *flags)
-{
-    struct attn_point *p = &work->point;
+    struct attn_point_work *work = attn_cli_need(calloc(1, sizeof *work));
     struct attn_error err = {ATTN_OK, ""};
+    struct attn_resident all;
     double start = attn_seconds(CLOCK_MONOTONIC);
+    work->how = how;
+    work->spec = *spec;
+    work->point = p;
+    set_aside(work);
     attn_ledger_init(&work->ledger, NULL);
-    if (attn_point_open(work, &err) != ATTN_OK) {
-        attn_point_fail_here(p, &err);
-        return;
-    }
-    const struct attn_runner *runner = work->spec.options.runner;
-    if (runner == NULL) /* else the others have more of it */
-        p->floor_bytes = attn_setup_bytes(&work->setup);
-    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, &err);
-    work->use = calloc((size_t)p->ranks, sizeof *work->use);
-    if (status == ATTN_OK && work->use == NULL)
-        status = attn_fail(&err, ATTN_ENOMEM, "no memory for %d ranks", p->ranks);
-    if (work->plugin != NULL)
-        attn_point_not_ours(p);
-    p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    if (status == ATTN_OK)
-        status = p->stack.n > 0 ? run_stack(work, flags, &err) : run(work, flags, &err);
+    work->ledger.keeps = how->peak;
+    enum attn_status status = find_subject(work, &err);
+    const struct attn_runner *runner = status == ATTN_OK ? work->spec.options.runner : NULL;
     if (runner != NULL)
-        status = attn_point_settle(runner, status, &err);
+        attn_resident_begin(&all);
     if (status == ATTN_OK)
-        attn_point_verify(work, flags);
-    else
-        attn_point_fail_here(p, &err);
+        status = open_setup(work, &err);
+    if (status == ATTN_OK) {
+        status = price(work, &err);
+        p->setup_s = attn_seconds(CLOCK_MONOTONIC) - start;
+        if (status == ATTN_OK)
+            status = run(work, &err);
+        if (runner != NULL)
+            status = attn_point_settle(runner, status, &err);
+    }
+    if (status == ATTN_OK)
+        attn_point_verify(work);
+    else if (!work->is_told)
+        fail(work, &err);
+    if (p->status == ATTN_POINT_OK && isnan(p->first_s))
+        strcpy(p->message, "the whole command took no longer than on a tiny case");
+    if (runner != NULL) {
+        attn_resident_end(&all);
+        attn_point_share_numbers(work, &all);
+    }
     attn_ledger_clear(&work->ledger);
-    free(work->use);
+    attn_point_command_close(work);
     attn_setup_close(&work->setup);
+    free(work->use);
+    free(work);
 }

@@ -1,80 +1,90 @@
 /* The child that measures a point is not trusted: its line must parse, speak of the point that was
  * asked for, and agree with how it ended; otherwise the record says what happened instead. */
-#include "experiments/measure/point/point_process.h"
-
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/point/point_ranks.h"
+#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/price/need.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/process.h"
 
 /* ---- what it is asked ------------------------------------------------------------------------ */
 
-enum { WORDS = 30 };
-
-/* What this round is asked for: `attnlab point ARGS`.  repeat and the like live in text. */
-static void ask(const struct attn_point_request *asked, const struct attn_point *point,
-                const char *folder, char text[5][32], const char *args[WORDS])
+struct attn_point_how attn_point_how_of(const struct attn_plan *plan,
+                                        const struct attn_plan_point *of)
 {
-    const struct attn_external_spec *e = asked->of->external;
-    const struct attn_stack *stack = &point->stack;
-    int plugin = e != NULL && e->kind == ATTN_EXTERNAL_PLUGIN;
-    int n = 0;
-    snprintf(text[0], sizeof text[0], "%lld",
-             asked->of->is_once ? 0 : (long long)asked->plan->repeat);
-    snprintf(text[1], sizeof text[1], "%.9g", asked->plan->enough_s);
-    snprintf(text[2], sizeof text[2], "%lld", (long long)asked->plan->verify_all);
-    snprintf(text[3], sizeof text[3], "%lld", (long long)stack->n);
-    snprintf(text[4], sizeof text[4], "%lld", (long long)stack->hidden);
-    const char *const pair[][2] = {
-        {"--case", point->text},
-        {"--repeat", text[0]},
-        {"--enough", text[1]},
-        {"--verify-all", text[2]},
-        {"--layers", stack->n > 0 ? text[3] : NULL},
-        {"--hidden", stack->hidden > 0 ? text[4] : NULL},
-        {"--save", stack->n > 0 ? attn_stack_save_name(stack->save) : NULL},
-        {"--verified", asked->verified[0] != '\0' ? asked->verified : NULL},
-        {"--spec", e == NULL ? point->spec : NULL},
-        {"--name", e != NULL ? e->name : NULL},
-        {"--plugin", plugin ? e->source : NULL},
-        {"--exec", e != NULL && !plugin ? e->source : NULL},
-        {"--claims", e != NULL && !plugin ? e->claims_path : NULL},
-        {"--work", e != NULL && !plugin ? folder : NULL}};
-    args[n++] = "point";
-    for (size_t p = 0; p < sizeof pair / sizeof *pair; p++)
-        if (pair[p][1] != NULL) {
-            args[n++] = pair[p][0];
-            args[n++] = pair[p][1];
-        }
-    args[n] = NULL;
+    return (struct attn_point_how){.repeat = of->is_once ? 0 : plan->repeat,
+                                   .enough_s = plan->enough_s,
+                                   .verify_all = plan->verify_all,
+                                   .peak = of->peak != 0,
+                                   .claims =
+                                       of->external != NULL ? of->external->claims_path : NULL};
+}
+
+json_t *attn_point_ask(const struct attn_point_how *how, const struct attn_point *point)
+{
+    json_t *line = attn_record_of(point);
+    json_t *more =
+        json_pack("{s:I,s:f,s:I,s:b,s:b,s:s*,s:s*}", "repeat", (json_int_t)how->repeat, "enough_s",
+                  how->enough_s, "verify_all", (json_int_t)how->verify_all, "peak", how->peak,
+                  "unverified", how->unverified, "claims", how->claims, "folder", how->folder);
+    json_object_update(line, more);
+    json_decref(more);
+    return line;
+}
+
+enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how,
+                                  struct attn_point *point, struct attn_error *err)
+{
+    json_error_t why;
+    json_int_t repeat, verify_all;
+    memset(how, 0, sizeof *how);
+    enum attn_status status = attn_record_point(line, point, err);
+    if (status != ATTN_OK)
+        return status;
+    if (json_unpack_ex((json_t *)(uintptr_t)line, &why, 0, "{s:I,s:F,s:I,s?b,s?b,s?s,s?s}",
+                       "repeat", &repeat, "enough_s", &how->enough_s, "verify_all", &verify_all,
+                       "unverified", &how->unverified, "peak", &how->peak, "claims", &how->claims,
+                       "folder", &how->folder) != 0)
+        return attn_fail(err, ATTN_EINVAL, "how a point is measured: %s", why.text);
+    how->repeat = repeat;
+    how->verify_all = verify_all;
+    if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
+        return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
+                         (long long)repeat, ATTN_RECORD_TIMES);
+    int is_command = strcmp(point->route, attn_external_route[ATTN_EXTERNAL_COMMAND].word) == 0;
+    return is_command && (how->claims == NULL || how->folder == NULL)
+               ? attn_fail(err, ATTN_EINVAL, "a command needs \"claims\" and \"folder\"")
+               : ATTN_OK;
 }
 
 /* A command's files outlive a point that is killed: they are made and removed out here. */
-static int run_child(const struct attn_point_request *asked, const struct attn_point *point,
+static int run_child(struct attn_point_how how, double limit_s, const struct attn_point *point,
                      struct attn_process *child)
 {
-    const char *args[WORDS];
-    char text[5][32], folder[4096];
-    const struct attn_external_spec *e = asked->of->external;
+    char folder[4096];
     struct attn_error err = {ATTN_OK, ""};
-    int needs_folder = e != NULL && e->kind == ATTN_EXTERNAL_COMMAND;
-    if (needs_folder && attn_temporary_open(folder, &err) != ATTN_OK) {
+    if (how.claims != NULL && attn_temporary_open(folder, &err) != ATTN_OK) {
         child->exit_status = -1;
         snprintf(child->last_line, sizeof child->last_line, "%.250s", err.text);
         return 0;
     }
-    ask(asked, point, folder, text, args);
-    int failed = attn_process_attnlab(args, asked->limit_s, child);
-    int error = errno;
-    if (needs_folder)
+    how.folder = how.claims != NULL ? folder : NULL;
+    json_t *line = attn_point_ask(&how, point);
+    char *text = attn_cli_need(json_dumps(line, JSON_COMPACT));
+    const char *const args[] = {"point", text, NULL};
+    int failed = attn_process_attnlab(args, limit_s, child), error = errno;
+    free(text);
+    json_decref(line);
+    if (how.folder != NULL)
         attn_temporary_close(folder);
     errno = error;
     return failed;
@@ -86,8 +96,10 @@ static int run_child(const struct attn_point_request *asked, const struct attn_p
 static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
                                  const struct attn_process *child)
 {
-    if (strcmp(p->spec, asked->spec) != 0 || strcmp(p->text, asked->text) != 0 ||
-        !attn_stack_equal(&p->stack, &asked->stack))
+    char name[2][ATTN_POINT_NAME];
+    attn_point_name(p, name[0]);
+    attn_point_name(asked, name[1]);
+    if (strcmp(name[0], name[1]) != 0)
         return "the process measured another point";
     if (child->exit_status != (p->status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD))
         return "the exit status contradicts the record";
@@ -104,17 +116,13 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
     return NULL;
 }
 
-/* A process that got no memory may have had none to price itself with. */
-static void say_price(const struct attn_point *priced, struct attn_point *recorded)
+static void say_price(struct attn_point *p)
 {
     char bytes[32];
-    size_t n = strlen(recorded->message);
-    recorded->priced_bytes = priced->priced_bytes;
-    recorded->shard_bytes = priced->shard_bytes;
-    recorded->total_bytes = priced->total_bytes;
-    if (priced->priced_bytes >= 0)
-        snprintf(recorded->message + n, sizeof recorded->message - n, "; priced at %s",
-                 attn_cli_bytes(priced->priced_bytes, bytes));
+    size_t n = strlen(p->message);
+    if (p->priced_bytes >= 0)
+        snprintf(p->message + n, sizeof p->message - n, "; priced at %s",
+                 attn_cli_bytes(p->priced_bytes, bytes));
 }
 
 /* What became of the child, as a point. */
@@ -150,10 +158,9 @@ static void read_child(const struct attn_process *child, double limit_s, struct 
         snprintf(point->message, sizeof point->message, "exit status %d: %.480s",
                  child->exit_status, why);
         if (lacks_memory)
-            say_price(point, point);
+            say_price(point);
         return;
     }
-    memcpy(recorded.group, point->group, sizeof recorded.group);
     memcpy(recorded.route, point->route, sizeof recorded.route);
     memcpy(recorded.source, point->source, sizeof recorded.source);
     memcpy(recorded.source_digest, point->source_digest, sizeof recorded.source_digest);
@@ -161,7 +168,7 @@ static void read_child(const struct attn_process *child, double limit_s, struct 
     memcpy(recorded.session, point->session, sizeof recorded.session);
     recorded.round = point->round;
     if (recorded.status == ATTN_POINT_OUT_OF_MEMORY)
-        say_price(point, &recorded);
+        say_price(&recorded);
     *point = recorded;
 }
 
@@ -183,19 +190,23 @@ void attn_point_price(const struct attn_plan_point *of, struct attn_point *p, in
     snprintf(p->message, sizeof p->message, "%s", err.text);
 }
 
-int attn_point_process(const struct attn_point_request *asked, struct attn_point *point)
+int attn_point_process(const struct attn_point_how *how, double limit_s, void (*waits)(double s),
+                       struct attn_point *point)
 {
     char output[1 << 16];
-    struct attn_process child = {.out = output, .capacity = sizeof output};
-    if (attn_cli_runner() != NULL && point->ranks > 1)
-        return attn_point_ranks(asked, point);
+    struct attn_process child = {.out = output, .capacity = sizeof output, .waits = waits};
+    if (attn_cli_runner() != NULL && point->ranks > 1) {
+        attn_point_ranks(how, point);
+        return 1;
+    }
     double load = attn_machine_load(), steal = attn_machine_steal();
-    if (run_child(asked, point, &child) != 0)
+    if (run_child(*how, limit_s, point, &child) != 0)
         snprintf(child.last_line, sizeof child.last_line, "could not be started: %s",
                  strerror(errno));
     if (child.interrupted)
         return 0;
-    read_child(&child, asked->limit_s, point);
+    attn_point_unverified(point); /* of an earlier round, which only the child compares with */
+    read_child(&child, limit_s, point);
     point->load = load;
     point->steal_s = attn_machine_steal() - steal;
     point->wall_s = child.wall_s;

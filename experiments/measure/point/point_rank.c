@@ -1,6 +1,6 @@
 /* What a process does with its own rank's tensors, and with what all of them found.  See
- * point_ranks.h. */
-#include "experiments/measure/point/point_ranks.h"
+ * point_work.h. */
+#include "experiments/measure/point/point_work.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void extent_of(const struct attn_setup_part *part, int slot, int64_t exte
 {
     const struct attn_rank_home *x = (const struct attn_rank_home *)part;
     struct attn_box box = attn_layout_stored_box(&x->home, x->problem, is_of_keys(slot), x->rank);
-    extent[0] = box.batches.n;
+    extent[0] = box.batch;
     extent[1] = box.heads.n;
     extent[2] = box.tokens;
 }
@@ -31,14 +31,14 @@ static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4]
     struct attn_box box = attn_layout_box(&x->home, x->problem, is_of_keys(slot), x->rank);
     int64_t b = at[0], row = at[2];
     at[0] = -1;
-    if (b >= box.batches.n || at[1] >= box.heads.n)
+    if (b >= box.batch || at[1] >= box.heads.n)
         return;
     for (int64_t n = 0; n < attn_box_stretches(&box) && at[0] < 0; n++) {
         struct attn_stretch s = attn_box_stretch(&box, n);
-        int64_t i = (row - s.row) / s.step;
-        if (row < s.row || (row - s.row) % s.step != 0 || i >= s.tokens.n)
+        int64_t i = row - s.row;
+        if (i < 0 || i >= s.tokens.n)
             continue;
-        at[0] = box.batches.first + b;
+        at[0] = b;
         at[1] += box.heads.first;
         at[2] = s.tokens.first + i * s.tokens.step;
     }
@@ -74,7 +74,7 @@ enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_
     const struct attn_runner *runner = work->spec.options.runner;
     int ranks = attn_ranks(work->spec.impl, &work->spec.options);
     struct attn_problem problem;
-    attn_case_problem(&work->point.c, &problem);
+    attn_case_problem(&work->point->c, &problem);
     enum attn_status status = attn_problem_check(&problem, err);
     for (int r = 0; r < ranks && status == ATTN_OK; r++)
         for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
@@ -88,7 +88,7 @@ enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_
     struct attn_rank_home own =
         attn_rank_home_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
     if (status == ATTN_OK)
-        status = attn_setup_open_part(&work->point.c, &own.part, &work->setup, err);
+        status = attn_setup_open_part(&work->point->c, &own.part, &work->setup, err);
     if (status == ATTN_OK)
         write_pads(&work->setup, &own);
     enum attn_status all = attn_point_settle(runner, status, err);
@@ -117,7 +117,7 @@ enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_s
 int attn_point_all_intact(struct attn_point_work *work, int intact)
 {
     const struct attn_runner *runner = work->spec.options.runner;
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     struct attn_error err = {0};
     uint64_t digest = ATTN_DIGEST_BEGIN;
     snprintf(err.text, sizeof err.text, "rank %d: %.400s", runner->rank, p->message);

@@ -1,7 +1,6 @@
-/* See point_ranks.h. */
-#include "experiments/measure/point/point_ranks.h"
-
-#include <inttypes.h>
+/* A point whose ranks are processes (optimized/parallel/rank_runner.h): no process has the whole of
+ * any tensor.  All do what point.c does, on the tensors of their own ranks.  The sweep asks the
+ * first one, which tells the others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/point/point_work.h"
 #include "optimized/integers.h"
 #include "optimized/parallel/work.h"
 #include "ref/clock.h"
@@ -32,10 +32,10 @@ static double ranks_per_core(const struct own *own, int ranks)
     return most;
 }
 
-static void share_numbers(struct attn_point_work *work, struct attn_resident *all)
+void attn_point_share_numbers(struct attn_point_work *work, const struct attn_resident *all)
 {
     const struct attn_runner *runner = work->spec.options.runner;
-    struct attn_point *p = &work->point;
+    struct attn_point *p = work->point;
     struct attn_error err;
     int ranks = attn_ranks(work->spec.impl, &work->spec.options);
     struct own *own = attn_cli_need(calloc((size_t)ranks, sizeof *own));
@@ -63,74 +63,40 @@ static void share_numbers(struct attn_point_work *work, struct attn_resident *al
 /* What the first process tells the others to do. */
 struct ask {
     int is_over;
-    char spec[128], text[ATTN_CASE_TEXT], verified[160];
-    int64_t repeat, verify_all;
-    double enough;
+    struct attn_point_how how;
+    struct attn_point point;
 };
 
-static void do_point(const struct ask *ask, struct attn_point *point)
-{
-    struct attn_point_work *work = attn_cli_need(calloc(1, sizeof *work));
-    struct attn_point_flags flags = {.verified = ask->verified[0] != '\0' ? ask->verified : NULL,
-                                     .repeat = ask->repeat,
-                                     .verify_all = ask->verify_all,
-                                     .enough = ask->enough};
-    struct attn_resident all;
-    struct attn_error err;
-    work->point = *point;
-    attn_resident_begin(&all);
-    enum attn_status status = attn_case_parse(ask->text, &work->point.c, &err);
-    if (status == ATTN_OK)
-        status = attn_spec_parse(ask->spec, &work->spec, &err);
-    if (status == ATTN_OK)
-        status = attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
-                                 &work->spec.options, &err);
-    if (status == ATTN_OK) {
-        attn_point_call(work, &flags);
-        attn_resident_end(&all);
-        share_numbers(work, &all);
-    } else
-        attn_point_fail(&work->point, &err);
-    *point = work->point;
-    free(work);
-}
-
-int attn_point_ranks(const struct attn_point_request *asked, struct attn_point *point)
+void attn_point_ranks(const struct attn_point_how *how, struct attn_point *point)
 {
     const struct attn_runner *runner = attn_cli_runner();
     struct attn_error err;
-    struct ask ask = {.repeat = asked->of->is_once ? 0 : asked->plan->repeat,
-                      .verify_all = asked->plan->verify_all,
-                      .enough = asked->plan->enough_s};
+    struct ask *ask = attn_cli_need(calloc(1, sizeof *ask));
     double start = attn_seconds(CLOCK_MONOTONIC), steal = attn_machine_steal();
-    snprintf(ask.spec, sizeof ask.spec, "%s", point->spec);
-    snprintf(ask.text, sizeof ask.text, "%s", point->text);
-    snprintf(ask.verified, sizeof ask.verified, "%s", asked->verified);
     point->load = attn_machine_load();
-    if (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK)
-        do_point(&ask, point);
+    ask->how = *how;
+    ask->point = *point;
+    if (runner->share(runner->state, 0, ask, sizeof *ask, &err) == ATTN_OK)
+        attn_point_measure(how, point);
     else
         attn_point_fail(point, &err);
+    free(ask);
     point->steal_s = attn_machine_steal() - steal;
     point->wall_s = attn_seconds(CLOCK_MONOTONIC) - start;
-    return 1;
 }
 
 void attn_point_ranks_serve(const struct attn_runner *runner)
 {
     struct attn_error err;
-    struct ask ask = {0};
-    struct attn_point *point = attn_cli_need(calloc(1, sizeof *point));
-    while (runner->share(runner->state, 0, &ask, sizeof ask, &err) == ATTN_OK && !ask.is_over) {
-        attn_point_init(point);
-        do_point(&ask, point);
-    }
-    free(point);
+    struct ask *ask = attn_cli_need(calloc(1, sizeof *ask));
+    while (runner->share(runner->state, 0, ask, sizeof *ask, &err) == ATTN_OK && !ask->is_over)
+        attn_point_measure(&ask->how, &ask->point);
+    free(ask);
 }
 
 void attn_point_ranks_over(const struct attn_runner *runner)
 {
+    static struct ask ask = {.is_over = 1};
     struct attn_error err;
-    struct ask ask = {.is_over = 1};
     runner->share(runner->state, 0, &ask, sizeof ask, &err);
 }

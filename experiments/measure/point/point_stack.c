@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/measure/point/point.h"
+#include "experiments/measure/point/point_work.h"
 #include "experiments/price/stack.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
@@ -53,7 +53,7 @@ static void draw(const struct stack *x, int64_t layer, enum attn_stack_tensor te
                     : tensor == ATTN_STACK_WO ? x->shape.heads * x->shape.d_value
                                               : 1;
     int64_t n = bytes_of(x, tensor) / (int64_t)attn_dtype_size(x->shape.dtype);
-    uint64_t stream = attn_hash_stream(x->work->point.c.seed, (uint64_t)tensor);
+    uint64_t stream = attn_hash_stream(x->work->point->c.seed, (uint64_t)tensor);
     for (int64_t i = 0; i < n; i++) {
         double value = attn_hash_normal_of(stream, (uint64_t)i) / sqrt((double)inner);
         if (x->shape.dtype == ATTN_F64)
@@ -257,23 +257,23 @@ enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_p
     x->err = err;
     x->s = x->again_s = 0;
     enum attn_status status = attn_stack_read(&x->layers, half, &reader);
-    int64_t left = half == ATTN_FORWARD ? work->point.saved_bytes : 0;
+    int64_t left = half == ATTN_FORWARD ? work->point->saved_bytes : 0;
     if (status == ATTN_OK && work->ledger.now != left)
         status = attn_fail(err, ATTN_EINTERNAL,
                            "after the %s half the ledger holds %lld bytes, and should hold %lld",
                            half == ATTN_FORWARD ? "forward" : "backward",
                            (long long)work->ledger.now, (long long)left);
     *seconds = x->s;
-    if (half == work->point.c.pass && isnan(work->point.again_s))
-        work->point.again_s = x->again_s;
+    if (half == work->point->c.pass && isnan(work->point->again_s))
+        work->point->again_s = x->again_s;
     return status;
 }
 
 /* Layers copy the point's tensors, and results into them, as blocks of bytes. */
 static enum attn_status check_case(const struct attn_point_work *work, struct attn_error *err)
 {
-    const struct attn_case *c = &work->point.c;
-    if (work->point.stack.hidden > 0 &&
+    const struct attn_case *c = &work->point->c;
+    if (work->point->stack.hidden > 0 &&
         (c->fill != ATTN_FILL_NORMAL || c->poison != ATTN_POISON_NONE ||
          c->special != ATTN_SPECIAL_NONE || c->d_lse))
         return attn_fail(err, ATTN_ENOTSUP,
@@ -289,7 +289,7 @@ static enum attn_status check_case(const struct attn_point_work *work, struct at
 enum attn_status attn_point_stack_open(struct attn_point_work *work, struct attn_error *err)
 {
     struct stack *x = &running;
-    *x = (struct stack){.work = work, .layers = work->point.stack, .between = *work->spec.impl};
+    *x = (struct stack){.work = work, .layers = work->point->stack, .between = *work->spec.impl};
     x->between.backward = between_backward;
     enum attn_status status = check_case(work, err);
     if (status == ATTN_OK && x->layers.hidden > 0)

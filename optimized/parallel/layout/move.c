@@ -51,16 +51,14 @@ static struct meeting meet(const struct attn_tokens *a, const struct attn_tokens
     return (struct meeting){{i0, 1, i1 - i0}, {token / b->step, a->step / b->step, i1 - i0}};
 }
 
-/* These batches, heads and rows of what a rank stores, in its memory. */
-static struct attn_piece piece_of(const struct attn_box *stored, const struct attn_tokens *batches,
-                                  const struct attn_tokens *heads, const struct attn_tokens *rows,
-                                  int64_t row)
+/* These heads and rows of what a rank stores, in its memory. */
+static struct attn_piece piece_of(const struct attn_box *stored, const struct attn_tokens *heads,
+                                  const struct attn_tokens *rows, int64_t row)
 {
     int64_t head = stored->tokens * row, batch = stored->heads.n * head;
-    return (struct attn_piece){.offset = (batches->first - stored->batches.first) * batch +
-                                         (heads->first - stored->heads.first) * head +
-                                         rows->first * row,
-                               .extent = {batches->n, heads->n, rows->n},
+    return (struct attn_piece){.offset =
+                                   (heads->first - stored->heads.first) * head + rows->first * row,
+                               .extent = {stored->batch, heads->n, rows->n},
                                .stride = {batch, head, rows->step * row},
                                .row = row};
 }
@@ -69,8 +67,7 @@ static struct attn_piece piece_of(const struct attn_box *stored, const struct at
 static struct attn_tokens rows_at(const struct attn_stretch *stretch,
                                   const struct attn_tokens *tokens)
 {
-    return (struct attn_tokens){stretch->row + tokens->first * stretch->step,
-                                tokens->step * stretch->step, tokens->n};
+    return (struct attn_tokens){stretch->row + tokens->first, tokens->step, tokens->n};
 }
 
 static int64_t row_bytes(const struct attn_move *m)
@@ -78,7 +75,7 @@ static int64_t row_bytes(const struct attn_move *m)
     return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
 }
 
-/* What a rank has at one end, and what it stores there. */
+/* A rank's box at one end, and its stored box there. */
 struct side {
     int rank;
     struct attn_box box, stored;
@@ -90,19 +87,19 @@ static struct side side_of(const struct attn_move *m, const struct attn_end *end
                          end_stored_box(end, m->whole, m->kind, rank)};
 }
 
-/* What rank a's box of `from` and rank b's box of `to` have in common, as pieces of a's memory and
- * of b's; how many, and their bytes.  NULL: only that is asked.  What all ranks have alike, each
- * takes from itself. */
+/* The common part of rank a's box of `from` and rank b's box of `to`, as pieces of a's memory and
+ * of b's; returns how many, and their bytes.  Pieces may be NULL.  A rank takes from itself all
+ * that the ranks have alike. */
 static int meet_sides(const struct attn_move *m, const struct side *a, const struct side *b,
                       struct attn_piece *in_from, struct attn_piece *in_to, int64_t *bytes)
 {
-    struct attn_tokens batches = attn_tokens_common(&a->box.batches, &b->box.batches);
+    int64_t batch = a->box.batch;
     struct attn_tokens heads = attn_tokens_common(&a->box.heads, &b->box.heads);
     int64_t row = row_bytes(m), all_a = attn_box_stretches(&a->box);
     int64_t all_b = attn_box_stretches(&b->box);
     int n = 0;
     *bytes = 0;
-    if (batches.n * heads.n * row == 0 ||
+    if (batch * heads.n * row == 0 ||
         (a->rank != b->rank && m->from.layout->alike && attn_tag_is_of_keys(m->kind)))
         return 0;
     for (int64_t s = 0; s < all_a; s++) {
@@ -115,10 +112,10 @@ static int meet_sides(const struct attn_move *m, const struct side *a, const str
             if (in_from != NULL) {
                 struct attn_tokens rows_a = rows_at(&of_a, &x.in_a);
                 struct attn_tokens rows_b = rows_at(&of_b, &x.in_b);
-                in_from[n] = piece_of(&a->stored, &batches, &heads, &rows_a, row);
-                in_to[n] = piece_of(&b->stored, &batches, &heads, &rows_b, row);
+                in_from[n] = piece_of(&a->stored, &heads, &rows_a, row);
+                in_to[n] = piece_of(&b->stored, &heads, &rows_b, row);
             }
-            *bytes += batches.n * heads.n * x.in_a.n * row;
+            *bytes += batch * heads.n * x.in_a.n * row;
             n++;
         }
     }
@@ -169,7 +166,7 @@ static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct 
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* A list of sends, one of receives, so many pieces of each of them, and as many of one rank more,
+/* A list of sends, one of receives, `pieces` pieces of each of them, and as many of one rank more,
  * which the other side has or which do not travel. */
 struct lists {
     struct attn_piece *out, *in, *here, *there;
@@ -178,27 +175,24 @@ struct lists {
 };
 
 /* Into how many pieces a message may fall. */
-static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to,
-                         const struct attn_problem *whole)
+static int64_t pieces_of(const struct attn_layout *from, const struct attn_layout *to)
 {
-    int64_t tokens = greater(whole->n_query, whole->n_key);
-    int64_t repeats = greater(attn_layout_repeats(from, tokens), attn_layout_repeats(to, tokens));
+    int64_t repeats = greater(attn_layout_repeats(from), attn_layout_repeats(to));
     int queries = attn_layout_stretches(from, 0) * attn_layout_stretches(to, 0);
     int keys = attn_layout_stretches(from, 1) * attn_layout_stretches(to, 1);
     return greater(queries, keys) * repeats + (from->pads != 0); /* one for all pads */
 }
 
-struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to,
-                                   const struct attn_problem *whole)
+struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to)
 {
-    int64_t pieces = 2 * pieces_of(from, to, whole) * (int64_t)sizeof(struct attn_piece);
+    int64_t pieces = 2 * pieces_of(from, to) * (int64_t)sizeof(struct attn_piece);
     int64_t messages = 2 * (int64_t)sizeof(struct attn_message);
     return attn_buffer_of("messages", 1, (from->ranks + 1) * pieces + from->ranks * messages, 1);
 }
 
 static struct lists lists_in(const struct attn_move *m, void *data, int ranks)
 {
-    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout, m->whole)};
+    struct lists x = {.pieces = pieces_of(m->from.layout, m->to.layout)};
     x.out = data;
     x.in = x.out + ranks * x.pieces;
     x.here = x.in + ranks * x.pieces;
@@ -219,7 +213,7 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
     return n;
 }
 
-/* What goes to rank q. */
+/* The data for rank q. */
 static void *from_data(const struct attn_move *m, int q)
 {
     return (char *)m->from.data + q * m->apart;
@@ -267,77 +261,6 @@ static enum attn_status exchange(const struct attn_move *m, struct attn_transpor
     return attn_exchange(t, x->send, sends, x->receive, receives, err);
 }
 
-/* What leaves a rank: more than it has, where several ranks get a copy. */
-static int64_t bytes_out(const struct attn_move *move, int rank)
-{
-    struct stored x;
-    struct attn_move even = stored_move(move, &x);
-    if (move->from.layout->alike && attn_tag_is_of_keys(move->kind))
-        return attn_move_message(move, rank, rank);
-    return bytes_with_all(&even, rank, &even.from, &even.to);
-}
-
-static int64_t bytes_in(const struct attn_move *move, int rank)
-{
-    struct attn_box stored = end_stored_box(&move->to, move->whole, move->kind, rank);
-    return attn_box_rows(&stored) * row_bytes(move);
-}
-
-struct attn_buffer attn_move_chunks(const struct attn_move *move, int rank)
-{
-    return attn_buffer_of("chunks", 1, bytes_out(move, rank) + bytes_in(move, rank), 1);
-}
-
-/* Copy between pieces of a tensor and a chunk. */
-static void fill_chunks(const struct attn_piece *piece, int n, void *tensor, char *chunk, int packs)
-{
-    int64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        struct attn_piece packed = attn_piece_packed(&piece[i], at);
-        if (packs)
-            attn_piece_copy(chunk, &packed, tensor, &piece[i]);
-        else
-            attn_piece_copy(tensor, &piece[i], chunk, &packed);
-        at += attn_piece_bytes(&packed);
-    }
-}
-
-/* All of this rank's own, or another's, goes through chunks: those that leave first, then those
- * that come, in the order of the ranks. */
-static enum attn_status move_chunks(const struct attn_move *m, struct attn_transport *t,
-                                    const struct lists *x, struct attn_error *err)
-{
-    int sends = 0, receives = 0;
-    char *out = m->chunks, *in = out + bytes_out(m, t->rank);
-    char *came = in;
-    int64_t bytes;
-    for (int r = 0; r < t->size; r++) {
-        struct attn_piece *sent = x->out + r * x->pieces, *got = x->in + r * x->pieces;
-        int n = meet_boxes(m, t->rank, r, x->here, x->there, &bytes);
-        fill_chunks(x->here, n, m->from.data, out, 1);
-        bytes = attn_move_message(m, t->rank, r);
-        *sent = attn_piece_whole(bytes);
-        if (bytes > 0 && r != t->rank)
-            x->send[sends++] = message(m, r, out, sent, 1);
-        char *own = out;
-        out += bytes;
-        bytes = attn_move_message(m, r, t->rank);
-        *got = attn_piece_whole(bytes);
-        if (r == t->rank)
-            attn_piece_copy(in, got, own, got);
-        else if (bytes > 0)
-            x->receive[receives++] = message(m, r, in, got, 1);
-        in += bytes;
-    }
-    enum attn_status status = attn_exchange(t, x->send, sends, x->receive, receives, err);
-    for (int r = 0; r < t->size && status == ATTN_OK; r++) {
-        int n = meet_boxes(m, r, t->rank, x->here, x->there, &bytes);
-        fill_chunks(x->there, n, m->to.data, came, 0);
-        came += attn_move_message(m, r, t->rank);
-    }
-    return status;
-}
-
 void attn_move_own(const struct attn_move *move, int rank, void *memory)
 {
     struct lists x = lists_in(move, memory, move->from.layout->ranks);
@@ -351,8 +274,6 @@ enum attn_status attn_move(const struct attn_move *move, struct attn_transport *
                            struct attn_error *err)
 {
     struct lists x = lists_in(move, memory, t->size);
-    if (move->chunks != NULL)
-        return move_chunks(move, t, &x, err);
     attn_move_own(move, t->rank, memory);
     return exchange(move, t, &x, NULL, err);
 }
@@ -398,13 +319,13 @@ static void clear(const struct attn_move *move, int rank)
     struct attn_tokens heads =
         move->from.is_cut ? attn_tokens_common(&box.heads, &move->from.heads) : box.heads;
     struct attn_tokens rows = {0, 1, box.tokens};
-    struct attn_piece piece = piece_of(&stored, &box.batches, &heads, &rows, row_bytes(move));
+    struct attn_piece piece = piece_of(&stored, &heads, &rows, row_bytes(move));
     struct attn_rows n = rows_of(&piece, move->dtype);
     struct attn_view view = view_of(move->to.data, &piece, move->dtype);
     attn_rows_clear(&n, &view);
 }
 
-/* What of rank r's is this rank's, from where the rank itself has it or from the copies. */
+/* Add rank r's part of this rank's box: from its own memory, or from the copies. */
 static int64_t add_from(const struct attn_move *move, const struct lists *x, int r, int rank,
                         char *copies)
 {

@@ -1,5 +1,5 @@
-/* What a rank has of a tensor by its layout: boxes, and what all of them together are.  A box is
- * what exists; the stored box has its pads too.
+/* Boxes: a rank's part of a tensor by its layout.  A box has the elements that exist; the stored
+ * box has its pads too.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_BOX_H
 #define OPTIMIZED_PARALLEL_RANK_BOX_H
@@ -14,49 +14,44 @@ static inline struct attn_tokens attn_tokens_common(const struct attn_tokens *a,
                                a_end < b_end ? a_end : b_end);
 }
 
-/* What a rank has of a tensor: these batches, heads (kv heads of a tensor of keys) and tokens.  In
- * memory it is [batches, heads, tokens, width], stretch after stretch.  The one stretch of a box of
- * places is there once for each frame, `pitch` tokens apart.  A box of scopes has scope after
- * scope instead, each in the order of the sequence. */
+/* What a rank has of a tensor, of all batches: these heads (kv heads of a tensor of keys) and
+ * tokens.  In memory it is [batch, heads, tokens, width], stretch after stretch.  The one stretch
+ * of a box of places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
-    struct attn_tokens batches, heads, stretch[ATTN_MAX_STRETCHES];
+    int64_t batch;
+    struct attn_tokens heads, stretch[ATTN_MAX_STRETCHES];
     int stretches;
     int64_t repeats, pitch; /* 1, 0 but for places */
-    struct attn_tokens scopes;
-    int64_t run, period, length; /* of scopes: tokens of a run, of all scopes' runs, of the whole */
     int64_t tokens;
 };
 
-/* Of a box, tokens of equal distance in the sequence and in memory: from row `row` on, `step` rows
- * apart. */
+/* Of a box, tokens of equal distance in the sequence; in memory, from row `row` on. */
 struct attn_stretch {
     struct attn_tokens tokens;
-    int64_t row, step;
+    int64_t row;
 };
 int64_t attn_box_stretches(const struct attn_box *box);
 struct attn_stretch attn_box_stretch(const struct attn_box *box, int64_t s);
 
-/* Tokens of the first n scopes of a box: scope n begins at this row. */
-int64_t attn_box_scopes(const struct attn_box *box, int64_t n);
 struct attn_box attn_layout_box(const struct attn_layout *layout, const struct attn_problem *whole,
                                 int is_of_keys, int rank);
 
 static inline int64_t attn_box_rows(const struct attn_box *box)
 {
-    return box->batches.n * box->heads.n * box->tokens;
+    return box->batch * box->heads.n * box->tokens;
 }
 
-/* What all ranks together have of a box, in rows: those that several have count as often.  Ranks
+/* Rows of a box that all ranks together have: those that several have count as often.  Ranks
  * that lie elsewhere on the axis of tokens have others of them, and as many run after run. */
 int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,
                          int is_of_keys, const struct attn_box *box);
 
-/* Give all these layouts pads: each extent that one of them deals out becomes the next multiple of
+/* Give both layouts pads: each extent that one of them deals out becomes the next multiple of
  * its parts.  A run of heads becomes whole groups, or a whole part of one. */
-void attn_layout_pad(struct attn_layout *home, struct attn_layout *via, struct attn_layout *work,
+void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                      const struct attn_problem *whole);
 
-/* What a rank stores: the box and its pads.  What is in the box comes first on every axis. */
+/* The box of a rank and its pads, which come last on every axis. */
 struct attn_box attn_layout_stored_box(const struct attn_layout *layout,
                                        const struct attn_problem *whole, int is_of_keys, int rank);
 
@@ -71,14 +66,14 @@ struct attn_tokens attn_run_of(int64_t n, int64_t parts, int64_t r);
 /* The kv heads that a run of heads reads. */
 struct attn_tokens attn_kv_heads(const struct attn_problem *p, const struct attn_tokens *heads);
 
-int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys);   /* at most */
-int64_t attn_layout_repeats(const struct attn_layout *layout, int64_t tokens); /* at most */
+int attn_layout_stretches(const struct attn_layout *layout, int is_of_keys); /* at most */
+int64_t attn_layout_repeats(const struct attn_layout *layout);
 
 /* Both layouts give every rank the same of such a tensor. */
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
                      const struct attn_problem *whole, int is_of_keys);
 
-/* Whether several ranks have the same element of a tensor of keys. */
+/* 1 if several ranks have the same element of a tensor of keys. */
 int attn_layout_copies(const struct attn_layout *layout, const struct attn_problem *whole);
 
 /* The tokens that are stored on the rank that stores most of them. */

@@ -62,7 +62,7 @@ static int element(char *whole, char *mine, size_t size, enum way way)
 }
 
 /* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
- * its one element a row needs no stride there.  Whether something differs. */
+ * its one element a row needs no stride there.  Returns 1 if something differs. */
 static int do_row(char *whole, int64_t whole_step, char *mine, int64_t n, int64_t size,
                   enum way way)
 {
@@ -82,15 +82,14 @@ static int do_stretch(const struct attn_view *mine, const struct attn_box *box,
     const struct attn_tokens *tokens = &stretch->tokens;
     const int64_t e = (int64_t)attn_dtype_size(mine->dtype);
     int differs = 0;
-    for (int64_t b = 0; b < box->batches.n; b++)
+    for (int64_t b = 0; b < box->batch; b++)
         for (int64_t h = 0; h < box->heads.n; h++)
             for (int64_t i = 0; i < tokens->n; i++) {
                 char *there =
-                    (char *)whole->data + e * attn_offset(whole->stride, box->batches.first + b,
-                                                          box->heads.first + h,
+                    (char *)whole->data + e * attn_offset(whole->stride, b, box->heads.first + h,
                                                           tokens->first + i * tokens->step);
-                char *here = (char *)mine->data +
-                             e * attn_offset(mine->stride, b, h, stretch->row + i * stretch->step);
+                char *here =
+                    (char *)mine->data + e * attn_offset(mine->stride, b, h, stretch->row + i);
                 differs |= do_row(there, e * whole->stride[3], here, width, e, way);
             }
     return differs;

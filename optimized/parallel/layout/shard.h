@@ -1,6 +1,6 @@
 /* Tensors in pieces: how a whole tensor is dealt out to ranks and collected again.
  *
- * A rank has what a layout gives it, as a contiguous tensor [batches, heads, tokens, width].  An
+ * A rank has what a layout gives it, as a contiguous tensor [batch, heads, tokens, width].  An
  * MPI process begins with such a shard; in a simulation it has to be copied out of the whole first.
  */
 #ifndef OPTIMIZED_PARALLEL_SHARD_H

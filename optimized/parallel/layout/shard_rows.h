@@ -1,6 +1,6 @@
 /* Arithmetic on the rows of tensors [batch, heads, tokens, width]: all that a scheme does to
  * elements beside calling its local implementation.  Tensors have any strides but that features
- * are adjacent.  Sums are f64 or f32; parts are of the same type, or narrower than f32.
+ * are adjacent.  Sums and parts are both f64 or both f32.
  */
 #ifndef OPTIMIZED_PARALLEL_SHARD_ROWS_H
 #define OPTIMIZED_PARALLEL_SHARD_ROWS_H
@@ -17,23 +17,14 @@ void attn_rows_clear(const struct attn_rows *n, const struct attn_view *x);
 void attn_rows_add(const struct attn_rows *n, const struct attn_view *sum,
                    const struct attn_view *part);
 
-/* The neutral element of the merge: o = 0, lse = -inf.  o may be NULL. */
+/* The neutral element of the merge: o = 0, lse = -inf. */
 void attn_rows_neutral(const struct attn_rows *n, const struct attn_view *o,
                        const struct attn_view *lse);
 
-/* (o, lse) := (o, lse) merged with a part over other keys (ref/merge.h).  l: NULL; or the
- * denominators, and then o holds numerators and lse the largest LSE so far. */
+/* (o, lse) := (o, lse) merged with a part over other keys (ref/merge.h). */
 void attn_rows_merge(const struct attn_rows *n, const struct attn_view *o,
-                     const struct attn_view *lse, const struct attn_view *l,
-                     const struct attn_view *o_part, const struct attn_view *lse_part);
-
-/* max := the larger of max and lse; a NaN is passed over. */
-void attn_rows_max(const struct attn_rows *n, const struct attn_view *max,
-                   const struct attn_view *lse);
-
-/* Numerators become o, the largest LSE becomes that of the row. */
-void attn_rows_normalise(const struct attn_rows *n, const struct attn_view *o,
-                         const struct attn_view *lse, const struct attn_view *l);
+                     const struct attn_view *lse, const struct attn_view *o_part,
+                     const struct attn_view *lse_part);
 
 /* to = from, rounded to the type of `to`. */
 void attn_rows_round(const struct attn_rows *n, const struct attn_view *to,

@@ -7,29 +7,25 @@
 /* ---- pieces of the problem ------------------------------------------------------------------- */
 
 /* A piece of a piece: positions count from where the whole begins. */
-static struct attn_positions positions_of(const struct attn_positions *whole, int64_t batch,
+static struct attn_positions positions_of(const struct attn_positions *whole,
                                           const struct attn_tokens *t)
 {
     int64_t step = 1 + whole->skip;
-    return (struct attn_positions){whole->first + whole->by_batch * batch + step * t->first,
-                                   step * t->step - 1, whole->by_batch, 0, 0};
+    return (struct attn_positions){whole->first + step * t->first, step * t->step - 1,
+                                   whole->by_batch};
 }
 
-struct attn_problem attn_piece_of(const struct attn_problem *whole,
-                                  const struct attn_tokens *batches,
-                                  const struct attn_tokens *heads,
+struct attn_problem attn_piece_of(const struct attn_problem *whole, const struct attn_tokens *heads,
                                   const struct attn_tokens *queries, const struct attn_tokens *keys)
 {
     struct attn_problem piece = *whole;
-    piece.batch = batches->n;
     piece.heads = heads->n;
     piece.kv_heads = attn_kv_heads(whole, heads).n;
     piece.n_query = queries->n;
     piece.n_key = keys->n;
-    piece.origin.batch += whole->origin.one_batch ? 0 : batches->first;
     piece.origin.head += heads->first;
-    piece.origin.query = positions_of(&whole->origin.query, batches->first, queries);
-    piece.origin.key = positions_of(&whole->origin.key, batches->first, keys);
+    piece.origin.query = positions_of(&whole->origin.query, queries);
+    piece.origin.key = positions_of(&whole->origin.key, keys);
     piece.scattered = 0; /* shards are packed */
     return piece;
 }
@@ -82,12 +78,7 @@ int attn_piece_is_visible(const struct attn_problem *part)
     return part->mask == NULL || is_all(part, is_visible);
 }
 
-/* ---- parts that are attended to alone -------------------------------------------------------- */
-
-int attn_work_is_parted(const struct attn_work *w)
-{
-    return w->work.order == ATTN_PLACES || w->work.order == ATTN_SCOPES;
-}
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* Batch n of a block of places as a problem of its own: a batch for each place, a token for each
  * frame. */
@@ -98,34 +89,8 @@ static void take_places(const struct attn_box *box, int64_t n, struct attn_probl
     part->n_query = part->n_key = box->repeats;
     at->batch += at->one_batch ? 0 : n;
     at->one_batch = 1;
-    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1, 0, 0};
+    at->query = at->key = (struct attn_positions){box->stretch[0].first, box->pitch - 1, 1};
 }
-
-/* Tokens of scope n of a box. */
-static struct attn_positions scope_of(const struct attn_box *box, int64_t n, int64_t *row,
-                                      int64_t *tokens)
-{
-    int64_t first = (box->scopes.first + n) * box->run;
-    *row = attn_box_scopes(box, n);
-    *tokens = n < box->scopes.n ? attn_box_scopes(box, n + 1) - *row : 0;
-    if (*tokens == 0)
-        return (struct attn_positions){0};
-    if (box->run == 1)
-        return (struct attn_positions){first, box->period - 1, 0, 0, 0};
-    return (struct attn_positions){first, 0, 0, box->run, box->period - box->run};
-}
-
-/* Scope n of a block as a problem of its own: a dense one, if the mask says no more. */
-static void take_scope(const struct attn_work *w, int64_t n, struct attn_product *x)
-{
-    struct attn_problem *part = &x->part;
-    part->origin.query = scope_of(&w->queries, n, &x->query_at, &part->n_query);
-    part->origin.key = scope_of(&w->keys, n, &x->key_at, &part->n_key);
-    if (attn_mask_scopes(part->mask).is_all)
-        part->mask = NULL;
-}
-
-/* ---- products -------------------------------------------------------------------------------- */
 
 static struct attn_tokens call_heads(const struct attn_work *w, int n)
 {
@@ -139,9 +104,8 @@ static struct attn_tokens call_heads(const struct attn_work *w, int n)
 /* Some result of a product is a partial sum of 16-bit numbers: it is f32. */
 static int makes_wide(const struct attn_work *w)
 {
-    int queries = attn_work_cuts(w, 0) && !w->narrow;
-    int keys = attn_work_cuts(w, 1) ? !w->narrow : attn_work_is_summed(w, ATTN_TAG_DK);
-    return (queries || (w->pass == ATTN_BACKWARD && keys)) &&
+    int keys = attn_work_cuts(w, 1) || attn_work_is_summed(w, ATTN_TAG_DK);
+    return (attn_work_cuts(w, 0) || (w->pass == ATTN_BACKWARD && keys)) &&
            attn_lse_dtype(w->whole) != w->whole->dtype;
 }
 
@@ -154,14 +118,11 @@ struct attn_product attn_work_product(const struct attn_work *w, int call, int q
     x.kv_heads = attn_kv_heads(w->whole, &x.heads);
     x.query_at = query > 0 ? queries.stretch[0].n : 0;
     x.key_at = key > 0 ? keys.stretch[0].n : 0;
-    x.part = attn_piece_of(w->whole, &queries.batches, &x.heads, &queries.stretch[query],
-                           &keys.stretch[key]);
+    x.part = attn_piece_of(w->whole, &x.heads, &queries.stretch[query], &keys.stretch[key]);
     x.part.wide = makes_wide(w);
     x.batch = n;
     if (w->work.order == ATTN_PLACES)
         take_places(&queries, n, &x.part);
-    if (w->work.order == ATTN_SCOPES)
-        take_scope(w, n, &x);
     return x;
 }
 
@@ -175,10 +136,8 @@ static int is_empty(const struct attn_problem *part)
 int attn_work_next(struct attn_work *w, struct attn_product *x)
 {
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
-    int64_t pairs = (int64_t)queries * keys, alone = attn_work_is_parted(w);
-    int64_t parts = !alone                         ? 1
-                    : w->work.order == ATTN_PLACES ? w->queries.batches.n
-                                                   : w->queries.scopes.n;
+    int64_t pairs = (int64_t)queries * keys, alone = w->work.order == ATTN_PLACES;
+    int64_t parts = alone ? w->whole->batch : 1;
     while (w->next < ATTN_CALLS * pairs * parts) {
         int64_t n = w->next++, pair = n / parts % pairs;
         if (call_heads(w, (int)(n / parts / pairs)).n == 0)

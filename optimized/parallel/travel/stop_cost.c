@@ -1,27 +1,19 @@
-/* What the products of a stop cost, and the merges and sums of what they give.  See products.h. */
+/* The price of the products of a stop, and of the merges and sums of their results.  See
+ * products.h. */
 #include <string.h>
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/travel/products.h"
 #include "ref/problem.h"
 
-double attn_work_elements(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    int keys = attn_tag_is_of_keys(kind);
-    struct attn_box box = attn_work_box(w, keys, w->rank);
-    return (double)(box.batches.n * (keys ? w->kv_heads.n : w->heads.n) * box.tokens *
-                    attn_tag_width(kind, w->whole));
-}
-
-/* w1 o + w2 o2 for each merge, one add for each element of a gradient.  Numerators begin with 0, so
- * that the first is a merge too. */
+/* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
 static double fold_flops(const struct attn_work *w, const struct attn_product *x)
 {
     const struct attn_problem *p = &x->part;
     double rows = (double)(p->batch * p->heads * p->n_query);
     double keys = (double)(p->batch * p->kv_heads * p->n_key);
     if (w->pass == ATTN_FORWARD)
-        return x->starts_query && w->merging == ATTN_RUNNING ? 0 : 3 * rows * (double)p->d_value;
+        return x->starts_query ? 0 : 3 * rows * (double)p->d_value;
     return (x->starts_query ? 0 : rows * (double)p->d_key) +
            (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
 }

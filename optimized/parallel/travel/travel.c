@@ -9,7 +9,7 @@
 
 /* ---- where tensors are ----------------------------------------------------------------------- */
 
-/* What is moved has a buffer of its own, and so has a sum wider than what it is for. */
+/* A tensor that is moved has a buffer of its own, and so has a sum wider than its result. */
 static void place_all(struct attn_travel *x)
 {
     const enum attn_tag_kind *kinds;
@@ -39,7 +39,7 @@ static void make_delta(struct attn_travel *x)
 {
     struct attn_box home = attn_layout_box(&x->w.home, x->w.whole, 0, x->w.rank);
     struct attn_box stored = attn_layout_stored_box(&x->w.home, x->w.whole, 0, x->w.rank);
-    struct attn_rows rows = {home.batches.n, home.heads.n, home.tokens, x->w.whole->d_value};
+    struct attn_rows rows = {home.batch, home.heads.n, home.tokens, x->w.whole->d_value};
     struct attn_view *d = &x->tensor[ATTN_TAG_DELTA].home.view, d_lse = *d;
     struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     *d = attn_packed_view(x->buffer[ATTN_DELTA_SHARD].data, attn_lse_dtype(x->w.whole),
@@ -53,28 +53,13 @@ static void make_delta(struct attn_travel *x)
 
 /* ---- between home and work ------------------------------------------------------------------- */
 
-static enum attn_status move_data(struct attn_travel *x, struct attn_move m, void *from, void *to)
-{
-    m.chunks = x->buffer[ATTN_CHUNKS].data;
-    m.from.data = from;
-    m.to.data = to;
-    return attn_move(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data, x->rank->error);
-}
-
 static enum attn_status move(struct attn_travel *x, enum attn_tag_kind kind, int goes_home)
 {
-    struct attn_move inner = attn_work_move(&x->w, kind, goes_home);
-    struct attn_move outer = attn_work_move_via(&x->w, kind, goes_home);
-    void *home = x->tensor[kind].home.view.data, *via = x->buffer[ATTN_VIA].data;
-    void *work = x->tensor[kind].own.view.data, *half = x->w.has_via ? via : home;
-    enum attn_status status = ATTN_OK;
-    if (x->w.has_via && !goes_home)
-        status = move_data(x, outer, home, via);
-    if (status == ATTN_OK)
-        status = move_data(x, inner, goes_home ? work : half, goes_home ? half : work);
-    if (x->w.has_via && goes_home && status == ATTN_OK)
-        status = move_data(x, outer, via, home);
-    return status;
+    struct attn_move m = attn_work_move(&x->w, kind, goes_home);
+    void *home = x->tensor[kind].home.view.data, *work = x->tensor[kind].own.view.data;
+    m.from.data = goes_home ? work : home;
+    m.to.data = goes_home ? home : work;
+    return attn_move(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data, x->rank->error);
 }
 
 /* The heads that were brought, of those at home, from a sum that is wider. */
@@ -84,7 +69,7 @@ static void round_home(struct attn_travel *x, enum attn_tag_kind kind, char *dat
     struct attn_box stored = attn_layout_stored_box(&x->w.home, x->w.whole, 1, x->w.rank);
     int64_t width = attn_tag_width(kind, x->w.whole);
     struct attn_tokens heads = attn_work_portions(&x->w) > 1 ? x->w.kv_heads : home.heads;
-    struct attn_rows rows = {home.batches.n, heads.n, home.tokens, width};
+    struct attn_rows rows = {home.batch, heads.n, home.tokens, width};
     struct attn_block sum = {
         attn_packed_view(data, attn_lse_dtype(x->w.whole), stored.heads.n, stored.tokens, width),
         home.heads.first};
@@ -100,14 +85,11 @@ static enum attn_status move_sum(struct attn_travel *x, enum attn_tag_kind kind)
     struct attn_buffer copies[2];
     attn_work_copies(&x->w, kind, copies);
     enum attn_status status = attn_buffers_take(copies, 2, x->rank->ledger, x->rank->error);
-    void *home = copies[1].name != NULL ? copies[1].data : x->tensor[kind].home.view.data;
     m.from.data = x->tensor[kind].own.view.data;
-    m.to.data = x->w.has_via ? x->buffer[ATTN_VIA].data : home;
+    m.to.data = copies[1].name != NULL ? copies[1].data : x->tensor[kind].home.view.data;
     if (status == ATTN_OK)
         status = attn_move_sum(&m, x->rank->transport, x->buffer[ATTN_MESSAGES].data,
                                copies[0].data, x->rank->error);
-    if (status == ATTN_OK && x->w.has_via)
-        status = move_data(x, attn_work_move_via(&x->w, kind, 1), m.to.data, home);
     if (status == ATTN_OK && copies[1].name != NULL)
         round_home(x, kind, copies[1].data);
     attn_buffers_give(copies, 2, x->rank->ledger);
@@ -176,13 +158,9 @@ static enum attn_status take_buffers(struct attn_travel *x)
 static enum attn_status run_portion(struct attn_travel *x)
 {
     enum attn_status status = bring(x);
-    attn_travel_begin_sums(x);
     if (status == ATTN_OK)
         status = attn_travel_stops(x);
-    if (status != ATTN_OK)
-        return status;
-    attn_travel_finish_sums(x);
-    return take_home(x);
+    return status == ATTN_OK ? take_home(x) : status;
 }
 
 enum attn_status attn_travel(struct attn_rank *rank, const struct attn_problem *whole,

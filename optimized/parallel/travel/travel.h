@@ -5,7 +5,7 @@
  *      travel_mask.c      makes and brings the bytes of a mask
  *      travel_stops.c     goes from stop to stop: messages between ranks
  *      travel_products.c  multiplies blocks
- *      travel_blocks.c    blocks in memory, and the sums of the rank's own results
+ *      travel_blocks.c    blocks in memory
  */
 #ifndef OPTIMIZED_PARALLEL_TRAVEL_H
 #define OPTIMIZED_PARALLEL_TRAVEL_H
@@ -47,10 +47,7 @@ struct attn_travel {
     struct attn_work w;
     struct attn_buffer buffer[ATTN_WORK_BUFFERS];
     struct attn_placed tensor[ATTN_TAG_KINDS];
-    struct attn_block denominator; /* of the rank's queries, where these are not merged one by one:
-                                      the sum of O holds numerators, LSE the largest LSE so far */
-    int64_t kept;                  /* partial results so far, where all are kept */
-    struct attn_mask *mask;        /* that reads the rank's bytes; NULL: the described one */
+    struct attn_mask *mask; /* that reads the rank's bytes; NULL: the described one */
     struct attn_mask_bytes mask_bytes;
     struct attn_hop keys; /* that are on their way behind this stop's products */
 };
@@ -67,16 +64,6 @@ struct attn_rows attn_block_rows(const struct attn_work *w, enum attn_tag_kind k
 struct attn_view attn_block_from(const struct attn_block *block, int64_t head, int64_t token);
 struct attn_view attn_block_portion(const struct attn_work *w, enum attn_tag_kind kind,
                                     const struct attn_block *block);
-
-/* ---- sums of the rank's own results ---------------------------------------------------------- */
-
-/* Before the first product, every sum and all that is kept is of no keys; after the last one, what
- * is kept is merged, and numerators become O. */
-void attn_travel_begin_sums(struct attn_travel *x);
-void attn_travel_finish_sums(struct attn_travel *x);
-
-/* Where the n-th partial result of the rank's queries is kept: O or LSE. */
-struct attn_block attn_travel_kept(const struct attn_travel *x, enum attn_tag_kind kind, int64_t n);
 
 /* ---- the mask as data ------------------------------------------------------------------------ */
 

@@ -27,12 +27,11 @@ static void make_shard(const struct attn_travel *x, const struct attn_mask_data 
     int64_t one = attn_box_rows(&stored) * m->whole.d_key, all = attn_buffer_bytes(shard);
     if (all > 0)
         memset(shard->data, 1, (size_t)all);
-    for (int64_t b = 0; b < box.batches.n; b++)
+    for (int64_t b = 0; b < box.batch; b++)
         for (int s = 0; s < box.stretches; s++) {
             struct attn_stretch at = attn_box_stretch(&box, s);
             for (int64_t i = 0; i < at.tokens.n; i++)
-                make_row(x->w.whole, m->is_of_keys, box.batches.first + b,
-                         at.tokens.first + i * at.tokens.step,
+                make_row(x->w.whole, m->is_of_keys, b, at.tokens.first + i * at.tokens.step,
                          shard->data + (b * stored.tokens + at.row + i) * m->whole.d_key);
         }
     for (int64_t copy = one; copy < all; copy += one)

@@ -69,7 +69,7 @@ static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind 
                                 const struct attn_product *m, void *data)
 {
     struct attn_rows n = product_rows(m, kind, x->w.whole);
-    return attn_packed_view(data, attn_work_partial_dtype(&x->w, kind), n.heads, n.tokens, n.width);
+    return attn_packed_view(data, attn_lse_dtype(x->w.whole), n.heads, n.tokens, n.width);
 }
 
 static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind kind,
@@ -81,65 +81,24 @@ static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind k
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* The rank's own queries are summed as numerators, not merged one by one. */
-static int has_numerators(const struct attn_travel *x)
-{
-    return x->w.merging != ATTN_RUNNING;
-}
-
-/* The first result of a local call is the sum so far, unless it is to be narrower. */
-static int may_be_sum(const struct attn_travel *x, enum attn_tag_kind kind,
-                      const struct attn_view *sum)
-{
-    return !attn_work_is_narrow(&x->w, kind) || sum->dtype == attn_work_partial_dtype(&x->w, kind);
-}
-
-/* Results of a forward product: where its local call leaves them, and where they are summed. */
-struct forward_results {
-    struct attn_view o, lse, o_sum, lse_sum, l;
-    int is_written, is_kept; /* o, lse is the sum itself; it is a place for this partial alone */
-};
-
-static struct forward_results results_of(const struct attn_travel *x, const struct attn_product *m)
-{
-    struct forward_results r = {.o_sum = of_product(x, &x->tensor[ATTN_TAG_O].now, ATTN_TAG_O, m),
-                                .lse_sum =
-                                    of_product(x, &x->tensor[ATTN_TAG_LSE].now, ATTN_TAG_LSE, m),
-                                .is_kept = x->w.merging == ATTN_DEFERRED && has_numerators(x)};
-    if (has_numerators(x))
-        r.l = of_product(x, &x->denominator, ATTN_TAG_LSE, m);
-    r.is_written = m->starts_query && !has_numerators(x) && may_be_sum(x, ATTN_TAG_O, &r.o_sum);
-    if (r.is_kept) {
-        struct attn_block o = attn_travel_kept(x, ATTN_TAG_O, x->kept + m->key);
-        struct attn_block lse = attn_travel_kept(x, ATTN_TAG_LSE, x->kept + m->key);
-        r.o = of_product(x, &o, ATTN_TAG_O, m);
-        r.lse = of_product(x, &lse, ATTN_TAG_LSE, m);
-    } else if (r.is_written) {
-        r.o = r.o_sum;
-        r.lse = r.lse_sum;
-    } else {
-        r.o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
-        r.lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
-    }
-    return r;
-}
-
+/* The first result of a query is written where its sum is; later ones are merged into it. */
 static enum attn_status forward_product(struct attn_travel *x, const struct attn_product *m)
 {
-    struct forward_results r = results_of(x, m);
-    struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
-    struct attn_rows numbers = product_rows(m, ATTN_TAG_LSE, x->w.whole);
+    struct attn_view o_sum = of_product(x, &x->tensor[ATTN_TAG_O].now, ATTN_TAG_O, m), o = o_sum;
+    struct attn_view lse_sum = of_product(x, &x->tensor[ATTN_TAG_LSE].now, ATTN_TAG_LSE, m);
+    struct attn_view lse = lse_sum;
+    if (!m->starts_query) {
+        o = partial(x, ATTN_TAG_O, m, x->buffer[ATTN_O_PARTIAL].data);
+        lse = partial(x, ATTN_TAG_LSE, m, x->buffer[ATTN_LSE_PARTIAL].data);
+    }
     const struct attn_forward t = {input(x, ATTN_TAG_Q, m), input(x, ATTN_TAG_K, m),
-                                   input(x, ATTN_TAG_V, m), r.o, r.lse};
+                                   input(x, ATTN_TAG_V, m), o, lse};
     enum attn_status status = run_forward(x, m, &t);
-    if (status != ATTN_OK || r.is_written || r.is_kept)
-        return status;
-    if (m->starts_query && !has_numerators(x)) {
-        attn_rows_round(&rows, &r.o_sum, &r.o);
-        attn_rows_round(&numbers, &r.lse_sum, &r.lse);
-    } else
-        attn_rows_merge(&rows, &r.o_sum, &r.lse_sum, has_numerators(x) ? &r.l : NULL, &r.o, &r.lse);
-    return ATTN_OK;
+    if (status == ATTN_OK && !m->starts_query) {
+        struct attn_rows rows = product_rows(m, ATTN_TAG_O, x->w.whole);
+        attn_rows_merge(&rows, &o_sum, &lse_sum, &o, &lse);
+    }
+    return status;
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -148,23 +107,18 @@ static enum attn_status forward_product(struct attn_travel *x, const struct attn
 static struct attn_view gradient(const struct attn_travel *x, enum attn_tag_kind kind,
                                  const struct attn_product *m, void *data)
 {
-    struct attn_view sum = of_product(x, &x->tensor[kind].now, kind, m);
-    struct attn_view part = partial(x, kind, m, data);
-    int keys = attn_tag_is_of_keys(kind), starts = keys ? m->starts_key : m->starts_query;
-    return starts && may_be_sum(x, kind, &sum) ? sum : part;
+    int starts = attn_tag_is_of_keys(kind) ? m->starts_key : m->starts_query;
+    return starts ? of_product(x, &x->tensor[kind].now, kind, m) : partial(x, kind, m, data);
 }
 
-/* Add a partial gradient to its sum, or begin the sum with it. */
+/* A partial gradient is added to its sum. */
 static void add(const struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m,
                 const struct attn_view *part)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);
     struct attn_view sum = of_product(x, &x->tensor[kind].now, kind, m);
-    int starts = attn_tag_is_of_keys(kind) ? m->starts_key : m->starts_query;
-    if (!starts)
+    if (attn_tag_is_of_keys(kind) ? !m->starts_key : !m->starts_query)
         attn_rows_add(&rows, &sum, part);
-    else if (part->data != sum.data)
-        attn_rows_round(&rows, &sum, part);
 }
 
 static enum attn_status backward_product(struct attn_travel *x, const struct attn_product *m)
@@ -172,10 +126,9 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
     char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
-    char *dv = dk == NULL
-                   ? NULL
-                   : dk + keys.batch * keys.heads * keys.tokens * keys.width *
-                              (int64_t)attn_dtype_size(attn_work_partial_dtype(&x->w, ATTN_TAG_DK));
+    char *dv = dk == NULL ? NULL
+                          : dk + keys.batch * keys.heads * keys.tokens * keys.width *
+                                     (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
     struct attn_backward t = {.q = input(x, ATTN_TAG_Q, m),
                               .k = input(x, ATTN_TAG_K, m),
                               .v = input(x, ATTN_TAG_V, m),
@@ -197,7 +150,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* What a query, or a key, of this stop gets that no product started: no keys, no queries. */
+/* The result of a query, or a key, that no product started: of no keys, of no queries. */
 static void clear(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);
@@ -225,17 +178,18 @@ static void start_key(struct attn_travel *x, const struct attn_product *m)
     clear(x, ATTN_TAG_DV, m);
 }
 
+/* At stop 0. */
 static void start_the_rest(struct attn_travel *x)
 {
     const struct attn_work *w = &x->w;
     int queries = attn_layout_stretches(&w->work, 0), keys = attn_layout_stretches(&w->work, 1);
     for (int call = 0; call < ATTN_CALLS; call++) {
-        for (int q = 0; q < queries && w->n_stop == 0 && !has_numerators(x); q++) {
+        for (int q = 0; q < queries; q++) {
             struct attn_product m = attn_work_product(w, call, q, 0, 0);
             if (!w->saw_query[call][q] && m.heads.n > 0)
                 start_query(x, &m);
         }
-        for (int k = 0; k < keys && w->n_stop == 0; k++) {
+        for (int k = 0; k < keys; k++) {
             struct attn_product m = attn_work_product(w, call, 0, k, 0);
             if (!w->saw_key[call][k] && m.heads.n > 0)
                 start_key(x, &m);
@@ -252,8 +206,7 @@ enum attn_status attn_travel_multiply(struct attn_travel *x)
     while (status == ATTN_OK && attn_work_next(&x->w, &m))
         if (computes)
             status = x->w.pass == ATTN_FORWARD ? forward_product(x, &m) : backward_product(x, &m);
-    if (status == ATTN_OK && computes)
+    if (status == ATTN_OK && computes && x->w.n_stop == 0)
         start_the_rest(x);
-    x->kept += attn_layout_stretches(&x->w.work, 1);
     return status;
 }

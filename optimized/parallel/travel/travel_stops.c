@@ -155,7 +155,7 @@ static enum attn_status pass_sums_on(struct attn_travel *x, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* What travels arrives, and this stop's products are shown their blocks. */
+/* Keys arrive, and this stop's products are shown their blocks. */
 static enum attn_status arrive(struct attn_travel *x, int n)
 {
     enum attn_status status = ATTN_OK;
@@ -175,7 +175,6 @@ static enum attn_status arrive(struct attn_travel *x, int n)
     return status;
 }
 
-/* Where results are merged one by one: what is kept or summed otherwise is no O yet. */
 static void tell_held(const struct attn_travel *x, int n)
 {
     static const enum attn_tag_kind kind[2][2] = {{ATTN_TAG_O, ATTN_TAG_LSE},
@@ -191,7 +190,7 @@ static void tell_held(const struct attn_travel *x, int n)
                                           attn_tag_name((int)tag),
                                           is_key ? t->now.view : t->sum.view,
                                           {rows.batch, rows.heads, rows.tokens, rows.width}};
-        if (x->w.scheme->ring != NULL && x->w.merging == ATTN_RUNNING)
+        if (x->w.scheme->ring != NULL)
             log->held(log->arg, &held);
     }
 }

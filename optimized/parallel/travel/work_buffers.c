@@ -19,9 +19,9 @@ static struct attn_buffer when(int is_needed, const char *name, int64_t parts, i
     return is_needed ? attn_buffer_of(name, parts, numbers, size) : (struct attn_buffer){0};
 }
 
-/* What a product of two blocks gives is partial where a query (cuts_q) or a key (cuts_k) is in
+/* The result of a product of two blocks is partial where a query (cuts_q) or a key (cuts_k) is in
  * several products: it needs a place of its own, and is summed as f32 where tensors are narrower.
- * What travels lies beside the rank's own, as large as the largest block of any rank.
+ * Blocks that travel lie beside the rank's own, as large as the largest block of any rank.
  *
  * Sizes are of all heads that the rank computes with, as blocks are stored: rows count queries,
  * numbers of keys count K and V (dK and dV) together. */
@@ -30,40 +30,34 @@ static void stop_buffers(const struct attn_work *w, struct attn_buffer *buffer)
     const struct attn_problem *p = w->whole;
     int back = w->pass == ATTN_BACKWARD, forward = !back, travels = w->stops > 1;
     int cuts_q = attn_work_cuts(w, 0), cuts_k = back && attn_work_cuts(w, 1);
-    int deferred = w->merging == ATTN_DEFERRED, has_l = w->merging != ATTN_RUNNING;
-    int partial_o = forward && cuts_q && !deferred;
+    int partial_o = forward && cuts_q;
 
     int64_t dk = p->d_key, dv = p->d_value, stored = (int64_t)attn_dtype_size(p->dtype);
-    int64_t wide = (int64_t)attn_dtype_size(attn_lse_dtype(p)), part = w->narrow ? stored : wide;
+    int64_t wide = (int64_t)attn_dtype_size(attn_lse_dtype(p));
     int widens = wide > stored;
 
     struct attn_box home = attn_layout_stored_box(&w->home, p, 0, w->rank);
     struct attn_box q = attn_work_stored_box(w, 0, w->rank),
                     k = attn_work_stored_box(w, 1, w->rank);
-    int64_t heads = q.batches.n * q.heads.n, token = k.batches.n * k.heads.n * (dk + dv);
+    int64_t heads = p->batch * q.heads.n, token = p->batch * k.heads.n * (dk + dv);
     int64_t own = heads * q.tokens, rows = heads * q.stretch[0].n; /* of a product */
     int64_t own_kv = token * k.tokens, block = token * attn_layout_most(&w->work, p, 1);
     int64_t stretch = token * attn_layout_stored_box(&w->work, p, 1, 0).stretch[0].n;
-    int64_t kept = deferred ? attn_work_partials(w) : 0;
     struct attn_buffer *x = buffer;
 
     x[ATTN_ZEROS] = when(back, "zeros", 1, dv, stored);
-    x[ATTN_DELTA_SHARD] =
-        when(back, "delta.shard", home.batches.n * home.heads.n, home.tokens, wide);
+    x[ATTN_DELTA_SHARD] = when(back, "delta.shard", p->batch * home.heads.n, home.tokens, wide);
     x[ATTN_KV_TRAVEL] = when(travels, "kv.travel", less(w->stops - 1, 2), block, stored);
     x[ATTN_O_SUM] = when(forward && cuts_q && widens, "o.sum", own, dv, wide);
-    x[ATTN_O_PARTIAL] = when(partial_o, "o.partial", 1, rows * dv, part);
+    x[ATTN_O_PARTIAL] = when(partial_o, "o.partial", 1, rows * dv, wide);
     x[ATTN_LSE_PARTIAL] = when(partial_o, "lse.partial", 1, rows, wide);
-    x[ATTN_DENOMINATOR] = when(has_l, "denominator", own, 1, wide);
-    x[ATTN_O_KEPT] = when(deferred, "o.kept", kept, own * dv, part);
-    x[ATTN_LSE_KEPT] = when(deferred, "lse.kept", kept, own, wide);
     x[ATTN_DQ_SUM] = when(back && cuts_q && widens, "dq.sum", own, dk, wide);
-    x[ATTN_DQ_PARTIAL] = when(back && cuts_q, "dq.partial", 1, rows * dk, part);
+    x[ATTN_DQ_PARTIAL] = when(back && cuts_q, "dq.partial", 1, rows * dk, wide);
     x[ATTN_DKV_SUM] =
         when(cuts_k && widens && !attn_work_is_summed(w, ATTN_TAG_DK), "dkv.sum", 1, own_kv, wide);
     x[ATTN_DKV_TRAVEL] =
         when(back && travels, "dkv.travel", attn_work_is_even(w) ? 1 : 2, block, wide);
-    x[ATTN_DKV_PARTIAL] = when(cuts_k, "dkv.partial", 1, stretch, part);
+    x[ATTN_DKV_PARTIAL] = when(cuts_k, "dkv.partial", 1, stretch, wide);
 }
 
 void attn_work_buffers(const struct attn_work *w, struct attn_buffer buffer[ATTN_WORK_BUFFERS])

@@ -14,9 +14,6 @@ enum {
     ATTN_DKV_SUM,
     ATTN_O_PARTIAL,
     ATTN_LSE_PARTIAL,
-    ATTN_DENOMINATOR, /* of the rank's queries */
-    ATTN_O_KEPT,      /* a part for each of attn_work_partials */
-    ATTN_LSE_KEPT,
     ATTN_DQ_PARTIAL,
     ATTN_DKV_TRAVEL,
     ATTN_DKV_PARTIAL,

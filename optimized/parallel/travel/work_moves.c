@@ -19,34 +19,17 @@ int attn_work_tensors(enum attn_pass pass, const enum attn_tag_kind **kinds, int
     return pass == ATTN_FORWARD ? 5 : 9;
 }
 
-static struct attn_move move_of(const struct attn_work *w, enum attn_tag_kind kind, int goes_home,
-                                const struct attn_end *outer, const struct attn_end *inner)
-{
-    struct attn_move m = {.whole = w->whole,
-                          .kind = kind,
-                          .dtype = attn_work_dtype(w, kind),
-                          .from = goes_home ? *inner : *outer,
-                          .to = goes_home ? *outer : *inner};
-    return m;
-}
-
 struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home)
 {
-    struct attn_end outer = {.layout = &w->via}, work = {.layout = &w->work};
+    struct attn_end home = {.layout = &w->home}, work = {.layout = &w->work};
     work.is_cut = attn_work_portions(w) > 1;
     work.heads = w->kv_heads;
-    struct attn_move m = move_of(w, kind, goes_home, &outer, &work);
-    m.step = w->has_via + goes_home;
-    return m;
-}
-
-struct attn_move attn_work_move_via(const struct attn_work *w, enum attn_tag_kind kind,
-                                    int goes_home)
-{
-    struct attn_end home = {.layout = &w->home}, via = {.layout = &w->via};
-    struct attn_move m = move_of(w, kind, goes_home, &home, &via);
-    m.step = goes_home ? 3 : 0;
-    return m;
+    return (struct attn_move){.whole = w->whole,
+                              .kind = kind,
+                              .dtype = attn_work_dtype(w, kind),
+                              .step = goes_home,
+                              .from = goes_home ? work : home,
+                              .to = goes_home ? home : work};
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -66,9 +49,9 @@ static int keeps(const struct attn_work *w, enum attn_tag_kind kind)
 
 static struct attn_buffer moved(const struct attn_work *w, enum attn_tag_kind kind)
 {
-    static const char *const name[4][ATTN_TAG_KINDS] = {NAMES(".heads"), NAMES(".axis"),
-                                                        NAMES(".scopes"), NAMES(".all")};
-    int which = w->work.all_keys ? 3 : w->work.scopes > 0 ? 2 : w->work.frames > 0;
+    static const char *const name[3][ATTN_TAG_KINDS] = {NAMES(".heads"), NAMES(".axis"),
+                                                        NAMES(".all")};
+    int which = w->work.all_keys ? 2 : w->work.frames > 0;
     if (!attn_work_moves(w, kind))
         return (struct attn_buffer){0};
     return attn_buffer_of(keeps(w, kind) ? ATTN_SAVED_NAME : name[which][kind], 1,
@@ -82,52 +65,17 @@ int64_t attn_work_saved(const struct attn_work *w)
     return keeps(w, ATTN_TAG_K) ? k.numbers * k.size + v.numbers * v.size : 0;
 }
 
-/* Where what is moved goes through chunks, those of a tensor; what is summed does not. */
-static struct attn_buffer chunks_of(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    if (w->scheme->moves_by_chunks == NULL || !w->scheme->moves_by_chunks(w->options) ||
-        !attn_work_moves(w, kind) || attn_work_is_summed(w, kind))
-        return (struct attn_buffer){0};
-    struct attn_move there = attn_work_move(w, kind, 0), back = attn_work_move(w, kind, 1);
-    struct attn_buffer out = attn_move_chunks(&there, w->rank);
-    struct attn_buffer home = attn_move_chunks(&back, w->rank);
-    return out.numbers > home.numbers ? out : home;
-}
-
-/* What a rank has of a tensor half way. */
-static struct attn_buffer way_of(const struct attn_work *w, enum attn_tag_kind kind)
-{
-    struct attn_box stored =
-        attn_layout_stored_box(&w->via, w->whole, attn_tag_is_of_keys(kind), w->rank);
-    if (!w->has_via || !attn_work_moves(w, kind))
-        return (struct attn_buffer){0};
-    return attn_buffer_of("via", 1, attn_box_rows(&stored) * attn_tag_width(kind, w->whole),
-                          (int64_t)attn_dtype_size(attn_work_dtype(w, kind)));
-}
-
-static struct attn_buffer lists_of(const struct attn_work *w)
-{
-    struct attn_buffer outer = attn_move_lists(&w->home, &w->via, w->whole);
-    struct attn_buffer inner = attn_move_lists(&w->via, &w->work, w->whole);
-    return w->has_via && outer.numbers > inner.numbers ? outer : inner;
-}
-
 void attn_work_move_buffers(const struct attn_work *w, struct attn_buffer *buffer)
 {
     const enum attn_tag_kind *kinds;
     int inputs, moves = 0, tensors = attn_work_tensors(w->pass, &kinds, &inputs);
     for (int n = 0; n < tensors; n++) {
         enum attn_tag_kind kind = kinds[n];
-        struct attn_buffer chunks = chunks_of(w, kind), way = way_of(w, kind);
-        if (chunks.numbers > buffer[ATTN_CHUNKS].numbers)
-            buffer[ATTN_CHUNKS] = chunks;
-        if (attn_buffer_bytes(&way) > attn_buffer_bytes(&buffer[ATTN_VIA]))
-            buffer[ATTN_VIA] = way;
         buffer[kind] = moved(w, kind);
         moves |= attn_work_moves(w, kind);
     }
     if (moves)
-        buffer[ATTN_MESSAGES] = lists_of(w);
+        buffer[ATTN_MESSAGES] = attn_move_lists(&w->home, &w->work);
 }
 
 void attn_work_copies(const struct attn_work *w, enum attn_tag_kind kind,

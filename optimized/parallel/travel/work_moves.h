@@ -1,4 +1,4 @@
-/* What a rank takes from home to work and back: the moves, and the buffers that they need. */
+/* The moves of a rank from home to work and back, and the buffers that they need. */
 #ifndef OPTIMIZED_PARALLEL_WORK_MOVES_H
 #define OPTIMIZED_PARALLEL_WORK_MOVES_H
 
@@ -11,18 +11,9 @@ int attn_work_tensors(enum attn_pass pass, const enum attn_tag_kind **kinds, int
 /* The move of a tensor from home to work, or of a result back.  Data is the caller's. */
 struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind kind, int goes_home);
 
-/* With via, that is the move between via and work; this is the one between home and via. */
-struct attn_move attn_work_move_via(const struct attn_work *w, enum attn_tag_kind kind,
-                                    int goes_home);
-
-/* One buffer for each kind of tensor that is moved, and these.  `buffer` is the table of
+/* One buffer for each kind of tensor that is moved, and this.  `buffer` is the table of
  * work_buffers.h. */
-enum {
-    ATTN_MESSAGES = ATTN_TAG_KINDS,
-    ATTN_CHUNKS, /* of the largest tensor that is moved, for an all-to-all by lists */
-    ATTN_VIA,    /* a tensor on its way: room for the largest that is moved */
-    ATTN_MOVE_BUFFERS
-};
+enum { ATTN_MESSAGES = ATTN_TAG_KINDS, ATTN_MOVE_BUFFERS };
 void attn_work_move_buffers(const struct attn_work *w, struct attn_buffer *buffer);
 
 /* Bytes of K and V that live from a forward pass to its backward pass: these two are neighbours. */

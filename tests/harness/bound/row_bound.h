@@ -47,7 +47,7 @@ struct attn_row_bound {
     void *block;
 };
 
-/* A term, or 0 where it is not finite: classes.h judges such ones (6.3). */
+/* The term, or 0 where it is not finite: such terms are left to classes.h (6.3). */
 static inline double attn_finite_part(double x)
 {
     return isfinite(x) ? x : 0;
@@ -59,10 +59,10 @@ int attn_row_bound_is_open(const struct attn_problem *p, const struct attn_preci
                            const struct attn_oracle_row *row, int64_t b, int64_t h, int64_t i,
                            const struct attn_row_bound *x);
 
-/* Parts of a pair that may be too large for the type that it is stored or summed in between (2.3). */
+/* The parts of a pair that may be too large for the type that stores or sums them (2.3). */
 enum { ATTN_OVER_SCORE = 1, ATTN_OVER_DP = 2, ATTN_OVER_DS = 4 };
 
-/* Room for the bounds of some rows of one head, which are worked out together. */
+/* Room for the bounds of n_rows rows of one head, which are worked out together. */
 enum attn_status attn_row_bounds_alloc(const struct attn_problem *problem, int n_rows,
                                        struct attn_row_bound *bounds, struct attn_error *err);
 void attn_row_bounds_free(struct attn_row_bound *bounds);

@@ -95,7 +95,7 @@ static void flush_keys(struct work *w)
 }
 
 /* dk_j += dS q_i and dv_j += P dO_i, for every sampled key that this row sees: flush_keys does it.
- * Numbers that are not finite are left to the kinds. */
+ * Values that are not finite are left to the kinds. */
 static void collect_keys(struct work *w, int r)
 {
     const struct attn_problem *p = w->p;
@@ -278,7 +278,7 @@ static enum attn_status tensor_alloc(const struct work *w, enum attn_output outp
     return ATTN_OK;
 }
 
-/* Memory of a thread for itself. */
+/* Allocates the memory that each thread needs for itself. */
 static enum attn_status own_alloc(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;

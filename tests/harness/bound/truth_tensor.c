@@ -13,7 +13,7 @@ const char *attn_output_name(enum attn_output output)
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 
-/* 1: `wide` has every number of `narrow`. */
+/* True where `wide` has every number of `narrow`. */
 static int holds(enum attn_dtype wide, enum attn_dtype narrow)
 {
     return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);

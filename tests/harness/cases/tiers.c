@@ -106,8 +106,8 @@ static void take_pass(const struct attn_battery_case *hand, const struct attn_cl
 static int has_lengths(const struct attn_case *c)
 {
     static const char *const call[] = {"documents(", "spatial(", "temporal(", "axial2d(",
-                                       "dilated(",   "local2d(", "local3d(",  "swin(",
-                                       "ends,",      "keys(",    NULL};
+                                       "dilated(",   "local2d(", "local3d(",  "ends,",
+                                       "keys(",      NULL};
     int n = 0;
     while (call[n] != NULL && strstr(c->mask, call[n]) == NULL)
         n++;

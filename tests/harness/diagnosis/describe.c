@@ -12,7 +12,7 @@ struct pattern {
     int64_t low[4], high[4];
     int64_t beyond; /* in rows whose scores exp cannot take without a shift */
     int64_t late;   /* the fewest hidden keys that a failing row begins with */
-    int64_t early;  /* the most that a row begins with that is right         */
+    int64_t early;  /* the most that a row begins with that is right; -1: of one */
 };
 
 /* Rows may fail because the tiles that they begin with are hidden. */
@@ -28,11 +28,11 @@ static void note_late(const struct attn_problem *p, const int64_t at[4], int is_
         x->late = lo < x->late ? lo : x->late;
 }
 
-/* Do all rows fail that begin with a hidden tile, and no others? */
+/* Do all rows fail that begin with a hidden tile, and no others?  A lone row says nothing. */
 static int begin_late(const struct pattern *x)
 {
     for (int64_t tile = 16; tile <= 128; tile *= 2)
-        if (x->late != INT64_MAX && x->late >= tile && x->early < tile)
+        if (x->late != INT64_MAX && x->late >= tile && x->early >= 0 && x->early < tile)
             return 1;
     return 0;
 }
@@ -46,6 +46,7 @@ static void look(const struct attn_failed_run *run, enum attn_output o, struct p
     *x = (struct pattern){.n = attn_run_rows(run, o) * width,
                           .low = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX},
                           .late = INT64_MAX,
+                          .early = p->n_query > 1 ? 0 : -1,
                           .high = {-1, -1, -1, -1}};
     for (int64_t n = 0; n < x->n; n++) {
         int64_t row = n / width,

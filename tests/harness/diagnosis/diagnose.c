@@ -84,14 +84,14 @@ static const struct {
     double loose;
     const char *words;
 } level[LEVELS] = {
-    {1e-9, "errors near the bound in all rows"},
-    {3e-5, "errors of some units of f32 in all rows"},
+    {1e-9, "errors near the bound in all rows: a low-precision step"},
+    {3e-5, "errors of some units of f32 in all rows: a low-precision step"},
     {1.3e-4,
      "errors of about 1e-4 in all rows: low-precision products, or an exp that is off by as "
      "much"},
     {4e-3, "errors of about 1e-3 in all rows: low-precision sums (f16, tf32: u 4.9e-4), or an exp "
            "that is off by as much"},
-    {4e-2, "errors of about 1e-2 in all rows: low-precision sums (bf16: u 3.9e-3)"}};
+    {4e-2, "errors of about 1e-2 in all rows: low-precision sums (bf16, or f16 of many keys)"}};
 
 /* The first level that has seven of eight rows, by what the largest error is beyond some bounds. */
 static int usual_level(const struct attn_failed_run *run)
@@ -120,21 +120,19 @@ static int usual_level(const struct attn_failed_run *run)
 static int try_precision(struct attn_failed_run *run)
 {
     struct attn_failed_run loose = *run;
-    const char *published = NULL;
     loose.loose = level[LEVELS - 1].loose;
     if (!is_everywhere(run) ||
         !attn_fault_fits(&loose, &(struct attn_fault_model){.place = ATTN_AT_NONE}))
         return 0;
-    int n = usual_level(run), is_wide = run->setup->problem.dtype == ATTN_F64;
-    if (is_wide && n == 1)
-        snprintf(run->text, run->size, "arithmetic in f32");
-    else if (n <= 1 && (published = published_for(run)) != NULL)
-        snprintf(run->text, run->size,
-                 "errors that arithmetic %s in blocks of 16 keys may have: if that is meant, "
-                 "declare it",
-                 published);
-    else
-        snprintf(run->text, run->size, "%s", level[n].words);
+    const int n = usual_level(run), is_single = run->setup->problem.dtype == ATTN_F64 && n == 1;
+    const char *published = is_single ? NULL : published_for(run);
+    run->text[0] = '\0';
+    attn_append(run->text, run->size, "%s", is_single ? "arithmetic in f32" : level[n].words);
+    if (published != NULL)
+        attn_append(
+            run->text, run->size,
+            "; arithmetic %s in blocks of 16 keys allows them: if that is meant, declare it",
+            published);
     return 1;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ref/problem.h"
+#include "tests/harness/inputs/pages.h"
 
 enum {
     ALIGN = 64,       /* what offset counts from: a cache line, the widest vector */
@@ -143,14 +144,11 @@ static enum attn_status map_span(struct attn_tensor *t, int offset, struct attn_
     size_t inside = RED_BEFORE + (size_t)bytes + ALIGN + RED_AFTER;
     inside = (inside + page - 1) / page * page;
     t->map_bytes = inside + 2 * page;
-    t->map = mmap(NULL, t->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (t->map == MAP_FAILED || mprotect(interior(t), inside, PROT_READ | PROT_WRITE) != 0) {
-        if (t->map != MAP_FAILED)
-            munmap(t->map, t->map_bytes);
-        t->map = NULL;
+    unsigned char *pages = attn_pages_take(inside, 0);
+    if (pages == NULL)
         return attn_fail(err, ATTN_ENOMEM, "tensor %s: the system gave no %lld bytes", t->name,
                          (long long)t->map_bytes);
-    }
+    t->map = pages - page;
     unsigned char *end = (unsigned char *)t->map + page + inside;
     unsigned char *data = end - RED_AFTER - bytes;
     data -= ((uintptr_t)data - (size_t)offset * size) % ALIGN;
@@ -280,7 +278,7 @@ void attn_tensor_flip(struct attn_tensor *t, unsigned axes)
 void attn_tensor_free(struct attn_tensor *t)
 {
     if (t->map != NULL && !t->shared)
-        munmap(t->map, t->map_bytes);
+        attn_pages_free(interior(t), interior_bytes(t));
     free(t->own);
     memset(t, 0, sizeof *t);
 }
@@ -372,10 +370,11 @@ void attn_tensor_seal(struct attn_tensor *t, int sealed)
 {
     t->sealed = sealed;
     if (!t->shared && t->map != NULL)
-        mprotect(interior(t), interior_bytes(t),
-                 sealed         ? PROT_NONE
-                 : t->read_only ? PROT_READ
-                                : PROT_READ | PROT_WRITE);
+        attn_pages_protect(interior(t), interior_bytes(t),
+                           sealed         ? PROT_NONE
+                           : t->read_only ? PROT_READ
+                                          : PROT_READ | PROT_WRITE,
+                           t->read_only);
 }
 
 void attn_tensor_protect(struct attn_tensor *t, int read_only)

@@ -156,7 +156,7 @@ static int is_powerless(const struct attn_result *r)
     return n > 0 && powerless == n;
 }
 
-/* The worth of a pass. */
+/* Says how much a pass is worth. */
 static void weigh_power(struct attn_result *r)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
