@@ -17,7 +17,7 @@ enum attn_verdict {
     ATTN_CRASH,
     ATTN_TIMEOUT,
     ATTN_INTERMITTENT, /* some runs of one and the same case failed, others did not */
-    ATTN_SKIPPED,      /* nobody came to it                                         */
+    ATTN_SKIPPED,      /* the time ended before it                                  */
     ATTN_ERROR         /* the suite could not do its part */
 };
 const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ... */
