@@ -5,7 +5,7 @@
  *      x [B, T, S/R, C]  --all-to-all-->  [B, T/R, S, C]
  *      y [B, T/R, S, C]  --all-to-all-->  [B, T, S/R, C]
  *
- * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  What has arrived of x is
+ * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  The x that has arrived is
  * kept for the backward.  Nothing has to divide: no padding (the published code pads and cuts off).
  *
  * Memory   x once more, while it is kept.

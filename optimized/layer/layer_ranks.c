@@ -153,7 +153,8 @@ static void *own_x(const struct member *m)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Bring x to where it is projected: *at.  What is exchanged was kept by the forward pass. */
+/* Bring x to where it is projected: *at.  `again`: the forward pass has kept an x that it
+ * exchanged. */
 static enum attn_status bring_x(struct member *m, int again, void **at)
 {
     const struct attn_layer_work *w = m->w;

@@ -1,4 +1,5 @@
-/* What collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
+/* Bytes and messages of the collectives around a layer, from the sizes of shards.  See
+ * layer_scheme.h. */
 #include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 

@@ -1,6 +1,6 @@
-/* What one rank has to do in a layer, derived from its scheme: layouts of every tensor, which of
- * them change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither
- * computes, sends or allocates here.
+/* The work of one rank in a layer, derived from its scheme: layouts of every tensor, which of them
+ * change hands, its buffers.  layer_ranks.c does it and layer_price.c prices it; nothing here
+ * computes, sends or allocates.
  */
 #ifndef OPTIMIZED_LAYER_LAYER_WORK_H
 #define OPTIMIZED_LAYER_LAYER_WORK_H
@@ -66,7 +66,7 @@ int64_t attn_layer_weight_numbers(const struct attn_layer_weight *weight,
                                   const struct attn_layout *layout, int rank);
 struct attn_buffer attn_layer_weight_sum(const struct attn_layer_weight *weight, int rank);
 
-/* What a rank has of a layout, for the products. */
+/* The rank's part of a layout, for the products. */
 struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
                                           const struct attn_layout *layout);
 

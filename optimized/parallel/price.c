@@ -1,6 +1,6 @@
-/* What a call costs one rank: its buffers (work_buffers.c), beside them the largest of what the
- * local implementation takes for a product, the flops of all products and of all merges; and what
- * its scheme says that it sends.
+/* The cost of a call for one rank: its buffers (work_buffers.c), beside them the largest of what
+ * the local implementation takes for a product, the flops of all products and of all merges; and
+ * the messages that its scheme says that it sends.
  *
  * Of many stops that are equal, the first round is looked at and taken as often (attn_work_round):
  * tests/parallel/test_rounds.c compares that with a walk of all stops. */
@@ -13,7 +13,7 @@
 #include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-/* A stop, for so many that are equal. */
+/* A stop, in place of `times` equal ones. */
 static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
                                    struct attn_error *err)
 {

@@ -5,7 +5,7 @@
  *      home=frames   T/R frames of S places: enough for spatial attention
  *      home=space    S/R places of T frames: enough for temporal attention
  *
- * What else has to happen is exchange=:
+ * exchange= says what else has to happen:
  *
  *      always        tokens for heads in every block, as ulysses       Open-Sora v1.0 (home=frames)
  *      needed        that only where home is not enough                Open-Sora v1.2 (home=space)

@@ -61,7 +61,7 @@ void attn_work_portion(struct attn_work *w, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* The rank so many places and windows away. */
+/* The rank that is `places` places and `windows` windows away. */
 static int away(const struct attn_work *w, int places, int windows)
 {
     const struct attn_ring *ring = &w->ring;

@@ -1,12 +1,12 @@
-/* What is said of ranks that disagree or wait in vain: the same lines, whatever carries messages.
+/* Messages about ranks that disagree or wait in vain: the same lines for every transport.
  */
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 
 #include "ref/ranks.h"
 
-/* What the two sides of a message must agree in: its tag, its pieces, their extents.  Of a message
- * from another process only the first `known` pieces are there. */
+/* The properties in which the two sides of a message must agree: its tag, its pieces, their
+ * extents.  Of a message from another process only the first `known` pieces are there. */
 struct attn_shape {
     int tag, pieces, known;
     const struct attn_piece *piece;

@@ -150,7 +150,8 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* What a query, or a key, of this stop gets that no product started: no keys, no queries. */
+/* Clears the result of queries, or of keys, that no product of this stop started: they meet
+ * none. */
 static void clear(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);
