@@ -88,7 +88,8 @@ def plugins(every):
     for name, kind, switches in (("honest", "full", ""), ("broken", "slips", "NOT_LAST"),
                                  ("crashes", "bad", "CRASH FROM=16"), ("ranks", "bad", "RANKS"),
                                  ("writes", "bad", "WRITE_NEAR FROM=16")):
-        yield name, judged(["--plugin", copy_of(kind, switches, folder)], every, "corners-")
+        words = ["--plugin", copy_of(kind, switches, folder), "--timeout", "100"]
+        yield name, judged(words, every, "corners-")
 
 
 def commands(every):

@@ -1,6 +1,6 @@
-/* A sequence-parallel scheme: which rank has what when a call begins and ends (home), which has
- * what while it is computed (work), and whether keys travel round a ring meanwhile.  A scheme's
- * file says that, and what it sends; parallel.h names the files that do the rest.
+/* A sequence-parallel scheme: the layout in which a call begins and ends (home), the layout
+ * while it is computed (work), and a ring if keys travel meanwhile.  A scheme's file says that, and
+ * what it sends; parallel.h names who does the rest.
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
  * product of a block of queries with a block of keys gives a partial (O, LSE) of these queries;
@@ -61,7 +61,7 @@ struct attn_scheme {
      * (sent.h).  NULL: nothing. */
     struct attn_sent (*sent)(const struct attn_work *w);
 
-    /* Refuses what only this scheme must refuse.  NULL: nothing. */
+    /* ENOTSUP for problems that only this scheme refuses.  NULL: none. */
     enum attn_status (*accepts)(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err);
 };

@@ -23,8 +23,8 @@ void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes)
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
-/* The rows of queries and of keys that a rank sends, and to how many ranks, on the way to work and
- * on the way home. */
+/* Rows that a rank sends to each other rank that needs some: rows of queries and of keys, on the
+ * way to work and on the way home. */
 struct rows {
     int64_t rows, ranks;
 };

@@ -69,7 +69,7 @@ enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err)
     s->question.whole_tier = 0; /* claims beyond the task's are not asked about */
     status = keep_claimed(g, route, err);
     if (status == ATTN_OK)
-        attn_check_external(s);
+        attn_check_subjects(s, 1);
     if (status == ATTN_OK && s->list == NULL)
         status = attn_fail(err, ATTN_EINVAL, "%s", s->trouble);
     return status;

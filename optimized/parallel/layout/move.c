@@ -75,7 +75,7 @@ static int64_t row_bytes(const struct attn_move *m)
     return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
 }
 
-/* A rank at one end: the box that it has, and the box that it stores. */
+/* A rank's box at one end, and its stored box there. */
 struct side {
     int rank;
     struct attn_box box, stored;
@@ -88,8 +88,8 @@ static struct side side_of(const struct attn_move *m, const struct attn_end *end
 }
 
 /* The common part of rank a's box of `from` and rank b's box of `to`, as pieces of a's memory and
- * of b's.  Returns how many pieces there are; *bytes: their bytes.  NULL: only these numbers are
- * asked.  Each rank takes a tensor that all ranks have alike from itself. */
+ * of b's; returns how many, and their bytes.  Pieces may be NULL.  A rank takes from itself all
+ * that the ranks have alike. */
 static int meet_sides(const struct attn_move *m, const struct side *a, const struct side *b,
                       struct attn_piece *in_from, struct attn_piece *in_to, int64_t *bytes)
 {
@@ -166,8 +166,8 @@ static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct 
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* A list of sends and one of receives, and `pieces` pieces for each of them.  `here` and `there`
- * have as many once more, for pieces that the other side has or that do not travel. */
+/* A list of sends, one of receives, `pieces` pieces of each of them, and as many of one rank more,
+ * which the other side has or which do not travel. */
 struct lists {
     struct attn_piece *out, *in, *here, *there;
     struct attn_message *send, *receive;
@@ -213,7 +213,7 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
     return n;
 }
 
-/* The data that go to rank q. */
+/* The data for rank q. */
 static void *from_data(const struct attn_move *m, int q)
 {
     return (char *)m->from.data + q * m->apart;
@@ -325,8 +325,7 @@ static void clear(const struct attn_move *move, int rank)
     attn_rows_clear(&n, &view);
 }
 
-/* Adds rank r's part to this rank's sum: from the rank's own data if it is r, else from r's copies.
- * Returns the bytes of these copies. */
+/* Add rank r's part of this rank's box: from its own memory, or from the copies. */
 static int64_t add_from(const struct attn_move *move, const struct lists *x, int r, int rank,
                         char *copies)
 {

@@ -1,4 +1,4 @@
-/* The cost of the products of a stop, and of the merges and sums of their results.  See
+/* The price of the products of a stop, and of the merges and sums of their results.  See
  * products.h. */
 #include <string.h>
 

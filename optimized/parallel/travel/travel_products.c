@@ -150,8 +150,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Clears the result of queries, or of keys, that no product of this stop started: they meet
- * none. */
+/* The result of a query, or a key, that no product started: of no keys, of no queries. */
 static void clear(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);

@@ -28,15 +28,14 @@ struct attn_mask_data {
 };
 struct attn_mask_data attn_work_mask(const struct attn_work *w);
 
-/* Returns 1 if bytes change hands between home and work; the second, if they travel with K and V at
- * every stop. */
+/* 1 if bytes change hands between home and work; 1 if they travel with K and V at every stop. */
 int attn_work_mask_moves(const struct attn_work *w);
 int attn_work_mask_travels(const struct attn_work *w);
 
 /* Rows of a rank's block at work, as it is stored. */
 int64_t attn_work_mask_rows(const struct attn_work *w, int rank);
 
-/* Bytes and messages of it that a rank sends in a pass. */
+/* Bytes of it that a rank sends in a pass. */
 struct attn_sent attn_work_mask_sent(const struct attn_work *w);
 
 /* buffer: the table of work_buffers.h. */

@@ -1,4 +1,4 @@
-/* See external.h: the three routes, and how files are judged. */
+/* See external.h: the four routes, and how files are judged. */
 #include "tests/harness/subject/external.h"
 
 #include <math.h>
@@ -140,17 +140,25 @@ static enum attn_status ask_folder(struct attn_external *x, struct attn_asked *a
     return ATTN_OK;
 }
 
-static void close_folder(struct attn_external *x)
+static enum attn_status open_own(struct attn_external *x, struct attn_error *err)
+{
+    (void)x, (void)err;
+    return ATTN_OK;
+}
+
+static void close_nothing(struct attn_external *x)
 {
     (void)x;
 }
 
 const struct attn_external_route attn_external_route[] = {
-    [ATTN_NOT_EXTERNAL] = {.word = "implementation of attnlab", .route = ATTN_ROUTE_OWN},
-    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, attn_plugin_open_route, attn_plugin_ask,
-                              attn_plugin_unreached, attn_plugin_close_route},
-    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, attn_exec_ask,
+    [ATTN_NOT_EXTERNAL] = {"implementation of attnlab", ATTN_ROUTE_OWN, 16, open_own, attn_own_ask,
+                           attn_own_relation, NULL, close_nothing},
+    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, 1, attn_plugin_open_route,
+                              attn_plugin_ask, attn_plugin_relation, attn_plugin_unreached,
+                              attn_plugin_close_route},
+    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, 0, attn_exec_open, attn_exec_ask, NULL,
                                attn_exec_unreached, attn_exec_close},
-    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, open_folder, ask_folder, NULL,
-                              close_folder}, /* every case of it is reached */
+    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder,
+                              NULL, NULL, close_nothing},
 };

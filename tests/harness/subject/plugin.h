@@ -45,7 +45,10 @@ void *attn_plugin_open(const char *path, struct attn_error *err);
 enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
                                   struct attn_error *err);
 
-/* The same of one that a host has loaded. */
+/* Its struct attn_impl, from its claims. */
+void attn_plugin_make_impl(struct attn_plugin_impl *plugin);
+
+/* One that a host has loaded. */
 void attn_plugin_of_host(struct attn_plugin_host *host, struct attn_plugin_impl *plugin);
 
 /* One call, here, the environment put back behind it.  seal: for ranks, or NULL.  What it returned,

@@ -240,8 +240,8 @@ void attn_plugin_close_route(struct attn_external *x)
     x->host = NULL;
 }
 
-void attn_external_relation(struct attn_external *x, const struct attn_relation *relation,
-                            struct attn_answer *answer)
+void attn_plugin_relation(struct attn_external *x, const struct attn_relation *relation,
+                          struct attn_answer *answer)
 {
     ask(x, &(struct question){.relation = relation}, answer);
 }

@@ -13,8 +13,8 @@
  *          (R-1)/R^2; backward gradients of weights too, which every rank has.
  * Source   Zhao et al. 2024; VideoSys, videosys/core/distributed/comm.py.
  */
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/integers.h"
-#include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
 static struct attn_layout axis(const struct attn_problem *p, const struct attn_options *options,
