@@ -134,7 +134,7 @@ static void collect_keys(struct work *w, int r)
     }
     int overflows = w->a->u_dp > 0 && row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
     if (overflows)
-        flush_keys(w); /* sets the sums so far aside */
+        flush_keys(w);                                             /* sets the sums so far aside */
     for (int64_t n = 0; n < w->n_keys * p->d_key * overflows; n++) /* 0 times infinity too */
         attn_truth_set_right(w->dk.out, head * p->d_key + n, ATTN_KINDS_ANY);
     w->of_dk[w->n_addends] = (struct attn_addends){
