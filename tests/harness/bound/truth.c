@@ -121,7 +121,7 @@ static void collect_keys(struct work *w, int r)
     }
     int overflows = w->a->u_dp > 0 && row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
     if (overflows)
-        flush_keys(w); /* what is summed so far is set aside */
+        flush_keys(w);                                             /* sets the sums so far aside */
     for (int64_t n = 0; n < w->n_keys * p->d_key * overflows; n++) /* 0 times infinity too */
         attn_truth_set_right(w->dk.out, head * p->d_key + n, ATTN_KINDS_ANY);
     w->of_dk[w->n_addends] = (struct attn_addends){
@@ -172,7 +172,7 @@ static void find_rows(struct work *w, int backward)
         if (w->row[r] != NULL)
             continue;
         w->row[r] = &w->own[n];
-        w->own[n].without_dq = w->place_of[r] < 0 && !is_kept; /* what is kept is kept whole */
+        w->own[n].without_dq = w->place_of[r] < 0 && !is_kept; /* a kept row is whole */
         i[n] = w->i[r];
         missing[n++] = r;
     }
@@ -445,7 +445,7 @@ static int64_t threads_for(const struct work *w)
  * leaves its share to the others. */
 static enum attn_status sweep(const struct work *shared, struct attn_error *err)
 {
-    atomic_llong next = 0; /* of the kv heads of all batches: the next to begin */
+    atomic_llong next = 0; /* of the kv heads of all batches: the one that no thread has begun */
     int64_t wanted = threads_for(shared), begun = 0;
     struct work *crew = calloc((size_t)wanted + 1, sizeof *crew);
     enum attn_status status = ATTN_OK;
