@@ -83,9 +83,9 @@ static const char *const out_of[] = {
 };
 
 /* What is in the way; at the last there is one byte of room. */
-#define IN_EACH                                                                                    \
-    "taken.md taken.svg taken/result.safetensors taken/o.npy " \
-    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json "       \
+#define IN_EACH                                                                              \
+    "taken.md taken.svg taken/result.safetensors taken/o.npy "                               \
+    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json " \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
@@ -129,8 +129,8 @@ TEST_EACH(unwritable, COUNT(out_of))
 }
 
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
-static const char *const drawn[] = {
-    "study open-sora-3gpus --figures s", "list masks --picture none --length 2 --out m.svg"};
+static const char *const drawn[] = {"study open-sora-3gpus --figures s",
+                                    "list masks --picture none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {
