@@ -33,6 +33,7 @@ OPT_debug   := -O0 -g3
 OPT_asan    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 OPT_tsan    := -O1 -g -fsanitize=thread
 OPT_lint    := -O2 -Werror
+OPT_core    := $(OPT_release)
 OPT_lint-clang := -O2 -Werror
 OPT_clang   := -O3 -g1
 OPT_fuzz    := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
@@ -55,12 +56,18 @@ flags_of      = $(if $(filter optimized/simd/%,$(1)),$(if $(filter x86_64-%,$(MA
 # ---- what is built -----------------------------------------------------------------------------
 
 LIB_SRC     := $(sort $(wildcard ref/*.c ref/*/*.c optimized/*.c optimized/*/*.c optimized/*/*/*.c))
-MPI_SRC     := $(wildcard optimized/parallel/transport/*mpi*.c experiments/mpi/*.c)
-LIB_SRC     := $(filter-out $(MPI_SRC),$(LIB_SRC))
+MPI_SRC     := $(wildcard experiments/rim/mpi/*.c experiments/rim/mpi/transport/*.c)
 HARNESS_SRC := $(sort $(wildcard tests/harness/*.c tests/harness/*/*.c))
-PROGRAM_SRC := $(filter-out $(MPI_SRC),$(sort $(wildcard experiments/*.c experiments/*/*.c experiments/*/*/*.c)))
-TEST_ROOMS  := ref optimized parallel memory checker program labs
+PROGRAM_SRC := $(filter-out experiments/rim/%,$(sort $(wildcard experiments/*.c experiments/*/*.c experiments/*/*/*.c)))
+TEST_ROOMS  := ref optimized parallel memory checker program
 TEST_SRC    := $(sort $(wildcard tests/*.c $(patsubst %,tests/%/*.c,$(TEST_ROOMS) variants fixtures)))
+
+# The rooms of the rim, code and tests.  The core knows their commands (experiments/cli/commands.def)
+# and nothing else of them; CONFIG=core is built without any.
+RIM         := $(if $(filter core,$(CONFIG)),,$(wildcard experiments/rim/*))
+LIB_SRC     += $(sort $(wildcard $(RIM:%=%/schemes/*.c)))
+PROGRAM_SRC += $(filter-out $(MPI_SRC),$(sort $(wildcard $(RIM:%=%/*.c))))
+TEST_SRC    += $(filter-out %/mpi_tests.c,$(sort $(wildcard $(RIM:%=%/tests/*.c))))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
 LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
@@ -115,11 +122,12 @@ $(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-inte
 # Tests and the program call what computes, in libraries and tests/variants/; they compute next to
 # nothing.  Half the time of compiling them would be the optimiser's.
 CALLERS := $(filter-out $(B)/tests/variants/%,$(TEST_OBJ)) $(PROGRAM_OBJ)
-$(CALLERS): FLAGS += $(if $(filter release clang,$(CONFIG)),-O1)
+$(CALLERS): FLAGS += $(if $(filter release core clang,$(CONFIG)),-O1)
+$(B)/experiments/cmd_help.o: FLAGS += $(if $(filter core,$(CONFIG)),-DATTN_CORE)
 
 # A study has its data in it.
+$(patsubst %.c,$(B)/%.o,$(wildcard experiments/rim/studies/*.c)): $(wildcard experiments/rim/studies/data/*.csv experiments/rim/cluster/*.cluster)
 # The program reports how it was built.
-$(patsubst %.c,$(B)/%.o,$(wildcard experiments/studies/*.c)): $(wildcard experiments/data/*.csv experiments/data/*.cluster)
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE
@@ -152,15 +160,15 @@ $(B)/attn-tests: $(TEST_OBJ) $(PROGRAM_LIB) $(B)/tests/mutants/mutants.o \
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(WRAP) $(CHECK_LIBS) $(HARNESS_LIBS) $(GSL_LIBS) -lm -ldl
 
-# The program on processes of MPI: its main() is entered by experiments/mpi/mpi_main.c.
+# The program on processes of MPI: its main() is entered by experiments/rim/mpi/mpi_main.c.
 MPI_OBJ  := $(call obj,$(MPI_SRC))
 MPI_LIBS  = $(shell mpicc --showme:link)
-$(MPI_OBJ) $(B)/tests/mpi/mpi_tests.o: FLAGS += $(addprefix -isystem ,$(shell mpicc --showme:incdirs))
-$(MPI_OBJ) $(B)/tests/mpi/mpi_tests.o: | build/.ready-mpi
+$(MPI_OBJ) $(B)/experiments/rim/mpi/tests/mpi_tests.o: FLAGS += $(addprefix -isystem ,$(shell mpicc --showme:incdirs))
+$(MPI_OBJ) $(B)/experiments/rim/mpi/tests/mpi_tests.o: | build/.ready-mpi
 $(B)/attnlab-mpi: $(MPI_OBJ) $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ -Wl,--wrap=main $(HARNESS_LIBS) $(GSL_LIBS) $(MPI_LIBS) -lm -ldl
-$(B)/mpi-tests: $(B)/tests/mpi/mpi_tests.o $(filter-out $(B)/experiments/%,$(MPI_OBJ)) $(B)/libharness.a $(B)/libattn.a
+$(B)/mpi-tests: $(B)/experiments/rim/mpi/tests/mpi_tests.o $(filter-out %/mpi_main.o,$(MPI_OBJ)) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(MPI_LIBS) -lm
 
@@ -192,7 +200,7 @@ $(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
-MUTANT_DEF := tests/mutants/mutants.def tests/mutants/layer.def
+MUTANT_DEF := tests/mutants/mutants.def $(wildcard $(RIM:%=%/tests/mutants.def))
 MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' $(MUTANT_DEF))
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
 EQUIVALENT := $(patsubst %,$(B)/mutants/%.so,$(shell awk '/^[A-Z]/ { id = $$1 } /^  = / { print id }' $(MUTANT_DEF)))
@@ -233,12 +241,14 @@ $(B)/attnlab-mistaken: $(PROGRAM_OBJ) $(B)/mutants/SC-01a.src/unit.o $(B)/libhar
 	$(call say,ld,$@)
 	$(Q)$(LINK) -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
-# ---- labs: skeletons, solutions, and solutions with a mistake (tests/labs/mistakes.def) ----------
+# ---- labs: skeletons, solutions, and solutions with a mistake (mistakes.def) ---------------------
 
-LAB_DEF  := tests/labs/mistakes.def
-MISTAKES := $(shell sed -n 's/^\(LA-[0-9a-z]*\) .*/\1/p' $(LAB_DEF))
-LABS     := $(patsubst docs/labs/%/lab.c,$(B)/labs/%/skeleton.so,$(wildcard docs/labs/*/lab.c)) \
-            $(patsubst tests/labs/%/solution.c,$(B)/labs/%/solution.so,$(wildcard tests/labs/*/solution.c)) \
+LAB      := $(filter %/grade,$(RIM))
+LAB_DEF  := $(LAB:%=%/labs/mistakes.def)
+MISTAKES := $(if $(LAB),$(shell sed -n 's/^\(LA-[0-9a-z]*\) .*/\1/p' $(LAB_DEF)))
+SOLUTION := $(wildcard $(LAB:%=%/labs/*/solution.c))
+LABS     := $(patsubst $(LAB)/labs/%/solution.c,$(B)/labs/%/solution.so,$(SOLUTION)) \
+            $(if $(LAB),$(patsubst docs/labs/%/lab.c,$(B)/labs/%/skeleton.so,$(wildcard docs/labs/*/lab.c))) \
             $(patsubst %,$(B)/labs/%.so,$(MISTAKES))
 LAB_WARN  = -Wall -Wextra
 LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPIC -I. -shared -o $@ $< -lm
@@ -246,9 +256,9 @@ LAB_LINK  = @mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O1 $(LAB_WARN) -fPI
 $(filter-out %/solution.so %/skeleton.so,$(LABS)): LAB_WARN = -w
 $(B)/labs/%/skeleton.so: docs/labs/%/lab.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
-$(B)/labs/%/solution.so: tests/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
+$(B)/labs/%/solution.so: experiments/rim/grade/labs/%/solution.c ref/attn_plugin.h $(wildcard docs/labs/*.h docs/labs/*/*.h) | $(READY)
 	$(LAB_LINK)
-$(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(wildcard tests/labs/*/solution.c)
+$(B)/labs/planted: tests/mutants/plant.awk $(LAB_DEF) $(SOLUTION)
 	@mkdir -p $(@D)
 	@awk -v out=$(@D) -f tests/mutants/plant.awk $(LAB_DEF)
 	@touch $@
@@ -311,14 +321,29 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
-HAS_MPI := $(if $(filter release debug,$(CONFIG)),$(shell command -v mpicc && command -v mpirun))
+HAS_MPI := $(if $(and $(MPI_SRC),$(filter release debug,$(CONFIG))),$(shell command -v mpicc && command -v mpirun))
 test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
-	$(if $(HAS_MPI),@bash tests/mpi/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
+	$(if $(HAS_MPI),@bash experiments/rim/mpi/tests/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
+
+# The core without the rim, and its tests but for those that take long and those of the manual, which
+# shows the rim too.
+CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extremes figures files fill fuzz \
+    golden grade hostile_files input_guard isa isolated layer ledger mask mask_language mask_power masks measure \
+    memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
+    rounds rules run saved setup stack stats storage stored tensor transport verdicts
+core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built)
+	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
+	    plugins/bad.so plugins/full.so plugins/slips.so)
+	@for suite in $(CORE_SUITES); do \
+	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/core build/core/attn-tests || exit 1; done
+
+rooms: $(B)/attnlab $(B)/attn-tests ## delete each room of experiments/rim in a copy, and build (a minute)
+	@rm -rf $(B)-rooms && mkdir -p $(B)-rooms && bash tests/rooms.sh $(B) $(B)-rooms
 
 TESTED_MPI := $(addprefix $(B)/,attnlab attnlab-mpi mpi-tests)
 test-mpi: $(TESTED_MPI) ## ranks that are processes against simulated ones (20 s)
-	@bash tests/mpi/run.sh $(B)
+	@bash experiments/rim/mpi/tests/run.sh $(B)
 
 test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks
 	-@bash .ci/install external # what is not there is skipped, and said
@@ -485,7 +510,7 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	install $(B)/libattn.so "$$l/libattn.so.$(SO)"; \
 	ln -sf libattn.so.$(SO) "$$l/libattn.so"; \
 	for h in $(PUBLIC); do install -D -m 644 $$h "$$d/include/attnlab/$$h"; done; \
-	install -m 644 plots/*.gp plots/page.html "$$d/share/attnlab/plots/"; \
+	install -m 644 plots/*.gp plots/page.* plots/report.md "$$d/share/attnlab/plots/"; \
 	install -m 644 experiments/plans/*.plan "$$d/share/attnlab/plans/"; \
 	for c in $(COMMANDS_OF_MAN); do \
 	    $(B)/attnlab help $$c --format=man > "$$d/share/man/man1/attnlab-$$c.1"; done; \
@@ -514,7 +539,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -9,6 +9,10 @@
 #include "tests/harness/base/fileio.h"
 #include "version.h"
 
+#define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
+#include "experiments/cli/commands.def"
+#undef ATTN_COMMAND
+
 static const struct attn_cli_command *const commands[] = {
 #define ATTN_COMMAND(name) &attn_cmd_##name,
 #include "experiments/cli/commands.def"

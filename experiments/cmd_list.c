@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/report/figures.h"
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/table/rows.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"
@@ -25,9 +25,8 @@ struct request {
     const char *picture, *out;
     const char *claims;
     int64_t length, keys, seed;
-    json_t *all;             /* what the json format prints */
-    int columns;             /* of the table that is printed; 0: it is no table */
-    const char *const *head; /* their names */
+    json_t *all;             /* the rows of a table, or lines */
+    const char *const *head; /* the names of its columns; the first NULL: it is no table */
 };
 
 static const struct attn_flag_use flags[] = {
@@ -51,9 +50,8 @@ static int list(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
-    .usage =
-        "list [implementations|layers|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
-        "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
+    .usage = "list [implementations|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
+             "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "What there is: implementations with what they claim and their options (default), the "
         "cases\n"
@@ -88,16 +86,20 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
                         attn_cap_name((enum attn_cap)(1u << bit)));
 }
 
-static void print_option(const struct attn_option *o, int format)
+/* As text, and below each other in the cell of a table. */
+static void append_options(const struct attn_option *o, int format, char *text, size_t size)
 {
-    const char *lead = format == MD ? "<br>" : "\n      ";
-    if (o->choices == NULL)
-        printf("%s%s=%lld (%lld to %lld): %s", lead, o->name, (long long)o->preset,
-               (long long)o->min, (long long)o->max, o->help);
-    else if (o->choices[0] == '@')
-        printf("%s%s=%s or (NAME:options): %s", lead, o->name, o->choices + 1, o->help);
-    else
-        printf("%s%s=%s: %s", lead, o->name, o->choices, o->help);
+    for (; o != NULL && o->name != NULL; o++) {
+        attn_append(text, size, "%s%s=", format == MD ? "<br>" : "\n        ", o->name);
+        if (o->choices == NULL)
+            attn_append(text, size, "%lld (%lld to %lld)", (long long)o->preset, (long long)o->min,
+                        (long long)o->max);
+        else if (o->choices[0] == '@')
+            attn_append(text, size, "%s or (NAME:options)", o->choices + 1);
+        else
+            attn_append(text, size, "%s", o->choices);
+        attn_append(text, size, ": %s", o->help);
+    }
 }
 
 static json_t *impl_json(const struct attn_impl *impl)
@@ -112,50 +114,29 @@ static json_t *impl_json(const struct attn_impl *impl)
                      impl->summary, "claims", caps, "options", options);
 }
 
-static void list_implementations(const struct request *want)
-{
-    int format = want->format;
-    char caps[300];
-    if (format == MD)
-        puts("| name | family | what it is | claims | options |\n| --- | --- | --- | --- | --- |");
-    for (int i = 0; i < attn_impl_count(); i++) {
-        const struct attn_impl *impl = attn_impl_at(i);
-        join_caps(impl->caps, " ", caps, sizeof caps);
-        if (format == JSON)
-            json_array_append_new(want->all, impl_json(impl));
-        else if (format == MD)
-            printf("| `%s` | %s | %s | %s | ", impl->name, impl->family, impl->summary, caps);
-        else
-            printf("%s  (%s)\n      %s\n      claims: %s", impl->name, impl->family, impl->summary,
-                   caps);
-        for (const struct attn_option *o = impl->options; format != JSON && o != NULL && o->name;
-             o++)
-            print_option(o, format);
-        if (format != JSON)
-            puts(format == MD ? " |" : "");
-    }
-}
-
-/* The row of a table, a cell for each of its columns; in Markdown the pipes of masks must be
- * escaped. */
-static void print_row(const struct request *want, const char *const cell[])
+static void add_row(const struct request *want, const char *const cell[])
 {
     json_t *row = json_object();
-    for (int i = 0; i < want->columns; i++)
+    for (int i = 0; want->head[i] != NULL; i++)
+        json_object_set_new(row, want->head[i], json_string(cell[i]));
+    json_array_append_new(want->all, row);
+}
+
+static void list_implementations(const struct request *want)
+{
+    char caps[300], name[64], options[4096];
+    for (int i = 0; i < attn_impl_count(); i++) {
+        const struct attn_impl *impl = attn_impl_at(i);
+        const char *tick = want->format == MD ? "`" : "";
+        join_caps(impl->caps, " ", caps, sizeof caps);
+        snprintf(name, sizeof name, "%s%s%s", tick, impl->name, tick);
+        options[0] = '\0';
+        append_options(impl->options, want->format, options, sizeof options);
         if (want->format == JSON)
-            json_object_set_new(row, want->head[i], json_string(cell[i]));
-        else if (want->format == TEXT)
-            printf(i == 0 ? "%-26s " : i < want->columns - 1 ? "%s\n    " : "%s", cell[i]);
-        else {
-            fputs(i == 0 ? "| " : " | ", stdout);
-            for (const char *c = cell[i]; *c != '\0'; c++)
-                fputs(*c == '|' ? "\\|" : (char[]){*c, '\0'}, stdout);
-        }
-    if (want->format != JSON)
-        puts(want->format == MD ? " |" : "");
-    else
-        json_array_append(want->all, row);
-    json_decref(row);
+            json_array_append_new(want->all, impl_json(impl));
+        else
+            add_row(want, (const char *const[]){name, impl->family, impl->summary, caps, options});
+    }
 }
 
 /* What is claimed, or all that can be. */
@@ -183,7 +164,7 @@ static void list_cases(const struct request *want)
                   &err);
     for (int i = 0; i < list->n; i++) {
         const struct attn_battery_case *c = &list->at[i].battery;
-        print_row(want, (const char *const[]){c->name, c->text, c->ids, c->why});
+        add_row(want, (const char *const[]){c->name, c->text, c->ids, c->why});
     }
     attn_tier_close(list);
     free(list);
@@ -193,15 +174,15 @@ static void list_relations(const struct request *want)
 {
     for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
         const struct attn_relation *r = &attn_relations[i];
-        print_row(want, (const char *const[]){r->id, r->ids, r->says});
+        add_row(want, (const char *const[]){r->id, r->ids, r->says});
     }
 }
 
 static void list_fills(const struct request *want)
 {
     for (int f = 0; f < ATTN_FILLS; f++)
-        print_row(want, (const char *const[]){attn_fill_name((enum attn_fill)f),
-                                              attn_fill_aim((enum attn_fill)f)});
+        add_row(want, (const char *const[]){attn_fill_name((enum attn_fill)f),
+                                            attn_fill_aim((enum attn_fill)f)});
 }
 
 /* The whole table, or what claims leave of it, with what is drawn for the full tier. */
@@ -218,7 +199,7 @@ static void list_factors(const struct request *want)
         for (int v = 0; v < factor->n; v++)
             attn_append(values, sizeof values, "%s%s%s", v > 0 ? " " : "", factor->value[v],
                         first_any > 0 && v >= first_any ? "(any)" : "");
-        print_row(want, (const char *const[]){factor->name, factor->says, values, factor->shows});
+        add_row(want, (const char *const[]){factor->name, factor->says, values, factor->shows});
     }
     free(table);
 }
@@ -243,20 +224,6 @@ static void shorten(char *reference, char *what)
         *end = '\0';
 }
 
-/* Schemes around a layer, then those that exchange q, k, v and do for a layer's attention. */
-static void list_layers(const struct request *want)
-{
-    for (int i = 0; i < attn_layer_scheme_count(); i++) {
-        const struct attn_impl *record = &attn_layer_scheme_at(i)->record;
-        print_row(want, (const char *const[]){record->name, record->summary});
-    }
-    for (int i = 0; i < attn_impl_count(); i++) {
-        const struct attn_impl *impl = attn_impl_at(i);
-        if (impl->scheme != NULL)
-            print_row(want, (const char *const[]){impl->name, impl->summary});
-    }
-}
-
 /* What stands for a bug: battery cases, or what bugs.def says.  The page is for reading: it says
  * of a bug only what is not usual, that the evidence is no fix, or that no case stands for it. */
 static void list_bugs(const struct request *want)
@@ -274,8 +241,8 @@ static void list_bugs(const struct request *want)
             if (n == 0)
                 attn_append(what, sizeof what, ". Covered: %s", bug->elsewhere);
         }
-        print_row(want, (const char *const[]){bug->id, reference, what, bug->evidence,
-                                              n > 0 ? cases : bug->elsewhere});
+        add_row(want, (const char *const[]){bug->id, reference, what, bug->evidence,
+                                            n > 0 ? cases : bug->elsewhere});
     }
 }
 
@@ -324,18 +291,19 @@ static int draw_mask(struct request *want)
         print_picture(want, mask);
     else if (attn_picture_draw(mask, want->out, want->overwrite, &err) != ATTN_OK)
         status = attn_cli_error(&err);
+    if (want->format == JSON && want->out == NULL)
+        attn_table_print(stdout, ATTN_TABLE_JSON, NULL, want->all);
     attn_mask_free(mask);
     return status;
 }
 
 static void list_masks(const struct request *want)
 {
-    int format = want->format;
     for (int line = 0; attn_mask_help(line) != NULL; line++)
-        if (format == JSON)
+        if (want->format == JSON)
             json_array_append_new(want->all, json_string(attn_mask_help(line)));
         else
-            printf(format == MD ? "    %s\n" : "%s\n", attn_mask_help(line));
+            printf(want->format == MD ? "    %s\n" : "%s\n", attn_mask_help(line));
 }
 
 static void list_models(const struct request *want)
@@ -348,17 +316,18 @@ static void list_models(const struct request *want)
                             attn_models[m].value[v]);
         if (attn_models[m].bias[0] != '\0')
             attn_append(shape, sizeof shape, ", bias=%s", attn_models[m].bias);
-        print_row(want, (const char *const[]){attn_models[m].name, shape, attn_models[m].source});
+        add_row(want, (const char *const[]){attn_models[m].name, shape, attn_models[m].source});
     }
 }
 
 static const struct {
     const char *name;
     void (*print)(const struct request *want);
-    const char *head[5]; /* of a table */
+    const char *head[6]; /* of a table */
 } subject[] = {
-    {"implementations", list_implementations, {NULL}},
-    {"layers", list_layers, {"name", "what it is"}},
+    {"implementations",
+     list_implementations,
+     {"name", "family", "what it is", "claims", "options"}},
     {"cases", list_cases, {"name", "case", "stands for", "why"}},
     {"factors",
      list_factors,
@@ -370,18 +339,20 @@ static const struct {
     {"models", list_models, {"model", "what --model stands for", "source"}}};
 enum { SUBJECTS = sizeof subject / sizeof *subject };
 
-/* The head of its table, where it has one, and its rows; the page of bugs has fewer columns. */
+/* The page of bugs has fewer columns. */
 static void print_subject(struct request *want, int s)
 {
+    static const enum attn_table_format format[] = {ATTN_TABLE_TEXT, ATTN_TABLE_MD,
+                                                    ATTN_TABLE_JSON};
+    struct attn_column column[6] = {{.key = NULL}};
     int most = want->format == MD && subject[s].print == list_bugs ? 3 : 5;
     want->head = subject[s].head;
-    while (want->columns < most && want->head[want->columns] != NULL)
-        want->columns++;
-    for (int i = 0; i < want->columns && want->format == MD; i++)
-        printf("| %s %s", want->head[i], i + 1 < want->columns ? "" : "|\n");
-    for (int i = 0; i < want->columns && want->format == MD; i++)
-        printf("| --- %s", i + 1 < want->columns ? "" : "|\n");
+    for (int c = 0; c < most && want->head[c] != NULL; c++)
+        column[c] = (struct attn_column){want->head[c], want->head[c],
+                                         ATTN_UNIT_MD | (c > 1 ? ATTN_UNIT_BELOW : 0)};
     subject[s].print(want);
+    if (want->head[0] != NULL || want->format == JSON)
+        attn_table_print(stdout, format[want->format], column, want->all);
 }
 
 static int list(void *values, int n, char **operand)
@@ -395,7 +366,7 @@ static int list(void *values, int n, char **operand)
         attn_nearest_offer(&nearest, subject[s].name);
     if (s == SUBJECTS)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "nothing is called '%s'%s; there are: implementations, layers, "
+                             "nothing is called '%s'%s; there are: implementations, "
                              "cases, factors, relations, fills, bugs, masks, models",
                              name, attn_nearest_text(&nearest, meant));
     if (want->picture == NULL ? want->length >= 0 || want->keys >= 0 || want->out != NULL
@@ -407,10 +378,6 @@ static int list(void *values, int n, char **operand)
         print_subject(want, s);
     else
         status = draw_mask(want);
-    if (want->format == JSON && want->out == NULL && status == ATTN_EXIT_GOOD) {
-        json_dumpf(want->all, stdout, JSON_INDENT(1));
-        fputc('\n', stdout);
-    }
     json_decref(want->all);
     return status;
 }

@@ -9,9 +9,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/shape.h"
-#include "experiments/price/advice.h"
-#include "experiments/price/cluster.h"
-#include "experiments/price/measured.h"
 #include "experiments/price/messages.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"
@@ -30,12 +27,9 @@ struct request {
     int64_t layers, hidden;
     struct attn_stack stack[ATTN_SAVES]; /* of both of them, one for each save */
     int stacks;
-    const char *device, *params, *place, *counts;
-    struct attn_cluster_file cluster; /* of place, where it is given */
-    struct attn_cli_counts ranks;
+    const char *device, *params;
     struct attn_memory memory;
-    int longest, advise, measured;
-    struct attn_cluster here; /* of measured */
+    int longest;
     int everything; /* no SPEC was named: what some of them refuse is no mistake of the caller's */
 };
 
@@ -53,11 +47,7 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
     ATTN_TAKES(PARAMS, offsetof(struct request, params)),
-    ATTN_TAKES(CLUSTER, offsetof(struct request, place)),
-    ATTN_TAKES(RANKS, offsetof(struct request, counts)),
     ATTN_TAKES(LONGEST, offsetof(struct request, longest)),
-    ATTN_TAKES(ADVISE, offsetof(struct request, advise)),
-    ATTN_TAKES(MEASURED, offsetof(struct request, measured)),
     ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
     ATTN_TAKES(
         LOG, offsetof(struct request, log),
@@ -73,10 +63,7 @@ const struct attn_cli_command attn_cmd_price = {
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
              "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
-             "price [SPEC...] --memory SIZE --longest [flags]\n"
-             "price SPEC --length L --advise [--memory SIZE] [flags]\n"
-             "price SPEC... --length L,... --cluster FILE [--ranks FIRST:LAST:xTIMES] [flags]\n"
-             "price SPEC... --length L,... --measured [flags]",
+             "price [SPEC...] --memory SIZE --longest [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
         "formula: nothing is allocated, so any length can be asked for.  --pass both adds what "
@@ -94,9 +81,6 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
-        "  attnlab price dense:mask=int32 --length 192Ki --heads 16 --memory 80GiB --advise\n"
-        "  attnlab price ring --length 1Mi --heads 16 --dim 128 --dtype bf16 --cluster\n"
-        "      experiments/data/h200.cluster --ranks 8:4096:x2\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
         "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
@@ -221,18 +205,11 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
             continue; /* what a pass refuses is refused of both */
-        status = q->place != NULL ? attn_price_cluster(&asked, &q->cluster, &q->ranks, out->all)
-                 : q->measured    ? attn_price_measured(&asked, &q->here, out->all)
-                 : q->advise      ? attn_price_advise(&asked, out->all)
-                 : q->longest     ? price_longest(&asked, out)
-                                  : price_shape(q, &asked, out, &stop);
+        status = q->longest ? price_longest(&asked, out) : price_shape(q, &asked, out, &stop);
         worst = status > worst && !q->everything ? status : worst;
     }
     alarm(0);
-    if (out->all != NULL) {
-        json_dumpf(out->all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
-        fputc('\n', stdout);
-    }
+    attn_price_print_json(out->all);
     return worst;
 }
 
@@ -271,8 +248,8 @@ static void read_stack(struct request *q)
         attn_cli_stop(ATTN_EINVAL, NULL, "--log is of ranks, --layers of one process");
 }
 
-/* --memory, --longest and --advise; then the length. */
-static void read_device(struct request *q, int n)
+/* --memory and --longest; then the length. */
+static void read_device(struct request *q)
 {
     struct attn_error err;
     q->memory = attn_memory_here();
@@ -285,66 +262,10 @@ static void read_device(struct request *q, int n)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--longest needs --memory SIZE, and finds the length itself: no --length, "
                       "--keys, --log");
-    if (q->advise && (n != 1 || attn_cli_shape_count(&q->shapes) != 1 || q->stacks > 1 ||
-                      q->longest || q->log != NULL || q->storage))
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--advise is for one SPEC in one shape: one --length, --mask, --dtype and "
-                      "--save, no --longest or --log");
     if (q->longest)
         q->shapes.lengths.n = 1;
     if (q->shapes.lengths.n == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab price dense --length 200k");
-}
-
-/* --cluster and --ranks: a device is what the file says. */
-static void read_cluster(struct request *q)
-{
-    struct attn_error err;
-    if (q->place == NULL && q->counts != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--ranks is of a cluster: --cluster FILE is needed with it");
-    if (q->place == NULL)
-        return;
-    if (q->device != NULL || q->longest || q->advise || q->storage || q->log != NULL ||
-        q->layers > 0)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--cluster is of calls on ranks, whose memory its file says: no --memory, "
-                      "--longest, --advise, --mask-storage, --log or --layers goes with it");
-    attn_cli_must(attn_cluster_read(q->place, &q->cluster, &err), &err);
-    if (q->counts != NULL)
-        attn_cli_must(attn_cluster_ranks(q->counts, &q->ranks, &err), &err);
-    q->memory.bytes = q->cluster.cluster.memory;
-    q->memory.is_device = 1;
-}
-
-/* --measured: of processes, whose links are measured first. */
-static void read_measured(struct request *q, struct attn_spec *spec, int n)
-{
-    const struct attn_runner *runner = attn_cli_runner();
-    struct attn_error err;
-    if (!q->measured && runner != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "ranks that are processes have price SPEC --measured; "
-                      "attnlab price has the rest");
-    if (!q->measured)
-        return;
-    if (runner == NULL)
-        attn_cli_stop(ATTN_ENOTSUP, NULL,
-                      "--measured times messages of processes: mpirun -n 4 attnlab-mpi price "
-                      "ring:ranks=4 --length 16Ki --measured would work (make mpi)");
-    if (q->device != NULL || q->longest || q->advise || q->storage || q->log != NULL ||
-        q->layers > 0 || q->place != NULL)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--measured is of calls on the processes that there are: no --cluster, "
-                      "--memory, --longest, --advise, --mask-storage, --log or --layers goes with "
-                      "it");
-    for (int s = 0; s < n; s++)
-        attn_cli_must(
-            attn_cli_run_by(attn_ranks(spec[s].impl, &spec[s].options), &spec[s].options, &err),
-            &err);
-    attn_cli_must(attn_measure_links(runner, &q->here, &err), &err);
-    if (!q->json)
-        attn_price_print_links(&q->here);
 }
 
 /* The same, and the messages into a file, unless something was refused. */
@@ -385,19 +306,17 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 static int price(void *values, int n, char **operand)
 {
     struct request *q = values;
-    /* both: each, and both together; of advice only these */
-    q->last = q->shapes.pass;
-    q->first = q->last == ATTN_NEED_BOTH && !q->advise ? ATTN_NEED_FORWARD : q->last;
+    q->last = q->shapes.pass; /* both: each, and both together */
+    q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
     q->shapes.pass = 0;
     check_storage(q, n);
     read_stack(q);
-    read_device(q, n);
-    read_cluster(q);
+    read_device(q);
     struct attn_spec *spec = read_specs(q, operand, &n);
-    read_measured(q, spec, n);
+    if (attn_cli_runner() != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL, "ranks that are processes have no price: attnlab price");
     struct output out = {.all = q->json ? json_array() : NULL};
     int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);
-    json_decref(out.all);
     free(spec);
     return worst;
 }

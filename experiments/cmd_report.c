@@ -298,7 +298,8 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
                        memory, build, others);
 }
 
-static void draw(const struct flags *flags, struct report *r)
+/* The page that it wrote, to be freed. */
+static char *draw(const struct flags *flags, struct report *r)
 {
     struct attn_figure_machine machine;
     struct attn_error err = {ATTN_OK, ""};
@@ -322,7 +323,9 @@ static void draw(const struct flags *flags, struct report *r)
     for (int f = 0; f < r->figures.n; f++)
         if (r->figures.figure[f].omitted[0] == '\0')
             attn_cli_must(attn_draw(&r->figures.figure[f], r->figures_folder, &err), &err);
-    attn_cli_must(attn_page_write(&page, &err), &err);
+    char *path;
+    attn_cli_must(attn_page_write(&page, &path, &err), &err);
+    return path;
 }
 
 /* What cannot be seen in a figure, because its group's name says nothing. */
@@ -393,13 +396,14 @@ static int report(void *values, int n, char **operand)
     fold(&r);
     say_unmatched(&r);
     write_csv(asked, &r);
-    draw(asked, &r);
+    char *page = draw(asked, &r);
     say_no_figure(&r);
     int status = judge(&r);
     if (status == ATTN_EXIT_DISAGREE)
         (void)attn_cli_fail(status, "some results are wrong; the page says which");
     char shown[PATH_MAX];
-    (void)printf("%s/index.html  (%.1f s)\n", attn_cleaned(asked->out, shown, sizeof shown),
+    (void)printf("%s  (%.1f s)\n", attn_cleaned(page, shown, sizeof shown),
                  attn_seconds(CLOCK_MONOTONIC) - begin);
+    free(page);
     return status;
 }

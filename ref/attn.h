@@ -135,8 +135,8 @@ struct attn_bias {
 };
 
 /* Where the tokens of a piece sit in the whole sequence: token i of batch b is number
- * first + (1 + skip) * i + by_batch * b.  Contiguous: skip 0.  A stripe of R ranks: skip R-1.  A video
- * [T,S] with a batch for each place of a frame (temporal attention): skip S-1, by_batch 1. */
+ * first + (1 + skip) * i + by_batch * b.  Contiguous: skip 0.  A stripe of R ranks: skip R-1.  A
+ * video [T,S] with a batch for each place of a frame (temporal attention): skip S-1, by_batch 1. */
 struct attn_positions {
     int64_t first, skip, by_batch;
 };

@@ -1,6 +1,6 @@
 /* Who listens while a textbook computes: it is told when a step ends, and shown what is there then.
  *
- * A step has a name.  experiments/explain/steps.def says what each is in words; attnlab explain is
+ * A step has a name.  experiments/rim/explain/steps.def says what each is in words; attnlab explain is
  * the listener.  Textbooks tell by TELL (ref/tell.h), one call a step, and where nobody listens it
  * is one comparison with NULL.  What is shown belongs to the textbook and is overwritten later: a
  * listener copies what it keeps, and computes nothing.

@@ -296,6 +296,15 @@ void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i
     store(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3], x);
 }
 
+void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_t n,
+                       const double *x)
+{
+    const int64_t step = view->stride[3];
+    int64_t to = attn_offset(view->stride, at[0], at[1], at[2]) + at[3] * step;
+    for (int64_t c = 0; c < n; c++)
+        store(view->data, view->dtype, to + c * step, x[c]);
+}
+
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     i = attn_whole_query(p, b, i), j = attn_whole_key(p, b, j);

@@ -185,6 +185,10 @@ double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t
 void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c,
                    double x);
 
+/* n elements of a row, from at[] on. */
+void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_t n,
+                       const double *x);
+
 /* dbias[b,h,i,j] += x: along an axis where the bias is broadcast (stride 0) gradients sum. */
 void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
                    double x);

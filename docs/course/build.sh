@@ -21,10 +21,6 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 
 # ---- a page --------------------------------------------------------------------------------------
 
-# The style of the report's pages, which have it inside.
-sed -n 's,.*\(<style>.*</style>\).*,\1,p' "$report/index.html" >"$work/style"
-[ -s "$work/style" ] || { echo "course: no style in $report/index.html" >&2; exit 3; }
-
 # PATH (of the page, from OUT)  TITLE; its body comes from stdin.
 page() {
     local file=$out/$1 up
@@ -34,12 +30,12 @@ page() {
     sed "s,@UP@,$up,g" "$work/nav" >"$work/nav-here"
     title=$(sed 's/&/\&amp;/g; s/</\&lt;/g' <<<"$2") work=$work awk '
         function file(name,    line) { while ((getline line < name) > 0) print line; close(name) }
-        $0 == "{{style}}" { file(ENVIRON["work"] "/style"); next }
+        $0 == "{{style}}" { file("plots/page.css"); next }
         $0 == "{{nav}}"   { file(ENVIRON["work"] "/nav-here"); next }
         $0 == "{{body}}"  { file(ENVIRON["work"] "/body"); next }
         { at = index($0, "{{title}}")
           if (at) $0 = substr($0, 1, at - 1) ENVIRON["title"] substr($0, at + 9)
-          print }' plots/course.html >"$file"
+          print }' plots/page.html >"$file"
 }
 
 # Headings get the names that links use for them (tests/manual.sh); links, those of pages: NAME.html of

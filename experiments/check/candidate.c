@@ -32,7 +32,7 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS && s->x.kind == ATTN_NOT_EXTERNAL; bit++)
-        if (s->spec.impl->caps & 1u << bit)
+        if (s->x.spec.impl->caps & 1u << bit)
             attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "",
                         attn_cap_name((enum attn_cap)(1u << bit)));
     for (int bit = 0; bit < ATTN_CLAIMS && s->x.kind != ATTN_NOT_EXTERNAL; bit++)
@@ -120,6 +120,26 @@ void attn_candidate_route(struct attn_candidate *s, const char *flag, const char
     size_t used = strlen(s->route) + strlen(flag) + 3;
     attn_cli_quote(value, quoted, sizeof quoted > used + 16 ? sizeof quoted - used : 16);
     attn_append(s->route, sizeof s->route, "%s%s %s", s->route[0] != '\0' ? " " : "", flag, quoted);
+}
+
+void attn_candidate_put_route(struct attn_candidate *s)
+{
+    char name[sizeof s->label];
+    if (s->x.kind == ATTN_NOT_EXTERNAL) {
+        attn_spec_print(&s->x.spec, name, sizeof name);
+        snprintf(s->label, sizeof s->label, "%s", name);
+        snprintf(s->route, sizeof s->route, "'%s'", name);
+    }
+    if (s->route[0] != '\0')
+        return;
+    if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
+        attn_candidate_route(s, "--plugin", s->x.source);
+    if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
+        attn_candidate_route(s, "--exec", s->x.source);
+        attn_candidate_route(s, "--claims", s->claims_path);
+        if (s->x.scheme[0] != '\0')
+            attn_candidate_route(s, "--scheme", s->x.scheme);
+    }
 }
 
 /* ---- books -------------------------------------------------------------------------------- */

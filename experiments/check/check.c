@@ -105,7 +105,7 @@ static int judge_external(struct attn_candidate *s, int number)
                                                           : 20;
     int status = prepare(s);
     if (status == 0)
-        status = attn_check_external(s);
+        status = attn_check_subjects(s, 1);
     if (s->trouble[0] != '\0')
         attn_candidate_report_trouble(s);
     attn_question_free(&s->question);
@@ -146,13 +146,15 @@ static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         int like = 0;
-        status = attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].spec, err);
+        status =
+            attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].x.spec, err);
         if (status == ATTN_OK)
-            status = attn_cli_run_by(attn_ranks(s[i].spec.impl, &s[i].spec.options),
-                                     &s[i].spec.options, err);
+            status = attn_cli_run_by(attn_ranks(s[i].x.spec.impl, &s[i].x.spec.options),
+                                     &s[i].x.spec.options, err);
         if (status != ATTN_OK)
             break;
-        attn_claims_of_impl(s[i].spec.impl, &s[i].spec.options, &s[i].x.claims);
+        s[i].x.is_in_place = attn_cli_runner() != NULL;
+        attn_claims_of_impl(s[i].x.spec.impl, &s[i].x.spec.options, &s[i].x.claims);
         while (!claims_as_much(&s[like].x.claims, &s[i].x.claims))
             like++;
         if (like < i)
@@ -169,7 +171,7 @@ static int judge(struct attn_candidate *s, int n, int externals, struct attn_rep
 {
     for (int i = 0; i < n; i++)
         s[i].report = report;
-    int status = externals ? judge_externals(s, n) : attn_check_specs(s, n);
+    int status = externals ? judge_externals(s, n) : attn_check_subjects(s, n);
     attn_verdicts_print(s->verdicts, NULL);
     int flushed = attn_cli_flush();
     status = flushed > status ? flushed : status;

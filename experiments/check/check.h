@@ -4,7 +4,7 @@
  *   check.c         who is judged
  *   candidate.c     the books of each: verdicts, claims, exit status
  *   question.c      which cases
- *   check_spec.c, check_external.c   where the results come from
+ *   check_loop.c    each of them is asked each case
  *   check_soak.c    random cases for a time, each failure made small
  *   verdicts.h      what is said of it; check_report.h: on a page to keep
  */
@@ -68,21 +68,22 @@ struct attn_candidate {
     struct attn_verdict_list *list; /* its own, once its books are open */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
-    struct attn_external x;  /* of --plugin, --exec or --results; its claims also of a spec */
-    struct attn_spec spec;   /* where x is ATTN_NOT_EXTERNAL              */
+    struct attn_external x;  /* how it is asked */
     int is_one_of_many;      /* several are judged: each is named by its source */
     char label[256];         /* "naive", "naive (./naive.so)": heads the report */
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
     int keeps;       /* nothing is printed: its list, once its books are closed, is the caller's */
-    int diagnose;    /* a failure of the next case is to be diagnosed         */
     int exit_status; /* of an external, when it is judged                */
     int judged;      /* cases with a verdict about the implementation         */
 };
 
 /* What it is asked, now that its claims are known; for an external it is freed with it. */
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err);
+
+/* Its label where it is ours, and its route unless it has one. */
+void attn_candidate_put_route(struct attn_candidate *s);
 
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
@@ -143,9 +144,8 @@ struct attn_soak {
  * Returns what the judge did. */
 int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);
 
-/* Where results come from; exit statuses. */
-int attn_check_specs(struct attn_candidate *s, int n);
-int attn_check_external(struct attn_candidate *s);
+/* Specs of ours, or one external: ask, and file the verdicts (check_loop.c).  An exit status. */
+int attn_check_subjects(struct attn_candidate *s, int n);
 
 /* Judge the specs, or the externals where there are any; an exit status. */
 int attn_check(const struct attn_check_request *request, char **specs, int n_specs);

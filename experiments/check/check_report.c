@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/report/document.h"
+#include "experiments/table/document.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/process.h"
 #include "tests/harness/subject/exec.h"
@@ -21,64 +21,33 @@ struct attn_report {
     struct attn_document document; /* the sections, in memory: written when all is judged */
     char *text;
     size_t size;
-    struct verdict {
-        char name[160];
-        int64_t judged, failures, refused;
-        int is_setup; /* it could not even be started */
-    } * all;
-    int n_all;
+    json_t *all;                       /* a row for each that was judged */
     char *about;                       /* who is judged next; NULL: nothing was said of it */
     const struct attn_tier_list *tier; /* what is asked of it, or NULL */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static const char *verdict_of(const struct verdict *x)
-{
-    return x->is_setup       ? "NOT JUDGED"
-           : x->failures > 0 ? "FAIL"
-           : x->judged == 0  ? "REFUSED"
-                             : "PASS";
-}
-
-static int is_bad(const struct verdict *x)
-{
-    return x->failures > 0 || x->judged == 0;
-}
+static const char title[] = "attnlab check";
 
 /* The whole page: of several implementations a table first, then the section of each. */
-static void compose(const struct attn_report *r, FILE *out)
+static enum attn_status save_page(struct attn_report *r, struct attn_error *err)
 {
-    static const char *const head[] = {"", "", "#judged", "#failed", "#refused", NULL};
+    static const struct attn_column column[] = {
+        {"spec", "", ATTN_UNIT_WORDS},           {"verdict", "", ATTN_UNIT_WORDS},
+        {"judged", "judged", ATTN_UNIT_PLAIN},   {"failed", "failed", ATTN_UNIT_PLAIN},
+        {"refused", "refused", ATTN_UNIT_PLAIN}, {.key = NULL}};
     struct attn_document d;
-    attn_document_begin(&d, out, r->document.is_html, "attnlab check");
-    if (r->n_all > 1)
-        attn_document_table(&d, head);
-    for (int n = 0; n < r->n_all && r->n_all > 1; n++) {
-        const struct verdict *x = &r->all[n];
-        attn_document_row(&d, is_bad(x) ? "wxiii" : "wgiii", x->name, verdict_of(x), x->judged,
-                          x->failures, x->refused);
-    }
-    if (r->n_all > 1)
-        attn_document_table_end(&d);
-    fputs(r->text, out);
-    attn_document_end(&d);
-}
-
-/* Write the file anew: `text`, or of NULL the whole page. */
-static enum attn_status save(const char *path, const char *text, const struct attn_report *r,
-                             struct attn_error *err)
-{
-    struct attn_save file;
     struct attn_error why;
-    enum attn_status status = attn_save_open(path, &file, &why);
-    if (status == ATTN_OK) {
-        if (text != NULL)
-            fputs(text, file.stream);
-        else
-            compose(r, file.stream);
-        status = attn_save_close(&file, ATTN_OK, &why);
-    }
+    char *page;
+    size_t size;
+    attn_document_begin(&d, attn_cli_memory(&page, &size), title);
+    if (json_array_size(r->all) > 1)
+        attn_document_table(&d, column, json_incref(r->all));
+    fputs(r->text, d.out);
+    fclose(d.out);
+    enum attn_status status = attn_page_save(r->path, title, attn_cli_need(page), &why);
+    free(page);
     return status == ATTN_OK ? ATTN_OK : attn_fail(err, ATTN_ENOMEM, "--report %s", why.text);
 }
 
@@ -86,17 +55,20 @@ enum attn_status attn_report_open(const char *path, struct attn_report **report,
                                   struct attn_error *err)
 {
     static const char unfinished[] = "attnlab check has not ended: there is no verdict here.\n";
-    int is_html = attn_cli_ends_with(path, ".html") || attn_cli_ends_with(path, ".htm");
-    if (!is_html && !attn_cli_ends_with(path, ".md"))
+    struct attn_error why;
+    if (!attn_cli_ends_with(path, ".html") && !attn_cli_ends_with(path, ".htm") &&
+        !attn_cli_ends_with(path, ".md"))
         return attn_fail(err, ATTN_EINVAL,
                          "--report %.300s: a name that ends in .html or .md would work", path);
-    enum attn_status status = save(path, unfinished, NULL, err);
-    if (status != ATTN_OK)
-        return status;
+    char *used = attn_page_path(path);
+    if (attn_cli_save(used, unfinished, &why) != ATTN_OK) {
+        free(used);
+        return attn_fail(err, ATTN_ENOMEM, "--report %s", why.text);
+    }
     struct attn_report *r = *report = attn_cli_need(calloc(1, sizeof *r));
-    r->path = attn_cli_need(strdup(path));
+    r->path = used;
     r->document.out = attn_cli_memory(&r->text, &r->size);
-    r->document.is_html = is_html;
+    r->all = json_array();
     return ATTN_OK;
 }
 
@@ -105,10 +77,10 @@ int attn_report_close(struct attn_report *r, int status)
     struct attn_error err;
     fclose(r->document.out);
     attn_cli_need(r->text);
-    int saved = save(r->path, NULL, r, &err) == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
+    int saved = save_page(r, &err) == ATTN_OK ? ATTN_EXIT_GOOD : attn_cli_error(&err);
+    json_decref(r->all);
     free(r->text);
     free(r->about);
-    free(r->all);
     free(r->path);
     free(r);
     return saved > status ? saved : status;
@@ -132,7 +104,13 @@ void attn_report_digest(const char *path, int is_folder, char hex[65])
     snprintf(hex, 65, "%.64s", is_digest ? out : "not available");
 }
 
-static void put_digest(struct attn_document *d, const char *path, const char *source)
+static void add_fact(json_t *rows, const char *name, const char *fact)
+{
+    json_array_append_new(
+        rows, json_pack("{s:o,s:o}", "name", attn_cli_words(name), "fact", attn_cli_words(fact)));
+}
+
+static void add_digest(json_t *rows, const char *path, const char *source)
 {
     struct stat about;
     char text[256], digest[65];
@@ -141,49 +119,48 @@ static void put_digest(struct attn_document *d, const char *path, const char *so
         return;
     attn_report_digest(path, S_ISDIR(about.st_mode), digest);
     snprintf(text, sizeof text, "SHA-256 of %.200s", strcmp(path, source) == 0 ? "it" : path);
-    attn_document_row(
-        d, "wc", S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, digest);
+    add_fact(rows, S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, digest);
 }
 
 /* Of a command, words that are files: the program, the script. */
-static void put_digests(struct attn_document *d, const struct attn_report_about *about)
+static void add_digests(json_t *rows, const struct attn_report_about *about)
 {
     char *word, *copy = attn_cli_text("%s", about->source), *rest = copy;
     int is_command = about->kind == ATTN_EXTERNAL_COMMAND;
     while (is_command && (word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
         if (*word != '\0')
-            put_digest(d, word, about->source);
+            add_digest(rows, word, about->source);
     if (!is_command && about->kind != ATTN_NOT_EXTERNAL)
-        put_digest(d, about->source, about->source);
+        add_digest(rows, about->source, about->source);
     if (about->extra != NULL)
-        put_digest(d, about->extra, about->source);
+        add_digest(rows, about->extra, about->source);
     free(copy);
 }
 
 void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
 {
-    static const char *const head[] = {"", "", NULL};
+    static const struct attn_column column[] = {
+        {"name", "", ATTN_UNIT_WORDS}, {"fact", "", ATTN_UNIT_WORDS}, {.key = NULL}};
     size_t size;
-    struct attn_document d = {.out = attn_cli_memory(&r->about, &size),
-                              .is_html = r->document.is_html};
-    r->tier = about->tier;
+    struct attn_document d = {.out = attn_cli_memory(&r->about, &size)};
+    json_t *rows = json_array();
     struct utsname machine;
     time_t now = time(NULL);
     struct tm utc;
     char text[400];
-    attn_document_table(&d, head);
-    attn_document_row(&d, "wc", attn_external_route[about->kind].word, about->source);
-    put_digests(&d, about);
-    attn_document_row(&d, "ww", "claims", about->claims);
-    attn_document_row(&d, "ww", "judged on", about->scope);
-    attn_document_row(&d, "ww", "judged by", "attnlab " ATTN_VERSION);
+    r->tier = about->tier;
+    add_fact(rows, attn_external_route[about->kind].word, about->source);
+    add_digests(rows, about);
+    add_fact(rows, "claims", about->claims);
+    add_fact(rows, "judged on", about->scope);
+    add_fact(rows, "judged by", "attnlab " ATTN_VERSION);
     if (uname(&machine) == 0 && gmtime_r(&now, &utc) != NULL) {
         size_t n = (size_t)snprintf(text, sizeof text, "%.60s %.60s, %.60s; ", machine.sysname,
                                     machine.release, machine.machine);
         strftime(text + n, sizeof text - n, "%Y-%m-%d %H:%M UTC", &utc);
-        attn_document_row(&d, "ww", "where and when", text);
+        add_fact(rows, "where and when", text);
     }
-    attn_document_table_end(&d);
+    attn_document_table(&d, column, rows);
     attn_document_text(&d, "The line that repeats it:");
     attn_document_lines(&d, about->command);
     fclose(d.out);
@@ -200,7 +177,6 @@ static void put_cause(struct attn_document *d, const struct attn_verdict_list *l
     attn_common_cause_types(&list->causes, types);
     if (agree == 0)
         return;
-    attn_document_paragraph(d);
     attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause,
                       types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
     attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it.", agree,
@@ -233,38 +209,50 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                        "is what passed, and would have passed with an output of zeros.");
 }
 
+/* A row for an output: over all cases that have it. */
+static json_t *output_row(const struct attn_verdict_list *list, enum attn_output o)
+{
+    const struct attn_verdict_entry *worst = NULL;
+    int64_t cases = 0, elements = 0, beyond = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_agreement *x = &list->entry[e].result.output[o];
+        if (x->n == 0)
+            continue;
+        cases++;
+        elements += x->n;
+        beyond += x->n_bad;
+        if (worst == NULL || !(x->ratio <= worst->result.output[o].ratio))
+            worst = &list->entry[e];
+    }
+    json_t *row = json_pack("{s:s,s:I,s:I}", "output", attn_output_name(o), "cases",
+                            (json_int_t)cases, "elements", (json_int_t)elements);
+    json_t *bad = json_integer((json_int_t)beyond);
+    json_object_set_new(row, "beyond", beyond > 0 ? json_pack("{s:o}", "bad", bad) : bad);
+    json_t *ratio = worst == NULL ? json_string("not compared")
+                                  : json_sprintf("%.3g", worst->result.output[o].ratio);
+    json_object_set_new(row, "ratio", beyond > 0 ? json_pack("{s:o}", "bad", ratio) : ratio);
+    if (worst != NULL)
+        json_object_set_new(row, "case", attn_cli_words(worst->text));
+    return row;
+}
+
 static void put_outputs(struct attn_document *d, const struct attn_verdict_list *list)
 {
-    static const char *const head[] = {
-        "output",  "#cases", "#elements", "#beyond the bound", "#largest error / bound",
-        "in case", NULL};
+    static const struct attn_column column[] = {{"output", "output", ATTN_UNIT_CODE},
+                                                {"cases", "cases", ATTN_UNIT_PLAIN},
+                                                {"elements", "elements", ATTN_UNIT_PLAIN},
+                                                {"beyond", "beyond the bound", ATTN_UNIT_PLAIN},
+                                                {"ratio", "largest error / bound", ATTN_UNIT_REAL},
+                                                {"case", "in case", ATTN_UNIT_CODE},
+                                                {.key = NULL}};
+    json_t *rows = json_array();
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        json_array_append_new(rows, output_row(list, (enum attn_output)o));
     attn_document_heading(d, 3, "How near to the truth");
     attn_document_text(d,
                        "The bound of an element is what rounding in the declared arithmetic can do "
                        "to it at most; up to 1 an error is explained, above it is a failure.");
-    attn_document_table(d, head);
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_verdict_entry *worst = NULL;
-        int64_t cases = 0, elements = 0, beyond = 0;
-        for (int e = 0; e < list->n; e++) {
-            const struct attn_agreement *x = &list->entry[e].result.output[o];
-            if (x->n == 0)
-                continue;
-            cases++;
-            elements += x->n;
-            beyond += x->n_bad;
-            if (worst == NULL || !(x->ratio <= worst->result.output[o].ratio))
-                worst = &list->entry[e];
-        }
-        char ratio[32] = "not compared";
-        if (worst != NULL)
-            snprintf(ratio, sizeof ratio, "%.3g", worst->result.output[o].ratio);
-        attn_document_row(d, "cii", attn_output_name((enum attn_output)o), cases, elements);
-        attn_document_cell(d, beyond > 0 ? ATTN_BAD : ATTN_WORDS, "%lld", (long long)beyond);
-        attn_document_cells(d, beyond > 0 ? "x" : "w", ratio);
-        attn_document_cells(d, worst != NULL ? "c" : "w", worst != NULL ? worst->text : " ");
-    }
-    attn_document_table_end(d);
+    attn_document_table(d, column, rows);
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -274,21 +262,24 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
 {
     struct attn_document *d = &r->document;
     const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
-    r->all = attn_cli_need(realloc(r->all, (size_t)(r->n_all + 1) * sizeof *r->all));
-    struct verdict *x = &r->all[r->n_all++];
-    *x = (struct verdict){.judged = t.n - t.count[ATTN_REFUSED] - t.count[ATTN_SKIPPED],
-                          .failures = t.failures,
-                          .refused = t.count[ATTN_REFUSED]};
-    snprintf(x->name, sizeof x->name, "%s", list->spec);
-    x->is_setup = list->n == 1 && list->entry[0].kind == ATTN_CHECK_SETUP;
+    const int refused = t.count[ATTN_REFUSED], judged = t.n - refused - t.count[ATTN_SKIPPED];
+    const int is_setup = list->n == 1 && list->entry[0].kind == ATTN_CHECK_SETUP;
+    const int is_bad = t.failures > 0 || judged == 0;
+    const char *word = is_setup         ? "NOT JUDGED"
+                       : t.failures > 0 ? "FAIL"
+                       : judged == 0    ? "REFUSED"
+                                        : "PASS";
+    json_array_append_new(r->all,
+                          json_pack("{s:o,s:{s:s},s:i,s:i,s:i}", "spec", attn_cli_words(list->spec),
+                                    "verdict", is_bad ? "bad" : "good", word, "judged", judged,
+                                    "failed", t.failures, "refused", refused));
     attn_document_heading(d, 2, list->spec);
-    attn_document_paragraph(d);
-    attn_document_put(d, is_bad(x) ? ATTN_BAD : ATTN_GOOD, "%s", verdict_of(x));
+    attn_document_put(d, is_bad ? ATTN_BAD : ATTN_GOOD, "%s", word);
     if (t.soak != NULL)
         attn_document_put(d, ATTN_WORDS, ": %s.", t.soak->text);
-    else if (!x->is_setup)
-        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.",
-                          (int)x->judged, (int)x->failures, (int)x->refused);
+    else if (!is_setup)
+        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", judged,
+                          t.failures, refused);
     attn_document_close(d);
     char declared[400];
     if (attn_verdicts_declared(list, declared, sizeof declared) > 0)
@@ -299,10 +290,9 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     r->about = NULL; /* what was said of this one is not the next one's */
     put_cause(d, list);
     put_text(d, v, list);
-    if (x->is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
+    if (is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;
     put_outputs(d, list);
     if (r->tier != NULL)
         attn_coverage_put(d, r->tier, list);
-    attn_values_put(d, list);
 }

@@ -7,7 +7,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
-#include "experiments/report/document.h"
+#include "experiments/table/document.h"
 
 /* ---- JUnit ----------------------------------------------------------------------------------- */
 

@@ -76,9 +76,7 @@ struct attn_cli_command {
     int (*run)(void *values, int n, char **operand); /* an exit status */
 };
 
-#define ATTN_COMMAND(name) extern const struct attn_cli_command attn_cmd_##name;
-#include "experiments/cli/commands.def"
-#undef ATTN_COMMAND
+extern const struct attn_cli_command attn_cmd_help; /* cmd_help.c, which knows them all */
 
 /* The command of a name; NULL: none. */
 const struct attn_cli_command *attn_command_find(const char *name);

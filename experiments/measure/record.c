@@ -11,6 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/stats.h"
+#include "experiments/table/rows.h"
 #include "tests/harness/base/fileio.h"
 
 enum kind {
@@ -366,21 +367,6 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
-
-void attn_csv_text(FILE *file, const char *text)
-{
-    if (strpbrk(text, "\",\r\n") == NULL) {
-        fputs(text, file);
-        return;
-    }
-    putc('"', file);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            putc('"', file);
-        putc(*text, file);
-    }
-    putc('"', file);
-}
 
 static void put_real(FILE *file, double x)
 {

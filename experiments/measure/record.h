@@ -147,9 +147,6 @@ void attn_records_free(struct attn_records *records);
 
 /* ---- the table: RFC 4180, one header line, one row for each record --------------------------- */
 
-/* One field, quoted where it must be. */
-void attn_csv_text(FILE *file, const char *text);
-
 /* What cannot be written leaves its mark on the stream. */
 void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);
 

@@ -256,8 +256,8 @@ struct search {
     double bytes[2]; /* of these two */
 };
 
-/* Of so many tokens.  What exceeds 64 bits needs more than any device has, and a length that is
- * refused, after one that was not, fits nowhere. */
+/* Of so many tokens.  A length that is refused after one that was not fits nowhere: its bytes exceed
+ * 64 bits, or its keys no longer have numbers of 32 bits. */
 static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
 {
     struct attn_cli_shape so_long = *x->shape;
@@ -269,8 +269,7 @@ static enum attn_status try_length(struct search *x, int64_t length, struct attn
     enum attn_status status = attn_need_of_shape(x->spec, x->stack, &so_long, x->pass, &need, &why);
     if (status == ATTN_OK)
         bytes = attn_need_in(&need, x->memory);
-    else if ((status != ATTN_EINVAL || strstr(why.text, "exceeds 64 bits") == NULL) &&
-             (status != ATTN_ENOTSUP || x->fits == 0))
+    else if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
         return attn_fail(err, status, "%s", why.text);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (seconds > x->patience)

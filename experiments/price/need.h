@@ -1,6 +1,6 @@
 /* What a call or a stack of layers needs, and whether that fits: into this machine, where all ranks
  * are simulated at once, or into devices of which each holds one rank.  From prices alone: nothing
- * is allocated.  `price`, its --longest and --advise, and what `measure` calls too big ask here.
+ * is allocated.  `price`, its --longest, `advise`, and what `measure` calls too big ask here.
  *
  * Bytes.  Numbers that may exceed 64 bits are doubles.
  */

@@ -345,3 +345,12 @@ void attn_price_show_longest(const struct attn_price_asked *asked, int64_t lengt
         putchar('\n');
     }
 }
+
+void attn_price_print_json(json_t *all)
+{
+    if (all == NULL)
+        return;
+    json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17) | JSON_ENSURE_ASCII);
+    fputc('\n', stdout);
+    json_decref(all);
+}

@@ -22,6 +22,9 @@ void attn_price_show(const struct attn_price_asked *asked, const struct attn_nee
 /* What an implementation does not do, or cannot divide, in the place of its price. */
 void attn_price_show_refused(const struct attn_price_asked *asked, const char *why, json_t *all);
 
+/* Print an array of them and free it; NULL, for text: nothing. */
+void attn_price_print_json(json_t *all);
+
 /* One line: the longest length, and the bytes of it and of one more; why: NULL, or a refusal. */
 void attn_price_show_longest(const struct attn_price_asked *asked, int64_t length,
                              const double bytes[2], const char *why, json_t *all);

@@ -1,7 +1,7 @@
 /* How a mask can be stored: one table of what frameworks and libraries keep, and of what they hold
  * while they make it.  `attnlab price --mask-storage`.
  *
- * A storage is made by playing it on a tape (study.h): on a counted tape that is its price, at any
+ * A storage is made by playing it on a tape (tape.h): on a counted tape that is its price, at any
  * length; on a real tape its blocks are taken from a ledger and filled, and what they say of each
  * pair can be compared with the mask.  One function does both.
  *
@@ -12,7 +12,7 @@
 #define EXPERIMENTS_PRICE_STORAGE_H
 
 #include "experiments/cli/shape.h"
-#include "experiments/studies/study.h"
+#include "experiments/price/tape.h"
 #include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
 
@@ -64,15 +64,6 @@ const struct attn_storage *attn_storage_find(const char *name); /* NULL: there i
 /* Pairs of which a real storage says otherwise than the mask. */
 int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
                            const struct attn_stored_mask *mask);
-
-/* In a study: play the making of a storage of this mask; visible pairs of a head. */
-int64_t attn_study_store(struct attn_tape *tape, const char *storage, const char *mask,
-                         const struct attn_mask_shape *shape);
-
-/* Made for real and counted, on a pair to be closed: the same bytes, and no pair wrong. */
-void attn_study_store_both(struct attn_study_run *run, struct attn_pair *pair, const char *name,
-                           const char *storage, const char *mask,
-                           const struct attn_mask_shape *shape);
 
 /* `attnlab price --mask-storage`: every storage of the problem's mask, as text or at the end of an
  * array of JSON; with make, each on a ledger too.  The exit status: 1 where bytes or pairs differ,

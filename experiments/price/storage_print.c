@@ -3,6 +3,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/price/storage.h"
+#include "experiments/table/rows.h"
 
 /* One storage: counted, and for real where that was asked for. */
 struct storage_price {
@@ -12,22 +13,6 @@ struct storage_price {
     int made; /* the rest is of the one that was made */
     int64_t ledger_peak, ledger_kept, wrong;
 };
-
-static void print_one(const struct storage_price *x)
-{
-    char kept[32], binary[32], peak[32];
-    if (x->refused != NULL) {
-        printf("  %-13s refused: %s\n", x->storage->name, x->refused);
-        return;
-    }
-    printf("  %-13s %25s B  %10s  %10s while made  %s\n", x->storage->name,
-           attn_cli_grouped(x->counted.ledger.now, kept),
-           attn_cli_bytes(x->counted.ledger.now, binary),
-           attn_cli_bytes(x->counted.ledger.peak, peak), x->storage->layout);
-    if (x->made)
-        printf("  %-13s made: %lld B kept, %lld B at the peak, %lld pairs wrong\n", "",
-               (long long)x->ledger_kept, (long long)x->ledger_peak, (long long)x->wrong);
-}
 
 static json_t *json_of(const struct storage_price *x, const struct attn_cli_shape *shape)
 {
@@ -73,33 +58,47 @@ static int make_one(struct storage_price *x, const struct attn_stored_mask *mask
     return status;
 }
 
+/* In bytes, and as people say it. */
+static const struct attn_column columns[] = {{"storage", "storage", ATTN_UNIT_WORDS},
+                                             {"kept_bytes", "bytes", ATTN_UNIT_GROUPED},
+                                             {"kept_bytes", "kept", ATTN_UNIT_BYTES},
+                                             {"peak_bytes", "while made", ATTN_UNIT_BYTES},
+                                             {"made_kept_bytes", "made: kept", ATTN_UNIT_GROUPED},
+                                             {"made_peak_bytes", "at the peak", ATTN_UNIT_GROUPED},
+                                             {"wrong_pairs", "pairs wrong", ATTN_UNIT_GROUPED},
+                                             {"layout", "layout", ATTN_UNIT_WORDS},
+                                             {"refused", "refused", ATTN_UNIT_WORDS},
+                                             {.key = NULL}};
+
 int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_problem *p, int make,
                        struct json_t *all)
 {
     struct attn_stored_mask mask;
     struct attn_error err = {ATTN_OK, ""};
     int worst = ATTN_EXIT_GOOD;
+    json_t *rows = json_array();
     if (attn_stored_mask_open(p, &mask, &err) != ATTN_OK)
         return attn_cli_error(&err);
-    if (all == NULL)
-        printf("b%lldh%lldq%lldk%lld:%s\n", (long long)p->batch, (long long)p->heads,
-               (long long)p->n_query, (long long)p->n_key, shape->mask);
     for (int s = 0; s < ATTN_STORAGES; s++) {
         struct storage_price x = {.storage = &attn_storages[s]};
         int status = ATTN_EXIT_GOOD;
         x.refused = x.storage->refuses != NULL ? x.storage->refuses(&mask) : NULL;
-        x.counted = (struct attn_tape){.run = NULL};
+        x.counted = (struct attn_tape){.owner = NULL};
         if (x.refused == NULL)
             x.storage->make(&x.counted, &mask);
         if (x.refused == NULL && make)
             status = make_one(&x, &mask);
         worst = status > worst ? status : worst;
-        if (all == NULL)
-            print_one(&x);
-        else
-            json_array_append_new(all, json_of(&x, shape));
+        json_array_append_new(rows, json_of(&x, shape));
     }
-    if (all == NULL)
+    if (all != NULL)
+        json_array_extend(all, rows);
+    else {
+        printf("b%lldh%lldq%lldk%lld:%s\n", (long long)p->batch, (long long)p->heads,
+               (long long)p->n_query, (long long)p->n_key, shape->mask);
+        attn_table_print(stdout, ATTN_TABLE_TEXT, columns, rows);
         putchar('\n');
+    }
+    json_decref(rows);
     return worst;
 }

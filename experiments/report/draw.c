@@ -11,32 +11,11 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/report/figures.h"
+#include "experiments/table/document.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/process.h"
 
 enum { SCRIPT_MOST = 1 << 20 };
-
-enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err)
-{
-    static const char *const down[] = {"plots", "share/attnlab/plots"};
-    char base[PATH_MAX] = ".", path[2 * PATH_MAX], *slash = NULL;
-    for (int up = 0; up == 0 || slash != NULL; up++) {
-        for (int d = 0; d < 2; d++) {
-            (void)snprintf(path, sizeof path, "%s/%s/%s", base, down[d], name);
-            if (access(path, R_OK) == 0)
-                return attn_read_text(path, ATTN_READ_GIVEN, SCRIPT_MOST, text, err);
-        }
-        if (up == 0) {
-            ssize_t n = readlink("/proc/self/exe", base, sizeof base - 1);
-            base[n > 0 ? n : 0] = '\0';
-        }
-        slash = strrchr(base, '/');
-        if (slash != NULL)
-            *slash = '\0';
-    }
-    *text = NULL;
-    return attn_fail(err, ATTN_EINTERNAL, "the folder plots is not beside the program");
-}
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/price/need.h"
 #include "experiments/report/curves.h"
+#include "experiments/table/rows.h"
 #include "optimized/registry.h"
 #include "tests/harness/base/fileio.h"
 

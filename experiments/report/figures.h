@@ -49,7 +49,7 @@ struct attn_figure {
     char title[200], subtitle[700];
     char remark[300];  /* what lines and marks mean: under the subtitle                           */
     char finding[400]; /* numbers computed for it, such as a crossing: under the remark           */
-    const char *caption; /* HTML */
+    const char *caption; /* Markdown */
     char omitted[256]; /* why it is not drawn; "" when it is                                      */
     const char *x_name, *column[ATTN_FIGURE_COLUMNS];
     const char *x_label; /* on the axis; NULL: the script's own */
@@ -103,10 +103,6 @@ struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const ch
 
 /* When all points are there: the plan's ranges, and how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
-
-/* The text of a file of the folder plots: ./plots, or plots beside or above the running program, or
- * where that was installed; to be freed.  EINTERNAL: there is none. */
-enum attn_status attn_plots_read(const char *name, char **text, struct attn_error *err);
 
 /* A comma and a number; of NaN a comma. */
 void attn_csv_number(FILE *file, double x);

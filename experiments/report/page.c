@@ -15,38 +15,45 @@ static void put_flag(FILE *file, const char *flag, const char *value)
 {
     char word[2 * PATH_MAX];
     attn_cli_quote(value, word, sizeof word);
-    (void)fprintf(file, " --%s ", flag);
-    attn_html_text(file, word);
+    (void)fprintf(file, " --%s %s", flag, word);
+}
+
+static void put_measure(FILE *file, const struct attn_page *page)
+{
+    const struct attn_external_specs *externals = page->externals;
+    fputs("attnlab measure", file);
+    put_flag(file, "plan", page->plan);
+    for (int k = 0; page->keys != NULL && k < page->keys->n; k++)
+        put_flag(file, page->keys->at[k].flag, page->keys->at[k].value);
+    for (int e = 0; externals != NULL && e < externals->n; e++) {
+        const struct attn_external_spec *one = &externals->one[e];
+        if (one->source[0] == '\0' || one->kind == ATTN_NOT_EXTERNAL)
+            continue; /* stored records name it: it was not given, and they do not say where */
+        int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
+        char *source = attn_cli_text("%s=%s", one->name, one->source);
+        put_flag(file, plugin ? "plugin" : "exec", source);
+        free(source);
+        if (!plugin)
+            put_flag(file, "claims", one->claims_path);
+    }
+    put_flag(file, "out", page->sources->path[0]);
+    fputs("\n", file);
 }
 
 static void put_commands(struct attn_document *d, const struct attn_page *page)
 {
-    const struct attn_external_specs *externals = page->externals;
-    fputs("<pre>", d->out);
-    if (page->plan != NULL) {
-        fputs("attnlab measure", d->out);
-        put_flag(d->out, "plan", page->plan);
-        for (int k = 0; page->keys != NULL && k < page->keys->n; k++)
-            put_flag(d->out, page->keys->at[k].flag, page->keys->at[k].value);
-        for (int e = 0; externals != NULL && e < externals->n; e++) {
-            const struct attn_external_spec *one = &externals->one[e];
-            if (one->source[0] == '\0' || one->kind == ATTN_NOT_EXTERNAL)
-                continue; /* stored records name it: it was not given, and they do not say where */
-            int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
-            char *source = attn_cli_text("%s=%s", one->name, one->source);
-            put_flag(d->out, plugin ? "plugin" : "exec", source);
-            free(source);
-            if (!plugin)
-                put_flag(d->out, "claims", one->claims_path);
-        }
-        put_flag(d->out, "out", page->sources->path[0]);
-        fputs("\n", d->out);
-    }
-    fputs("attnlab report", d->out);
+    char *lines;
+    size_t size;
+    FILE *file = attn_cli_memory(&lines, &size);
+    if (page->plan != NULL)
+        put_measure(file, page);
+    fputs("attnlab report", file);
     for (int f = 0; f < page->sources->n; f++)
-        put_flag(d->out, "from", page->sources->path[f]);
-    put_flag(d->out, "out", page->out);
-    fputs("</pre>\n", d->out);
+        put_flag(file, "from", page->sources->path[f]);
+    put_flag(file, "out", page->out);
+    fclose(file);
+    attn_document_lines(d, attn_cli_need(lines));
+    free(lines);
 }
 
 /* ---- figures ------------------------------------------------------------------------------- */
@@ -55,45 +62,48 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
 static void put_numbers(struct attn_document *d, const struct attn_figure *figure)
 {
     char *text = attn_figure_csv(figure);
-    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>\n",
+    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>\n\n",
                   figure->name, (long long)figure->n);
     attn_document_lines(d, text);
-    fputs("</details>\n", d->out);
+    fputs("</details>\n\n", d->out);
     free(text);
+}
+
+/* The picture, and the label for those who do not see it. */
+static void put_picture(struct attn_document *d, const struct attn_figure *figure)
+{
+    int has_svg = figure->formats == NULL || attn_cli_listed(figure->formats, " ", "svg");
+    const char *of = has_svg ? "svg" : figure->formats;
+    if (has_svg) {
+        fputs("![", d->out);
+        attn_document_put(d, ATTN_WORDS,
+                          "%s. %s. %s The numbers are in the table below the figure.",
+                          figure->title, figure->subtitle, figure->finding);
+        (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
+    } else /* the plan wants none that stands in a page */
+        (void)fprintf(d->out, "[figures/%s.%.3s](figures/%s.%.3s)\n\n", figure->name, of,
+                      figure->name, of);
+    if (figure->finding[0] != '\0') {
+        attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
+        fputc(' ', d->out);
+    }
+    fputs(figure->caption, d->out);
+    attn_document_close(d);
 }
 
 /* What was not measured, below the figure: at most two lines of the page. */
 static void put_figure(struct attn_document *d, const struct attn_page *page,
                        const struct attn_figure *figure)
 {
-    char path[PATH_MAX], label[1600], note[260];
-    (void)fprintf(d->out, "<h3 id=\"%s\">", figure->name);
-    attn_html_text(d->out, figure->title);
-    fputs("</h3>\n", d->out);
-    note[0] = '\0';
+    char note[260] = "";
+    (void)page;
+    attn_document_heading(d, 3, figure->title);
     if (figure->group != NULL)
         attn_group_not_run(figure->group, note, sizeof note);
-    if (figure->omitted[0] != '\0') {
+    if (figure->omitted[0] != '\0')
         attn_document_text(d, "Omitted: %s.", figure->omitted);
-    } else {
-        int has_svg = figure->formats == NULL || attn_cli_listed(figure->formats, " ", "svg");
-        const char *of = has_svg ? "svg" : figure->formats;
-        (void)snprintf(path, sizeof path, "%s/figures/%s.svg", page->out, figure->name);
-        (void)snprintf(label, sizeof label,
-                       "%s. %s. %s The numbers are in the table below the figure.", figure->title,
-                       figure->subtitle, figure->finding);
-        fputs("<figure><div class=plot>", d->out);
-        if (has_svg)
-            d->lacks_picture |= attn_html_image(d->out, path, label) != 0;
-        else /* the plan wants none that stands in a page */
-            (void)fprintf(d->out, "<a href=\"figures/%s.%.3s\">figures/%s.%.3s</a>", figure->name,
-                          of, figure->name, of);
-        fputs("</div>\n<figcaption>", d->out);
-        if (figure->finding[0] != '\0')
-            attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
-        fputs(figure->caption, d->out);
-        fputs("</figcaption></figure>\n", d->out);
-    }
+    else
+        put_picture(d, figure);
     attn_document_text(d, "%s", note);
     put_numbers(d, figure);
 }
@@ -106,45 +116,43 @@ static void put_figures(struct attn_document *d, const struct attn_page *page)
 
 /* ---- machine, calibration ------------------------------------------------------------------ */
 
-/* Any JSON value as a cell. */
-static void json_cell(struct attn_document *d, const json_t *value)
-{
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    const char *word = json_string_value(value);
-    attn_document_cells(d, "w", word != NULL ? word : text != NULL ? text : attn_document_dash);
-    free(text);
-}
-
 /* A column for each file; what differs between them comes first. */
 static void put_machine(struct attn_document *d, const struct attn_page *page)
 {
+    static const char *const file[ATTN_SOURCES_MOST] = {"1", "2", "3", "4"};
     const struct attn_sources *of = page->sources;
-    const char *head[ATTN_SOURCES_MOST + 2] = {"fact"}, *key;
-    json_t *all = json_object(), *value;
+    struct attn_column column[ATTN_SOURCES_MOST + 2] = {{"fact", "fact", ATTN_UNIT_WORDS}};
+    json_t *all = json_object(), *rows = json_array(), *value;
+    json_t *names = json_pack("{s:s}", "fact", "records");
+    const char *key;
     for (int f = 0; f < of->n; f++) {
-        head[f + 1] = of->n > 1 ? of->name[f] : "value";
+        column[f + 1] = (struct attn_column){file[f], of->n > 1 ? "" : "value", ATTN_UNIT_WORDS};
+        json_object_set_new(names, file[f], attn_cli_words(of->name[f]));
         if (of->machine[f] != NULL)
             json_object_update_missing(all, of->machine[f]);
     }
     json_object_del(all, "record");
     json_object_del(all, "schema");
-    if (json_object_size(all) == 0)
-        attn_document_text(d, "These records have no machine line.");
-    else
-        attn_document_table(d, head);
+    if (of->n > 1 && json_object_size(all) > 0)
+        json_array_append(rows, names);
     for (int differ = of->n > 1; differ >= 0; differ--)
         json_object_foreach(all, key, value)
         {
             if (attn_sources_differ(of, key) != differ)
                 continue;
-            attn_document_row(d, "");
-            attn_document_cell(d, differ ? ATTN_STRONG : ATTN_WORDS, "%s", key);
+            json_t *row = differ ? json_pack("{s:{s:s}}", "fact", "bad", key)
+                                 : json_pack("{s:s}", "fact", key);
             for (int f = 0; f < of->n; f++)
-                json_cell(d, json_object_get(of->machine[f], key));
+                json_object_set(row, file[f], json_object_get(of->machine[f], key));
+            json_array_append_new(rows, row);
         }
-    if (json_object_size(all) > 0)
-        attn_document_table_end(d);
+    json_decref(names);
     json_decref(all);
+    if (json_array_size(rows) == 0)
+        attn_document_text(d, "These records have no machine line.");
+    else
+        attn_document_table(d, column, json_incref(rows));
+    json_decref(rows);
 }
 
 static double number(const json_t *line, const char *key)
@@ -160,40 +168,37 @@ static const char *word(const json_t *line, const char *key)
 }
 
 /* A calibration line in words; kinds that are not known are given as they are. */
-static void calibration_cell(struct attn_document *d, const json_t *line)
+static json_t *calibration_of(const json_t *line)
 {
     const char *kind = word(line, "kind");
     char a[32];
     if (strcmp(kind, "memory") == 0)
-        attn_document_cell(d, ATTN_WORDS,
-                           "wrote %s in a fresh process; VmHWM grew by %+.2f %% of that more",
-                           attn_cli_bytes((int64_t)number(line, "expected_bytes"), a),
-                           100 * number(line, "error"));
-    else if (strcmp(kind, "aa") == 0)
-        attn_document_cell(d, ATTN_WORDS,
-                           "the same point under two names, in turns: medians differ by %+.2f %%, "
-                           "all times lie within %.2f %% of the median",
-                           100 * (number(line, "ratio") - 1), 100 * number(line, "spread"));
-    else
-        json_cell(d, line);
+        return json_sprintf("wrote %s in a fresh process; VmHWM grew by %+.2f %% of that more",
+                            attn_cli_bytes((int64_t)number(line, "expected_bytes"), a),
+                            100 * number(line, "error"));
+    if (strcmp(kind, "aa") == 0)
+        return json_sprintf("the same point under two names, in turns: medians differ by %+.2f %%, "
+                            "all times lie within %.2f %% of the median",
+                            100 * (number(line, "ratio") - 1), 100 * number(line, "spread"));
+    return json_deep_copy(line);
 }
 
 static void put_calibration(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"session", "kind", "result", NULL};
+    static const struct attn_column column[] = {{"session", "session", ATTN_UNIT_WORDS},
+                                                {"kind", "kind", ATTN_UNIT_WORDS},
+                                                {"result", "result", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
     size_t index;
-    json_t *line;
-    if (json_array_size(page->sources->all.calibration) == 0) {
+    json_t *line, *rows = json_array();
+    json_array_foreach(page->sources->all.calibration, index, line) json_array_append_new(
+        rows, json_pack("{s:s,s:s,s:o}", "session", word(line, "session"), "kind",
+                        word(line, "kind"), "result", calibration_of(line)));
+    if (json_array_size(rows) == 0)
         attn_document_text(d, "These records have no calibration lines.");
-        return;
-    }
-    attn_document_table(d, head);
-    json_array_foreach(page->sources->all.calibration, index, line)
-    {
-        attn_document_row(d, "ww", word(line, "session"), word(line, "kind"));
-        calibration_cell(d, line);
-    }
-    attn_document_table_end(d);
+    else
+        attn_document_table(d, column, json_incref(rows));
+    json_decref(rows);
 }
 
 /* ---- holes --------------------------------------------------------------------------------- */
@@ -211,8 +216,10 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
 {
-    for (int f = 0; f < page->sources->n; f++)
-        attn_document_put(d, ATTN_WORDS, "%s%s", f > 0 ? ", " : "", page->sources->path[f]);
+    for (int f = 0; f < page->sources->n; f++) {
+        fputs(f > 0 ? ", " : "", d->out);
+        attn_document_put(d, ATTN_CODE, "%s", page->sources->path[f]);
+    }
 }
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
@@ -267,12 +274,12 @@ static enum attn_status fill_hole(struct attn_document *d, const struct attn_pag
     while (h < HOLES && strcmp(holes[h].name, name) != 0)
         h++;
     if (h == HOLES)
-        return attn_fail(err, ATTN_ENOMEM, "page.html: there is no hole {{%s}}", name);
+        return attn_fail(err, ATTN_ENOMEM, "report.md: there is no hole {{%s}}", name);
     holes[h].put(d, page);
-    return d->lacks_picture ? attn_fail(err, ATTN_ENOMEM,
-                                        "%s/figures: a picture cannot be read again", page->out)
-                            : ATTN_OK;
+    return ATTN_OK;
 }
+
+static const char title[] = "attnlab: the cost of attention, measured";
 
 /* The template's text, with what belongs into its holes. */
 static enum attn_status fill_template(FILE *file, const char *text, const struct attn_page *page,
@@ -281,7 +288,7 @@ static enum attn_status fill_template(FILE *file, const char *text, const struct
     struct attn_document d;
     enum attn_status status = ATTN_OK;
     int is_shown = 1;
-    attn_document_begin(&d, file, 1, "attnlab: what attention costs, measured");
+    attn_document_begin(&d, file, title);
     for (const char *open; status == ATTN_OK; text = strstr(open, "}}") + 2) {
         char hole[64];
         open = strstr(text, "{{");
@@ -290,7 +297,7 @@ static enum attn_status fill_template(FILE *file, const char *text, const struct
         if (open == NULL)
             break;
         if (sscanf(open, "{{%63[^}]}}", hole) != 1)
-            return attn_fail(err, ATTN_ENOMEM, "page.html: no hole at %.20s", open);
+            return attn_fail(err, ATTN_ENOMEM, "report.md: no hole at %.20s", open);
         if (*hole == '?')
             is_shown = holds(page, hole + 1);
         else if (*hole == '/')
@@ -298,26 +305,26 @@ static enum attn_status fill_template(FILE *file, const char *text, const struct
         else if (is_shown)
             status = fill_hole(&d, page, hole, err);
         if (is_shown < 0)
-            return attn_fail(err, ATTN_ENOMEM, "page.html: there is no condition %s", hole + 1);
+            return attn_fail(err, ATTN_ENOMEM, "report.md: there is no condition %s", hole + 1);
     }
-    attn_document_end(&d);
     return status;
 }
 
-enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err)
+enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err)
 {
     struct attn_error why;
-    char path[PATH_MAX], *template, *whole;
+    char *template, *whole, *wanted = attn_cli_text("%s/index.html", page->out);
     size_t size;
-    if (attn_plots_read("page.html", &template, &why) != ATTN_OK)
+    *path = attn_page_path(wanted);
+    free(wanted);
+    if (attn_plots_read("report.md", &template, &why) != ATTN_OK)
         return attn_fail(err, ATTN_ENOMEM, "%s", why.text);
     FILE *out = attn_cli_memory(&whole, &size);
     enum attn_status status = fill_template(out, template, page, err);
     fclose(out);
     attn_cli_need(whole);
-    (void)snprintf(path, sizeof path, "%s/index.html", page->out);
     if (status == ATTN_OK)
-        status = attn_cli_save(path, whole, err);
+        status = attn_page_save(*path, title, whole, err);
     free(template);
     free(whole);
     return status;

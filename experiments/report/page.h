@@ -1,12 +1,12 @@
-/* The report: one page that needs no other file, whose body is plots/page.html; its {{holes}} are
+/* The report: one page that needs no other file.  Its text is plots/report.md, whose {{holes}} are
  * filled here. */
 #ifndef EXPERIMENTS_REPORT_PAGE_H
 #define EXPERIMENTS_REPORT_PAGE_H
 
 #include "experiments/measure/external_specs.h"
-#include "experiments/report/document.h"
 #include "experiments/report/figures.h"
 #include "experiments/report/sources.h"
+#include "experiments/table/document.h"
 
 struct attn_page {
     const char *out; /* the folder of the report                                     */
@@ -20,9 +20,9 @@ struct attn_page {
     const struct attn_figures *figures;
 };
 
-/* Write OUT/index.html, whole.  ENOMEM: it cannot be, or the template has a hole that is not
- * known. */
-enum attn_status attn_page_write(const struct attn_page *page, struct attn_error *err);
+/* Write OUT/index.html, or index.md (attn_page_path), whole; *path is to be freed.  ENOMEM: it
+ * cannot be, or the template has a hole that is not known. */
+enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err);
 
 /* ---- page_tables.c --------------------------------------------------------------------------- */
 
@@ -37,8 +37,5 @@ int attn_page_has_external(const struct attn_page *page);
 /* What was not measured, and from where on: "Dropped by the time budget: dense from 8,192
  * (forward), 4,096 (backward).".  "" when everything was; what does not fit is cut, and said. */
 void attn_group_not_run(const struct attn_figure_group *group, char *text, size_t size);
-
-/* "1.24 ms"; a dash for NaN. */
-const char *attn_seconds_text(double seconds, char text[32]);
 
 #endif

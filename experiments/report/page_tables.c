@@ -8,51 +8,33 @@
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-const char *attn_seconds_text(double seconds, char text[32])
+/* null: below 0, which is not known. */
+static json_t *known(int64_t n)
 {
-    static const char *const unit[] = {"s", "ms", "µs", "ns"};
-    int u = 0;
-    double x = seconds;
-    for (; x < 1 && x > 0 && u < 3; u++)
-        x *= 1000;
-    if (isnan(seconds))
-        (void)snprintf(text, 32, "%s", attn_document_dash);
-    else
-        (void)snprintf(text, 32, "%.3g %s", x, unit[u]);
-    return text;
+    return n < 0 ? json_null() : json_integer((json_int_t)n);
 }
 
-static void real_cell(struct attn_document *d, enum attn_style style, double x)
+static json_t *verdict(const char *key, const char *format, long long n, long long of)
 {
-    if (isnan(x))
-        attn_document_cells(d, "w", attn_document_dash);
-    else if (isinf(x))
-        attn_document_cell(d, style, "∞");
-    else
-        attn_document_cell(d, style, "%.3g", x);
+    return json_pack("{s:o}", key, json_sprintf(format, n, of));
 }
-
-/* ---- summary ------------------------------------------------------------------------------- */
 
 /* The exponent of peak or time in L of a curve, as figures have it. */
-static void exponent_cell(struct attn_document *d, const struct attn_figure_group *group,
-                          const char *label, enum attn_pass pass, int of_time)
+static json_t *exponent(const struct attn_figure_group *group, const char *label,
+                        enum attn_pass pass, int of_time)
 {
     const struct attn_power *power = NULL;
     for (int64_t s = 0; s < group->n && power == NULL; s++)
         if (group->row[s]->point->c.pass == pass && strcmp(group->row[s]->label, label) == 0)
             power = of_time ? &group->row[s]->time_power : &group->row[s]->bytes_power;
     if (power == NULL || power->n == 0)
-        attn_document_cells(d, "w", attn_document_dash);
-    else
-        attn_document_cell(d, ATTN_WORDS, "%.2f ± %.2f",
-                           fabs(power->slope) < 0.005 ? 0 : power->slope,
-                           power->interval.high - power->slope);
+        return json_null();
+    return json_sprintf("%.2f ± %.2f", fabs(power->slope) < 0.005 ? 0 : power->slope,
+                        power->interval.high - power->slope);
 }
 
 /* The largest ratio of a label, and its verdict over all points that ran and were compared. */
-static void verdict_cells(struct attn_document *d, const struct attn_figure_group *group,
-                          const char *label)
+static void add_verdict(json_t *to, const struct attn_figure_group *group, const char *label)
 {
     int64_t judged = 0, wrong = 0;
     double worst = (double)NAN;
@@ -65,15 +47,15 @@ static void verdict_cells(struct attn_document *d, const struct attn_figure_grou
         wrong += row->status == ATTN_POINT_WRONG;
         worst = isnan(worst) || row->worst > worst ? row->worst : worst;
     }
-    real_cell(d, worst > 1 ? ATTN_BAD : ATTN_WORDS, worst);
-    if (judged == 0)
-        attn_document_cells(d, "w", "nothing ran");
-    else if (wrong > 0)
-        attn_document_cell(d, ATTN_BAD, "WRONG at %lld of %lld points", (long long)wrong,
-                           (long long)judged);
-    else
-        attn_document_cell(d, ATTN_GOOD, "agrees at all %lld points", (long long)judged);
+    json_t *ratio = isinf(worst) ? json_string("∞") : attn_cli_real(worst);
+    json_object_set_new(to, "worst", worst > 1 ? json_pack("{s:o}", "bad", ratio) : ratio);
+    json_object_set_new(to, "verdict",
+                        judged == 0 ? json_string("nothing ran")
+                        : wrong > 0 ? verdict("bad", "WRONG at %lld of %lld points", wrong, judged)
+                                    : verdict("good", "agrees at all %lld points", judged, judged));
 }
+
+/* ---- summary ------------------------------------------------------------------------------- */
 
 /* A column of the summary: a quantity in one pass, at the length that all have in common. */
 struct quantity {
@@ -95,7 +77,7 @@ static int find_quantities(const struct attn_figure_group *group,
         c->what = k / 2;
         c->pass = (enum attn_pass)(k % 2);
         c->length = attn_group_common_length(group, c->pass);
-        (void)snprintf(c->head, sizeof c->head, "#%s, %s%s%s", words[c->what],
+        (void)snprintf(c->head, sizeof c->head, "%s, %s%s%s", words[c->what],
                        attn_pass_word(c->pass), c->what == PEAK ? ", L = " : "",
                        c->what == PEAK ? attn_cli_grouped(c->length, number) : "");
         n += attn_group_has_pass(group, c->pass);
@@ -103,34 +85,41 @@ static int find_quantities(const struct attn_figure_group *group,
     return n;
 }
 
+static json_t *summary_row(const struct attn_figure_group *group, const char *label,
+                           const struct quantity *quantity, int n)
+{
+    json_t *to = json_pack("{s:s}", "implementation", label);
+    for (int q = 0; q < n; q++) {
+        const struct quantity *of = &quantity[q];
+        const struct attn_row *row = attn_group_find(group, label, of->pass, of->length);
+        json_object_set_new(to, of->head,
+                            of->what == PEAK
+                                ? known(row != NULL ? row->peak : -1)
+                                : exponent(group, label, of->pass, of->what == TIME_EXPONENT));
+    }
+    add_verdict(to, group, label);
+    return to;
+}
+
 static void put_summary(struct attn_document *d, const struct attn_figure_group *group)
 {
-    struct quantity column[2 * QUANTITIES];
-    const char *head[2 * QUANTITIES + 4] = {"implementation"};
-    int n = find_quantities(group, column);
-    for (int c = 0; c < n; c++)
-        head[1 + c] = column[c].head;
-    head[1 + n] = "#worst error/bound";
-    head[2 + n] = "verdict";
+    struct quantity quantity[2 * QUANTITIES];
+    struct attn_column column[2 * QUANTITIES + 4] = {
+        {"implementation", "implementation", ATTN_UNIT_CODE}};
+    int n = find_quantities(group, quantity);
+    for (int q = 0; q < n; q++)
+        column[1 + q] =
+            (struct attn_column){quantity[q].head, quantity[q].head,
+                                 quantity[q].what == PEAK ? ATTN_UNIT_BYTES : ATTN_UNIT_REAL};
+    column[1 + n] = (struct attn_column){"worst", "worst error/bound", ATTN_UNIT_REAL};
+    column[2 + n] = (struct attn_column){"verdict", "verdict", ATTN_UNIT_WORDS};
+    json_t *rows = json_array();
+    for (int64_t s = 0; s < group->n; s++)
+        if (attn_group_is_first(group, s))
+            json_array_append_new(rows, summary_row(group, group->row[s]->label, quantity, n));
     attn_document_heading(d, 3, group->special);
     attn_document_text(d, "%s", group->problem);
-    attn_document_table(d, head);
-    for (int64_t s = 0; s < group->n; s++) {
-        const char *label = group->row[s]->label;
-        if (!attn_group_is_first(group, s))
-            continue;
-        attn_document_row(d, "c", label);
-        for (int c = 0; c < n; c++) {
-            const struct attn_row *row =
-                attn_group_find(group, label, column[c].pass, column[c].length);
-            if (column[c].what == PEAK)
-                attn_document_cells(d, "b", row != NULL ? row->peak : INT64_C(-1));
-            else
-                exponent_cell(d, group, label, column[c].pass, column[c].what == TIME_EXPONENT);
-        }
-        verdict_cells(d, group, label);
-    }
-    attn_document_table_end(d);
+    attn_document_table(d, column, rows);
 }
 
 void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
@@ -143,20 +132,17 @@ void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
 /* ---- tables of groups ------------------------------------------------------------------------ */
 
 /* A spec, and of several files of records which one it is of. */
-static const char *spec_of(const struct attn_point *p, char text[256])
+static json_t *spec_of(const struct attn_point *p)
 {
-    int is_one = p->origin == NULL;
-    (void)snprintf(text, 256, is_one ? "%s" : "%s (%s)", p->spec, is_one ? "" : p->origin);
-    return text;
+    return p->origin == NULL ? json_string(p->spec) : json_sprintf("%s (%s)", p->spec, p->origin);
 }
 
-/* A table for each group of a kind; is_shown: NULL, or which rows. */
+/* A table for each group of a kind; row_of: NULL for a row that is not shown. */
 static void put_groups(struct attn_document *d, const struct attn_page *page,
-                       enum attn_group_kind kind, const char *const *head,
-                       int (*is_shown)(const struct attn_figure_group *group, int64_t s),
-                       void (*put_row)(struct attn_document *d, const struct attn_row *row))
+                       enum attn_group_kind kind, const struct attn_column *column,
+                       json_t *(*row_of)(const struct attn_figure_group *group, int64_t s))
 {
-    char title[64], spec[256];
+    char title[64];
     for (int g = 0; g < page->groups->n; g++) {
         const struct attn_figure_group *group = &page->groups->group[g];
         if (group->kind != kind)
@@ -168,30 +154,36 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
                                "Its name does not say what varies, so there is no figure: the "
                                "words for it are%s.",
                                attn_group_word_list);
-        attn_document_table(d, head);
+        json_t *rows = json_array(), *row;
         for (int64_t s = 0; s < group->n; s++)
-            if (is_shown == NULL || is_shown(group, s)) {
-                attn_document_row(d, "c", spec_of(group->row[s]->point, spec));
-                put_row(d, group->row[s]);
+            if ((row = row_of(group, s)) != NULL) {
+                json_object_set_new(row, "spec", spec_of(group->row[s]->point));
+                json_array_append_new(rows, row);
             }
-        attn_document_table_end(d);
+        attn_document_table(d, column, rows);
     }
 }
 
-static void put_other_row(struct attn_document *d, const struct attn_row *row)
+static json_t *other_row(const struct attn_figure_group *group, int64_t s)
 {
-    char text[32];
-    double seconds = (row->time.n > 0 ? &row->time : &row->single)->median;
-    attn_document_cells(d, "cwbbw", row->point->text, attn_status_phrase(row->status), row->priced,
-                        row->ledger, attn_seconds_text(seconds, text));
+    const struct attn_row *row = group->row[s];
+    return json_pack("{s:s,s:s,s:o,s:o,s:o}", "case", row->point->text, "status",
+                     attn_status_phrase(row->status), "priced", known(row->priced), "ledger",
+                     known(row->ledger), "time",
+                     attn_cli_real((row->time.n > 0 ? &row->time : &row->single)->median));
 }
 
 /* Groups whose name begins with no known word: a table only. */
 void attn_page_others(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"implementation", "case",  "status", "#priced",
-                                       "#ledger",        "#time", NULL};
-    put_groups(d, page, ATTN_GROUP_OTHER, head, NULL, put_other_row);
+    static const struct attn_column column[] = {{"spec", "implementation", ATTN_UNIT_CODE},
+                                                {"case", "case", ATTN_UNIT_CODE},
+                                                {"status", "status", ATTN_UNIT_WORDS},
+                                                {"priced", "priced", ATTN_UNIT_BYTES},
+                                                {"ledger", "ledger", ATTN_UNIT_BYTES},
+                                                {"time", "time", ATTN_UNIT_SECONDS},
+                                                {.key = NULL}};
+    put_groups(d, page, ATTN_GROUP_OTHER, column, other_row);
 }
 
 /* The good row of the largest length of this row's label and pass?  Lengths increase. */
@@ -207,59 +199,72 @@ static int is_longest(const struct attn_figure_group *group, int64_t s)
     return 1;
 }
 
-static void put_live_row(struct attn_document *d, const struct attn_row *row)
+static json_t *live_row(const struct attn_figure_group *group, int64_t s)
 {
+    const struct attn_row *row = group->row[s];
     const struct attn_point *p = row->point;
     char live[1024] = "", number[32];
+    if (!is_longest(group, s))
+        return NULL;
     for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
         attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
                     attn_cli_bytes(p->live_bytes[a], number));
-    attn_document_cells(d, "wnwnnn", attn_pass_word(p->c.pass), p->c.n_query, live, p->shard_bytes,
-                        row->priced, row->ledger);
-    attn_document_cell(d, row->priced == row->ledger ? ATTN_GOOD : ATTN_BAD, "%s",
-                       attn_cli_grouped(row->ledger - row->priced, number));
-    attn_document_cells(d, "nn", row->process, row->resident);
-    if (row->process >= 1 << 20 && row->resident >= 0)
-        attn_document_cell(d, ATTN_WORDS, "%+.1f %%",
-                           100 * ((double)row->resident / (double)row->process - 1));
-    else
-        attn_document_cells(d, "w", attn_document_dash);
+    const char *same = row->priced == row->ledger ? "good" : "bad";
+    json_t *grown =
+        row->process >= 1 << 20 && row->resident >= 0
+            ? json_sprintf("%+.1f %%", 100 * ((double)row->resident / (double)row->process - 1))
+            : json_null();
+    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:o,s:{s:I},s:o,s:o,s:o}", "pass",
+                     attn_pass_word(p->c.pass), "L", (json_int_t)p->c.n_query, "live", live,
+                     "shard", known(p->shard_bytes), "priced", known(row->priced), "ledger",
+                     known(row->ledger), "less", same, (json_int_t)(row->ledger - row->priced),
+                     "all", known(row->process), "resident", known(row->resident), "grown", grown);
 }
 
 /* Price = ledger = resident set. */
 void attn_page_live(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"implementation",
-                                       "pass",
-                                       "#L",
-                                       "live at the peak",
-                                       "#beside inputs and outputs of",
-                                       "#priced",
-                                       "#ledger",
-                                       "#ledger − priced",
-                                       "#ledger, all ranks",
-                                       "#resident",
-                                       "#resident ÷ ledger − 1",
-                                       NULL};
-    put_groups(d, page, ATTN_GROUP_LENGTH, head, is_longest, put_live_row);
+    static const struct attn_column column[] = {
+        {"spec", "implementation", ATTN_UNIT_CODE},
+        {"pass", "pass", ATTN_UNIT_WORDS},
+        {"L", "L", ATTN_UNIT_GROUPED},
+        {"live", "live at the peak", ATTN_UNIT_WORDS},
+        {"shard", "beside inputs and outputs of", ATTN_UNIT_GROUPED},
+        {"priced", "priced", ATTN_UNIT_GROUPED},
+        {"ledger", "ledger", ATTN_UNIT_GROUPED},
+        {"less", "ledger − priced", ATTN_UNIT_GROUPED},
+        {"all", "ledger, all ranks", ATTN_UNIT_GROUPED},
+        {"resident", "resident", ATTN_UNIT_GROUPED},
+        {"grown", "resident ÷ ledger − 1", ATTN_UNIT_REAL},
+        {.key = NULL}};
+    put_groups(d, page, ATTN_GROUP_LENGTH, column, live_row);
 }
 
-static void put_share_row(struct attn_document *d, const struct attn_row *row)
+static json_t *share_row(const struct attn_figure_group *group, int64_t s)
 {
-    const struct attn_point *p = row->point;
-    attn_document_cells(d, "wnbbbb", attn_pass_word(p->c.pass), (int64_t)p->ranks, row->priced,
-                        p->shard_bytes, p->total_bytes, p->ranks > 1 ? p->bytes_sent : INT64_C(-1));
+    const struct attn_point *p = group->row[s]->point;
+    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o}", "pass", attn_pass_word(p->c.pass), "ranks",
+                     p->ranks, "peak", known(group->row[s]->priced), "shard", known(p->shard_bytes),
+                     "total", known(p->total_bytes), "sent",
+                     known(p->ranks > 1 ? p->bytes_sent : -1));
 }
 
-/* What a rank needs. */
+/* The memory of a rank. */
 void attn_page_shares(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"implementation",          "pass",      "#ranks R", "#peak",
-                                       "#its inputs and outputs", "#together", "#sends",   NULL};
-    put_groups(d, page, ATTN_GROUP_RANKS, head, NULL, put_share_row);
+    static const struct attn_column column[] = {
+        {"spec", "implementation", ATTN_UNIT_CODE},
+        {"pass", "pass", ATTN_UNIT_WORDS},
+        {"ranks", "ranks R", ATTN_UNIT_GROUPED},
+        {"peak", "peak", ATTN_UNIT_BYTES},
+        {"shard", "its inputs and outputs", ATTN_UNIT_BYTES},
+        {"total", "together", ATTN_UNIT_BYTES},
+        {"sent", "sends", ATTN_UNIT_BYTES},
+        {.key = NULL}};
+    put_groups(d, page, ATTN_GROUP_RANKS, column, share_row);
 }
 
-/* ---- what is not ours ------------------------------------------------------------------------ */
+/* ---- external implementations ---------------------------------------------------------------- */
 
 int attn_page_has_external(const struct attn_page *page)
 {
@@ -281,7 +286,7 @@ static int is_new(const struct attn_page *page, int64_t s)
 }
 
 /* Every clock that its times were taken by. */
-static void clocks_cell(struct attn_document *d, const struct attn_page *page, const char *spec)
+static json_t *clocks_of(const struct attn_page *page, const char *spec)
 {
     static const char *const clock[][2] = {
         {"calls", "around its function"},
@@ -297,24 +302,28 @@ static void clocks_cell(struct attn_document *d, const struct attn_page *page, c
             attn_append(text, sizeof text, "%s%s", text[0] != '\0' ? "; " : "", clock[c][1]);
             break;
         }
-    attn_document_cells(d, "w", text[0] != '\0' ? text : attn_document_dash);
+    return text[0] != '\0' ? json_string(text) : json_null();
 }
 
 void attn_page_external(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"name", "what", "from", "digest", "time", NULL};
-    attn_document_table(d, head);
+    static const struct attn_column column[] = {
+        {"name", "name", ATTN_UNIT_CODE},  {"what", "what", ATTN_UNIT_WORDS},
+        {"from", "from", ATTN_UNIT_CODE},  {"digest", "digest", ATTN_UNIT_CODE},
+        {"time", "time", ATTN_UNIT_WORDS}, {.key = NULL}};
+    json_t *rows = json_array();
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_point *p = page->summary->row[s].point;
-        if (!is_new(page, s))
-            continue;
-        attn_document_row(d, "cwcc", p->spec, p->route, p->source, p->source_digest);
-        clocks_cell(d, page, p->spec);
+        if (is_new(page, s))
+            json_array_append_new(rows,
+                                  json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", p->spec, "what",
+                                            p->route, "from", p->source, "digest", p->source_digest,
+                                            "time", clocks_of(page, p->spec)));
     }
-    attn_document_table_end(d);
+    attn_document_table(d, column, rows);
 }
 
-/* ---- what was not run ------------------------------------------------------------------------ */
+/* ---- points that were not run ---------------------------------------------------------------- */
 
 /* Where a row stands: "8,192", "R=4", "random(0.1,1)". */
 static void append_where(const struct attn_figure_group *group, const struct attn_row *row,
@@ -399,28 +408,32 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
 
 void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const head[] = {"group", "implementation", "case", "why", NULL};
-    char spec[256];
-    int64_t n = 0;
-    for (int64_t s = 0; s < page->summary->n; s++)
-        n += page->summary->row[s].status != ATTN_POINT_OK;
-    if (n == 0) {
-        attn_document_text(d, "None: every point of these records was measured and agrees.");
-        return;
-    }
-    /* Open: paper has what is open, and a diagnosis is not to be lost. */
-    (void)fprintf(d->out, "<details open><summary>%lld points</summary>", (long long)n);
-    attn_document_table(d, head);
+    static const struct attn_column column[] = {{"group", "group", ATTN_UNIT_WORDS},
+                                                {"spec", "implementation", ATTN_UNIT_CODE},
+                                                {"case", "case", ATTN_UNIT_CODE},
+                                                {"why", "why", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
+    json_t *rows = json_array();
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_row *row = &page->summary->row[s];
         const struct attn_point *p = row->point;
         if (row->status == ATTN_POINT_OK)
             continue;
-        attn_document_row(d, "wcc", p->group, spec_of(p, spec), p->text);
-        attn_document_cell(d, row->status == ATTN_POINT_WRONG ? ATTN_BAD : ATTN_WORDS, "%s%s%s",
-                           attn_status_phrase(row->status), p->message[0] != '\0' ? ": " : "",
-                           p->message);
+        json_t *why = json_sprintf("%s%s%s", attn_status_phrase(row->status),
+                                   p->message[0] != '\0' ? ": " : "", p->message);
+        json_array_append_new(
+            rows,
+            json_pack("{s:s,s:o,s:s,s:o}", "group", p->group, "spec", spec_of(p), "case", p->text,
+                      "why",
+                      row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
     }
-    attn_document_table_end(d);
-    (void)fputs("</details>\n", d->out);
+    if (json_array_size(rows) == 0) {
+        attn_document_text(d, "None: every point of these records was measured and agrees.");
+        json_decref(rows);
+        return;
+    }
+    /* Open: paper has what is open, and a diagnosis is not to be lost. */
+    fprintf(d->out, "<details open><summary>%zu points</summary>\n\n", json_array_size(rows));
+    attn_document_table(d, column, rows);
+    fputs("</details>\n\n", d->out);
 }

@@ -1,4 +1,4 @@
-/* Who has what: which heads and tokens of a tensor a rank has, of all batches, in constant memory.
+/* Layouts: the heads and tokens of a tensor that a rank has, of all batches, in constant memory.
  *
  * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
  * rank has all of it.  Tokens are dealt out in an order:
@@ -56,7 +56,7 @@ struct attn_layout {
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
      * part of a problem of these extents, which the ranks divide; what of it does not exist are
-     * pads, that nobody computes with.  An int, so that the structure has no gaps:
+     * pads, which no rank computes with.  An int, so that the structure has no gaps:
      * attn_layout_same compares bytes. */
     int pads;
     struct attn_extents {

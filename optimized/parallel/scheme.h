@@ -1,5 +1,5 @@
-/* What a sequence-parallel scheme is: who has what when a call begins and ends (home), who has what
- * while it is computed (work), and whether keys travel round a ring meanwhile.  A scheme's file says that, and
+/* A sequence-parallel scheme: the layout in which a call begins and ends (home), the layout
+ * while it is computed (work), and a ring if keys travel meanwhile.  A scheme's file says that, and
  * what it sends; parallel.h names who does the rest.
  *
  * A rank's blocks are its boxes of queries and of keys in the working layout (rank_layout.h).  A
@@ -61,7 +61,7 @@ struct attn_scheme {
      * (sent.h).  NULL: nothing. */
     struct attn_sent (*sent)(const struct attn_work *w);
 
-    /* What only this scheme must refuse.  NULL: nothing. */
+    /* ENOTSUP for problems that only this scheme refuses.  NULL: none. */
     enum attn_status (*accepts)(const struct attn_problem *whole,
                                 const struct attn_options *options, struct attn_error *err);
 };

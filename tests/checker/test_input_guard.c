@@ -90,13 +90,15 @@ static void judge(void *arg, int i, struct attn_result *r)
 /* In this process and in one of its own; and the next run is not affected. */
 TEST_EACH(meddling_is_named, MISCHIEFS)
 {
-    struct attn_result r;
+    struct attn_answer answer;
     enum mischief how = (enum mischief)_i, none = NONE;
     int mode = fegetround();
     for (int apart = 0; apart < 2; apart++) {
-        if (apart)
-            attn_isolated(judge, &how, 1, 20, &r, NULL);
-        else
+        struct attn_result r;
+        if (apart) {
+            attn_isolated(judge, &how, 1, 20, &answer);
+            r = answer.result;
+        } else
             judge(&how, 0, &r);
         ck_assert_msg((r.verdict == ATTN_PASS) == (how == NONE), "%s: %s",
                       attn_verdict_name(r.verdict), r.text);

@@ -10,7 +10,6 @@
 #endif
 
 #include "tests/external/switches.h"
-#include "tests/harness/subject/worker.h"
 
 static int is_chosen(const struct attn_plugin_call *t)
 {
@@ -28,24 +27,11 @@ static int overflow_the_stack(int n)
     return overflow_the_stack(n + 1) + page[(n + 1) % 4096];
 }
 
-/* To whatever is open for writing, the worker's pipe among it. */
+/* To whatever is open for writing, the pipe of its host among it. */
 static void put_on_pipes(const void *data, size_t n)
 {
     for (int fd = 3; fd < 64; fd++)
         (void)!write(fd, data, n);
-}
-
-/* PASS, in the worker's place, of this question and of the next; and the worker is silenced. */
-static void forge(void)
-{
-    struct {
-        struct attn_worker_message head;
-        struct attn_answer answer;
-    } said = {{ATTN_WORKER_REPLY, sizeof said.answer, 0, getpid()}, {{0}}};
-    while (said.head.number++ < 8)
-        put_on_pipes(&said, sizeof said);
-    for (int fd = 3; fd < 64; fd++)
-        close(fd);
 }
 
 __attribute__((constructor)) static void start(void)
@@ -197,8 +183,6 @@ static int misbehave(const struct attn_plugin_call *t)
         return status;
     if (is_on("RUBBISH"))
         put_on_pipes("hello", 5);
-    if (is_on("FORGE"))
-        forge();
     if (is_on("CHATTER"))
         chatter();
     if (is_on("SLEEP"))

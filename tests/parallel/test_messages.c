@@ -9,6 +9,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/message_log.h"
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
@@ -169,61 +170,23 @@ TEST_EACH(price_is_count_for_512_ranks, 2)
 
 static const char *const real = "tests/data/gpt-causal.safetensors"; /* h2 q512 d64, causal */
 
-/* What a rank is said to send in a pass. */
-struct sent {
-    int64_t bytes, messages;
-};
-
-/* Sums over the lines of a log, whose sources are in order. */
-static void sum_lines(char *text, int ranks, const char *type, struct sent sent[2][8])
-{
-    int last = 0;
-    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        const char *pass, *tensor, *dtype;
-        int step, source, destination;
-        json_int_t bytes;
-        json_t *x = json_loads(line, 0, NULL);
-        ck_assert_msg(json_unpack_ex(x, NULL, JSON_STRICT, "{s:s,s:i,s:s,s:i,s:i,s:I,s:s}", "pass",
-                                     &pass, "step", &step, "tensor", &tensor, "source", &source,
-                                     "destination", &destination, "bytes", &bytes, "dtype",
-                                     &dtype) == 0,
-                      "%s", line);
-        ck_assert(source >= last && source < ranks && destination >= 0 && destination < ranks);
-        ck_assert(destination != source && step >= 0 && strcmp(dtype, type) == 0);
-        last = source;
-        struct sent *of = &sent[strcmp(pass, "bwd") == 0][source];
-        of->bytes += bytes;
-        of->messages++;
-        json_decref(x);
-    }
-}
-
-static char *text_of(const char *path)
-{
-    struct attn_error err = {0};
-    char *text;
-    ck_assert_msg(attn_read_text(path, ATTN_READ_GIVEN, 1 << 24, &text, &err) == ATTN_OK, "%s",
-                  err.text);
-    return text;
-}
-
 /* run and price write the same file, and its sums are the price. */
 TEST_EACH(files_say_the_same, 2)
 {
     static const char *const specs[] = {"ring:ranks=3,order=zigzag", "ulysses:ranks=3"};
     struct attn_spec spec = spec_of(specs[_i]);
     struct attn_setup setup;
-    struct sent sent[2][8] = {0};
+    struct logged_rank sent[2][8] = {0};
     int ranks = attn_ranks(spec.impl, &spec.options);
     scratch_expect(0, " ok ", "run %s --input %s --compare --log %s", specs[_i], real,
                    scratch_path("run.jsonl"));
     scratch_expect(0, "sends",
                    "price %s --length 512 --heads 2 --mask 'causal(br)' --pass both --log %s",
                    specs[_i], scratch_path("price.jsonl"));
-    char *of_run = text_of(scratch_path("run.jsonl"));
-    char *of_price = text_of(scratch_path("price.jsonl"));
+    char *of_run = log_text(scratch_path("run.jsonl"));
+    char *of_price = log_text(scratch_path("price.jsonl"));
     ck_assert_str_eq(of_run, of_price);
-    sum_lines(of_run, ranks, "f32", sent);
+    log_sum(of_run, ranks, "f32", sent);
     setup_of("b1h2g2q512k512d64v64:causal(br):f32:normal:s1", &setup);
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < ranks; r++) {
@@ -237,40 +200,6 @@ TEST_EACH(files_say_the_same, 2)
     free(of_price);
 }
 
-/* A layer's file names its own tensors, and its sums are what ranks counted. */
-TEST_EACH(layer_writes_its_own, 3)
-{
-    static const struct {
-        const char *spec, *tensor[4];
-        int ranks;
-    } of[] = {{"fastseq:ranks=2", {"x", "o", "do", "dwo"}, 2},
-              {"ring:ranks=3", {"k", "dv", "dwq", "dwk"}, 3},
-              {"ulysses:ranks=4 --boundary scaled", {"q", "y", "dx", "dwv"}, 4}};
-    struct sent sent[2][8] = {0};
-    json_t *said, *rank;
-    size_t n;
-    scratch_shell(0, "", "%s/attnlab layer %s --format json --log %s > %s", test_build(),
-                  of[_i].spec, scratch_path("layer.jsonl"), scratch_path("layer.json"));
-    char *log = text_of(scratch_path("layer.jsonl"));
-    for (int t = 0; t < 4; t++) {
-        char name[32];
-        snprintf(name, sizeof name, "\"tensor\":\"%s\"", of[_i].tensor[t]);
-        ck_assert_msg(strstr(log, name) != NULL, "%s: no %s", of[_i].spec, of[_i].tensor[t]);
-    }
-    sum_lines(log, of[_i].ranks, "f64", sent);
-    said = json_load_file(scratch_path("layer.json"), 0, NULL);
-    const json_t *ranks = json_object_get(json_array_get(said, 0), "ranks");
-    ck_assert_uint_eq(json_array_size(ranks), 2 * (size_t)of[_i].ranks);
-    json_array_foreach(ranks, n, rank)
-    {
-        const struct sent *x = &sent[(int)n / of[_i].ranks][(int)n % of[_i].ranks];
-        ck_assert_int_eq(json_integer_value(json_object_get(rank, "bytes_sent")), x->bytes);
-        ck_assert_int_eq(json_integer_value(json_object_get(rank, "messages")), x->messages);
-    }
-    json_decref(said);
-    free(log);
-}
-
 TEST(log_refused)
 {
     const char *log = scratch_path("log.jsonl");
@@ -278,7 +207,6 @@ TEST(log_refused)
     scratch_expect(2, "tiled is one process", "price tiled --length 8 --log %s", log);
     scratch_expect(2, "of one SPEC in one shape", "price ring ulysses --length 8 --log %s", log);
     scratch_expect(2, "of one SPEC in one shape", "price ring --length 8,16 --log %s", log);
-    scratch_expect(2, "of one SPEC", "layer dsp fastseq --log %s", log);
     scratch_expect(2, "refused: ", "price ring:ranks=3,sizes=strict --length 8 --log %s", log);
     ck_assert_int_eq(scratch_count(), 0);
     scratch_expect(3, "log.jsonl", "price ring --length 8 --log %s/log.jsonl",

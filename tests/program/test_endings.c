@@ -84,7 +84,6 @@ static const struct {
     {"measure " AT_ONCE "--length 8 --out \"$folder/r.jsonl\"", 0, 0},
     {"check " AT_ONCE "--soak 100", 0, 1},
     {"measure " APART "--length 64 --out \"$folder/r.jsonl\"", 3, 1},
-    {"grade 01 " AT_ONCE, 3, 1},
 };
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 

@@ -62,7 +62,7 @@ static double peak(const char *spec, const char *flags)
 static double saved(const char *start)
 {
     return 8 * number("awk -F, '/^%s,1,1,8,128,8192,/ { print $11 - $10 }' "
-                      "experiments/data/training_h100_memory.csv",
+                      "experiments/rim/studies/data/training_h100_memory.csv",
                       start);
 }
 

@@ -134,14 +134,6 @@ TEST(a_figure_is_a_script_and_a_row)
     fixture_expect_words_of("out/figures/memory-causal.svg", WORDS("</svg>"));
 }
 
-/* ---- the manual and the course --------------------------------------------------------------- */
-
-/* tests/figures.sh says what it would catch. */
-TEST(figures_of_the_manual_and_the_course)
-{
-    scratch_shell(0, "", "bash tests/figures.sh '%s' '%s'", test_build(), scratch_path(""));
-}
-
 /* ---- memory against time --------------------------------------------------------------------- */
 
 #define NONE ((double)NAN)
@@ -288,7 +280,7 @@ TEST(the_page_says_what_differs)
     fixture_report(0, "", "--from '%s' --from '%s'", a, b);
     char *page = scratch_read(scratch_path("out/index.html"));
     fixture_expect_words_of("out/index.html",
-                            WORDS("<b>cpu</b>", "-<b>cores_online</b>", "dense (B)"));
+                            WORDS("<strong>cpu</strong>", "-<strong>cores_online", "dense (B)"));
     const char *bad = scratch_put("bad.jsonl", "{\"schema\":2}\n", 13);
     fixture_report(2, "bad.jsonl:1: ", "--from '%s' --from '%s'", a, bad);
     fixture_report(2, "is given twice", "--from '%s' --from '%s'", a, a);

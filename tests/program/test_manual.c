@@ -45,3 +45,9 @@ TEST(all_pages)
 {
     ck_assert_uint_ge(pages.gl_pathc, 10); /* run from the root of the tree */
 }
+
+/* tests/figures.sh says what it would catch. */
+TEST(figures_of_the_manual_and_the_course)
+{
+    scratch_shell(0, "", "bash tests/figures.sh '%s' '%s'", test_build(), scratch_path(""));
+}

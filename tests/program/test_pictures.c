@@ -268,11 +268,4 @@ TEST(an_edited_script_is_not_lost)
     /* Who takes the last line away says nothing of what it was: not overwritten either. */
     scratch_shell(0, "", "sed -i '$d' '%s'", scratch_path("out/figures/style.gp"));
     fixture_report(2, "style.gp was edited", "--from '%s'", from);
-    scratch_expect(0, "", "study open-sora-720gb --figures '%s'", scratch_path("studies"));
-    fixture_expect_words_of("studies/open-sora-720gb.svg", WORDS("1.93 TiB", "2.99 TiB"));
-    scratch_shell(0, "", "echo >> '%s'", scratch_path("studies/open-sora-720gb.gp"));
-    scratch_expect(2, "open-sora-720gb.gp was edited", "study open-sora-720gb --figures '%s'",
-                   scratch_path("studies"));
-    scratch_expect(0, "", "study open-sora-720gb --overwrite --preset column --figures '%s'",
-                   scratch_path("studies"));
 }

@@ -42,8 +42,7 @@ static const struct scratch_row expected[] = {
     {"list masks --picture none --length 3 --out 'a b.svg'", 2, "letters, digits, '_', '-' and"},
     {"list masks --length 3", 2, "a picture needs its mask and its length"},
     {"list cases --picture none --length 3", 2, "a picture needs its mask and its length"},
-    {"list nothing", 2,
-     "implementations, layers, cases, factors, relations, fills, bugs, masks, models"},
+    {"list nothing", 2, "implementations, cases, factors, relations, fills, bugs, masks, models"},
     {"list models", 0,
      "--heads 128 --kv-heads 1 --dim 576 --dv 512 --mask causal(br) --scale 0.135"},
     {"price tiled --model gemma-2-27b --length 4Ki", 0,
@@ -61,17 +60,6 @@ static const struct scratch_row expected[] = {
     {"check tiled --model gpt-2 --growth", 2, "--case, --model, --relation"},
     {"check tiled --model gpt", 2, "no model is called 'gpt'; attnlab list models has them"},
     {"check tiled --model gpt-2", 0, "\n  judged at the shapes of: gpt-2\n"},
-    {"layer", 2, "SPEC"},
-    {"layer tiled", 2, "tiled: has no layouts for a layer; schemes for a layer are: fastseq, dsp"},
-    {"layer fastseq:sizes=pad", 2, "a layer has no pads; sizes=uneven would work"},
-    {"layer heads --heads 4", 2, "as a layer that is fastseq"},
-    {"layer dsp", 2, "a mask such as spatial(T,S,1)"},
-    {"layer fastseq --hidden 30", 2, "heads must divide hidden; --hidden 64 would work"},
-    {"layer fastseq --pass fwd --length 8", 0, "y      largest difference"},
-    {"layer ulysses --length 8 --boundary scaled", 0, "dwo    largest difference"},
-    {"layer ulysses --length 8 --boundary unscaled", 1, "DISAGREES"},
-    {"layer fastseq --length 1400 --hidden 128 --heads 1", 2, "cannot be judged"},
-    {"list layers", 0, "x gathered, heads on each rank"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},
     {"check dense:mask=int16", 2, "bool4d bool2d int32 float4d"},
@@ -152,7 +140,6 @@ static const struct scratch_row expected[] = {
     {"check --plugin a.so --soak never", 2, "--soak 'never'"},
     {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
     {"vectors x --claims README.md", 2, "not JSON"},
-    {"worker x", 2, "not by hand"},
     {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
@@ -230,25 +217,28 @@ TEST(makefile)
 static const char *const prints[] = {"list cases",
                                      "check dense --case ties",
                                      "check dense --case ties --format junit",
-                                     "grade 02 --task --seed a",
-                                     "explain dense --format md",
                                      "vectors $folder/v --case ties",
                                      "run dense --input " TENSORS " --compare",
                                      "compare " TENSORS " " TENSORS,
                                      "price dense --length 8 --format json",
-                                     "layer ulysses --length 8",
                                      "measure dense --length 8 --dry-run",
                                      "measure --from $folder/r.jsonl --csv -",
                                      "measure dense --length 8 --rounds 1 --repeat 1",
                                      "env",
                                      "help",
                                      "report --from $folder/r.jsonl --out $folder/r",
-                                     "study open-sora-3gpus",
                                      "point '{\"schema\": 2, \"record\": \"point\", \"status\": "
                                      "\"priced\", \"spec\": \"dense\", \"case\": "
                                      "\"q8d4:none:f32:normal:s1\", \"repeat\": 0, \"enough_s\": 0, "
-                                     "\"verify_all\": 64}'",
-                                     "worker --help"};
+                                     "\"verify_all\": 64}'"};
+
+/* Each room of the rim can be deleted with its line in commands.def. */
+TEST(rooms_can_be_deleted)
+{
+    if (getenv("ATTN_FULL") != NULL)
+        scratch_shell(0, "ok    without", "bash tests/rooms.sh '%s' '%s'", test_build(),
+                      scratch_path(""));
+}
 
 TEST(full_disk)
 {

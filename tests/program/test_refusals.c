@@ -68,7 +68,6 @@ static const char *const out_of[] = {
     "run " HOURS " --out $to",
     "run " HOURS " --out $to --format npy",
     "run " HOURS " --compare --log $to",
-    "layer fastseq:ranks=2 --length 512k --hidden 4 --log $to",
     "price ring:ranks=2 --length 8 --log $to",
     "vectors $to --case ties",
     "measure " POINT " --out $to",
@@ -76,16 +75,15 @@ static const char *const out_of[] = {
     "measure --from $records --csv $to",
     "report --from $records --out $to",
     "report --plan $plan --out $to",
-    "study all --figures $to",
     "check --exec 'echo begun >&2' --claims $claims --work $to",
     "check dense --report $to.md",
     "list masks --picture none --length 2 --out $to.svg",
 };
 
 /* What is in the way; at the last there is one byte of room. */
-#define IN_EACH                                                                              \
-    "taken.md taken.svg taken/result.safetensors taken/o.npy "                               \
-    "taken/index.html taken/figures/style.gp taken/open-sora-3gpus.png taken/manifest.json " \
+#define IN_EACH                                                                 \
+    "taken.md taken.svg taken/result.safetensors taken/o.npy taken/index.html " \
+    "taken/figures/style.gp taken/manifest.json "                               \
     "taken/cases/manifest.json"
 static const struct {
     const char *to, *says, *before;
@@ -129,8 +127,7 @@ TEST_EACH(unwritable, COUNT(out_of))
 }
 
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
-static const char *const drawn[] = {"study open-sora-3gpus --figures s",
-                                    "list masks --picture none --length 2 --out m.svg"};
+static const char *const drawn[] = {"list masks --picture none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {
@@ -153,7 +150,6 @@ TEST(special_files)
         "run dense --input $fifo --compare",
         "check --exec true --claims $fifo",
         "check --plugin $fifo",
-        "worker $fifo prices",
         "measure --plugin x=$fifo --length 8 --out /dev/null",
     };
     static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";

@@ -458,7 +458,7 @@ TEST(numbers_read_well)
     attn_html_text(file, "<a href='x'>\"&\n");
     fclose(file);
     ck_assert_str_eq(text, "&lt;a href=&#39;x&#39;&gt;&quot;&amp; ");
-    ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 µs");
+    ck_assert_str_eq(attn_seconds_text(2.5e-5, text), "25 us");
     ck_assert_str_eq(attn_seconds_text(0.001, text), "1 ms");
     ck_assert_str_eq(attn_seconds_text(100, text), "100 s");
     ck_assert_str_eq(attn_cli_grouped(16384, text), "16,384");

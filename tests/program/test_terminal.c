@@ -99,8 +99,6 @@ TEST(nothing_raw_is_printed)
         {"check --exec \"'$folder/$bad'\" --claims $folder/claims --case ties", 2, "said: FORGED"},
         {"measure --plan \"$bad\" --out x", 2, ""},
         {"report --from \"$bad\" --out $folder/out", 2, ""},
-        {"study \"$bad\"", 2, ""},
-        {"grade 01-softmax \"$bad\"", 2, ""},
         {"vectors \"$folder/out$bad\" --case ties", 0, "?[31m"},
         {"env", 0, "?[31m"},
         {"check --plugin \"$folder/$bad.so\" --case q8d8:none:f32:normal:s1", 0, "\\377"},
@@ -159,8 +157,6 @@ TEST(pictures_go_where_they_are_told)
         {"list masks --picture none --length 2 --out=-x/m.svg", "-x/m.svg"},
         {"list masks --picture none --length 2 --out -m.svg", "-m.svg"},
         {"list masks --picture none --length 2 --out \"a b'c/-.svg\"", "a b'c/-.svg"},
-        {"study open-sora-720gb --figures -", "-/open-sora-720gb.svg"},
-        {"study open-sora-720gb --figures=-x", "-x/open-sora-720gb.svg"},
         {"report --from r.jsonl --out -x", "-x/figures/memory-causal.svg"},
         {"report --from r.jsonl --out a", "a/figures/memory-causal.svg"},
     };

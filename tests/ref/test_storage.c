@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/price/storage.h"
+#include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "tests/fixtures/refused.h"
 
@@ -60,7 +61,7 @@ TEST_EACH(known_numbers, (int)(sizeof known / sizeof *known))
     open_fixture(&x, &known[_i].shape, known[_i].mask);
     const struct attn_storage *storage = attn_storage_find(known[_i].storage);
     ck_assert(storage->refuses == NULL || storage->refuses(&x.stored) == NULL);
-    tape = (struct attn_tape){.run = NULL};
+    tape = (struct attn_tape){.owner = NULL};
     storage->make(&tape, &x.stored);
     ck_assert_msg(tape.ledger.now == known[_i].kept && tape.ledger.peak == known[_i].peak,
                   "%s of %s: %lld B kept, %lld B at the peak", storage->name, known[_i].mask,
@@ -105,7 +106,7 @@ TEST_EACH(made_as_priced, COUNT(masks))
         struct attn_tape counted, real;
         if (storage->refuses != NULL && storage->refuses(&x.stored) != NULL)
             continue;
-        counted = (struct attn_tape){.run = NULL};
+        counted = (struct attn_tape){.owner = NULL};
         storage->make(&counted, &x.stored);
         make(storage, &x, &real);
         ck_assert_msg(real.ledger.now == counted.ledger.now &&
@@ -158,7 +159,7 @@ TEST_EACH(a_wrong_bit_is_seen, ATTN_STORAGES)
     flip_bits(storage, "none", seen);
     open_fixture(&x, &small,
                  strcmp(storage->name, "segments") == 0 ? "documents(140x260)" : "keys(260)");
-    counted = (struct attn_tape){.run = NULL};
+    counted = (struct attn_tape){.owner = NULL};
     storage->make(&counted, &x.stored);
     for (int b = 0; b < counted.n; b++)
         ck_assert_msg(seen[b], "%s: nobody reads %s", storage->name, counted.block[b].name);

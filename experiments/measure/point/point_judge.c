@@ -138,7 +138,7 @@ void attn_point_verify(struct attn_point_work *work)
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
              attn_setup_digest(&work->setup, p->c.pass));
     const struct attn_runner *runner = work->spec.options.runner;
-    const char *damage = work->plugin != NULL ? work->plugin->integrity : "";
+    const char *damage = work->plugin != NULL ? work->plugin->notes.integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
     int intact = *damage == '\0' && is_intact(&work->setup, p);
     if (runner != NULL)

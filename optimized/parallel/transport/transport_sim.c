@@ -64,7 +64,7 @@ static void wake(struct seat *s)
     pthread_cond_signal(&s->wake);
 }
 
-/* The end of the run: nobody looks into a mailbox any more. */
+/* The end of the run: no rank looks into a mailbox any more. */
 static void close_mail(struct sim *sim)
 {
     sim->failed = 1;

@@ -490,10 +490,9 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     return r->problem->dtype >= ATTN_BF16 ? attn_dtype_round(x, r->problem->dtype) : x;
 }
 
-double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
+/* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
+static double value_of(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
 {
-    if (r->subsets != NULL)
-        return attn_subsets_value(r->subsets, slot, at);
     switch (slot) {
     case ATTN_T_Q:
         return q_of(r, at[0], at[1], at[2], at[3]);
@@ -513,15 +512,21 @@ double attn_recipe_value(struct attn_recipe *r, enum attn_slot slot, const int64
 void attn_recipe_fill(struct attn_recipe *r, const struct attn_setup_part *part,
                       enum attn_slot slot, const int64_t extent[4], const struct attn_tensor *t)
 {
+    enum { MOST = 256 };
+    double x[MOST];
     const struct attn_view view = attn_tensor_view(t);
-    const int64_t rows[4] = {extent[0], extent[1], extent[2], 1};
+    const int64_t rows[4] = {extent[0], extent[1], extent[2], (extent[3] + MOST - 1) / MOST};
     for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
-        int64_t whole[4] = {at[0], at[1], at[2], 0};
+        int64_t from = at[3] * MOST, end = from + MOST < extent[3] ? from + MOST : extent[3];
+        int64_t whole[4] = {at[0], at[1], at[2], from};
         if (part != NULL)
             part->whole(part, (int)slot, whole);
-        for (; whole[3] < extent[3]; whole[3]++)
-            attn_view_set(&view, at[0], at[1], at[2], whole[3],
-                          whole[0] < 0 ? (double)NAN : attn_recipe_value(r, slot, whole));
+        if (r->subsets != NULL && whole[0] >= 0)
+            attn_subsets_fill(r->subsets, slot, whole, end, x);
+        else
+            for (double *to = x; whole[3] < end; whole[3]++)
+                *to++ = whole[0] < 0 ? (double)NAN : value_of(r, slot, whole);
+        attn_view_set_row(&view, (int64_t[4]){at[0], at[1], at[2], from}, end - from, x);
     }
 }
 

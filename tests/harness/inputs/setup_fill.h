@@ -35,9 +35,6 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
 /* select: the key that query i is aimed at, one of those it sees; -1 when it sees none.  O(Lk). */
 int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
 
-/* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
-double attn_recipe_value(struct attn_recipe *recipe, enum attn_slot slot, const int64_t at[4]);
-
 /* All rows of a tensor, of which so many elements are different ones, or of a part (NULL: the
  * whole).  ENOTSUP: it is not all that is put into tensors of this case. */
 void attn_recipe_fill(struct attn_recipe *recipe, const struct attn_setup_part *part,

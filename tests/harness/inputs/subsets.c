@@ -232,11 +232,10 @@ static uint64_t hash(const struct attn_subsets *s, enum stream stream, int64_t b
     return attn_hash(s->seed, (uint64_t)stream + ((uint64_t)c << 32), head + (uint64_t)(t + 1));
 }
 
-/* Feature c of the code of a subset, of those up to the offset. */
-static double code(const struct attn_subsets *s, int64_t b, int64_t g, int t, int64_t c)
+/* A bit for each feature of the code of a subset. */
+static uint64_t code(const struct attn_subsets *s, int64_t b, int64_t g, int t)
 {
-    uint64_t word = (uint64_t)(t + 1) ^ hash(s, STREAM_CODE, b, g, 0, 0);
-    return word >> c & 1 ? s->w : -s->w;
+    return (uint64_t)(t + 1) ^ hash(s, STREAM_CODE, b, g, 0, 0);
 }
 
 static int64_t grad_feature(const struct attn_subsets *s, int64_t b, int64_t g, int t)
@@ -259,15 +258,12 @@ static int64_t sum_of(uint64_t hash, int64_t n, int is_grad)
 }
 
 /* +-1 of the value number r of a subset: (n + S) / 2 of them +1, spread evenly, so that sums over
- * part of the keys stay small too. */
-static double value(const struct attn_subsets *s, int64_t b, int64_t g, int t, int64_t n, int64_t r,
-                    int64_t c)
+ * part of the keys stay small too.  place: 5/8 r n mod n, or r. */
+static double value(uint64_t of_sum, int64_t n, int64_t place, int is_grad)
 {
-    uint64_t of_sum = hash(s, STREAM_SUM, b, g, t, c);
-    int64_t sum = sum_of(of_sum, n, c == grad_feature(s, b, g, t));
-    int64_t step = (n & (n - 1)) == 0 ? n * 5 / 8 | 1 : 1;
-    int64_t place = (step * r + (int64_t)(of_sum >> 40) % n) % n;
-    return place < (n + sum) / 2 ? 1 : -1;
+    int64_t sum = sum_of(of_sum, n, is_grad);
+    place += (uint32_t)(of_sum >> 40) % (uint32_t)n;
+    return (place < n ? place : place - n) < (n + sum) / 2 ? 1 : -1;
 }
 
 /* The power of two number n in m. */
@@ -278,55 +274,56 @@ static double power_in(int m, int n)
     return m & -m;
 }
 
-static double q_of(const struct attn_subsets *s, const int64_t at[4])
+static void fill_q(const struct attn_subsets *s, const int64_t at[4], int64_t end, double *x)
 {
     int t = choice_of(s, at[0], at[1], at[2]);
-    if (t == NO_SET || at[3] >= s->bits + s->offsets)
-        return 0;
-    if (at[3] >= s->bits)
-        return -s->sign * s->w * power_in(s->bits, (int)at[3] - s->bits);
-    return s->sign * code(s, at[0], at[1] / s->group, t, at[3]);
+    uint64_t word = t == NO_SET ? 0 : code(s, at[0], at[1] / s->group, t);
+    for (int64_t c = at[3], n = 0; c < end; c++, n++)
+        x[n] = t == NO_SET || c >= s->bits + s->offsets ? 0
+               : c >= s->bits  ? -s->sign * s->w * power_in(s->bits, (int)c - s->bits)
+               : word >> c & 1 ? s->sign * s->w
+                               : -s->sign * s->w;
 }
 
 /* A key that no row sees has a code and values like another. */
-static double k_or_v_of(const struct attn_subsets *s, int is_v, const int64_t at[4])
+static void fill_k_or_v(const struct attn_subsets *s, int is_v, const int64_t at[4], int64_t end,
+                        double *x)
 {
     static const struct attn_subset alone = {0, 1, 1};
-    const struct attn_subset_layout *x = layout_of(s, at[0]);
-    int t = x->set_of[at[2]];
-    const struct attn_subset *set = t == NO_SET ? &alone : &x->set[t];
-    int64_t r = t == NO_SET ? 0 : (at[2] - set->first) / set->step;
-    if (is_v)
-        return s->unit * value(s, at[0], at[1], t, set->n, r, at[3]);
-    if (at[3] < s->bits)
-        return code(s, at[0], at[1], t, at[3]);
-    if (at[3] < s->bits + s->offsets)
-        return s->w;
-    if (at[3] - s->bits - s->offsets != r % s->marks)
-        return 0;
-    return value(s, at[0], at[1], t, set->n, r, grad_feature(s, at[0], at[1], t));
+    const struct attn_subset_layout *y = layout_of(s, at[0]);
+    const int64_t b = at[0], g = at[1], marks = s->bits + s->offsets;
+    int t = y->set_of[at[2]];
+    const struct attn_subset *set = t == NO_SET ? &alone : &y->set[t];
+    int64_t r = t == NO_SET ? 0 : (at[2] - set->first) / set->step, n = set->n;
+    int64_t place = ((n & (n - 1)) == 0 ? n * 5 / 8 | 1 : 1) * r % n;
+    int64_t grad = grad_feature(s, b, g, t), c = at[3];
+    uint64_t word = code(s, b, g, t);
+    for (; is_v && c < end; c++)
+        *x++ = s->unit * value(hash(s, STREAM_SUM, b, g, t, c), n, place, c == grad);
+    for (; c < end; c++)
+        *x++ = c < s->bits                 ? word >> c & 1 ? s->w : -s->w
+               : c < marks                 ? s->w
+               : c - marks != r % s->marks ? 0
+                                           : value(hash(s, STREAM_SUM, b, g, t, grad), n, place, 1);
 }
 
-static double grad_of(const struct attn_subsets *s, const int64_t at[4])
+static void fill_grad(const struct attn_subsets *s, const int64_t at[4], int64_t end, double *x)
 {
     int64_t g = at[1] / s->group;
     int t = choice_of(s, at[0], at[1], at[2]);
-    if (t == NO_SET || at[3] != grad_feature(s, at[0], g, t))
-        return 0;
-    return hash(s, STREAM_TURN, at[0], g, t, 0) & 1 ? s->unit_grad : -s->unit_grad;
+    int64_t c = t == NO_SET ? -1 : grad_feature(s, at[0], g, t);
+    memset(x, 0, (size_t)(end - at[3]) * sizeof *x);
+    if (at[3] <= c && c < end)
+        x[c - at[3]] = hash(s, STREAM_TURN, at[0], g, t, 0) & 1 ? s->unit_grad : -s->unit_grad;
 }
 
-double attn_subsets_value(const struct attn_subsets *s, enum attn_slot slot, const int64_t at[4])
+void attn_subsets_fill(const struct attn_subsets *s, enum attn_slot slot, const int64_t at[4],
+                       int64_t end, double *x)
 {
-    switch (slot) {
-    case ATTN_T_Q:
-        return q_of(s, at);
-    case ATTN_T_K:
-    case ATTN_T_V:
-        return k_or_v_of(s, slot == ATTN_T_V, at);
-    case ATTN_T_DO:
-        return grad_of(s, at);
-    default:
-        return 0;
-    }
+    if (slot == ATTN_T_Q)
+        fill_q(s, at, end, x);
+    else if (slot == ATTN_T_DO)
+        fill_grad(s, at, end, x);
+    else
+        fill_k_or_v(s, slot == ATTN_T_V, at, end, x);
 }

@@ -41,9 +41,9 @@ enum attn_status attn_subsets_open(const struct attn_problem *problem, uint64_t 
                                    struct attn_subsets **subsets, struct attn_error *err);
 void attn_subsets_close(struct attn_subsets *subsets); /* NULL: nothing */
 
-/* Element [b,h,i,c] of q, k, v or dO. */
-double attn_subsets_value(const struct attn_subsets *subsets, enum attn_slot slot,
-                          const int64_t at[4]);
+/* A row of q, k, v or dO from element at[] on to the feature before `end`. */
+void attn_subsets_fill(const struct attn_subsets *subsets, enum attn_slot slot, const int64_t at[4],
+                       int64_t end, double *x);
 
 /* The keys of row [b,h,i] that have weight, in increasing order; how many.  key: room for Lk. */
 int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, int64_t *key);

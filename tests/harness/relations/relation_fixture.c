@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "ref/problem.h"
+#include "tests/harness/inputs/pages.h"
 
 void attn_fixture_fail(struct attn_fixture *f, enum attn_failure failure, const char *format, ...)
 {
@@ -122,15 +122,14 @@ int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_sl
 {
     struct attn_tensor *x = &t->setup.tensor[slot];
     const struct attn_tensor plain = *x;
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) {
+    unsigned char *pages = attn_pages_take(bytes, 1);
+    if (pages == NULL) {
         snprintf(f->refusal, sizeof f->refusal,
                  "the system gives no mapping of %zu bytes without reserve", bytes);
         return 0;
     }
-    t->moved[slot] = (struct attn_fixture_moved){plain, map, bytes};
-    x->data = (unsigned char *)map + front;
+    t->moved[slot] = (struct attn_fixture_moved){plain, pages, bytes};
+    x->data = pages + front;
     x->map = NULL; /* neither red zones nor a count of its span */
     memcpy(x->stride, stride, sizeof x->stride);
     int64_t at[4] = ATTN_START;
@@ -145,10 +144,10 @@ int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_sl
 void attn_fixture_move_back(struct attn_trial *t)
 {
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        if (t->moved[slot].map != NULL) {
+        if (t->moved[slot].pages != NULL) {
             t->setup.tensor[slot] = t->moved[slot].plain;
-            munmap(t->moved[slot].map, t->moved[slot].bytes);
-            t->moved[slot].map = NULL;
+            attn_pages_free(t->moved[slot].pages, t->moved[slot].bytes);
+            t->moved[slot].pages = NULL;
         }
     if (t->setup.tensor[ATTN_T_BIAS].data != NULL)
         t->setup.problem.bias.tensor = attn_tensor_cview(&t->setup.tensor[ATTN_T_BIAS]);

@@ -18,7 +18,7 @@ struct attn_trial {
     int open, ran;
     struct attn_fixture_moved {
         struct attn_tensor plain; /* as the setup owns it */
-        void *map;                /* NULL: not moved      */
+        void *pages;              /* NULL: not moved      */
         size_t bytes;
     } moved[ATTN_SLOTS];
 };
@@ -122,7 +122,8 @@ double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, c
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
 
-/* For `prepare`: a tensor moves into a mapping of its own, with the strides `stride` and element 0
+/* For `prepare`: a tensor moves into pages of its own (bytes: of whole pages; inputs/pages.h), between
+ * two inaccessible ones, with the strides `stride` and element 0
  * `front` bytes behind its beginning.  0: the system gives no such mapping, the fixture knows. */
 int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
                       size_t bytes, size_t front, const int64_t stride[4]);

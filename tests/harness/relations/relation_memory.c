@@ -21,12 +21,9 @@ static int fence_in(struct attn_fixture *f, int trial, int at_end)
             continue;
         size_t used = (size_t)x->span * attn_dtype_size(x->dtype),
                inside = (used + page - 1) / page * page;
-        if (!attn_fixture_move(f, t, (enum attn_slot)slot, inside + 2 * page,
-                               page + (at_end ? inside - used : 0), x->stride))
+        if (!attn_fixture_move(f, t, (enum attn_slot)slot, inside, at_end ? inside - used : 0,
+                               x->stride))
             return 0;
-        unsigned char *map = t->moved[slot].map;
-        mprotect(map, page, PROT_NONE);
-        mprotect(map + page + inside, page, PROT_NONE);
     }
     return 1;
 }
@@ -60,11 +57,13 @@ static int spread(struct attn_fixture *f, enum attn_slot slot, int axis, int64_t
         return 0;
     const size_t size = attn_dtype_size(x->dtype), margin = 1 << 20,
                  front = (((size_t)1 << 31) + margin) * size,
-                 span = (size_t)(step * (x->extent[axis] - 1) + x->span) * size;
+                 span = (size_t)(step * (x->extent[axis] - 1) + x->span) * size,
+                 page = (size_t)sysconf(_SC_PAGESIZE),
+                 bytes = (front + span + margin + page - 1) / page * page;
     int64_t stride[4];
     memcpy(stride, x->stride, sizeof stride);
     stride[axis] = step;
-    return attn_fixture_move(f, &f->trial[1], slot, front + span + margin, front, stride);
+    return attn_fixture_move(f, &f->trial[1], slot, bytes, front, stride);
 }
 
 static int spread_next(struct attn_fixture *f)

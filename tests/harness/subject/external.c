@@ -1,102 +1,21 @@
-/* See external.h: the three routes, and how files are judged. */
+/* See external.h: the four routes, and how files are judged. */
 #include "tests/harness/subject/external.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "ref/clock.h"
 #include "tests/harness/diagnosis/diagnose.h"
 #include "tests/harness/subject/exec.h"
+#include "tests/harness/subject/plugin_host.h"
 #include "tests/harness/subject/rank_steps.h"
 #include "tests/harness/subject/vector_files.h"
-#include "tests/harness/subject/worker.h"
 
 double attn_external_left(const struct attn_external *x)
 {
     return x->until > 0 ? x->until - attn_seconds(CLOCK_MONOTONIC) : (double)INFINITY;
-}
-
-/* ---- a plug-in ------------------------------------------------------------------------------- */
-
-static enum attn_status open_plugin(struct attn_external *x, struct attn_error *err)
-{
-    x->worker = calloc(1, sizeof *x->worker);
-    if (x->worker == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
-    double until = x->until > 0 ? x->until : (double)INFINITY;
-    enum attn_status status = attn_worker_open(x->source, x->timeout_s, until, x->worker, err);
-    x->claims = x->worker->claims;
-    if (status != ATTN_OK) {
-        free(x->worker);
-        x->worker = NULL;
-    }
-    return status;
-}
-
-/* What a case asks for whose worker did not live to say it. */
-static unsigned needs_of(const struct attn_external *x, const struct attn_case *c)
-{
-    struct attn_setup setup;
-    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
-        return 0;
-    unsigned needs = attn_claims_needed(&x->claims, &setup, ATTN_ROUTE_PLUGIN);
-    attn_setup_close(&setup);
-    return needs;
-}
-
-static void ask_worker(struct attn_external *x, enum attn_worker_ask what, const char *text,
-                       const struct attn_repetition *how, struct attn_answer *answer)
-{
-    double start = attn_seconds(CLOCK_MONOTONIC);
-    attn_worker_ask(x->worker, what, text, how, answer);
-    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
-    x->not_reached += answer->not_reached;
-}
-
-static enum attn_status ask_plugin(struct attn_external *x, struct attn_asked *asked, int n,
-                                   struct attn_answer *answer, struct attn_error *err)
-{
-    char text[ATTN_CASE_TEXT];
-    (void)err;
-    for (int i = 0; i < n; i++) {
-        attn_case_print(&asked[i].c, text);
-        ask_worker(x, ATTN_WORKER_CASE, text, &x->how, &answer[i]);
-        if (answer[i].result.verdict == ATTN_CRASH || answer[i].result.verdict == ATTN_TIMEOUT)
-            answer[i].wants.needs = needs_of(x, &asked[i].c);
-    }
-    return ATTN_OK;
-}
-
-static void unreached_of_plugin(const struct attn_external *x, char *text, size_t size)
-{
-    snprintf(text, size,
-             "%d cases and relations were not reached: %d times it did not end, or did not start "
-             "again (--case and --relation ask for one; --timeout is %g s)",
-             x->not_reached, x->worker->failures, x->timeout_s);
-}
-
-static void close_plugin(struct attn_external *x)
-{
-    attn_worker_close(x->worker);
-    x->strays = x->worker->strays;
-    free(x->worker);
-    x->worker = NULL;
-}
-
-void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer)
-{
-    ask_worker(x, ATTN_WORKER_RELATION, id, NULL, answer);
-}
-
-void attn_external_leak(struct attn_external *x, const struct attn_case *c,
-                        struct attn_answer *answer)
-{
-    char text[ATTN_CASE_TEXT];
-    attn_case_print(c, text);
-    ask_worker(x, ATTN_WORKER_LEAK, text, NULL, answer);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -221,17 +140,25 @@ static enum attn_status ask_folder(struct attn_external *x, struct attn_asked *a
     return ATTN_OK;
 }
 
-static void close_folder(struct attn_external *x)
+static enum attn_status open_own(struct attn_external *x, struct attn_error *err)
+{
+    (void)x, (void)err;
+    return ATTN_OK;
+}
+
+static void close_nothing(struct attn_external *x)
 {
     (void)x;
 }
 
 const struct attn_external_route attn_external_route[] = {
-    [ATTN_NOT_EXTERNAL] = {.word = "implementation of attnlab", .route = ATTN_ROUTE_OWN},
-    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, open_plugin, ask_plugin,
-                              unreached_of_plugin, close_plugin},
-    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, attn_exec_open, attn_exec_ask,
+    [ATTN_NOT_EXTERNAL] = {"implementation of attnlab", ATTN_ROUTE_OWN, 16, open_own, attn_own_ask,
+                           attn_own_relation, NULL, close_nothing},
+    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, 1, attn_plugin_open_route,
+                              attn_plugin_ask, attn_plugin_relation, attn_plugin_unreached,
+                              attn_plugin_close_route},
+    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, 0, attn_exec_open, attn_exec_ask, NULL,
                                attn_exec_unreached, attn_exec_close},
-    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, open_folder, ask_folder, NULL,
-                              close_folder}, /* every case of it is reached */
+    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder,
+                              NULL, NULL, close_nothing},
 };

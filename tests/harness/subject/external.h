@@ -1,8 +1,8 @@
-/* An implementation that is not ours, however it is reached: ask it cases, get judged results.
+/* An implementation, ours or not, however it is reached: ask it cases, get judged results.
  *
  *      open  ->  ask, ask, ...  ->  close
  *
- * Three routes answer: a plug-in in a process of its own (worker.h), a command that is started once
+ * Four routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a command that is started once
  * for all cases of a question (exec.h), and a folder of results that lies there already.  The
  * struct is filled by its owner, claims included, but for those of a plug-in, which says them.
  */
@@ -40,7 +40,7 @@ struct attn_asked {
 };
 
 enum attn_external_kind {
-    ATTN_NOT_EXTERNAL, /* one of ours: it has a word and a route of claims, and no more */
+    ATTN_NOT_EXTERNAL, /* one of ours */
     ATTN_EXTERNAL_PLUGIN,
     ATTN_EXTERNAL_COMMAND,
     ATTN_EXTERNAL_FOLDER
@@ -52,14 +52,21 @@ struct attn_external {
     struct attn_claims claims;
     char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
                          command, claims.ranks says how many there are                          */
-    double timeout_s; /* of a plug-in: for loading, and each call; of a command: for all starts */
+    double timeout_s; /* of ours: for each case or relation, 0: no limit; of a plug-in: for
+                         loading, and each call; of a command: for all starts                  */
     double until;     /* when nothing more is asked of it, and what runs is ended; on
                          CLOCK_MONOTONIC; 0: never                                             */
     int not_reached;  /* cases and relations so far                                            */
     int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
-    /* of a plug-in: */
+    /* of ours and of a plug-in: */
     struct attn_repetition how; /* how often it is asked each case                             */
-    struct attn_worker *worker; /* for its notes (worker.h)                                    */
+    /* of ours: */
+    struct attn_spec spec;
+    struct attn_external *next; /* is asked together with this one, or NULL                     */
+    int is_in_place;            /* in this process, which is a rank                             */
+    int diagnoses;              /* a failure is to be diagnosed                                 */
+    /* of a plug-in: */
+    struct attn_plugin_host *host; /* for its notes (plugin_host.h)                            */
     /* of a command: */
     const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
     FILE *notes;       /* how its starts went                                                   */
@@ -69,24 +76,30 @@ struct attn_external {
 };
 
 /* How each kind is asked. */
+struct attn_relation;
 struct attn_external_route {
     const char *word;      /* "plug-in", "command" */
     enum attn_route route; /* of claims */
+    int at_once;           /* cases that are asked at a time; 0: all */
 
     /* EINVAL: a plug-in does not load, a folder is none; ENOMEM: no process, no folder.  Nothing is
      * to be closed then. */
     enum attn_status (*open)(struct attn_external *x, struct attn_error *err);
 
-    /* Ask n cases, and fill answer[n].  Whatever they do to the implementation is in the answers.
-     * EINVAL: a command cannot be run, or does not start; ENOMEM: we could not do our part.  There
-     * are no answers then. */
+    /* Ask n cases, and fill answer[n]; where x has others next to it, [n][those].  Whatever they do
+     * to the implementation is in the answers.  EINVAL: a command cannot be run, or does not start;
+     * ENOMEM: we could not do our part.  There are no answers then. */
     enum attn_status (*ask)(struct attn_external *x, struct attn_asked *asked, int n,
                             struct attn_answer *answer, struct attn_error *err);
 
-    /* Of x->not_reached: why, in one line. */
+    /* Ask a relation (relations.h).  NULL: it cannot be asked one. */
+    void (*relation)(struct attn_external *x, const struct attn_relation *relation,
+                     struct attn_answer *answer);
+
+    /* Of x->not_reached: why, in one line.  NULL: every case is reached. */
     void (*unreached)(const struct attn_external *x, char *text, size_t size);
 
-    /* End its process, remove its files.  x->worker is gone then. */
+    /* End its process, remove its files.  x->host is gone then. */
     void (*close)(struct attn_external *x);
 };
 extern const struct attn_external_route attn_external_route[];
@@ -94,9 +107,13 @@ extern const struct attn_external_route attn_external_route[];
 /* Seconds up to x->until, not above 0 when it is past; INFINITY. */
 double attn_external_left(const struct attn_external *x);
 
-/* Of a plug-in: a relation (relations.h), and the case called up to 40 times more: PASS, or
- * FAIL(memory) when memory is lost each time. */
-void attn_external_relation(struct attn_external *x, const char *id, struct attn_answer *answer);
+/* Of one of ours: judge(arg, i, result) for each i below n, in a process of its own. */
+void attn_own_judge(const struct attn_external *x,
+                    void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
+                    struct attn_answer *answer);
+
+/* Of a plug-in: the case called up to 40 times more: PASS, or FAIL(memory) when memory is lost each
+ * time. */
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,
                         struct attn_answer *answer);
 
@@ -113,5 +130,11 @@ int attn_external_done(const struct attn_external *x, const char *results,
 /* Judge a case by the files in a folder of results. */
 void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
                          const char *results, struct attn_answer *answer);
+
+/* Of ours (own.c). */
+enum attn_status attn_own_ask(struct attn_external *x, struct attn_asked *asked, int n,
+                              struct attn_answer *answer, struct attn_error *err);
+void attn_own_relation(struct attn_external *x, const struct attn_relation *relation,
+                       struct attn_answer *answer);
 
 #endif

@@ -25,22 +25,36 @@ static int is_input(int slot)
     return slot < guard.n && guard.tensor[slot].map != NULL && !guard.tensor[slot].shared;
 }
 
-/* Async-signal-safe but for mprotect, which Linux and the BSDs allow. */
-static void on_fault(int number, siginfo_t *info, void *context)
+/* The input that was written to, or NULL; the first is kept.  Async-signal-safe. */
+static struct attn_tensor *note(const void *address)
 {
-    (void)context;
     for (int slot = 0; slot < guard.n; slot++) {
         struct attn_tensor *t = &guard.tensor[slot];
         int64_t at;
         int none = 0;
-        if (!is_input(slot) || t->sealed || !attn_tensor_holds(t, info->si_addr, &at))
+        if (!is_input(slot) || t->sealed || !attn_tensor_holds(t, address, &at))
             continue;
         if (atomic_compare_exchange_strong(&guard.hit, &none, slot + 1))
             guard.at = at;
-        attn_tensor_protect(t, 0); /* the instruction is tried again */
-        return;
+        return t;
     }
-    sigaction(number, &guard.before, NULL); /* and this one comes again, to whom it is meant for */
+    return NULL;
+}
+
+void attn_input_guard_note(const void *address)
+{
+    (void)note(address);
+}
+
+/* Async-signal-safe but for mprotect, which Linux and the BSDs allow. */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    struct attn_tensor *input = note(info->si_addr);
+    if (input != NULL)
+        attn_tensor_protect(input, 0); /* the instruction is tried again */
+    else
+        sigaction(number, &guard.before, NULL); /* and this one comes again, for whom it is meant */
 }
 
 void attn_input_guard_begin(struct attn_setup *s, enum attn_pass pass)

@@ -13,6 +13,9 @@
 
 void attn_input_guard_begin(struct attn_setup *setup, enum attn_pass pass);
 
+/* Another process, which shares the tensors, wrote to this address. */
+void attn_input_guard_note(const void *address);
+
 /* NULL, or one line in text: the first input that was written to, or what changed. */
 const char *attn_input_guard_end(struct attn_setup *setup, char *text, size_t size);
 

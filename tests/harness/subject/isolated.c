@@ -13,17 +13,13 @@
 #include "ref/clock.h"
 #include "tests/harness/base/process.h"
 
-struct judged {
-    struct attn_result result;
-    double seconds;
-};
 struct judgements {
     void (*judge)(void *arg, int i, struct attn_result *result);
     void *arg;
     int n, done;
     int stops;      /* the child ended by its own will: see work() */
     double seconds; /* for each; 0: no limit                       */
-    struct judged judged[];
+    struct attn_answer answer[];
 };
 
 /* The child sets itself a limit for each: SIGALRM ends it.  What follows after a bad result is
@@ -36,7 +32,7 @@ static void work(void *arg)
     signal(SIGALRM, SIG_DFL);
     shared->stops = 0;
     while (shared->done < shared->n && !shared->stops) {
-        struct judged *x = &shared->judged[shared->done];
+        struct attn_answer *x = &shared->answer[shared->done];
         double start = attn_seconds(CLOCK_MONOTONIC);
         setitimer(ITIMER_REAL, &timer, NULL);
         shared->judge(shared->arg, shared->done, &x->result);
@@ -65,52 +61,47 @@ static void explain(const struct attn_process *p, double seconds, struct attn_re
 }
 
 void attn_isolated(void (*judge)(void *arg, int i, struct attn_result *r), void *arg, int n,
-                   double seconds, struct attn_result *result, double *took)
+                   double seconds, struct attn_answer *answer)
 {
     struct attn_process p = {0};
-    size_t size = sizeof(struct judgements) + (size_t)n * sizeof(struct judged);
+    size_t size = sizeof(struct judgements) + (size_t)n * sizeof *answer;
     struct judgements *shared =
         mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int i = 0, started = shared != MAP_FAILED;
+    memset(answer, 0, (size_t)n * sizeof *answer);
     if (started)
         *shared = (struct judgements){judge, arg, n, 0, 0, seconds};
     while (i < n && started) {
         double start = attn_seconds(CLOCK_MONOTONIC);
         started = attn_process_fork(work, shared, (double)INFINITY, &p) == 0;
         for (; i < shared->done && started; i++) {
-            result[i] = shared->judged[i].result;
-            if (took != NULL)
-                took[i] = shared->judged[i].seconds;
-            start += shared->judged[i].seconds;
+            answer[i] = shared->answer[i];
+            start += answer[i].seconds;
         }
         if (i == n || !started)
             break;
         if (shared->stops)
             continue;
-        explain(&p, seconds, &result[i]);
-        if (took != NULL)
-            took[i] = attn_seconds(CLOCK_MONOTONIC) - start;
+        explain(&p, seconds, &answer[i].result);
+        answer[i].seconds = attn_seconds(CLOCK_MONOTONIC) - start;
         shared->done = ++i;
     }
     for (int error = errno; i < n; i++) {
         char text[160];
         snprintf(text, sizeof text, "no process to judge in: %s", strerror(error));
-        memset(&result[i], 0, sizeof result[i]);
-        attn_result_error(&result[i], ATTN_ENOMEM, text);
-        if (took != NULL)
-            took[i] = 0;
+        attn_result_error(&answer[i].result, ATTN_ENOMEM, text);
     }
     if (shared != MAP_FAILED)
         munmap(shared, size);
 }
 
 void attn_in_place(void (*judge)(void *arg, int i, struct attn_result *r), void *arg, int n,
-                   struct attn_result *result, double *took)
+                   struct attn_answer *answer)
 {
     for (int i = 0; i < n; i++) {
         double start = attn_seconds(CLOCK_MONOTONIC);
-        memset(&result[i], 0, sizeof result[i]);
-        judge(arg, i, &result[i]);
-        took[i] = attn_seconds(CLOCK_MONOTONIC) - start;
+        memset(&answer[i], 0, sizeof answer[i]);
+        judge(arg, i, &answer[i].result);
+        answer[i].seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     }
 }

@@ -1,19 +1,18 @@
 /* See plugin.h: one call, the problem put into the plug-in's conventions and its answer into ours;
- * then loading, and the rest of struct attn_impl. */
+ * then the rest of struct attn_impl. */
 #include "tests/harness/subject/plugin.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ref/problem.h"
 #include "tests/harness/base/environment.h"
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/inputs/pages.h"
+#include "tests/harness/subject/plugin_host.h"
 
 enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO dLSE, dq dk dv */
 
@@ -29,8 +28,11 @@ struct work {
     struct attn_tensor copy[MAX_COPIES];
     struct attn_view back[MAX_COPIES]; /* where an output's copy goes; data == NULL: an input */
     int n_copies;
-    void *mask_map;
-    size_t mask_bytes;
+    struct attn_plugin_block {
+        void *at; /* read-only pages of this call: bytes of a mask, slopes */
+        size_t bytes;
+    } block[2];
+    int n_blocks;
     char message[256];
 };
 
@@ -131,6 +133,10 @@ static void give(struct work *w, const char *name, struct attn_view view, enum s
     extents(w->p, shape, x.extent);
     memcpy(x.stride, view.stride, sizeof x.stride);
     const char *order = order_of[shape == OF_ROWS ? ATTN_PLUGIN_BHLD : w->plugin->claims.layout];
+    if (w->plugin->host != NULL && w->status == ATTN_OK && view.data != NULL &&
+        !attn_pages_hold(view.data))
+        w->status = attn_fail(w->err, ATTN_EINTERNAL,
+                              "%s does not lie where a plug-in's process can see it", name);
     if (w->status == ATTN_OK && view.data != NULL &&
         wants_copy(w, manner, order, x.extent, x.stride)) {
         struct attn_tensor *copy = &w->copy[w->n_copies];
@@ -173,49 +179,75 @@ static void take_back(struct work *w)
         const char *complaint = attn_tensor_intact(copy, text, sizeof text);
         if (complaint == NULL && w->back[n].data == NULL)
             complaint = attn_tensor_unchanged(copy, text, sizeof text);
-        if (complaint != NULL && w->plugin->integrity[0] == '\0')
-            snprintf(w->plugin->integrity, sizeof w->plugin->integrity, "%s", complaint);
+        char *integrity = w->plugin->notes.integrity;
+        if (complaint != NULL && integrity[0] == '\0')
+            snprintf(integrity, sizeof w->plugin->notes.integrity, "%s", complaint);
         struct attn_cview from = attn_tensor_cview(copy);
         if (w->back[n].data != NULL)
             copy_elements(&from, &w->back[n], copy->extent);
     }
 }
 
-/* ---- masks ----------------------------------------------------------------------------------- */
+/* ---- masks, slopes --------------------------------------------------------------------------- */
 
-/* The bytes end at an inaccessible page. */
-static enum attn_status give_bytes(struct work *w)
+/* Pages that end with so many bytes, at an inaccessible one. */
+static void *take_block(struct work *w, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;
+    struct attn_plugin_block *block = &w->block[w->n_blocks];
+    block->bytes = all;
+    block->at = attn_pages_take(all, 0);
+    if (block->at == NULL) {
+        w->status = attn_fail(w->err, ATTN_ENOMEM, "no memory for %zu bytes of a call", bytes);
+        return NULL;
+    }
+    w->n_blocks++;
+    return (unsigned char *)block->at + all - bytes;
+}
+
+static void protect_last(struct work *w)
+{
+    const struct attn_plugin_block *block = &w->block[w->n_blocks - 1];
+    attn_pages_protect(block->at, block->bytes, PROT_READ, 0);
+}
+
+static void give_bytes(struct work *w)
 {
     const struct attn_problem *p = w->p;
     struct attn_plugin_in *in = &w->call.mask;
-    extents(p, OF_PAIRS, in->extent);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = shape_count(in->extent);
-    size_t rounded = (bytes + page - 1) / page * page;
-    w->mask_bytes = rounded + page;
-    w->mask_map =
-        mmap(NULL, w->mask_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (w->mask_map == MAP_FAILED) {
-        w->mask_map = NULL;
-        return attn_fail(w->err, ATTN_ENOMEM, "no memory for a mask of %zu bytes", bytes);
-    }
-    unsigned char *byte = (unsigned char *)w->mask_map + rounded - bytes;
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    extents(p, OF_PAIRS, in->extent);
+    unsigned char *byte = take_block(w, shape_count(in->extent));
+    if (byte == NULL)
+        return;
     attn_mask_bytes(p->mask, &shape, w->plugin->claims.byte == ATTN_PLUGIN_ONE_IS_VISIBLE, byte);
-    mprotect(w->mask_map, w->mask_bytes, PROT_READ);
-    mprotect((unsigned char *)w->mask_map + rounded, page, PROT_NONE);
+    protect_last(w);
     in->data = byte;
     in->stride[3] = 1;
     for (int a = 2; a >= 0; a--)
         in->stride[a] = in->stride[a + 1] * in->extent[a + 1];
-    return ATTN_OK;
 }
 
-static enum attn_status give_mask(struct work *w)
+static void give_slopes(struct work *w)
+{
+    const struct attn_bias *bias = &w->p->bias;
+    size_t bytes = (size_t)w->p->heads * sizeof *bias->slope;
+    double *slope = bias->kind == ATTN_BIAS_ALIBI && bytes > 0 ? take_block(w, bytes) : NULL;
+    if (slope == NULL)
+        return;
+    memcpy(slope, bias->slope, bytes);
+    protect_last(w);
+    w->call.alibi_slope = slope;
+}
+
+static void give_mask(struct work *w)
 {
     struct attn_given_mask given;
     enum attn_claims_mask how = attn_claims_mask(&w->plugin->claims, w->p, &given);
+    if (how == ATTN_CLAIMS_BYTES)
+        give_bytes(w);
     if (how != ATTN_CLAIMS_BAND)
-        return how == ATTN_CLAIMS_BYTES ? give_bytes(w) : ATTN_OK;
+        return;
     const struct attn_band band = given.band;
     int with_self = w->plugin->claims.window == ATTN_PLUGIN_WINDOW_WITH_SELF;
     w->call.banded = 1;
@@ -223,7 +255,6 @@ static enum attn_status give_mask(struct work *w)
     w->call.offset = band.offset;
     w->call.window_left = band.left;
     w->call.window_right = band.right;
-    return ATTN_OK;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -236,7 +267,7 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
     w->p = p;
     w->ctx = ctx;
     w->err = ctx->error;
-    plugin->message[0] = plugin->environment[0] = '\0';
+    plugin->message[0] = '\0';
     w->call = (struct attn_plugin_call){
         .struct_size = sizeof w->call,
         .dtype = (int32_t)p->dtype,
@@ -251,7 +282,6 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
         .softcap = p->softcap,
         .window_left = -1,
         .window_right = -1,
-        .alibi_slope = p->bias.kind == ATTN_BIAS_ALIBI ? p->bias.slope : NULL,
         .alibi_offset = p->bias.offset,
         .message = w->message,
         .message_size = sizeof w->message,
@@ -261,7 +291,8 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
 static void give_inputs(struct work *w, const struct attn_cview *q, const struct attn_cview *k,
                         const struct attn_cview *v)
 {
-    w->status = give_mask(w);
+    give_mask(w);
+    give_slopes(w);
     give_in(w, "q", q, OF_Q, READ, &w->call.q);
     give_in(w, "k", k, OF_K, READ, &w->call.k);
     give_in(w, "v", v, OF_V, READ, &w->call.v);
@@ -269,28 +300,34 @@ static void give_inputs(struct work *w, const struct attn_cview *q, const struct
         give_in(w, "bias", &w->p->bias.tensor, OF_PAIRS, AS_IS, &w->call.bias);
 }
 
-static int call_pass(struct work *w, enum attn_pass pass)
+int attn_plugin_call(struct attn_plugin_impl *g, enum attn_pass pass, const struct attn_seal *seal,
+                     struct attn_plugin_call *call)
 {
-    struct attn_plugin_impl *g = w->plugin;
+    struct attn_environment environment;
+    char changed[sizeof g->notes.environment] = "";
+    int status;
+    attn_environment_save(&environment);
     if (g->claims.ranks > 0)
-        return attn_plugin_run_ranks(g, w->ctx, w->p, pass, &w->call);
-    return pass == ATTN_FORWARD ? g->plugin->forward(&w->call) : g->plugin->backward(&w->call);
+        status = attn_plugin_run_ranks(g, pass, seal, call);
+    else if (pass == ATTN_FORWARD)
+        status = g->plugin->forward(call);
+    else
+        status = g->plugin->backward(call);
+    if (attn_environment_restore(&environment, changed, sizeof changed))
+        memcpy(g->notes.environment, changed, sizeof changed);
+    return status;
 }
 
-/* Tell who watches, call between two looks at the environment, and tell again. */
-static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
+/* Tell who watches, call, and tell again. */
+static enum attn_status make_call(struct work *w, enum attn_pass pass)
 {
     struct attn_plugin_impl *g = w->plugin;
-    struct attn_environment environment;
-    char changed[sizeof g->environment] = "";
-    g->call = &w->call;
+    const struct attn_seal *seal = w->ctx->seal;
     if (g->tell != NULL)
-        g->tell(g->tell_arg, phase);
-    attn_environment_save(&environment);
-    int status = call_pass(w, phase == ATTN_PHASE_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD);
-    if (attn_environment_restore(&environment, changed, sizeof changed))
-        memcpy(g->environment, changed, sizeof changed);
-    g->call = NULL;
+        g->tell(g->tell_arg, pass == ATTN_FORWARD ? ATTN_PHASE_FORWARD : ATTN_PHASE_BACKWARD);
+    int status = g->host != NULL
+                     ? attn_plugin_host_call(g->host, pass, w->ctx->ledger->poison, &w->call)
+                     : attn_plugin_call(g, pass, seal, &w->call);
     if (g->tell != NULL)
         g->tell(g->tell_arg, ATTN_PHASE_JUDGING);
     w->message[sizeof w->message - 1] = '\0';
@@ -303,7 +340,7 @@ static enum attn_status make_call(struct work *w, enum attn_plugin_phase phase)
         return attn_fail(w->err, ATTN_ENOTSUP, "%s", g->message);
     }
     snprintf(g->message, sizeof g->message, "%s returned %d%s%.150s",
-             phase == ATTN_PHASE_FORWARD ? "forward()" : "backward()", status,
+             pass == ATTN_FORWARD ? "forward()" : "backward()", status,
              w->message[0] != '\0' ? ": " : "", w->message);
     return attn_fail(w->err, ATTN_EINTERNAL, "%s", g->message);
 }
@@ -312,8 +349,8 @@ static void finish(struct work *w)
 {
     for (int n = 0; n < w->n_copies; n++)
         attn_tensor_free(&w->copy[n]);
-    if (w->mask_map != NULL)
-        munmap(w->mask_map, w->mask_bytes);
+    for (int n = 0; n < w->n_blocks; n++)
+        attn_pages_free(w->block[n].at, w->block[n].bytes);
 }
 
 static struct attn_plugin_impl *plugin_of(const struct attn_options *options)
@@ -333,7 +370,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     give(&w, "lse", t->lse, OF_ROWS, WRITTEN, &w.call.lse);
     if (absent)
         w.call.lse.data = NULL;
-    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_FORWARD) : w.status;
+    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_FORWARD) : w.status;
     if (status == ATTN_OK && absent && !plugin->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, ctx->error);
     else if (status == ATTN_OK && !absent && has_own_lse(plugin))
@@ -360,7 +397,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     give_in(&w, "dlse", &t->d_lse, OF_ROWS, READ, &w.call.d_lse);
     give(&w, "dbias", t->dbias, OF_PAIRS, AS_IS, &w.call.dbias);
     give_in(&w, "lse", &lse, OF_ROWS, READ_LSE, &w.call.lse_in);
-    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_PHASE_BACKWARD) : w.status;
+    enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_BACKWARD) : w.status;
     finish(&w);
     return status;
 }
@@ -382,84 +419,9 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
     attn_claims_precision(&plugin_of(options)->claims, p, x);
 }
 
-/* dlerror() begins with the path, and so do we. */
-static void not_loaded(const char *path, struct attn_error *err)
+/* What is not claimed was refused before (attn_claims_allow), so all is claimed here. */
+void attn_plugin_make_impl(struct attn_plugin_impl *plugin)
 {
-    const char *theirs = dlerror();
-    size_t n = strlen(path);
-    if (theirs != NULL && strncmp(theirs, path, n) == 0 && strncmp(theirs + n, ": ", 2) == 0)
-        theirs += n + 2;
-    int lacks = theirs != NULL && strstr(theirs, strerror(ENOMEM)) != NULL;
-    attn_fault(err, lacks ? ATTN_ENOMEM : ATTN_EINVAL, path, "%s",
-               theirs != NULL ? theirs : "cannot be loaded");
-}
-
-void *attn_plugin_open(const char *path, struct attn_error *err)
-{
-    char name[4096];
-    struct stat about;
-    void *library = NULL;
-    /* Without a slash, dlopen looks through the system's folders instead of this one. */
-    if ((size_t)snprintf(name, sizeof name, "%s%s", strchr(path, '/') != NULL ? "" : "./", path) >=
-        sizeof name)
-        attn_fault(err, ATTN_EINVAL, path, "the path is too long");
-    else if (stat(name, &about) == 0 && !S_ISREG(about.st_mode))
-        attn_fault(err, ATTN_EINVAL, path, "is not a regular file"); /* a FIFO would wait */
-    else if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) == NULL)
-        not_loaded(name, err);
-    return library;
-}
-
-static enum attn_status read_declaration(const char *path, const struct attn_plugin *theirs,
-                                         struct attn_plugin_impl *plugin, struct attn_error *err)
-{
-    static struct attn_plugin known; /* what a shorter struct lacks is 0 */
-    struct attn_error why = {0};
-    if (theirs == NULL)
-        return attn_fault(err, ATTN_EINVAL, path, "attn_plugin_get() returned NULL");
-    if (theirs->abi != ATTN_PLUGIN_ABI)
-        return attn_fault(err, ATTN_EINVAL, path,
-                          "speaks plug-in ABI %u, this program speaks %d: build it with this "
-                          "version's ref/attn_plugin.h",
-                          theirs->abi, ATTN_PLUGIN_ABI);
-    if (theirs->struct_size < offsetof(struct attn_plugin, forward))
-        return attn_fault(err, ATTN_EINVAL, path,
-                          "struct_size is %u: it should be sizeof(struct attn_plugin), %zu",
-                          theirs->struct_size, sizeof known);
-    memset(&known, 0, sizeof known);
-    memcpy(&known, theirs, theirs->struct_size < sizeof known ? theirs->struct_size : sizeof known);
-    plugin->plugin = &known;
-    if (attn_claims_of_plugin(&known, &plugin->claims, &why) != ATTN_OK)
-        return attn_fault(err, ATTN_EINVAL, path, "%.300s", why.text);
-    attn_clean(plugin->claims.name);
-    return ATTN_OK;
-}
-
-enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
-                                  struct attn_error *err)
-{
-    struct attn_environment environment;
-    const struct attn_plugin *(*get)(void) = NULL;
-    const struct attn_plugin *theirs = NULL;
-    memset(plugin, 0, sizeof *plugin);
-    attn_environment_save(&environment);
-    void *library = attn_plugin_open(path, err);
-    if (library != NULL)
-        *(void **)&get = dlsym(library, "attn_plugin_get");
-    if (get != NULL)
-        theirs = get();
-    if (attn_environment_restore(&environment, plugin->load_environment,
-                                 sizeof plugin->load_environment) == 0)
-        plugin->load_environment[0] = '\0';
-    if (library == NULL)
-        return err->status;
-    if (get == NULL)
-        return attn_fault(err, ATTN_EINVAL, path,
-                          "has no attn_plugin_get(): see ref/attn_plugin.h");
-    enum attn_status status = read_declaration(path, theirs, plugin, err);
-    if (status != ATTN_OK)
-        return status;
-    /* What is not claimed was refused before (attn_claims_allow), so all is claimed here. */
     plugin->impl = (struct attn_impl){.name = plugin->claims.name,
                                       .summary = "a plug-in",
                                       .family = "plug-in",
@@ -469,5 +431,14 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
                                       .backward = backward,
                                       .precision = precision};
     plugin->spec = (struct attn_spec){.impl = &plugin->impl, .options.local = &plugin->impl};
-    return ATTN_OK;
+}
+
+void attn_plugin_of_host(struct attn_plugin_host *host, struct attn_plugin_impl *plugin)
+{
+    memset(plugin, 0, sizeof *plugin);
+    plugin->host = host;
+    plugin->claims = host->shared->claims;
+    memcpy(plugin->load_environment, host->shared->load_environment,
+           sizeof plugin->load_environment);
+    attn_plugin_make_impl(plugin);
 }

@@ -1,7 +1,5 @@
-/* A plug-in inside the process that loaded it: a struct attn_impl like any other.
- *
- * Everything of this header runs in the worker process (worker.h); nobody else should load code
- * that may crash, hang or write anywhere.
+/* A plug-in as a struct attn_impl like any other: in the process that loaded it, or in another one
+ * (plugin_host.h), as code that may crash, hang or write anywhere should be.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_PLUGIN_H
 #define TESTS_HARNESS_EXTERNAL_PLUGIN_H
@@ -17,20 +15,24 @@ enum attn_plugin_phase {
     ATTN_PHASE_BACKWARD
 };
 
+/* What is known of calls beside their results. */
+struct attn_plugin_notes {
+    char environment[96];         /* what one of them changed                                   */
+    char integrity[256];          /* what is wrong with tensors that were made for it           */
+    int64_t sent[2], messages[2]; /* of ranks, in each pass: the most that one of them sends */
+};
+
 struct attn_plugin_impl {
     struct attn_impl impl; /* first: options.local points here */
     struct attn_spec spec; /* to hand to attn_run_case */
     struct attn_claims claims;
-    const struct attn_plugin *plugin;
-    char load_environment[96]; /* what loading changed, "" nothing */
-    int leave_lse;             /* an absent LSE is left unwritten: nobody will read it */
-    /* of the last case: */
-    char environment[96];         /* what a call changed                                        */
-    char integrity[256];          /* what is wrong with tensors that were made for the call     */
-    char message[256];            /* the plug-in's own words; of a refusal nothing else         */
-    int64_t sent[2], messages[2]; /* of ranks, in each pass: the most that one of them sends */
-    const struct attn_plugin_call *volatile call; /* that is running, for a signal handler  */
-    void (*tell)(void *arg, enum attn_plugin_phase phase); /* NULL: nobody asks */
+    const struct attn_plugin *plugin; /* NULL: another process has it */
+    struct attn_plugin_host *host;    /* NULL: this process has it    */
+    char load_environment[96];        /* what loading changed, "" nothing */
+    int leave_lse;                    /* an absent LSE is left unwritten: it will not be read */
+    char message[256]; /* of the last call: the plug-in's own words; of a refusal nothing else */
+    struct attn_plugin_notes notes;
+    void (*tell)(void *arg, enum attn_plugin_phase phase); /* or NULL */
     void *tell_arg;
 };
 
@@ -43,10 +45,20 @@ void *attn_plugin_open(const char *path, struct attn_error *err);
 enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plugin,
                                   struct attn_error *err);
 
+/* Its struct attn_impl, from its claims. */
+void attn_plugin_make_impl(struct attn_plugin_impl *plugin);
+
+/* One that a host has loaded. */
+void attn_plugin_of_host(struct attn_plugin_host *host, struct attn_plugin_impl *plugin);
+
+/* One call, here, the environment put back behind it.  seal: for ranks, or NULL.  What it returned,
+ * and the message; plugin->notes. */
+int attn_plugin_call(struct attn_plugin_impl *plugin, enum attn_pass pass,
+                     const struct attn_seal *seal, struct attn_plugin_call *call);
+
 /* A pass of a plug-in that is ranks, on simulated ones: shards of what is in the call are dealt out
- * and collected.  ctx has its seal, if any.  What a plug-in's pass returns, and the message. */
-int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, const struct attn_ctx *ctx,
-                          const struct attn_problem *problem, enum attn_pass pass,
-                          const struct attn_plugin_call *call);
+ * and collected.  What a plug-in's pass returns, and the message. */
+int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, enum attn_pass pass,
+                          const struct attn_seal *seal, const struct attn_plugin_call *call);
 
 #endif

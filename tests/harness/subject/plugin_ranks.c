@@ -215,19 +215,28 @@ static void deal(struct team *team, const struct attn_problem *p)
     }
 }
 
-int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, const struct attn_ctx *ctx,
-                          const struct attn_problem *p, enum attn_pass pass,
-                          const struct attn_plugin_call *call)
+int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, enum attn_pass pass,
+                          const struct attn_seal *seal, const struct attn_plugin_call *call)
 {
     const int ranks = plugin->claims.ranks;
+    const struct attn_problem problem = {.batch = call->batch,
+                                         .heads = call->heads,
+                                         .kv_heads = call->kv_heads,
+                                         .n_query = call->n_query,
+                                         .n_key = call->n_key,
+                                         .d_key = call->d_key,
+                                         .d_value = call->d_value,
+                                         .dtype = (enum attn_dtype)call->dtype,
+                                         .scale = call->scale};
+    const struct attn_problem *p = &problem;
+    struct attn_plugin_notes *notes = &plugin->notes;
     struct team team = {.plugin = plugin, .pass = pass, .call = call};
     const struct attn_options options = {.impl = &plugin->impl,
                                          .value = {[ATTN_OPTION_RANKS] = ranks}};
     const struct attn_layout home = attn_layout_of_tokens(p, &options);
     struct attn_error err = {0};
     struct attn_ledger ledger; /* of shards, which are no rank's need */
-    struct attn_ctx own = {
-        .ledger = &ledger, .options = &options, .error = &err, .seal = ctx->seal};
+    struct attn_ctx own = {.ledger = &ledger, .options = &options, .error = &err, .seal = seal};
     if (p->n_query % ranks != 0 || p->n_key % ranks != 0) {
         snprintf(call->message, call->message_size,
                  "%d ranks do not divide %lld queries and %lld keys", ranks, (long long)p->n_query,
@@ -243,14 +252,14 @@ int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, const struct attn_ctx
                          : attn_fail(&err, ATTN_ENOMEM, "no memory for the books of the ranks");
     for (int r = 0; r < ranks && status == ATTN_OK; r++) {
         const struct attn_rank_use *use = &team.use[r];
-        if (use->bytes_sent >= plugin->sent[pass]) {
-            plugin->sent[pass] = use->bytes_sent;
-            plugin->messages[pass] = use->messages;
+        if (use->bytes_sent >= notes->sent[pass]) {
+            notes->sent[pass] = use->bytes_sent;
+            notes->messages[pass] = use->messages;
         }
     }
     free(team.use);
-    if (ledger.damaged > 0 && plugin->integrity[0] == '\0')
-        snprintf(plugin->integrity, sizeof plugin->integrity,
+    if (ledger.damaged > 0 && notes->integrity[0] == '\0')
+        snprintf(notes->integrity, sizeof notes->integrity,
                  "a rank wrote past the end of its part of a tensor");
     if (status != ATTN_OK)
         snprintf(call->message, call->message_size, "%s", err.text);

@@ -1,0 +1,483 @@
+/* attnlab check: every subject is asked every case by its route (external.h): a spec of ours, a
+ * plug-in, a command, a folder of results; then for leaks, relations and the growth of errors; or
+ * random cases. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/check/check.h"
+#include "experiments/cli/cli.h"
+#include "ref/clock.h"
+#include "tests/harness/bound/growth.h"
+#include "tests/harness/cases/factors.h"
+#include "tests/harness/subject/plugin_host.h"
+
+enum {
+    PATIENCE =
+        120,    /* seconds of ours for a case of the battery, a relation, the growth of errors */
+    ENOUGH = 40 /* diagnoses of one spec: the next one says nothing new                        */
+};
+
+/* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
+struct notes {
+    char environment[96];
+    int n_environment;
+    int64_t hwm_bytes;
+};
+
+/* A subject that is being asked. */
+struct asking {
+    struct attn_candidate *s;
+    struct notes notes;
+    /* of each pass, the biggest case and the widest that passed; corners are none */
+    const struct attn_asked *biggest[4];
+    int filed[4]; /* its place among the verdicts */
+    double size[4];
+    double work, pace; /* of the largest case so far; its seconds for each unit of work */
+    int n_slow;        /* corners that it would not end in time */
+    double in_corners, all_corners; /* seconds that those asked take at that pace, and all */
+    int named;                      /* of a soak: cases so far, each with a folder of its own */
+};
+
+static const struct attn_external_route *route_of(const struct attn_candidate *s)
+{
+    return &attn_external_route[s->x.kind];
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void note(struct notes *notes, const struct attn_answer *answer)
+{
+    if (answer->environment[0] != '\0' && notes->n_environment++ == 0)
+        memcpy(notes->environment, answer->environment, sizeof notes->environment);
+    if (answer->hwm_bytes > notes->hwm_bytes)
+        notes->hwm_bytes = answer->hwm_bytes;
+}
+
+static void print_notes(const struct attn_plugin_host *host, const struct notes *notes)
+{
+    char text[32];
+    if (host->plugin.load_environment[0] != '\0')
+        fprintf(stderr,
+                "note: loading it changed the floating-point environment (%s); put back before "
+                "every call\n",
+                host->plugin.load_environment);
+    if (notes->n_environment > 0)
+        fprintf(stderr,
+                "note: %d calls changed the floating-point environment (%s); put back after "
+                "each\n",
+                notes->n_environment, notes->environment);
+    if (host->restarts > 0)
+        fprintf(stderr, "note: started again %d times\n", host->restarts);
+    if (attn_plugin_host_strays(host) > 0)
+        fprintf(stderr, "note: processes that it had left behind were ended with it\n");
+    if (notes->hwm_bytes > 0)
+        fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
+                attn_cli_bytes(notes->hwm_bytes, text));
+}
+
+/* ---- filing ---------------------------------------------------------------------------------- */
+
+static void file_unreached(struct attn_candidate *s)
+{
+    struct attn_result r = {.verdict = ATTN_ERROR};
+    const char *what = s->x.kind == ATTN_EXTERNAL_COMMAND ? "cases not reached" : "not reached";
+    const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
+    if (s->x.not_reached == 0)
+        return;
+    r.lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
+    if (r.lacks_memory)
+        snprintf(r.text, sizeof r.text,
+                 "%d cases and relations were not reached: the budget of %g s is used up",
+                 s->x.not_reached, s->request->budget);
+    else
+        route_of(s)->unreached(&s->x, r.text, sizeof r.text);
+    attn_candidate_say(s, &subject, &r, NULL, 0);
+}
+
+/* That there are such cases is one ERROR; each by itself is none. */
+static void skip_unreached(struct attn_answer *answer)
+{
+    struct attn_result *r = &answer->result;
+    if (!answer->not_reached)
+        return;
+    r->verdict = ATTN_SKIPPED;
+    if (r->text[0] == '\0')
+        snprintf(r->text, sizeof r->text, "not reached");
+}
+
+static int is_corner(const struct attn_asked *asked)
+{
+    return asked->battery != NULL && attn_is_corner(asked->battery->name);
+}
+
+/* Of the time limit of a case, what all corners may take. */
+static double share_of(const struct asking *a)
+{
+    return a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2;
+}
+
+/* At the pace of the largest case so far a corner would not end within a quarter of its time, or
+ * all of them not within their share. */
+static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
+{
+    double seconds = a->pace * attn_case_work(&asked->c);
+    double most = a->s->x.timeout_s / 4, left = share_of(a) * a->s->x.timeout_s - a->in_corners;
+    if (!a->s->question.whole_tier || !is_corner(asked))
+        return 0;
+    a->in_corners += seconds <= most && seconds <= left ? seconds : 0;
+    a->all_corners += seconds;
+    if (seconds <= most && seconds <= left)
+        return 0;
+    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
+    snprintf(answer->result.text, sizeof answer->result.text,
+             "left out: at its pace it takes about %.3g s", seconds);
+    a->n_slow++;
+    return 1;
+}
+
+static void note_pace(struct asking *a, const struct attn_asked *asked,
+                      const struct attn_answer *answer)
+{
+    double work = attn_case_work(&asked->c);
+    if (answer->not_reached || answer->result.verdict == ATTN_REFUSED || work < a->work)
+        return;
+    a->work = work;
+    a->pace = answer->seconds / work;
+}
+
+static void print_left_out(const struct asking *a)
+{
+    if (a->n_slow > 0)
+        fprintf(stderr,
+                "note: %d corners (large cases) were left out: at its pace all take about %.3g s; "
+                "--timeout %.0f asks them\n",
+                a->n_slow, a->all_corners, 4.4 * a->all_corners + 1);
+}
+
+static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
+{
+    const struct attn_case *c = &asked->c;
+    double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    skip_unreached(answer);
+    attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
+    note(&a->notes, answer);
+    for (int by_width = 0; by_width < 2; by_width++) {
+        int at = 2 * (int)c->pass + by_width;
+        double is = by_width ? (double)(c->d_key + c->d_value) : size;
+        if (answer->result.verdict != ATTN_PASS || is <= a->size[at] || is_corner(asked))
+            continue;
+        a->size[at] = is;
+        a->biggest[at] = asked;
+        a->filed[at] = a->s->list->n - 1;
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static int fail(struct attn_candidate *s, enum attn_status status, const struct attn_error *err)
+{
+    return attn_candidate_fail(s, attn_cli_status(status), "%s", err->text);
+}
+
+/* On a terminal: where we are. */
+static void report_progress(int at, int n)
+{
+    if (n > 1 && isatty(STDERR_FILENO) && at < n)
+        fprintf(stderr, "\r%d of %d cases", at + 1, n);
+    else if (n > 1 && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%30s\r", "");
+}
+
+/* Of ours, before they are asked: how long a case may take, and what is diagnosed. */
+static void prepare_own(struct asking **a, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct attn_candidate *s = a[i]->s;
+        int named = s->question.asked[0].battery != NULL;
+        s->x.timeout_s = named ? PATIENCE * (double)s->x.how.calls : 0;
+        s->x.diagnoses = s->list->causes.diagnosed < ENOUGH;
+        s->x.next = i + 1 < n ? &a[i + 1]->s->x : NULL;
+    }
+}
+
+/* Some cases, of n subjects that are asked the same (several: ours).  A command may not start, so
+ * that its books are opened when it has answered. */
+static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *asked, int some,
+                                 struct attn_answer *answer, struct attn_error *err)
+{
+    struct attn_candidate *s = a[0]->s;
+    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    enum attn_status status = ATTN_OK;
+    if (s->x.kind == ATTN_NOT_EXTERNAL)
+        prepare_own(a, n);
+    if (!is_plugin || !is_too_slow(a[0], asked, answer)) {
+        status = route_of(s)->ask(&s->x, asked, some, answer, err);
+        if (is_plugin)
+            note_pace(a[0], asked, answer);
+    }
+    if (status == ATTN_OK && s->list == NULL)
+        attn_candidate_begin(s);
+    for (int i = 0; i < n * some && status == ATTN_OK; i++)
+        file_case(a[i % n], &asked[i / n], &answer[i]);
+    return status;
+}
+
+/* All cases; 0, or an exit status. */
+static int ask_cases(struct asking **a, int n)
+{
+    const struct attn_question *question = &a[0]->s->question;
+    const int all = question->n, fixed = route_of(a[0]->s)->at_once;
+    const int at_once = fixed > 0 ? fixed : all;
+    struct attn_answer *answer =
+        attn_cli_need(calloc((size_t)n * (size_t)at_once + 1, sizeof *answer));
+    struct attn_error err = {0};
+    enum attn_status status = ATTN_OK;
+    for (int first = 0; first < all && status == ATTN_OK; first += at_once) {
+        const int some = all - first < at_once ? all - first : at_once;
+        if (fixed > 0)
+            report_progress(first, all);
+        status = ask_some(a, n, &question->asked[first], some, answer, &err);
+    }
+    if (fixed > 0)
+        report_progress(all, all);
+    print_left_out(a[0]);
+    free(answer);
+    return status == ATTN_OK ? 0 : fail(a[0]->s, status, &err);
+}
+
+/* The biggest and the widest passed case of each pass are called up to 40 times more. */
+static void look_for_leaks(struct asking *a)
+{
+    for (int at = 0; at < 4; at++) {
+        struct attn_answer answer;
+        if (a->biggest[at] == NULL || (at % 2 == 1 && a->biggest[at] == a->biggest[at - 1]))
+            continue;
+        attn_external_leak(&a->s->x, &a->biggest[at]->c, &answer);
+        if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
+            attn_verdicts_revise(a->s->list, a->filed[at], &answer.result);
+    }
+}
+
+/* The last failing cases that are short are asked again, each in a fresh process: do they fail only
+ * after others? */
+static void look_for_history(struct attn_candidate *s)
+{
+    struct attn_common_cause *causes = &s->list->causes;
+    for (int n = s->question.n - 1; n > 0 && causes->retried < 3; n--) {
+        struct attn_answer answer;
+        struct attn_error err = {0};
+        const struct attn_verdict_entry *x = &s->list->entry[n];
+        if (x->result.verdict != ATTN_FAILED || x->seconds > 1 || !(attn_external_left(&s->x) > 0))
+            continue;
+        attn_plugin_host_renew(s->x.host);
+        if (route_of(s)->ask(&s->x, &s->question.asked[n], 1, &answer, &err) != ATTN_OK)
+            return;
+        causes->retried++;
+        causes->right += answer.result.verdict == ATTN_PASS;
+    }
+}
+
+static void ask_relations(struct attn_candidate *s)
+{
+    if (s->x.kind == ATTN_NOT_EXTERNAL)
+        s->x.timeout_s = PATIENCE;
+    for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
+        const struct attn_relation *relation = &attn_relations[i];
+        struct attn_answer answer;
+        if (!attn_candidate_wants(s, relation))
+            continue;
+        route_of(s)->relation(&s->x, relation, &answer);
+        skip_unreached(&answer);
+        attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
+    }
+}
+
+static void judge_growth(void *arg, int i, struct attn_result *r)
+{
+    const struct attn_candidate *s = arg;
+    struct attn_growth growth;
+    (void)i;
+    attn_growth_run(&s->x.spec, 1, &growth, r);
+}
+
+/* Of ours, last in the order of verdicts: what shows in no single run. */
+static void look_for_growth(struct attn_candidate *s)
+{
+    struct attn_answer answer;
+    char again[sizeof s->route + 32];
+    snprintf(again, sizeof again, "check %s --growth", s->route);
+    s->x.timeout_s = PATIENCE;
+    attn_own_judge(&s->x, judge_growth, s, 1, &answer);
+    const struct attn_subject subject = {
+        ATTN_CHECK_GROWTH,
+        "growth",
+        "one problem in 1, 2, 4 and 8 parts",
+        "SN-17",
+        "errors may grow with the parts like a random walk, not faster",
+        again,
+        NULL};
+    attn_candidate_say(s, &subject, &answer.result, NULL, answer.seconds);
+}
+
+static int wants_growth(const struct attn_candidate *s)
+{
+    int may_grow = !s->x.is_in_place; /* to more ranks than there are processes */
+    return s->request->growth ||
+           (s->question.whole_tier && may_grow && attn_growth_applies(s->x.spec.impl));
+}
+
+/* All but the cases. */
+static void ask_others(struct asking *a)
+{
+    struct attn_candidate *s = a->s;
+    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
+    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int related =
+        is_own ? s->question.whole_tier || s->request->relation != NULL : s->request->cases.n == 0;
+    if (is_plugin)
+        look_for_leaks(a), look_for_history(s);
+    if (route_of(s)->relation != NULL && related)
+        ask_relations(s);
+    if (is_own && wants_growth(s))
+        look_for_growth(s);
+    file_unreached(s);
+    if (is_plugin) {
+        attn_plugin_host_renew(s->x.host); /* so that its strays are known */
+        print_notes(s->x.host, &a->notes);
+    }
+}
+
+/* ---- soak ------------------------------------------------------------------------------------ */
+
+/* So many random cases at a time: a start of a command may take seconds. */
+enum { ROUND = 600 };
+
+/* A round of cases, or copies of one case.  How many a command did not come to is said of a
+ * round. */
+static int judge_random(void *arg, const struct attn_case *c, int n,
+                        const struct attn_repetition *how, int flags, struct attn_result *r)
+{
+    struct asking *a = arg;
+    struct attn_candidate *s = a->s;
+    struct attn_asked *asked = attn_cli_need(calloc((size_t)n, sizeof *asked));
+    struct attn_answer *answer = attn_cli_need(calloc((size_t)n, sizeof *answer));
+    int is_said = flags & ATTN_SOAK_SAY || s->x.kind != ATTN_EXTERNAL_PLUGIN;
+    struct attn_error err = {0};
+    for (int i = 0; i < n; i++) {
+        asked[i].c = c[i];
+        snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
+    }
+    if (s->x.host != NULL && flags & ATTN_SOAK_FRESH)
+        attn_plugin_host_renew(s->x.host);
+    s->x.how = *how;
+    s->x.diagnoses = flags & ATTN_SOAK_SAY;
+    enum attn_status status = route_of(s)->ask(&s->x, asked, n, answer, &err);
+    if (status == ATTN_OK && s->list == NULL)
+        attn_candidate_begin(s);
+    for (int i = 0; i < n && status == ATTN_OK; i++) {
+        r[i] = answer[i].result;
+        if (!is_said)
+            r[i].diagnosis = (struct attn_diagnosis){ATTN_FAULT_NONE, "", ""};
+    }
+    if (status == ATTN_OK && n == ROUND)
+        file_unreached(s);
+    free(answer);
+    free(asked);
+    return status == ATTN_OK ? 0 : fail(s, status, &err);
+}
+
+static int soak(struct asking *a)
+{
+    static const int usual[] = {[ATTN_NOT_EXTERNAL] = ATTN_SOAK_OWN_CALLS,
+                                [ATTN_EXTERNAL_PLUGIN] = ATTN_SOAK_CALLS,
+                                [ATTN_EXTERNAL_COMMAND] = 1,
+                                [ATTN_EXTERNAL_FOLDER] = 1};
+    const struct attn_check_request *q = a->s->request;
+    const enum attn_external_kind kind = a->s->x.kind;
+    const int calls = q->repeat > 0 && usual[kind] > 1 ? (int)q->repeat : usual[kind];
+    const struct attn_soak how = {judge_random, a, calls, usual[kind] > 1 ? 1 : ROUND};
+    if (kind == ATTN_NOT_EXTERNAL)
+        a->s->x.timeout_s = PATIENCE;
+    return attn_soak_run(a->s, &how);
+}
+
+/* ---- from its start to its end --------------------------------------------------------------- */
+
+/* Open its route and its books.  0, or an exit status. */
+static int begin(struct attn_candidate *s)
+{
+    struct attn_error err = {0};
+    s->x.notes = stderr;
+    s->x.how = (struct attn_repetition){s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
+    if (!(attn_external_left(&s->x) > 0))
+        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "not begun: the budget of %g s is used up",
+                                   s->request->budget);
+    enum attn_status status = route_of(s)->open(&s->x, &err);
+    if (status != ATTN_OK)
+        return fail(s, status, &err);
+    if (s->question.asked == NULL) /* it depends on what a plug-in has just said that it claims */
+        status = attn_candidate_ask(s, &err);
+    if (status != ATTN_OK) {
+        route_of(s)->close(&s->x);
+        return fail(s, status, &err);
+    }
+    attn_candidate_put_route(s);
+    if (s->x.kind != ATTN_EXTERNAL_COMMAND)
+        attn_candidate_begin(s);
+    return 0;
+}
+
+/* Its cases are asked, or a soak is wanted.  An exit status. */
+static int finish(struct asking *a, int failed)
+{
+    struct attn_candidate *s = a->s;
+    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
+    if (failed == 0 && s->request->soak > 0)
+        failed = soak(a);
+    if (failed == 0 && (is_own || s->request->soak <= 0))
+        ask_others(a);
+    int status = failed != 0 ? failed : attn_candidate_end(s);
+    route_of(s)->close(&s->x);
+    return status;
+}
+
+/* Those of ours that are asked what the first one is; an external is alone.  How many. */
+static int find_like(struct asking *a, int n, int first, struct asking **like)
+{
+    const struct attn_candidate *one = a[first].s;
+    int together = 0;
+    if (one->x.kind != ATTN_NOT_EXTERNAL) {
+        like[0] = &a[first];
+        return 1;
+    }
+    for (int i = first; i < n && one->is_first; i++)
+        if (a[i].s->x.spec.impl->caps == one->x.spec.impl->caps)
+            like[together++] = &a[i];
+    return together;
+}
+
+int attn_check_subjects(struct attn_candidate *s, int n)
+{
+    int worst = ATTN_EXIT_GOOD, failed = 0;
+    struct asking *a = attn_cli_need(calloc((size_t)n, sizeof *a));
+    struct asking **like = attn_cli_need(calloc((size_t)n, sizeof(struct asking *)));
+    for (int i = 0; i < n && worst == 0; i++) {
+        a[i].s = &s[i];
+        worst = begin(&s[i]);
+    }
+    const int open = worst == 0 ? n : 0; /* what cannot be opened is alone */
+    for (int first = 0; first < open; first++) {
+        int together = find_like(a, n, first, like);
+        if (together > 0 && s[first].request->soak <= 0)
+            failed = ask_cases(like, together);
+    }
+    for (int i = 0; i < open; i++) {
+        int status = finish(&a[i], failed);
+        worst = status > worst ? status : worst;
+    }
+    free(like);
+    free(a);
+    return worst;
+}

@@ -1,0 +1,243 @@
+/* See grading.h: one submission in a process of its own, which brings back a sheet.
+ *
+ * The sheet is in memory that only this process and that one have: what the submission runs is a
+ * program started by that one, and cannot reach it.  What a submission does to other processes or
+ * files than its own costs it all points. */
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/rim/grade/grading.h"
+#include "tests/harness/base/ending.h"
+#include "tests/harness/base/fileio.h"
+#include "tests/harness/base/folder.h"
+#include "tests/harness/base/process.h"
+
+/* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
+ * processes that end by themselves may take for it. */
+static const double CALL_S = 5, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
+
+struct work {
+    const struct attn_task *task;
+    const struct attn_submission *of;
+    struct attn_sheet *sheet; /* shared */
+    const char *temporary;    /* $TMPDIR of the one that grades: it may be killed */
+};
+
+static void zero(struct attn_sheet *sheet, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void zero(struct attn_sheet *sheet, const char *format, ...)
+{
+    va_list args;
+    if (sheet->zero[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(sheet->zero, sizeof sheet->zero, format, args);
+    va_end(args);
+    attn_clean(sheet->zero);
+}
+
+/* ---- in the process of its own --------------------------------------------------------------- */
+
+static void limit(int what, rlim_t most)
+{
+    struct rlimit r = {most, most};
+    setrlimit(what, &r);
+}
+
+/* What it starts inherits all of this. */
+static void confine(const struct attn_submission *of, const char *temporary)
+{
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    setpgid(0, 0); /* whoever ends his process group does not end ours */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CPU, 120);
+    limit(RLIMIT_FSIZE, 1 << 30);
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    setenv("TMPDIR", temporary, 1);
+    if (null >= 0) { /* notes for people who look at one */
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+    }
+    if (of->folder != NULL) {
+        if (chdir(of->folder) != 0)
+            attn_cli_lack("%s: not there", of->folder);
+        setenv("TMPDIR", of->folder, 1);
+        setenv("HOME", of->folder, 1);
+    }
+}
+
+/* What it did that no honest one does. */
+static void look_for_attacks(const struct attn_candidate *s, struct attn_sheet *sheet)
+{
+    for (int e = 0; s->list != NULL && e < s->list->n; e++) {
+        const struct attn_verdict_entry *x = &s->list->entry[e];
+        if (x->result.meddles)
+            zero(sheet, "%s %.200s: %.400s", x->name, x->text, x->result.text);
+    }
+    if (s->x.meddled[0] != '\0')
+        zero(sheet, "it changed %s, which is not in its folder of results", s->x.meddled);
+    if (s->x.strays > 0)
+        zero(sheet, "it left processes behind, which were ended");
+}
+
+/* Who is judged, as `check` and `measure` know it. */
+static enum attn_status introduce(struct attn_grading *g, struct attn_error *err)
+{
+    static struct attn_check_request request = {.relation = "none", .seed = 1};
+    static struct attn_verdicts verdicts;
+    const struct attn_submission *of = g->of;
+    struct attn_candidate *s = &g->candidate;
+    char ring[32];
+    attn_verdicts_open(&verdicts, stdout);
+    *s = (struct attn_candidate){.request = &request, .verdicts = &verdicts, .keeps = 1};
+    s->x.kind = of->kind;
+    s->x.source = of->source;
+    s->x.timeout_s = of->kind == ATTN_EXTERNAL_PLUGIN ? CALL_S : COMMAND_S;
+    s->claims_path = of->claims_path;
+    if (of->route != NULL)
+        snprintf(s->route, sizeof s->route, "%s", of->route);
+    g->spec.kind = of->kind;
+    g->spec.claims_path = of->claims_path;
+    snprintf(g->spec.name, sizeof g->spec.name, "submission");
+    snprintf(g->spec.source, sizeof g->spec.source, "%s", of->source);
+    if (of->kind != ATTN_EXTERNAL_COMMAND || g->task->lab->form != ATTN_LAB_CODE)
+        return ATTN_OK;
+    enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
+    snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
+    return status == ATTN_OK && g->task->claims.ranks > 0
+               ? attn_external_set_scheme(&s->x, ring, err)
+               : status;
+}
+
+/* Ask the battery.  0: it is worth nothing, and the sheet says why. */
+static int ask(struct attn_grading *g, struct attn_sheet *sheet)
+{
+    char differs[400];
+    const int is_code = g->task->lab->form == ATTN_LAB_CODE;
+    struct attn_error err = {0};
+    enum attn_status status = introduce(g, &err);
+    if (status == ATTN_OK && is_code)
+        status = attn_grade_ask(g, &err);
+    look_for_attacks(&g->candidate, sheet);
+    if (status != ATTN_OK)
+        zero(sheet, "%s", err.text);
+    g->spec.claims = g->candidate.x.claims;
+    if (is_code && sheet->zero[0] == '\0' &&
+        attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 2)
+        zero(sheet, "%s", differs);
+    return sheet->zero[0] == '\0';
+}
+
+static void grade(void *arg)
+{
+    static struct attn_grading g; /* its parts are borrowed by what runs */
+    const struct work *w = arg;
+    g = (struct attn_grading){.task = w->task, .of = w->of};
+    confine(w->of, w->temporary);
+    if (!ask(&g, w->sheet))
+        return;
+    for (int n = 0; n < w->sheet->n; n++) {
+        struct attn_outcome *o = &w->sheet->outcome[n];
+        g.criterion = attn_lab_criterion(w->task->lab, n);
+        g.criterion->judge(&g, o);
+        int passed = o->why[0] == '\0' && o->asked > 0 && o->passed == o->asked;
+        o->earned = passed ? o->points : 0;
+        if (!passed)
+            attn_outcome_lose(o, "%d of %d passed", o->passed, o->asked);
+        o->is_judged = 1;
+    }
+}
+
+/* ---- outside --------------------------------------------------------------------------------- */
+
+static void begin(const struct work *w)
+{
+    struct attn_sheet *sheet = w->sheet;
+    const struct attn_criterion *c;
+    memset(sheet, 0, sizeof *sheet);
+    snprintf(sheet->lab, sizeof sheet->lab, "%s", w->task->lab->name);
+    attn_cleaned(w->of->name, sheet->name, sizeof sheet->name);
+    attn_cleaned(w->task->seed, sheet->seed, sizeof sheet->seed);
+    for (; (c = attn_lab_criterion(w->task->lab, sheet->n)) != NULL; sheet->n++) {
+        struct attn_outcome *o = &sheet->outcome[sheet->n];
+        snprintf(o->name, sizeof o->name, "%s", c->name);
+        snprintf(o->read, sizeof o->read, "%s", c->read);
+        o->points = c->points;
+    }
+}
+
+/* Everything that it started has to end, also what hid from its own grader. */
+static void end_strays(struct attn_sheet *sheet)
+{
+    if (attn_process_end_children(GRACE_S) > 0)
+        zero(sheet, "it left processes behind, which were ended");
+}
+
+/* How the process ended that graded it. */
+static void read_end(const struct attn_process *p, struct attn_sheet *sheet)
+{
+    for (int n = 0; n < sheet->n && p->timed_out; n++)
+        if (!sheet->outcome[n].is_judged)
+            attn_outcome_lose(&sheet->outcome[n], "not reached: all had not ended after %g s",
+                              WHOLE_S);
+    if (p->timed_out)
+        return;
+    if (p->interrupted)
+        zero(sheet, "interrupted");
+    else if (p->signal != 0)
+        zero(sheet,
+             "the process that graded it was ended by signal %d (%s): a submission leaves "
+             "other processes alone",
+             p->signal, strsignal(p->signal));
+    else if (p->exit_status != 0)
+        zero(sheet, "it could not be graded: no memory, no file or no process (status %d)",
+             p->exit_status);
+}
+
+void attn_grade(const struct attn_task *task, const struct attn_submission *of,
+                struct attn_sheet *sheet)
+{
+    struct attn_process p = {0};
+    struct attn_folder_view *before = NULL;
+    char changed[400], temporary[ATTN_FOLDER_PATH];
+    struct attn_error err = {0};
+    struct work w = {
+        task, of,
+        mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+        temporary};
+    if (w.sheet == MAP_FAILED)
+        attn_cli_lack("no memory for a sheet of points");
+    if (attn_temporary_open(temporary, &err) != ATTN_OK)
+        attn_cli_lack("%s", err.text);
+    attn_process_catch_interrupts();
+    begin(&w);
+    if (of->watched != NULL)
+        before = attn_folder_look(of->watched);
+    if (of->trouble != NULL && of->trouble[0] != '\0')
+        zero(w.sheet, "%s", of->trouble);
+    else if (attn_process_fork(grade, &w, WHOLE_S, &p) != 0)
+        zero(w.sheet, "it could not be graded: no process");
+    read_end(&p, w.sheet);
+    end_strays(w.sheet);
+    if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
+        zero(w.sheet, "it changed %s, which is not its own", changed);
+    attn_folder_forget(before);
+    attn_temporary_close(temporary);
+    w.sheet->seconds = p.wall_s;
+    for (int n = 0; n < w.sheet->n && w.sheet->zero[0] == '\0'; n++)
+        w.sheet->total += w.sheet->outcome[n].earned;
+    *sheet = *w.sheet;
+    munmap(w.sheet, sizeof *sheet);
+}

@@ -1,0 +1,165 @@
+/* attnlab study: published accounts of memory, worked out again (studies/study.h). */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/cli/flags.h"
+#include "experiments/rim/studies/study.h"
+#include "ref/nearest.h"
+#include "tests/harness/base/folder.h"
+
+struct request {
+    int as_json, is_long, is_trap, overwrite, preset;
+    const char *figures, *data;
+};
+
+static const struct attn_flag_use flags[] = {
+    ATTN_TAKES(LONG, offsetof(struct request, is_long)),
+    ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
+    ATTN_TAKES(DATA, offsetof(struct request, data)),
+    ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
+    ATTN_TAKES(PRESET, offsetof(struct request, preset), "page"),
+    ATTN_TAKES(OVERWRITE, offsetof(struct request, overwrite)),
+    ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
+    {.flag = ATTN_FLAG_END}};
+
+static int study(void *values, int n, char **operand);
+
+const struct attn_cli_command attn_cmd_study = {
+    .name = "study",
+    .summary = "published accounts of memory, worked out again",
+    .usage = "study NAME... [flags]\n"
+             "study list [--format json]\n"
+             "study pytorch-h200|training-h100|h200-ranks --data FILE.csv\n"
+             "study all [flags]",
+    .about =
+        "Published accounts of attention's memory, worked out again from named blocks: what\n"
+        "the program took, who made it, what was live at the peak.  Each quantity is labelled\n"
+        "published, derived or inferred; docs/studies/ has a page for each study, with its figure.",
+    .flags = flags,
+    .more =
+        "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"
+        "machine lacks something.",
+    .operands_least = 1,
+    .operands_most = -1,
+    .computes = 1,
+    .size = sizeof(struct request),
+    .run = study};
+
+static int list(int as_json)
+{
+    json_t *all = json_array();
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        if (as_json)
+            json_array_append_new(all, json_pack("{s:s, s:s}", "name", attn_studies[s].name,
+                                                 "question", attn_studies[s].question));
+        else
+            printf("%-24s %s\n", attn_studies[s].name, attn_studies[s].question);
+    if (as_json) {
+        json_dumpf(all, stdout, JSON_INDENT(1));
+        putchar('\n');
+    }
+    json_decref(all);
+    return ATTN_EXIT_GOOD;
+}
+
+static const struct attn_study *find(const char *name) /* NULL: there is none */
+{
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        if (strcmp(attn_studies[s].name, name) == 0)
+            return &attn_studies[s];
+    return NULL;
+}
+
+static void unknown(const char *name)
+{
+    char meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(name, strlen(name));
+    for (int s = 0; s < ATTN_STUDIES; s++)
+        attn_nearest_offer(&nearest, attn_studies[s].name);
+    attn_cli_stop(ATTN_EINVAL, NULL, "no study '%.60s'%s; see attnlab study list", name,
+                  attn_nearest_text(&nearest, meant));
+}
+
+/* One study, and its figure where one is wanted; the exit status it deserves. */
+static int carry_out(const struct attn_study *one, const struct request *request)
+{
+    static struct attn_study_run run;
+    struct attn_figure figure;
+    struct attn_error err = {ATTN_OK, ""};
+    run = (struct attn_study_run){.out = stdout,
+                                  .as_json = request->as_json,
+                                  .is_long = request->is_long,
+                                  .is_trap = request->is_trap,
+                                  .data = request->data,
+                                  .leave_out = -1};
+    if (request->figures != NULL) {
+        attn_study_figure_open(one, &figure);
+        figure.preset = attn_figure_preset[request->preset];
+        figure.overwrite = request->overwrite;
+        run.figure = &figure;
+    }
+    int status = attn_study_carry_out(one, &run);
+    if (request->figures == NULL)
+        return status;
+    if (attn_study_figure_draw(one, &figure, request->figures, &err) != ATTN_OK && status == 0)
+        status = attn_cli_error(&err);
+    attn_figure_free(&figure);
+    return status;
+}
+
+/* A flag that is not of all studies. */
+static void check_taken(int n, char **operand, const char *flag, const char *who)
+{
+    for (int i = 0; i < n; i++) {
+        const struct attn_study *one = find(operand[i]); /* "all" is none */
+        if (one == NULL || one->takes == NULL || strcmp(one->takes, flag) != 0)
+            attn_cli_stop(ATTN_EINVAL, NULL, "%s has no --%s; %s", operand[i], flag, who);
+    }
+}
+
+/* Before any is worked out: is there a folder where the figure of each may be written? */
+static void check_figures(const struct request *request, int n, char **operand)
+{
+    struct attn_error err;
+    attn_cli_must(attn_folder_make(request->figures, &err), &err);
+    for (int i = 0; i < (operand == NULL ? ATTN_STUDIES : n); i++) {
+        struct attn_figure figure;
+        attn_study_figure_open(operand == NULL ? &attn_studies[i] : find(operand[i]), &figure);
+        figure.overwrite = request->overwrite;
+        attn_cli_must(attn_figure_check(&figure, request->figures, &err), &err);
+        attn_figure_free(&figure);
+    }
+}
+
+static int study(void *values, int n, char **operand)
+{
+    const struct request *asked = values;
+    int worst = ATTN_EXIT_GOOD, all = n == 1 && strcmp(operand[0], "all") == 0;
+    if (n == 1 && strcmp(operand[0], "list") == 0)
+        return list(asked->as_json);
+    for (int i = 0; i < n && !all; i++)
+        if (find(operand[i]) == NULL)
+            unknown(operand[i]);
+    if (asked->is_trap)
+        check_taken(n, operand, "trap", "xformers-order has");
+    if (asked->data != NULL)
+        check_taken(n, operand, "data", "pytorch-h200, training-h100 and h200-ranks have");
+    if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "--figures is of the whole study, without --trap or --data");
+    if (asked->figures != NULL)
+        check_figures(asked, n, all ? NULL : operand);
+    for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {
+        const struct attn_study *one = all ? &attn_studies[i] : find(operand[i]);
+        int status = carry_out(one, asked);
+        if (status == ATTN_EXIT_DISAGREE || worst == ATTN_EXIT_GOOD)
+            worst = status;
+        if (!asked->as_json && i + 1 < (all ? ATTN_STUDIES : n))
+            putchar('\n');
+        if (ferror(stdout)) /* nobody reads the others */
+            break;
+    }
+    return worst;
+}

@@ -1,0 +1,175 @@
+/* Studies: what is published or derived comes out, and would not without any block that matters. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/rim/studies/study.h"
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/report_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/suites.h"
+
+SUITE(studies, .seconds = 120, .open = scratch_open, .close = scratch_close);
+
+/* The figure of the manual is what the command draws: its numbers, and where this is the gnuplot
+ * that drew it, its picture. */
+static void check_figure(const char *name)
+{
+    scratch_shell(0, "",
+                  "cd '%s' && cmp %s.csv \"$OLDPWD\"/docs/studies/%s.csv && "
+                  "! grep -q \"GNUPLOT $(gnuplot --version | cut -d' ' -f2-)<\" "
+                  "\"$OLDPWD\"/docs/studies/%s.svg || "
+                  "sed -E -z -f \"$OLDPWD\"/plots/small.sed %s.svg | "
+                  "cmp - \"$OLDPWD\"/docs/studies/%s.svg",
+                  scratch_path("figures"), name, name, name, name, name);
+}
+
+/* The command, with all it runs for real: one line of JSON for each quantity. */
+TEST_EACH(comes_out, ATTN_STUDIES)
+{
+    const struct attn_study *study = &attn_studies[_i];
+    int n = 0, placed = 0;
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json --figures '%s' > '%s'",
+                                   test_build(), study->name, scratch_path("figures"),
+                                   scratch_path("s.jsonl")),
+                     0);
+    check_figure(study->name);
+    char *text = scratch_read(scratch_path("s.jsonl"));
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *json = json_loads(line, 0, NULL);
+        ck_assert_ptr_nonnull(json);
+        const char *label = json_string_value(json_object_get(json, "label"));
+        ck_assert_str_eq(json_string_value(json_object_get(json, "record")), "study");
+        ck_assert_str_eq(json_string_value(json_object_get(json, "study")), study->name);
+        ck_assert(json_is_number(json_object_get(json, label))); /* called what it is */
+        ck_assert_msg(json_is_true(json_object_get(json, "ok")) || strcmp(label, "inferred") == 0,
+                      "%s", line);
+        placed += json_is_string(json_object_get(json, "curve"));
+        json_decref(json);
+        n++;
+    }
+    ck_assert_int_gt(n, 1);
+    ck_assert_int_gt(placed, 3);
+    free(text);
+}
+
+/* No process is started where an entry is left out; one that is not there leaves nothing out. */
+static int status_without(const struct attn_study *study, int entry, struct attn_study_run *run)
+{
+    FILE *out = fopen("/dev/null", "w");
+    ck_assert_ptr_nonnull(out);
+    memset(run, 0, sizeof *run);
+    run->out = out;
+    run->leave_out = entry;
+    int status = attn_study_carry_out(study, run);
+    fclose(out);
+    return status;
+}
+
+TEST_EACH(every_block_matters, ATTN_STUDIES)
+{
+    static struct attn_study_run whole, less;
+    const struct attn_study *study = &attn_studies[_i];
+    ck_assert_int_eq(status_without(study, ATTN_STUDY_ENTRIES, &whole), 0);
+    for (int e = 0; e < whole.n_entries; e++)
+        if (whole.entry[e].matters)
+            ck_assert_msg(status_without(study, e, &less) == 1, "%s comes out without %s",
+                          study->name, whole.entry[e].name);
+}
+
+/* Rows of somebody else's: judged alone; a wrong one, and a bad file, are said in one line. */
+TEST(data_of_others)
+{
+    static const char head[] = "backend,dtype,B,H,L,d,mask,dir,peak_extra_bytes\\n";
+    static const struct {
+        const char *rows, *words;
+        int status;
+    } files[] = {
+        {"flash,bfloat16,1,8,2048,64,none,fwd,2163712", "2 quantities, 0 did not", 0},
+        {"flash,bfloat16,1,8,2048,64,none,fwd,3163712", "2 quantities, 1 did not", 1},
+        {"flash,bfloat16,1,8,2048,64,none,fwd,", ":2: peak_extra_bytes '': a whole number", 2},
+        {"flesh,bfloat16,1,8,2048,64,none,fwd,1", ":2: backend 'flesh': math|efficient", 2},
+        {"flash,bfloat16,2,8,2048,64,none,fwd,1", ":2: B '2': a whole number from 1 to 1", 2},
+        {"flash,bfloat16,1,8,1024,64,none,fwd,1", "a row of L >= 2048 would work", 2},
+        {"flash,bfloat16,1,8", ":2: ", 2},
+    };
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+        scratch_shell(files[f].status, files[f].words,
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study pytorch-h200 --data '%s' 2>&1",
+                      head, files[f].rows, scratch_path("d.csv"), test_build(),
+                      scratch_path("d.csv"));
+    scratch_shell(0, "values that are predicted to the byte: 3",
+                  "head -3 experiments/rim/studies/data/training_h100_memory.csv > '%s'; "
+                  "'%s/attnlab' study training-h100 --data '%s' 2>&1",
+                  scratch_path("t.csv"), test_build(), scratch_path("t.csv"));
+    static const char schemes[] = "scheme,ranks,B,H,L,d,causal,seconds,peak_extra_bytes\\n";
+    static const struct {
+        const char *rows, *words;
+        int status;
+    } of_ranks[] = {
+        {"ring,4,1,16,65536,128,0,2.7622e-02,1010827264", "2 quantities, 0 did not", 0},
+        {"ring,4,1,16,65536,128,0,3.2e-02,1010827264", "2 quantities, 1 did not", 1},
+        {"ring,4,1,16,65536,128,0,2.7622e-02,1040827264", "2 quantities, 1 did not", 1},
+        {"ring,4,1,16,65536,128,0,0,1", ":2: seconds '0': a number above 0", 2},
+        {"ulysses,3,1,16,65536,128,0,1,1", "3 ranks do not divide L = 65536", 2},
+        {"ring,1,1,16,65536,128,0,1,1", "a row of 2 ranks or more", 2},
+    };
+    for (size_t f = 0; f < COUNT(of_ranks); f++)
+        scratch_shell(of_ranks[f].status, of_ranks[f].words,
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study h200-ranks --data '%s' 2>&1",
+                      schemes, of_ranks[f].rows, scratch_path("r.csv"), test_build(),
+                      scratch_path("r.csv"));
+    static const struct scratch_row bad[] = {
+        {"study training-h100 --data $folder/d.csv", 2, "column checkpoint is missing"},
+        {"study training-h100 --data no.csv", 2, "no.csv"},
+        {"study kv-cache --data x", 2, "kv-cache has no --data"},
+        {"study kv-cache --trap", 2, "kv-cache has no --trap"},
+        {"study xformers-order --trap --figures x", 2, "without --trap"},
+        {"study list", 0, "open-sora-720gb "},
+        {"study open-sora-3gpus >/dev/full", 3, "No space left"},
+        {"study all --figures /proc/x", 3, "/proc/x"},
+        {"study open-sora-720gp", 2, "did you mean open-sora-720gb"},
+    };
+    scratch_rows(bad, COUNT(bad));
+}
+
+/* A script that was edited is kept, whatever its folder is called. */
+TEST(figures_are_not_overwritten)
+{
+    scratch_expect(0, "", "study open-sora-720gb --figures '%s'", scratch_path("studies"));
+    fixture_expect_words_of("studies/open-sora-720gb.svg", WORDS("1.93 TiB", "2.99 TiB"));
+    scratch_shell(0, "", "echo >> '%s'", scratch_path("studies/open-sora-720gb.gp"));
+    scratch_expect(2, "open-sora-720gb.gp was edited", "study open-sora-720gb --figures '%s'",
+                   scratch_path("studies"));
+    scratch_expect(0, "", "study open-sora-720gb --overwrite --preset column --figures '%s'",
+                   scratch_path("studies"));
+    scratch_shell(0, "",
+                  "b=$(realpath '%s') && cd '%s' && \"$b/attnlab\" study open-sora-720gb "
+                  "--figures=-x && ls ./-x/open-sora-720gb.svg",
+                  test_build(), scratch_path(""));
+}
+
+/* In one process the number goes with the place in the order, and the result with nothing. */
+TEST(trap)
+{
+    scratch_shell(
+        0, "did not come out",
+        "'%s/attnlab' study xformers-order --trap | tee '%s' | grep -c ' ok ' | grep -qx 8 && "
+        "tail -1 '%s'",
+        test_build(), scratch_path("trap"), scratch_path("trap"));
+}
+
+TEST(usage)
+{
+    scratch_shell(0, "", "'%s/attnlab' study list --format json > '%s'", test_build(),
+                  scratch_path("list.json"));
+    json_t *list = json_load_file(scratch_path("list.json"), 0, NULL);
+    ck_assert_int_eq((int)json_array_size(list), ATTN_STUDIES);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(list, 0), "name")),
+                     attn_studies[0].name);
+    json_decref(list);
+    /* a reader who has left is told nothing */
+    scratch_shell(0, "", "(sleep 0.3; '%s/attnlab' study list 2>'%s') | true; test ! -s '%s'",
+                  test_build(), scratch_path("said"), scratch_path("said"));
+}

@@ -1,0 +1,253 @@
+/* The route of a plug-in (external.h): cases, relations and a look for leaks are run and judged here,
+ * and each of its calls in another process (plugin_host.h). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/clock.h"
+#include "tests/harness/diagnosis/diagnose.h"
+#include "tests/harness/diagnosis/faults.h"
+#include "tests/harness/relations/relations.h"
+#include "tests/harness/subject/plugin_host.h"
+#include "tests/harness/subject/rank_steps.h"
+
+enum { RELATION_CALLS = 10 }; /* a relation, and a look for leaks, may take as long */
+
+/* ---- what calls leave behind for the verdict ----------------------------------------------- */
+
+static int64_t hwm_bytes(const struct attn_plugin_host *host)
+{
+    char line[256];
+    long long kib = -1;
+    snprintf(line, sizeof line, "/proc/%d/status", (int)host->shared->pid);
+    FILE *file = host->is_running ? fopen(line, "r") : NULL;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return kib < 0 ? -1 : kib * 1024;
+}
+
+static void forget(struct attn_plugin_impl *plugin)
+{
+    memset(&plugin->notes, 0, sizeof plugin->notes);
+    plugin->message[0] = '\0';
+}
+
+static void add_notes(const struct attn_plugin_impl *plugin, struct attn_answer *answer)
+{
+    const struct attn_plugin_notes *notes = &plugin->notes;
+    struct attn_result *r = &answer->result;
+    memcpy(answer->environment, notes->environment, sizeof answer->environment);
+    memcpy(answer->sent, notes->sent, sizeof answer->sent);
+    memcpy(answer->messages, notes->messages, sizeof answer->messages);
+    if (r->by_it && r->verdict == ATTN_FAILED) /* in every run: plug-ins may */
+        attn_result_refuse(r, plugin->message);
+    else if (r->failure == ATTN_F_STATUS && !r->by_it && plugin->message[0] != '\0')
+        snprintf(r->text, sizeof r->text, "%s", plugin->message);
+    if (notes->integrity[0] == '\0')
+        return;
+    r->verdict = ATTN_FAILED;
+    r->failure = ATTN_F_INTEGRITY;
+    r->by_it = 0;
+    snprintf(r->text, sizeof r->text, "%s", notes->integrity);
+}
+
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* What a ring gets wrong is asked first of a plug-in that is ranks. */
+static int diagnose_ranks(const struct attn_plugin_impl *plugin, const struct attn_case *c,
+                          struct attn_result *r)
+{
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    if (plugin->claims.ranks == 0 || attn_setup_open(c, &setup, &err) != ATTN_OK)
+        return 0;
+    int found =
+        attn_rerun(&plugin->spec, &setup, 1, &err) == ATTN_OK &&
+        attn_rank_results_diagnose(plugin->claims.ranks, &plugin->claims, &setup, &r->diagnosis);
+    attn_setup_close(&setup);
+    return found;
+}
+
+/* After ten seconds of diagnoses the next one says nothing new. */
+static void diagnose(struct attn_external *x, const struct attn_case *c, struct attn_result *r)
+{
+    const struct attn_plugin_impl *plugin = &x->host->plugin;
+    int is_numeric =
+        r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
+    if (r->verdict != ATTN_FAILED || !is_numeric || x->diagnosed_s > 10)
+        return;
+    double start = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    if (!diagnose_ranks(plugin, c, r))
+        attn_diagnose_case(&plugin->spec, &plugin->claims, c, r, &r->diagnosis);
+    x->diagnosed_s += attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
+}
+
+static void run(struct attn_external *x, const struct attn_case *c, struct attn_answer *answer)
+{
+    struct attn_plugin_impl *plugin = &x->host->plugin;
+    struct attn_repetition how = x->how;
+    struct attn_result *r = &answer->result;
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    int is_open = status == ATTN_OK;
+    if (is_open)
+        status = attn_claims_allow(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants.needs,
+                                   &err);
+    if (status == ATTN_OK) {
+        how.same_bits = (plugin->claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+        attn_run_setup(&plugin->spec, &setup, &how, r);
+    } else if (is_open && status == ATTN_ENOTSUP)
+        attn_claims_want(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants);
+    if (is_open)
+        attn_setup_close(&setup);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        if (status == ATTN_ENOTSUP)
+            r->verdict = ATTN_REFUSED;
+        return;
+    }
+    if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
+        attn_claims_drop_lse(r);
+    add_notes(plugin, answer);
+    diagnose(x, c, r);
+}
+
+/* ---- leaks ----------------------------------------------------------------------------------- */
+
+enum { LEAK_CALLS = 40, LEAK_LOOK = 36 };
+
+/* What each call loses at least.  One that loses nothing ends it: the least can only fall.  Of what
+ * was freed malloc counts seven pieces of each size as taken: that grows for a while, too. */
+static void look_for_leaks(struct attn_plugin_host *host, const struct attn_case *c,
+                           struct attn_result *r)
+{
+    int64_t before[2], after[2], lost[2] = {INT64_MAX, INT64_MAX};
+    struct attn_setup setup;
+    struct attn_error err = {0};
+    enum attn_status status = attn_setup_open(c, &setup, &err);
+    for (int n = 0; n < LEAK_CALLS && status == ATTN_OK && (lost[0] > 0 || lost[1] > 0); n++) {
+        status = attn_rerun(&host->plugin.spec, &setup, 1, &err);
+        memcpy(after, host->shared->taken, sizeof after);
+        for (int k = 0; k < 2 && n >= LEAK_CALLS - LEAK_LOOK; k++)
+            if (after[k] - before[k] < lost[k])
+                lost[k] = after[k] - before[k];
+        memcpy(before, after, sizeof before);
+    }
+    attn_setup_close(&setup);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    if (lost[0] <= 0 && lost[1] <= 0)
+        return;
+    r->verdict = ATTN_FAILED;
+    r->failure = ATTN_F_MEMORY;
+    snprintf(r->text, sizeof r->text, "at least %lld bytes are lost in every call",
+             (long long)(lost[0] > 0 ? lost[0] : lost[1]));
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+/* The claims that a case asks for whose process did not live to show it. */
+static unsigned needs_of(const struct attn_external *x, const struct attn_case *c)
+{
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    unsigned needs = attn_claims_needed(&x->claims, &setup, ATTN_ROUTE_PLUGIN);
+    attn_setup_close(&setup);
+    return needs;
+}
+
+/* A case, a case that is looked at for leaks, or a relation. */
+struct question {
+    const struct attn_case *c;
+    const struct attn_relation *relation;
+    int is_leak;
+};
+
+static void ask(struct attn_external *x, const struct question *q, struct attn_answer *answer)
+{
+    struct attn_plugin_host *host = x->host;
+    const double start = attn_seconds(CLOCK_MONOTONIC);
+    const double times = q->relation != NULL || q->is_leak ? RELATION_CALLS : x->how.calls;
+    memset(answer, 0, sizeof *answer);
+    if (attn_plugin_host_begin(host, times, answer)) {
+        forget(&host->plugin);
+        if (q->is_leak)
+            look_for_leaks(host, q->c, &answer->result);
+        else if (q->relation == NULL)
+            run(x, q->c, answer);
+        else {
+            answer->wants.needs = attn_relation_run(q->relation, &host->plugin.spec,
+                                                    &host->plugin.claims, &answer->result);
+            add_notes(&host->plugin, answer);
+        }
+        answer->result.calls = host->calls;
+        answer->hwm_bytes = hwm_bytes(host);
+        attn_plugin_host_end(host, answer);
+    }
+    answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+    x->not_reached += answer->not_reached;
+}
+
+enum attn_status attn_plugin_open_route(struct attn_external *x, struct attn_error *err)
+{
+    x->host = calloc(1, sizeof *x->host);
+    if (x->host == NULL)
+        return attn_fail(err, ATTN_ENOMEM, "no memory for a plug-in");
+    double until = x->until > 0 ? x->until : (double)INFINITY;
+    enum attn_status status = attn_plugin_host_open(x->source, x->timeout_s, until, x->host, err);
+    x->claims = x->host->plugin.claims;
+    if (status != ATTN_OK) {
+        free(x->host);
+        x->host = NULL;
+    }
+    return status;
+}
+
+enum attn_status attn_plugin_ask(struct attn_external *x, struct attn_asked *asked, int n,
+                                 struct attn_answer *answer, struct attn_error *err)
+{
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        ask(x, &(struct question){.c = &asked[i].c}, &answer[i]);
+        if (answer[i].result.verdict == ATTN_CRASH || answer[i].result.verdict == ATTN_TIMEOUT)
+            answer[i].wants.needs = needs_of(x, &asked[i].c);
+    }
+    return ATTN_OK;
+}
+
+void attn_plugin_unreached(const struct attn_external *x, char *text, size_t size)
+{
+    snprintf(text, size,
+             "%d cases and relations were not reached: %d times it did not end, or did not start "
+             "again (--case and --relation ask for one; --timeout is %g s)",
+             x->not_reached, x->host->failures, x->timeout_s);
+}
+
+void attn_plugin_close_route(struct attn_external *x)
+{
+    attn_plugin_host_renew(x->host);
+    x->strays = attn_plugin_host_strays(x->host);
+    attn_plugin_host_close(x->host);
+    free(x->host);
+    x->host = NULL;
+}
+
+void attn_plugin_relation(struct attn_external *x, const struct attn_relation *relation,
+                          struct attn_answer *answer)
+{
+    ask(x, &(struct question){.relation = relation}, answer);
+}
+
+void attn_external_leak(struct attn_external *x, const struct attn_case *c,
+                        struct attn_answer *answer)
+{
+    ask(x, &(struct question){.c = c, .is_leak = 1}, answer);
+}
