@@ -65,6 +65,7 @@ TEST_SRC    := $(sort $(wildcard tests/*.c $(patsubst %,tests/%/*.c,$(TEST_ROOMS
 # The rooms of the rim, code and tests.  The core knows their commands (experiments/cli/commands.def)
 # and nothing else of them; CONFIG=core is built without any.
 RIM         := $(if $(filter core,$(CONFIG)),,$(wildcard experiments/rim/*))
+LIB_SRC     += $(sort $(wildcard $(RIM:%=%/schemes/*.c)))
 PROGRAM_SRC += $(filter-out $(MPI_SRC),$(sort $(wildcard $(RIM:%=%/*.c))))
 TEST_SRC    += $(filter-out %/mpi_tests.c,$(sort $(wildcard $(RIM:%=%/tests/*.c))))
 obj          = $(patsubst %.c,$(B)/%.o,$(1))
@@ -199,7 +200,7 @@ $(B)/arm64-tests: $(B)/tests/arm64/arm64.o $(B)/tests/fixtures/isa_fixture.o $(B
 
 # ---- mutants: the library with one line changed (tests/mutants/mutants.def) ----------------------
 
-MUTANT_DEF := tests/mutants/mutants.def tests/mutants/layer.def
+MUTANT_DEF := tests/mutants/mutants.def $(wildcard $(RIM:%=%/tests/mutants.def))
 MUTANTS    := $(shell sed -n 's/^\([A-Z][A-Z]*-[0-9a-z]*\) .*/\1/p' $(MUTANT_DEF))
 MUTANT_SO  := $(patsubst %,$(B)/mutants/%.so,$(MUTANTS))
 EQUIVALENT := $(patsubst %,$(B)/mutants/%.so,$(shell awk '/^[A-Z]/ { id = $$1 } /^  = / { print id }' $(MUTANT_DEF)))
@@ -332,7 +333,7 @@ CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extre
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
     rounds rules run saved setup stack stats storage stored tensor transport verdicts
 core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built)
-	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab faults/dense figure/attnlab \
+	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)
 	@for suite in $(CORE_SUITES); do \
 	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/core build/core/attn-tests || exit 1; done

@@ -295,5 +295,4 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
     put_outputs(d, list);
     if (r->tier != NULL)
         attn_coverage_put(d, r->tier, list);
-    attn_values_put(d, list);
 }

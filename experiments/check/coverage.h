@@ -19,9 +19,8 @@ struct attn_coverage {
 void attn_coverage_count(const struct attn_tier_list *tier, const struct attn_verdict_list *list,
                          int type, struct attn_coverage *coverage);
 
-/* A heading and a table: of a tier, for each type; of whatever cases there were. */
+/* A heading and a table for each type. */
 void attn_coverage_put(struct attn_document *d, const struct attn_tier_list *tier,
                        const struct attn_verdict_list *list);
-void attn_values_put(struct attn_document *d, const struct attn_verdict_list *list);
 
 #endif

@@ -1,4 +1,4 @@
-/* What sequence-parallel schemes accept, and what bounds ask of them.  See parallel.h.
+/* Problems that sequence-parallel schemes accept, and counts that bounds need.  See parallel.h.
  *
  * R ranks have R^2 products, but few kinds of them: a rank of a causal ring has products that are
  * all visible, one that is cut, and some that are hidden, with blocks of two sizes.  So accepts

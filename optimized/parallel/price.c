@@ -1,6 +1,6 @@
-/* What a call costs one rank: its buffers (work_buffers.c), beside them the largest of what the
- * local implementation takes for a product, the flops of all products and of all merges; and what
- * its scheme says that it sends.
+/* The price of a call for one rank: its buffers (work_buffers.c), beside them the largest of what
+ * the local implementation takes for a product, the flops of all products and of all merges; and
+ * what its scheme says that it sends.
  *
  * Of many stops that are equal, the first round is looked at and taken as often (attn_work_round):
  * tests/parallel/test_rounds.c compares that with a walk of all stops. */
@@ -13,7 +13,7 @@
 #include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-/* A stop, for so many that are equal. */
+/* A stop, `times` times. */
 static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
                                    struct attn_error *err)
 {
@@ -65,6 +65,19 @@ static enum attn_status price_beside(const struct attn_work *w, const struct att
     return status;
 }
 
+/* Bytes of the rank's inputs and outputs, where they are at home. */
+static double shard_bytes(const struct attn_work *w)
+{
+    struct attn_problem mine = *w->whole;
+    struct attn_box queries = attn_layout_stored_box(&w->home, w->whole, 0, w->rank);
+    struct attn_box keys = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
+    mine.heads = queries.heads.n;
+    mine.kv_heads = keys.heads.n;
+    mine.n_query = queries.tokens;
+    mine.n_key = keys.tokens;
+    return attn_pass_bytes(&mine, w->pass);
+}
+
 enum attn_status attn_parallel_cost(const struct attn_problem *p,
                                     const struct attn_options *options, enum attn_pass pass,
                                     int rank, struct attn_cost *cost, struct attn_error *err)
@@ -94,6 +107,6 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
         cost->bytes_sent = sent.bytes;
         cost->messages = sent.messages;
     }
-    cost->shard_bytes = attn_work_shard_bytes(&w);
+    cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);
 }

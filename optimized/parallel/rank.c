@@ -108,7 +108,7 @@ static enum attn_status collect(struct attn_rank_group *group)
     return status;
 }
 
-/* What each process knows of its rank, to all. */
+/* The use of each process's rank, to all. */
 static enum attn_status share_use(const struct attn_runner *runner, int rank,
                                   struct attn_rank_use *use, struct attn_error *err)
 {
@@ -274,10 +274,10 @@ struct call {
     struct attn_ctx *ctx;
     enum attn_pass pass;
     struct attn_shards tensor[ATTN_TAG_KINDS];
-    char *saved; /* what all ranks save, one behind the other; NULL: nothing */
+    char *saved; /* saved data of all ranks, one behind the other; NULL: none */
 };
 
-/* What ranks before this one save. */
+/* Bytes that ranks before this one save. */
 static int64_t saved_before(const struct call *x, int rank)
 {
     const struct attn_options *options = x->ctx->options;
@@ -289,8 +289,9 @@ static int64_t saved_before(const struct call *x, int rank)
     return bytes;
 }
 
-/* What the forward pass saves is on the caller's ledger, and ranks borrow their parts of it.  Ranks
- * that only count messages count those of a backward pass to which something was saved. */
+/* The block that a forward pass saves is on the caller's ledger, and ranks borrow their parts of
+ * it.  Ranks that only count messages count those of a backward pass for which something is
+ * saved. */
 static enum attn_status begin_saving(struct call *x, int ranks)
 {
     struct attn_ctx *ctx = x->ctx;

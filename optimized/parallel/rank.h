@@ -21,7 +21,7 @@ struct attn_rank {
     int has_brought; /* a backward pass: these are there, or are if something arrives at all */
 };
 
-/* What one rank does. */
+/* The code of one rank. */
 typedef enum attn_status attn_rank_run(void *arg, struct attn_rank *rank);
 
 /* Ranks of one call: each with a ledger of its own, whole tensors out of bounds while they run.
@@ -51,7 +51,8 @@ enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem 
                                 struct attn_shards tensor[ATTN_TAG_KINDS], attn_rank_run *run,
                                 void *arg);
 
-/* What a rank has used since its ledger began or was restarted; bytes since the transport began. */
+/* The memory that a rank has used since its ledger began or was restarted; bytes since the
+ * transport began. */
 void attn_rank_report(struct attn_rank_use *use, const struct attn_rank *rank, double seconds);
 
 /* A rank's part of a call.  mine: its shards of the tensors of this pass, boxes of the home layout.

@@ -179,7 +179,7 @@ static int64_t even_heads(const struct attn_problem *p, int64_t parts)
     return n;
 }
 
-/* What must divide tokens; of a video, its frames and its places. */
+/* Numbers that must divide tokens; of a video, its frames and its places. */
 struct divisors {
     int64_t tokens, frames, places;
 };

@@ -1,4 +1,4 @@
-/* Who has what: which heads and tokens of a tensor a rank has, of all batches, in constant memory.
+/* Layouts: the heads and tokens of a tensor that a rank has, of all batches, in constant memory.
  *
  * Ranks form a mesh.  Each axis of a tensor may be dealt out along one axis of the mesh, or every
  * rank has all of it.  Tokens are dealt out in an order:
@@ -12,8 +12,9 @@
  *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
  * n is less than R (2R) some are empty.  Under a causal mask the last rank of a contiguous layout
- * works R times as long as the first; the other two share the pairs out.  What a place has, its
- * stretches one behind the other, may be cut into runs once more, for the ranks that share a place.
+ * works R times as long as the first; the other two share the pairs out.  The tokens of a place,
+ * its stretches one behind the other, may be cut into runs once more, for the ranks that share a
+ * place.
  *
  * Heads are dealt out in runs, and kv heads with the heads that read them: one that several ranks
  * read is there several times, unless the layout says that it has an owner, the first of them.
@@ -56,7 +57,7 @@ struct attn_layout {
 
     /* sizes=pad.  0: a rank stores what it has.  Else every rank stores as much as any other: its
      * part of a problem of these extents, which the ranks divide; what of it does not exist are
-     * pads, that nobody computes with.  An int, so that the structure has no gaps:
+     * pads, which no rank computes with.  An int, so that the structure has no gaps:
      * attn_layout_same compares bytes. */
     int pads;
     struct attn_extents {

@@ -1,4 +1,4 @@
-/* Who runs the ranks of a call, where they are not threads of this process: processes of which each
+/* The runner of the ranks of a call that are no threads of this process: processes of which each
  * is one rank (transport_mpi.h).  Every process makes the same calls with the same arguments, and
  * of a call with ranks each runs its own.
  */
@@ -9,14 +9,14 @@
 
 struct attn_runner {
     void *state;
-    int rank, size; /* this process, of so many */
+    int rank, size; /* this process; of how many */
 
     /* This process's rank of `ranks`, if it is one of them, and then what became of all: on every
      * process the same status and line, that of a simulation. */
     enum attn_status (*run)(void *state, int ranks, const struct attn_rank_code *code,
                             struct attn_error *err);
 
-    /* What process `from` has there, to all. */
+    /* The data of process `from`, to all. */
     enum attn_status (*share)(void *state, int from, void *data, int64_t bytes,
                               struct attn_error *err);
 

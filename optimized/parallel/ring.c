@@ -31,7 +31,7 @@
 
 #include "ref/problem.h"
 
-/* ---- any ring --------------------------------------------------------------------------------- */
+/* ---- any ring -------------------------------------------------------------------------------- */
 
 enum attn_status attn_ring_accepts(const struct attn_problem *whole,
                                    const struct attn_options *options, struct attn_error *err)

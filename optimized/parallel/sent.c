@@ -23,7 +23,7 @@ void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes)
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
 
-/* What a rank sends to the others that it has something for: rows of queries and of keys, on the
+/* Rows that a rank sends to each other rank that needs some: rows of queries and of keys, on the
  * way to work and on the way home. */
 struct rows {
     int64_t rows, ranks;

@@ -1,4 +1,4 @@
-/* What schemes send, written from the sizes of blocks: the closed forms that several of them share,
+/* Bytes and messages that schemes send, from the sizes of blocks: closed forms that several share,
  * and what they are made of.  Tests compare them with what a transport counts. */
 #ifndef OPTIMIZED_PARALLEL_SENT_H
 #define OPTIMIZED_PARALLEL_SENT_H
@@ -10,7 +10,7 @@
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 int64_t attn_sum_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind);
 
-/* So many messages more, of so many bytes together, unless they are empty. */
+/* Add messages, of `bytes` bytes together; none if they are empty. */
 void attn_sent_add(struct attn_sent *sent, int64_t messages, int64_t bytes);
 
 static inline struct attn_sent attn_sent_both(struct attn_sent a, struct attn_sent b)

@@ -92,7 +92,7 @@ static void lay_out_ring(struct workspace *m, struct attn_rank_part *x, enum att
     add_tile(m, &x->tile, x->n_query, pass);
 }
 
-/* What ulysses brings to the heads, or makes there. */
+/* 1 for the tensors that ulysses brings to the heads, or makes there. */
 static int is_of_heads(enum attn_tag_kind kind, enum attn_pass pass)
 {
     return kind <= (pass == ATTN_FORWARD ? ATTN_TAG_LSE : ATTN_TAG_DV) &&
@@ -193,7 +193,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 
 /* ---- the price ------------------------------------------------------------------------------- */
 
-/* What the local attention of each block costs; each result is merged, or backward added. */
+/* The price of the local attention of each block; each result is merged, or backward added. */
 static void work_of_ring(const struct attn_rank_part *x, enum attn_pass pass,
                          struct attn_cost *cost)
 {
@@ -211,7 +211,7 @@ static void work_of_ring(const struct attn_rank_part *x, enum attn_pass pass,
                   ranks * rows * (double)(pass == ATTN_FORWARD ? 3 * block.d_value : block.d_key);
 }
 
-/* What the rank's heads cost, and D of its tokens. */
+/* The price of the rank's heads, and of D of its tokens. */
 static void work_of_ulysses(const struct attn_rank_part *x, enum attn_pass pass,
                             struct attn_cost *cost)
 {

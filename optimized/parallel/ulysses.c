@@ -23,7 +23,7 @@
  * Sent     of q dO lse D to each other rank its heads, and as many of k v; of o lse dQ dK dV to
  *          each other rank its tokens: one message for each tensor and rank.
  * Caveats  Ranks beyond the number of heads have nothing to compute.  No bias tensor: a rank would
- *          need the [L, L] planes of its heads, which are nobody's shard of a sequence.
+ *          need the [L, L] planes of its heads, which are no shard of a sequence.
  * Source   Jacobs et al. 2023 (DeepSpeed-Ulysses); bugs SP-01 to SP-09.
  */
 #include "optimized/parallel/sent.h"

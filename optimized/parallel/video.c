@@ -5,7 +5,7 @@
  *      home=frames   T/R frames of S places: enough for spatial attention
  *      home=space    S/R places of T frames: enough for temporal attention
  *
- * What else has to happen is exchange=:
+ * The exchange that is then needed is exchange=:
  *
  *      always        tokens for heads in every block, as ulysses       Open-Sora v1.0 (home=frames)
  *      needed        that only where home is not enough                Open-Sora v1.2 (home=space)
@@ -20,7 +20,7 @@
  *
  * Memory   q k v o lse (backward more, as in ulysses) of what is exchanged; else nothing.
  * Sent     of what is exchanged as much as ulysses, whichever exchange it is.  DSP itself exchanges
- *          x before q, k, v are made of it: optimized/layer/dsp.c.
+ *          x before q, k, v are made of it: experiments/rim/layer/schemes/dsp.c.
  * Caveats  Without a video in the mask both homes are runs of tokens.
  * Source   hpcaitech/Open-Sora v1.0 to v1.2, issue 270; Zhao et al. 2024 (DSP).
  */

@@ -61,7 +61,7 @@ void attn_work_portion(struct attn_work *w, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* The rank so many places and windows away. */
+/* The rank `places` places and `windows` windows away. */
 static int away(const struct attn_work *w, int places, int windows)
 {
     const struct attn_ring *ring = &w->ring;
@@ -113,18 +113,6 @@ int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int 
 {
     struct attn_box stored = attn_work_stored_box(w, attn_tag_is_of_keys(kind), rank);
     return attn_box_rows(&stored) * attn_tag_width(kind, w->whole);
-}
-
-double attn_work_shard_bytes(const struct attn_work *w)
-{
-    struct attn_problem mine = *w->whole;
-    struct attn_box queries = attn_layout_stored_box(&w->home, w->whole, 0, w->rank);
-    struct attn_box keys = attn_layout_stored_box(&w->home, w->whole, 1, w->rank);
-    mine.heads = queries.heads.n;
-    mine.kv_heads = keys.heads.n;
-    mine.n_query = queries.tokens;
-    mine.n_key = keys.tokens;
-    return attn_pass_bytes(&mine, w->pass);
 }
 
 /* ---- types, and partial results -------------------------------------------------------------- */

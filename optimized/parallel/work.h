@@ -16,8 +16,8 @@
  * whole groups, the beginning of one (40 heads of 8 kv heads on 6 ranks: rank 2 has 1 + 5 + 1). */
 enum { ATTN_CALLS = 3 };
 
-/* What is stored and sent: with sizes=pad a problem with pads, dealt out evenly; else what is
- * computed.  Its mask is not to be asked. */
+/* The problem as it is stored and sent: with sizes=pad one with pads, dealt out evenly; else the
+ * problem itself.  Its mask is not to be asked. */
 struct attn_stored {
     struct attn_problem whole;
     struct attn_layout home, work;
@@ -68,11 +68,8 @@ struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int ran
 struct attn_box attn_work_stored_box(const struct attn_work *w, int is_of_keys, int rank);
 int64_t attn_work_block(const struct attn_work *w, enum attn_tag_kind kind, int rank);
 
-/* Bytes of the rank's inputs and outputs, where they are at home. */
-double attn_work_shard_bytes(const struct attn_work *w);
-
-/* Whether a tensor of this kind changes hands between home and work; and whether several ranks then
- * have gradients of the same element, which are added up on the way home. */
+/* 1 if a tensor of this kind changes hands between home and work; and 1 if several ranks then have
+ * gradients of the same element, which are added up on the way home. */
 int attn_work_moves(const struct attn_work *w, enum attn_tag_kind kind);
 int attn_work_is_summed(const struct attn_work *w, enum attn_tag_kind kind);
 

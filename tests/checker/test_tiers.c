@@ -254,8 +254,8 @@ TEST(families_are_there)
 }
 
 static const char *const variants[] = {
-    "tiled-textbook",  "ring:ranks=2",  "bsr:size=16",   "ring:ranks=8",
-    "ulysses:ranks=8", "heads:ranks=3",
+    "tiled-textbook", "ring:ranks=2",    "bsr:size=16",
+    "ring:ranks=8",   "ulysses:ranks=8", "heads:ranks=3",
 #include "tests/variants/specs.def"
 };
 enum { SOME = 2, VARIANTS = sizeof variants / sizeof *variants, MOST_SPECS = VARIANTS + 100 };

@@ -1,7 +1,7 @@
-/* Every scheme with every option, judged as everybody is (tests/harness/subject/runner.h): outputs by the
- * oracle, what each rank held and sent by its price.  On the cases of the battery, and on every
- * small problem: an element that goes astray is beyond its bound.  And what no verdict says: equal
- * bits, who is blamed, what is reported.  Catalogue: SP-01 to SP-11, SP-16 to SP-22. */
+/* Every scheme with every option, judged as everybody is (tests/harness/subject/runner.h): outputs
+ * by the oracle, what each rank held and sent by its price.  On the cases of the battery, and on
+ * every small problem: an element that goes astray is beyond its bound.  And what no verdict says:
+ * equal bits, who is blamed, what is reported.  Catalogue: SP-01 to SP-11, SP-16 to SP-22. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -139,7 +139,8 @@ TEST_EACH(shares_add_up, 5)
 }
 
 /* L = 64, P = 4, c = 16.  contiguous r c^2 + c(c+1)/2; striped c(c+1)/2 for a block of keys that
- * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2.  Without features of V a pair is 2 d flops and a merge none. */
+ * begins no later, c(c-1)/2 for others; zigzag 2 P h^2 + h with h = c/2.  Without features of V a
+ * pair is 2 d flops and a merge none. */
 TEST(balance_as_published)
 {
     static const struct {

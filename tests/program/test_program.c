@@ -140,7 +140,6 @@ static const struct scratch_row expected[] = {
     {"check --plugin a.so --soak never", 2, "--soak 'never'"},
     {"vectors", 2, "an argument is missing: attnlab vectors DIR"},
     {"vectors x --claims README.md", 2, "not JSON"},
-    {"worker x", 2, "an argument is missing"},
     {"vectors /nonexistent/x/y", 3, "/nonexistent/x/y: cannot be made a folder"},
 };
 
@@ -231,8 +230,7 @@ static const char *const prints[] = {"list cases",
                                      "point '{\"schema\": 2, \"record\": \"point\", \"status\": "
                                      "\"priced\", \"spec\": \"dense\", \"case\": "
                                      "\"q8d4:none:f32:normal:s1\", \"repeat\": 0, \"enough_s\": 0, "
-                                     "\"verify_all\": 64}'",
-                                     "worker --help"};
+                                     "\"verify_all\": 64}'"};
 
 /* Each room of the rim can be deleted with its line in commands.def. */
 TEST(rooms_can_be_deleted)

@@ -150,7 +150,6 @@ TEST(special_files)
         "run dense --input $fifo --compare",
         "check --exec true --claims $fifo",
         "check --plugin $fifo",
-        "worker $fifo prices",
         "measure --plugin x=$fifo --length 8 --out /dev/null",
     };
     static const char plan[] = "rounds = 1\ngroup length\n  spec = dense\n  length = 8\n";

@@ -6,6 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/advice/advice.h"
+#include "experiments/table/row_table.h"
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
@@ -74,32 +75,6 @@ void attn_price_command(const struct attn_price_asked *asked, char *text, size_t
 
 /* ---- shown ----------------------------------------------------------------------------------- */
 
-static const char *fits_text(const struct attn_memory *memory, double bytes)
-{
-    return isinf(memory->bytes) ? "" : bytes <= memory->bytes ? "fits" : "does not fit";
-}
-
-static const char *longest_text(int64_t longest, char text[64])
-{
-    char number[32];
-    snprintf(text, 64, "longest %s",
-             longest < 0 ? "not looked for" : attn_cli_grouped(longest, number));
-    return text;
-}
-
-static void print_one(const struct attn_price_asked *asked, struct attn_advice *x)
-{
-    char brings[32], needs[32], longest[64], command[2048];
-    const struct attn_price_asked changed = attn_advice_asked(asked, x);
-    attn_price_command(&changed, command, sizeof command);
-    printf("  %10s less: %10s  %-12s  %-24s  %s", attn_price_bytes(x->brings, brings),
-           attn_price_bytes(x->bytes, needs), fits_text(asked->memory, x->bytes),
-           longest_text(x->longest, longest), x->what);
-    if (x->lacks != NULL)
-        printf("; priced only: %s does not run in %s", x->lacks, attn_dtype_name(x->shape.dtype));
-    printf("\n      %s\n", command);
-}
-
 /* Where a change stands among the text's parts. */
 enum part { KEEPS, CHANGES, NOTHING, REFUSED, PARTS };
 
@@ -108,37 +83,6 @@ static enum part part_of(const struct attn_advice *x)
     if (x->refused.status != ATTN_OK)
         return REFUSED;
     return x->brings <= 0 ? NOTHING : x->changes_result ? CHANGES : KEEPS;
-}
-
-static void print_text(const struct attn_price_asked *asked, struct attn_advices *advices)
-{
-    static const char *const title[PARTS] = {"with the same result", "with another result",
-                                             "what brings nothing", "what is refused"};
-    char needs[32], has[32], longest[64];
-    const struct attn_memory *memory = asked->memory;
-    attn_price_print_asked(asked);
-    printf("\n  needs %s", attn_price_bytes(advices->bytes, needs));
-    if (!isinf(memory->bytes))
-        printf(", %s in %s %s; %s", fits_text(memory, advices->bytes),
-               memory->is_device ? "a device of" : "this machine's",
-               attn_price_bytes(memory->bytes, has), longest_text(advices->longest, longest));
-    attn_price_print_isa(asked->spec, "; ", "");
-    putchar('\n');
-    attn_price_print_beside(asked);
-    for (int part = 0; part < PARTS; part++)
-        for (int i = 0, n = 0; i < advices->n; i++) {
-            struct attn_advice *x = &advices->at[i];
-            if ((int)part_of(x) != part)
-                continue;
-            if (n++ == 0)
-                printf("\n%s:\n", title[part]);
-            if (part == REFUSED)
-                printf("  %s: %s\n", x->what, x->refused.text);
-            else if (part == NOTHING)
-                printf("  %s needs %s\n", x->what, attn_price_bytes(x->bytes, needs));
-            else
-                print_one(asked, x);
-        }
 }
 
 static json_t *advice_json(const struct attn_price_asked *asked, struct attn_advice *x)
@@ -165,6 +109,59 @@ static json_t *advice_json(const struct attn_price_asked *asked, struct attn_adv
     json_object_set_new(json, "longest", x->longest < 0 ? json_null() : json_integer(x->longest));
     json_object_set_new(json, "command", json_string(command));
     return json;
+}
+
+/* Of what brings nothing, only what it needs then. */
+static json_t *part_rows(const struct attn_price_asked *asked, struct attn_advices *advices,
+                         enum part part)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < advices->n; i++) {
+        if (part_of(&advices->at[i]) != part)
+            continue;
+        json_t *row = advice_json(asked, &advices->at[i]);
+        if (part == NOTHING)
+            row = json_pack("{s:O,s:O}", "change", json_object_get(row, "change"), "needed_bytes",
+                            json_object_get(row, "needed_bytes"));
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static void print_text(const struct attn_price_asked *asked, struct attn_advices *advices)
+{
+    static const char *const title[PARTS] = {"with the same result", "with another result",
+                                             "bringing nothing", "refused"};
+    static const struct attn_column column[] = {{"brings_bytes", "less", ATTN_UNIT_BYTES},
+                                                {"needed_bytes", "needs", ATTN_UNIT_BYTES},
+                                                {"fits", "fits", ATTN_UNIT_WORDS},
+                                                {"longest", "longest", ATTN_UNIT_GROUPED},
+                                                {"change", "change", ATTN_UNIT_WORDS},
+                                                {"priced_only", "priced only", ATTN_UNIT_WORDS},
+                                                {"refused", "why", ATTN_UNIT_WORDS},
+                                                {"command", "", ATTN_UNIT_CODE | ATTN_UNIT_BELOW},
+                                                {.key = NULL}};
+    char needs[32], has[32], longest[32];
+    const struct attn_memory *memory = asked->memory;
+    attn_price_print_asked(asked);
+    printf("\n  needs %s", attn_price_bytes(advices->bytes, needs));
+    if (!isinf(memory->bytes))
+        printf(", %s in %s %s", advices->bytes <= memory->bytes ? "fits" : "does not fit",
+               memory->is_device ? "a device of" : "this machine's",
+               attn_price_bytes(memory->bytes, has));
+    if (advices->longest >= 0)
+        printf("; longest %s", attn_cli_grouped(advices->longest, longest));
+    attn_price_print_isa(asked->spec, "; ", "");
+    putchar('\n');
+    attn_price_print_beside(asked);
+    for (int part = 0; part < PARTS; part++) {
+        json_t *rows = part_rows(asked, advices, (enum part)part);
+        if (json_array_size(rows) > 0) {
+            printf("\n%s:\n", title[part]);
+            attn_table_print(stdout, ATTN_TABLE_TEXT, column, rows);
+        }
+        json_decref(rows);
+    }
 }
 
 int attn_price_advise(const struct attn_price_asked *asked, json_t *all)

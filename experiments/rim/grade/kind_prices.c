@@ -87,7 +87,7 @@ static void command_of(const struct attn_submission *of, char *text, size_t size
         self[0] = '\0';
     attn_cli_quote(self, program, sizeof program);
     attn_cli_quote(of->source, self, sizeof self);
-    snprintf(text, size, "%s worker %s prices", program, self);
+    snprintf(text, size, "%s grade prices %s", program, self);
 }
 
 /* Numbers that it printed, of n; or why there are none. */

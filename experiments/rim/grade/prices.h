@@ -26,7 +26,7 @@ struct attn_priced_problem {
 enum attn_status attn_price_ask(const char *of, const char *seed, int n,
                                 struct attn_priced_problem *asked, struct attn_error *err);
 
-/* `attnlab worker FILE.so prices`: answer the problems of standard input, a line of JSON each, by a
+/* `attnlab grade prices FILE.so`: answer the problems of standard input, a line of JSON each, by a
  * submission in C, one number a line.  An exit status. */
 int attn_price_serve(const char *path);
 

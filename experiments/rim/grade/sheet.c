@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/grade/grading.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 
 static int most_points(const struct attn_sheet *sheet)
 {
@@ -15,99 +15,106 @@ static int most_points(const struct attn_sheet *sheet)
     return n;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
-
-static void put_line(FILE *out, const char *what, const char *text)
+/* A row for each criterion; a sheet that is worth nothing has earned none. */
+static json_t *rows_of(const struct attn_sheet *sheet)
 {
-    if (text[0] != '\0')
-        fprintf(out, "           %-8s %s\n", what, text);
-}
-
-static void put_outcome(FILE *out, const struct attn_outcome *o)
-{
-    if (o->points > 0)
-        fprintf(out, "%4d of %2d  %s", o->earned, o->points, o->name);
-    else
-        fprintf(out, "%10s  %s", "", o->name);
-    if (o->points == 0 || o->found[0] != '\0')
-        fprintf(out, ": %s", o->found[0] != '\0' ? o->found : "not measured");
-    else if (o->asked > 1)
-        fprintf(out, ": %d of %d", o->passed, o->asked);
-    fputc('\n', out);
-    if (o->why[0] == '\0' || o->points == 0)
-        return;
-    put_line(out, "first", o->why);
-    put_line(out, "likely", o->cause);
-    put_line(out, "again", o->again);
-    put_line(out, "read", o->read);
-}
-
-static void put_text(FILE *out, const struct attn_sheet *sheet)
-{
-    fprintf(out, "%s: lab %s%s%s: %d of %d\n", sheet->name, sheet->lab,
-            sheet->seed[0] != '\0' ? ", the task of " : "", sheet->seed, sheet->total,
-            most_points(sheet));
-    if (sheet->zero[0] != '\0')
-        fprintf(out, "  worth nothing: %s\n", sheet->zero);
-    for (int n = 0; n < sheet->n && sheet->zero[0] == '\0'; n++)
-        put_outcome(out, &sheet->outcome[n]);
-}
-
-/* ---- for other programs ---------------------------------------------------------------------- */
-
-static void put_json(FILE *out, const struct attn_sheet *sheet)
-{
-    json_t *of = json_array();
+    json_t *rows = json_array();
     for (int n = 0; n < sheet->n; n++) {
         const struct attn_outcome *o = &sheet->outcome[n];
         json_array_append_new(
-            of, json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:s,s:s,s:s,s:s}", "criterion", o->name,
-                          "points", o->points, "earned", sheet->zero[0] == '\0' ? o->earned : 0,
-                          "asked", o->asked, "passed", o->passed, "found", o->found, "first",
-                          o->why, "likely", o->cause, "again", o->again, "read", o->read));
+            rows, attn_cli_need(json_pack("{s:s,s:i,s:i,s:i,s:i,s:s,s:s,s:s,s:s,s:s}", "criterion",
+                                          o->name, "points", o->points, "earned",
+                                          sheet->zero[0] == '\0' ? o->earned : 0, "asked", o->asked,
+                                          "passed", o->passed, "found", o->found, "first", o->why,
+                                          "likely", o->cause, "again", o->again, "read", o->read)));
     }
-    json_t *all = attn_cli_need(json_pack("{s:s,s:s,s:s,s:i,s:i,s:s,s:f,s:o}", "lab", sheet->lab,
-                                          "name", sheet->name, "seed", sheet->seed, "total",
-                                          sheet->total, "of", most_points(sheet), "worth_nothing",
-                                          sheet->zero, "seconds", sheet->seconds, "criteria", of));
-    json_dumpf(all, out, JSON_COMPACT);
-    fputc('\n', out);
+    return rows;
+}
+
+/* The words of a criterion; of what is only measured, that and no reasons. */
+static void add_words(json_t *row, const struct attn_outcome *o)
+{
+    const char *found = o->found[0] != '\0' ? o->found : "not measured";
+    json_object_set_new(row, "score",
+                        o->points > 0 ? json_sprintf("%d of %d", o->earned, o->points)
+                                      : json_string(""));
+    json_object_set_new(row, "about",
+                        o->points == 0 || o->found[0] != '\0'
+                            ? json_sprintf("%s: %s", o->name, found)
+                        : o->asked > 1 ? json_sprintf("%s: %d of %d", o->name, o->passed, o->asked)
+                                       : json_string(o->name));
+    if (o->why[0] == '\0' || o->points == 0)
+        for (int k = 0; k < 4; k++)
+            json_object_del(row, ((const char *[]){"first", "likely", "again", "read"})[k]);
+}
+
+static void put_text(FILE *out, const struct attn_sheet *sheet, json_t *rows)
+{
+    static const struct attn_column column[] = {
+        {"score", "", ATTN_UNIT_REAL},
+        {"about", "", ATTN_UNIT_WORDS},
+        {"first", "first", ATTN_UNIT_WORDS | ATTN_UNIT_BELOW},
+        {"likely", "likely", ATTN_UNIT_WORDS | ATTN_UNIT_BELOW},
+        {"again", "again", ATTN_UNIT_WORDS | ATTN_UNIT_BELOW},
+        {"read", "read", ATTN_UNIT_WORDS | ATTN_UNIT_BELOW},
+        {.key = NULL}};
+    fprintf(out, "%s: lab %s%s%s: %d of %d\n", sheet->name, sheet->lab,
+            sheet->seed[0] != '\0' ? ", the task of " : "", sheet->seed, sheet->total,
+            most_points(sheet));
+    if (sheet->zero[0] != '\0') {
+        fprintf(out, "  worth nothing: %s\n", sheet->zero);
+        return;
+    }
+    for (int n = 0; n < sheet->n; n++)
+        add_words(json_array_get(rows, (size_t)n), &sheet->outcome[n]);
+    attn_table_print(out, ATTN_TABLE_TEXT, column, rows);
+}
+
+static void put_json(FILE *out, const struct attn_sheet *sheet, json_t *rows)
+{
+    json_t *all = attn_cli_need(
+        json_pack("[{s:s,s:s,s:s,s:i,s:i,s:s,s:f,s:O}]", "lab", sheet->lab, "name", sheet->name,
+                  "seed", sheet->seed, "total", sheet->total, "of", most_points(sheet),
+                  "worth_nothing", sheet->zero, "seconds", sheet->seconds, "criteria", rows));
+    attn_table_print(out, ATTN_TABLE_LINES, NULL, all);
     json_decref(all);
 }
 
-static void put_csv(FILE *out, const struct attn_sheet *sheet)
+static const struct attn_column csv[] = {
+    {"lab", "", 0},    {"name", "", 0},  {"criterion", "", 0}, {"earned", "", 0}, {"points", "", 0},
+    {"passed", "", 0}, {"asked", "", 0}, {"first", "", 0},     {"likely", "", 0}, {.key = NULL}};
+
+static void put_csv(FILE *out, const struct attn_sheet *sheet, json_t *rows)
 {
-    for (int n = 0; n < sheet->n; n++) {
-        const struct attn_outcome *o = &sheet->outcome[n];
-        const char *const text[] = {sheet->lab, sheet->name, o->name};
-        for (int t = 0; t < 3; t++) {
-            attn_csv_text(out, text[t]);
-            fputc(',', out);
-        }
-        fprintf(out, "%d,%d,%d,%d,", sheet->zero[0] == '\0' ? o->earned : 0, o->points, o->passed,
-                o->asked);
-        attn_csv_text(out, sheet->zero[0] != '\0' ? sheet->zero : o->why);
-        fputc(',', out);
-        attn_csv_text(out, o->cause);
-        fputc('\n', out);
+    size_t n;
+    json_t *row;
+    json_array_foreach(rows, n, row)
+    {
+        json_object_set_new(row, "lab", json_string(sheet->lab));
+        json_object_set_new(row, "name", json_string(sheet->name));
+        if (sheet->zero[0] != '\0')
+            json_object_set_new(row, "first", json_string(sheet->zero));
     }
+    attn_table_print(out, ATTN_TABLE_CSV_MORE, csv, rows);
 }
 
 void attn_sheet_print(const struct attn_sheet *sheet, enum attn_sheet_format format, FILE *out)
 {
+    json_t *rows = rows_of(sheet);
     if (format == ATTN_SHEET_JSON)
-        put_json(out, sheet);
+        put_json(out, sheet, rows);
     else if (format == ATTN_SHEET_CSV)
-        put_csv(out, sheet);
+        put_csv(out, sheet, rows);
     else
-        put_text(out, sheet);
+        put_text(out, sheet, rows);
+    json_decref(rows);
 }
 
 void attn_sheet_head(const struct attn_lab *lab, enum attn_sheet_format format, FILE *out)
 {
     const struct attn_criterion *c;
     if (format == ATTN_SHEET_CSV)
-        fprintf(out, "lab,name,criterion,earned,points,passed,asked,first,likely\n");
+        attn_table_print(out, ATTN_TABLE_CSV, csv, NULL);
     if (format != ATTN_SHEET_TEXT)
         return;
     for (int n = 0; (c = attn_lab_criterion(lab, n)) != NULL; n++)

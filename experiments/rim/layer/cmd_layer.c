@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/price/messages.h"
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
 #include "tests/harness/base/fileio.h"

@@ -69,7 +69,7 @@ int __wrap_main(int argc, char **argv)
     double limit = LIMIT;
     struct attn_error err;
     int is_ours = 0, rank = 0;
-    if (argc > 1 && (strcmp(argv[1], "point") == 0 || strcmp(argv[1], "worker") == 0))
+    if (argc > 1 && strcmp(argv[1], "point") == 0)
         return __real_main(argc, argv); /* a process that another one started, and no rank */
     MPI_Init(&argc, &argv);
     dup2(STDERR_FILENO, SILENT);

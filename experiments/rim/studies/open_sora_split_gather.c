@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "experiments/rim/studies/study.h"
-#include "optimized/layer/layer_scheme.h"
 #include "ref/mask/mask.h"
 #include "tests/harness/base/process.h"
 

@@ -75,7 +75,7 @@ static int64_t row_bytes(const struct attn_move *m)
     return attn_tag_width(m->kind, m->whole) * (int64_t)attn_dtype_size(m->dtype);
 }
 
-/* What a rank has at one end, and what it stores there. */
+/* A rank's box at one end, and its stored box there. */
 struct side {
     int rank;
     struct attn_box box, stored;
@@ -87,9 +87,9 @@ static struct side side_of(const struct attn_move *m, const struct attn_end *end
                          end_stored_box(end, m->whole, m->kind, rank)};
 }
 
-/* What rank a's box of `from` and rank b's box of `to` have in common, as pieces of a's memory and
- * of b's; how many, and their bytes.  NULL: only that is asked.  What all ranks have alike, each
- * takes from itself. */
+/* The common part of rank a's box of `from` and rank b's box of `to`, as pieces of a's memory and
+ * of b's; returns how many, and their bytes.  Pieces may be NULL.  A rank takes from itself all
+ * that the ranks have alike. */
 static int meet_sides(const struct attn_move *m, const struct side *a, const struct side *b,
                       struct attn_piece *in_from, struct attn_piece *in_to, int64_t *bytes)
 {
@@ -166,7 +166,7 @@ static int64_t bytes_with_all(const struct attn_move *m, int rank, const struct 
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-/* A list of sends, one of receives, so many pieces of each of them, and as many of one rank more,
+/* A list of sends, one of receives, `pieces` pieces of each of them, and as many of one rank more,
  * which the other side has or which do not travel. */
 struct lists {
     struct attn_piece *out, *in, *here, *there;
@@ -213,7 +213,7 @@ static int add_pads(const struct attn_move *m, int p, int q, struct attn_piece *
     return n;
 }
 
-/* What goes to rank q. */
+/* The data for rank q. */
 static void *from_data(const struct attn_move *m, int q)
 {
     return (char *)m->from.data + q * m->apart;
@@ -325,7 +325,7 @@ static void clear(const struct attn_move *move, int rank)
     attn_rows_clear(&n, &view);
 }
 
-/* What of rank r's is this rank's, from where the rank itself has it or from the copies. */
+/* Add rank r's part of this rank's box: from its own memory, or from the copies. */
 static int64_t add_from(const struct attn_move *move, const struct lists *x, int r, int rank,
                         char *copies)
 {

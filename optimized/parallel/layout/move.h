@@ -1,10 +1,10 @@
 /* Taking a tensor from one layout to another: all-to-all, all-gather, reduce-scatter.
  *
- * What goes from rank p to rank q is where p's box of the one layout meets q's box of the other.
- * An element that several ranks are to have is sent to each (all-gather; kv heads that several
- * ranks read).  On the way back, what several ranks have is a partial sum in each: the owner gets
- * all of them and adds them up, in the order of the ranks (reduce-scatter).  So every move has its
- * adjoint, and that is all of Ulysses, of all-gather and of tensor parallelism.
+ * Rank p sends rank q the part of the tensor where p's box of the one layout meets q's of the
+ * other.  An element that several ranks are to have is sent to each (all-gather; kv heads that
+ * several ranks read).  On the way back, what several ranks have is a partial sum in each: the
+ * owner gets all of them and adds them up, in the order of the ranks (reduce-scatter).  So every
+ * move has its adjoint, and that is all of Ulysses, of all-gather and of tensor parallelism.
  *
  * A pair of ranks exchanges at most one message; there is none where boxes do not meet.  With pads
  * (rank_layout.h), a message has the size of what is stored on both ends: where stored boxes
@@ -39,15 +39,15 @@ struct attn_move {
 /* Bytes of the message from rank p to rank q: where their stored boxes meet. */
 int64_t attn_move_message(const struct attn_move *move, int p, int q);
 
-/* The lists of messages of a move, for so many ranks: a buffer of the caller's, for any move
+/* The lists of messages of a move between all ranks: a buffer of the caller's, for any move
  * between these layouts. */
 struct attn_buffer attn_move_lists(const struct attn_layout *from, const struct attn_layout *to);
 
-/* What several ranks bring home: room for all of it. */
+/* Room for the copies that several ranks bring home. */
 struct attn_buffer attn_move_copies(const struct attn_move *move, int rank);
 int64_t attn_move_additions(const struct attn_move *move, int rank); /* of numbers */
 
-/* What the rank has at both ends, which does not travel. */
+/* Copy the part that the rank has at both ends: it does not travel. */
 void attn_move_own(const struct attn_move *move, int rank, void *lists);
 
 /* Every element has one source. */

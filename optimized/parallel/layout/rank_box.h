@@ -1,5 +1,5 @@
-/* What a rank has of a tensor by its layout: boxes, and what all of them together are.  A box is
- * what exists; the stored box has its pads too.
+/* Boxes: a rank's part of a tensor by its layout.  A box has the elements that exist; the stored
+ * box has its pads too.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_BOX_H
 #define OPTIMIZED_PARALLEL_RANK_BOX_H
@@ -14,9 +14,9 @@ static inline struct attn_tokens attn_tokens_common(const struct attn_tokens *a,
                                a_end < b_end ? a_end : b_end);
 }
 
-/* What a rank has of a tensor, of all batches: these heads (kv heads of a tensor of keys) and tokens.  In
- * memory it is [batch, heads, tokens, width], stretch after stretch.  The one stretch of a box of
- * places is there once for each frame, `pitch` tokens apart. */
+/* The part of a tensor that a rank has, of all batches: these heads (kv heads of a tensor of keys)
+ * and tokens.  In memory it is [batch, heads, tokens, width], stretch after stretch.  The one
+ * stretch of a box of places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
     int64_t batch;
     struct attn_tokens heads, stretch[ATTN_MAX_STRETCHES];
@@ -41,7 +41,7 @@ static inline int64_t attn_box_rows(const struct attn_box *box)
     return box->batch * box->heads.n * box->tokens;
 }
 
-/* What all ranks together have of a box, in rows: those that several have count as often.  Ranks
+/* Rows of a box that all ranks together have: those that several have count as often.  Ranks
  * that lie elsewhere on the axis of tokens have others of them, and as many run after run. */
 int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_problem *whole,
                          int is_of_keys, const struct attn_box *box);
@@ -51,7 +51,7 @@ int64_t attn_layout_rows(const struct attn_layout *layout, const struct attn_pro
 void attn_layout_pad(struct attn_layout *home, struct attn_layout *work,
                      const struct attn_problem *whole);
 
-/* What a rank stores: the box and its pads.  What is in the box comes first on every axis. */
+/* The box of a rank and its pads, which come last on every axis. */
 struct attn_box attn_layout_stored_box(const struct attn_layout *layout,
                                        const struct attn_problem *whole, int is_of_keys, int rank);
 
@@ -73,7 +73,7 @@ int64_t attn_layout_repeats(const struct attn_layout *layout);
 int attn_layout_same(const struct attn_layout *a, const struct attn_layout *b,
                      const struct attn_problem *whole, int is_of_keys);
 
-/* Whether several ranks have the same element of a tensor of keys. */
+/* 1 if several ranks have the same element of a tensor of keys. */
 int attn_layout_copies(const struct attn_layout *layout, const struct attn_problem *whole);
 
 /* The tokens that are stored on the rank that stores most of them. */

@@ -62,7 +62,7 @@ static int element(char *whole, char *mine, size_t size, enum way way)
 }
 
 /* Feature after feature, because a whole tensor may have any strides.  lse has no feature axis:
- * its one element a row needs no stride there.  Whether something differs. */
+ * its one element a row needs no stride there.  Returns 1 if something differs. */
 static int do_row(char *whole, int64_t whole_step, char *mine, int64_t n, int64_t size,
                   enum way way)
 {

@@ -48,7 +48,8 @@ enum attn_status attn_say_mismatch(int receiver, const struct attn_shape *in, in
                      shape_text(in, shown).text, sender, shape_text(out, shown).text);
 }
 
-const struct attn_message *attn_first_open(const struct attn_message *x, int n)
+/* The first message of these that is not done (its post is not NULL); NULL when all are. */
+static const struct attn_message *first_open(const struct attn_message *x, int n)
 {
     for (int m = 0; m < n; m++)
         if (x[m].post != NULL)
@@ -65,8 +66,8 @@ enum attn_status attn_say_left(int rank, const char *verb, const struct attn_mes
 
 void attn_say_wait(int rank, const struct attn_post *post, char *text, size_t size)
 {
-    const struct attn_message *in = attn_first_open(post->receive, post->n_receives);
-    const struct attn_message *x = in != NULL ? in : attn_first_open(post->send, post->n_sends);
+    const struct attn_message *in = first_open(post->receive, post->n_receives);
+    const struct attn_message *x = in != NULL ? in : first_open(post->send, post->n_sends);
     snprintf(text, size, "rank %d waits to %s %s (step %d) %s rank %d", rank,
              in != NULL ? "receive" : "send", attn_tag_name(x->tag), attn_tag_step(x->tag),
              in != NULL ? "from" : "to", x->peer);

@@ -1,11 +1,11 @@
-/* What is said of ranks that disagree or wait in vain: the same lines, whatever carries messages.
+/* Messages about ranks that disagree or wait in vain: the same lines by every transport.
  */
 #ifndef OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 #define OPTIMIZED_PARALLEL_TRANSPORT_RANK_WORDS_H
 
 #include "ref/ranks.h"
 
-/* What the two sides of a message must agree in: its tag, its pieces, their extents.  Of a message
+/* The two sides of a message must agree in these: its tag, its pieces, their extents.  Of a message
  * from another process only the first `known` pieces are there. */
 struct attn_shape {
     int tag, pieces, known;
@@ -22,9 +22,6 @@ int attn_shape_difference(const struct attn_shape *in, const struct attn_shape *
 /* EPEER: receiver waits for `in`, and sender sends `out`. */
 enum attn_status attn_say_mismatch(int receiver, const struct attn_shape *in, int sender,
                                    const struct attn_shape *out, struct attn_error *err);
-
-/* The first message of these that is not done (its post is not NULL); NULL when all are. */
-const struct attn_message *attn_first_open(const struct attn_message *x, int n);
 
 /* EPEER: a rank waits to "send" or "receive" this, and the other one has left. */
 enum attn_status attn_say_left(int rank, const char *verb, const struct attn_message *x,

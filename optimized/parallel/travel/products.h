@@ -1,4 +1,4 @@
-/* What a rank multiplies at a stop: products of a stretch of queries with a stretch of keys, each a
+/* The work of a rank at a stop: products of a stretch of queries with a stretch of keys, each a
  * problem of its own for the local implementation. */
 #ifndef OPTIMIZED_PARALLEL_PRODUCTS_H
 #define OPTIMIZED_PARALLEL_PRODUCTS_H
@@ -31,9 +31,9 @@ struct attn_product {
 /* The next product of this stop in which some pair may be visible; 0: no more. */
 int attn_work_next(struct attn_work *w, struct attn_product *x);
 
-/* What the products of a stop cost: flops of all of them, and of those whose mask cuts them; flops
- * of merges and sums of gradients, in so many passes over a block; visible pairs; the largest of
- * the local costs, the first in a tie. */
+/* The price of the products of a stop: flops of all of them, and of those whose mask cuts them;
+ * flops of merges and sums of gradients, and their passes over a block; visible pairs; the largest
+ * of the local costs, the first in a tie. */
 struct attn_stop_cost {
     int products, passes;
     double flops, masked_flops, folds, pairs;

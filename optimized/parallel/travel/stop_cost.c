@@ -1,4 +1,5 @@
-/* What the products of a stop cost, and the merges and sums of what they give.  See products.h. */
+/* The price of the products of a stop, and of the merges and sums of their results.  See
+ * products.h. */
 #include <string.h>
 
 #include "optimized/parallel/local.h"

@@ -9,7 +9,7 @@
 
 /* ---- where tensors are ----------------------------------------------------------------------- */
 
-/* What is moved has a buffer of its own, and so has a sum wider than what it is for. */
+/* A tensor that is moved has a buffer of its own, and so has a sum wider than its result. */
 static void place_all(struct attn_travel *x)
 {
     const enum attn_tag_kind *kinds;

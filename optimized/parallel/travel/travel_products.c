@@ -150,7 +150,7 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* What a query, or a key, of this stop gets that no product started: no keys, no queries. */
+/* The result of a query, or a key, that no product started: of no keys, of no queries. */
 static void clear(struct attn_travel *x, enum attn_tag_kind kind, const struct attn_product *m)
 {
     struct attn_rows rows = product_rows(m, kind, x->w.whole);

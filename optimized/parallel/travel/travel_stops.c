@@ -155,7 +155,7 @@ static enum attn_status pass_sums_on(struct attn_travel *x, int n)
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* What travels arrives, and this stop's products are shown their blocks. */
+/* Keys arrive, and this stop's products are shown their blocks. */
 static enum attn_status arrive(struct attn_travel *x, int n)
 {
     enum attn_status status = ATTN_OK;

@@ -19,9 +19,9 @@ static struct attn_buffer when(int is_needed, const char *name, int64_t parts, i
     return is_needed ? attn_buffer_of(name, parts, numbers, size) : (struct attn_buffer){0};
 }
 
-/* What a product of two blocks gives is partial where a query (cuts_q) or a key (cuts_k) is in
+/* The result of a product of two blocks is partial where a query (cuts_q) or a key (cuts_k) is in
  * several products: it needs a place of its own, and is summed as f32 where tensors are narrower.
- * What travels lies beside the rank's own, as large as the largest block of any rank.
+ * Blocks that travel lie beside the rank's own, as large as the largest block of any rank.
  *
  * Sizes are of all heads that the rank computes with, as blocks are stored: rows count queries,
  * numbers of keys count K and V (dK and dV) together. */

@@ -6,7 +6,7 @@
  *      repeated    the same R times, [R, B, Lk/R]          the same, by an all-to-all
  *      dense       rows of its queries, [B, 1, Lq/R, Lk]   of the queries that it multiplies
  *
- * What is not at home comes by a move, or with the block of K and V that travels.  The local
+ * Bytes that are not at home come by a move, or with the block of K and V that travels.  The local
  * implementation reads nothing else.  Which products show nothing at all is read from the
  * description, so that price and call agree.
  *
@@ -28,14 +28,14 @@ struct attn_mask_data {
 };
 struct attn_mask_data attn_work_mask(const struct attn_work *w);
 
-/* Whether bytes change hands between home and work; and with K and V at every stop. */
+/* 1 if bytes change hands between home and work; 1 if they travel with K and V at every stop. */
 int attn_work_mask_moves(const struct attn_work *w);
 int attn_work_mask_travels(const struct attn_work *w);
 
 /* Rows of a rank's block at work, as it is stored. */
 int64_t attn_work_mask_rows(const struct attn_work *w, int rank);
 
-/* What a rank sends of it in a pass. */
+/* Bytes of it that a rank sends in a pass. */
 struct attn_sent attn_work_mask_sent(const struct attn_work *w);
 
 /* buffer: the table of work_buffers.h. */

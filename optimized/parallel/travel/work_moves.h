@@ -1,4 +1,4 @@
-/* What a rank takes from home to work and back: the moves, and the buffers that they need. */
+/* The moves of a rank from home to work and back, and the buffers that they need. */
 #ifndef OPTIMIZED_PARALLEL_WORK_MOVES_H
 #define OPTIMIZED_PARALLEL_WORK_MOVES_H
 

@@ -28,14 +28,14 @@ enum { ATTN_TRIALS = 5 };
 /* One relation on one implementation. */
 struct attn_fixture {
     const struct attn_spec *spec;
-    const struct attn_spec *other; /* what trials beyond the first are run by; NULL: spec     */
+    const struct attn_spec *other; /* of the trials beyond the first; NULL: spec              */
     struct attn_result *result;
     enum attn_dtype dtype;            /* the type that relations run in: one that is claimed  */
     int64_t compared;                 /* elements that were compared so far                   */
     char refusal[512];                /* why something could not be run, or ""                */
     const struct attn_claims *claims; /* of an external implementation, or NULL               */
     unsigned needs;                   /* the claims that were asked for                       */
-    struct attn_fixture_shape shape;  /* what the relation is run on                          */
+    struct attn_fixture_shape shape;  /* the shape of the relation                            */
     struct attn_trial trial[ATTN_TRIALS];
     int second;   /* of the plan that is followed                         */
     void *arg;    /* the relation's own                                   */
@@ -53,7 +53,7 @@ struct attn_fixture_input {
     double old;
 };
 
-/* What must hold at an element of an output of one trial: |got - want| <= allowed, or both are the
+/* The equation at an element of an output of one trial: |got - want| <= allowed, or both are the
  * same infinity.  An `expect` finds got and allowed filled with that element and its bound, and
  * adds what is wanted. */
 struct attn_equation {

@@ -1,6 +1,6 @@
-/* The layer around attention over ranks (optimized/layer): right against loops in a wider type, with
+/* The layer around attention over ranks (experiments/rim/layer/schemes): right against loops in a wider type, with
  * every scheme, and what it sends to the byte; the command; and planted bugs are found
- * (tests/mutants/layer.def). */
+ * (experiments/rim/layer/tests/mutants.def). */
 #include <dlfcn.h>
 #include <jansson.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/layer_fixture.h"
@@ -296,7 +296,7 @@ TEST_EACH(planted_bugs_are_found, COUNT(planted))
 TEST(every_planted_bug_has_a_line)
 {
     char line[4096];
-    FILE *file = fopen("tests/mutants/layer.def", "r");
+    FILE *file = fopen("experiments/rim/layer/tests/mutants.def", "r");
     ck_assert_ptr_nonnull(file);
     while (fgets(line, sizeof line, file) != NULL) {
         int found = strncmp(line, "LY-", 3) != 0;

@@ -7,10 +7,10 @@
  * its tag and the shapes of its pieces, in which the receiver finds a hop that the sender skipped.
  * Pads are counted and do not travel: no memory holds them.
  *
- * Who waits asks MPI again and again; after a moment without progress it sleeps between, 20 us
- * first, 1 ms at most: ranks may share cores.  When its own rank has ended, each process sends all
- * others a note: how, and why.  Notes are looked for while a rank waits, so that one which fails
- * stops all, and every process comes to the same verdict, in the words of a simulation.
+ * A rank that waits asks MPI again and again; after a moment without progress it sleeps between, 20
+ * us first, 1 ms at most: ranks may share cores.  When its own rank has ended, each process sends
+ * all others a note: how, and why.  Notes are looked for while a rank waits, so that one which
+ * fails stops all, and every process comes to the same verdict, in the words of a simulation.
  *
  * Nothing hangs: who has waited for `limit` seconds without progress fails, and with it the call.
  * A process from which no note comes although the call has failed is lost; then the process that

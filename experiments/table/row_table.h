@@ -7,8 +7,8 @@
  * array, whose elements stand in one cell; the values of an element that is an object stand side by
  * side.  null is what is not known.  A field that a row lacks is an empty cell.
  */
-#ifndef EXPERIMENTS_TABLE_ROWS_H
-#define EXPERIMENTS_TABLE_ROWS_H
+#ifndef EXPERIMENTS_TABLE_ROW_TABLE_H
+#define EXPERIMENTS_TABLE_ROW_TABLE_H
 
 #include <jansson.h>
 #include <stdio.h>
@@ -16,9 +16,10 @@
 enum attn_table_format {
     ATTN_TABLE_TEXT,
     ATTN_TABLE_MD,
-    ATTN_TABLE_JSON,  /* one array                                                         */
-    ATTN_TABLE_LINES, /* of JSON: an object a line                                         */
-    ATTN_TABLE_CSV    /* a line of keys first; whole numbers, and reals of nine figures    */
+    ATTN_TABLE_JSON,    /* one array                                                         */
+    ATTN_TABLE_LINES,   /* of JSON: an object a line                                         */
+    ATTN_TABLE_CSV,     /* a line of keys first; whole numbers, and reals of nine figures    */
+    ATTN_TABLE_CSV_MORE /* more rows of the same                                           */
 };
 
 /* How people read a value.  Numbers stand at the right. */
@@ -40,8 +41,7 @@ struct attn_column {
     int unit;
 };
 
-/* Text has the line of heads where one of these is a word and no column is below; a column that no
- * row has is left out. */
+/* Text has the line of heads where one of these is a word; a column that no row has is left out. */
 void attn_table_print(FILE *out, enum attn_table_format format, const struct attn_column *column,
                       const json_t *rows);
 

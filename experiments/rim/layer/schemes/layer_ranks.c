@@ -2,8 +2,8 @@
  * and the driver. */
 #include <string.h>
 
+#include "experiments/rim/layer/schemes/layer_work.h"
 #include "optimized/integers.h"
-#include "optimized/layer/layer_work.h"
 #include "optimized/parallel/rank.h"
 #include "ref/clock.h"
 
@@ -153,7 +153,7 @@ static void *own_x(const struct member *m)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Bring x to where it is projected: *at.  What is exchanged was kept by the forward pass. */
+/* Bring x to where it is projected: *at.  The forward pass kept an x that was exchanged. */
 static enum attn_status bring_x(struct member *m, int again, void **at)
 {
     const struct attn_layer_work *w = m->w;

@@ -1,5 +1,5 @@
 /* See layer_work.h. */
-#include "optimized/layer/layer_work.h"
+#include "experiments/rim/layer/schemes/layer_work.h"
 
 #include "optimized/integers.h"
 

@@ -20,8 +20,8 @@
  * Source   hpcaitech/Open-Sora, FastSeq and acceleration/communications.py; Zhao et al. 2024
  *          (DSP).
  */
-#ifndef OPTIMIZED_LAYER_LAYER_SCHEME_H
-#define OPTIMIZED_LAYER_LAYER_SCHEME_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
 
 #include "optimized/parallel/scheme.h"
 #include "optimized/registry.h"
@@ -68,9 +68,9 @@ static inline int attn_layer_ranks(const struct attn_layer_spec *spec)
     return attn_ranks(spec->spec.impl, &spec->spec.options);
 }
 
-/* What a pass costs a rank: the live set at its peak beside its shards of x, y, weights and
- * gradients (shard_bytes), flops, bytes and messages sent.  What a forward pass keeps is live in
- * the backward one too.  ENOTSUP with what would work. */
+/* The price of a pass for a rank: the live set at its peak beside its shards of x, y, weights and
+ * gradients (shard_bytes), flops, bytes and messages sent.  Tensors that a forward pass keeps are
+ * live in the backward one too.  ENOTSUP with what would work. */
 enum attn_status attn_layer_ranks_cost(const struct attn_layer_spec *spec,
                                        const struct attn_layer *layer, enum attn_pass pass,
                                        int rank, struct attn_cost *cost, struct attn_error *err);

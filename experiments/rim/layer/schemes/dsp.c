@@ -5,7 +5,7 @@
  *      x [B, T, S/R, C]  --all-to-all-->  [B, T/R, S, C]
  *      y [B, T/R, S, C]  --all-to-all-->  [B, T, S/R, C]
  *
- * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  What has arrived of x is
+ * Two tensors are exchanged, where ulysses exchanges four (q, k, v, o).  The x that has arrived is
  * kept for the backward.  Nothing has to divide: no padding (the published code pads and cuts off).
  *
  * Memory   x once more, while it is kept.
@@ -13,8 +13,8 @@
  *          (R-1)/R^2; backward gradients of weights too, which every rank has.
  * Source   Zhao et al. 2024; VideoSys, videosys/core/distributed/comm.py.
  */
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/integers.h"
-#include "optimized/layer/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
 static struct attn_layout axis(const struct attn_problem *p, const struct attn_options *options,

@@ -1,7 +1,7 @@
-/* What a layer over ranks refuses, and what it costs one rank.  See layer_scheme.h. */
+/* Layers that are refused, and the price of a layer for one rank.  See layer_scheme.h. */
 #include <string.h>
 
-#include "optimized/layer/layer_work.h"
+#include "experiments/rim/layer/schemes/layer_work.h"
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 
@@ -47,10 +47,10 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
     return ATTN_OK;
 }
 
-/* What is there for a moment, beside what is kept throughout a pass. */
+/* Buffers that are there for a moment, beside those of a whole pass. */
 struct moment {
     struct attn_buffer buffer[2];
-    int attends; /* what attention takes */
+    int attends; /* the buffers of attention, too */
 };
 
 /* In the order of layer_ranks.c: a tensor that leaves for home has the copies with it that are
@@ -128,7 +128,7 @@ static double projection_flops(const struct attn_layer_work *w, enum attn_pass p
     return (pass == ATTN_FORWARD ? 2 : 4) * c * (in + out);
 }
 
-/* What the layer sends beside its attention. */
+/* Messages of the layer beside those of its attention. */
 static struct attn_sent layer_sent(const struct attn_layer_work *w, enum attn_pass pass)
 {
     const struct attn_layer_spec *spec = w->spec;

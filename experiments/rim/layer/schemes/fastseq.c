@@ -13,7 +13,7 @@
  *          dX), the latter, and dWo by reduce-scatter and all-gather.
  * Source   hpcaitech/Open-Sora, pull request 21 (mode fastseq).
  */
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
 /* Ranks have some heads of q k v, and all tokens of these; no exchange in attention. */

@@ -2,15 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 
 #define ATTN_LAYER(x) extern const struct attn_layer_scheme attn_layer_scheme_##x;
-#include "optimized/layer/layers.def"
+#include "experiments/rim/layer/schemes/layers.def"
 #undef ATTN_LAYER
 
 static const struct attn_layer_scheme *const list[] = {
 #define ATTN_LAYER(x) &attn_layer_scheme_##x,
-#include "optimized/layer/layers.def"
+#include "experiments/rim/layer/schemes/layers.def"
 #undef ATTN_LAYER
 };
 

@@ -1,5 +1,5 @@
-/* What collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
-#include "optimized/layer/layer_scheme.h"
+/* Bytes that collectives around a layer send, from the sizes of shards.  See layer_scheme.h. */
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/parallel/sent.h"
 
 static int64_t x_bytes(const struct attn_layer *layer, const struct attn_layout *layout, int rank)

@@ -1,5 +1,5 @@
-/* See rows.h. */
-#include "experiments/table/rows.h"
+/* See row_table.h. */
+#include "experiments/table/row_table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -230,19 +230,22 @@ static void print_below(FILE *out, const struct attn_column *column, char *const
 {
     for (int c = 0; column[c].key != NULL; c++)
         if (is_below(&column[c]) && text[c][0] != '\0')
-            fprintf(out, "    %s:%s%s\n", column[c].head, text[c][0] == '\n' ? "" : " ", text[c]);
+            fprintf(out, "    %s%s%s\n", column[c].head,
+                    column[c].head[0] == '\0' ? ""
+                    : text[c][0] == '\n'      ? ":"
+                                              : ": ",
+                    text[c]);
 }
 
 static void print_text(FILE *out, const struct attn_column *column, const json_t *rows)
 {
     size_t n = json_array_size(rows);
     char *head[COLUMNS], **cell = attn_cli_need(calloc((n + 1) * COLUMNS, sizeof *cell));
-    int width[COLUMNS] = {0}, has_head = 0, has_below = 0, columns = 0;
+    int width[COLUMNS] = {0}, has_head = 0, columns = 0;
     for (; column[columns].key != NULL && columns < COLUMNS; columns++) {
         int c = columns;
         head[c] = (char *)(uintptr_t)column[c].head;
-        has_head |= head[c][0] != '\0';
-        has_below |= is_below(&column[c]);
+        has_head |= head[c][0] != '\0' && !is_below(&column[c]);
         for (size_t r = 0; r < n; r++) {
             const json_t *row = json_array_get(rows, r);
             char *text = attn_cell_text(json_object_get(row, column[c].key), column[c].unit);
@@ -250,7 +253,6 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
             width[c] = width_of(text) > width[c] ? width_of(text) : width[c];
         }
     }
-    has_head &= !has_below;
     for (int c = 0; c < columns && has_head; c++)
         if (width[c] > 0)
             width[c] = width_of(head[c]) > width[c] ? width_of(head[c]) : width[c];
@@ -284,7 +286,7 @@ void attn_table_print(FILE *out, enum attn_table_format format, const struct att
         const json_t *row = json_array_get(rows, r);
         if (format == ATTN_TABLE_MD)
             print_md(out, column, row);
-        if (format == ATTN_TABLE_CSV)
+        if (format == ATTN_TABLE_CSV || format == ATTN_TABLE_CSV_MORE)
             print_csv(out, column, row);
         if (format == ATTN_TABLE_LINES) {
             json_dumpf(row, out, JSON_COMPACT);

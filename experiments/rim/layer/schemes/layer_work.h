@@ -1,11 +1,11 @@
-/* What one rank has to do in a layer, derived from its scheme: layouts of every tensor, which of
+/* The work of one rank in a layer, derived from its scheme: layouts of every tensor, which of
  * them change hands, its buffers.  layer_ranks.c does it, layer_price.c prices it; neither
  * computes, sends or allocates here.
  */
-#ifndef OPTIMIZED_LAYER_LAYER_WORK_H
-#define OPTIMIZED_LAYER_LAYER_WORK_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_WORK_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_WORK_H
 
-#include "optimized/layer/layer_scheme.h"
+#include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/parallel/layout/move.h"
 
 /* q k v o lse, as in ref/layer/layer.h, and what else a forward pass keeps for the backward one. */
@@ -66,7 +66,7 @@ int64_t attn_layer_weight_numbers(const struct attn_layer_weight *weight,
                                   const struct attn_layout *layout, int rank);
 struct attn_buffer attn_layer_weight_sum(const struct attn_layer_weight *weight, int rank);
 
-/* What a rank has of a layout, for the products. */
+/* A rank's part of a layout, for the products. */
 struct attn_layer_part attn_layer_part_of(const struct attn_layer_work *w,
                                           const struct attn_layout *layout);
 
