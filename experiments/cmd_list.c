@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/report/figures.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "ref/nearest.h"

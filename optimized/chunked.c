@@ -91,7 +91,7 @@ static enum attn_status make_plan(const struct attn_problem *p, const struct att
 
 /* Forward: each thread's workspace, then a summary for each chunk of keys and each query.
  * Backward: the state of a chunk of queries, then each thread's workspace; dQ is kept once for each
- * chunk of keys, dK and dV for each block of keys, whoever works on it. */
+ * chunk of keys, dK and dV for each block of keys, whichever thread works on it. */
 enum { BUFFERS = ATTN_STATES + ATTN_BACK };
 
 static void lay_out(const struct attn_problem *p, const struct plan *x, enum attn_pass pass,
@@ -127,7 +127,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 /* ---- forward ------------------------------------------------------------------------------ */
 
 /* Each function of this part and the next is called by all threads at once, or by a single one:
- * `omp for` shares its loop out, and nobody goes on before the whole loop is done. */
+ * `omp for` shares its loop out, and no thread goes on before the whole loop is done. */
 
 struct forward {
     const struct attn_problem *p;
@@ -232,7 +232,8 @@ static void step_chunk(const struct backward *x, struct attn_tile_backward *job,
     }
 }
 
-/* dQ of the first chunk of keys += that of chunk 1, 2, ...; n numbers, chunks so many apart. */
+/* dQ of the first chunk of keys += that of chunk 1, 2, ...: n numbers each, `apart` numbers from
+ * one chunk to the next. */
 static void add_parts(const struct plan *plan, void *part, int64_t n, int64_t apart)
 {
     for (int64_t chunk = 1; chunk < plan->k_chunks; chunk++)

@@ -24,16 +24,16 @@
 
 /* ---- the plan ------------------------------------------------------------------------------ */
 
-/* Of a second-level cache of 1 MiB: as much for K, V, dK and dV of a chunk; but a row should have
- * so many pairs in a chunk, on average, for meeting it to be worth the overhead.  Fewer than
- * FEW_HEADS leave nothing to deal out but chunks: then there are at least LEAST_CHUNKS, if a row
- * still has LEAST_PAIRS in each. */
+/* CHUNK_BYTES: the part of a second-level cache of 1 MiB that K, V, dK and dV of a chunk may fill.
+ * A row should have WORTH_PAIRS pairs in a chunk, on average, for meeting it to be worth the
+ * overhead.  Fewer than FEW_HEADS leave nothing to deal out but chunks: then there are at least
+ * LEAST_CHUNKS, if a row still has LEAST_PAIRS in each. */
 enum { CHUNK_BYTES = 640 * 1024, WORTH_PAIRS = 48 };
 enum { FEW_HEADS = 4, LEAST_CHUNKS = 4, LEAST_PAIRS = 10 };
 enum { BLOCK = 64 }; /* queries */
 
 struct plan {
-    struct attn_csr_plan of; /* what both passes need */
+    struct attn_csr_plan of; /* the part of both passes */
     int threads;
     int64_t heads, group;  /* batch * kv heads; query heads of each */
     int64_t chunk, chunks; /* keys in a chunk, chunks               */
@@ -122,7 +122,7 @@ struct work {
     const struct attn_backward *t;
     const struct plan *plan;
     const struct memory *memory;
-    _Atomic int64_t next; /* unit that nobody has yet */
+    _Atomic int64_t next; /* unit that no thread has yet */
 };
 
 /* Aim a job at step s of its kv head, number `kv`: one block of queries of one of its heads. */

@@ -13,8 +13,8 @@
 
 #include "optimized/csr_plan.h"
 
-/* What they cost, in units of 1.4 ns where this was measured (d = 64, random and causal patterns
- * forced either way): without runs to speak of, tiles win from a density of 1/3 on. */
+/* The costs, in units of 1.4 ns where they were measured (d = 64, random and causal patterns forced
+ * either way): without runs to speak of, tiles win from a density of 1/3 on. */
 enum { TILE = 1, RUN = 14, PAIR = 3 };
 
 /* Where the run of consecutive keys that starts at key[e] ends. */
@@ -126,8 +126,7 @@ void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan
 
 /* ---- a pattern as runs --------------------------------------------------------------------- */
 
-/* Whoever asks for the runs of a row asks for them in order: the search goes on where the last one
- * ended. */
+/* A caller asks for the runs of a row in order: the search goes on where the last one ended. */
 static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
                     int64_t *hi)
 {

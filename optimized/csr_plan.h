@@ -24,7 +24,7 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
                                     struct attn_csr_plan *plan, struct attn_error *err);
 
 /* Keys in a chunk: as many as the second-level cache holds, but more when a row would have too few
- * of them there.  nnz pairs are stored in so many rows. */
+ * of them there.  nnz pairs are stored in `rows` rows. */
 int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
                        const struct attn_csr_plan *plan, int64_t nnz, int64_t rows);
 

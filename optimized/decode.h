@@ -13,13 +13,13 @@
 #include "optimized/simd/kernels.h"
 #include "ref/impl.h"
 
-enum { ATTN_DECODE_QUERIES = 8 }; /* more than so many are better off in tiles */
+enum { ATTN_DECODE_QUERIES = 8 }; /* more queries than these are better off in tiles */
 
 struct attn_decode {
     const struct attn_kernels *kernels;
     int threads;
     int64_t heads;       /* of a group that go together   */
-    int64_t parts, part; /* so many, of so many keys each */
+    int64_t parts, part; /* how many, keys in each        */
     int64_t units;       /* batch * groups of heads * parts */
 };
 

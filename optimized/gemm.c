@@ -11,7 +11,7 @@
  *           but P lives between the passes, and a network has many layers between them.  With a
  *           softcap nothing is saved: its slope needs the scores.
  * Flops     2 (d + dv) a visible pair forward, 2 (3 d + 2 dv) backward, 2 d less of a saved P.
- *           Tiles that nobody sees are filled with zeros, and nothing is computed with them.
+ *           Tiles that no query sees are filled with zeros, and nothing is computed with them.
  * Threads   panels of queries are shared out, and then, for dK and dV, blocks of keys, each of
  *           which sums over its queries in order; a dBias in which pairs of several panels meet is
  *           made by one thread.  Same bits for any number of them.

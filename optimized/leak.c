@@ -56,7 +56,7 @@ static int is_of_keys(enum result y)
     return y == DK || y == DV;
 }
 
-/* What both passes read of it. */
+/* The problem and the tensors that both passes read. */
 struct pass {
     const struct attn_problem *p;
     const struct attn_kernels *kernels;
@@ -173,7 +173,7 @@ static void gradient(const struct pass *x, int64_t b, int64_t h, int64_t i, int6
     *dS = *P * (dot(&x->d_o, h, i, &x->v, h / group_of(p), j, b, p->d_value) - D) * slope;
 }
 
-/* What a visible pair counts for in a result; m: of query i, for O. */
+/* The weight of a visible pair in a result; m: the largest score of query i, for O. */
 static double weight_of(const struct pass *x, enum result y, int64_t b, int64_t h, int64_t i,
                         int64_t j, double m)
 {

@@ -19,16 +19,16 @@ static inline void attn_ordered_sum_begin(_Atomic int32_t *passed, int64_t units
         atomic_init(&passed[n], 0);
 }
 
-/* `passed`, one for each unit, counts the steps that the unit has passed.  What the unit wrote in
- * them is visible to the unit that waited. */
+/* `passed`, one for each unit, counts the steps that the unit has passed.  A unit that waited for
+ * them sees all that this one wrote in them. */
 static inline void attn_ordered_sum_pass(_Atomic int32_t *passed, int64_t steps)
 {
     atomic_store_explicit(passed, (int32_t)steps, memory_order_release);
 }
 
 /* Waiting is spinning: a step takes about a tenth of a millisecond, and a thread that gives its
- * processor away on a busy machine gets it back much later.  PATIENCE is so many looks, some tenths
- * of a millisecond. */
+ * processor away on a busy machine gets it back much later.  PATIENCE is a number of looks, some
+ * tenths of a millisecond. */
 static inline void attn_ordered_sum_wait(const _Atomic int32_t *passed, int64_t steps)
 {
     enum { PATIENCE = 400000 };

@@ -1,6 +1,6 @@
 /* Partial results: attention of every query over each of several parts of the keys, to be merged
- * (merge.h) in the order of the parts.  What a part is follows from problem and spec, never from
- * the number of threads. */
+ * (merge.h) in the order of the parts.  The parts follow from problem and spec, never from the
+ * number of threads. */
 #ifndef OPTIMIZED_PARTS_H
 #define OPTIMIZED_PARTS_H
 
@@ -8,8 +8,8 @@
 #include "ref/buffers.h"
 
 /* Into how many parts n_key keys are cut, of how many keys each: whole blocks of `block` keys.
- * `asked` parts; 0: so many that 16 units of work exist, where one part gives `units`, but none
- * shorter than 8 blocks, which would be more merging than work. */
+ * `asked` parts; 0: enough for 16 units of work, where one part gives `units`, but none shorter
+ * than 8 blocks, which would be more merging than work. */
 void attn_parts_cut(int64_t n_key, int64_t block, int64_t asked, int64_t units, int64_t *parts,
                     int64_t *part);
 

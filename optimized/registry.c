@@ -118,7 +118,7 @@ static int is_local(const struct attn_option *option)
 static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec *spec,
                                     struct attn_error *err);
 
-/* Who may be local=, for a message. */
+/* The names that may follow local=, for a message. */
 static void local_names(char *text, size_t size)
 {
     text[0] = '\0';
@@ -263,7 +263,7 @@ static enum attn_status parse_isa(struct attn_spec *spec, const char *name, stru
     return ATTN_OK;
 }
 
-/* What stands behind the name, from text[at] to text[n]. */
+/* Parses the options behind the name, from text[at] to text[n]. */
 static enum attn_status parse_options(const char *text, size_t at, size_t n, struct attn_spec *spec,
                                       struct attn_error *err)
 {

@@ -25,7 +25,7 @@ int attn_impl_count(void);
 const struct attn_impl *attn_impl_at(int index);          /* 0 <= index < count */
 const struct attn_impl *attn_impl_find(const char *name); /* NULL when there is none */
 
-/* What a spec string names: an implementation with a value for each of its options. */
+/* The content of a spec string: an implementation with a value for each of its options. */
 struct attn_spec {
     const struct attn_impl *impl;
     struct attn_options options;

@@ -9,7 +9,7 @@
 #include "ref/ledger.h"
 #include "ref/problem.h"
 
-/* What every call needs; closed by close_call, whatever open_call returned. */
+/* The data of a call.  close_call closes it after every open_call, failed ones included. */
 struct call {
     struct attn_problem problem;
     struct attn_mask *mask;

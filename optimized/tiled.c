@@ -14,7 +14,7 @@ static const struct attn_option options[] = {
     {"panels", 0, 0, ATTN_MAX_PANELS, NULL, "panels in a block of queries; 0: as the caches like"},
     {"rescale", 0, 0, 1, "lazy eager", "eager: at every new maximum, as in the papers"},
     {"few", ATTN_DECODE_QUERIES, 0, ATTN_SPLIT_ROWS, NULL,
-     "up to so many queries go by rows instead of tiles"},
+     "up to n queries go by rows instead of tiles"},
     {"p", 0, 0, 1, "f32 bf16",
      "bf16: products of bf16 numbers, P and dS rounded, as matrix units do"},
     {0}};

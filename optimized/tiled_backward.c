@@ -2,18 +2,18 @@
  *
  * Work      for each (batch, kv head): its queries are packed, a step of them at a time; each block
  *           of keys meets every step of queries that sees some of it; dQ is unpacked, step by step.
- *           These are the units, dealt out in this order to whatever thread is free.  A block is
- *           one or several parts, which is what a kernel takes at a time: sums are by part, and
- *           the bits do not depend on how many make a block.
+ *           These are the units, dealt out in this order to any thread that is free.  A block is
+ *           one or several parts, which is what a kernel takes at a time: sums are by part, and the
+ *           bits do not depend on how many make a block.
  * Order     dK and dV of a block of keys belong to one unit.  dQ of a step grows with each block of
  *           keys, and sums must not depend on who comes first: block n meets a step only when all
  *           blocks before it have passed that step.  Threads thus follow each other through the
- *           queries at a distance; a unit waits for units before it
- *           only, and those are in somebody's hands, so nobody waits for ever.
- *           Steps go from the last query to the first: under a causal mask a later block of keys
- *           has less to do, and so it can be done, and its thread go on, before the one it follows.
+ *           queries at a distance; a unit waits for units before it only, and a thread works on
+ *           each of those, so none waits for ever.  Steps go from the last query to the first:
+ *           under a causal mask a later block of keys has less to do, and so it can be done, and
+ *           its thread go on, before the one it follows.
  * Lanes     where as many kv heads are in work as there are threads, their units are dealt out in
- *           turn, so that each thread has a head to itself: nobody waits, and no dQ travels.
+ *           turn, so that each thread has a head to itself: no thread waits, and no dQ travels.
  * Memory    each thread's workspace; and packed Q, dO, dQ, LSE, D of the query heads of one kv
  *           head: O(L d), as often as there are kv heads in work at a time ("slots").
  * Source    Dao 2023, FlashAttention-2, algorithm 2.
@@ -38,7 +38,7 @@ enum {
     TILE = 8,        /* keys in the widest tile                                              */
     LEAST_KEYS = 48, /* in a part: shorter ones are not worth their while                    */
     LEAST_PARTS = 6, /* of keys, for each of fewer than FEW_HEADS (batch, kv head)           */
-    FEW_HEADS = 4,   /* so many give enough to deal out by themselves                        */
+    FEW_HEADS = 4,   /* as many as these give enough to deal out                             */
     ROOM =
         512 * 1024, /* bytes that a thread's workspace should not exceed, for d + dv up to WIDTH */
     ROOM_WIDTH = 256,
@@ -88,7 +88,7 @@ static int64_t count_keys(const struct attn_problem *p, const struct plan *x)
     return at_least_1(ceil_div(ceil_div(p->n_key, at_least_1(parts)), TILE)) * TILE;
 }
 
-/* Who does what; nothing of it changes a bit of the result. */
+/* The division of the work among threads; it changes no bit of the result. */
 static void plan_units(const struct attn_problem *p, const struct attn_options *opt, struct plan *x)
 {
     int64_t all = at_least_1(x->heads * x->parts), most;
@@ -178,7 +178,7 @@ struct work {
     struct attn_runs runs;
     const struct plan *plan;
     const struct memory *memory;
-    _Atomic int64_t next; /* unit that nobody has yet */
+    _Atomic int64_t next; /* unit that no thread has yet */
 };
 
 /* One thread's view of it. */
@@ -209,7 +209,7 @@ static void wait_for(struct worker *x, int64_t unit, int64_t steps)
     attn_ordered_sum_wait(&x->work->memory->passed[unit], steps);
 }
 
-/* Until units first, first + lanes, ... before end have so many steps behind them. */
+/* Waits until units first, first + lanes, ... before end have `steps` steps behind them. */
 static void wait_for_all(struct worker *x, int64_t first, int64_t end, int64_t steps)
 {
     const _Atomic int32_t *passed = x->work->memory->passed;

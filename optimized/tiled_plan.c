@@ -16,7 +16,7 @@ enum {
     BLOCK_PANELS = 7          /* at most; all four are measured: docs/kernel.md, 4               */
 };
 
-/* How many panels the busiest thread works through, if each head has so many and a block takes n:
+/* The panels that the busiest thread works through, if each head has `all` and a block takes n:
  * whole blocks in turns, after the smaller ones with which the dealing begins. */
 static int64_t busiest(int64_t heads, int64_t all, int64_t n, int threads)
 {

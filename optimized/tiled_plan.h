@@ -20,7 +20,7 @@ const struct attn_kernels *attn_tiled_kernels(const struct attn_problem *p,
 struct attn_tiled_plan {
     const struct attn_kernels *kernels;
     int threads;
-    int64_t parts, part;   /* of the keys: so many, of so many keys each                      */
+    int64_t parts, part;   /* of the keys: how many, keys in each                             */
     int64_t panels;        /* in a block of queries                                            */
     int64_t block, blocks; /* queries in a block, blocks in (batch, head)                      */
     double rescale_at;

@@ -1,5 +1,5 @@
-/* The contract: what attention is, and how it is called.  What an implementation is made of stands
- * in ref/impl.h.
+/* The contract: what attention is, and how it is called.  The parts of an implementation stand in
+ * ref/impl.h.
  *
  *      S   = bias(softcap(scale * Q K^T))         softcap(s) = cap tanh(s / cap)
  *      P   = softmax over the keys that the mask lets a query see
@@ -47,14 +47,14 @@ extern "C" {
 
 struct attn_mask;     /* ref/mask/mask.h: which pairs are visible */
 struct attn_ledger;   /* ref/ledger.h: where every byte comes from */
-struct attn_impl;     /* ref/impl.h: what is called, */
-struct attn_options;  /* how it is to work, */
-struct attn_cost;     /* what it costs, */
-struct attn_rank_use; /* what a rank of it used, */
-struct attn_seal;     /* what ranks may read, */
-struct attn_log;      /* where their messages are noted, */
-struct attn_listener; /* who is told of steps, */
-struct attn_saved;    /* and what a forward pass keeps for the backward one */
+struct attn_impl;     /* ref/impl.h: an implementation, */
+struct attn_options;  /* its options, */
+struct attn_cost;     /* its cost, */
+struct attn_rank_use; /* the use of one of its ranks, */
+struct attn_seal;     /* the memory that ranks may read, */
+struct attn_log;      /* the log of their messages, */
+struct attn_listener; /* the listener of steps, */
+struct attn_saved;    /* and the data that a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
 
@@ -168,7 +168,7 @@ const char *attn_pass_name(enum attn_pass pass); /* "fwd", "bwd" */
 
 /* ---- calling one -------------------------------------------------------------------------- */
 
-/* What one call may use. */
+/* The things that one call may use. */
 struct attn_ctx {
     struct attn_ledger *ledger;
     const struct attn_options *options;
@@ -177,7 +177,7 @@ struct attn_ctx {
     const struct attn_seal *seal;         /* NULL: ranks may read everything */
     struct attn_saved *saved;             /* NULL: nothing outlives a call */
     const struct attn_log *log;           /* NULL, or where every message between ranks is noted */
-    const struct attn_listener *listener; /* NULL, or who is told when a textbook's step ends */
+    const struct attn_listener *listener; /* NULL, or is called when a textbook's step ends */
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:

@@ -5,7 +5,7 @@
  *
  *      gcc -O2 -shared -fPIC -o mine.so mine.c -lm          attnlab check --plugin ./mine.so
  *
- * What is to be computed (ref/attn.h is the contract in full):
+ * A plug-in computes (ref/attn.h is the contract in full):
  *
  *      S = bias(softcap(scale * Q K^T)),   P = softmax over the visible keys,   O = P V,
  *      LSE_i = ln sum_j exp S_ij           softcap(s) = c tanh(s / c)
@@ -13,7 +13,7 @@
  * Shapes     q [B,H,Lq,d]   k [B,G,Lk,d]   v [B,G,Lk,dv]   o [B,H,Lq,dv]   lse [B,H,Lq]
  *            Query head h reads kv head h / (H/G).
  *
- * The plug-in says what it claims.  What is claimed is tested, and a claim that no case tests is an
+ * The plug-in says what it claims.  Each claim is tested, and a claim that no case tests is an
  * error; what is not claimed is never asked.  Conventions that differ from attnlab's are declared,
  * not converted by hand.  docs/external.md says what the verdicts mean.
  *
@@ -33,8 +33,8 @@ extern "C" {
 
 #define ATTN_PLUGIN_ABI 2 /* grows when a plug-in built against an older header must be rebuilt */
 
-/* What may be claimed; a plug-in that claims F32 alone is asked for plain O and LSE of square f32
- * problems with d = dv, scale 1/sqrt(d), no mask, in [B,H,L,d]. */
+/* The claims; a plug-in that claims F32 alone is asked for plain O and LSE of square f32 problems
+ * with d = dv, scale 1/sqrt(d), no mask, in [B,H,L,d]. */
 enum attn_plugin_claim {
     ATTN_PLUGIN_F64 = 1 << 0, /* storage types: f64 is computed in f64, others in f32   */
     ATTN_PLUGIN_F32 = 1 << 1,
@@ -59,7 +59,7 @@ enum attn_plugin_claim {
     ATTN_PLUGIN_CAUSAL = 1 << 21   /* causal masks, as numbers; offset 0 where Lq = Lk       */
 };
 
-/* What may be declined although the claims above ask for it (attn_plugin.declines). */
+/* Inputs that may be declined although the claims above ask for them (attn_plugin.declines). */
 enum attn_plugin_decline {
     ATTN_PLUGIN_NAN_BIAS = 1 << 0,  /* NaN in a bias                      (BIAS and HARD)     */
     ATTN_PLUGIN_NAN_Q = 1 << 1,     /* NaN in q of rows that see no key   (EMPTY and HARD)    */
@@ -139,8 +139,8 @@ struct attn_plugin_call {
     size_t message_size;
 };
 
-/* What forward and backward return.  REFUSED, with a message: this case is claimed, but there is no
- * code for it, and why.  It is counted and listed by its reason, and is never a pass. */
+/* The results of forward and backward.  REFUSED, with a message: this case is claimed, but there is
+ * no code for it, and why.  It is counted and listed by its reason, and is never a pass. */
 enum {
     ATTN_PLUGIN_OK = 0,
     ATTN_PLUGIN_FAILED = 1, /* a verdict: FAIL(status) */
@@ -170,7 +170,7 @@ enum attn_plugin_tensor {
 };
 struct attn_plugin_message {
     int32_t peer;         /* the other rank */
-    int32_t tensor, step; /* what it is: enum attn_plugin_tensor; the hop, from 0 to 9,999 */
+    int32_t tensor, step; /* enum attn_plugin_tensor; the hop, from 0 to 9,999 */
     void *data;           /* of a send, only read */
     int64_t bytes;
 };
@@ -219,7 +219,7 @@ struct attn_plugin {
     const char *shapes;
     const char *arithmetic; /* "f32", "fused-16", "fa4", "unfused-16", "tf32"; NULL: the numbers */
 
-    /* Above 0: forward and backward are not called, but these, on so many ranks at once, each in a
+    /* Above 0: forward and backward are not called, but these, on `ranks` ranks at once, each in a
      * thread of its own.  Layout BHLD, no bias tensor; queries and keys come in multiples of ranks.
      * A merge for each rank but one is in the bound. */
     int32_t ranks;
@@ -240,7 +240,7 @@ struct attn_plugin {
     double hidden;
 };
 
-/* The one symbol of a plug-in.  What it returns must stay valid. */
+/* The one symbol of a plug-in.  Its result must stay valid. */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))
 #endif

@@ -1,4 +1,4 @@
-/* What an implementation is made of: one constant of struct attn_impl, and the types that its
+/* The parts of an implementation: one constant of struct attn_impl, and the types that its
  * functions are given.  A caller meets them as pointers (ref/attn.h); docs/adding.md is the way in.
  */
 #ifndef REF_IMPL_H
@@ -38,8 +38,8 @@ const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... *
 
 /* ---- memory is a contract ----------------------------------------------------------------- */
 
-/* What a pass costs one rank, in closed form: nothing is allocated to find it out.  bytes exclude
- * inputs and outputs.  flops count a multiply and an add as two and an exp as none. */
+/* The cost of a pass for one rank, in closed form: nothing is allocated to find it out.  bytes
+ * exclude inputs and outputs.  flops count a multiply and an add as two and an exp as none. */
 struct attn_cost {
     int n_live;
     struct attn_account live[ATTN_MAX_ACCOUNTS]; /* the live set at the peak, by name */
@@ -49,9 +49,9 @@ struct attn_cost {
     double flops,
         pairs;          /* pairs: of a query and a key, that are multiplied; visible ones, or all */
     int64_t bytes_sent; /* to other ranks */
-    int64_t messages;   /* of which there are so many */
+    int64_t messages;   /* that carry them */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
-    const char *lacks;  /* what does not run in this storage type: it is priced only, without what
+    const char *lacks;  /* the one that lacks this storage type: it is priced only, without what
                            converting to another type would take; NULL: all run; static storage */
     double
         shard_bytes; /* inputs and outputs that this rank has: what peak_bytes are beside; double,
@@ -67,7 +67,7 @@ enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t
 struct attn_isa;       /* an instruction set; only implementations that choose one know more */
 struct attn_runner;    /* processes that are ranks; only implementations over ranks know more */
 struct attn_precision; /* ref/precision.h */
-struct attn_scheme;    /* what each rank has; only implementations over ranks know more */
+struct attn_scheme;    /* the parts of all ranks; only implementations over ranks know more */
 
 /* One option of a spec such as "tiled-textbook:br=16,bc=64".  A table of them ends with a NULL
  * name. */
@@ -91,7 +91,7 @@ struct attn_options {
     int64_t local_value[ATTN_MAX_OPTIONS]; /* its own values, in the order of its table */
     const struct attn_isa *isa;            /* SPEC@ISA; NULL: the machine's best */
     int priced_only;                       /* that set is not on this machine: no call is made */
-    int threads;                           /* at most so many; 1 by default */
+    int threads;                           /* at most; 1 by default */
     const struct attn_runner *runner; /* optimized/parallel/rank_runner.h: each of its processes is
                                               a rank; NULL: ranks are threads of this one */
 };
@@ -103,7 +103,7 @@ struct attn_step {
     double seconds;
 };
 
-/* What one rank used; filled in by sequence-parallel implementations.  Others may fill in the steps
+/* The use of one rank.  Sequence-parallel implementations fill it in; others may fill in the steps
  * of rank 0, and nothing else. */
 struct attn_rank_use {
     int n_live;
@@ -149,11 +149,11 @@ struct attn_seal {
     void *arg;
 };
 
-/* What a forward pass keeps for the backward pass of the same problem, tensors and options;
- * autograd calls it saved for backward.  A caller who wants it zeroes one struct and puts it into
- * the contexts of both calls.  data is a block on the ledger of the forward call, until
- * attn_saved_drop; a backward pass may read it several times, and computes again what it was not
- * given. */
+/* The data that a forward pass keeps for the backward pass of the same problem, tensors and
+ * options; autograd calls them saved for backward.  A caller that wants them zeroes one struct and
+ * puts it into the contexts of both calls.  data is a block on the ledger of the forward call,
+ * until attn_saved_drop; a backward pass may read it several times, and computes again what it was
+ * not given. */
 struct attn_saved {
     void *data; /* NULL: nothing; its layout is the implementation's own */
     int64_t bytes;
@@ -174,9 +174,9 @@ struct attn_impl {
     /* Ranks of this spec; NULL means 1. */
     int (*ranks)(const struct attn_options *options);
 
-    /* All that the error bound (docs/bounds.md) needs to know about the order of summation: at
-     * most so many times is the partial sum of one row rescaled because its maximum grew, and so
-     * many times are partial results merged by their LSE.  NULL means 0. */
+    /* All that the error bound (docs/bounds.md) needs to know about the order of summation: how
+     * many times, at most, the partial sum of one row is rescaled because its maximum grew, and how
+     * many times partial results are merged by their LSE.  NULL means 0. */
     int64_t (*rescales)(const struct attn_problem *problem, const struct attn_options *options);
     int64_t (*merges)(const struct attn_problem *problem, const struct attn_options *options);
 
@@ -197,14 +197,14 @@ struct attn_impl {
     enum attn_status (*backward)(struct attn_ctx *ctx, const struct attn_problem *problem,
                                  const struct attn_backward *t);
 
-    /* Arithmetic other than its storage type's: changes what the bound is told.  NULL: nothing to
-     * change. */
+    /* Arithmetic other than its storage type's: changes the precision that the bound takes.  NULL:
+     * nothing to change. */
     void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
                       struct attn_precision *precision);
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
-    int tells; /* its steps, where somebody listens (ref/listen.h) */
+    int tells; /* its steps, to a listener (ref/listen.h) */
 
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };

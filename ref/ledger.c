@@ -9,8 +9,8 @@
 enum {
     ALIGN = 64,
     ZONE = 64,              /* bytes after each block, never to be written  */
-    BY_MAP = 256 << 10,     /* blocks of so many bytes come from mmap      */
-    BY_HUGE_PAGE = 4 << 20, /* and of so many ask for huge pages           */
+    BY_MAP = 256 << 10,     /* blocks from this size on come from mmap     */
+    BY_HUGE_PAGE = 4 << 20, /* and from this size on ask for huge pages    */
     ZONE_BYTE = 0xA5
 };
 
@@ -124,7 +124,7 @@ static int reserve(struct attn_ledger_blocks *list)
     return 1;
 }
 
-/* A list without blocks has no memory either: nobody clears a ledger that took nothing. */
+/* A list without blocks has no memory either: a ledger that took nothing needs no clearing. */
 static void trim(struct attn_ledger_blocks *list)
 {
     if (list->n > 0)

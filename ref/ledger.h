@@ -52,7 +52,7 @@ struct attn_ledger_listener {
 
 struct attn_ledger {
     struct attn_ledger *parent;
-    const struct attn_ledger_listener *listener; /* NULL: nobody; children have their parent's */
+    const struct attn_ledger_listener *listener; /* NULL: none; children have their parent's */
     int owner; /* for the listener: 0 a process; 1 + r rank r; -1 what is in no price */
     attn_atomic_int64 now, peak; /* bytes, including those of children */
     int n_accounts, n_at_peak;
@@ -61,7 +61,7 @@ struct attn_ledger {
     struct attn_ledger_blocks live, kept;
     int64_t takes;   /* calls of attn_ledger_take so far                                       */
     int64_t fail_at; /* testing: the take with this number fails; -1 never                     */
-    int64_t limit;   /* refuse a take that would make more than so many bytes live; -1 none    */
+    int64_t limit;   /* refuse a take that would make more bytes than this live; -1 none       */
     int damaged;     /* blocks whose end was overwritten: found when the block is given back   */
     int poison;      /* fill fresh blocks with a NaN pattern: buffers are not born zero        */
     int keeps;       /* blocks given back wait for the next take of their size, as those of a

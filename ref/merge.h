@@ -1,7 +1,7 @@
 /* Merging attention over disjoint sets of keys.
  *
- * What a block J of keys contributes to one query is the pair (O, LSE): the softmax average of V
- * over J, and ln sum_{j in J} exp S_j.  The union of two blocks has
+ * A block J of keys contributes the pair (O, LSE) to one query: the softmax average of V over J,
+ * and ln sum_{j in J} exp S_j.  The union of two blocks has
  *
  *      LSE = ln(exp LSE_1 + exp LSE_2)      O = exp(LSE_1 - LSE) O_1 + exp(LSE_2 - LSE) O_2
  *

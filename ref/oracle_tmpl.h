@@ -87,8 +87,8 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 enum { FN(STRETCH) = 32, FN(COLUMNS) = 16 };
 
-/* Keys n0 to n1 of a row, the columns of them from x on, of which so many count: y += sum of
- * weight[n] * x[key[n]], summed by itself and added without loss. */
+/* Keys n0 to n1 of a row, the columns of them from x on, of which the first `columns` count:
+ * y += sum of weight[n] * x[key[n]], summed by itself and added without loss. */
 static inline __attribute__((always_inline)) void
 FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
                     const WIDE *x, int64_t width, int64_t columns, WIDE *y, WIDE *lost)

@@ -1,4 +1,4 @@
-/* What an implementation declares of its arithmetic (attn_impl.precision): the parameters of the
+/* The declaration of an implementation's arithmetic (attn_impl.precision): the parameters of the
  * error bound, docs/bounds.md. */
 #ifndef REF_PRECISION_H
 #define REF_PRECISION_H

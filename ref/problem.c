@@ -105,7 +105,7 @@ static int is_negative(const struct attn_positions *at)
     return at->first < 0 || at->skip < 0 || at->by_batch < 0;
 }
 
-/* Whether the whole has room for n tokens of each batch at these positions. */
+/* Returns 1 if the whole has room for n tokens of each batch at these positions. */
 static int positions_fit(const struct attn_positions *at, int64_t batch, int64_t n, int64_t whole)
 {
     int64_t step, last, among_batches;

@@ -1,5 +1,5 @@
-/* What implementations ask of a problem.  Indices are the problem's own: the origin (attn.h) is
- * added here, so that a shard's code reads like a whole problem's. */
+/* The questions of implementations about a problem.  Indices are the problem's own: the origin
+ * (attn.h) is added here, so that a shard's code reads like a whole problem's. */
 #ifndef REF_PROBLEM_H
 #define REF_PROBLEM_H
 
@@ -35,10 +35,10 @@ static inline int64_t attn_whole_key(const struct attn_problem *p, int64_t b, in
     return attn_whole_token(&p->origin.key, b, j);
 }
 
-/* Whether it is no piece of a larger problem. */
+/* Returns 1 if it is no piece of a larger problem. */
 int attn_problem_is_whole(const struct attn_problem *p);
 
-/* Whether two batches of the problem may have different masks. */
+/* Returns 1 if two batches of the problem may have different masks. */
 int attn_problem_varies_by_batch(const struct attn_problem *p);
 
 static inline int attn_problem_allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
@@ -108,7 +108,8 @@ int64_t attn_problem_pairs(const struct attn_problem *p, int64_t b, int64_t h, i
 /* Visible pairs of all batches and heads. */
 int64_t attn_problem_all_pairs(const struct attn_problem *p, int *counted);
 
-/* Of a pass over so many pairs: QK^T and PV; backward QK^T, dO V^T, dS K, dS^T Q and P^T dO. */
+/* Flops of a pass over `pairs` pairs: QK^T and PV; backward QK^T, dO V^T, dS K, dS^T Q and P^T
+ * dO. */
 static inline double attn_pass_flops(const struct attn_problem *p, enum attn_pass pass,
                                      double pairs)
 {

@@ -1,4 +1,4 @@
-/* What a textbook of sequence parallelism is given: one rank of R, with its part of each tensor.
+/* The input of a textbook of sequence parallelism: one rank of R, with its part of each tensor.
  *
  * The sequence is cut into R equal runs, and rank r has the r-th of them: tokens [r n, (r+1) n).
  * ref/ring.c and ref/ulysses.c are what one rank does.  They know no other rank but by messages
@@ -16,7 +16,7 @@ struct attn_rank_part {
     const struct attn_problem *whole;
     struct attn_transport *transport; /* its rank, and how many there are */
     struct attn_error *error;
-    const struct attn_listener *listener; /* NULL: nobody is told of steps */
+    const struct attn_listener *listener; /* NULL: none */
     int64_t n_query, n_key;               /* tokens of a rank: Lq / R and Lk / R */
     int64_t size;                         /* bytes of a number */
 
@@ -38,7 +38,7 @@ struct attn_rank_part {
     struct attn_head_buffers tile; /* of ref/tiled.c */
 };
 
-/* One pass on one rank.  What fails is what a post or a wait says. */
+/* One pass on one rank.  It fails as the first post or wait that fails. */
 typedef enum attn_status attn_rank_pass(const struct attn_rank_part *x);
 attn_rank_pass attn_ring_forward_f32, attn_ring_forward_f64, attn_ring_backward_f32,
     attn_ring_backward_f64, attn_ulysses_forward_f32, attn_ulysses_forward_f64,

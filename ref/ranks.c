@@ -1,4 +1,4 @@
-/* What every transport shares: pieces, counters, open posts.  See ranks.h. */
+/* The code that every transport shares: pieces, counters, open posts.  See ranks.h. */
 #include "ref/ranks.h"
 
 #include <string.h>

@@ -15,7 +15,7 @@
 
 #include "ref/impl.h"
 
-/* What a message is: a tensor's kind, and the hop or step in which it travels. */
+/* The tag of a message: a tensor's kind, and the hop or step in which it travels. */
 enum attn_tag_kind {
     ATTN_TAG_Q,
     ATTN_TAG_K,
@@ -54,7 +54,7 @@ struct attn_piece attn_piece_pads(int64_t bytes);
 int attn_piece_is_pads(const struct attn_piece *piece);
 
 /* One side of a message.  peer: the other rank.  The pieces travel in their order; there may be
- * none.  What is sent is only read. */
+ * none.  Data that are sent are only read. */
 struct attn_post;
 struct attn_message {
     int peer, tag;
@@ -128,26 +128,28 @@ struct attn_transport {
     void *state;
     int rank, size;
     int64_t bytes_sent, messages; /* so far; a rank's messages to itself do not exist */
-    const struct attn_log *log;   /* NULL, or who is told of every send when it is posted */
+    const struct attn_log *log;   /* NULL, or notes every send when it is posted */
     enum attn_pass pass;          /* for the log, as this: */
-    const char *tensor;           /* what is sent, where its tag has another's name; may be NULL */
+    const char *tensor;           /* its name, where its tag has another's; may be NULL */
     struct attn_open_post open[ATTN_OPEN_POSTS];
     int ended;
 };
 
-/* What a rank does.  t->rank says which one it is. */
+/* The work of a rank.  t->rank says which one it is. */
 struct attn_rank_code {
     enum attn_status (*run)(void *arg, struct attn_transport *t, struct attn_error *err);
     void *arg;
     int counts; /* its transport counts: messages may travel, but nothing is computed */
 };
 
-/* What is received here is no data, and to compute with it is a waste of time. */
+/* Returns 1 if the transport only counts: it brings no data, and to compute with them is a waste of
+ * time. */
 int attn_transport_counts(const struct attn_transport *t);
 
 /* The rank has ended with this status, which comes back: from now on no other rank touches its
  * memory.  EINTERNAL when all was well but a post is open.  A rank that fails while posts are open
- * waits for them or calls this before their lists or data go.  Whoever runs ranks calls it too. */
+ * waits for them or calls this before their lists or data go.  The code that runs ranks calls it
+ * too. */
 enum attn_status attn_transport_end(struct attn_transport *t, enum attn_status status,
                                     struct attn_error *err);
 

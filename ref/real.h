@@ -1,4 +1,4 @@
-/* What the textbooks share: the type of their arithmetic, rows, and the score of a pair.
+/* The parts that the textbooks share: the type of their arithmetic, rows, and the score of a pair.
  *
  * A textbook is written once, for a type called `real`.  It is compiled as float, and once more as
  * double by ref/textbook_f64.c.  Its passes get a suffix for the type, so that both stand in one

@@ -112,8 +112,8 @@ static int64_t ring_kv_head(const struct attn_problem *p, int64_t h)
     return h / (p->heads / p->kv_heads);
 }
 
-/* What tiled is shown of head h of batch b at hop s: its rows of Q_r, and those of its kv head in
- * K_J and V_J. */
+/* The part of head h of batch b that tiled sees at hop s: its rows of Q_r, and those of its kv head
+ * in K_J and V_J. */
 static struct attn_head ring_head(const struct attn_rank_part *x, const struct attn_problem *block,
                                   int s, struct ring_pair keys, int64_t b, int64_t h)
 {

@@ -80,8 +80,8 @@ static unsigned storage_needs(const struct attn_problem *p)
     return attn_problem_needs(p) & ATTN_CAPS_STORAGE;
 }
 
-/* What cannot run in this storage type: the implementation, or the one that does a rank's work.
- * NULL: all run. */
+/* The implementation that cannot run in this storage type: this one, or the one that does a rank's
+ * work.  NULL: both run. */
 static const struct attn_impl *lacks_storage(const struct attn_impl *impl,
                                              const struct attn_options *options,
                                              const struct attn_problem *p)

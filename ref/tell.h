@@ -20,8 +20,8 @@
         }                                                                                 \
     } while (0)
 
-/* What is shown: a matrix from its first row on, or rows of one; one row; one column; one number;
- * the cells of a mask; whole numbers of any type, as a column. */
+/* The numbers that are shown: a matrix from its first row on, or rows of one; one row; one column;
+ * one number; the cells of a mask; whole numbers of any type, as a column. */
 #define SHOWN(...)  \
     {               \
         __VA_ARGS__ \

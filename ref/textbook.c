@@ -40,7 +40,7 @@ struct tensor {
     struct attn_matrix buffer;
 };
 
-/* What the three differ in. */
+/* The differences of the three. */
 struct call;
 struct family {
     attn_head_pass *pass[2][2]; /* [pass][f64] */
@@ -58,7 +58,7 @@ struct call {
     struct attn_head_buffers work; /* of the head that comes next, and those after it */
     int64_t head_rows;       /* of S, P and dS, that a head has for itself; csr: see next_work */
     struct attn_matrix mask; /* dense: [..,Lq,Lk] cells */
-    int64_t masks[2];        /* for so many batches and heads: 1 where they share it */
+    int64_t masks[2];        /* batches and heads of it: 1 where they share it */
     struct attn_csr csr;     /* csr-textbook            */
     struct tensor tensor[TENSORS];
     struct attn_buffer buffer[BUFFERS];
@@ -356,7 +356,7 @@ static enum attn_status price(const struct family *family, const struct attn_pro
         return run(&NAME, ctx, p, NULL, t);                                                        \
     }
 
-/* What dense has for each pair of a row of keys, csr for each visible pair. */
+/* The numbers that dense has for each pair of a row of keys, csr for each visible pair. */
 static void add_scores(struct call *x, int64_t rows, int64_t ld)
 {
     struct attn_head_buffers *w = &x->work;

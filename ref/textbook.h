@@ -32,7 +32,7 @@ struct attn_head {
     struct attn_matrix dK, dV;     /* [Lk,d] [Lk,dv], to be added to: the query heads that
                                       share a kv head add up                                  */
     const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
-    const struct attn_listener *listener; /* NULL: nobody is told of steps */
+    const struct attn_listener *listener; /* NULL: none */
     int rank, hop;                        /* of ring and Ulysses, for the listener */
 };
 

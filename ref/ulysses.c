@@ -50,7 +50,7 @@ static struct attn_piece ulysses_by_heads(const struct attn_rank_part *x,
                                bytes};
 }
 
-/* Pairwise: at step s everybody sends to rank r+s and receives from rank r-s; what a rank has for
+/* Pairwise: at step s each rank r sends to rank r+s and receives from rank r-s; what a rank has for
  * itself is copied.  MPI_Alltoallw does the same in one call. */
 static enum attn_status ulysses_exchange(const struct attn_rank_part *x,
                                          const struct ulysses_tensor *t, int to_heads)
@@ -82,7 +82,7 @@ static enum attn_status ulysses_exchange(const struct attn_rank_part *x,
     return status;
 }
 
-/* A tensor of the call: of queries or keys, so many numbers a token. */
+/* A tensor of the call: of queries or keys, with its numbers a token. */
 static struct ulysses_tensor ulysses_tensor(const struct attn_rank_part *x, enum attn_tag_kind kind)
 {
     const struct attn_problem *p = x->whole;
@@ -184,7 +184,7 @@ enum attn_status ulysses_forward(const struct attn_rank_part *x)
  *  dQ, dK, dV: heads -> tokens                                      all-to-all
  *
  * The backward pass needs O only for D.  So D travels, one number a query, and O, which has dv of
- * them, stays: tiled_backward is told O = 0 and dLSE = -D, from which it computes 0 - (-D). */
+ * them, stays: tiled_backward gets O = 0 and dLSE = -D, from which it computes 0 - (-D). */
 
 /* -D.  A query that sees no key has LSE = -inf: its O and dO are not read, and its D is 0. */
 static void ulysses_delta(const struct attn_rank_part *x)

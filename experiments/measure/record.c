@@ -11,7 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/stats.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 #include "tests/harness/base/fileio.h"
 
 enum kind {

@@ -3,7 +3,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/price/storage.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 
 /* One storage: counted, and for real where that was asked for. */
 struct storage_price {

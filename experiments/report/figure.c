@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/figures.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 #include "optimized/registry.h"
 #include "tests/harness/base/fileio.h"
 

@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/price/need.h"
 #include "experiments/report/curves.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 #include "optimized/registry.h"
 #include "tests/harness/base/fileio.h"
 

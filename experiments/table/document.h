@@ -8,7 +8,7 @@
 #ifndef EXPERIMENTS_TABLE_DOCUMENT_H
 #define EXPERIMENTS_TABLE_DOCUMENT_H
 
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 #include "ref/attn.h"
 
 struct attn_document {

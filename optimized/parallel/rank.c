@@ -274,7 +274,7 @@ struct call {
     struct attn_ctx *ctx;
     enum attn_pass pass;
     struct attn_shards tensor[ATTN_TAG_KINDS];
-    char *saved; /* what all ranks save, one behind the other; NULL: nothing */
+    char *saved; /* saved data of all ranks, one behind the other; NULL: none */
 };
 
 /* Bytes that ranks before this one save. */

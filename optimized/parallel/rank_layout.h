@@ -12,8 +12,9 @@
  *
  * Any n will do: the sizes of runs differ by one at most, the longer ones come first, and where
  * n is less than R (2R) some are empty.  Under a causal mask the last rank of a contiguous layout
- * works R times as long as the first; the other two share the pairs out.  What a place has, its
- * stretches one behind the other, may be cut into runs once more, for the ranks that share a place.
+ * works R times as long as the first; the other two share the pairs out.  The tokens of a place,
+ * its stretches one behind the other, may be cut into runs once more, for the ranks that share a
+ * place.
  *
  * Heads are dealt out in runs, and kv heads with the heads that read them: one that several ranks
  * read is there several times, unless the layout says that it has an owner, the first of them.

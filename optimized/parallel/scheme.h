@@ -10,7 +10,7 @@
  *      P_ij = exp(S_ij - LSE_i)    dS_ij = P_ij (dO_i . v_j - D_i)    D_i = dO_i . O_i - dLSE_i
  *
  * D is computed once, where a row is at home, and handed on in place of O (one number a row instead
- * of dv) and of dLSE: the local implementation is told O = 0 (one row of zeros, stride 0) and
+ * of dv) and of dLSE: the local implementation gets O = 0 (one row of zeros, stride 0) and
  * dLSE = -D, from which it computes 0 - (-D).
  *
  * A product of which no pair is visible is not computed; where blocks are passed on from rank to
@@ -51,7 +51,7 @@ struct attn_scheme {
     /* Where mask= stands in its table.  0: it has none. */
     int mask;
 
-    /* So many kv heads are brought at a time.  NULL, or 0: all of them. */
+    /* The number of kv heads that are brought at a time.  NULL, or 0: all of them. */
     int64_t (*kv_heads_at_once)(const struct attn_options *options);
 
     /* 1: a forward pass keeps the K, V that were brought, a backward pass brings none.  NULL: 0. */

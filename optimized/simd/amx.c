@@ -37,7 +37,7 @@ static const struct amx_config amx_tiles = {
     _tile_loadd(b, (from) + 16 * (n), (size_t)b_step * 4); \
     _tile_dpbf16ps(n, a, b)
 
-/* Sixteen rows of C and so many tiles of columns: a constant, 1 to 3. */
+/* Sixteen rows of C and `tiles` tiles of columns: a constant, 1 to 3. */
 static inline __attribute__((always_inline)) void amx_columns(int tiles, const uint16_t *A,
                                                               int64_t a_step, const uint32_t *B,
                                                               int64_t b_step, int64_t k, float *C,

@@ -17,7 +17,8 @@
  * hold NaN.  A query with LSE = -inf sees nothing: its q, o and dO are replaced by zeros, and its
  * LSE by +inf, which makes P = 0. */
 
-/* What a query head keeps, and what a thread works in: see ATTN_STATE_Q and ATTN_BACK_S, and on. */
+/* The state of a query head, and the workspace of a thread: see ATTN_STATE_Q and ATTN_BACK_S, and
+ * on. */
 struct FN(head_state) {
     REAL *Q, *dO, *dQ, *lse, *D; /* at a panel */
 };
@@ -200,7 +201,7 @@ static void FN(edit_gradient)(const struct attn_tile_backward *job, int64_t i0,
     }
 }
 
-/* What a panel of queries and a block of keys are to each other. */
+/* A panel of queries that meets a block of keys. */
 struct FN(tile_step) {
     const struct attn_tile_backward *job;
     int64_t i0;              /* the panel's first query */
@@ -268,7 +269,7 @@ static void FN(step_dov)(const struct FN(tile_step) * x, struct FN(prefetch) * p
     FN(step_product)(1, x, x->v, x->job->p->d_value, at->dO, at->D, x->ws.dP, prefetch);
 }
 
-/* What is S and dP still becomes P and dS. */
+/* Makes P and dS of the S and dP that are left. */
 static void FN(step_softmax)(const struct FN(tile_step) * x)
 {
     const struct attn_tile_backward *job = x->job;
@@ -382,8 +383,8 @@ static void FN(backward_step)(const struct attn_tile_backward *job)
     }
 }
 
-/* dK and dV of the block to the tensors, from rows of so many numbers.  Q in dK is not the scaled
- * one, so scale comes here. */
+/* dK and dV of the block to the tensors, from rows of wide_k and wide_v numbers.  Q in dK is not
+ * the scaled one, so scale comes here. */
 static void FN(emit_keys)(const struct attn_tile_backward *job, REAL *dK, int64_t wide_k, REAL *dV,
                           int64_t wide_v)
 {

@@ -10,7 +10,8 @@ static int FN(is_edited)(const struct attn_problem *p)
     return p->softcap > 0 || p->bias.kind != ATTN_BIAS_NONE;
 }
 
-/* What turns q . k into an exponent of 2; or, where scores are edited first, into a score. */
+/* The factor that turns q . k into an exponent of 2; or, where scores are edited first, into a
+ * score. */
 static double FN(exponent_factor)(const struct attn_problem *p)
 {
     return FN(is_edited)(p) ? p->scale : p->scale * LOG2_E;

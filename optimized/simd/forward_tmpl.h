@@ -22,7 +22,7 @@
  * queries sees, with a bit a lane.  Hidden keys get S = -inf, and P is then exactly 0: not the
  * smallest number, whose products would be subnormal and slow. */
 
-/* What a thread works in (ATTN_WORK_Q and on). */
+/* The workspace of a thread (ATTN_WORK_Q and on). */
 struct FN(forward_workspace) {
     REAL *Q, *O;    /* [panels][d][PANEL], [panels][dv][PANEL]              */
     REAL *S;        /* [keys][PANEL]: scores, then P, of one panel          */
@@ -184,7 +184,7 @@ struct FN(block) {
     const struct attn_tile_forward *job;
     int64_t j0, j1;
     const REAL *k[ATTN_KEY_BLOCK + 8], *v[ATTN_KEY_BLOCK + 8];
-    struct FN(prefetch) with_scores, with_values; /* what is prefetched meanwhile */
+    struct FN(prefetch) with_scores, with_values; /* rows to prefetch meanwhile */
 };
 
 /* S[j][:] = Q . row[j] for the edge of vector u, in its place below the full keys. */

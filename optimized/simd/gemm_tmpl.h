@@ -9,7 +9,7 @@
  * Jobs are those of forward_tmpl.h and backward_tmpl.h, but that the workspaces for S and dP hold
  * all keys, of as many panels as the job has: [panels][n_key + 8][PANEL].  The tile of a panel and
  * a block of keys has rows for the keys that the whole panel sees, and then for each vector its
- * edge, as everywhere; the other rows are 0, and so is a tile of which nobody sees anything.
+ * edge, as everywhere; the other rows are 0, and so is a tile that no query sees.
  *
  * Forward may leave P for backward (job.saves), which then makes only dS (job.saved): four products
  * instead of five and no exponential, for memory that lives between the passes. */
@@ -131,8 +131,8 @@ static void FN(gemm_forward)(const struct attn_tile_forward *job)
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
-/* The panel of queries from i0 on meets the job's keys: the tiles of P and dS, and who sees what of
- * them; 0 when nobody sees anything. */
+/* The panel of queries from i0 on meets the job's keys: the tiles of P and dS, and which keys of
+ * them each query sees; 0 when no query sees any. */
 static int FN(gemm_step)(struct FN(tile_step) * x, int64_t i0)
 {
     const struct attn_tile_backward *job = x->job;

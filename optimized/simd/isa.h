@@ -26,7 +26,8 @@ const struct attn_isa *attn_isa_at(int n);
 /* The set of this name, if this machine has it; else NULL with a message. */
 const struct attn_isa *attn_isa_find(const char *name, size_t length, struct attn_error *err);
 
-/* What specs without an @ run on.  NULL, with a message, when ATTN_ISA is no good. */
+/* The instruction set that specs without an @ run on.  NULL, with a message, when ATTN_ISA is no
+ * good. */
 const struct attn_isa *attn_isa_best(struct attn_error *err);
 
 /* The kernels of a call: those of options->isa, or of the best, for the problem's arithmetic.
@@ -35,7 +36,7 @@ const struct attn_kernels *attn_kernels_for(const struct attn_problem *p,
                                             const struct attn_options *options,
                                             struct attn_error *err);
 
-/* What the kernels declare of their arithmetic (attn_impl.precision).  Probabilities below the
+/* The kernels' declaration of their arithmetic (attn_impl.precision).  Probabilities below the
  * smallest normal number may be taken for 0.  exp errs by at most 3.3 u (isa_fixture.c); where the
  * running maximum lags, rounding its argument costs 1.4 u more (docs/kernel.md, section 6). */
 void attn_kernels_precision(const struct attn_problem *p, const struct attn_options *options,

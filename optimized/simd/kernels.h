@@ -14,11 +14,11 @@
 #include "optimized/simd/mask_cursor.h"
 #include "ref/attn.h"
 
-/* So many bytes of K and V stay in the second-level cache beside a block of queries: half of
- * 1 MiB, which is what the kernels were measured with. */
+/* Bytes of K and V that stay in the second-level cache beside a block of queries: half of 1 MiB,
+ * with which the kernels were measured. */
 enum { ATTN_NEAR_BYTES = 512 * 1024 };
 
-/* What one thread works in, for blocks of so many panels, in numbers of the arithmetic type. */
+/* The workspace of one thread, for blocks of `panels` panels, in numbers of the arithmetic type. */
 enum {
     ATTN_WORK_Q,    /* [panels][d][panel]: Q, transposed and scaled                       */
     ATTN_WORK_O,    /* [panels][dv][panel]: O, transposed, not yet divided by l           */
@@ -44,8 +44,8 @@ struct attn_tile_forward {
     void *ws[ATTN_WORKSPACES];
 };
 
-/* The backward pass: what a query head keeps from one block of keys to the next, in numbers a
- * panel; and what a thread works in, in numbers, for blocks of so many keys. */
+/* The backward pass: the state that a query head keeps from one block of keys to the next, in
+ * numbers a panel; and the workspace of a thread, in numbers, for blocks of `keys` keys. */
 enum {
     ATTN_STATE_Q,     /* [panels of Lq][d][panel]: Q, transposed and scaled                */
     ATTN_STATE_DO,    /* [panels of Lq][dv][panel]                                         */
@@ -93,7 +93,7 @@ enum {
     ATTN_SPLIT_ROWS = 64  /* (head, query) pairs in a job, at most         */
 };
 
-/* Memory of a thread for jobs of so many (head, query) pairs, in numbers of the arithmetic type. */
+/* Memory of a thread for jobs of `rows` (head, query) pairs, in numbers of the arithmetic type. */
 enum {
     ATTN_SPLIT_Q,  /* [rows][d, in whole vectors]: Q, scaled                              */
     ATTN_SPLIT_O,  /* [rows][dv, in whole vectors]: O, not yet divided by l               */
@@ -108,7 +108,7 @@ enum {
 enum {
     ATTN_ROW_KEYS = 1024,     /* keys in a step, at most                                          */
     ATTN_ROW_STEPS = 288,     /* steps in a batch, at most                                        */
-    ATTN_ROW_STEP_BYTES = 32, /* what is remembered of one                                        */
+    ATTN_ROW_STEP_BYTES = 32, /* bytes to remember one                                            */
     ATTN_ROW_BATCH = 24064    /* numbers for the scores of a batch, those of a step in whole 16's */
 };
 struct attn_row_forward {
@@ -129,8 +129,7 @@ struct attn_row_forward {
  *      step    both, of every head of the group, in one order of queries; chunks in order
  *      end     keys, when all queries have met them: dK and dV are written
  *      finish  queries, when all keys have met them: dQ is written
- * begin, step ..., end belong to one workspace.  What head h keeps between chunks is lse to
- * done. */
+ * begin, step ..., end belong to one workspace.  Head h keeps lse to done between chunks. */
 enum { ATTN_BACK_STEP = 64 }; /* keys that a query meets at a time, at most */
 struct attn_row_backward {
     const struct attn_problem *p;
@@ -157,7 +156,7 @@ struct attn_row_split {
     void *ws[ATTN_SPLIT_WORKSPACES];
 };
 
-/* What a machine can do at most, for attnlab measure --peak (limits_tmpl.h). */
+/* The limits of a machine, for attnlab measure --peak (limits_tmpl.h). */
 enum attn_limit {
     ATTN_LIMIT_FMA,  /* flops: multiply-adds on registers, two each; or products on tiles */
     ATTN_LIMIT_READ, /* bytes read                                  */

@@ -1,5 +1,5 @@
-/* What this instruction set can do at most: loops of known work on one thread, in the vectors of
- * the real kernels, to be timed next to them (attnlab measure --peak).
+/* The limits of this instruction set: loops of known work on one thread, in the vectors of the real
+ * kernels, to be timed next to them (attnlab measure --peak).
  *
  * Each runs `rounds` times over x[n], n a multiple of LIMIT_STEP, at least 3 * LIMIT_STEP (and 512
  * bytes), and returns the work done in the unit of enum attn_limit.  x holds numbers in [0,1]; some

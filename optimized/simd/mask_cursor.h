@@ -3,7 +3,7 @@
  * A mask gives each query its visible keys as runs, in increasing order (attn_problem_next; a
  * stored pattern does the same).  A kernel walks over key blocks in increasing order with one
  * cursor a query, so every run is asked for once, however many blocks it crosses, and blocks that
- * nobody sees are never visited.
+ * no query sees are never visited.
  *
  * For one panel of queries and one block of keys the answer is a word a key: bit r of seen[j] says
  * that query r sees key j.  A run [lo, hi) toggles bit r at lo and again at hi; running
@@ -44,8 +44,8 @@ enum {
 };
 
 /* Where the cursors of one panel stand: the least and the greatest start of a current run, and the
- * least end.  While the block lies between last and end, everyone sees all of it; nobody needs to
- * be asked before `end` is passed. */
+ * least end.  While the block lies between last and end, every query sees all of it; no cursor is
+ * asked before `end` is passed. */
 struct attn_front {
     int64_t first, last, end;
 };
@@ -61,7 +61,7 @@ struct attn_mask_cursor {
     uint64_t seen[ATTN_KEY_BLOCK + 1];
 };
 
-/* Start at key j0, for queries [i0,i1) in panels of so many. */
+/* Start at key j0, for queries [i0,i1) in panels of `panel` queries. */
 void attn_mask_cursor_open(struct attn_mask_cursor *cursor, struct attn_runs runs, int panel,
                            int64_t b, int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
 
@@ -76,8 +76,8 @@ enum attn_tile attn_mask_cursor_tile(struct attn_mask_cursor *cursor, int n, int
 
 /* The keys of one panel and one block, sorted by how they are seen.  A key that every query of the
  * panel sees needs no masking and goes to the widest tile.  The others are listed for each vector
- * of the panel that sees any of it, with one bit a lane; a key that nobody sees is in no list, and
- * its K and V are never read. */
+ * of the panel that sees any of it, with one bit a lane; a key that no query sees is in no list,
+ * and its K and V are never read. */
 struct attn_keys {
     int n_full, n_edge[ATTN_PANEL_VECTORS];
     uint8_t full[ATTN_KEY_BLOCK]; /* minus j0, increasing */
@@ -85,8 +85,8 @@ struct attn_keys {
     uint16_t bits[ATTN_PANEL_VECTORS][ATTN_KEY_BLOCK];
 };
 
-/* After attn_mask_cursor_tile, FULL or PARTIAL, of `rows` queries in vectors of so many lanes, n
- * keys. */
+/* After attn_mask_cursor_tile, FULL or PARTIAL, of `rows` queries in vectors of `lanes` lanes, and
+ * n keys. */
 void attn_keys_sort(const struct attn_mask_cursor *cursor, enum attn_tile tile, int rows, int lanes,
                     int n, struct attn_keys *keys);
 

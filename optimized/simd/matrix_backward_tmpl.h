@@ -1,9 +1,9 @@
 /* The backward pass on the matrix unit (matrix_tmpl.h): a block of keys meets one block of queries
  * after another, as in backward_tmpl.h.
  *
- * What a product sums over must lie side by side in A and in pairs in B.  So Q and dO are kept
- * twice: in pairs of features for S and dP, in pairs of queries for dK and dV.  dS is written twice
- * too: its rows for dK, its pairs of keys for dQ. */
+ * The numbers that a product sums over must lie side by side in A and in pairs in B.  So Q and dO
+ * are kept twice: in pairs of features for S and dP, in pairs of queries for dK and dV.  dS is
+ * written twice too: its rows for dK, its pairs of keys for dQ. */
 
 struct matrix_state {
     uint32_t *Q, *dO;           /* [d / 2][PANEL], [dv / 2][PANEL]: pairs of features */

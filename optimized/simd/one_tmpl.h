@@ -30,7 +30,7 @@
 #include "optimized/simd/limits_tmpl.h"
 #include "optimized/simd/rows_backward_tmpl.h"
 
-/* What a table has beside the tile kernels. */
+/* The entries of a table beside the tile kernels. */
 #undef COMMON_KERNELS
 #define COMMON_KERNELS                                                                            \
     .bytes = sizeof(REAL), .lanes = LANES, .panel = PANEL, .widen = FN(widen),                    \

@@ -35,7 +35,7 @@ static struct FN(prefetch) FN(prefetch_numbers)(const REAL *from, int64_t n)
         .at = (const char *)from, .bytes = n * (int64_t)sizeof *from, .rows = n > 0, .passes = 1};
 }
 
-/* How many lines to prefetch in each of so many steps of a pass.  x may be NULL: none. */
+/* The lines to prefetch in each of `steps` steps of a pass.  x may be NULL: none. */
 static int64_t FN(lines_of_step)(const struct FN(prefetch) * x, int64_t steps)
 {
     if (x == NULL || x->rows == 0)

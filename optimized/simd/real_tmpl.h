@@ -1,5 +1,5 @@
-/* What float and double differ in, for the templates of this folder.  Included with REAL_BITS 32
- * or 64; takes back what an earlier inclusion defined.
+/* The differences of float and double, for the templates of this folder.  Included with REAL_BITS
+ * 32 or 64; takes back what an earlier inclusion defined.
  *
  * EXP2_TERMS are the coefficients, highest first, of 2^f, minimax in relative error with the
  * constant term fixed at 1, so that 2^0 is exactly 1.  On [-1/2, 1/2] degree 5 errs by 9.15e-8

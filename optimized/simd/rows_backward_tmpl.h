@@ -9,13 +9,13 @@
  * One walk over the pairs of a chunk of keys makes all three.  A query meets the keys of its row:
  * it gathers K and V for two dot products, from which P and dS follow; then it gathers K once more
  * for dQ, and scatters q and dO, weighted, over dK and dV.  Five products a pair, each made once;
- * the pattern is read by rows only, so nobody has to transpose it.
+ * the pattern is read by rows only, so it is never transposed.
  *
- * What belongs to a key lies together: K, V, dK, dV, one after the other, for the keys of the
- * chunk.  A pair thus moves four neighbouring rows in and two out, between registers and
- * whichever cache holds the chunk, and that is its limit. */
+ * The rows of a key lie together: K, V, dK, dV, one after the other, for the keys of the chunk.  A
+ * pair thus moves four neighbouring rows in and two out, between registers and whichever cache
+ * holds the chunk, and that is its limit. */
 
-/* What a thread works in. */
+/* The workspace of a thread. */
 struct FN(back_workspace) {
     REAL *keys;                 /* [keys][K, V, dK, dV]                            */
     int64_t step, wide, wide_v; /* numbers from key to key; d, dv in whole vectors */
@@ -74,7 +74,7 @@ static REAL FN(back_delta)(const struct attn_row_backward *job,
 }
 
 /* LSE to base 2 and D of queries [i0,i1), dQ = 0.  A query that sees nothing, or nothing but -inf,
- * is not read: its LSE becomes +inf, and it meets nobody. */
+ * is not read: its LSE becomes +inf, and it meets no key. */
 static void FN(row_backward_start)(const struct attn_row_backward *job)
 {
     const struct attn_cview *of = &job->t->lse;
@@ -161,8 +161,8 @@ static void FN(back_edit)(const struct FN(back_step) * x)
 }
 
 /* `vectors` vectors of features from c on: dQ += sum_e dS_e k_e, dK_e += dS_e q, dV_e += P_e dO.
- * What a key has is thus walked over once, line after line.  Where d and dv differ, keys or values
- * end first, and the others go on alone. */
+ * The rows of a key are thus walked over once, line after line.  Where d and dv differ, keys or
+ * values end first, and the others go on alone. */
 TILE FN(scatter_at)(int vectors, int keys, int values, const struct FN(back_step) * x, int64_t c)
 {
     const struct FN(back_workspace) *ws = &x->ws;

@@ -8,7 +8,7 @@ struct FN(step) {
     int row, n;
 };
 
-/* What a thread works in. */
+/* The workspace of a thread. */
 struct FN(row_workspace) {
     REAL *Q, *O, *m, *l;    /* [rows][d], [rows][dv] in whole vectors; [rows] */
     INT *done;              /* [rows]: see walk_tmpl.h                        */

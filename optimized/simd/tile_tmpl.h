@@ -114,7 +114,7 @@ TILE FN(tile_add)(int rows, int vectors, REAL *const *to, VEC acc[16][4])
 
 /* ---- the tiles ------------------------------------------------------------------------------- */
 
-/* acc[t][v] = Q . k[t] for `rows` keys and so many vectors of queries: their scores, which are in
+/* acc[t][v] = Q . k[t] for `rows` keys and `vectors` vectors of queries: their scores, which are in
  * registers still. */
 TILE FN(tile_dots)(int rows, int vectors, const REAL *const *k, int64_t d, const REAL *Q,
                    VEC acc[16][4])
@@ -169,8 +169,8 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
     FN(tile_add)(rows, vectors, to, acc);
 }
 
-/* X[t][c] += sum_i P[t][i] row[i][c] for `rows` keys t, n queries i, so many vectors of features c
- * from c0 on: X and row are dV and dO, or dK and Q. */
+/* X[t][c] += sum_i P[t][i] row[i][c] for `rows` keys t, n queries i, `vectors` vectors of features
+ * c from c0 on: X and row are dV and dO, or dK and Q. */
 TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const REAL *P,
                        const REAL *const *row, int n)
 {
@@ -191,8 +191,8 @@ TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const 
 
 /* ---- any number of keys and features --------------------------------------------------- */
 
-/* S[j][:] = Q . k[j] for n keys and so many vectors of queries.  k has, and S has workspace for, n
- * rounded up to a multiple of 8: what is past n is the last row again.  max, if given, gathers the
+/* S[j][:] = Q . k[j] for n keys and `vectors` vectors of queries.  k has, and S has workspace for,
+ * n rounded up to a multiple of 8: rows past n are the last row again.  max, if given, gathers the
  * largest score of each query, a NaN passed over.  `prefetch`, if given, goes on with each tile
  * (prefetch_tmpl.h). */
 static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
@@ -213,8 +213,8 @@ static void FN(scores)(int vectors, const REAL *const *k, int n, int64_t d, cons
     }
 }
 
-/* O[c][:] += sum_j P[j][:] v[j][c] for all features and so many vectors of queries; `prefetch`
- * as in scores. */
+/* O[c][:] += sum_j P[j][:] v[j][c] for all features and `vectors` vectors of queries; `prefetch` as
+ * in scores. */
 static void FN(values)(int vectors, const REAL *const *v, int n, int64_t dv, const REAL *P, REAL *O,
                        struct FN(prefetch) * prefetch)
 {

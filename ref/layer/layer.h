@@ -40,8 +40,8 @@ struct attn_layer_backward {
     void *dx, *dwqkv, *dwo; /* written */
 };
 
-/* What a forward pass keeps for the backward one: blocks of the ledger of that call.  Empty when it
- * is all zero. */
+/* The buffers that a forward pass keeps for the backward one: blocks of the ledger of that call.
+ * Empty when it is all zero. */
 enum { ATTN_LAYER_Q, ATTN_LAYER_K, ATTN_LAYER_V, ATTN_LAYER_O, ATTN_LAYER_LSE, ATTN_LAYER_KEPT };
 struct attn_layer_saved {
     struct attn_buffer at[ATTN_LAYER_KEPT];
@@ -77,7 +77,7 @@ enum attn_status attn_layer_run_backward(const struct attn_impl *impl, struct at
                                          const struct attn_layer_backward *t,
                                          const struct attn_layer_saved *saved);
 
-/* What a pass of one process costs beside x, y, weights and their gradients, in closed form.
+/* The cost of a pass of one process beside x, y, weights and their gradients, in closed form.
  * keeps: the forward pass keeps what the backward one needs, which is then live in both
  * (saved_bytes); shard_bytes are those of x, y, weights and gradients.  bf16 and f16 are priced
  * too, each buffer in its type (attn_cost.lacks). */
@@ -118,7 +118,7 @@ void attn_layer_merge_dweights(const struct attn_layer_part *n, const struct att
 struct attn_layer_weights attn_layer_heads(const struct attn_layer *layer, const void *wqkv,
                                            const void *wo);
 
-/* x or y of so many tokens. */
+/* x or y of `tokens` tokens. */
 struct attn_view attn_layer_tokens(const void *data, enum attn_dtype dtype, int64_t tokens,
                                    int64_t hidden);
 

@@ -1,4 +1,4 @@
-/* What a kind of mask is, and how its call is read: all that a new mask needs.
+/* A kind of mask, and how its call is read: all that a new mask needs.
  *
  * A kind is a name, the words about it, a function that reads the arguments of its call into a
  * node, and functions about one (batch, head) and one query or block.  Of these only allows() is
@@ -47,7 +47,7 @@ enum mask_number {
 /* One call of a text, or an & or | of several. */
 struct mask_node {
     int kind;
-    const void *own;       /* what the kind keeps of the arguments (attn_mask_keep)             */
+    const void *own;       /* the kind's data, from the arguments (attn_mask_keep)              */
     int by_batch, by_head; /* it differs between batches, between heads                         */
     int64_t alike;         /* queries n alike, n alike + 1, ... (n + 1) alike - 1 see the same
                             * keys; 0 or 1: nothing is known                                    */
@@ -63,7 +63,7 @@ struct attn_mask {
     int64_t n_nodes, node_capacity, root;
     int64_t *number; /* the lists of all calls, one after another */
     int64_t n_numbers, number_capacity;
-    struct mask_block *kept; /* what nodes own */
+    struct mask_block *kept; /* the memory that nodes own */
 };
 
 /* A node as one (batch, head) sees it: what the functions of a kind are asked about. */
@@ -135,7 +135,7 @@ enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
 struct mask_parser {
-    const char *at; /* what is read next, in mask->text */
+    const char *at; /* the next character, in mask->text */
     int depth;      /* open parentheses */
     int more;       /* an argument is to come: behind '(' or a comma */
     int parts;      /* nodes that the call stands for */

@@ -51,7 +51,7 @@ static int axis_sees(const struct mask_axis *axis, int64_t x, int64_t y)
     return axis->least <= y - x && y - x <= axis->most && (y - x) % axis->step == 0;
 }
 
-/* What x sees: y = *lo, *lo + step, ... below *hi; never nothing, for x sees itself. */
+/* The y that x sees: *lo, *lo + step, ... below *hi; x itself is one of them. */
 static void axis_range(const struct mask_axis *axis, int64_t x, int64_t *lo, int64_t *hi)
 {
     *lo = mask_max(x + axis->least, 0);
@@ -245,8 +245,8 @@ void attn_mask_set_grid(struct mask_parser *p, struct mask_node *node, const str
 
 /* ---- frames and places -------------------------------------------------------------------- */
 
-/* What is certain of all that is visible: the mask itself, if it is a grid of which `is` says yes,
- * or the first part of an & that is; NULL: there is none. */
+/* A grid that every visible pair obeys: the mask itself, if it is a grid of which `is` says yes, or
+ * the first part of an & that is; NULL: there is none. */
 static const struct mask_grid *find_grid(const struct attn_mask *mask,
                                          int (*is)(const struct attn_mask *mask,
                                                    const struct mask_grid *grid))

@@ -125,8 +125,9 @@ static int64_t column_of(const struct draw *x, uint64_t key, int64_t rank)
     return (int64_t)n;
 }
 
-/* Of the columns [lo,hi), reached from `first` on by so many steps of the permutation or of its
- * inverse.  Walks go side by side, without branches: a processor has several of them under way. */
+/* Counts the images of first, ..., first + n - 1 in [lo,hi), under the permutation of the columns
+ * or its inverse.  Walks go side by side, without branches: a processor has several of them under
+ * way. */
 static int64_t count_images(uint64_t key, int half, uint64_t columns, int64_t first, int64_t n,
                             int inverse, uint64_t lo, uint64_t hi)
 {
@@ -278,7 +279,7 @@ static double density(struct mask_parser *p)
     return p->status == ATTN_OK ? digits / scale : 0;
 }
 
-/* p,seed[,heads], of blocks of so many tokens. */
+/* p,seed[,heads], of blocks of `size` tokens. */
 static void read_draw(struct mask_parser *p, struct mask_node *node, int64_t size)
 {
     int64_t n_key = p->mask->shape.n_key;

@@ -1,5 +1,6 @@
-/* What a mask says: what its kinds define (kind.h), and what follows from that where they say no
- * more.  All of it is tested against the definition on every pair of many small shapes. */
+/* The answers of a mask: those that its kinds define (kind.h), and those that follow from them
+ * where kinds say no more.  All of it is tested against the definition on every pair of many small
+ * shapes. */
 #include "ref/mask/mask_internal.h"
 
 const struct attn_mask_shape *attn_mask_shape(const struct attn_mask *mask)

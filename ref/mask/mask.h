@@ -2,7 +2,7 @@
  *
  * A mask is described, not stored: `causal(br)&window(32,0,br)` is two small records, whatever
  * L is.  attn_mask_allows() is THE definition; everything else in this header is derived from it
- * and tested against it.  What wants an L x L object builds it and pays on the ledger.
+ * and tested against it.  Code that wants an L x L object builds it and pays on the ledger.
  *
  * The language.  A mask is a call, or calls joined by & (both) and | (either) with parentheses;
  * & binds tighter.  attn_mask_help() has a line for each call, docs/masks.md a picture, and the
@@ -23,7 +23,7 @@ struct attn_mask_shape {
 };
 
 /* Tensors that a mask names.  find() returns ATTN_OK and fills data, or fails with a message.
- * What it hands out must outlive the mask; the mask reads it in place. */
+ * The data that it hands out must outlive the mask; the mask reads it in place. */
 struct attn_mask_tensor {
     const void *data;
     int width; /* bytes of an element: 1 (bool, u8), 4 (i32) or 8 (i64) */
@@ -57,8 +57,8 @@ const char *attn_mask_help(int line);
  * indices. */
 int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j);
 
-/* Whether every pair is visible because nothing but `none` was written: it need not be
- * materialised.  True for NULL. */
+/* Returns 1 if every pair is visible because nothing but `none` was written, and for NULL: the mask
+ * need not be materialised. */
 int attn_mask_is_none(const struct attn_mask *mask);
 
 /* Frames of equal size, one behind the other, are a video.  Is every visible pair certainly of one
@@ -67,7 +67,7 @@ int attn_mask_is_none(const struct attn_mask *mask);
 enum attn_video { ATTN_NO_VIDEO, ATTN_SAME_FRAME, ATTN_SAME_PLACE };
 enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
 
-/* Whether the mask differs between batches, between heads. */
+/* Returns 1 if the mask differs between batches, between heads. */
 int attn_mask_varies_by_batch(const struct attn_mask *mask);
 int attn_mask_varies_by_head(const struct attn_mask *mask);
 

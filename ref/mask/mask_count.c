@@ -163,7 +163,7 @@ static int absorb_terms(const struct counter *count, struct region *region)
     return 1;
 }
 
-/* What a term is counted by; the first of these that any term has is applied first. */
+/* The rule that counts a term; the first of these that any term has is applied first. */
 enum rule { BY_CELLS, BY_REMAINDERS, BY_EITHER, NO_RULE };
 
 static enum rule rule_of(const struct counter *count, const struct region *region, int at)

@@ -34,7 +34,8 @@ void attn_mask_no_more(struct mask_parser *p);
 
 /* ---- mask_parse.c ---- */
 
-/* What was expected here, and what was found; a failure whose message is written already. */
+/* Two failures: one says what was expected here, and what was found; the message of the other is
+ * written already. */
 void attn_mask_expected(struct mask_parser *p, const char *what);
 void attn_mask_stop(struct mask_parser *p, enum attn_status status);
 

@@ -98,7 +98,7 @@ void attn_mask_push_number(struct mask_parser *p, int64_t number)
         mask->number[mask->n_numbers++] = number;
 }
 
-/* What nodes own, in a chain. */
+/* The memory that nodes own, in a chain. */
 struct mask_block {
     struct mask_block *next;
     max_align_t data[];
@@ -205,7 +205,7 @@ static void unknown_call(struct mask_parser *p, struct mask_slice word)
                       attn_nearest_text(&nearest, meant), names);
 }
 
-/* What stands between the parentheses of a call, into its nodes. */
+/* Reads the text between the parentheses of a call into its nodes. */
 static void arguments(struct mask_parser *p, const char *begin, struct mask_node *part)
 {
     attn_mask_skip_blanks(p);

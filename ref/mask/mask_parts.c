@@ -1,7 +1,7 @@
 /* & and |: the kinds that join others.
  *
- * What they are to be counted and listed as is for the files that do so (mask_count.c, mask_row.c,
- * mask_tile.c): these look at the children themselves. */
+ * The files that count and list (mask_count.c, mask_row.c, mask_tile.c) look at their children
+ * themselves. */
 #include "ref/mask/mask_internal.h"
 
 /* The first child that says `decides` decides. */

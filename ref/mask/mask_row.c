@@ -58,7 +58,7 @@ static void see_through(void *arg, int64_t lo, int64_t hi)
             sieve->see(sieve->arg, j, j + 1);
 }
 
-/* At most so many keys would be visited by listing this row. */
+/* The number of keys that listing this row would visit, at most. */
 static int64_t effort(const struct row *r)
 {
     const struct mask_node *all = r->v.mask->node, *node = r->v.node;

@@ -1,5 +1,4 @@
-/* The tensors that calls name: found, and checked once, so that whoever asks the mask later need
- * not. */
+/* The tensors that calls name: found, and checked once, so that later calls need not check them. */
 #include "ref/mask/mask_internal.h"
 
 #include <stdio.h>

@@ -49,7 +49,7 @@ void attn_csr_free(struct attn_csr *csr, struct attn_ledger *ledger);
 int64_t attn_csr_row(const struct attn_csr *csr, int64_t b, int64_t h, int64_t i,
                      const int32_t **columns);
 
-/* What attn_csr_build will take, without taking it: adds both accounts to cost and sets
+/* The memory that attn_csr_build will take, without taking it: adds both accounts to cost and sets
  * cost->counted if the mask has no closed form.  csr is as it would be built, but without arrays.
  * EINVAL when a size exceeds int64, ENOTSUP as above. */
 enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_cost *cost,

@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/advice/advice.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 
 /* ---- the command ----------------------------------------------------------------------------- */
 

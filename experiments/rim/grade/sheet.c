@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/grade/grading.h"
-#include "experiments/table/rows.h"
+#include "experiments/table/row_table.h"
 
 static int most_points(const struct attn_sheet *sheet)
 {

@@ -14,9 +14,9 @@ static inline struct attn_tokens attn_tokens_common(const struct attn_tokens *a,
                                a_end < b_end ? a_end : b_end);
 }
 
-/* What a rank has of a tensor, of all batches: these heads (kv heads of a tensor of keys) and
- * tokens.  In memory it is [batch, heads, tokens, width], stretch after stretch.  The one stretch
- * of a box of places is there once for each frame, `pitch` tokens apart. */
+/* The part of a tensor that a rank has, of all batches: these heads (kv heads of a tensor of keys)
+ * and tokens.  In memory it is [batch, heads, tokens, width], stretch after stretch.  The one
+ * stretch of a box of places is there once for each frame, `pitch` tokens apart. */
 struct attn_box {
     int64_t batch;
     struct attn_tokens heads, stretch[ATTN_MAX_STRETCHES];

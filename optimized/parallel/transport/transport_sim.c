@@ -217,8 +217,8 @@ static enum attn_status sim_wait(struct attn_transport *t, struct attn_post *pos
     return status;
 }
 
-/* Who waits for somebody that leaves must wake up to notice.  When everybody else sleeps and waits
- * for others, the rank that leaves finds the deadlock. */
+/* A rank that waits for one that leaves must wake up to notice.  When all others sleep and wait,
+ * the rank that leaves finds the deadlock. */
 static void wake_those_who_wait_for(struct sim *sim, int rank)
 {
     struct attn_error ignored;

@@ -7,8 +7,8 @@
 /* 1 if a and b, pieces of the first and the last of some blocks in a row, are the same problem, and
  * all between them: as many pairs are visible, at the same places.  All that changes along the row
  * goes one way: extents; the tokens that pieces begin at; so the bounds of a band, too, in each
- * piece's own indices.  What is equal at both ends is equal between them.  Under other masks, a
- * block of the whole that holds all pieces is all hidden or all visible. */
+ * piece's own indices.  A number that is equal at both ends is equal between them.  Under other
+ * masks, a block of the whole that holds all pieces is all hidden or all visible. */
 static int are_alike(const struct attn_problem *a, const struct attn_problem *b, int64_t batch,
                      int64_t head)
 {

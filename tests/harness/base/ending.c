@@ -35,7 +35,7 @@ int attn_process_is_alone(void)
     return waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
 }
 
-/* Who started a process, and whether it runs still. */
+/* The parent of a process, 0 if it is gone; *state: 'Z' if it has ended. */
 static int parent_of(int pid, char *state)
 {
     char path[32], line[512] = "";
@@ -139,7 +139,8 @@ enum attn_status attn_temporary_open(char folder[ATTN_FOLDER_PATH], struct attn_
                              strerror(error));
 }
 
-/* What cannot be removed, because somebody still writes there, is tried again at the end. */
+/* A folder that cannot be removed, because a process still writes there, is tried again at the
+ * end. */
 void attn_temporary_close(const char *folder)
 {
     attn_folder_remove(folder);

@@ -3,8 +3,8 @@
  *
  * A child's child becomes ours when its parent ends (PR_SET_CHILD_SUBREAPER), also from a session
  * of its own: nothing that is started hides.  Children that were there before the first one of
- * ours, as after `sleep 9 & exec attnlab`, are somebody else's and stay.  Beside them orphans do
- * not become ours: what left its process group outlives us. */
+ * ours, as after `sleep 9 & exec attnlab`, are not ours and stay.  Beside them orphans do not
+ * become ours: what left its process group outlives us. */
 #ifndef TESTS_HARNESS_BASE_ENDING_H
 #define TESTS_HARNESS_BASE_ENDING_H
 
@@ -12,7 +12,7 @@
 
 #include "tests/harness/base/folder.h"
 
-/* From now on it is so.  A signal that is ignored, as HUP under nohup, stays ignored.  Whatever
+/* From now on it is so.  A signal that is ignored, as HUP under nohup, stays ignored.  Code that
  * starts a process calls it before. */
 void attn_ending_prepare(void);
 

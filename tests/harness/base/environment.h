@@ -2,7 +2,7 @@
  *
  * A shared object linked with -Ofast sets flush-to-zero for the whole thread when it is loaded
  * (gcc 12, clang 14; measured), and any callee may change what it likes.  So it is noted before,
- * compared after, and put back: a worker must not change how its judge computes.
+ * compared after, and put back: a call must not change how the next one computes.
  */
 #ifndef TESTS_HARNESS_ENVIRONMENT_H
 #define TESTS_HARNESS_ENVIRONMENT_H

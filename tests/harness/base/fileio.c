@@ -1,5 +1,5 @@
-/* See fileio.h.  pread and write rather than stdio and mmap: a mapped file that somebody shortens
- * kills its reader with SIGBUS, where a short read is an error like any other. */
+/* See fileio.h.  pread and write rather than stdio and mmap: a mapped file that another process
+ * shortens kills its reader with SIGBUS, where a short read is an error like any other. */
 #include "tests/harness/base/fileio.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ static size_t character(const unsigned char *p)
     static const struct {
         unsigned char mask, is;
         size_t n;
-        unsigned least; /* what fewer bytes can say is said by them; below 0xa0 are the C1 codes */
+        unsigned least; /* smaller numbers take fewer bytes; below 0xa0 are the C1 codes */
     } form[] = {{0x80, 0, 1, 0x20},
                 {0xe0, 0xc0, 2, 0xa0},
                 {0xf0, 0xe0, 3, 0x800},
@@ -227,8 +227,8 @@ static enum attn_status give_up(struct attn_save *save, int error, struct attn_e
                                       : strerror(error != 0 ? error : EIO));
 }
 
-/* What is to be replaced: the file behind a symbolic link, not the link.  *device: 1 where there is
- * a device, which is written as it is.  0, or an error number. */
+/* The file that is to be replaced: the one behind a symbolic link, not the link.  *device: 1 where
+ * there is a device, which is written as it is.  Returns 0, or an error number. */
 static int find_target(struct attn_save *save, int *device, mode_t *mode)
 {
     struct stat info;
@@ -248,8 +248,8 @@ static int find_target(struct attn_save *save, int *device, mode_t *mode)
     return save->target != NULL ? 0 : errno;
 }
 
-/* What dead processes were writing in this folder.  A number says nothing of the processes of
- * another machine or container; the lock does. */
+/* Removes the files that dead processes were writing in this folder.  A number says nothing of the
+ * processes of another machine or container; the lock does. */
 static void remove_abandoned(const char *folder)
 {
     char name[64];
@@ -306,7 +306,7 @@ enum attn_status attn_save_open(const char *path, struct attn_save *save, struct
         return give_up(save, error, err);
     int fd = device ? open(save->target, O_WRONLY | O_CLOEXEC | O_NOCTTY) : open_temporary(save);
     if (fd >= 0 && mode != 0 && !device)
-        (void)fchmod(fd, mode); /* who may read it is as it was */
+        (void)fchmod(fd, mode); /* its permissions are as they were */
     save->stream = fd >= 0 ? fdopen(fd, "w") : NULL;
     error = errno;
     if (save->stream != NULL)

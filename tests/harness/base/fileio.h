@@ -11,8 +11,8 @@
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Make one harmless line of what somebody else wrote: each byte becomes '?' that is no UTF-8, or of
- * a control character, C1 included, of a mark that turns what follows around, of what XML has not.
+/* Make one harmless line of a text from elsewhere: each byte becomes '?' that is no UTF-8, or of a
+ * control character, C1 included, of a mark that turns what follows around, of what XML has not.
  */
 void attn_clean(char *text);
 const char *attn_cleaned(const char *text, char *to, size_t size); /* a copy, cut at that size */

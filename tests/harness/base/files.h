@@ -64,8 +64,8 @@ struct attn_file {
     void *archive;                   /* libzip's, of a .npz */
 };
 
-/* Whether a file of that name, in a folder of many, is one of tensors; how such names end, as
- * ".safetensors, .npy or .npz". */
+/* Returns 1 if a file of that name, in a folder of many, is one of tensors; the ends of such names,
+ * as ".safetensors, .npy or .npz". */
 int attn_file_is_named(const char *name);
 const char *attn_file_suffixes(char text[64]);
 
@@ -107,15 +107,15 @@ struct attn_file_format {
     const char *suffix;   /* of its files */
     const char *marks[2]; /* how such a file begins, one of them; none: it has no mark */
 
-    /* Fill file->tensor and file->metadata.  What they hold is freed by attn_file_close, after a
-     * failure too. */
+    /* Fill file->tensor and file->metadata.  attn_file_close frees what they hold, after a failure
+     * too. */
     enum attn_status (*header)(struct attn_file *file, struct attn_error *err);
 
     /* The numbers of a tensor, as they are kept, into its `bytes` bytes. */
     enum attn_status (*read)(const struct attn_file *file, const struct attn_file_tensor *tensor,
                              void *to, struct attn_error *err);
 
-    void (*close)(struct attn_file *file); /* what `archive` holds; NULL: nothing */
+    void (*close)(struct attn_file *file); /* frees `archive`; NULL: there is none */
 };
 #define ATTN_FILE_FORMAT(name) extern const struct attn_file_format attn_format_##name;
 #include "tests/harness/base/formats.def"

@@ -52,8 +52,8 @@ const char *attn_entries_next(struct attn_entries *x)
     }
 }
 
-/* Remove a folder in `outer`; the folders in it move to `outer`, under names that nobody has.  1
- * when something was done. */
+/* Remove a folder in `outer`; the folders in it move to `outer`, under names that are free.
+ * Returns 1 when something was done. */
 static int flatten(int outer, const char *name, unsigned *serial)
 {
     struct attn_entries folder;

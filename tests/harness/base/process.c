@@ -142,7 +142,7 @@ int attn_process_reap(pid_t pid, int flags, struct attn_process *p)
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* What there is in one pipe; 0 at its end. */
+/* Reads what there is in one pipe; 0 at its end. */
 static int drain(struct attn_process *p, int fd, int is_out)
 {
     static char part[PIPE_BYTES];

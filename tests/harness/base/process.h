@@ -40,8 +40,8 @@ int attn_process_attnlab(const char *const args[], double seconds, struct attn_p
 int attn_process_shell(const char *command, const char *first, const char *second, double seconds,
                        struct attn_process *p);
 
-/* work(arg) in a fork, which then exits with status 0; the same.  What the parent has in its
- * buffers is the parent's to print. */
+/* work(arg) in a fork, which then exits with status 0; the same.  Only the parent prints what it
+ * has in its buffers. */
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
 
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
@@ -54,11 +54,11 @@ int attn_process_start(const char *program, const char *const argv[], const char
 /* Wait for its end, or, with WNOHANG, look for it: 1 and how it ended, 0 not yet, -1 no child. */
 int attn_process_reap(pid_t pid, int flags, struct attn_process *p);
 
-/* A pipe that no program inherits, with descriptors from 10: they stand in nobody's way.  0, or -1
+/* A pipe that no program inherits, with descriptors from 10, out of the way of others.  0, or -1
  * with errno and both -1. */
 int attn_pipe(int end[2]);
 
-/* Exactly so many bytes through whatever the pipe makes of them: 1, or 0 at its end. */
+/* Exactly `bytes` bytes, in as many parts as the pipe takes: 1, or 0 at its end. */
 int attn_pipe_read(int fd, void *to, size_t bytes);
 int attn_pipe_write(int fd, const void *from, size_t bytes);
 

@@ -25,9 +25,9 @@ static unsigned right_of(const struct attn_truth_tensor *t, int64_t n)
     return isnan(t->want[n]) ? 0 : attn_class_of(t->want[n]);
 }
 
-/* What one element contributes.  ratio is error / bound, +inf for whatever cannot be a rounding
- * error: a class that is not right, or any error where the bound is 0.  From `overflow` on the
- * storage type has infinities only. */
+/* The ratio of one element: error / bound, or +inf for an error that cannot be rounding: a class
+ * that is not right, or any error where the bound is 0.  From `overflow` on the storage type has
+ * infinities only. */
 static double judge(double got, double want, double bound, unsigned right, double overflow,
                     int *not_finite)
 {

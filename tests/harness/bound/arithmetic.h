@@ -1,4 +1,4 @@
-/* What is declared of an arithmetic: by numbers, or by a word for the usual sets. */
+/* The declaration of an arithmetic: by numbers, or by a word for the usual sets. */
 #ifndef TESTS_HARNESS_BOUND_ARITHMETIC_H
 #define TESTS_HARNESS_BOUND_ARITHMETIC_H
 
@@ -46,7 +46,7 @@ void attn_precision_flush(const struct attn_problem *problem, struct attn_precis
 /* The same of f16, after all else. */
 void attn_precision_flush_16(const struct attn_problem *problem, struct attn_precision *precision);
 
-/* What an implementation declares for a problem. */
+/* The declaration of an implementation for a problem. */
 void attn_precision_of(const struct attn_impl *impl, const struct attn_options *options,
                        const struct attn_problem *problem, struct attn_precision *precision);
 
@@ -60,8 +60,8 @@ double attn_sum_roundoff(const struct attn_precision *precision);
 int attn_may_overflow(const struct attn_precision *precision, double size);
 int attn_sum_may_overflow(const struct attn_precision *precision, double size);
 
-/* What is added for operands of a scaled gradient that are rounded (u_q): subnormals, scaled before
- * or after, in units of the sum before scale. */
+/* The error that is added for operands of a scaled gradient that are rounded (u_q): subnormals,
+ * scaled before or after, in units of the sum before scale. */
 double attn_operand_tiny(const struct attn_precision *precision, double u, double scale);
 
 /* g(n) = n u / (1 - n u): the error of n roundings (Higham 2002, lemma 3.1); inf when n u >= 1. */
@@ -70,9 +70,9 @@ double attn_gamma(double n, double u);
 /* The error of a sum of n terms: gamma_n, or lambda sqrt(n) u where lambda > 0 and that is less. */
 double attn_sum_error(double n, double u, double lambda);
 
-/* The error of partial results that are stored narrower than their sum (u_partial), so many whose
- * sizes sum to this, scaled before or after: 0 where none are; infinite where one of them may
- * overflow. */
+/* The error of `count` partial results that are stored narrower than their sum (u_partial) and
+ * whose sizes sum to `size`, scaled before or after: 0 where none are; infinite where one of them
+ * may overflow. */
 double attn_partials_error(const struct attn_precision *precision, double size, double count,
                            double scale);
 

@@ -73,8 +73,8 @@ struct attn_sample {
     const int64_t *row, *key;
 };
 
-/* Up to `most`, usually 64, different indices below n, in order: one in each of so many equal
- * stretches, chosen by the hash, the first and the last among them.  How many. */
+/* Up to `most`, usually 64, different indices below n, in order: one in each of as many equal
+ * stretches, chosen by the hash, the first and the last among them.  Returns how many. */
 enum { ATTN_SAMPLE_MOST = 64 };
 int64_t attn_sample_choose(int64_t n, int64_t most, uint64_t seed, uint64_t stream, int64_t *index);
 
@@ -84,8 +84,8 @@ enum attn_status attn_truth_compute(const struct attn_problem *problem,
                                     const struct attn_sample *sample, struct attn_truth *truth,
                                     struct attn_error *err);
 
-/* Make it the truth for results that were rounded to `stored` last, by whoever wrote them to a
- * file.  Nothing changes where that type holds all that the problem's own does; else the bound
+/* Make it the truth for results that were rounded to `stored` last, by the program that wrote them
+ * to a file.  Nothing changes where that type holds all that the problem's own does; else the bound
  * grows by the rounding, half a subnormal spacing, and (attn_agree) overflow.  Once for a tensor:
  * roundings add up. */
 void attn_truth_store(struct attn_truth_tensor *tensor, enum attn_dtype stored);

@@ -28,7 +28,7 @@ unsigned attn_kinds_plus(unsigned a, unsigned b)
         return ATTN_KINDS_ANY;
     for (int x = 0; x < KINDS; x++)
         for (int y = 0; y < KINDS; y++)
-            if (a & 1u << x && b & 1u << y) /* what cancels may leave anything */
+            if (a & 1u << x && b & 1u << y) /* terms that cancel may leave anything */
                 sum |= one_of[x] * one_of[y] < 0 && isfinite(one_of[x] + one_of[y])
                            ? ATTN_KINDS_FINITE
                            : attn_kind_of(one_of[x] + one_of[y]);

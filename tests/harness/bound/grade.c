@@ -32,8 +32,8 @@ static int is_long(const struct attn_problem *p)
 }
 
 /* Rows, not elements, count as independent: the channels of one row share its weights.  The truth
- * is taken as its type would store it: that rounding is nobody's error, and in 16 bits it is the
- * same in all the rows whose averages are close. */
+ * is taken as its type would store it: that rounding is not the implementation's error, and in 16
+ * bits it is the same in all the rows whose averages are close. */
 static void find_bias(const struct attn_cview *got, const struct attn_truth_tensor *o,
                       struct attn_grade *grade)
 {

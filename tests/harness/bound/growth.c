@@ -56,7 +56,7 @@ static int run_point(const struct attn_spec *spec, uint64_t seed, int option, in
     }
     attn_run_case(&own, &c, r);
     const struct attn_precision *a = &r->precision;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) { /* what is exact cannot grow: a roundoff at least */
+    for (int o = 0; o < ATTN_OUTPUTS; o++) { /* an exact 0 cannot grow: a roundoff at least */
         double floor = (a->u_storage > a->u ? a->u_storage : a->u) * r->output[o].size;
         double error = r->output[o].error > floor ? r->output[o].error : floor;
         growth->error[point][o] += r->output[o].n > 0 ? log(error) / ATTN_GROWTH_SEEDS : 0;

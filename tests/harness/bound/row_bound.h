@@ -27,7 +27,7 @@ struct attn_row_bound {
     /* one kv head's keys and values as double, kept between rows and shared by those of a block;
      * their sums of |k_c| and |v_c|; sums of a row */
     double *k, *v, *k_size, *v_size, *sum;
-    int is_finite; /* what the sums are about */
+    int is_finite; /* all numbers of the sums */
     /* of the block's first: the keys that the last row looked at; over these, by column of v, the
      * sum of |v|, the least and the most v */
     int64_t *seen, n_seen;

@@ -15,19 +15,6 @@
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"
 #include "tests/harness/bound/truth_sum.h"
-#include "tests/harness/inputs/fill.h"
-
-const char *attn_output_name(enum attn_output output)
-{
-    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
-    return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
-}
-
-/* True where `wide` has every number of `narrow`. */
-static int holds(enum attn_dtype wide, enum attn_dtype narrow)
-{
-    return wide == ATTN_F64 || wide == narrow || (wide == ATTN_F32 && narrow != ATTN_F64);
-}
 
 /* The type in which a problem stores an output. */
 static enum attn_dtype storage_of(const struct attn_problem *p, enum attn_output output)
@@ -134,7 +121,7 @@ static void collect_keys(struct work *w, int r)
     }
     int overflows = w->a->u_dp > 0 && row->n > 0 && (x->over[0] & ATTN_OVER_DP) != 0;
     if (overflows)
-        flush_keys(w); /* what is summed so far is set aside */
+        flush_keys(w);                                             /* sets the sums so far aside */
     for (int64_t n = 0; n < w->n_keys * p->d_key * overflows; n++) /* 0 times infinity too */
         attn_truth_set_right(w->dk.out, head * p->d_key + n, ATTN_KINDS_ANY);
     w->of_dk[w->n_addends] = (struct attn_addends){
@@ -185,7 +172,7 @@ static void find_rows(struct work *w, int backward)
         if (w->row[r] != NULL)
             continue;
         w->row[r] = &w->own[n];
-        w->own[n].without_dq = w->place_of[r] < 0 && !is_kept; /* what is kept is kept whole */
+        w->own[n].without_dq = w->place_of[r] < 0 && !is_kept; /* a kept row is whole */
         i[n] = w->i[r];
         missing[n++] = r;
     }
@@ -458,7 +445,7 @@ static int64_t threads_for(const struct work *w)
  * leaves its share to the others. */
 static enum attn_status sweep(const struct work *shared, struct attn_error *err)
 {
-    atomic_llong next = 0; /* of the kv heads of all batches: the one that nobody has begun */
+    atomic_llong next = 0; /* of the kv heads of all batches: the one that no thread has begun */
     int64_t wanted = threads_for(shared), begun = 0;
     struct work *crew = calloc((size_t)wanted + 1, sizeof *crew);
     enum attn_status status = ATTN_OK;
@@ -485,60 +472,6 @@ static enum attn_status sweep(const struct work *shared, struct attn_error *err)
     return begun > 0 ? ATTN_OK : status;
 }
 
-/* Where arithmetic can be off without limit, the derivation multiplies infinities, by 0 among
- * others: that is no bound, not a bound that nothing meets.  Such elements count as powerless. */
-static void no_bound_is_infinite(struct attn_truth *truth)
-{
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        struct attn_truth_tensor *t = &truth->tensor[o];
-        int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-        for (int64_t i = 0; t->want != NULL && i < n; i++)
-            if (isnan(t->bound[i]) && isfinite(t->want[i]))
-                t->bound[i] = (double)INFINITY;
-    }
-}
-
-/* Keys that have no weight in the truth may have one below the smallest normal number, 2^-126: it
- * adds far less than 2^-100 to a gradient, and that is far below what any key adds that counts. */
-static void allow_little_weights(struct attn_truth *truth)
-{
-    for (int o = ATTN_DQ; o <= ATTN_DV; o++) {
-        struct attn_truth_tensor *t = &truth->tensor[o];
-        int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-        for (int64_t i = 0; t->want != NULL && i < n; i++)
-            t->bound[i] = fmax(t->bound[i], 0x1p-100);
-    }
-}
-
-void attn_truth_store(struct attn_truth_tensor *t, enum attn_dtype stored)
-{
-    int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-    double u = attn_dtype_roundoff(stored), tiny = attn_dtype_tiny(stored);
-    if (t->want == NULL || holds(stored, t->stored))
-        return;
-    t->stored = stored;
-    t->u = t->u > u ? t->u : u;
-    for (int64_t i = 0; i < n; i++) {
-        int is_exact = t->bound[i] == 0 && (t->want[i] == 0 || !isfinite(t->want[i]));
-        if (!is_exact) /* an empty row, a NaN of the contract's: in any type the same */
-            t->bound[i] += u * (fabs(t->want[i]) + t->bound[i]) + tiny;
-    }
-}
-
-int64_t attn_sample_choose(int64_t n, int64_t most, uint64_t seed, uint64_t stream, int64_t *index)
-{
-    most = n < most ? n : most;
-    for (int64_t s = 0; s < most; s++) {
-        int64_t from = s * n / most, to = (s + 1) * n / most;
-        index[s] = from + (int64_t)(attn_hash(seed, stream, (uint64_t)s) % (uint64_t)(to - from));
-    }
-    if (most > 0) {
-        index[0] = 0;
-        index[most - 1] = n - 1;
-    }
-    return most;
-}
-
 enum attn_status attn_truth_compute(const struct attn_problem *p, const struct attn_inputs *in,
                                     const struct attn_precision *a,
                                     const struct attn_sample *sample, struct attn_truth *truth,
@@ -555,11 +488,7 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
         status = sweep(&w, err);
     if (status == ATTN_OK) {
         finish_sums(&w);
-        no_bound_is_infinite(truth);
-        if (in->keys != NULL)
-            allow_little_weights(truth);
-        for (int o = 0; in->has_stored && o < ATTN_OUTPUTS; o++)
-            attn_truth_store(&truth->tensor[o], in->stored[o]);
+        attn_truth_settle(truth, in);
     } else
         attn_truth_free(truth);
     free(w.slot);
@@ -567,15 +496,4 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     attn_sum_free(&w.dv);
     attn_sum_free(&w.dbias);
     return status;
-}
-
-void attn_truth_free(struct attn_truth *truth)
-{
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        free(truth->tensor[o].want);
-        free(truth->tensor[o].bound);
-        free(truth->tensor[o].gauge);
-        free(truth->tensor[o].right);
-    }
-    memset(truth, 0, sizeof *truth);
 }

@@ -15,10 +15,10 @@ struct attn_sum {
     unsigned char *kinds; /* of the terms of special rows, added up */
 };
 
-/* What a row adds to an output: addend n goes to row place[n] of it, none where that is negative;
- * it is weight[n] * y, the weight known to within error + more and y to within `tiny`, with
- * gauge * times for the gauge.  Places do not decrease.  ATTN_LANES numbers can be read where y
- * ends. */
+/* The addends of a row for an output: addend n goes to row place[n] of it, none where that is
+ * negative; it is weight[n] * y, the weight known to within error + more and y to within `tiny`,
+ * with gauge * times for the gauge.  Places do not decrease.  ATTN_LANES numbers can be read where
+ * y ends. */
 struct attn_addends {
     const int64_t *place;
     int64_t n;
@@ -44,7 +44,10 @@ void attn_sum_kinds(struct attn_sum *sum, int64_t at, int64_t n, const unsigned 
 void attn_sum_finish(struct attn_sum *sum, double scale, double operand,
                      const struct attn_precision *precision);
 
-/* What the kinds of an element say of it, beside its value and bound. */
+/* Sets what is right for an element of these kinds: its classes, value and bound. */
 void attn_truth_set_right(struct attn_truth_tensor *truth, int64_t at, unsigned kinds);
+
+/* All elements are known: bounds that no rounding meets, and the types in which they are stored. */
+void attn_truth_settle(struct attn_truth *truth, const struct attn_inputs *inputs);
 
 #endif

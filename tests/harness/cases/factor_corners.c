@@ -6,14 +6,16 @@
  * values.
  *
  * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
- * axis below are as likely as each other; more than three bounds are rare; so does a window that is
- * needed, that must not be, or that does not matter.  Then the case that meets most new weight for
- * its time is taken, again and again, until the time of the tier is used up.  Sums over all cells
- * below a cell make each choice cheap. The weight that no case meets lies at corners where every
- * extent is bounded; test_factors.c draws thresholds and counts them.
+ * axis below are as likely as each other; more than three bounds are rare, and so is a size beyond
+ * that, for smaller bounds are rounded up to it.  A window is needed, must not be, or does not
+ * matter.  Then the case that meets most new weight for its time is taken, again and again, until
+ * the time of the tier is used up.  Sums over all cells below a cell make each choice cheap.  The
+ * weight that no case meets lies at corners where every extent is bounded; test_factors.c draws
+ * thresholds and counts them.
  *
- * In each case: backward, causal, the largest group up to 16, more keys than queries, as far as
- * the claims allow; dv = d.  The fill is `subsets`, whose answer costs no product of lengths. */
+ * In each case: backward, causal, the largest group up to 16, as far as the claims allow; dv = d.
+ * Widths begin with 16, where codes suffice for small subsets, which the judge does faster.
+ * The fill is `subsets`, whose answer costs no product of lengths. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,40 +25,44 @@
 #include "tests/harness/cases/factors.h"
 
 /* Bounds from which kernels branch; the first is none, and so likely beside one of the others. */
-enum { BATCHES, HEADS, QUERIES, KEYS, WIDTHS, AXES, MOST_VALUES = 12 };
+enum { BATCHES, HEADS, QUERIES, KEYS, WIDTHS, AXES, MOST_VALUES = 14 };
+#define LENGTHS                                                              \
+    {                                                                        \
+        16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096 \
+    }
 static const struct {
     int factor, n;
     double none;
     int value[MOST_VALUES];
 } axis[AXES] = {
-    {ATTN_FACTOR_BATCH, 4, 2, {1, 2, 4, 16}},
-    {ATTN_FACTOR_HEADS, 6, 1, {1, 2, 4, 8, 16, 32}},
-    {ATTN_FACTOR_QUERIES, 12, 0.3, {16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096}},
-    {ATTN_FACTOR_KEYS, 12, 0.3, {16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096}},
-    {ATTN_FACTOR_D, 8, 0.5, {8, 16, 32, 64, 72, 128, 136, 256}},
+    {ATTN_FACTOR_BATCH, 6, 1, {1, 2, 3, 5, 9, 16}},
+    {ATTN_FACTOR_HEADS, 8, 1, {1, 2, 4, 5, 8, 16, 24, 32}},
+    {ATTN_FACTOR_QUERIES, 14, 0.3, LENGTHS},
+    {ATTN_FACTOR_KEYS, 14, 0.3, LENGTHS},
+    {ATTN_FACTOR_D, 8, 0.5, {16, 32, 64, 72, 128, 136, 192, 256}},
 };
-enum { CELLS = 4 * 6 * 12 * 12 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
+enum { CELLS = 6 * 8 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
 
 /* Seconds of one core, of the slowest of our own (textbooks) and of an external kernel that is
  * made to be fast (slower ones are asked those that they would end in time), with the judge: for
- * a multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k.  Of a tier's
- * corners in all; then the largest problem of a threshold, the largest q and k of a case, and a
- * time below which no case counts. */
+ * a multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k, a key of a head
+ * (the judge's).  Of a tier's corners in all; then the largest problem of a threshold, the largest
+ * q and k of a case, and a time below which no case counts. */
 static const struct {
-    double product, pair, element;
-} each[] = {{4e-10, 3.5e-8, 6e-8}, {1e-10, 5e-9, 1.2e-7}};
+    double product, pair, element, key;
+} each[] = {{4e-10, 3.5e-8, 5e-8, 2e-7}, {8e-11, 2.5e-9, 5e-8, 2e-7}};
 static const struct {
     double seconds[2], products, elements, least; /* seconds: of our own, of external code */
-} most[ATTN_TIERS] = {{{4, 10}, 1 << 28, 1 << 22, 0.1}, {{25, 60}, 1 << 30, 1 << 23, 0.1}};
+} most[ATTN_TIERS] = {{{2.5, 10}, 1 << 28, 1 << 22, 0.1}, {{25, 60}, 1 << 30, 1 << 23, 0.1}};
 
 struct corners {
     const struct attn_claims *claims;
     enum attn_dtype type[ATTN_DTYPES];
     int types, is_external, is_square, cells,
-        n[AXES];                /* square: as many keys as queries, an axis of one */
-    double left[KINDS][CELLS];  /* weight of the thresholds that are not met */
-    double sum[KINDS][CELLS];   /* of all cells up to it */
-    struct attn_case at[CELLS]; /* batch 0: there is none */
+        n[AXES];               /* square: as many keys as queries, an axis of one */
+    double left[KINDS][CELLS]; /* weight of the thresholds that are not met */
+    double sum[KINDS][CELLS];  /* of all cells up to it */
+    double cost[CELLS];        /* seconds; HUGE_VAL: no case */
     int taken;
     struct attn_case take[MOST_CASES]; /* of a tier */
 };
@@ -95,8 +101,16 @@ static int64_t group_of(const struct attn_claims *claims, int64_t heads)
 /* A length at or a little above a bound, so that no tile divides it. */
 static int64_t length_of(const struct attn_claims *claims, int factor, int64_t bound)
 {
-    int64_t above = attn_shapes_nearest(&claims->shapes, factor, bound + bound / 32 + 1);
+    int64_t more = (bound < 1024 ? bound : 1024) / 16 + 1;
+    int64_t above = attn_shapes_nearest(&claims->shapes, factor, bound + more);
     return above >= bound ? above : attn_shapes_nearest(&claims->shapes, factor, bound);
+}
+
+/* 1: there may be fewer keys than queries: causal from the first key on, windows of any reach. */
+static int has_few_keys(const struct attn_claims *claims)
+{
+    const unsigned bits = ATTN_PLUGIN_BAND | ATTN_PLUGIN_EMPTY;
+    return (claims->bits & bits) == bits && claims->causal == ATTN_PLUGIN_CAUSAL_ANY;
 }
 
 /* The case of a cell, but for its mask and type; 0: the claims leave none. */
@@ -118,8 +132,8 @@ static int make_shape(const struct corners *x, int cell, struct attn_case *c)
         c->d_value = attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_key);
     c->kv_heads = group > 0 ? c->heads / group : 0;
     c->pass = claims->bits & ATTN_PLUGIN_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD;
-    return group > 0 && c->n_key >= c->n_query && c->d_key >= 8 && c->batch > 0 &&
-           attn_shapes_have(shapes, ATTN_FACTOR_KEYS, c->n_key) &&
+    return group > 0 && (c->n_key >= c->n_query || has_few_keys(claims)) && c->d_key >= 8 &&
+           c->batch > 0 && attn_shapes_have(shapes, ATTN_FACTOR_KEYS, c->n_key) &&
            attn_shapes_have(shapes, ATTN_FACTOR_DV, c->d_value) &&
            attn_shapes_have(shapes, ATTN_FACTOR_GROUP, group);
 }
@@ -140,17 +154,8 @@ static double seconds_of(const struct attn_case *c, int is_external)
     double products = products_of(c);
     return products * each[is_external].product +
            products / (double)c->d_key * each[is_external].pair +
-           elements_of(c) * each[is_external].element;
-}
-
-/* 1: a case has the extents of a threshold. */
-static int has_bounds(const struct corners *x, const struct attn_case *c, int cell)
-{
-    const int64_t extent[AXES] = {c->batch, c->heads, c->n_query, c->n_key, c->d_key};
-    for (int a = 0; a < AXES; a++)
-        if (extent[a] < bound_of(x, cell, a))
-            return 0;
-    return 1;
+           elements_of(c) * each[is_external].element +
+           (double)(c->batch * c->heads * c->n_key) * each[is_external].key;
 }
 
 /* Of a threshold; 0: it is too large, or no extent that is declared reaches it. */
@@ -163,12 +168,14 @@ static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
         bounds += place_of(x, cell, a) > 0 && !(a == KEYS && is_length);
         products *= (double)bound;
         weight *= place_of(x, cell, a) == 0 ? axis[a].none : 1.0 / (axis[a].n - 1);
-        if (attn_shapes_nearest(&x->claims->shapes, axis[a].factor, bound) < bound)
+        if (place_of(x, cell, a) > 0 &&
+            attn_shapes_nearest(&x->claims->shapes, axis[a].factor, bound) < bound)
             return 0;
     }
     for (; bounds > 3; bounds--)
         weight *= 0.2;
-    return products <= most[tier].products ? weight : 0;
+    double over = products / most[tier].products; /* a smaller threshold has been rounded up */
+    return over <= 1 ? weight : over <= 4 ? weight / (over * over) : 0;
 }
 
 /* ---- choosing --------------------------------------------------------------------------------
@@ -179,10 +186,11 @@ static void add_up(struct corners *x)
 {
     memcpy(x->sum, x->left, sizeof x->sum);
     for (int a = 0; a < AXES; a++) {
-        const int stride = stride_of(x, a);
-        for (int cell = stride; cell < x->cells; cell++)
-            for (int kind = 0; kind < KINDS && cell / stride % x->n[a] > 0; kind++)
-                x->sum[kind][cell] += x->sum[kind][cell - stride];
+        const int stride = stride_of(x, a), row = stride * x->n[a];
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int begin = 0; begin < x->cells; begin += row)
+                for (int cell = begin + stride; cell < begin + row; cell++)
+                    x->sum[kind][cell] += x->sum[kind][cell - stride];
     }
 }
 
@@ -192,17 +200,15 @@ static int has_windows(const struct attn_claims *claims)
     return (claims->bits & ATTN_PLUGIN_BAND) != 0;
 }
 
-/* The cell and kind of mask that meet most for their time within so many seconds; -1: none. */
+/* The cell and kind of mask that meet most for their time within some seconds; -1: none. */
 static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *kind)
 {
     double best = 0;
     int found = -1;
     add_up(x);
     for (int cell = 0; cell < x->cells; cell++) {
-        const struct attn_case *c = &x->at[cell];
-        double cost = c->batch > 0 ? seconds_of(c, x->is_external) : HUGE_VAL;
-        if (cost > seconds || products_of(c) > 4 * most[tier].products ||
-            elements_of(c) > most[tier].elements)
+        double cost = x->cost[cell];
+        if (cost > seconds)
             continue;
         for (int k = has_windows(x->claims) ? WITH : WITHOUT; k <= WITHOUT; k++) {
             double gain = (x->sum[0][cell] + x->sum[k][cell]) / (cost + most[tier].least);
@@ -219,9 +225,14 @@ static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *
 /* Thresholds that the case meets have no weight any more. */
 static void strike(struct corners *x, const struct attn_case *c, int kind)
 {
-    for (int cell = 0; cell < x->cells; cell++)
-        if (has_bounds(x, c, cell))
+    const int64_t extent[AXES] = {c->batch, c->heads, c->n_query, c->n_key, c->d_key};
+    for (int cell = 0; cell < x->cells; cell++) {
+        int a = 0;
+        while (a < AXES && (place_of(x, cell, a) == 0 || extent[a] >= bound_of(x, cell, a)))
+            a++;
+        if (a == AXES)
             x->left[0][cell] = x->left[kind][cell] = 0;
+    }
 }
 
 /* ---- cases -----------------------------------------------------------------------------------
@@ -229,9 +240,11 @@ static void strike(struct corners *x, const struct attn_case *c, int kind)
 
 static void make_mask(const struct attn_claims *claims, int kind, struct attn_case *c)
 {
-    const char *end = claims->causal == ATTN_PLUGIN_CAUSAL_TL ? "tl" : "br";
+    int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL || c->n_key < c->n_query;
+    const char *end = is_tl ? "tl" : "br";
     int causal = (claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_BAND)) != 0;
-    int64_t reach = attn_shapes_nearest(&claims->shapes, ATTN_FACTOR_WINDOW, c->n_key * 3 / 4);
+    int64_t reach = c->n_key < c->n_query ? c->n_query - c->n_key / 4 : c->n_key * 3 / 4;
+    reach = attn_shapes_nearest(&claims->shapes, ATTN_FACTOR_WINDOW, reach);
     snprintf(c->mask, sizeof c->mask, "none");
     if (causal)
         snprintf(c->mask, sizeof c->mask, "causal(%s)", end);
@@ -242,9 +255,16 @@ static void make_mask(const struct attn_claims *claims, int kind, struct attn_ca
 
 static void weigh(struct corners *x, enum attn_tier tier)
 {
-    for (int cell = 0; cell < x->cells; cell++)
+    for (int cell = 0; cell < x->cells; cell++) {
+        struct attn_case c;
+        double weight = weight_of(x, cell, tier);
         for (int kind = 0; kind < KINDS; kind++)
-            x->left[kind][cell] = weight_of(x, cell, tier) * (kind == 0 ? 1 : 0.2);
+            x->left[kind][cell] = weight * (kind == 0 ? 1 : 0.2);
+        x->cost[cell] = make_shape(x, cell, &c) && products_of(&c) <= 8 * most[tier].products &&
+                                elements_of(&c) <= most[tier].elements
+                            ? seconds_of(&c, x->is_external)
+                            : HUGE_VAL;
+    }
 }
 
 /* In the types that are claimed, in turn or in each. */
@@ -263,7 +283,8 @@ static void take_best(struct corners *x, enum attn_tier tier)
     double seconds = most[tier].seconds[x->is_external] / copies;
     weigh(x, tier);
     for (int kind = 0, cell; (cell = best_of(x, tier, seconds, &kind)) >= 0;) {
-        struct attn_case c = x->at[cell];
+        struct attn_case c;
+        make_shape(x, cell, &c);
         make_mask(x->claims, kind, &c);
         seconds -= seconds_of(&c, x->is_external);
         strike(x, &c, kind);
@@ -297,7 +318,7 @@ static void take_width(struct corners *x, int64_t d, int64_t group, int kind, in
                           .d_key = d,
                           .d_value = d,
                           .scale = (double)NAN,
-                          .fill = ATTN_FILL_SUBSETS,
+                          .fill = d < 8 ? ATTN_FILL_NORMAL : ATTN_FILL_SUBSETS, /* no codes */
                           .seed = 2,
                           .pass =
                               claims->bits & ATTN_PLUGIN_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD};
@@ -312,8 +333,7 @@ static void take_widths(struct corners *x, const struct attn_factors *t)
     static const int64_t models[] = {64, 80, 96, 128, 192, 256}, groups[] = {1, 4, 8};
     for (int v = 0; v < t->of[ATTN_FACTOR_D].n; v++) {
         int64_t d = strtoll(t->of[ATTN_FACTOR_D].value[v], NULL, 10);
-        if (d >= 8)
-            take_width(x, d, 2, WITHOUT, 0);
+        take_width(x, d, 2, WITHOUT, 0);
     }
     for (int n = 0; n < 18; n++) {
         take_width(x, models[n / 3], groups[n % 3], has_windows(x->claims) ? WITH : WITHOUT, 0);
@@ -358,9 +378,6 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int
     list_types(x);
     for (int a = 0; a < AXES; a++)
         x->cells *= x->n[a] = a == KEYS && x->is_square ? 1 : axis[a].n;
-    for (int cell = 0; cell < x->cells; cell++)
-        if (!make_shape(x, cell, &x->at[cell]))
-            x->at[cell].batch = 0;
     for (int t = ATTN_TIER_QUICK; t <= (int)tier && x->types > 0; t++) {
         char name[24];
         x->taken = 0;

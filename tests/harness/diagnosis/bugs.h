@@ -13,7 +13,7 @@ extern const struct attn_bug attn_bug[];
 extern const int attn_bug_count;
 const struct attn_bug *attn_bug_find(const char *id); /* NULL when there is none */
 
-/* Whether a comma-separated list of ids, such as a case's, names this one. */
+/* Returns 1 if a comma-separated list of ids, such as a case's, names this one. */
 int attn_bug_is_named(const char *ids, const char *id);
 
 /* The battery cases whose ids name this bug, comma-separated: the quick tier's by name, the full

@@ -1,4 +1,4 @@
-/* What a bound costs: how many of the fault models of faults.def it still tells from the truth.
+/* The cost of a bound: how many of the fault models of faults.def it still tells from the truth.
  *
  * A wide declaration makes a wide bound, and some mistakes are then no more than rounding.  Every
  * model is evaluated on a few small problems, and counts where it changes anything; it exceeds the

@@ -78,7 +78,8 @@ int64_t attn_tail_of(int64_t low, int64_t high, int64_t n)
     return 0;
 }
 
-/* What a range is: the tail of a tile, if all features of it fail, or what one rank has. */
+/* Says what a range is: the tail of a tile, if all features of it fail, or the shard of one
+ * rank. */
 static void put_cause(int whole, int ranked, int64_t low, int64_t high, int64_t n, char *text,
                       size_t size)
 {
@@ -116,7 +117,7 @@ static void put_range(const int64_t n[4], int is_ranked, const struct pattern *x
     }
 }
 
-/* What is special about the case, where the output is NaN. */
+/* Says what is special about the case, where the output is NaN. */
 static const char *special(const struct attn_failed_run *run, const struct pattern *x)
 {
     if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN)

@@ -9,7 +9,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/diagnosis/faults.h"
 
-/* What failed. */
+/* Takes the outputs and the pass that failed. */
 static void take_result(struct attn_failed_run *run, const struct attn_result *r)
 {
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
@@ -255,7 +255,7 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
     *d = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     if (claims != NULL && c->layout == ATTN_LAYOUT_BHLD)
         own.layout = attn_claims_layout(
-            claims); /* so that nobody copies: hypotheses read what it has read */
+            claims); /* so that nothing is copied: hypotheses read what it has read */
     if (is_large(c, 0))
         attn_describe_large(c, r, d);
     if (is_large(c, 0) || attn_setup_open(&own, &setup, &err) != ATTN_OK)

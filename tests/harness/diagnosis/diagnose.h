@@ -1,5 +1,5 @@
-/* What a failing implementation looks like: "LSE is in base 2", "fits causal(tl)", "fits heads
- * mapped h mod G".
+/* Diagnoses of a failing implementation: "LSE is in base 2", "fits causal(tl)", "fits heads mapped
+ * h mod G".
  *
  * A list of hypotheses, each a mistake or convention of real implementations (faults.def), is held
  * against what was computed; the first that fits is named.  Then it is learned from the numbers

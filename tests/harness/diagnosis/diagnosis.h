@@ -1,12 +1,12 @@
-/* What a failure looks like, as a value: the kind of fault, and the words for it (diagnose.h). */
+/* A diagnosis as a value: the kind of fault, and the words for it (diagnose.h). */
 #ifndef TESTS_HARNESS_FAULTS_DIAGNOSIS_H
 #define TESTS_HARNESS_FAULTS_DIAGNOSIS_H
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
- * so whoever counts diagnoses counts their kinds. */
+ * so code that counts diagnoses counts their kinds. */
 enum attn_fault {
     ATTN_FAULT_NONE,      /* not recognised: the text says where failing elements are, or is "" */
-    ATTN_FAULT_LSE,       /* what is given out as LSE                                       */
+    ATTN_FAULT_LSE,       /* the numbers given out as LSE                                   */
     ATTN_FAULT_LAYOUT,    /* where tensors are read and written                             */
     ATTN_FAULT_KEYS,      /* which keys are seen: masks, tails, tiles                       */
     ATTN_FAULT_HEADS,     /* which kv head and batch is read                                */
@@ -17,7 +17,7 @@ enum attn_fault {
     ATTN_FAULT_RANKS,     /* where parts of the keys meet                                   */
     ATTN_FAULT_FACTOR,    /* an output times something, or plus something                   */
     ATTN_FAULT_PRECISION,
-    ATTN_FAULT_STATE,   /* what earlier calls, memory or neighbours left                  */
+    ATTN_FAULT_STATE,   /* traces of earlier calls, memory or neighbours                  */
     ATTN_FAULT_FEATURE, /* it takes a bias, a mask, ... to fail                           */
     ATTN_FAULTS
 };

@@ -253,7 +253,7 @@ static double block_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t b
     return lse;
 }
 
-/* Whether a rank may pass over the block: nothing in it is visible for any of its rows. */
+/* Returns 1 if a rank may pass over the block: nothing in it is visible for any of its rows. */
 static int is_hidden(const struct attn_evaluation *x, int64_t i, int64_t block)
 {
     const struct attn_problem *p = x->p;
@@ -269,7 +269,7 @@ static int is_hidden(const struct attn_evaluation *x, int64_t i, int64_t block)
     return p->mask != NULL;
 }
 
-/* What is in x->other, with this LSE, into what is in x->o. */
+/* Merges x->other, with this LSE, into x->o. */
 static void merge(struct attn_evaluation *x, double lse2, struct attn_fault_at *at)
 {
     at->lse = x->lse, at->lse2 = lse2;

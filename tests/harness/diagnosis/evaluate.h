@@ -192,7 +192,7 @@ double attn_evaluate_score_row(struct attn_evaluation *x, int64_t b, int64_t h, 
 void attn_evaluation_weigh(struct attn_evaluation *x, double m);
 void attn_evaluation_set_sum(struct attn_evaluation *x, double l);
 void attn_evaluation_see_nothing(struct attn_evaluation *x);
-/* Of the scores of a row, the LSE of one of so many blocks of keys. */
+/* The LSE of one of `ranks` blocks of keys, from the scores of a row. */
 double attn_evaluate_block_lse(const struct attn_evaluation *x, int64_t ranks, int64_t block);
 /* The gradients of the model against those of the run. */
 int attn_evaluation_fits_backward(struct attn_evaluation *x);

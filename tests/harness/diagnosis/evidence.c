@@ -30,7 +30,7 @@ static void count(struct attn_evaluation *x, double got, double own, double pred
         e->apart += is_apart && !(error >= fabs(own - want) / 2);
 }
 
-/* What is predicted, as the result's type has it, if what was computed is a number of that type. */
+/* The prediction, as the result's type has it, if `got` is a number of that type. */
 static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double predicted)
 {
     enum attn_dtype dtype = attn_result_dtype(x->p);
@@ -47,7 +47,7 @@ int attn_evaluation_fits(struct attn_evaluation *x, enum attn_output o, int64_t 
     int64_t width = t->extent[3], at = row * width;
     const double *got = x->x[ATTN_T_O + o] + at, *own = x->run->x[ATTN_T_O + o] + at;
     double size = 0, loose = x->run->loose + (o == ATTN_LSE ? 0 : x->vague);
-    if (x->f->place == ATTN_AT_PROB) /* what is far too large is rounded so */
+    if (x->f->place == ATTN_AT_PROB) /* numbers far too large are rounded so */
         loose += 4 * attn_dtype_roundoff(x->p->dtype);
     if (x->f->place == ATTN_AT_NUMBER) /* near the middle of two, either may be the nearest */
         loose = fmax(loose, 4 * attn_dtype_roundoff(attn_is_half(x->p) ? x->p->dtype : ATTN_F16));

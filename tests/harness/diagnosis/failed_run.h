@@ -1,5 +1,5 @@
-/* What a failing implementation computed, beside the truth and its bounds: the numbers against
- * which hypotheses about the fault are left. */
+/* The results of a failing implementation, beside the truth and its bounds: hypotheses about the
+ * fault are held against these numbers. */
 #ifndef TESTS_HARNESS_FAULTS_FAILED_RUN_H
 #define TESTS_HARNESS_FAULTS_FAILED_RUN_H
 
@@ -30,13 +30,13 @@ struct attn_failed_run {
     int64_t extent[ATTN_SLOTS][4];
     struct attn_mask_part part[ATTN_PARTS]; /* of the mask; none: there is none, or too many */
     int parts;
-    struct attn_made_tensor *made; /* what they name */
+    struct attn_made_tensor *made; /* the tensors that they name */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
     int backward;  /* the forward is right: the mistake is in the backward            */
-    int ranks;     /* 0: it has none; 1: nobody knows; 2: it has                      */
+    int ranks;     /* 0: it has none; 1: unknown; 2: it has                           */
     int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
     double loose;  /* relative tolerance                                              */
-    char *text;    /* what is found out                                               */
+    char *text;    /* the findings                                                    */
     char *where;   /* and of which query, where a case has one of its own               */
     size_t size, where_size;
 };
@@ -44,8 +44,8 @@ struct attn_failed_run {
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */
 double *attn_packed_numbers(const struct attn_cview *view, const int64_t extent[4]);
 
-/* The truth under these precisions, and all tensors of a setup as numbers; 0 without memory.  What
- * is compared, what fails and in which pass is the caller's to say. */
+/* The truth under these precisions, and all tensors of a setup as numbers; 0 without memory.  The
+ * caller says what is compared, what fails and in which pass. */
 int attn_run_open(struct attn_failed_run *run, const struct attn_setup *setup,
                   const struct attn_precision *precision);
 void attn_run_close(struct attn_failed_run *run);

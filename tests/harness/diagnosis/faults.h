@@ -1,5 +1,5 @@
-/* Who is asked what a failed run looks like, in this order: the models of faults.def, what can be
- * learned from the numbers, other runs.  Each returns 1, with run->text, when it has found it. */
+/* The sources of a diagnosis, in this order: the models of faults.def, what can be learned from the
+ * numbers, other runs.  Each returns 1, with run->text, when it has found the fault. */
 #ifndef TESTS_HARNESS_FAULTS_FAULTS_H
 #define TESTS_HARNESS_FAULTS_FAULTS_H
 
@@ -38,7 +38,7 @@ void attn_hypothesis_skip(struct attn_hypothesis *x);
  * (bits) are left out. */
 enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but);
 
-/* What is learned from the numbers: which kv head and batch each block has read (learn_heads.c);
+/* Facts learned from the numbers: which kv head and batch each block has read (learn_heads.c);
  * whether rows are right but in other places (learn_places.c); which keys each row has seen
  * (learn_keys.c); whether all is 0, delta alone is wrong, outputs are the truth times a number, or
  * plus one (learn_numbers.c). */

@@ -140,7 +140,7 @@ static int find(struct learner *x)
 
 /* ---- all rows ------------------------------------------------------------------------------- */
 
-/* What is said of a row: how its set differs, the first and last key that is lost or added, by how
+/* The facts of a row: how its set differs, the first and last key that is lost or added, by how
  * much its ends have moved outwards, and the true ends. */
 enum { HOW, LO, HI, LEFT, RIGHT, FIRST, LAST, FACTS };
 
@@ -148,7 +148,7 @@ enum { HOW, LO, HI, LEFT, RIGHT, FIRST, LAST, FACTS };
 struct common {
     int64_t rows, b, h, i; /* how many; the first of them */
     int64_t low, high;     /* rows */
-    int64_t tile;          /* lost are whole tiles of so many, visible in part; or 0 */
+    int64_t tile;          /* lost are whole tiles of this size, visible in part; or 0 */
     int64_t of[FACTS];     /* of the first */
     int same[FACTS];       /* of all */
     int64_t lost[2];       /* the first and last key that any row has lost */
@@ -164,7 +164,7 @@ static void ends(const char *set, int64_t n, int64_t *first, int64_t *last)
         }
 }
 
-/* Whether what the row loses is all of some tiles, which are visible in part. */
+/* Returns 1 if the row loses whole tiles and nothing else, which are visible in part. */
 static int loses_partial(const struct learner *x, int64_t tile)
 {
     const struct attn_problem *p = x->p;

@@ -84,7 +84,7 @@ int attn_learn_zeros(struct attn_failed_run *run)
 
 /* ---- a factor, a term ----------------------------------------------------------------------- */
 
-/* What an output would be of the truth: times a number, plus a number. */
+/* An output as the truth times a number, plus a number. */
 struct line {
     double factor, term;
 };
@@ -130,7 +130,7 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
     return apart >= 4 && 2 * apart >= wrong;
 }
 
-/* What a factor may be. */
+/* Says where a factor may come from. */
 static void put_origin(const struct attn_problem *p, enum attn_output o, double factor, char *text,
                        size_t size)
 {

@@ -79,7 +79,7 @@ static int64_t others(const struct attn_problem *p, int64_t n)
     return work <= 2e7 ? count[n] : 0;
 }
 
-/* May so many ranks have shared the problem? */
+/* May `ranks` ranks have shared the problem? */
 static int splits(const struct attn_failed_run *run, int64_t ranks)
 {
     const struct attn_problem *p = &run->setup->problem;
@@ -410,7 +410,7 @@ static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
 #define FROM(a, b)    ((struct attn_fault_range){a, b, 0})
 #define DOUBLED(a, b) ((struct attn_fault_range){a, b, 1})
 
-/* What conditions, words and changes of a row may name; few of them name all. */
+/* The names that conditions, words and changes of a row may use; few of them use all. */
 #define UNUSED __attribute__((unused)) const
 #define FACTS(run, problem, number)                                                   \
     UNUSED struct attn_problem *p = (problem);                                        \

@@ -1,4 +1,4 @@
-/* What each fill puts where: values of q, k, v, bias, dO and dLSE as functions of case and index.
+/* The numbers of each fill: values of q, k, v, bias, dO and dLSE as functions of case and index.
  *
  * A recipe is made once for a case; every value is then a function of the recipe and the
  * logical index alone.  All arithmetic is integer hashing, exact products, and single correctly
@@ -18,7 +18,7 @@ struct attn_recipe {
     enum attn_case_bias bias;
     double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot;
                        powers: what a key's whole numbers are multiplied by                    */
-    double lift;    /* q_0 is so many times 8: 4 for outliers, more where f16 cannot hold k_0 */
+    double lift;    /* q_0 is this times 8: 4 for outliers, more where f16 cannot hold k_0 */
     double code;    /* select: the size of a code word's features, a power of two              */
     int code_bits;  /* select: bits that tell the keys apart                                   */
     int64_t row, target; /* select: the row whose target was asked for last, and that; powers:
@@ -35,7 +35,7 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
 /* select: the key that query i is aimed at, one of those it sees; -1 when it sees none.  O(Lk). */
 int64_t attn_recipe_target(const struct attn_recipe *recipe, int64_t b, int64_t h, int64_t i);
 
-/* All rows of a tensor, of which so many elements are different ones, or of a part (NULL: the
+/* All rows of a tensor, of which `extent` elements are different ones, or of a part (NULL: the
  * whole).  ENOTSUP: it is not all that is put into tensors of this case. */
 void attn_recipe_fill(struct attn_recipe *recipe, const struct attn_setup_part *part,
                       enum attn_slot slot, const int64_t extent[4], const struct attn_tensor *t);

@@ -12,7 +12,7 @@
 
 enum {
     ALIGN = 64,       /* what offset counts from: a cache line, the widest vector */
-    RED_BEFORE = 256, /* at least so many poisoned bytes before the elements      */
+    RED_BEFORE = 256, /* the least number of poisoned bytes before the elements   */
     RED_AFTER = 16    /* and after: two elements of the widest type               */
 };
 
@@ -165,7 +165,7 @@ static void mark_own(const struct attn_tensor *t, unsigned char *own)
         own[slot_of(t, at[0], at[1], at[2], at[3])] = 1;
 }
 
-/* Everything in the span that is nobody's is a gap. */
+/* Everything in the span that belongs to no element is a gap. */
 static void poison_gaps(struct attn_tensor *t)
 {
     for (int64_t s = 0; s < t->span; s++)

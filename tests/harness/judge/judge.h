@@ -17,7 +17,7 @@ enum attn_verdict {
     ATTN_CRASH,
     ATTN_TIMEOUT,
     ATTN_INTERMITTENT, /* some runs of one and the same case failed, others did not */
-    ATTN_SKIPPED,      /* nobody came to it                                         */
+    ATTN_SKIPPED,      /* it was not reached                                        */
     ATTN_ERROR         /* the suite could not do its part */
 };
 const char *attn_verdict_name(enum attn_verdict verdict); /* "PASS", "FAIL", ... */
@@ -41,7 +41,7 @@ struct attn_result {
     int by_it;      /* while it ran, and it says why: REFUSED, or FAIL(status) of a spec of ours */
     int meddles;    /* FAIL(integrity) that is no slip: it wrote to an input, or forked */
     char text[512]; /* why, in one line; empty on a plain pass */
-    struct attn_diagnosis diagnosis; /* what a failure looks like; nothing unless it was asked */
+    struct attn_diagnosis diagnosis; /* of a failure; nothing unless it was asked */
     enum attn_dtype dtype; /* in which the problem is stored, where outputs were compared  */
     struct attn_precision precision;
     struct attn_agreement output[ATTN_OUTPUTS]; /* n == 0: not compared */
@@ -55,7 +55,7 @@ struct attn_result {
     int64_t peak_bytes[2];                      /* ledger, forward and backward */
     uint64_t digest;                            /* of all outputs: equal bits, equal digest */
     int runs, failed;  /* of a case that was run more than once: how often, how often it failed */
-    char differs[160]; /* what differed between the runs; "" nothing is known               */
+    char differs[160]; /* the difference between the runs; "" nothing is known              */
     int64_t calls;     /* that its process had made, these included; 0 unknown              */
 };
 

@@ -153,7 +153,7 @@ void attn_fixture_move_back(struct attn_trial *t)
         t->setup.problem.bias.tensor = attn_tensor_cview(&t->setup.tensor[ATTN_T_BIAS]);
 }
 
-/* What the plug-in interface has no words for. */
+/* Returns 0 and the reason if the plug-in interface has no words for the trial. */
 static int is_sayable(struct attn_fixture *f, const struct attn_trial *t, int threads)
 {
     const char *why = NULL;

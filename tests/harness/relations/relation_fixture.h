@@ -28,14 +28,14 @@ enum { ATTN_TRIALS = 5 };
 /* One relation on one implementation. */
 struct attn_fixture {
     const struct attn_spec *spec;
-    const struct attn_spec *other; /* what trials beyond the first are run by; NULL: spec     */
+    const struct attn_spec *other; /* of the trials beyond the first; NULL: spec              */
     struct attn_result *result;
     enum attn_dtype dtype;            /* the type that relations run in: one that is claimed  */
     int64_t compared;                 /* elements that were compared so far                   */
     char refusal[512];                /* why something could not be run, or ""                */
     const struct attn_claims *claims; /* of an external implementation, or NULL               */
     unsigned needs;                   /* the claims that were asked for                       */
-    struct attn_fixture_shape shape;  /* what the relation is run on                          */
+    struct attn_fixture_shape shape;  /* the shape of the relation                            */
     struct attn_trial trial[ATTN_TRIALS];
     int second;   /* of the plan that is followed                         */
     void *arg;    /* the relation's own                                   */
@@ -53,7 +53,7 @@ struct attn_fixture_input {
     double old;
 };
 
-/* What must hold at an element of an output of one trial: |got - want| <= allowed, or both are the
+/* The equation at an element of an output of one trial: |got - want| <= allowed, or both are the
  * same infinity.  An `expect` finds got and allowed filled with that element and its bound, and
  * adds what is wanted. */
 struct attn_equation {
@@ -122,9 +122,9 @@ double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, c
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
 
-/* For `prepare`: a tensor moves into pages of its own (bytes: of whole pages; inputs/pages.h), between
- * two inaccessible ones, with the strides `stride` and element 0
- * `front` bytes behind its beginning.  0: the system gives no such mapping, the fixture knows. */
+/* For `prepare`: a tensor moves into pages of its own (inputs/pages.h; bytes: of whole pages), with
+ * the strides `stride` and element 0 `front` bytes behind their beginning.  0: the system gives no
+ * such pages, the fixture knows. */
 int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,
                       size_t bytes, size_t front, const int64_t stride[4]);
 void attn_fixture_move_back(struct attn_trial *t); /* all that have moved */

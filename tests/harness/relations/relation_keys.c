@@ -16,7 +16,7 @@ static int is_of_keys(enum attn_output output)
     return output == ATTN_DK || output == ATTN_DV;
 }
 
-/* What is wanted: factor times row `row` of trial 0's output. */
+/* The wanted number: factor times row `row` of trial 0's output. */
 static void take_row(const struct attn_fixture *f, struct attn_equation *e, double factor,
                      int64_t row)
 {

@@ -9,8 +9,8 @@
 /* ---- P2 -------------------------------------------------------------------------------------- */
 
 /* The tensors of a trial move between inaccessible pages, which they touch at their end or at their
- * beginning.  What reads or writes one element too far is killed, as it should be, by the system;
- * the outputs must be those of the run without. */
+ * beginning.  The system kills, as it should, an implementation that reads or writes one element
+ * too far; the outputs must be those of the run without. */
 static int fence_in(struct attn_fixture *f, int trial, int at_end)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -44,8 +44,8 @@ static void decode(struct attn_fixture_shape *s, int trial)
 /* ---- I1 -------------------------------------------------------------------------------------- */
 
 /* The tensors are small, the distances between their elements are not: mappings without reserve
- * cost address space and the few pages that are touched.  What narrows an index to 32 bits reads
- * zeros elsewhere in the mapping, or leaves an output unwritten, and fails by its numbers. */
+ * cost address space and the few pages that are touched.  Code that narrows an index to 32 bits
+ * reads zeros elsewhere in the mapping, or leaves an output unwritten, and fails by its numbers. */
 enum { STRIDES = 2, WAYS = ATTN_SLOTS * 4 * STRIDES }; /* a tensor, an axis of it, a stride */
 static const int64_t wide_stride[STRIDES] = {((int64_t)1 << 31) + 3, ((int64_t)1 << 32) + 5};
 

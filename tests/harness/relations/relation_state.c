@@ -5,8 +5,8 @@
 
 /* ---- R17 ------------------------------------------------------------------------------------- */
 
-/* The same case by other specs, one option of each varied.  What such a spec refuses says nothing
- * about it. */
+/* The same case by other specs, one option of each varied.  A refusal by such a spec says nothing
+ * about the case. */
 struct walk {
     int option, value; /* the next ones */
     struct attn_spec spec;

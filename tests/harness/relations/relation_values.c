@@ -205,7 +205,7 @@ static void is_counted(const struct attn_fixture *f, struct attn_equation *e)
 
 enum { CAPPED = 2 }; /* the trial with a cap of 2^20 */
 
-/* What c tanh(s/c) is away from s, at most: |s|^3 / (3 c^2); and what that does to O and LSE. */
+/* The distance of c tanh(s/c) from s, at most: |s|^3 / (3 c^2); and what that does to O and LSE. */
 static double cap_slack(const struct attn_trial *x, double cap)
 {
     double size[3] = {0, 0, 0};

@@ -29,12 +29,11 @@ const struct attn_relation *attn_relation_find(const char *id); /* NULL when the
  * one of them to have been compared; REFUSED says what is not claimed.  worst is the largest
  * difference over what was allowed.
  *
- * claims: of somebody else's implementation, which is asked what it claims and nothing else; NULL
- * for ours.  Shapes are made square, of equal widths and without groups where those are not
- * claimed.  A plug-in that refuses one of the runs refuses the relation.  Refused are also what a
- * plug-in has no say in (threads, options, a part of a larger mask) and, unless `repeats` is
- * claimed, everything that compares bits.  Returns the claims that
- * were exercised. */
+ * claims: of an external implementation, which is asked what it claims and nothing else; NULL for
+ * ours.  Shapes are made square, of equal widths and without groups where those are not claimed.  A
+ * plug-in that refuses one of the runs refuses the relation.  Refused are also what a plug-in has
+ * no say in (threads, options, a part of a larger mask) and, unless `repeats` is claimed,
+ * everything that compares bits.  Returns the claims that were exercised. */
 unsigned attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
                            const struct attn_claims *claims, struct attn_result *result);
 

@@ -2,9 +2,10 @@
  *
  *      open  ->  ask, ask, ...  ->  close
  *
- * Four routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a command that is started once
- * for all cases of a question (exec.h), and a folder of results that lies there already.  The
- * struct is filled by its owner, claims included, but for those of a plug-in, which says them.
+ * Four routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a
+ * command that is started once for all cases of a question (exec.h), and a folder of results that
+ * lies there already.  The struct is filled by its owner, claims included, but for those of a
+ * plug-in, which says them.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_EXTERNAL_H
 #define TESTS_HARNESS_EXTERNAL_EXTERNAL_H

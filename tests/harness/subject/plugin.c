@@ -12,7 +12,6 @@
 #include "tests/harness/base/environment.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/inputs/pages.h"
-#include "tests/harness/subject/plugin_host.h"
 
 enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO dLSE, dq dk dv */
 
@@ -325,9 +324,8 @@ static enum attn_status make_call(struct work *w, enum attn_pass pass)
     const struct attn_seal *seal = w->ctx->seal;
     if (g->tell != NULL)
         g->tell(g->tell_arg, pass == ATTN_FORWARD ? ATTN_PHASE_FORWARD : ATTN_PHASE_BACKWARD);
-    int status = g->host != NULL
-                     ? attn_plugin_host_call(g->host, pass, w->ctx->ledger->poison, &w->call)
-                     : attn_plugin_call(g, pass, seal, &w->call);
+    int status = g->host != NULL ? g->call_apart(g->host, pass, w->ctx->ledger->poison, &w->call)
+                                 : attn_plugin_call(g, pass, seal, &w->call);
     if (g->tell != NULL)
         g->tell(g->tell_arg, ATTN_PHASE_JUDGING);
     w->message[sizeof w->message - 1] = '\0';
@@ -431,14 +429,4 @@ void attn_plugin_make_impl(struct attn_plugin_impl *plugin)
                                       .backward = backward,
                                       .precision = precision};
     plugin->spec = (struct attn_spec){.impl = &plugin->impl, .options.local = &plugin->impl};
-}
-
-void attn_plugin_of_host(struct attn_plugin_host *host, struct attn_plugin_impl *plugin)
-{
-    memset(plugin, 0, sizeof *plugin);
-    plugin->host = host;
-    plugin->claims = host->shared->claims;
-    memcpy(plugin->load_environment, host->shared->load_environment,
-           sizeof plugin->load_environment);
-    attn_plugin_make_impl(plugin);
 }

@@ -27,9 +27,11 @@ struct attn_plugin_impl {
     struct attn_spec spec; /* to hand to attn_run_case */
     struct attn_claims claims;
     const struct attn_plugin *plugin; /* NULL: another process has it */
-    struct attn_plugin_host *host;    /* NULL: this process has it    */
-    char load_environment[96];        /* what loading changed, "" nothing */
-    int leave_lse;                    /* an absent LSE is left unwritten: it will not be read */
+    struct attn_plugin_host *host;    /* NULL: this process has it; else */
+    int (*call_apart)(struct attn_plugin_host *host, enum attn_pass pass, int is_clean,
+                      struct attn_plugin_call *call); /* calls it there */
+    char load_environment[96];                        /* what loading changed, "" nothing */
+    int leave_lse;     /* an absent LSE is left unwritten: it will not be read */
     char message[256]; /* of the last call: the plug-in's own words; of a refusal nothing else */
     struct attn_plugin_notes notes;
     void (*tell)(void *arg, enum attn_plugin_phase phase); /* or NULL */
@@ -47,9 +49,6 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
 
 /* Its struct attn_impl, from its claims. */
 void attn_plugin_make_impl(struct attn_plugin_impl *plugin);
-
-/* One that a host has loaded. */
-void attn_plugin_of_host(struct attn_plugin_host *host, struct attn_plugin_impl *plugin);
 
 /* One call, here, the environment put back behind it.  seal: for ranks, or NULL.  What it returned,
  * and the message; plugin->notes. */

@@ -145,7 +145,7 @@ static void forget_signals(void)
         signal(ours[n], SIG_DFL);
 }
 
-/* Before what the host does at its end: an exit() of a plug-in is its own. */
+/* Before what the host does at its end: how a plug-in leaves is its own affair. */
 static void leave(int status, void *unused)
 {
     (void)unused;

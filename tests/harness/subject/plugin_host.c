@@ -307,7 +307,11 @@ enum attn_status attn_plugin_host_open(const char *path, double timeout_s, doubl
         attn_plugin_host_close(h);
         return status;
     }
-    attn_plugin_of_host(h, &h->plugin);
+    h->plugin = (struct attn_plugin_impl){
+        .claims = h->shared->claims, .host = h, .call_apart = attn_plugin_host_call};
+    memcpy(h->plugin.load_environment, h->shared->load_environment,
+           sizeof h->plugin.load_environment);
+    attn_plugin_make_impl(&h->plugin);
     return ATTN_OK;
 }
 
@@ -376,6 +380,13 @@ int attn_plugin_host_begin(struct attn_plugin_host *h, double times, struct attn
 void attn_plugin_host_end(struct attn_plugin_host *h, struct attn_answer *answer)
 {
     char why[sizeof answer->result.text];
+    struct pollfd ended = {h->ended, POLLIN, 0};
+    if (h->is_running && poll(&ended, 1, 0) > 0) { /* after it had answered */
+        note_end(h);
+        h->arrival = HAS_ENDED;
+        h->phase = ATTN_PHASE_JUDGING;
+        h->is_lost = 1;
+    }
     if (!h->is_lost || (is_over(h) && is_unreached(h, answer)))
         return;
     h->failures += h->arrival == LATE;

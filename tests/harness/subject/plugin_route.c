@@ -1,5 +1,5 @@
-/* The route of a plug-in (external.h): cases, relations and a look for leaks are run and judged here,
- * and each of its calls in another process (plugin_host.h). */
+/* The route of a plug-in (external.h): cases, relations and a look for leaks are run and judged
+ * here, and each of its calls in another process (plugin_host.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -50,7 +50,7 @@ static enum attn_status check(const struct attn_layer_spec *spec, const struct a
 /* Buffers that are there for a moment, beside those of a whole pass. */
 struct moment {
     struct attn_buffer buffer[2];
-    int attends; /* what attention takes */
+    int attends; /* the buffers of attention, too */
 };
 
 /* In the order of layer_ranks.c: a tensor that leaves for home has the copies with it that are

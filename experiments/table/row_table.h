@@ -7,8 +7,8 @@
  * array, whose elements stand in one cell; the values of an element that is an object stand side by
  * side.  null is what is not known.  A field that a row lacks is an empty cell.
  */
-#ifndef EXPERIMENTS_TABLE_ROWS_H
-#define EXPERIMENTS_TABLE_ROWS_H
+#ifndef EXPERIMENTS_TABLE_ROW_TABLE_H
+#define EXPERIMENTS_TABLE_ROW_TABLE_H
 
 #include <jansson.h>
 #include <stdio.h>

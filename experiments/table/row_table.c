@@ -1,5 +1,5 @@
-/* See rows.h. */
-#include "experiments/table/rows.h"
+/* See row_table.h. */
+#include "experiments/table/row_table.h"
 
 #include <math.h>
 #include <stdlib.h>
