@@ -1,6 +1,6 @@
-/* staircase(size,A): j < (floor((i + off) / size) + 1) * size.  A query sees its own block of `size`
- * tokens and all earlier ones: block diffusion, and video models that make one block of frames
- * after another.
+/* staircase(size,A): j < (floor((i + off) / size) + 1) * size.  A query sees its own block of
+ * `size` tokens and all earlier ones: block diffusion, and video models that make one block of
+ * frames after another.
  *
  * The example of docs/adding.md: a mask in one file, and one line in kinds.def. */
 #include "ref/mask/kind.h"

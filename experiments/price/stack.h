@@ -23,6 +23,7 @@
  *      backward   dy from outside;  of each layer take dWqkv dWo dx, call, give its dy and x back
  *
  * The input that `inputs` keeps is then x, and q k v are made again too.
+ *
  * Tensors that are live between the two halves, of each layer (bytes; e of an element):
  *      probs     q k v o lse and P    what saves P alone: gemm:save=probs
  *      rows      q k v o lse          what all others do

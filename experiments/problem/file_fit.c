@@ -237,7 +237,8 @@ static void print_cause(const struct attn_file_trial *trial, const struct attn_p
                found == 0 ? ": all rows of one head alone, or of fewer tokens, may show it" : "");
 }
 
-/* Wider sets that allow the results too: a bound is the worst case, which does not tell them apart. */
+/* Wider sets that allow the results too: a bound is the worst case, which does not tell them
+ * apart. */
 static void print_others(const struct attn_fits *fits)
 {
     const char *before = ", the narrowest that allows it; so do ";

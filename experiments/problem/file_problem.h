@@ -134,7 +134,7 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
 int attn_output_named(const char *name);
 int attn_file_input_named(const char *name);
 
-/* 1: this run computes an output; 1: a comparison is to judge it (--only). */
+/* computes: 1: this run computes an output.  asks: 1: a comparison is to judge it (--only). */
 int attn_files_computes(const struct attn_files *files, enum attn_output output);
 int attn_files_asks(const struct attn_files *files, enum attn_output output);
 int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to be judged */

@@ -125,8 +125,8 @@ static int is_drawn(int turn, const char *name, enum attn_dtype dtype, int every
 
 /* A case of the battery, in this type, is the contender's; own: the type is the case's own.
  * Kernels take all cases in all types, if ATTN_FULL is set.  Else they take, in f32, those made for
- * kernels; of the rest one in three in its own type; in other types, which cost an oracle each, half
- * of one in three, the same three for all; those are what is asked of 16-bit styles. */
+ * kernels; of the rest one in three in its own type; in other types, which cost an oracle each,
+ * half of one in three, the same three for all; those are what is asked of 16-bit styles. */
 static int takes(const struct contender *x, int i, enum attn_dtype dtype, int own)
 {
     const char *name = attn_battery_at(i)->name;

@@ -129,8 +129,8 @@ TEST_EACH(wrong_conventions_are_named, COUNT(wrong))
     ck_assert_msg(5 * named >= 3 * diagnosed, "only %d of %d", named, diagnosed);
 }
 
-/* Slips of textbook code: the name of a case, or in many ("") that of most failures.  A failure
- * that no mistake explains gets no name. */
+/* Slips of textbook code, with the name that the diagnosis gives to a case, or in many cases ("")
+ * to most failures.  A failure that no mistake explains gets no name. */
 static const struct {
     const char *slip, *of, *names;
 } slips[] = {

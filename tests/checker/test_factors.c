@@ -433,8 +433,8 @@ static double draw_bounds(int claimed, double most, uint64_t *rolls,
     }
 }
 
-/* No case meets a fault; those that do have numbers there that it leaves (0, a key that no row sees);
- * some case finds it, which is in `text`, or none. */
+/* No case meets a fault; those that do have numbers there that it leaves (0, a key that no row
+ * sees); some case finds it, which is in `text`, or none. */
 enum fate { UNMET, IDLE, SURVIVES, DIES, FATES };
 static enum fate fate_of(const struct large *x, const struct planted_fault *fault,
                          char text[ATTN_CASE_TEXT])

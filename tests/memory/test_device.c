@@ -110,7 +110,7 @@ TEST(refused_lengths_end_nothing)
     ck_assert_int_eq(length % 3, 0);
 }
 
-/* A price that takes too long is given up. */
+/* A price that takes too long ends the search. */
 TEST(impatience)
 {
     const struct attn_spec spec = spec_of("tiled");

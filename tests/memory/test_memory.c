@@ -79,8 +79,8 @@ TEST_EACH(nothing_outside_the_ledger, SLICES)
                       "%s (number %d) accepted only %d passes", list[n].impl->name, n, accepted[n]);
 }
 
-/* Implementations of one storage type alone take every case of bf16.  It would catch a buffer of
- * the matrix unit that the price has in other 16's than the call. */
+/* An implementation of one storage type alone takes every case of bf16.  The test would catch a
+ * buffer of the matrix unit that the price has in other 16's than the call. */
 TEST(products_of_16_bits)
 {
     struct attn_spec spec;

@@ -164,7 +164,7 @@ static void note(struct run *x, const char *how, int numeric)
     }
 }
 
-/* 1: one of them is to be run on; 0: all have ended. */
+/* 1: one of them needs the next case; 0: none does. */
 static int goes_on(const struct run *x)
 {
     int cases = attn_battery_count(ATTN_TIER_QUICK), least = x->at < cases ? x->most : x->most > 0;

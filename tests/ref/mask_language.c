@@ -113,7 +113,7 @@ TEST(no_memory_is_an_error)
 
 /* ---- data that must be refused ------------------------------------------------------------ */
 
-/* The tensor of every name; `column` for the part "column". */
+/* The tensor of a name, and that of its part "column". */
 struct two {
     struct attn_mask_tensor tensor, column;
 };

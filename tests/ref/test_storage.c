@@ -162,7 +162,8 @@ TEST_EACH(a_wrong_bit_is_seen, ATTN_STORAGES)
     counted = (struct attn_tape){.owner = NULL};
     storage->make(&counted, &x.stored);
     for (int b = 0; b < counted.n; b++)
-        ck_assert_msg(seen[b], "%s: no pair reads %s", storage->name, counted.block[b].name);
+        ck_assert_msg(seen[b], "%s: no wrong bit of %s is seen", storage->name,
+                      counted.block[b].name);
     attn_stored_text_close(&x);
 }
 

@@ -1,4 +1,5 @@
 /* See grading.h: a class.
+ *
  * Submissions are read before any of them runs, into sealed memory (memfd_create), which no process
  * can change.  Each is then unpacked into a folder of its own, graded there, and the folder
  * removed.  So the order does not matter, and no student changes another's points. */

@@ -31,7 +31,7 @@ static void give_up(const char *line)
     MPI_Abort(MPI_COMM_WORLD, ATTN_EXIT_INTERNAL);
 }
 
-/* Called at exit, whatever the cause and the status.  arg: the runner that is served, or NULL. */
+/* exit() calls it, with any status.  arg: the runner that is served, or NULL. */
 static void finish(int status, void *arg)
 {
     (void)status;

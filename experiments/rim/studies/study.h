@@ -1,6 +1,7 @@
 /* Studies: published accounts of attention's memory, worked out again.  `attnlab study NAME`.
  *
  * A study plays on a tape (tape.h) what a program did, at the published size or for real.
+ *
  * Its result is a list of quantities, each labelled by where its published value comes from:
  *
  *   published   a source printed this number, or the code that made it says it
@@ -120,8 +121,8 @@ void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_l
  * derived and must agree to the byte. */
 void attn_study_same(const char *name, const struct attn_pair *pair);
 
-/* The text of a file of experiments/rim/studies/data, inside the program, so that a study runs wherever the
- * program is: makes attn_study_data_NAME of a file of the rim. */
+/* The text of a file of experiments/rim/studies/data, inside the program, so that a study runs
+ * wherever the program is: makes attn_study_data_NAME of a file of the rim. */
 #define ATTN_STUDY_DATA(NAME, FILE)                  \
     extern const char attn_study_data_##NAME[];      \
     __asm__(".pushsection .rodata\n"                 \

@@ -1,7 +1,8 @@
 /* The memory of a stack of attention layers in PyTorch, and the effect of checkpointing.
  *
- * Source: experiments/rim/studies/data/training_h100_memory.csv (PyTorch 2.11 on an NVIDIA H100; the README
- * beside it says how it was measured).  A layer is x + Wo attention(Wqkv x), without biases. */
+ * Source: experiments/rim/studies/data/training_h100_memory.csv (PyTorch 2.11 on an NVIDIA H100;
+ * the README beside it says how it was measured).  A layer is x + Wo attention(Wqkv x), without
+ * biases. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
-/* The layer around attention over ranks (experiments/rim/layer/schemes): right against loops in a wider type, with
- * every scheme, and what it sends to the byte; the command; and planted bugs are found
- * (experiments/rim/layer/tests/mutants.def). */
+/* The layer around attention over ranks (experiments/rim/layer/schemes): right against loops in a
+ * wider type, with every scheme, and what it sends to the byte; the command; and planted bugs are
+ * found (experiments/rim/layer/tests/mutants.def). */
 #include <dlfcn.h>
 #include <jansson.h>
 #include <math.h>
