@@ -485,11 +485,10 @@ TEST(page_of_a_plugin)
     ck_assert_int_ge(fixture_count(scratch_output, "refused"), 100);
     scratch_has("VmHWM");
     static const char *const want[] = {
-        "grep -q \"SHA-256 of it | .$(sha256sum $P | cut -c1-64).\" $R",
+        "grep -q \"SHA-256 of it | .*$(sha256sum $P | cut -c1-64)\" $R",
         "grep -q '^| claims | f32 gqa cross dv scale dense repeats |$' $R",
         "grep -q '^| judged on | the quick tier of seed 1, ' $R",
         "grep -q '^| .lse. | [0-9]* | [0-9]* | 0 | 0[.]' $R",
-        "grep -q '^| type | f32 ([0-9]*) | bf16' $R",
         "grep -q '^ *judged at the shapes of: gpt-2, .*, deepseek-v3-absorbed, ' $R",
         "grep -q '^ *shapes that the claims leave out: gemma-2-9b without softcap, ' $R",
         "grep -q '^ *refused cases, by the claim.* backward [0-9]* ([0-9]* alone)' $R",
