@@ -58,8 +58,8 @@ TEST_EACH(agrees_with_loops, LAYERS_SMALL)
     static const char *const specs[] = {"dense", "tiled", "csr-textbook",
                                         "tiled-textbook:br=3,bc=2"};
     for (int n = 0; n < 4 * 4; n++)
-        check_small(layers_small[_i].n, layers_small[_i].mask, n / 2 % 2 ? ATTN_F32 : ATTN_F64, specs[n / 4],
-                    n % 2);
+        check_small(layers_small[_i].n, layers_small[_i].mask, n / 2 % 2 ? ATTN_F32 : ATTN_F64,
+                    specs[n / 4], n % 2);
 }
 
 /* By hand: B=1, L=4, C=8, H=2, G=1, d=dv=4, f64.  Kept are q 32, k 16, v 16, o 32 and lse 8 numbers

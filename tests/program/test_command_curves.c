@@ -219,7 +219,7 @@ TEST_EACH(rounds_of_one_program, 2)
 TEST(the_page_says_so)
 {
     add_externals();
-    fixture_expect_page(0, WORDS(">External implementations<", "python3 &lt;theirs&gt;.py", "0123456789abcdef",
-                                 "there is no price and no ledger"));
+    fixture_expect_page(0, WORDS(">External implementations<", "python3 &lt;theirs&gt;.py",
+                                 "0123456789abcdef", "there is no price and no ledger"));
     fixture_report(2, "--plan FILE is missing", "--plugin x.so");
 }

@@ -31,7 +31,7 @@ static void give_up(const char *line)
     MPI_Abort(MPI_COMM_WORLD, ATTN_EXIT_INTERNAL);
 }
 
-/* exit() calls it, with any status.  arg: the runner that is served, or NULL. */
+/* The end of the process calls it, with any status.  arg: the runner that is served, or NULL. */
 static void finish(int status, void *arg)
 {
     (void)status;

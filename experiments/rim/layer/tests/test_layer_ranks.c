@@ -200,7 +200,7 @@ TEST(unscaled_is_one_pth)
     layer_close(&f);
 }
 
-/* systems.md's units: M (P-1)/P^2 with M = e B T S C, of the forward of each block. */
+/* systems.md's units: M (R-1)/R^2 with M = e B T S C, of the forward of each block. */
 static int64_t units(const char *text, const char *mask)
 {
     struct attn_layer layer = {2, 64, 16, 4, 4, 4, 4, 0.5, ATTN_F32, NULL};
@@ -229,7 +229,7 @@ TEST(published_volumes)
     ck_assert_int_eq(units("dsp:ranks=4", spatial), 2);
     ck_assert_int_eq(units("dsp:ranks=4", temporal), 0);
     ck_assert_int_eq(units("ulysses:ranks=4", spatial), 4);
-    ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5); /* M (P-1)/P, and o */
+    ck_assert_int_eq(units("fastseq:ranks=4", spatial), 5); /* M (R-1)/R, and o */
 }
 
 /* ---- planted bugs ---------------------------------------------------------------------------- */
