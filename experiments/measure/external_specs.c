@@ -11,7 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/subject/exec.h"
 

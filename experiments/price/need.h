@@ -9,7 +9,7 @@
 #define EXPERIMENTS_PRICE_NEED_H
 
 #include "experiments/cli/shape.h"
-#include "experiments/measure/record.h"
+#include "experiments/price/stack.h"
 
 /* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
  * has its own buffers beside them.  The first two are enum attn_pass. */
@@ -47,31 +47,6 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
 enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
                                     const struct attn_cli_shape *shape, enum attn_need_pass pass,
                                     struct attn_need *need, struct attn_error *err);
-
-/* ---- of a point: before anything is allocated, but for a mask -------------------------------- */
-
-/* Visible pairs and their share. */
-void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
-
-/* Fill in what follows from spec and problem: impl, family, ranks, pairs, density, priced bytes
- * of the largest rank, flops of all ranks, bytes and messages sent by the rank that sends most. */
-enum attn_status attn_preflight_price(const struct attn_spec *spec,
-                                      const struct attn_problem *problem, struct attn_point *point,
-                                      struct attn_error *err);
-
-/* A case without bias as a problem, for which no tensor is needed, to be closed; also floor_bytes,
- * and in *need inputs and outputs with the harness's byte for each element. */
-enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_problem *problem,
-                                     struct attn_point *point, int64_t *need,
-                                     struct attn_error *err);
-void attn_preflight_close(struct attn_problem *problem);
-
-/* Both for such a case; *need are the bytes of the whole process: what attn_preflight_open says,
- * and what attn_need_in counts beside it in this machine (of either pass for bwd, which runs the
- * forward first). */
-enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
-                                     struct attn_point *point, int64_t *need,
-                                     struct attn_error *err);
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 

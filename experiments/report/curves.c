@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "optimized/registry.h"
 #include "tests/harness/base/fileio.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "experiments/report/curves.h"
 #include "experiments/table/row_table.h"
 #include "optimized/registry.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/measure/point/point.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 

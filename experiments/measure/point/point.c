@@ -15,8 +15,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/peak.h"
 #include "experiments/measure/point/point_work.h"
+#include "experiments/measure/preflight.h"
 #include "experiments/measure/stats.h"
-#include "experiments/price/need.h"
 #include "ref/clock.h"
 
 /* ---- who is called --------------------------------------------------------------------------- */

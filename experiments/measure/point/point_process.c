@@ -12,7 +12,7 @@
 #include "experiments/measure/machine.h"
 #include "experiments/measure/point/point.h"
 #include "experiments/measure/point/point_work.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/process.h"
 

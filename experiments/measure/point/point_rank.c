@@ -3,9 +3,14 @@
 #include "experiments/measure/point/point_work.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "optimized/parallel/work.h"
 
 /* ---- the tensors of a rank ------------------------------------------------------------------- */
@@ -138,4 +143,51 @@ int attn_point_all_intact(struct attn_point_work *work, int intact)
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
     snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
     return status == ATTN_OK;
+}
+
+/* ---- the numbers of all ranks ---------------------------------------------------------------- */
+
+/* A rank knows this of itself: resident in the calls, and of all the point; where it runs. */
+struct own {
+    int64_t resident, most, cores;
+    char machine[64];
+};
+
+/* Ranks by the cores of their machine, of which they use the first ones only. */
+static double ranks_per_core(const struct own *own, int ranks)
+{
+    double most = 0;
+    for (int r = 0; r < ranks; r++) {
+        int here = 0;
+        for (int s = 0; s < ranks; s++)
+            here += strcmp(own[s].machine, own[r].machine) == 0;
+        most = fmax(most, (double)here / (double)own[r].cores);
+    }
+    return most;
+}
+
+void attn_point_share_numbers(struct attn_point_work *work, const struct attn_resident *all)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    struct attn_point *p = work->point;
+    struct attn_error err;
+    int ranks = attn_ranks(work->spec.impl, &work->spec.options);
+    struct own *own = attn_cli_need(calloc((size_t)ranks, sizeof *own));
+    const struct own mine = {.resident = p->resident_bytes,
+                             .most = greater(work->highest, all->hwm) - all->baseline,
+                             .cores = sysconf(_SC_NPROCESSORS_ONLN)};
+    p->n_processes = (int)less(ranks, ATTN_RECORD_RANKS);
+    p->resident_bytes = -1;
+    for (int r = 0; r < ranks; r++) {
+        own[r] = mine;
+        gethostname(own[r].machine, sizeof own[r].machine - 1);
+        runner->share(runner->state, r, &own[r], sizeof own[r], &err);
+        p->resident_bytes = greater(p->resident_bytes, own[r].resident);
+        if (r >= p->n_processes)
+            continue;
+        p->rank_resident[r] = own[r].resident;
+        p->rank_process[r] = own[r].most;
+    }
+    p->ranks_per_core = ranks_per_core(own, ranks);
+    free(own);
 }

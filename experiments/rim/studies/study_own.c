@@ -6,7 +6,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point.h"
-#include "experiments/price/need.h"
+#include "experiments/measure/preflight.h"
 #include "experiments/price/stack.h"
 #include "experiments/rim/studies/study.h"
 #include "tests/harness/base/process.h"
