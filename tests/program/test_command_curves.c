@@ -220,6 +220,6 @@ TEST(the_page_says_so)
 {
     add_externals();
     fixture_expect_page(0, WORDS(">External implementations<", "python3 &lt;theirs&gt;.py",
-                                 "0123456789abcdef", "there is no price and no ledger"));
+                                 "0123456789abcdef", "But there is no price and"));
     fixture_report(2, "--plan FILE is missing", "--plugin x.so");
 }
