@@ -225,7 +225,7 @@ TEST(budget_ends_rounds)
 {
     static const char args[] = "--spec 'dense;tiled' --length 32,64 --rounds 400 --repeat 0";
     char with[256];
-    snprintf(with, sizeof with, "%s --budget 6", args);
+    snprintf(with, sizeof with, "%s --budget 2", args);
     ck_assert_int_eq(measure("", with), 0);
     fixture_read_curve();
     int64_t n = fixture_curve_n;
