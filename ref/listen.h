@@ -2,8 +2,8 @@
  *
  * A step has a name.  experiments/rim/explain/steps.def says what each is in words; attnlab explain
  * is the listener.  Textbooks tell by TELL (ref/tell.h), one call a step, and without a listener
- * that is one comparison with NULL.  The numbers belong to the textbook and are overwritten later: a
- * listener copies what it keeps, and computes nothing.
+ * that is one comparison with NULL.  The numbers belong to the textbook and are overwritten later:
+ * a listener copies what it keeps, and computes nothing.
  */
 #ifndef REF_LISTEN_H
 #define REF_LISTEN_H

@@ -464,8 +464,8 @@ static enum fate fate_of(const struct large *x, const struct planted_fault *faul
 
 static const char *const type_name[] = {"\"f32\"", "\"bf16\"", "\"f16\""};
 
-/* Faults that have survived: where they strike (d, dv, heads, group, batch, queries, keys), how, and
- * in which tier they die. */
+/* Faults that have survived: the place (d, dv, heads, group, batch, queries, keys), the damage, and
+ * the tier in which they die. */
 static const struct {
     int claimed, type;
     enum attn_tier tier;

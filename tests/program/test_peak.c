@@ -70,7 +70,7 @@ TEST(samples)
     ck_assert(isnan(attn_peak_sample(isa->kernels[0], ATTN_LIMIT_FMA, 65, 0.0005)));
 }
 
-/* The textbook's flops: 4 pairs d and 10 pairs d; a backward pass that has its scores makes none. */
+/* The textbook's flops: 4 pairs d and 10 pairs d; a backward pass with its scores makes none. */
 TEST(work_of_a_call)
 {
     struct attn_point p;

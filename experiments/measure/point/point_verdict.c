@@ -1,5 +1,5 @@
-/* The parts of a judgement that a whole result and rows from ranks share: a failure, the rows and keys
- * that are looked at, and a verdict as the record keeps it.  See point_work.h. */
+/* The parts of a judgement that a whole result and rows from ranks share: a failure, the rows and
+ * keys that are looked at, and a verdict as the record keeps it.  See point_work.h. */
 #include <stdio.h>
 #include <string.h>
 
