@@ -1,4 +1,4 @@
-/* See check.h: the books of whoever is judged. */
+/* See check.h: the results of the subject that is judged. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                     attn_arithmetic[c->arithmetic].stands_for);
 }
 
-/* What is asked: in words, and as the flags that ask it. */
+/* The question: in words, and as the flags that ask it. */
 static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_size, char *flags,
                       size_t size)
 {
@@ -352,7 +352,7 @@ int attn_candidate_end(struct attn_candidate *s)
         report_about(s);
     else if (s->question.whole_tier)
         say_cost(s);
-    /* A case of the command line that cannot even be set up is a mistake of whoever wrote it. */
+    /* A case of the command line that cannot even be set up is a mistake of its author. */
     int impossible = s->x.kind == ATTN_NOT_EXTERNAL && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     impossible = impossible && t.errors == 1;

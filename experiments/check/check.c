@@ -62,7 +62,7 @@ static enum attn_status check_externals(const struct attn_check_request *q,
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 
-/* What to ask and what is claimed; a folder of results brings its own manifest. */
+/* The question and the claims; a folder of results brings its own manifest. */
 static int prepare(struct attn_candidate *s)
 {
     const struct attn_check_request *q = s->request;

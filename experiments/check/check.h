@@ -26,7 +26,7 @@ struct attn_question {
     struct attn_tier_list *tier; /* what the battery of a case points into; NULL: by hand */
 };
 
-/* What is asked of whom, and where it comes from. */
+/* The cases, the subject that is asked them, and the source of both. */
 struct attn_asking {
     const struct attn_cli_list *cases; /* names and case strings; empty: the whole tier */
     enum attn_tier tier;
@@ -52,7 +52,7 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
 
 /* ---- who is judged ------------------------------------------------------------------------ */
 
-/* What `attnlab check` was asked for. */
+/* The request to `attnlab check`. */
 struct attn_check_request {
     struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
     const char *model, *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
@@ -79,7 +79,8 @@ struct attn_candidate {
     int judged;      /* cases with a verdict about the implementation         */
 };
 
-/* What it is asked, now that its claims are known; for an external it is freed with it. */
+/* The cases that it is asked, now that its claims are known; for an external it is freed with it.
+ * */
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err);
 
 /* Its label where it is ours, and its route unless it has one. */
@@ -111,8 +112,8 @@ void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *sub
 /* Is this relation to be run? */
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);
 
-/* What cannot be judged is a line on stderr; where there are more, or a program reads them, it has
- * its place among the others. */
+/* A subject that cannot be judged is a line on stderr; where there are more, or a program reads
+ * them, it has its place among the others. */
 void attn_candidate_report_trouble(struct attn_candidate *s);
 
 /* Close the books: claims that no case exercised, the summary, the exit status. */

@@ -19,7 +19,7 @@ enum {
     ENOUGH = 40 /* diagnoses of one spec: the next one says nothing new                        */
 };
 
-/* What is worth a line although it is no verdict goes to standard error; of calls, once each. */
+/* Notes that are no verdict go to standard error; a note about calls is printed once. */
 struct notes {
     char environment[96];
     int n_environment;
@@ -351,7 +351,7 @@ static void ask_others(struct asking *a)
 
 /* ---- soak ------------------------------------------------------------------------------------ */
 
-/* So many random cases at a time: a start of a command may take seconds. */
+/* The random cases of one start: a start of a command may take seconds. */
 enum { ROUND = 600 };
 
 /* A round of cases, or copies of one case.  How many a command did not come to is said of a

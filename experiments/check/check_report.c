@@ -169,7 +169,7 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* What is wrong, before all that shows it. */
+/* The likely cause stands before the failures that show it. */
 static void put_cause(struct attn_document *d, const struct attn_verdict_list *list)
 {
     char types[80], cause[ATTN_CAUSE_TEXT];
@@ -184,7 +184,7 @@ static void put_cause(struct attn_document *d, const struct attn_verdict_list *l
     attn_document_close(d);
 }
 
-/* What the terminal says, with more of the failures. */
+/* The text of the terminal, with more of the failures. */
 static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {

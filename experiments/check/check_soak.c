@@ -49,7 +49,7 @@ static int is_steady(const struct tally *t)
     return t->failed == t->runs;
 }
 
-/* What is known of the difference between runs that failed and runs that did not. */
+/* The known difference between runs that failed and runs that did not. */
 static void say_differs(const struct tally *t, char text[160])
 {
     size_t n = 0;
@@ -280,7 +280,8 @@ static enum attn_verdict file_failure(const struct soak *soak, const struct attn
 
 /* ---- the soak -------------------------------------------------------------------------------- */
 
-/* ERROR, and not for a fill that cannot have its property in the case: that is nobody's failure. */
+/* ERROR, and not for a fill that cannot have its property in the case: no implementation failed
+ * there. */
 static int is_error(const struct attn_case *c, const struct attn_result *r)
 {
     struct attn_setup setup;

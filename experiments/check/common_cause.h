@@ -22,10 +22,10 @@ struct attn_common_cause {
 /* Count a diagnosis, and passes.  Where failing elements are, without a cause, is no vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
-/* What most of those of the commonest kind of fault say, and how many are of it: at least two, a
- * third of those diagnosed and a quarter of those asked; else 0.  Behind it what those of the next
- * kind say, if they are a tenth, and name more than digits, a factor or a feature.  Where failing
- * cases pass in a fresh process, that is the cause. */
+/* The sentence that most failures of the commonest kind of fault have, and their number: at least
+ * two, a third of those diagnosed and a quarter of those asked; else 0.  Behind it what those of
+ * the next kind say, if they are a tenth, and name more than digits, a factor or a feature.  Where
+ * failing cases pass in a fresh process, that is the cause. */
 enum { ATTN_CAUSE_TEXT = 600 };
 int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT]);
 

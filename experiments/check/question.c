@@ -18,7 +18,7 @@ static enum attn_status take(const struct attn_battery_case *battery, const char
     return attn_case_parse(text, &asked->c, err);
 }
 
-/* Nobody waits for hours without a word. */
+/* A long run speaks while it works. */
 static void note_work(const char *name, const struct attn_case *c)
 {
     const double minutes = 1e11, hours = 1e13; /* operations of the oracle */

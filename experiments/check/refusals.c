@@ -1,4 +1,4 @@
-/* What was refused, in the summary.  A count of refusals says nothing to whoever must do something
+/* The refusals, in the summary.  A count of refusals says nothing to a reader who must do something
  * about them: cases are refused for want of a claim or several, or for what is declined, and each
  * word is counted; or by the implementation itself, and its reasons are. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What a check found, serialised once: every fact in words, which text and JUnit show, and as
+/* The results of a check, serialised once: every fact in words, which text and JUnit show, and as
  * numbers, which JSON does. */
 #include <jansson.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static void add(struct attn_facts *facts, const char *name, const char *key, jso
     fact->numbers = numbers;
 }
 
-/* What only many numbers together show, and what a pass is worth. */
+/* Facts that only many numbers together show, and the worth of a pass. */
 static void add_grades(struct attn_facts *facts, const struct attn_result *r)
 {
     const char letter[2] = {r->grade.letter, '\0'};

@@ -168,7 +168,7 @@ const char *attn_tally_word(const struct attn_tally *t)
 
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size)
 {
-    /* What checks declare differently is a range: "4", "1.1e-16 to 6e-08". */
+    /* Numbers that checks declare differently are a range: "4", "1.1e-16 to 6e-08". */
     enum { NUMBERS = ATTN_PRECISION_TERMS };
     double low[NUMBERS], high[NUMBERS];
     int64_t rescales = 0, merges = 0;

@@ -1,4 +1,4 @@
-/* What a check found, said in four formats.
+/* The results of a check, in four formats.
  *
  * A check is one judged thing: a case, a relation, or a failure that a soak found.  They are
  * collected for each spec and printed when it ends, so that text can give the worst
@@ -26,7 +26,7 @@ enum attn_check_kind {
 };
 extern const char *const attn_check_kind_name[]; /* "case", "relation", "soak", ... */
 
-/* What a check is about; strings are copied. */
+/* The subject of a check; strings are copied. */
 struct attn_subject {
     enum attn_check_kind kind;
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
@@ -109,8 +109,8 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
                                       const struct attn_verdict_list *list, enum attn_kinds kinds);
 const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
-/* What else a check found: grade, bias, mask, growth, runs, differs, open, declared; those that it
- * has not are left out.  Free them. */
+/* The other facts of a check: grade, bias, mask, growth, runs, differs, open, declared; those that
+ * it has not are left out.  Free them. */
 enum { ATTN_FACTS = 8 };
 struct attn_facts {
     int n;
@@ -129,11 +129,11 @@ const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* What was refused, as text: by the claims, in the words of the claims; by it, in its own words
+/* The refusals, as text: by the claims, in the words of the claims; by it, in its own words
  * (refusals.c). */
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list);
 
-/* What all the bounds took at its word, over all checks: "u 5.96e-08, ..."; how many checks say
+/* The declared numbers behind all bounds, over all checks: "u 5.96e-08, ..."; how many checks say
  * something. */
 int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, size_t size);
 

@@ -79,7 +79,7 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     fputs("    </testcase>\n", out);
 }
 
-/* What most failures of the suite look like. */
+/* The cause that most failures of the suite have. */
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
     char of[64], types[80], cause[ATTN_CAUSE_TEXT];

@@ -6,7 +6,7 @@
 
 #include "experiments/measure/record.h"
 
-/* In this process, which must be fresh: take so many bytes from a ledger, write them, and print
+/* In this process, which must be fresh: take `bytes` from a ledger, write them, and print
  * the record that compares them with VmHWM.  Returns an exit status. */
 int attn_calibrate_memory_here(int64_t bytes);
 

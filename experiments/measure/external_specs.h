@@ -40,7 +40,7 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
 const struct attn_external_spec *
 attn_external_specs_find(const struct attn_external_specs *externals, const char *name);
 
-/* What is known before it runs: writes pairs, density and inputs and outputs to the point, takes
+/* The facts before it runs: writes pairs, density and inputs and outputs to the point, takes
  * away what only prices know, and gives the bytes that a process needs at least. */
 enum attn_status attn_external_spec_preflight(const struct attn_external_spec *external,
                                               const struct attn_case *c, struct attn_point *point,

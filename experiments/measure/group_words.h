@@ -1,5 +1,5 @@
-/* What a group of a plan varies, by the first word of its name: one table (group_words.def) for
- * plans, records and figures. */
+/* The one thing that a group of a plan varies, by the first word of its name: one table
+ * (group_words.def) for plans, records and figures. */
 #ifndef EXPERIMENTS_MEASURE_GROUP_WORDS_H
 #define EXPERIMENTS_MEASURE_GROUP_WORDS_H
 
@@ -28,7 +28,7 @@ enum attn_group_kind attn_group_kind_of(const char *group);
 /* Where a point stands on the axis; 0 where that is not of its problem. */
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 
-/* What a plan may say of a figure: words, with blanks between them. */
+/* The settings of a figure in a plan: words, with blanks between them. */
 #define ATTN_FIGURE_PRESETS "page column slides"
 #define ATTN_FIGURE_FORMATS "svg png pdf"
 #define ATTN_FIGURE_PASSES  "forward backward"

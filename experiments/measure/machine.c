@@ -35,7 +35,7 @@ static int first_line(const char *path, char *text, size_t size)
     return ok;
 }
 
-/* What stands after "FIELD" and ":" on the first such line, which is within the first processor
+/* The text after "FIELD" and ":" on the first such line, which is within the first processor
  * where there are many; 0 when there is none. */
 static int field_of(const char *path, const char *field, char *text, size_t size)
 {
@@ -229,7 +229,7 @@ static void put_float_control(json_t *facts)
 #endif
 }
 
-/* What the kernels can be run on, and what they run on unless a spec says otherwise. */
+/* The instruction sets that the kernels can use, and the one that they use by default. */
 static void put_instruction_sets(json_t *facts)
 {
     struct attn_error err;

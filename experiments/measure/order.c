@@ -51,7 +51,7 @@ static const struct attn_sweep_state *stopped(const struct attn_sweep_state *sta
     return stop != NULL && stop->work < state->work ? stop : NULL;
 }
 
-/* What the curve's last point took, times the ratio of the work; 0 where none ran. */
+/* The seconds of the curve's last point, times the ratio of the work; 0 where none ran. */
 static double expected_s(const struct attn_sweep_state *state)
 {
     const struct attn_sweep_state *last = state->curve->last;

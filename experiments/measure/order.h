@@ -32,7 +32,7 @@ struct attn_sweep_state {
 /* Give each of n states its curve; `curve` has room for n.  Points of a curve follow each other. */
 void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve *curve);
 
-/* What a record says of the curve of its point. */
+/* The part of a record that names the curve of its point. */
 void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *record);
 
 /* Whether a waiting point is begun: ATTN_POINT_OK; else TOO_BIG or DROPPED, and why.  It is dropped

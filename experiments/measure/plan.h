@@ -15,7 +15,7 @@
  *        y-range memory = 1e6:1e9      # of one of them
  *        label dense = Dense           # a name in legends; colour dense = D55E00
  *
- * What is beyond a limit is not measured: its price is recorded, and drawn as a dashed line.
+ * A point beyond a limit is not measured: its price is recorded, and drawn as a dashed line.
  * A group is the product of its lists.  Keys of a group that stand before the first group hold
  * for all groups; a group replaces what it names again.
  */

@@ -31,7 +31,7 @@ struct attn_plan_limit {
     int is_met[ATTN_PLAN_SUBJECTS];
 };
 
-/* What a group says of its figures: "label", SPEC, TEXT; "title", NULL, TEXT; "x-range", "", TEXT
+/* The settings of a group's figures: "label", SPEC, TEXT; "title", NULL, TEXT; "x-range", "", TEXT
  * is of all figures. */
 struct attn_plan_look {
     const char *what, *subject, *text;

@@ -9,7 +9,7 @@
  *      curves = SPEC...                  panels = forward
  *      formats = pdf                     preset = column
  *
- * What is known to be wrong when a line is read is said then, with the line's number; what needs
+ * A mistake that shows when a line is read is reported then, with the line's number; what needs
  * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
  * number of the group's line. */
 #include <errno.h>
@@ -172,7 +172,7 @@ static const char *wrong_panels(const char *value)
                : "is not of the words " ATTN_FIGURE_PASSES ", of errors " ATTN_FIGURE_OUTPUTS;
 }
 
-/* What a group says of its figures, and what stands between that word and `=`. */
+/* The settings of a group's figures, and the words between a setting and `=`. */
 static const struct look_kind {
     const char *word;
     enum { NOBODY, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
@@ -200,7 +200,7 @@ static const char *what_is_wrong(const struct look_kind *kind, const char *subje
     return kind->wrong(value);
 }
 
-/* What figures of the group should look like. */
+/* The look of the group's figures. */
 static enum attn_status set_look(struct attn_plan_draft *draft, const struct look_kind *kind,
                                  const char *subject, const char *value, struct attn_error *err)
 {

@@ -147,7 +147,7 @@ void attn_point_name(const struct attn_point *p, char name[ATTN_POINT_NAME])
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* What a field says in words; NULL: it is a number, or several. */
+/* The words of a field; NULL: it is a number, or several. */
 static const char *words_of(const struct field *field, const struct attn_point *point)
 {
     switch (field->kind) {
@@ -274,7 +274,7 @@ static enum attn_status read_text(const struct field *field, const json_t *value
     return ATTN_OK;
 }
 
-/* What is null, or not there, stays unknown: as attn_point_init left it. */
+/* A field that is null or absent stays unknown, as attn_point_init left it. */
 static enum attn_status read_field(const json_t *line, const struct field *field,
                                    struct attn_point *point, struct attn_error *err)
 {
@@ -387,7 +387,8 @@ static void put_times(FILE *file, const struct attn_point *p)
     put_real(file, spread.median);
 }
 
-/* '.' is the decimal point (nobody here calls setlocale); an unknown value is an empty field. */
+/* '.' is the decimal point (the program never calls setlocale); an unknown value is an empty field.
+ * */
 static void put_field(FILE *file, const struct field *field, const struct attn_point *point)
 {
     if (words_of(field, point) != NULL)

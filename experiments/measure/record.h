@@ -94,8 +94,8 @@ double attn_point_traffic(const struct attn_point *point);
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);
 
-/* What a record is of, one text of group, spec and case: of several of the same name and round the
- * last one counts. */
+/* The identity of a record, one text of group, spec and case: of several of the same name and round
+ * the last one counts. */
 enum { ATTN_POINT_NAME = ATTN_CASE_TEXT + 256 };
 void attn_point_name(const struct attn_point *point, char name[ATTN_POINT_NAME]);
 
@@ -111,7 +111,7 @@ int attn_record_write_point(FILE *file, const struct attn_point *point);
 /* The same for a line of another kind: a jansson object, which it drops. */
 int attn_record_write_json(FILE *file, struct json_t *json);
 
-/* One line, of so many bytes, to a point.  EINVAL: not JSON, not a point, or of another schema. */
+/* One line, of `n` bytes, to a point.  EINVAL: not JSON, not a point, or of another schema. */
 enum attn_status attn_record_parse_point(const char *line, size_t size, struct attn_point *point,
                                          struct attn_error *err);
 
@@ -129,7 +129,7 @@ enum attn_status attn_record_point(const struct json_t *line, struct attn_point 
  * or its path is wrong, ENOMEM when the machine does not give it (permission, another writer). */
 FILE *attn_record_append(const char *path, struct attn_error *err);
 
-/* What a file of records holds. */
+/* The contents of a file of records. */
 struct attn_records {
     struct attn_point *point; /* of several of the same point and round the last, in the place of
                                  the first */
@@ -147,7 +147,7 @@ void attn_records_free(struct attn_records *records);
 
 /* ---- the table: RFC 4180, one header line, one row for each record --------------------------- */
 
-/* What cannot be written leaves its mark on the stream. */
+/* A failed write leaves its mark on the stream. */
 void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n);
 
 /* A whole file or none (attn_save_open).  ENOMEM. */

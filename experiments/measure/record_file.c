@@ -128,7 +128,7 @@ void attn_records_free(struct attn_records *r)
 
 static const char foreign[] = "not a file of records";
 
-/* Cut off a torn last line.  A file that somebody else wrote must not lose it: ours begin with
+/* Cut off a torn last line.  A file of another program must not lose it: ours begin with
  * `head`. */
 static const char *cut_torn_line(int fd, size_t size)
 {

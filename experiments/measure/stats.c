@@ -148,7 +148,7 @@ static double next_knot(const struct attn_stats_curve *a, const struct attn_stat
     return next;
 }
 
-/* What both cover. */
+/* The range that both cover. */
 static struct attn_interval range_of(const struct attn_stats_curve *a,
                                      const struct attn_stats_curve *b)
 {

@@ -74,7 +74,7 @@ static void show_state(struct sweep *sweep, const struct attn_sweep_state *now)
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-/* What nobody's code exceeds by much: every pair computed. */
+/* The flops with every pair computed: no code exceeds them by much. */
 static double all_pairs_flops(const struct attn_case *c)
 {
     double pairs = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
@@ -148,8 +148,8 @@ static double limit_now(const struct sweep *sweep)
 
 /* ---- one process -------------------------------------------------------------------------- */
 
-/* What the end of the budget cuts off is as if it had not begun: a first round is dropped, and of
- * another one there is no record.  0, or -1 when records cannot be written. */
+/* Work that the end of the budget cuts off is as if it had not begun: a first round is dropped, and
+ * of another one there is no record.  0, or -1 when records cannot be written. */
 static int measure(struct sweep *sweep, struct attn_sweep_state *state, int round)
 {
     struct attn_point point = state->point;
@@ -192,8 +192,8 @@ static void open_states(struct sweep *sweep)
     attn_curves_link(sweep->state, plan->n, sweep->curve);
 }
 
-/* What the file holds of this build is not done again, nor what it holds of the same file or
- * command of somebody else; what the budget dropped, memory did not allow, or ended as an error,
+/* Points of this build that the file holds are not measured again, nor those of the same file or
+ * command of another program; what the budget dropped, memory did not allow, or ended as an error,
  * is tried again. */
 static void resume_from(struct sweep *sweep, const json_t *place, const struct attn_point *old)
 {
@@ -253,7 +253,7 @@ static int write_machine(struct sweep *sweep)
     return attn_record_write_json(sweep->file, line);
 }
 
-/* What the plan says of its figures, for those who draw. */
+/* The plan's settings of its figures, for the code that draws. */
 static int write_figures(struct sweep *sweep)
 {
     size_t index;

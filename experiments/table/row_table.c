@@ -51,7 +51,7 @@ static void put_number(FILE *out, const json_t *value, int unit)
         fprintf(out, unit == ATTN_UNIT_REAL ? "%.3g" : "%.9g", x);
 }
 
-/* What a reader looks for is under this key; NULL: it is none of those. */
+/* The key of a fact that readers look for; NULL: it is none of those. */
 static const char *verdict_key(const json_t *value)
 {
     return json_object_get(value, "good") != NULL  ? "good"
@@ -157,7 +157,7 @@ static void put_md(FILE *out, const char *text)
         fprintf(out, *text == '|' ? "\\%c" : "%c", *text);
 }
 
-/* What is good in italics, what is bad in bold italics: plots/page.css has colours for them. */
+/* Good verdicts are in italics, bad ones in bold italics: plots/page.css has colours for them. */
 static void print_md_cell(FILE *out, const struct attn_column *column, const json_t *value)
 {
     const char *verdict = verdict_key(value);

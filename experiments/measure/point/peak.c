@@ -30,7 +30,7 @@ const struct attn_kernels *attn_peak_kernels(const struct attn_spec *spec, enum 
     return is_of_matrices && kernels->matrix != NULL ? kernels->matrix : kernels;
 }
 
-/* A thread's rate is the median of so many slices of its time: an interruption of less than half of
+/* A thread's rate is the median of its slices of time: an interruption of less than half of
  * it does not show. */
 enum { SLICES = 8 };
 

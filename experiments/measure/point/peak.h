@@ -11,7 +11,7 @@ const struct attn_kernels *attn_peak_kernels(const struct attn_spec *spec, enum 
 
 /* FMA: flops a second of multiply-adds on registers.  READ: bytes a second read from an array
  * beyond every cache, one of up to 256 MiB for each thread, in ordinary pages as tensors have.  A
- * sample of about so many seconds, the sum of all threads; NaN: no memory, or no threads. */
+ * sample of about `seconds`, the sum of all threads; NaN: no memory, or no threads. */
 double attn_peak_sample(const struct attn_kernels *kernels, enum attn_limit limit, int threads,
                         double seconds);
 

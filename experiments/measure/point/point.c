@@ -162,8 +162,8 @@ static enum attn_status timed_call(struct attn_point_work *work, struct seconds 
     return status;
 }
 
-/* What a measured call is to find: of a backward one, what a forward pass left, whose own memory
- * does not count. */
+/* The state that a measured call finds: for a backward one, the results of a forward pass, whose
+ * own memory does not count. */
 static enum attn_status prepare(struct attn_point_work *work, struct attn_error *err)
 {
     double seconds;

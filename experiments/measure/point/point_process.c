@@ -125,7 +125,7 @@ static void say_price(struct attn_point *p)
                  attn_cli_bytes(p->priced_bytes, bytes));
 }
 
-/* What became of the child, as a point. */
+/* The end of the child, as a point. */
 static void read_child(const struct attn_process *child, double limit_s, struct attn_point *point)
 {
     struct attn_point recorded;

@@ -1,4 +1,4 @@
-/* What a process does with its own rank's tensors, and with what all of them found.  See
+/* The work of a process on its own rank's tensors, and on the findings of all ranks.  See
  * point_work.h. */
 #include "experiments/measure/point/point_work.h"
 
@@ -29,7 +29,7 @@ static void extent_of(const struct attn_setup_part *part, int slot, int64_t exte
     extent[2] = box.tokens;
 }
 
-/* What is in a box comes first on every axis; the rest is pads. */
+/* The elements of a box come first on every axis; the rest is pads. */
 static void whole_of(const struct attn_setup_part *part, int slot, int64_t at[4])
 {
     const struct attn_rank_home *x = (const struct attn_rank_home *)part;
@@ -59,7 +59,7 @@ struct attn_rank_home attn_rank_home_of(const struct attn_spec *spec,
     return x;
 }
 
-/* Nobody writes pads of results, and nobody reads them. */
+/* Pads of results are neither written nor read. */
 static void write_pads(struct attn_setup *s, const struct attn_rank_home *part)
 {
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS && part->home.pads; slot++) {

@@ -15,7 +15,7 @@
 
 /* ---- asking and serving ---------------------------------------------------------------------- */
 
-/* What the first process tells the others to do. */
+/* The order of the first process to the others. */
 struct ask {
     int is_over;
     struct attn_point_how how;

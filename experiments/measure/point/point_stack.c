@@ -164,7 +164,7 @@ static enum attn_status compare_weights(const struct stack *x, int64_t layer)
     return ATTN_OK;
 }
 
-/* What comes from another layer is drawn anew, as a norm between the layers would make it. */
+/* The input from another layer is drawn anew, as a norm between the layers would make it. */
 static enum attn_status call_layer(struct stack *x, int64_t i, enum attn_stack_call call,
                                    struct attn_ctx *ctx)
 {

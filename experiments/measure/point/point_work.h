@@ -74,7 +74,7 @@ void attn_point_verify(struct attn_point_work *work);
 
 /* ---- point_rank.c, judge_ranks.c: on all processes ------------------------------------------- */
 
-/* What a rank has of a case's tensors: its boxes at home. */
+/* The part of a case's tensors that a rank stores: its boxes at home. */
 struct attn_rank_home {
     struct attn_setup_part part;
     const struct attn_problem *problem;
@@ -94,7 +94,7 @@ enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_s
 /* Whether all are; p->message and p->digest are of all. */
 int attn_point_all_intact(struct attn_point_work *work, int intact);
 
-/* What every process knows of itself, from before its tensors were made; the point has all. */
+/* The numbers of every process, from before its tensors were made; the point has all. */
 void attn_point_share_numbers(struct attn_point_work *work, const struct attn_resident *all);
 
 /* The first process asks the others, and does its own part. */
