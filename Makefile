@@ -408,7 +408,7 @@ COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
-course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
