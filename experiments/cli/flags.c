@@ -312,7 +312,7 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
             attn_cli_print_help(stdout, command);
             return ATTN_EXIT_GOOD;
         } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
-            printf("attnlab %s\n", ATTN_VERSION);
+            printf("attnlab %s (%s)\n", ATTN_RELEASE, ATTN_VERSION);
             return ATTN_EXIT_GOOD;
         } else if ((took = take(command, argv, a, given, values)) == 0)
             return ATTN_EXIT_USAGE;

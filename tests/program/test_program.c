@@ -14,7 +14,7 @@ SUITE(program, .seconds = 120, .open = scratch_open, .close = scratch_close);
 static const struct scratch_row expected[] = {
     {"", 2, "Exit status"},
     {"--help", 0, "measure"},
-    {"--version", 0, "attnlab "},
+    {"--version", 0, "attnlab 0."},
     {"frobnicate", 2, "there are: list check"},
     {"chekc dense", 2, "did you mean check?"},
     {"-h", 0, "measure"},
