@@ -42,16 +42,20 @@ on4 "$B/attnlab-mpi" check usp:ranks=4 --case ranks-causal >"$work/out" || fail 
 grep -q '1 pass, 0 fail' "$work/out" || fail "check: no pass"
 ok "check: $(tail -1 "$work/out")"
 
-# Judged head by head, of very different sizes, and at once: the same errors.
-for n in mpi sim; do
-    run=on4; [ $n = sim ] && run=
-    $run "$B/attnlab${run:+-mpi}" measure ring:ranks=4 --length 64 --heads 4 --batch 2 --fill hetero --pass both \
-        --rounds 1 --repeat 0 --quiet --out "$work/$n.jsonl" || fail "measure of errors, $n"
-    grep -o '"error_[a-z]*":[^,]*' "$work/$n.jsonl" >"$work/$n.errors"
+# Judged head by head, of very different sizes, and at once: the same errors and digests.  The home of
+# video depends on the mask.
+for spec in ring:ranks=4 video:ranks=4,exchange=axis heads:ranks=4; do
+    for n in mpi sim; do
+        run=on4; [ $n = sim ] && run=
+        $run "$B/attnlab${run:+-mpi}" measure $spec --length 64 --heads 4 --batch 2 --fill hetero --pass both \
+            --mask 'temporal(8,8,1)' --rounds 1 --repeat 0 --quiet --out "$work/$n.jsonl" || fail "measure of errors, $n"
+        grep -oE '"(error_[a-z]*|digest)":[^,]*' "$work/$n.jsonl" >"$work/$n.errors"
+        rm "$work/$n.jsonl"
+    done
+    cmp "$work/mpi.errors" "$work/sim.errors" || fail "$spec: other errors, or bits"
+    [ "$(grep -c 'error.*:[0-9]' "$work/mpi.errors")" = 7 ] || fail "errors: not of o and lse, twice, and of dq dk dv"
+    ok "errors of $spec: $(tail -7 "$work/mpi.errors" | tr '\n' ' ')"
 done
-cmp "$work/mpi.errors" "$work/sim.errors" || fail "other errors"
-[ "$(grep -c ':[0-9]' "$work/mpi.errors")" = 7 ] || fail "errors: not of o and lse, twice, and of dq dk dv"
-ok "errors: $(tail -6 "$work/mpi.errors" | tr '\n' ' ')"
 
 # Times decide nothing: that both are there, and the lines of a .cluster file.
 on4 "$B/attnlab-mpi" cluster here ring:ranks=4 ulysses:ranks=3 --length 512 --heads 4 --pass both \
