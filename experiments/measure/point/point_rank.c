@@ -81,15 +81,6 @@ enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_
     int ranks = attn_ranks(work->spec.impl, &work->spec.options);
     struct attn_setup whole = {0};
     enum attn_status status = attn_setup_describe(&work->point->c, &whole, err);
-    for (int r = 0; r < ranks && status == ATTN_OK; r++)
-        for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
-            struct attn_rank_home x = attn_rank_home_of(&work->spec, &whole.problem, r);
-            int64_t extent[4];
-            extent_of(&x.part, keys ? ATTN_T_K : ATTN_T_Q, extent);
-            if (extent[0] * extent[1] * extent[2] == 0)
-                status = attn_fail(err, ATTN_ENOTSUP, "rank %d of %d has no %s to measure", r,
-                                   ranks, keys ? "keys" : "queries");
-        }
     if (status == ATTN_OK) {
         struct attn_rank_home own =
             attn_rank_home_of(&work->spec, &whole.problem, runner->rank < ranks ? runner->rank : 0);
