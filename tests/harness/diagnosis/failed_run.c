@@ -97,7 +97,9 @@ int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_outpu
 {
     const struct attn_truth_tensor *t = &run->truth.tensor[o];
     double got = run->x[ATTN_T_O + o][n];
-    return fabs(got - t->want[n]) <= t->bound[n] || got == t->want[n];
+    unsigned is = attn_class_of(got), right = t->right != NULL ? t->right[n] : 0;
+    return (right & is && !(is & ATTN_CLASS_FINITE && isfinite(t->want[n]))) ||
+           fabs(got - t->want[n]) <= t->bound[n] || got == t->want[n];
 }
 
 int attn_run_row_is_right(const struct attn_failed_run *run, enum attn_output o, int64_t row)

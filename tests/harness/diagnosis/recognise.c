@@ -191,6 +191,13 @@ static int64_t visible(const struct attn_problem *p, const struct attn_fault_at 
     return attn_mask_row_count(p->mask, at->b, at->h, at->i, lo, hi < p->n_key ? hi : p->n_key);
 }
 
+/* Of the tile of keys that the diagonal cuts, is this one behind the first `shown`? */
+static int at_edge(const struct attn_fault_at *at, int tile, int shown)
+{
+    const int64_t edge = at->i + at->band.offset + at->band.right;
+    return edge >= 0 && at->j / tile == edge / tile && at->j % tile >= shown;
+}
+
 /* The token at the same place in the part of another rank, or the last one. */
 static int64_t moved_to(int64_t ranks, int64_t tokens, int64_t token, int64_t rank)
 {
