@@ -61,6 +61,7 @@ static void open_parts(struct attn_failed_run *run)
     const struct attn_mask_source source = {attn_made_tensor_find, &maker};
     const char *const whole = p->mask != NULL ? attn_mask_text(p->mask) : "", *text = whole;
     int ok = 1, is_and = 0;
+    run->is_masked = *whole != '\0' && strcmp(whole, "none") != 0;
     while (*text != '\0' && ok && run->parts < ATTN_PARTS) {
         struct attn_mask_part *part = &run->part[run->parts++];
         size_t n = part_length(text);

@@ -425,7 +425,7 @@ static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
     UNUSED int64_t B = p->batch, H = p->heads, G = p->kv_heads, r = attn_group_of(p); \
     UNUSED int64_t Lq = p->n_query, Lk = p->n_key, d = p->d_key, dv = p->d_value;     \
     UNUSED int64_t n = (number);                                                      \
-    UNUSED int bwd = (run)->backward, fwd = !bwd, masked = p->mask != NULL;           \
+    UNUSED int bwd = (run)->backward, fwd = !bwd, masked = (run)->is_masked;          \
     UNUSED int bias = p->bias.kind != ATTN_BIAS_NONE;                                 \
     UNUSED int alibi = p->bias.kind == ATTN_BIAS_ALIBI;                               \
     UNUSED char *added = alibi ? "ALiBi" : "bias"

@@ -102,15 +102,17 @@ static void diagnose(struct attn_external *x, const struct attn_case *c, struct 
         r->failure == ATTN_F_FINITE || r->failure == ATTN_F_EXACT || r->failure == ATTN_F_BOUND;
     if (r->verdict != ATTN_FAILED || !is_numeric || x->diagnosed_s > 10)
         return;
-    double start = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    double start = attn_seconds(CLOCK_MONOTONIC);
     if (x->same_afresh < 3 && is_right_afresh(x, c)) {
         r->diagnosis.fault = ATTN_FAULT_STATE;
-        snprintf(r->diagnosis.text, sizeof r->diagnosis.text,
-                 "right in a process of its own: what ran before counts (state that is kept, or a "
-                 "cache whose key is too short)");
+        snprintf(
+            r->diagnosis.text, sizeof r->diagnosis.text,
+            "right in a fresh process: what earlier calls left (a cache, a static) makes it wrong");
+        x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - start;
         return;
     }
     x->same_afresh++;
+    start = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (!diagnose_ranks(plugin, c, r))
         attn_diagnose_case(&plugin->spec, &plugin->claims, c, r, &r->diagnosis);
     x->diagnosed_s += attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
