@@ -260,25 +260,6 @@ static void look_for_leaks(struct asking *a)
     }
 }
 
-/* The last failing cases that are short are asked again, each in a fresh process: do they fail only
- * after others? */
-static void look_for_history(struct attn_candidate *s)
-{
-    struct attn_common_cause *causes = &s->list->causes;
-    for (int n = s->question.n - 1; n > 0 && causes->retried < 3; n--) {
-        struct attn_answer answer;
-        struct attn_error err = {0};
-        const struct attn_verdict_entry *x = &s->list->entry[n];
-        if (x->result.verdict != ATTN_FAILED || x->seconds > 1 || !(attn_external_left(&s->x) > 0))
-            continue;
-        attn_plugin_host_renew(s->x.host);
-        if (route_of(s)->ask(&s->x, &s->question.asked[n], 1, &answer, &err) != ATTN_OK)
-            return;
-        causes->retried++;
-        causes->right += answer.result.verdict == ATTN_PASS;
-    }
-}
-
 static void ask_relations(struct attn_candidate *s)
 {
     if (s->x.kind == ATTN_NOT_EXTERNAL)
@@ -337,7 +318,7 @@ static void ask_others(struct asking *a)
     const int related =
         is_own ? s->question.whole_tier || s->request->relation != NULL : s->request->cases.n == 0;
     if (is_plugin)
-        look_for_leaks(a), look_for_history(s);
+        look_for_leaks(a);
     if (route_of(s)->relation != NULL && related)
         ask_relations(s);
     if (is_own && wants_growth(s))

@@ -82,16 +82,9 @@ int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATT
 {
     const int first = commonest(causes, 0), agree = causes->n[first];
     const int second = commonest(causes, first), others = causes->n[second];
-    const int has_history = causes->right > 0 && causes->right == causes->retried;
     text[0] = '\0';
-    if (has_history)
-        snprintf(
-            text, ATTN_CAUSE_TEXT,
-            "what earlier calls left (a cache, a static), or chance: all of %d that were asked "
-            "again, each in a fresh process, pass there",
-            causes->retried);
-    if (has_history || agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
-        return has_history ? causes->right : 0;
+    if (agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
+        return 0;
     snprintf(text, ATTN_CAUSE_TEXT, "%s", most_of(causes, first));
     if (others >= 3 && 10 * others >= causes->diagnosed)
         attn_append(text, ATTN_CAUSE_TEXT, "; and by %d: %s", others, most_of(causes, second));

@@ -11,7 +11,6 @@ enum {
 struct attn_common_cause {
     int diagnosed, asked;             /* failures that look like something; and others */
     int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
-    int retried, right; /* failing cases in a fresh process, and those that pass there */
     int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
     struct {
         int kind, n;    /* as in n[] */
@@ -24,8 +23,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
 
 /* The sentence that most failures of the commonest kind of fault have, and their number: at least
  * two, a third of those diagnosed and a quarter of those asked; else 0.  Behind it what those of
- * the next kind say, if they are a tenth, and name more than digits, a factor or a feature.  Where
- * failing cases pass in a fresh process, that is the cause. */
+ * the next kind say, if they are a tenth, and name more than digits, a factor or a feature. */
 enum { ATTN_CAUSE_TEXT = 600 };
 int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT]);
 

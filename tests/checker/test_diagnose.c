@@ -94,9 +94,6 @@ TEST(votes_are_of_faults)
     ck_assert_int_eq(attn_common_cause_name(&causes, cause), 6);
     ck_assert_int_eq(causes.diagnosed, 9);
     ck_assert_str_eq(cause, "fits keys 3 to 5 lost: the last 3; and by 3: fits O not divided by l");
-    causes.retried = causes.right = 3;
-    ck_assert_int_eq(attn_common_cause_name(&causes, cause), 3);
-    ck_assert_msg(strncmp(cause, "what earlier calls left", 23) == 0, "%s", cause);
 }
 
 /* A kernel that is right in f32 is told so; votes of another type are for another arithmetic. */

@@ -260,7 +260,14 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         attn_describe_large(c, r, d);
     if (is_large(c, 0) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
-    if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
+    if (attn_rerun(spec, &setup, 1, NULL) != ATTN_OK)
+        found = 0;
+    else if (attn_rerun_is_right(&setup, r)) {
+        d->fault = ATTN_FAULT_STATE;
+        snprintf(d->text, sizeof d->text,
+                 "right when it is run again: a race, or state that is kept between calls");
+        found = ATTN_WHAT;
+    } else
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)

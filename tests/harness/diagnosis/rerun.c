@@ -73,7 +73,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
 
 /* ---- alone ---------------------------------------------------------------------------------- */
 
-static int is_right(const struct attn_setup *s, const struct attn_result *failed)
+int attn_rerun_is_right(const struct attn_setup *s, const struct attn_result *failed)
 {
     struct attn_result r;
     memset(&r, 0, sizeof r);
@@ -99,7 +99,7 @@ static int right_alone(const struct attn_spec *spec, const struct attn_setup *s,
         if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
             return 0;
     }
-    return parts > 1 && is_right(s, failed);
+    return parts > 1 && attn_rerun_is_right(s, failed);
 }
 
 static const char *try_neighbours(const struct attn_spec *spec, const struct attn_setup *s,

@@ -74,6 +74,7 @@ struct attn_external {
     char meddled[200]; /* a file of its cases that it changed; ""                               */
     struct attn_exec *command; /* private                                                      */
     double diagnosed_s;        /* private: time spent on diagnoses                             */
+    int same_afresh;           /* private: cases that failed in a fresh process, too            */
 };
 
 /* How each kind is asked. */
