@@ -183,7 +183,8 @@ void attn_candidate_begin(struct attn_candidate *s)
                  s->x.claims.name, s->x.source);
         attn_clean(s->label);
         put_claims(s, words, sizeof words);
-        fprintf(stderr, "%s: claims %s\n", s->label, words);
+        if (s->x.kind != ATTN_EXTERNAL_CALLER) /* it has just said so */
+            fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
     if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */

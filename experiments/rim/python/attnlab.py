@@ -64,9 +64,10 @@ def _flags(values):
     return words
 
 
-def _run(*words, good=(0,)):
+def _run(*words, good=(0,), fds=()):
     """What a command prints; ValueError with its own words where it does not take them."""
-    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          pass_fds=fds)
     if done.returncode not in good:
         raise ValueError((done.stderr or done.stdout).strip() or f"attnlab ended with status {done.returncode}")
     return done
@@ -75,10 +76,11 @@ def _run(*words, good=(0,)):
 def price(spec, **flags):
     """What a call takes before it runs: flags of `attnlab price`.  .peak in bytes, .live, .flops, ...
 
-    One object; of several passes, types or ranks a list."""
+    Of several ranks, passes or types it is the one with the largest peak; .rows has all."""
     rows = json.loads(_run("price", spec, "--format", "json", *_flags(flags), good=(0, 3)).stdout)
     rows = [types.SimpleNamespace(**row, peak=row.get("peak_bytes")) for row in rows]
-    return rows[0] if len(rows) == 1 else rows
+    most = max(rows, key=lambda row: row.peak)
+    return types.SimpleNamespace(**vars(most), rows=rows)
 
 
 def explain(spec, **flags):
@@ -317,7 +319,7 @@ class _Subject:
 
     def __init__(self, attention, backward, device):
         self.attention, self.backward, self.given_device = attention, backward, device
-        self.takes, self.library, self.has_lse = _takes(attention), None, None
+        self.takes, self.library, self.may_lack_lse = _takes(attention), None, False
 
     def check_signature(self, declared):
         name = getattr(self.attention, "__name__", "the callable")
@@ -341,6 +343,9 @@ class _Subject:
             raise TypeError(f"it returned {len(o)} results: o, or o and lse, would work")
         if o is None:
             raise TypeError("it returned None: o, or o and lse, would work")
+        if "lse" in case["outputs"] and lse is None and self.may_lack_lse:
+            raise _NoLse
+        self.may_lack_lse = False
         if "lse" in case["outputs"] and lse is None:
             raise TypeError("it returned o alone: lse is wanted too (declare lse=\"absent\"?)")
         return o, lse
@@ -432,6 +437,10 @@ class _Lost(Exception):
     pass
 
 
+class _NoLse(BaseException):
+    """The callable returns o alone, and nothing else is declared."""
+
+
 def _timed(call, lib):
     """The results of the last call, and the seconds of each.  `attnlab measure` asks for more than one."""
     repeat, enough = int(os.environ.get("ATTNLAB_REPEAT", 0)), float(os.environ.get("ATTNLAB_ENOUGH", 0))
@@ -459,7 +468,7 @@ def batch(cases, out, attention, *, backward=None, device=None):
 # ---- the judge ---------------------------------------------------------------------------------------
 
 Failure = collections.namedtuple("Failure", "case name verdict message cause again")
-Failure.__doc__ = """A check that failed: its case string, its name, the verdict as FAIL(bound), what is wrong, the likely
+Failure.__doc__ = """A check that failed: its case string ("" of a relation), its name, the verdict as FAIL(bound), what is wrong, the likely
 cause (or ""), and the line that asks it again.  attnlab.case(failure.case) has its tensors."""
 
 
@@ -474,9 +483,13 @@ class Result:
 
     @property
     def failures(self):
+        def words(x):
+            named = x["verdict"] in ("FAIL", "INTERMITTENT") and "failure" in x
+            return f"{x['verdict']}({x['failure']})" if named else x["verdict"]
+
         good = ("PASS", "REFUSED", "SKIPPED", "WEAK")
-        return [Failure(x["text"], x["name"], x["verdict"] + (f"({x['failure']})" if "failure" in x else ""),
-                        x.get("message", ""), x.get("looks_like", ""), x["again"])
+        return [Failure(x["text"] if x["kind"] in ("case", "soak") else "", x["name"], words(x), x.get("message", ""),
+                        x.get("looks_like", ""), x["again"])
                 for x in self.checks if x["verdict"] not in good]
 
     def require(self):
@@ -507,22 +520,19 @@ def _declaration(name, claims, arithmetic, declared):
 
 @contextlib.contextmanager
 def _file(text):
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    """A file without a name, which a crash does not leave behind: its descriptor, and its path for a child."""
+    with os.fdopen(os.memfd_create("claims"), "w") as file:
         json.dump(text, file)
         file.flush()
-        yield file.name
-
-
-class _NoLse(Exception):
-    pass
+        yield file.fileno(), f"/proc/self/fd/{file.fileno()}"
 
 
 def _serve(subject, declared, words):
     """Start the judge, and answer its batches.  The result."""
     again = shlex.join([os.path.basename(sys.executable or "python3"), *(sys.argv if sys.argv[0] else [])])
-    with _file(declared) as claims:
+    with _file(declared) as (number, claims):
         child = subprocess.Popen([program(), "check", "--serve", again, "--claims", claims, "--format", "json", *words],
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[number])
         try:
             line = child.stdout.readline()
             while line.startswith('{"cases"'):
@@ -531,6 +541,10 @@ def _serve(subject, declared, words):
                     subject.batch(at["cases"], at["out"])
                 except _Lost as error:
                     answer = str(error)
+                except OSError:
+                    if os.path.isdir(at["out"]):
+                        raise
+                    # else its time was up, and the folder went
                 with contextlib.suppress(BrokenPipeError):  # it has given up: its report says why
                     child.stdin.write(answer + "\n")
                     child.stdin.flush()
@@ -546,31 +560,10 @@ def _serve(subject, declared, words):
             child.wait()
     if not said.startswith("{"):
         raise ValueError(f"attnlab check ended with status {child.returncode}: its words are on standard error")
-    return Result(json.loads(said)["specs"][0], child.returncode)
-
-
-def _learn_lse(subject, declared):
-    """Whether the callable returns lse: by one case, the smallest there is.  Declared, it is not asked."""
-    with tempfile.TemporaryDirectory() as folder:
-        name = next(word for word in declared["claims"] if word in ("f64", "f32", "bf16", "f16"))
-        with _file({**declared, "lse": "absent"}) as claims:
-            done = subprocess.run([program(), "vectors", folder, "--claims", claims, "--case",
-                                   f"q8d{16}:none:{name}:normal:s1"], stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            return "e"
-        with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
-            manifest = json.load(file)
-        for case in manifest["cases"]:
-            raw = _load(os.path.join(folder, case["name"], "inputs.safetensors"))
-            tensors = {name: subject.open().make(*x)[0] for name, x in raw.items()}
-            words = _keywords(case, tensors, manifest["claims"], subject.takes)
-            try:
-                found = subject.attention(tensors["q"], tensors["k"], tensors["v"], **words)
-            except Exception:
-                return "absent"
-            return "e" if isinstance(found, (tuple, list)) and len(found) == 2 else "absent"
-    return "absent"
+    row = json.loads(said)["specs"][0]
+    if row["checks"] and row["checks"][0]["kind"] == "setup":
+        raise ValueError(row["checks"][0]["message"].replace(claims + ": ", ""))
+    return Result(row, child.returncode)
 
 
 def check(attention, claims="f32", *, arithmetic=None, device=None, backward=None, name=None, tier="quick", cases=(),
@@ -592,8 +585,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
         raise ValueError('numpy has no bf16: claim f16 or f32, or give device="cpu" (torch) or device="jax"')
     if library == "numpy" and "backward" in declared["claims"] and backward is None:
         raise ValueError("numpy has no autograd: give backward=, or do not claim backward")
-    if "lse" not in declared:
-        declared["lse"] = _learn_lse(subject, declared)
+    subject.may_lack_lse = "lse" not in declared
     _last.update(declared=declared, subject=subject)
     cases = [cases] if isinstance(cases, str) else list(cases)
     cases = [os.environ["ATTNLAB_CASE"]] if "ATTNLAB_CASE" in os.environ else cases
@@ -602,7 +594,11 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
                     "relation": None if cases else relation, "soak": soak or None, "repeat": repeat or None,
                     "seed": seed, "timeout": timeout or None, "strict": strict, "verbose": verbose,
                     "report": report})
-    return _serve(subject, declared, words)
+    try:
+        return _serve(subject, declared, words)
+    except _NoLse:
+        subject.may_lack_lse, declared["lse"] = False, "absent"
+        return _serve(subject, declared, words)
 
 
 _ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse")
@@ -615,8 +611,8 @@ def case(text, device=None):
     declared = dict(_last.get("declared") or {"claims": _ALL.split()})
     subject = _last.get("subject")
     lib = subject.open() if device is None and subject else _library(case, device)
-    with tempfile.TemporaryDirectory() as folder, _file(declared) as claims:
-        _run("vectors", folder, "--claims", claims, "--case", text)
+    with tempfile.TemporaryDirectory() as folder, _file(declared) as (number, claims):
+        _run("vectors", folder, "--claims", claims, "--case", text, fds=[number])
         with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
             manifest = json.load(file)
         if not manifest["cases"]:
@@ -636,11 +632,12 @@ def _mask_words(causal, window):
     def at(x):
         return x if isinstance(x, str) else f"{x:+d}"
 
-    words = [f"causal({at('br' if causal is True else causal)})"] if causal not in (None, False) else []
+    is_causal = causal is not None and causal is not False
+    words = [f"causal({at('br' if causal is True else causal)})"] if is_causal else []
     if window is not None:
         left, right = (x if x is not None and x >= 0 else 1 << 30 for x in window)
-        side = "br" if causal in (None, False, True) else causal
-        words.append(f"window({left},{0 if words else right},{at(side)})")
+        side = causal if is_causal and causal is not True else "br"
+        words.append(f"window({left},{0 if is_causal else right},{at(side)})")
     return words
 
 
@@ -664,9 +661,10 @@ def assert_attention(o, *, q, k, v, lse=None, do=None, dlse=None, dq=None, dk=No
                 "softcap": repr(float(softcap)) if softcap else None}
     with tempfile.TemporaryDirectory() as folder:
         _save(os.path.join(folder, "inputs.safetensors"), inputs, {x: y for x, y in settings.items() if y})
-        _save(os.path.join(folder, "given.safetensors"),
+        os.mkdir(os.path.join(folder, "given"))
+        _save(os.path.join(folder, "given/result.safetensors"),
               {name: _raw(name, x) for name, x in results.items() if x is not None})
-        done = subprocess.run([program(), "compare", "given.safetensors", "inputs.safetensors", "--arithmetic",
+        done = subprocess.run([program(), "compare", "given", "inputs.safetensors", "--arithmetic",
                                arithmetic, *_flags({"rows": rows})], cwd=folder, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
     said = [line for line in done.stdout.splitlines() if not line.startswith("the file:")]

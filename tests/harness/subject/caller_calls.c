@@ -24,7 +24,8 @@ struct calls {
     struct attn_spec spec;
     struct attn_external *x;
     char folder[ATTN_FOLDER_PATH];
-    char integrity[300]; /* inputs that it changed, in its own words; "" */
+    char what[ATTN_CASE_TEXT]; /* the case string, or the relation */
+    char integrity[300];       /* inputs that it changed, in its own words; "" */
 };
 
 /* ---- one call -------------------------------------------------------------------------------- */
@@ -122,7 +123,7 @@ static enum attn_status exchange(struct calls *k, struct attn_setup *s, struct a
     const enum attn_verdict end = attn_exec_end(&ran, x->timeout_s, words, sizeof words);
     if (end != ATTN_PASS) {
         x->gone = end;
-        fprintf(x->notes, "attnlab: %s: %s\n", attn_verdict_name(end), words);
+        fprintf(x->notes, "attnlab: %s in '%s': %s\n", attn_verdict_name(end), k->what, words);
         return attn_fail(err, ATTN_EINTERNAL, "%s", words);
     }
     switch (attn_vector_files_words(out, ATTN_EXEC_CASE, words, sizeof words)) {
@@ -281,6 +282,7 @@ static void repeat(struct attn_external *x, const struct attn_case *c, struct at
     if (is_open && status == ATTN_ENOTSUP)
         attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
     if (status == ATTN_OK && (status = open_calls(x, attn_case_bytes(c), &k, &err)) == ATTN_OK) {
+        attn_case_print(c, k.what);
         how.same_bits = (x->claims.bits & ATTN_PLUGIN_REPEATS) != 0;
         attn_run_setup(&k.spec, &setup, &how, r);
         add_refusal(r);
@@ -332,6 +334,7 @@ void attn_caller_relation(struct attn_external *x, const struct attn_relation *r
         attn_result_error(&answer->result, status, err.text);
         return;
     }
+    snprintf(k.what, sizeof k.what, "relation %s", relation->id);
     answer->wants.needs = attn_relation_run(relation, &k.spec, &x->claims, &answer->result);
     add_end(&k, &answer->result);
     attn_temporary_close(k.folder);

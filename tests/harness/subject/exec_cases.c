@@ -187,14 +187,16 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
     return status;
 }
 
-/* It may never read the report: the case is named at once. */
-static void lose_caller(struct attn_external *x, const struct attn_asked *broken, const char *how)
+/* It may never read the report: the case is named at once.  spoke: it said in the case before that
+ * it could not go on. */
+static void lose_caller(struct attn_external *x, const struct attn_asked *broken, int spoke,
+                        const char *how)
 {
     char text[ATTN_CASE_TEXT];
     x->gone = x->command->ran.timed_out ? ATTN_TIMEOUT : ATTN_CRASH;
     attn_case_print(&broken->c, text);
-    fprintf(x->notes, "attnlab: %s in case %s, '%s': %s\n", attn_verdict_name(x->gone),
-            broken->name, text, how);
+    fprintf(x->notes, "attnlab: %s %s case %s, '%s': %s\n", attn_verdict_name(x->gone),
+            spoke ? "before" : "in", broken->name, text, how);
 }
 
 /* After a start that did not end well: name the case that broke it.  Is there reason to go on? */
@@ -216,7 +218,7 @@ static int blame(struct attn_external *x)
         broken->settled = 1;
     }
     if (is_caller(x)) {
-        lose_caller(x, broken, how);
+        lose_caller(x, broken, spoke, how);
         return 0;
     }
     fprintf(x->notes, "note: %s case %s %s\n", spoke ? "before" : "at", broken->name, how);
