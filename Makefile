@@ -80,6 +80,8 @@ HARNESS_LIBS = $(shell pkg-config --libs jansson libzip)
 GSL_LIBS     = $(shell pkg-config --libs gsl)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
+# The release is the newest heading of CHANGELOG.md; the version is the commit.
+RELEASE := $(shell sed -n 's/^.. \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 all: $(B)/libattn.a $(B)/attnlab ## the library and the program (build/CONFIG/attnlab)
@@ -131,7 +133,7 @@ $(patsubst %.c,$(B)/%.o,$(wildcard experiments/rim/studies/*.c)): $(wildcard exp
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE
-	@mkdir -p $(@D); printf '#define ATTN_VERSION "%s"\n' '$(VERSION)' > $@.new; \
+	@mkdir -p $(@D); printf '#define ATTN_%s "%s"\n' RELEASE '$(RELEASE)' VERSION '$(VERSION)' > $@.new; \
 	cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(PROGRAM_OBJ): FLAGS += -I$(B)
 $(PROGRAM_OBJ): | $(B)/version.h
@@ -408,7 +410,7 @@ COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
-course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
@@ -518,7 +520,7 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	$(B)/attnlab help --format=bash > "$$d/share/bash-completion/completions/attnlab"; \
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/attnlab' '' \
 	    'Name: attnlab' 'Description: attention, its memory and its checks' \
-	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
+	    'Version: $(RELEASE)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
 	    'Libs.private: -fopenmp -pthread -lm' > "$$l/pkgconfig/attnlab.pc"
 	@$(if $(DESTDIR),:,$(if $(OFF_PATH),printf '%s\n' '# $(PREFIX) is on no search path: say in your shell' \
 	    'export PATH=$(PREFIX)/bin:$$PATH PKG_CONFIG_PATH=$(LIBDIR)/pkgconfig:$$PKG_CONFIG_PATH' \

@@ -62,7 +62,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
     for (int n = 0; n < 3; n++) {
         if (attn_rerun(spec, s, n < 2, NULL) != ATTN_OK)
             return NULL;
-        bits[n] = attn_setup_digest(s, s->given.pass);
+        bits[n] = attn_setup_digest(s, NULL, s->given.pass);
     }
     return bits[0] != bits[1]   ? "fits results that change from run to run: a race, or state that "
                                   "is kept between calls"
