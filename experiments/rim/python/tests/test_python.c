@@ -14,3 +14,12 @@ TEST(callables)
                                    test_build()),
                      0);
 }
+
+TEST(wheel)
+{
+    if (!fixture_python("numpy") || !fixture_python("venv"))
+        return;
+    ck_assert_int_eq(fixture_shell("bash experiments/rim/python/tests/wheel.sh '%s' '%s'",
+                                   test_build(), scratch_path("")),
+                     0);
+}
