@@ -33,6 +33,7 @@ static const struct attn_flag_use uses[] = {
              "the worst exit status wins:"},
     ATTN_TAKES(PLUGIN, PLACE(externals), .value = "FILE.so"),
     ATTN_TAKES(EXEC, PLACE(externals), .value = "COMMAND"),
+    ATTN_TAKES(SERVE, PLACE(externals)),
     ATTN_TAKES(CLAIMS, PLACE(externals),
                .help = "what the commands before it claim, JSON; a plug-in says it itself"),
     ATTN_TAKES(SCHEME, PLACE(scheme),
@@ -53,6 +54,7 @@ const struct attn_cli_command attn_cmd_check = {
     .usage = "check [SPEC...] [flags]\n"
              "check --plugin FILE.so... [flags]\n"
              "check --exec COMMAND... --claims FILE [flags]\n"
+             "check --serve AGAIN --claims FILE [flags]\n"
              "check --results DIR [--claims FILE] [flags]",
     .about =
         "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
@@ -119,7 +121,7 @@ static int check(void *values, int n, char **operand)
                            asked->work != NULL || asked->timeout > 0 || asked->budget > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--claims, --vectors, --work, --timeout and --budget are for external "
-                             "implementations: --plugin, --exec or --results");
+                             "implementations: --plugin, --exec, --serve or --results");
     if (asked->budget > 0 && asked->soak > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--budget and --soak: one of them at a time");
     return asked->model == NULL ? attn_check(asked, operand, n) : check_model(asked, operand, n);

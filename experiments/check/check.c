@@ -26,6 +26,7 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
         s[n].x.source = value;
         s[n++].x.kind = flag[0] == 'p'   ? ATTN_EXTERNAL_PLUGIN
                         : flag[0] == 'e' ? ATTN_EXTERNAL_COMMAND
+                        : flag[0] == 's' ? ATTN_EXTERNAL_CALLER
                                          : ATTN_EXTERNAL_FOLDER;
     }
     for (int i = 0; i < n; i++)
@@ -42,22 +43,25 @@ static enum attn_status check_externals(const struct attn_check_request *q,
     int of[ATTN_EXTERNAL_FOLDER + 1] = {0};
     for (int i = 0; i < n; i++)
         of[s[i].x.kind]++;
-    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER];
+    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER],
+              callers = of[ATTN_EXTERNAL_CALLER];
     if (s[0].claims_path != NULL && plugins == n)
         return attn_fail(err, ATTN_EINVAL, "--claims %s: a plug-in says itself what it claims",
                          s[0].claims_path);
     const char *wrong =
-        folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
-        : of[ATTN_EXTERNAL_COMMAND] > 0 && s[0].claims_path == NULL
-            ? "--exec needs --claims FILE: what the command can do (docs/external.md)"
-        : q->relation != NULL && plugins < n
-            ? "--relation is for plug-ins: relations change inputs between two calls, and a folder "
-              "of files is one call"
-        : q->repeat > 0 && plugins < n
-            ? "--repeat is for plug-ins: a command and a folder of results are one call of each "
-              "case"
+        callers > 0 && (n > 1 || q->scheme != NULL)
+            ? "--serve is judged alone, and not on ranks: --exec takes --scheme"
+        : folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
+        : of[ATTN_EXTERNAL_COMMAND] + callers > 0 && s[0].claims_path == NULL
+            ? "--exec and --serve need --claims FILE: what the code can do (docs/external.md)"
+        : q->relation != NULL && plugins + callers < n
+            ? "--relation is for plug-ins and --serve: relations change inputs between two calls, "
+              "and a folder of files is one call"
+        : q->repeat > 0 && plugins + callers < n
+            ? "--repeat is for plug-ins and --serve: a command and a folder of results are one "
+              "call of each case"
         : (q->soak > 0 || q->budget > 0) && folders > 0
-            ? "--soak and --budget need something to run: --plugin or --exec"
+            ? "--soak and --budget need something to run: --plugin, --exec or --serve"
             : NULL;
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
@@ -80,7 +84,7 @@ static int prepare(struct attn_candidate *s)
     if (status == ATTN_OK && s->request->scheme != NULL)
         status = attn_external_set_scheme(&s->x, s->request->scheme, &err);
     if (status == ATTN_OK &&
-        (s->x.kind == ATTN_EXTERNAL_COMMAND ||
+        (s->x.kind == ATTN_EXTERNAL_COMMAND || s->x.kind == ATTN_EXTERNAL_CALLER ||
          (s->x.kind == ATTN_EXTERNAL_PLUGIN && !attn_question_needs_claims(&q->cases))))
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
@@ -100,9 +104,9 @@ static int judge_external(struct attn_candidate *s, int number)
         snprintf(folder, sizeof folder, "%.4000s/%d", work, number);
         s->x.work = folder;
     }
-    s->x.timeout_s = s->request->timeout > 0              ? s->request->timeout
-                     : s->x.kind == ATTN_EXTERNAL_COMMAND ? 600
-                                                          : 20;
+    s->x.timeout_s = s->request->timeout > 0             ? s->request->timeout
+                     : s->x.kind == ATTN_EXTERNAL_PLUGIN ? 20
+                                                         : 600;
     int status = prepare(s);
     if (status == 0)
         status = attn_check_subjects(s, 1);
@@ -189,6 +193,7 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
     attn_verdicts_open(&v, stdout);
     v.format = (enum attn_format)q->format;
+    v.has_text = externals && strcmp(q->externals.at[0].flag, "serve") == 0;
     v.strict = q->strict;
     v.verbose = q->verbose;
     v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) || q->growth ||

@@ -374,6 +374,7 @@ static int soak(struct asking *a)
     static const int usual[] = {[ATTN_NOT_EXTERNAL] = ATTN_SOAK_OWN_CALLS,
                                 [ATTN_EXTERNAL_PLUGIN] = ATTN_SOAK_CALLS,
                                 [ATTN_EXTERNAL_COMMAND] = 1,
+                                [ATTN_EXTERNAL_CALLER] = 2,
                                 [ATTN_EXTERNAL_FOLDER] = 1};
     const struct attn_check_request *q = a->s->request;
     const enum attn_external_kind kind = a->s->x.kind;

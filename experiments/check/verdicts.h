@@ -32,7 +32,8 @@ struct attn_subject {
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
     const char *text; /* the case string; what a relation says                          */
     const char *ids, *why;
-    const char *again;    /* arguments of attnlab that run it again, "" when there are none */
+    const char *again;    /* arguments of attnlab that run it again, or a line for a shell
+                             that begins with ATTNLAB_; "" when there are none */
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
@@ -59,6 +60,7 @@ struct attn_verdict_list {
 struct attn_verdicts {
     FILE *out;
     enum attn_format format;
+    int has_text;         /* JSON: beside it what text would print     */
     int strict;           /* WEAK is a failure, and REFUSED by it      */
     int verbose;          /* text: a line for every check              */
     int details;          /* text: full details also of what passes    */

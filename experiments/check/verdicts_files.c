@@ -148,6 +148,8 @@ static json_t *entry_of(const struct attn_verdict_entry *x)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
     if (x->message[0] != '\0')
         json_object_set_new(e, "message", json_string(x->message));
+    if (r->diagnosis.fault != ATTN_FAULT_NONE)
+        json_object_set_new(e, "looks_like", json_string(r->diagnosis.text));
     if (r->verdict == ATTN_REFUSED)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)
@@ -169,6 +171,20 @@ static json_t *types_of(const struct attn_common_cause *causes, int fail)
         if (causes->fails[t] + causes->passes[t] > 0 && (causes->fails[t] > 0) == fail)
             json_array_append_new(all, json_string(attn_dtype_name((enum attn_dtype)t)));
     return all;
+}
+
+/* The list as text. */
+static json_t *text_of(const struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    struct attn_verdicts plain = *v;
+    char *text;
+    size_t size;
+    plain.out = attn_cli_memory(&text, &size);
+    attn_verdicts_text(&plain, list);
+    fclose(plain.out);
+    json_t *printed = json_string(text);
+    free(text);
+    return printed;
 }
 
 static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
@@ -196,6 +212,8 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
                                       "diagnosed", list->causes.diagnosed, "fails_in",
                                       types_of(&list->causes, 1), "passes_in",
                                       types_of(&list->causes, 0)));
+    if (v->has_text)
+        json_object_set_new(spec, "text", text_of(v, list));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

@@ -131,11 +131,11 @@ TEST(full_disk)
 
 /* ---- the examples ---------------------------------------------------------------------------- */
 
-/* The first example of docs/external.md. */
+/* The example that reads and writes files. */
 static void put_manual_example(void)
 {
-    scratch_shell(0, "", "cp docs/examples/numpy_first.py '%s'", scratch_path("mine.py"));
-    scratch_shell(0, "", "cp docs/examples/numpy_first.json '%s'", scratch_path("mine.json"));
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path("mine.py"));
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.json '%s'", scratch_path("mine.json"));
 }
 
 #define TELLS(file)                                                               \
@@ -172,11 +172,12 @@ static const struct {
 
 TEST_EACH(troubled_commands, COUNT(troubles))
 {
-    static const char insert[] = "import re, sys\n"
-                                 "text = open(sys.argv[1]).read()\n"
-                                 "where = re.search(r'for case in .*\\n', text).end()\n"
-                                 "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] "
-                                 "+ '\\n' + text[where:])\n";
+    static const char insert[] =
+        "import re, sys\n"
+        "text = open(sys.argv[1]).read()\n"
+        "where = re.search(r'for case in .*\\n', text).end()\n"
+        "open(sys.argv[1], 'w').write(text[:where] + '        ' + sys.argv[2] "
+        "+ '\\n' + text[where:])\n";
     if (!fixture_python("numpy"))
         return;
     put_manual_example();
