@@ -92,6 +92,7 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     char changed[sizeof x->meddled];
     struct attn_folder_view *before = attn_folder_look(cases);
     double seconds = fmin(k->left_s, attn_external_left(x));
+    k->ran.waits = x->waits;
     int failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran), error = errno;
     if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
         fprintf(x->notes, "note: it changed %s, which is not in OUT\n",
