@@ -65,9 +65,6 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     } else if (q->relation != NULL) {
         attn_append(scope, scope_size, "relation %.40s", q->relation);
         attn_append(flags, size, " --relation %.40s", q->relation);
-    } else if (q->growth) {
-        attn_append(scope, scope_size, "the growth of errors with parts");
-        attn_append(flags, size, " --growth");
     } else if (q->cases.n > 0 || s->x.kind == ATTN_EXTERNAL_FOLDER) {
         int n = s->x.kind == ATTN_EXTERNAL_FOLDER ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
@@ -170,9 +167,8 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
     const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier,
                                        &s->x.claims,      attn_external_route[s->x.kind].route,
                                        (uint64_t)q->seed, 0};
-    return q->relation == NULL && q->soak <= 0 && !q->growth
-               ? attn_question_make(&asking, &s->question, err)
-               : ATTN_OK;
+    return q->relation == NULL && q->soak <= 0 ? attn_question_make(&asking, &s->question, err)
+                                               : ATTN_OK;
 }
 
 void attn_candidate_begin(struct attn_candidate *s)
@@ -348,6 +344,11 @@ static int close_books(struct attn_candidate *s)
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     if (s->keeps)
         return t.failures;
+    struct attn_cause cause[2];
+    if (attn_common_causes(&s->list->causes, cause) > 0)
+        memcpy(s->cause, cause->text, sizeof s->cause);
+    else if (s->trouble[0] != '\0')
+        snprintf(s->cause, sizeof s->cause, "%.200s", s->trouble);
     attn_verdicts_print(s->verdicts, s->list);
     if (s->report != NULL)
         attn_report_add(s->report, s->verdicts, s->list);

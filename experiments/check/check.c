@@ -1,4 +1,5 @@
 /* attnlab check: who is judged, in which order, and the exit status of all. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -121,6 +122,10 @@ static int judge_externals(struct attn_candidate *s, int n)
 {
     static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
                                        "INTERNAL ERROR"};
+    static const struct attn_column column[] = {{"verdict", "", ATTN_UNIT_WORDS},
+                                                {"of", "", ATTN_UNIT_WORDS},
+                                                {"cause", "", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
     const double budget = s->request->budget;
     const double until = budget > 0 ? attn_seconds(CLOCK_MONOTONIC) + budget : 0;
     int worst = 0;
@@ -129,12 +134,17 @@ static int judge_externals(struct attn_candidate *s, int n)
         s[i].exit_status = judge_external(&s[i], i + 1);
         worst = s[i].exit_status > worst ? s[i].exit_status : worst;
     }
-    FILE *out = s->verdicts->out;
-    if (s->verdicts->format == ATTN_FORMAT_TEXT && n > 1) {
-        fprintf(out, "\n%d implementations:\n", n);
-        for (int i = 0; i < n; i++)
-            fprintf(out, "  %-10s  %s\n", word[s[i].exit_status], s[i].label);
-    }
+    if (s->verdicts->format != ATTN_FORMAT_TEXT || n == 1)
+        return worst;
+    json_t *rows = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(
+            rows, json_pack("{s:{s:s},s:o,s:o}", "verdict", s[i].exit_status > 0 ? "bad" : "good",
+                            word[s[i].exit_status], "of", attn_cli_words(s[i].label), "cause",
+                            attn_cli_words(s[i].cause)));
+    fprintf(s->verdicts->out, "\n%d implementations:\n", n);
+    attn_table_print(s->verdicts->out, ATTN_TABLE_INDENTED, column, rows);
+    json_decref(rows);
     return worst;
 }
 
@@ -196,7 +206,8 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     v.has_text = externals && strcmp(q->externals.at[0].flag, "serve") == 0;
     v.strict = q->strict;
     v.verbose = q->verbose;
-    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) || q->growth ||
+    v.refusals = q->refusals;
+    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) ||
                 (q->relation != NULL && strcmp(q->relation, "all") != 0);
     for (int i = 0; i < n; i++) {
         s[i].request = q;

@@ -57,7 +57,7 @@ struct attn_check_request {
     struct attn_cli_list cases,
         externals; /* --plugin, --exec, --serve, --results, --claims: in order */
     const char *model, *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
-    int tier, format, growth, strict, verbose;
+    int tier, format, strict, verbose, refusals;
     double soak, timeout, budget; /* 0: not given */
     int64_t seed, repeat;         /* repeat: 0 when it is not given */
 };
@@ -72,6 +72,7 @@ struct attn_candidate {
     struct attn_external x;  /* how it is asked */
     int is_one_of_many;      /* several are judged: each is named by its source */
     char label[256];         /* "naive", "naive (./naive.so)": heads the report */
+    char cause[256];         /* the likeliest of its failures, or its trouble; "" */
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */

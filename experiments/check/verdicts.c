@@ -47,7 +47,7 @@ static char *message_of(const struct attn_result *r)
 
 void attn_verdicts_open(struct attn_verdicts *v, FILE *out)
 {
-    *v = (struct attn_verdicts){.out = out, .detailed = 8, .listed = 24};
+    *v = (struct attn_verdicts){.out = out, .listed = 8};
 }
 
 struct attn_verdict_list *attn_verdicts_begin(const char *spec)

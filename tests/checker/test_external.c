@@ -90,7 +90,7 @@ static const struct {
 TEST_EACH(claims_are_met_and_no_more, COUNT(asked))
 {
     const char *path = build_full(asked[_i].words, asked[_i].claims);
-    scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' %s", path,
+    scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' --refusals %s", path,
                    asked[_i].args);
 }
 
@@ -152,7 +152,7 @@ static const struct {
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
     {"TWO_KEYS", "", " lost: the last 2\n"},
-    {"FILL_30 TWO_KEYS", "", "; and by "},
+    {"FILL_30 TWO_KEYS", "", "\n  likely cause, by 5 of "}, /* the second */
     {"FILL_30", "mask-causal-back", "fits -30 put in place of -inf for hidden scores"},
     {"MAX_1E4", "offset-m32k", "maximum that starts at -10000 or above"},
     {"MAX_1E4", "offset-m3e5-decode", "maximum that starts at -"},
@@ -221,7 +221,7 @@ TEST(relations_are_run)
 {
     int passed = -1;
     const char *path = build_full("", 0);
-    scratch_expect(0, "", "check --plugin '%s' --relation all", path);
+    scratch_expect(0, "", "check --plugin '%s' --relation all --refusals", path);
     const char *count = strstr(scratch_output, "relations: ");
     ck_assert_msg(count != NULL && sscanf(count, "relations: %d pass", &passed) == 1, "%s",
                   scratch_output);
@@ -441,7 +441,7 @@ static const struct {
 TEST_EACH(refusals_are_no_passes, COUNT(refusals))
 {
     const char *args = refusals[_i].args;
-    scratch_expect(refusals[_i].status, refusals[_i].says, "check --plugin '%s' %s",
+    scratch_expect(refusals[_i].status, refusals[_i].says, "check --plugin '%s' --refusals %s",
                    fixture_plugin("plugin.so", refusals[_i].kind, "%s", refusals[_i].words),
                    args != NULL ? args : fixture_some_cases());
     scratch_has(refusals[_i].and_says);

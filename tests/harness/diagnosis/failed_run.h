@@ -39,6 +39,7 @@ struct attn_failed_run {
     char *text;    /* the findings                                                    */
     char *where;   /* and of which query, where a case has one of its own               */
     size_t size, where_size;
+    char remedy[96]; /* of what was found; "" */
 };
 
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */

@@ -28,6 +28,7 @@ struct attn_hypothesis {
     } range;
     struct attn_fault_model model;
     char words[300];
+    const char *remedy; /* what to do, or "": behind the words */
 };
 
 /* The next that the case can show, or 0; the first follows one of zeros.  skip: its row is done. */

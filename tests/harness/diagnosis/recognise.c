@@ -489,8 +489,12 @@ int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothes
         do
             *n = *n < 0 ? x->range.first : x->range.doubles ? 2 * *n : *n + 1;
         while (*n <= x->range.last && !row[x->r].shows(run, x));
-        if (*n <= x->range.last)
+        if (*n <= x->range.last) {
+            char *end = x->words + strcspn(x->words, "\n");
+            x->remedy = end + (*end != '\0');
+            *end = '\0';
             return 1;
+        }
     }
     return 0;
 }
@@ -505,6 +509,7 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
             int is_sentence = strncmp(x.words, "if ", 3) == 0;
             snprintf(run->text, run->size, "%s%s%s", is_sentence ? "" : "fits ",
                      x.words + (is_sentence ? 3 : 0), run->backward ? " (in the backward)" : "");
+            snprintf(run->remedy, sizeof run->remedy, "%s", x.remedy);
             return x.kind;
         }
     }

@@ -102,6 +102,7 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     struct attn_folder_view *before = attn_folder_look(cases);
     double seconds = fmin(k->left_s, attn_external_left(x));
     int failed = 0, error = 0;
+    k->ran.waits = x->waits;
     if (is_caller(x))
         attn_caller_hand(cases, k->out, seconds, &k->ran);
     else if ((failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran)) != 0)

@@ -72,8 +72,9 @@ struct attn_external {
     /* of a plug-in: */
     struct attn_plugin_host *host; /* for its notes (plugin_host.h)                            */
     /* of a command, and of the caller: */
-    const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
-    FILE *notes;       /* how its starts went                                                   */
+    const char *work; /* the folder of its files, which stays; NULL: none (borrowed)           */
+    FILE *notes;      /* how its starts went                                                   */
+    void (*waits)(double s); /* called while it runs (process.h); or NULL */
     char meddled[200]; /* a file of its cases that it changed; ""                               */
     struct attn_exec *command; /* private                                                      */
     enum attn_verdict gone;    /* of the caller: CRASH or TIMEOUT, and it is asked nothing more  */
