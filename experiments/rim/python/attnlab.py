@@ -499,6 +499,7 @@ class Result:
 
     def require(self):
         """Failed where the verdict is not PASS, else this result."""
+        __tracebackhide__ = True  # of pytest
         if self.verdict != "PASS" or self.exit_status != 0:
             raise Failed(self.verdict + "\n" + self.text)
         return self
@@ -534,7 +535,9 @@ def _file(text):
 
 def _serve(subject, declared, words):
     """Start the judge, and answer its batches.  The result."""
-    again = shlex.join([os.path.basename(sys.executable or "python3"), *(sys.argv if sys.argv[0] else [])])
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)  # python3 -m pytest
+    start = ["-m", spec.name.replace(".__main__", "")] if spec else sys.argv[:1]
+    again = shlex.join([os.path.basename(sys.executable or "python3"), *start, *sys.argv[1:]])
     with _file(declared) as (number, claims):
         child = subprocess.Popen([program(), "check", "--serve", again, "--claims", claims, "--format", "json", *words],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[number])
@@ -718,7 +721,8 @@ class _Family:
         of = [x for x in result.checks if self.of(x, known) == self.family]
         part = Result({**result.row, "checks": of, "text": ""}, 0)
         part.verdict = "FAIL" if part.failures else "PASS"
-        part.text = "\n".join(f"{x.verdict} {x.case}\n  {x.message}\n  again: {x.again}" for x in part.failures[:8])
+        part.text = "\n".join(f"{x.verdict} {x.case or x.name}\n  {x.message}\n  again: {x.again}"
+                              for x in part.failures[:3]) + f"\n{len(part.failures)} of {len(of)} in this family"
         if not any(x["verdict"] not in ("REFUSED", "SKIPPED") for x in of):
             pytest.skip(f"no case of {self.family} is claimed")
         return part

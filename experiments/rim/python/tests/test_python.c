@@ -23,3 +23,17 @@ TEST(wheel)
                                    test_build(), scratch_path("")),
                      0);
 }
+
+/* One test for each family of cases; the fault is in causal masks that end at the last token. */
+TEST(pytest)
+{
+    if (!fixture_python("numpy") || !fixture_python("pytest"))
+        return;
+    ck_assert_int_eq(
+        fixture_shell(
+            "cd experiments/rim/python/tests && ATTNLAB=$(realpath \"$OLDPWD/%s/attnlab\") "
+            "/usr/bin/python3 -m pytest -q -p no:cacheprovider -p attnlab families.py "
+            "-k 'level or gqa' 2>&1 | grep -q '1 failed, 1 passed'",
+            test_build()),
+        0);
+}
