@@ -284,8 +284,16 @@ static int draw_mask(struct request *want)
                              (long long)(want->length < 0 ? 0 : want->length),
                              (long long)(want->keys < 0 ? 0 : want->keys), (long long)most,
                              want->out != NULL ? "" : "; more with --out FILE.svg");
-    const struct attn_mask_shape shape = {1, 1, want->length, want->keys};
-    if (attn_mask_parse(want->picture, &shape, NULL, &mask, &err) != ATTN_OK)
+    struct attn_problem problem;
+    struct attn_case c = {.batch = 1,
+                          .heads = 1,
+                          .kv_heads = 1,
+                          .n_query = want->length,
+                          .n_key = want->keys,
+                          .d_key = 1,
+                          .d_value = 1};
+    attn_case_set_mask(&c, want->picture);
+    if (attn_case_open(&c, NULL, &problem, &mask, &err) != ATTN_OK)
         return attn_cli_error(&err);
     int status = ATTN_EXIT_GOOD;
     if (want->out == NULL)
