@@ -82,8 +82,7 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
     text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (caps & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] ? between : "",
-                        attn_cap_name((enum attn_cap)(1u << bit)));
+            attn_append(text, size, "%s%s", text[0] ? between : "", attn_cap_name[bit]);
 }
 
 /* As text, and below each other in the cell of a table. */
@@ -107,7 +106,7 @@ static json_t *impl_json(const struct attn_impl *impl)
     json_t *caps = json_array(), *options = json_array();
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (impl->caps & 1u << bit)
-            json_array_append_new(caps, json_string(attn_cap_name((enum attn_cap)(1u << bit))));
+            json_array_append_new(caps, json_string(attn_cap_name[bit]));
     for (const struct attn_option *o = impl->options; o != NULL && o->name != NULL; o++)
         json_array_append_new(options, json_pack("{s:s,s:s}", "name", o->name, "help", o->help));
     return json_pack("{s:s,s:s,s:s,s:o,s:o}", "name", impl->name, "family", impl->family, "summary",

@@ -220,7 +220,7 @@ const struct attn_plugin *attn_plugin_get(void)
     bad.forward = is_on("NO_FORWARD") ? NULL : misbehave;
     bad.abi += is_on("OLD_ABI") ? 6 : 0;
     bad.claims |= is_on("ODD_CLAIM")   ? 1u << 30 /* there is no such bit */
-                  : is_on("OVERCLAIM") ? ATTN_PLUGIN_DBIAS
+                  : is_on("OVERCLAIM") ? ATTN_CAP_DBIAS
                                        : 0; /* no case has it without BIAS */
     bad.ranks = is_on("RANKS") ? 4 : 0;
     bad.rank_forward = is_on("NO_FORWARD") ? NULL : misbehaving_rank;
