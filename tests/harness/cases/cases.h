@@ -119,6 +119,9 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
+/* Bytes of inputs and outputs, those of a mask and of a bias that vary along all axes with them. */
+double attn_case_bytes(const struct attn_case *c);
+
 /* The problem of a case, without mask and bias. */
 void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
 

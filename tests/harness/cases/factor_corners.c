@@ -6,12 +6,13 @@
  * values.
  *
  * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
- * axis below are as likely as each other; more than three bounds are rare, and so is a size beyond
- * that, for smaller bounds are rounded up to it.  A window is needed, must not be, or does not
- * matter.  Then the case that meets most new weight for its time is taken, again and again, until
- * the time of the tier is used up.  Sums over all cells below a cell make each choice cheap.  The
- * weight that no case meets lies at corners where every extent is bounded; test_factors.c draws
- * thresholds and counts them.
+ * axis below are as likely as each other; a size beyond that is rare, for smaller bounds are
+ * rounded up to it.  A window is needed, must not be, or does not matter.  Then the case that meets
+ * most new weight for its time is taken, again and again, until the time of the tier is used up or
+ * nothing is left.  Sums over all cells below a cell make each choice cheap.  The full tier goes on
+ * from the cases of the quick one.  Those thresholds stay unmet that only cases of more time or
+ * memory reach: long thin problems (no bound on one length, large ones on all else).
+ * test_factors.c draws thresholds and counts them.
  *
  * In each case: backward, causal, the largest group up to 16, as far as the claims allow; dv = d.
  * Widths begin with 16, where codes suffice for small subsets, which the judge does faster.
@@ -36,35 +37,44 @@ static const struct {
     int value[MOST_VALUES];
 } axis[AXES] = {
     {ATTN_FACTOR_BATCH, 6, 1, {1, 2, 3, 5, 9, 16}},
-    {ATTN_FACTOR_HEADS, 8, 1, {1, 2, 4, 5, 8, 16, 24, 32}},
+    {ATTN_FACTOR_HEADS, 7, 1, {1, 2, 4, 5, 8, 16, 32}},
     {ATTN_FACTOR_QUERIES, 14, 0.3, LENGTHS},
     {ATTN_FACTOR_KEYS, 14, 0.3, LENGTHS},
     {ATTN_FACTOR_D, 8, 0.5, {16, 32, 64, 72, 128, 136, 192, 256}},
 };
-enum { CELLS = 6 * 8 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 400 };
+enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 900 };
 
-/* Seconds of one core, of the slowest of our own (textbooks) and of an external kernel that is
- * made to be fast (slower ones are asked those that they would end in time), with the judge: for
- * a multiply-add of B H Lq Lk d, a pair of query and key, an element of q or k, a key of a head
- * (the judge's).  Of a tier's corners in all; then the largest problem of a threshold, the largest
- * q and k of a case, and a time below which no case counts. */
+/* Seconds of one core, of the slowest of our own (textbooks) and of a GPU, with the judge, which
+ * needs the last two: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
+ * or k, a row of a head.  A slower plug-in is asked those that it would end in time; a command gets
+ * all cases at once.  Of a tier's corners in all; then the largest problem of a threshold, and of a
+ * case the largest q and k and most pairs: a GPU has room for their scores, for code that stores
+ * these. */
 static const struct {
-    double product, pair, element, key;
-} each[] = {{4e-10, 3.5e-8, 5e-8, 2e-7}, {8e-11, 2.5e-9, 5e-8, 2e-7}};
+    double product, pair, element, row;
+} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6}, {1e-12, 2e-11, 5e-8, 3.7e-6}};
 static const struct {
-    double seconds[2], products, elements, least; /* seconds: of our own, of external code */
-} most[ATTN_TIERS] = {{{2.5, 10}, 1 << 28, 1 << 22, 0.1}, {{25, 60}, 1 << 30, 1 << 23, 0.1}};
+    double seconds[ATTN_ROUTE_OWN + 1], products, elements, pairs;
+} most[ATTN_TIERS] = {{{[ATTN_ROUTE_PLUGIN] = 20, [ATTN_ROUTE_FILES] = 1, [ATTN_ROUTE_OWN] = 2.5},
+                       1 << 28,
+                       1 << 23,
+                       1 << 30},
+                      {{[ATTN_ROUTE_PLUGIN] = 60, [ATTN_ROUTE_FILES] = 25, [ATTN_ROUTE_OWN] = 25},
+                       1 << 30,
+                       1 << 24,
+                       1u << 31}};
+#define LEAST 0.1 /* seconds of a process and a case of any size */
 
 struct corners {
     const struct attn_claims *claims;
     enum attn_dtype type[ATTN_DTYPES];
-    int types, is_external, is_square, cells,
-        n[AXES];               /* square: as many keys as queries, an axis of one */
-    double left[KINDS][CELLS]; /* weight of the thresholds that are not met */
-    double sum[KINDS][CELLS];  /* of all cells up to it */
-    double cost[CELLS];        /* seconds; HUGE_VAL: no case */
+    enum attn_route route;
+    int types, is_square, cells, n[AXES]; /* square: as many keys as queries, an axis of one */
+    double left[KINDS][CELLS];            /* weight of the thresholds that are not met */
+    double sum[KINDS][CELLS];             /* of all cells up to it */
+    double cost[CELLS];                   /* seconds; HUGE_VAL: no case */
     int taken;
-    struct attn_case take[MOST_CASES]; /* of a tier */
+    struct attn_case take[MOST_CASES];
 };
 
 /* ---- cells -----------------------------------------------------------------------------------
@@ -149,31 +159,27 @@ static double elements_of(const struct attn_case *c)
     return (double)(c->heads * c->n_query + c->kv_heads * c->n_key) * (double)(c->batch * c->d_key);
 }
 
-static double seconds_of(const struct attn_case *c, int is_external)
+static double seconds_of(const struct attn_case *c, enum attn_route route)
 {
+    const int is_fast = route == ATTN_ROUTE_PLUGIN;
     double products = products_of(c);
-    return products * each[is_external].product +
-           products / (double)c->d_key * each[is_external].pair +
-           elements_of(c) * each[is_external].element +
-           (double)(c->batch * c->heads * c->n_key) * each[is_external].key;
+    return products * each[is_fast].product + products / (double)c->d_key * each[is_fast].pair +
+           elements_of(c) * each[is_fast].element +
+           (double)(c->batch * c->heads * c->n_query) * each[is_fast].row;
 }
 
 /* Of a threshold; 0: it is too large, or no extent that is declared reaches it. */
 static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
 {
     double weight = 1, products = 1;
-    int bounds = 0, is_length = bound_of(x, cell, QUERIES) == bound_of(x, cell, KEYS);
     for (int a = 0; a < AXES; a++) {
         int64_t bound = bound_of(x, cell, a);
-        bounds += place_of(x, cell, a) > 0 && !(a == KEYS && is_length);
-        products *= (double)bound;
+        products *= place_of(x, cell, a) == 0 ? 1 : (double)bound;
         weight *= place_of(x, cell, a) == 0 ? axis[a].none : 1.0 / (axis[a].n - 1);
         if (place_of(x, cell, a) > 0 &&
             attn_shapes_nearest(&x->claims->shapes, axis[a].factor, bound) < bound)
             return 0;
     }
-    for (; bounds > 3; bounds--)
-        weight *= 0.2;
     double over = products / most[tier].products; /* a smaller threshold has been rounded up */
     return over <= 1 ? weight : over <= 4 ? weight / (over * over) : 0;
 }
@@ -201,7 +207,7 @@ static int has_windows(const struct attn_claims *claims)
 }
 
 /* The cell and kind of mask that meet most for their time within some seconds; -1: none. */
-static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *kind)
+static int best_of(struct corners *x, double seconds, int *kind)
 {
     double best = 0;
     int found = -1;
@@ -211,7 +217,7 @@ static int best_of(struct corners *x, enum attn_tier tier, double seconds, int *
         if (cost > seconds)
             continue;
         for (int k = has_windows(x->claims) ? WITH : WITHOUT; k <= WITHOUT; k++) {
-            double gain = (x->sum[0][cell] + x->sum[k][cell]) / (cost + most[tier].least);
+            double gain = (x->sum[0][cell] + x->sum[k][cell]) / (cost + LEAST);
             if (gain > best * 1.0001) {
                 best = gain;
                 found = cell;
@@ -260,9 +266,10 @@ static void weigh(struct corners *x, enum attn_tier tier)
         double weight = weight_of(x, cell, tier);
         for (int kind = 0; kind < KINDS; kind++)
             x->left[kind][cell] = weight * (kind == 0 ? 1 : 0.2);
-        x->cost[cell] = make_shape(x, cell, &c) && products_of(&c) <= 8 * most[tier].products &&
+        x->cost[cell] = make_shape(x, cell, &c) &&
+                                products_of(&c) / (double)c.d_key <= most[tier].pairs &&
                                 elements_of(&c) <= most[tier].elements
-                            ? seconds_of(&c, x->is_external)
+                            ? seconds_of(&c, x->route)
                             : HUGE_VAL;
     }
 }
@@ -280,13 +287,19 @@ static void take(struct corners *x, const struct attn_case *c, int copies)
 static void take_best(struct corners *x, enum attn_tier tier)
 {
     const int copies = tier == ATTN_TIER_FULL ? x->types : 1;
-    double seconds = most[tier].seconds[x->is_external] / copies;
+    double seconds = most[tier].seconds[x->route] / copies;
     weigh(x, tier);
-    for (int kind = 0, cell; (cell = best_of(x, tier, seconds, &kind)) >= 0;) {
+    for (int n = 0, quick = x->taken; n < quick; n++) { /* in the other types, too */
+        const struct attn_case c = x->take[n];
+        seconds -= seconds_of(&c, x->route) * (copies - 1) / copies;
+        strike(x, &c, strstr(c.mask, "window") != NULL ? WITH : WITHOUT);
+        take(x, &c, copies == 1 ? 0 : copies);
+    }
+    for (int kind = 0, cell; (cell = best_of(x, seconds, &kind)) >= 0;) {
         struct attn_case c;
         make_shape(x, cell, &c);
         make_mask(x->claims, kind, &c);
-        seconds -= seconds_of(&c, x->is_external);
+        seconds -= seconds_of(&c, x->route);
         strike(x, &c, kind);
         take(x, &c, copies);
     }
@@ -354,7 +367,7 @@ static void list_types(struct corners *x)
 
 static int by_work(const void *a, const void *b)
 {
-    double x = seconds_of(a, 0), y = seconds_of(b, 0);
+    double x = seconds_of(a, ATTN_ROUTE_OWN), y = seconds_of(b, ATTN_ROUTE_OWN);
     return (x > y) - (x < y);
 }
 
@@ -363,7 +376,7 @@ int attn_is_corner(const char *name)
     return strncmp(name, "corners-", 8) == 0 || strncmp(name, "long-", 5) == 0;
 }
 
-int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int is_fast,
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enum attn_route route,
                       const struct attn_case_taker *taker)
 {
     struct corners *x = calloc(1, sizeof *x);
@@ -371,7 +384,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int
     if (x == NULL)
         return 0;
     x->claims = table->claims;
-    x->is_external = is_fast;
+    x->route = route;
     x->is_square =
         !(x->claims->bits & ATTN_PLUGIN_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->cells = 1;
@@ -380,12 +393,12 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int
         x->cells *= x->n[a] = a == KEYS && x->is_square ? 1 : axis[a].n;
     for (int t = ATTN_TIER_QUICK; t <= (int)tier && x->types > 0; t++) {
         char name[24];
-        x->taken = 0;
+        int before = x->taken;
         take_best(x, (enum attn_tier)t);
         if (t == ATTN_TIER_FULL)
             take_widths(x, table);
-        qsort(x->take, (size_t)x->taken, sizeof *x->take, by_work);
-        for (int n = 0; n < x->taken; n++) {
+        qsort(x->take + before, (size_t)(x->taken - before), sizeof *x->take, by_work);
+        for (int n = before; n < x->taken; n++) {
             snprintf(name, sizeof name, "corners-%03d", ++named);
             taker->take(taker->arg, name, &x->take[n]);
         }

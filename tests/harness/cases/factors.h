@@ -102,14 +102,14 @@ int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker);
 
 /* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in
- * rising order of work, the full tier's behind those of the quick one.  is_fast: code that ends
- * them soon, or is spared those that it would not end.  0: no memory. */
+ * rising order of work, the full tier's behind those of the quick one.  The more, the sooner code
+ * of the route may be expected to end them.  0: no memory. */
 struct attn_case_taker {
     void (*take)(void *arg, const char *name, const struct attn_case *c);
     void *arg;
 };
-int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, int is_fast,
-                      const struct attn_case_taker *taker);
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
+                      enum attn_route route, const struct attn_case_taker *taker);
 int attn_is_corner(const char *name); /* of a case: one of these, or a long row of keys */
 
 #endif

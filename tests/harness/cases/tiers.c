@@ -351,9 +351,8 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
     if (few && !list->lacks_memory)
         attn_few_shapes(list, route);
     const struct attn_case_taker corner_taker = {take_corner, &making};
-    if (!few && (route != ATTN_ROUTE_FILES || tier == ATTN_TIER_FULL)) /* files are large, too */
-        list->lacks_memory |=
-            !attn_corner_cases(&list->table, tier, route == ATTN_ROUTE_PLUGIN, &corner_taker);
+    if (!few)
+        list->lacks_memory |= !attn_corner_cases(&list->table, tier, route, &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)
