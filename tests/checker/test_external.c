@@ -89,7 +89,7 @@ static const struct {
 TEST_EACH(claims_are_met_and_no_more, COUNT(asked))
 {
     const char *path = build_full(asked[_i].words, asked[_i].claims);
-    scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' %s", path,
+    scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' --refusals %s", path,
                    asked[_i].args);
 }
 
@@ -151,9 +151,15 @@ static const struct {
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
     {"TWO_KEYS", "", " lost: the last 2\n"},
-    {"FILL_30 TWO_KEYS", "", "; and by "},
+    {"FILL_30 TWO_KEYS", "", "\n  likely cause, by 5 of "}, /* the second */
     {"FILL_30", "mask-causal-back", "fits -30 put in place of -inf for hidden scores"},
     {"MAX_1E4", "offset-m32k", "maximum that starts at -10000 or above"},
+    {"MAX_1E4", "offset-m3e5-decode", "maximum that starts at -"},
+    {"STEPS_DV", "decode-uneven", "fails only with dv other than d, one query"},
+    {"DIAGONAL", "q40k45d8:causal(br):f32:normal:s1:pass=bwd",
+     "fits of each 8 keys at the diagonal the first 2 alone seen (in the backward)"},
+    {"TWICE", "q140k45d8:none:f32:normal:s1:pass=bwd",
+     "fits queries 64 to 127 counted twice in dQ and dK"},
     {"HIDDEN_MAX", "stairs-up-causal", "fits the maximum taken over hidden keys too"},
     {"MASK_LATE", "reveal-batch-mask", "fits the mask applied behind the softmax"},
     {"MASK_BATCH", "reveal-batch-mask", "fits the mask of batch (b H + h) mod B"},
@@ -163,6 +169,7 @@ static const struct {
     {"OVER_QUERIES NO_LSE", "length-15-17", "fits a softmax over the queries of a key"},
     {"OVER_HEADS NO_LSE", "length-15-17", "fits a softmax over the heads of a pair"},
     {"PADDED", "length-15-17", "fits 239 keys of score 0 behind the last: a tile of 256 padded"},
+    {"PADDED", "model-scales-256", "behind the last: a tile of 256 padded"},
     {"INTERLEAVED", "gqa-6-2-sum", "fits heads interleaved in all tensors"},
     {"MEAN_K", "length-15-17", "LSE lacks scale q . mean(K)"},
     {"WIDE_ROWS", "width-40-33", "fits rows of O that are d numbers apart"},
@@ -172,12 +179,14 @@ static const struct {
      "; too large for fault models: dv fails, feature 15 only (the last)"},
     {"LSE_BASE", "gqa-6-2-sum", "fits a backward that takes LSE in another base"},
     {"CACHED", "width-1-1' --case 'length-15-17", "what earlier calls left (a cache, a static)"},
+    {"FIRST_CALL", "length-15-17", "right when it is run again: a race, or state that is kept"},
     {"FLUSH_Q", "faint-q", "beyond their bound"},
     {"MINUS_ZERO", "faint-q", "keys 0 to 20 lost: all"},
     {"EXP_FLOOR", "spike-first", "fits the exponent s - m clamped to at least -5"},
     {"EXP_FLOOR", "offset-m120", "fits the exponent s - LSE clamped to at least -5"},
     {"EXP_1E4", "length-15-17",
      "errors of about 1e-4 in all rows: low-precision products, or an exp"},
+    {"EXP_1E4", "faint-q", "errors of about 1e-4 in all rows"},
     {"NOT_LAST", "spike-last", "FAIL"},
     {"NO_TIES", "level-scores", "beyond their bound"},
     {"SPREAD", "level-scores", "are not finite where they should be"},
@@ -211,7 +220,7 @@ TEST(relations_are_run)
 {
     int passed = -1;
     const char *path = build_full("", 0);
-    scratch_expect(0, "", "check --plugin '%s' --relation all", path);
+    scratch_expect(0, "", "check --plugin '%s' --relation all --refusals", path);
     const char *count = strstr(scratch_output, "relations: ");
     ck_assert_msg(count != NULL && sscanf(count, "relations: %d pass", &passed) == 1, "%s",
                   scratch_output);
@@ -431,7 +440,7 @@ static const struct {
 TEST_EACH(refusals_are_no_passes, COUNT(refusals))
 {
     const char *args = refusals[_i].args;
-    scratch_expect(refusals[_i].status, refusals[_i].says, "check --plugin '%s' %s",
+    scratch_expect(refusals[_i].status, refusals[_i].says, "check --plugin '%s' --refusals %s",
                    fixture_plugin("plugin.so", refusals[_i].kind, "%s", refusals[_i].words),
                    args != NULL ? args : fixture_some_cases());
     scratch_has(refusals[_i].and_says);

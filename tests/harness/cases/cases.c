@@ -474,6 +474,15 @@ static void print_field(const struct field *field, const struct attn_case *c,
         attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, field->words[int_of(c, field)]);
 }
 
+double attn_case_bytes(const struct attn_case *c)
+{
+    const double size = (double)attn_dtype_size(c->dtype), b = (double)c->batch;
+    double rows = (double)c->heads * (double)c->n_query,
+           keys = (double)c->kv_heads * (double)c->n_key;
+    double width = (double)(c->d_key + c->d_value), pairs = rows * (double)c->n_key;
+    return b * (2 * size * (rows + keys) * width + 16 * rows + 9 * pairs);
+}
+
 void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
 {
     double preset = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;

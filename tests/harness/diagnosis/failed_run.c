@@ -61,6 +61,7 @@ static void open_parts(struct attn_failed_run *run)
     const struct attn_mask_source source = {attn_made_tensor_find, &maker};
     const char *const whole = p->mask != NULL ? attn_mask_text(p->mask) : "", *text = whole;
     int ok = 1, is_and = 0;
+    run->is_masked = *whole != '\0' && strcmp(whole, "none") != 0;
     while (*text != '\0' && ok && run->parts < ATTN_PARTS) {
         struct attn_mask_part *part = &run->part[run->parts++];
         size_t n = part_length(text);
@@ -98,7 +99,9 @@ int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_outpu
 {
     const struct attn_truth_tensor *t = &run->truth.tensor[o];
     double got = run->x[ATTN_T_O + o][n];
-    return fabs(got - t->want[n]) <= t->bound[n] || got == t->want[n];
+    unsigned is = attn_class_of(got), right = t->right != NULL ? t->right[n] : 0;
+    return (right & is && !(is & ATTN_CLASS_FINITE && isfinite(t->want[n]))) ||
+           fabs(got - t->want[n]) <= t->bound[n] || got == t->want[n];
 }
 
 int attn_run_row_is_right(const struct attn_failed_run *run, enum attn_output o, int64_t row)

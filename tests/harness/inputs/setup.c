@@ -504,11 +504,34 @@ struct attn_seal attn_setup_seal(struct attn_setup *s)
     return (struct attn_seal){seal_all, s};
 }
 
-uint64_t attn_setup_digest(const struct attn_setup *s, enum attn_pass pass)
+/* Row `at` of a tensor, which is row `whole` of the whole one. */
+static uint64_t row_hash(const struct attn_setup *s, int slot, const int64_t at[4],
+                         const int64_t whole[4])
 {
-    uint64_t digest = 0xcbf29ce484222325u;
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (pass == ATTN_BACKWARD || slot <= ATTN_T_LSE)
-            digest = attn_tensor_digest(&s->tensor[slot], digest);
+    const int64_t place[] = {slot, whole[0], whole[1], whole[2]};
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int n = 0; n < 4; n++)
+        hash = (hash ^ (uint64_t)place[n]) * 0x100000001b3u;
+    hash = attn_tensor_row_digest(&s->tensor[slot], at, hash);
+    hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u; /* or sums of like rows would be alike */
+    return hash ^ hash >> 29;
+}
+
+uint64_t attn_setup_digest(const struct attn_setup *s, const struct attn_setup_part *part,
+                           enum attn_pass pass)
+{
+    uint64_t digest = 0;
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++) {
+        const int64_t *extent = s->tensor[slot].extent;
+        const int64_t rows[4] = {extent[0], extent[1], extent[2], extent[3] > 0};
+        if (pass != ATTN_BACKWARD && slot > ATTN_T_LSE)
+            break;
+        for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+            int64_t whole[4] = {at[0], at[1], at[2], 0};
+            if (part != NULL)
+                part->whole(part, slot, whole);
+            digest += whole[0] < 0 ? 0 : row_hash(s, slot, at, whole); /* < 0: a pad */
+        }
+    }
     return digest;
 }

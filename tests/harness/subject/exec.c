@@ -75,7 +75,13 @@ int attn_exec_run(const char *command, const char *folder, double timeout_s,
 enum attn_verdict attn_exec_end(const struct attn_process *ran, double timeout_s, char *text,
                                 size_t size)
 {
-    if (ran->timed_out)
+    if (ran->is_caller)
+        snprintf(text, size,
+                 ran->timed_out          ? "the caller had not answered after %g s"
+                 : ran->exit_status != 0 ? "the caller is gone"
+                                         : "the caller ended well",
+                 timeout_s);
+    else if (ran->timed_out)
         snprintf(text, size, "the command had not ended after %g s", timeout_s);
     else if (ran->signal != 0)
         snprintf(text, size, "the command died (%s)", strsignal(ran->signal));
