@@ -120,12 +120,12 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
-/* Bytes of inputs and outputs, those of a mask and of a bias that vary along all axes with them. */
-double attn_case_bytes(const struct attn_case *c);
-
 /* The text of the mask; set it from a text of any length, which is borrowed. */
 const char *attn_case_mask(const struct attn_case *c);
 void attn_case_set_mask(struct attn_case *c, const char *text);
+
+/* Bytes of inputs and outputs, those of a mask and of a bias that vary along all axes with them. */
+double attn_case_bytes(const struct attn_case *c);
 
 /* The problem of a case, without mask and bias. */
 void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);

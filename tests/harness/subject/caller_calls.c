@@ -229,7 +229,7 @@ static enum attn_status open_calls(struct attn_external *x, double bytes, struct
     k->impl = (struct attn_impl){.name = x->claims.name,
                                  .summary = "a caller",
                                  .family = "caller",
-                                 .caps = ATTN_CAPS_SHARED,
+                                 .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
                                  .cost = cost,
                                  .forward = forward,
                                  .backward = backward,
