@@ -28,7 +28,7 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
     (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
     (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
     (void)snprintf(figure->remark, sizeof figure->remark, "%s", is->remark);
-    const int is_joined = strncmp(is->x, "ranks", 5) != 0;
+    const int is_joined = is->x != NULL && strncmp(is->x, "ranks", 5) != 0;
     if (bars)
         attn_append(figure->variables, sizeof figure->variables, "bars     = '");
     else
