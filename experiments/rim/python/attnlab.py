@@ -576,7 +576,7 @@ def _serve(subject, declared, words):
 
 
 def check(attention, claims="f32", *, arithmetic=None, device=None, backward=None, name=None, tier="quick", cases=(),
-          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, report=None, **declared):
+          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, refusals=False, report=None, **declared):
     """Judge a callable on every case that is claimed; a Result.
 
     attention(q, k, v, *, scale, ...) returns o, or o and lse.  Tensors are [B,H,L,d], of the library that its
@@ -602,7 +602,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
     words = _flags({"tier": None if cases or relation or soak else tier, "case": cases,
                     "relation": None if cases else relation, "soak": soak or None, "repeat": repeat or None,
                     "seed": seed, "timeout": timeout or None, "strict": strict, "verbose": verbose,
-                    "report": report})
+                    "refusals": refusals, "report": report})
     try:
         return _serve(subject, declared, words)
     except _NoLse:
