@@ -80,6 +80,8 @@ HARNESS_LIBS = $(shell pkg-config --libs jansson libzip)
 GSL_LIBS     = $(shell pkg-config --libs gsl)
 CHECK_LIBS   = $(shell pkg-config --libs check)
 
+# The release is the newest heading of CHANGELOG.md; the version is the commit.
+RELEASE := $(shell sed -n 's/^.. \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 all: $(B)/libattn.a $(B)/attnlab ## the library and the program (build/CONFIG/attnlab)
@@ -131,7 +133,7 @@ $(patsubst %.c,$(B)/%.o,$(wildcard experiments/rim/studies/*.c)): $(wildcard exp
 $(B)/experiments/measure/machine.o: FLAGS += -DATTN_BUILD_FLAGS='"$(strip $(OPT_$(CONFIG)) $(CFLAGS))"'
 # Rebuilt when the version changes, and only then.
 $(B)/version.h: FORCE
-	@mkdir -p $(@D); printf '#define ATTN_VERSION "%s"\n' '$(VERSION)' > $@.new; \
+	@mkdir -p $(@D); printf '#define ATTN_%s "%s"\n' RELEASE '$(RELEASE)' VERSION '$(VERSION)' > $@.new; \
 	cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 $(PROGRAM_OBJ): FLAGS += -I$(B)
 $(PROGRAM_OBJ): | $(B)/version.h
@@ -408,7 +410,7 @@ COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
-course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (two minutes; ANSWERS=no: without answers)
+course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
@@ -498,12 +500,25 @@ $(B)/libattn.so: $(B)/public/attn.o
 	$(call say,ld,$@)
 	$(Q)$(LINK) -shared -Wl,-soname,libattn.so.$(SO) -o $@ $< -lm
 
-install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion: PREFIX=/usr/local DESTDIR=
+# The module for Python, where there is one; and a wheel, whose program finds its libraries beside it: by
+# an RPATH, which holds for what these need, too.
+PYTHON  ?= $(firstword $(wildcard /usr/bin/python3) $(shell command -v python3))
+MODULE  := $(if $(PYTHON),$(filter %/python,$(RIM)))
+PYDIR    = $(if $(MODULE),$(shell $(PYTHON) $(MODULE)/wheel.py where '$(PREFIX)'))
+WHEEL   ?= build
+$(B)/wheel/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
+	@mkdir -p $(@D)
+	$(call say,ld,$@)
+	$(Q)$(LINK) -s -o $@ $^ -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' $(HARNESS_LIBS) $(GSL_LIBS) -lm
+wheel: $(B)/wheel/attnlab ## write WHEEL=build/attnlab-VERSION-py3-none-PLATFORM.whl: attnlab.py, the program, its libraries
+	@$(PYTHON) $(MODULE)/wheel.py wheel $< '$(VERSION)' '$(WHEEL)'
+
+install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion, module for Python: PREFIX=/usr/local DESTDIR=
 	@d='$(ROOT)$(PREFIX)'; l='$(ROOT)$(LIBDIR)'; s=$$d/share r='$(ROOT)'; set -e; \
 	folder() { [ -d "$$1" ] || { [ "$$1" = "$$r" ] || folder "$$(dirname "$$1")"; mkdir -p "$$1"; \
 	    printf '%s\n' "$${1#"$$r"}"; }; }; \
 	made=$$(for f in "$$d/bin" "$$l/pkgconfig" "$$d/include" "$$s/man/man1" "$$s/attnlab/plots" \
-	    "$$s/attnlab/plans" "$$s/bash-completion/completions"; do folder "$$f"; done); \
+	    "$$s/attnlab/plans" "$$s/bash-completion/completions" $(if $(MODULE),'$(ROOT)$(PYDIR)'); do folder "$$f"; done); \
 	[ -z "$$made" ] || printf '%s\n' "$$made" >> "$$s/attnlab/folders"; \
 	install $(B)/attnlab "$$d/bin/"; \
 	install -m 644 $(B)/public/libattn.a "$$l/"; \
@@ -518,18 +533,19 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	$(B)/attnlab help --format=bash > "$$d/share/bash-completion/completions/attnlab"; \
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/attnlab' '' \
 	    'Name: attnlab' 'Description: attention, its memory and its checks' \
-	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
+	    'Version: $(RELEASE)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
 	    'Libs.private: -fopenmp -pthread -lm' > "$$l/pkgconfig/attnlab.pc"
+	@$(if $(MODULE),$(PYTHON) $(MODULE)/wheel.py module '$(VERSION)' '$(ROOT)$(PYDIR)',:)
 	@$(if $(DESTDIR),:,$(if $(OFF_PATH),printf '%s\n' '# $(PREFIX) is on no search path: say in your shell' \
 	    'export PATH=$(PREFIX)/bin:$$PATH PKG_CONFIG_PATH=$(LIBDIR)/pkgconfig:$$PKG_CONFIG_PATH' \
-	    'export MANPATH=$(PREFIX)/share/man:$$MANPATH',:))
+	    'export MANPATH=$(PREFIX)/share/man:$$MANPATH' $(if $(MODULE),'export PYTHONPATH=$(PYDIR):$$PYTHONPATH'),:))
 
 # Of folders those go that install made, which share/attnlab/folders lists, and that are empty.
 uninstall: ## remove what install installed: the same PREFIX and DESTDIR
 	@d='$(ROOT)$(PREFIX)'; l='$(ROOT)$(LIBDIR)'; made=$$(cat "$$d/share/attnlab/folders" 2>/dev/null); \
 	rm -f "$$d/bin/attnlab" "$$l"/libattn.a "$$l"/libattn.so* "$$l/pkgconfig/attnlab.pc" \
 	    "$$d"/share/man/man1/attnlab*.1 "$$d/share/bash-completion/completions/attnlab"; \
-	rm -rf "$$d/include/attnlab" "$$d/share/attnlab"; \
+	rm -rf "$$d/include/attnlab" "$$d/share/attnlab" $(if $(MODULE),'$(ROOT)$(PYDIR)'/attnlab.py '$(ROOT)$(PYDIR)'/attnlab-*.dist-info); \
 	printf '%s\n' "$$made" | tac | while IFS= read -r f; do rmdir '$(ROOT)'"$$f" 2>/dev/null; done; :
 
 clean: ## remove build/
@@ -539,7 +555,7 @@ help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
 
 FORCE:
-.PHONY: all mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -17,7 +17,6 @@ static const struct attn_flag_use uses[] = {
                .help = "only the cases of the tier that have the shape of a "
                        "published model (attnlab list models)"),
     ATTN_TAKES(RELATION, PLACE(relation)),
-    ATTN_TAKES(GROWTH, PLACE(growth)),
     ATTN_TAKES(SOAK, PLACE(soak)),
     ATTN_TAKES(SEED, PLACE(seed), "1",
                .help = "of the random cases, and of the values that a tier draws"),
@@ -28,11 +27,13 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(REPORT, PLACE(report)),
     ATTN_TAKES(STRICT, PLACE(strict)),
     ATTN_TAKES(VERBOSE, PLACE(verbose)),
+    ATTN_TAKES(REFUSALS, PLACE(refusals)),
     {.flag = ATTN_FLAG_TITLE,
      .help = "External implementations, in the place of SPECs (docs/external.md); "
              "the worst exit status wins:"},
     ATTN_TAKES(PLUGIN, PLACE(externals), .value = "FILE.so"),
     ATTN_TAKES(EXEC, PLACE(externals), .value = "COMMAND"),
+    ATTN_TAKES(SERVE, PLACE(externals)),
     ATTN_TAKES(CLAIMS, PLACE(externals),
                .help = "what the commands before it claim, JSON; a plug-in says it itself"),
     ATTN_TAKES(SCHEME, PLACE(scheme),
@@ -53,6 +54,7 @@ const struct attn_cli_command attn_cmd_check = {
     .usage = "check [SPEC...] [flags]\n"
              "check --plugin FILE.so... [flags]\n"
              "check --exec COMMAND... --claims FILE [flags]\n"
+             "check --serve AGAIN --claims FILE [flags]\n"
              "check --results DIR [--claims FILE] [flags]",
     .about =
         "Judge implementations against the oracle.  Without SPEC: every registered one.  Without\n"
@@ -92,34 +94,36 @@ static int check(void *values, int n, char **operand)
     struct attn_check_request *asked = values;
     const char *relation = asked->relation;
     int externals = 0;
-    if ((asked->cases.n > 0) + (asked->model != NULL) + (relation != NULL) + (asked->soak > 0) +
-            asked->growth >
-        1)
+    if ((asked->cases.n > 0) + (asked->model != NULL) + (relation != NULL) + (asked->soak > 0) > 1)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--case, --model, --relation, --growth and --soak: one of them at a "
+                             "--case, --model, --relation and --soak: one of them at a "
                              "time");
-    if (relation != NULL && strcmp(relation, "all") != 0 && attn_relation_find(relation) == NULL)
+    const int growth = relation != NULL && strcmp(relation, "growth") == 0;
+    if (relation != NULL && strcmp(relation, "all") != 0 && !growth &&
+        attn_relation_find(relation) == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "no relation is called '%s': there are R1 to R23, G1 to G9, D1 "
-                             "to D3, P1, P2, I1, I2 and all (attnlab list relations)",
+                             "to D3, P1, P2, I1, I2, growth and all (attnlab list relations)",
                              relation);
-    if (attn_cli_runner() != NULL && (asked->externals.n > 0 || asked->soak > 0 || asked->growth))
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--soak, --growth and external implementations are for one process: "
-                             "attnlab check");
+    if (attn_cli_runner() != NULL && (asked->externals.n > 0 || asked->soak > 0 || growth))
+        return attn_cli_fail(
+            ATTN_EXIT_USAGE,
+            "--soak, --relation growth and external implementations are for one process: "
+            "attnlab check");
     for (int x = 0; x < asked->externals.n; x++)
         externals += strcmp(asked->externals.at[x].flag, "claims") != 0;
-    if (externals > 0 && (n > 0 || asked->growth))
+    if (externals > 0 && (n > 0 || growth))
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             n > 0 ? "a SPEC and an external implementation are not judged in "
-                                     "one run"
-                                   : "--growth is for implementations of attnlab: ranks and "
-                                     "splits are options of a SPEC");
+                             n > 0
+                                 ? "a SPEC and an external implementation are not judged in "
+                                   "one run"
+                                 : "--relation growth is for implementations of attnlab: ranks and "
+                                   "splits are options of a SPEC");
     if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
                            asked->work != NULL || asked->timeout > 0 || asked->budget > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "--claims, --vectors, --work, --timeout and --budget are for external "
-                             "implementations: --plugin, --exec or --results");
+                             "implementations: --plugin, --exec, --serve or --results");
     if (asked->budget > 0 && asked->soak > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--budget and --soak: one of them at a time");
     return asked->model == NULL ? attn_check(asked, operand, n) : check_model(asked, operand, n);

@@ -152,7 +152,7 @@ static void print_man(const struct attn_cli_command *c)
 {
     printf(".TH ATTNLAB-%s 1 \"\" \"attnlab %s\"\n.SH NAME\nattnlab\\-%s \\- %s\n"
            ".SH SYNOPSIS\n.nf\n",
-           c->name, ATTN_VERSION, c->name, c->summary);
+           c->name, ATTN_RELEASE, c->name, c->summary);
     for (const char *line = c->usage; *line != '\0';) {
         int n = (int)strcspn(line, "\n");
         printf("%s%.*s\n", line[0] == ' ' ? "        " : "attnlab ", n, line);
@@ -183,7 +183,7 @@ static void print_man_of_all(void)
     printf(".TH ATTNLAB 1 \"\" \"attnlab %s\"\n.SH NAME\n"
            "attnlab \\- attention: its memory, its speed, and whether an implementation is right\n"
            ".SH SYNOPSIS\nattnlab COMMAND [ARGUMENTS]\n.SH COMMANDS\n",
-           ATTN_VERSION);
+           ATTN_RELEASE);
     for (int c = 0; c < COMMANDS; c++)
         if (!commands[c]->internal) {
             printf(".TP\n\\fBattnlab\\-%s\\fR(1)\n", commands[c]->name);

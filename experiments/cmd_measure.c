@@ -8,6 +8,7 @@
 #include "experiments/measure/record.h"
 #include "experiments/measure/sweep.h"
 #include "experiments/report/page.h"
+#include "experiments/table/row_table.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/fileio.h"
 
@@ -116,46 +117,40 @@ static void write_csv(const char *from, const char *to)
     attn_records_free(&records);
 }
 
-static const char *real_text(double x, const char *form, char text[32])
-{
-    if (isnan(x))
-        strcpy(text, "-");
-    else
-        snprintf(text, 32, form, x);
-    return text;
-}
-
-/* A line for each point, of all its rounds. */
-static void print_row(const struct attn_row *row)
+/* Of all rounds of a point; what is not known is left out. */
+static json_t *row_of(const struct attn_row *row)
 {
     const struct attn_point *p = row->point;
-    char time[32] = "-", rate[32], peak[32], read[32], extra[32] = "-", worst[32];
-    int is_ok = row->status == ATTN_POINT_OK;
-    double s = row->time.n > 0 ? row->time.median : row->single.median;
-    double flops = is_ok ? attn_point_products(p) / s : (double)NAN;
-    double bytes = is_ok ? attn_point_traffic(p) / s : (double)NAN;
-    if (is_ok && s > 0)
-        attn_seconds_text(s, time);
-    if (row->peak >= 0)
-        attn_cli_bytes(row->peak, extra);
-    printf("%-28s %9s %8s %6s %6s %9s %8s  %s%s%s\n", p->spec, time,
-           real_text(flops / 1e9, "%.4g", rate), real_text(flops / row->peak_rate, "%.3f", peak),
-           real_text(bytes / row->read_rate, "%.3f", read), extra,
-           real_text(row->worst, "%.3g", worst), p->text, is_ok ? "" : "  ",
-           is_ok ? "" : p->message);
+    const int is_ok = row->status == ATTN_POINT_OK;
+    const double s = row->time.n > 0 ? row->time.median : row->single.median;
+    const double flops = is_ok ? attn_point_products(p) / s : (double)NAN;
+    const double bytes = is_ok ? attn_point_traffic(p) / s : (double)NAN;
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s,s:s}", "spec", attn_cli_words(p->spec),
+                     "call", attn_cli_real(is_ok && s > 0 ? s : (double)NAN), "gflops",
+                     attn_cli_real(flops / 1e9), "peak", attn_cli_real(flops / row->peak_rate),
+                     "read", attn_cli_real(bytes / row->read_rate), "extra",
+                     row->peak >= 0 ? json_integer((json_int_t)row->peak) : json_null(), "error",
+                     attn_cli_real(row->worst), "case", p->text, "why", is_ok ? "" : p->message);
 }
 
 static void print_table(const char *path)
 {
+    static const struct attn_column column[] = {
+        {"spec", "spec", ATTN_UNIT_CODE},      {"call", "a call", ATTN_UNIT_SECONDS},
+        {"gflops", "GFLOP/s", ATTN_UNIT_REAL}, {"peak", "P", ATTN_UNIT_REAL},
+        {"read", "read", ATTN_UNIT_REAL},      {"extra", "extra", ATTN_UNIT_BYTES},
+        {"error", "error", ATTN_UNIT_REAL},    {"case", "case", ATTN_UNIT_CODE},
+        {"why", "", ATTN_UNIT_CODE},           {.key = NULL}};
     struct attn_records records;
     struct attn_summary summary;
     struct attn_error err;
+    json_t *rows = json_array();
     attn_cli_must(attn_record_read(path, &records, &err), &err);
     attn_summary_make(records.point, records.n, &summary);
-    printf("%-28s %9s %8s %6s %6s %9s %8s  %s\n", "spec", "a call", "GFLOP/s", "P", "read", "extra",
-           "error", "case");
     for (int64_t r = 0; r < summary.n; r++)
-        print_row(&summary.row[r]);
+        json_array_append_new(rows, row_of(&summary.row[r]));
+    attn_table_print(stdout, ATTN_TABLE_TEXT, column, rows);
+    json_decref(rows);
     attn_summary_free(&summary);
     attn_records_free(&records);
 }

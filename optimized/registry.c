@@ -288,6 +288,10 @@ static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec
     snprintf(name, sizeof name, "%.*s", at < 63 ? (int)at : 63, text);
     memset(spec, 0, sizeof *spec);
     spec->impl = attn_impl_find(name);
+    if (spec->impl == NULL && (strchr(name, '/') != NULL || strstr(name, ".so") != NULL))
+        return attn_fail(err, ATTN_EINVAL,
+                         "no implementation is called '%s'; a file is a plug-in: --plugin %s", name,
+                         name);
     if (spec->impl == NULL) {
         struct attn_nearest nearest = attn_nearest_begin(text, at);
         for (int i = 0; i < attn_impl_count(); i++)

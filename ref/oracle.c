@@ -40,7 +40,8 @@ static int has_dq(const struct attn_oracle_row *row)
 
 #define WIDE       double
 #define WIDE_LANE  attn_lanes
-#define WIDE_ABS   ATTN_LANES_ABS
+#define WIDE_FOUR  attn_four
+#define WIDE_ABS   ATTN_FOUR_ABS
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
@@ -49,11 +50,13 @@ static int has_dq(const struct attn_oracle_row *row)
 #undef FN
 #undef WIDE_KEYS
 #undef WIDE_LANE
+#undef WIDE_FOUR
 #undef WIDE_ABS
 #undef WIDE_LOOPS
 #define WIDE      long double
 #define WIDE_KEYS 1
 #define WIDE_LANE long double
+#define WIDE_FOUR long double
 #define WIDE_ABS  fabsl
 #define FN(name)  name##_long
 #define WIDE_LOOPS
@@ -73,7 +76,7 @@ static void *piece(char **at, int64_t n, size_t size)
 }
 
 /* Columns that do not fill a vector are read with others behind them. */
-enum { PAD = 16 };
+enum { PAD = ATTN_LANES };
 
 /* Lay the arrays of n rows out from `at` on, and the keys and values of one head, which they share;
  * returns the end, so that laying out from NULL measures. */
@@ -97,7 +100,7 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
         row->wide_p = piece(&at, n, wide);
         row->wide_q = piece(&at, p->d_key, wide);
         row->wide_do = piece(&at, p->d_value, wide);
-        row->wide_sum = piece(&at, 2 * row->width + PAD, wide);
+        row->wide_sum = piece(&at, 2 * row->width, wide);
         row->wide_k = k;
         row->wide_v = v;
     }
@@ -116,7 +119,7 @@ enum attn_status attn_oracle_rows_alloc(const struct attn_problem *p, int n_rows
 {
     memset(rows, 0, (size_t)n_rows * sizeof *rows);
     for (int r = 0; r < n_rows; r++) {
-        rows[r].width = p->d_key > p->d_value ? p->d_key : p->d_value;
+        rows[r].width = PAD + (p->d_key > p->d_value ? p->d_key : p->d_value);
         rows[r].cached_batch = rows[r].cached_head = -1;
     }
     char base[1];

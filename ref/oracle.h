@@ -22,19 +22,21 @@
  * order, nothing is contracted: the bits are the same with each width. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && \
     !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-#define ATTN_ANY_WIDTH __attribute__((target_clones("avx2", "default")))
-#define ATTN_LANES     4
+#define ATTN_ANY_WIDTH __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define ATTN_ANY_WIDTH
-#define ATTN_LANES 2
 #endif
 
 /* Columns side by side, for sums that stay in registers while keys go by: arithmetic of vectors is
  * that of their numbers, one by one.  For locals and their loads alone: no function takes one. */
+enum { ATTN_LANES = 8 };
 typedef double attn_lanes __attribute__((vector_size(8 * ATTN_LANES), aligned(8), may_alias));
+typedef double attn_four __attribute__((vector_size(8 * 4), aligned(8), may_alias));
 typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));
+typedef int64_t attn_four_bits __attribute__((vector_size(8 * 4)));
 #define ATTN_LANES_AT(x)  (*(const attn_lanes *)(x))
 #define ATTN_LANES_ABS(x) ((attn_lanes)((attn_lane_bits)(x)&INT64_MAX))
+#define ATTN_FOUR_ABS(x)  ((attn_four)((attn_four_bits)(x)&INT64_MAX))
 #define ATTN_LANES_IF(say, x) \
     ((attn_lanes)((attn_lane_bits)(x) & (attn_lane_bits)(say))) /* else 0 */
 

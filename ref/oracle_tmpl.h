@@ -10,13 +10,26 @@ static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
     *sum = s;
 }
 
+/* The same of several columns side by side. */
+static inline __attribute__((always_inline)) void FN(add_columns)(WIDE *sum, WIDE *lost,
+                                                                  const WIDE_LANE *x)
+{
+    WIDE_LANE before = *(WIDE_LANE *)sum, s = before + *x, y = s - before;
+    *(WIDE_LANE *)lost += (before - (s - y)) + (*x - y);
+    *(WIDE_LANE *)sum = s;
+}
+
 /* The sum: an infinity has lost inf - inf on its way, which is none of it. */
 static inline WIDE FN(total)(WIDE sum, WIDE lost)
 {
     return lost == lost ? sum + lost : sum;
 }
 
-enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
+enum {
+    FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE),
+    FN(FOUR) = sizeof(WIDE_FOUR) / sizeof(WIDE),
+    FN(FOURTH) = 4 / FN(FOUR)
+};
 
 /* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
  * WIDE_KEYS share each number of x: four partial sums for each. */
@@ -25,7 +38,7 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
                                 double *magnitude)
 {
     for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
-        WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
+        WIDE_FOUR parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
         const WIDE *y[WIDE_KEYS];
         int64_t c = 0;
         for (int k = 0; k < WIDE_KEYS; k++)
@@ -33,8 +46,8 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
                 for (int t = 0; t < FN(FOURTH); t++) {
-                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
-                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
+                    WIDE_FOUR product = *(const WIDE_FOUR *)(x + c + t * FN(FOUR)) *
+                                        *(const WIDE_FOUR *)(y[k] + c + t * FN(FOUR));
                     parts[k][t] += product;
                     sizes[k][t] += WIDE_ABS(product);
                 }
@@ -85,24 +98,22 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 /* ---- rows of one head: each stretch of keys that is read serves all of them ----------------- */
 
-enum { FN(STRETCH) = 32, FN(COLUMNS) = 16 };
+enum { FN(STRETCH) = 32, FN(VECTORS) = 4 };
 
-/* Keys n0 to n1 of a row, the columns of them from x on, of which the first `columns` count:
- * y += sum of weight[n] * x[key[n]], summed by itself and added without loss. */
+/* Keys n0 to n1 of a row, and some vectors of their columns: y += sum of weight[n] * x[key[n]],
+ * summed by itself and added without loss. */
 static inline __attribute__((always_inline)) void
 FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
-                    const WIDE *x, int64_t width, int64_t columns, WIDE *y, WIDE *lost)
+                    const WIDE *x, int64_t width, int vectors, WIDE *y, WIDE *lost)
 {
-    WIDE_LANE runs[FN(COLUMNS) / FN(LANE)] = {0};
-    WIDE run[FN(COLUMNS)];
+    WIDE_LANE run[FN(VECTORS)] = {0};
     for (int64_t n = n0; n < n1; n++) {
         const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
-        for (int t = 0; w != 0 && t < FN(COLUMNS) / FN(LANE); t++)
-            runs[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
+        for (int t = 0; w != 0 && t < vectors; t++)
+            run[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
     }
-    memcpy(run, runs, sizeof run);
-    for (int c = 0; c < columns && c < FN(COLUMNS); c++)
-        FN(add)(&y[c], &lost[c], run[c]);
+    for (int t = 0; t < vectors; t++)
+        FN(add_columns)(y + t * FN(LANE), lost + t * FN(LANE), &run[t]);
 }
 
 /* y[c] = sum over visible keys of weight[n] * x[key[n]][c], for each row: plain within runs of 32
@@ -112,9 +123,7 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
 {
     int64_t longest = 0;
     for (int r = 0; r < n_rows; r++) {
-        WIDE *y = rows[r].wide_sum;
-        for (int64_t c = 0; c < width; c++)
-            y[c] = y[rows[r].width + c] = 0;
+        memset(rows[r].wide_sum, 0, 2 * (size_t)rows[r].width * sizeof(WIDE));
         longest = rows[r].n > longest ? rows[r].n : longest;
     }
     for (int64_t n0 = 0; n0 < longest; n0 += FN(STRETCH))
@@ -125,9 +134,11 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
             WIDE *y = row->wide_sum, *lost = y + row->width;
             if (n0 >= n1 || (gradient && !has_dq(row)))
                 continue;
-            for (; c < width; c += FN(COLUMNS))
+            for (; c + FN(VECTORS) * FN(LANE) <= width; c += FN(VECTORS) * FN(LANE))
                 FN(combine_columns)
-            (row, n0, n1, weight, x + c, width, width - c, y + c, lost + c);
+            (row, n0, n1, weight, x + c, width, FN(VECTORS), y + c, lost + c);
+            for (; c < width; c += FN(LANE))
+                FN(combine_columns)(row, n0, n1, weight, x + c, width, 1, y + c, lost + c);
         }
     for (int r = 0; r < n_rows; r++) {
         WIDE *y = rows[r].wide_sum;

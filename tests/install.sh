@@ -22,6 +22,9 @@ for file in bin/attnlab lib/libattn.a lib/libattn.so lib/pkgconfig/attnlab.pc \
     share/bash-completion/completions/attnlab; do
     [ -s "$there/$file" ] || fail "$file is missing or empty"
 done
+if [ -e experiments/rim/python ] && command -v python3 >/dev/null; then
+    ls "$there"/lib/python3*/*-packages/attnlab.py "$there"/lib/python3*/*-packages/attnlab-*/RECORD >/dev/null
+fi
 [ ! -e "$there/share/man/man1/attnlab-worker.1" ] || fail "a page for an internal command"
 cd "${root%/root}" # away from the tree
 read -ra flags < <(pkg-config --cflags --libs attnlab)

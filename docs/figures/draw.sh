@@ -130,7 +130,7 @@ half_error() {
             for keys in 64 128 256 512 1024 2048; do
                 [ "$keys" -le "$most" ] || break
                 "$attnlab" check "$spec@portable" --case "q256k${keys}d64:none:$type:normal:s1:pass=bwd" |
-                    awk -v o="$output" -v c="$name" -v k="$keys" '$1 == o && $2 == "error/bound" { print c ": " o "," k "," $3 }'
+                    awk -v o="$output" -v c="$name" -v k="$keys" '$1 == o { print c ": " o "," k "," $2 }'
             done
         done <<'SPECS'
 f32,tiled,f32

@@ -1,4 +1,5 @@
 /* See check.h: the results of the subject that is judged. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +32,10 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                                                  : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
-    for (int bit = 0; bit < ATTN_CAPS && s->x.kind == ATTN_NOT_EXTERNAL; bit++)
-        if (s->x.spec.impl->caps & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "",
-                        attn_cap_name((enum attn_cap)(1u << bit)));
-    for (int bit = 0; bit < ATTN_CLAIMS && s->x.kind != ATTN_NOT_EXTERNAL; bit++)
-        if (c->bits & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_claim_name[bit]);
+    const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if (bits & 1u << bit)
+            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
             attn_append(text, size, "; not %s", attn_decline_name[bit]);
@@ -64,9 +62,6 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     } else if (q->relation != NULL) {
         attn_append(scope, scope_size, "relation %.40s", q->relation);
         attn_append(flags, size, " --relation %.40s", q->relation);
-    } else if (q->growth) {
-        attn_append(scope, scope_size, "the growth of errors with parts");
-        attn_append(flags, size, " --growth");
     } else if (q->cases.n > 0 || s->x.kind == ATTN_EXTERNAL_FOLDER) {
         int n = s->x.kind == ATTN_EXTERNAL_FOLDER ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
@@ -102,7 +97,10 @@ static void report_about(const struct attn_candidate *s)
         return;
     put_claims(s, claims, sizeof claims);
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
-    snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
+    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+        snprintf(command, sizeof command, "%s", s->route);
+    else
+        snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
     const struct attn_report_about about = {
         s->x.kind,
         s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
@@ -122,6 +120,20 @@ void attn_candidate_route(struct attn_candidate *s, const char *flag, const char
     attn_append(s->route, sizeof s->route, "%s%s %s", s->route[0] != '\0' ? " " : "", flag, quoted);
 }
 
+void attn_candidate_again(const struct attn_candidate *s, const char *flag, const char *value,
+                          char again[ATTN_AGAIN_TEXT])
+{
+    char quoted[ATTN_CASE_TEXT + 80], name[16];
+    snprintf(quoted, sizeof quoted, strchr(value, ':') != NULL ? "'%s'" : "%s", value);
+    snprintf(name, sizeof name, "%s", flag);
+    for (char *c = name; *c != '\0'; c++)
+        *c = (char)toupper((unsigned char)*c);
+    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+        snprintf(again, ATTN_AGAIN_TEXT, "ATTNLAB_%s=%s %s", name, quoted, s->route);
+    else
+        snprintf(again, ATTN_AGAIN_TEXT, "check %s --%s %s", s->route, flag, quoted);
+}
+
 void attn_candidate_put_route(struct attn_candidate *s)
 {
     char name[sizeof s->label];
@@ -134,6 +146,8 @@ void attn_candidate_put_route(struct attn_candidate *s)
         return;
     if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
         attn_candidate_route(s, "--plugin", s->x.source);
+    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+        snprintf(s->route, sizeof s->route, "%s", s->x.source);
     if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
         attn_candidate_route(s, "--exec", s->x.source);
         attn_candidate_route(s, "--claims", s->claims_path);
@@ -150,9 +164,8 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
     const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier,
                                        &s->x.claims,      attn_external_route[s->x.kind].route,
                                        (uint64_t)q->seed, 0};
-    return q->relation == NULL && q->soak <= 0 && !q->growth
-               ? attn_question_make(&asking, &s->question, err)
-               : ATTN_OK;
+    return q->relation == NULL && q->soak <= 0 ? attn_question_make(&asking, &s->question, err)
+                                               : ATTN_OK;
 }
 
 void attn_candidate_begin(struct attn_candidate *s)
@@ -163,7 +176,8 @@ void attn_candidate_begin(struct attn_candidate *s)
                  s->x.claims.name, s->x.source);
         attn_clean(s->label);
         put_claims(s, words, sizeof words);
-        fprintf(stderr, "%s: claims %s\n", s->label, words);
+        if (s->x.kind != ATTN_EXTERNAL_CALLER) /* it has just said so */
+            fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
     if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
@@ -192,11 +206,11 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                          const struct attn_result *r, const struct attn_wants *wants,
                          double seconds)
 {
-    char text[ATTN_CASE_TEXT], again[sizeof s->route + ATTN_CASE_TEXT + 80];
+    char text[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT];
     const struct attn_battery_case *battery = asked->battery;
     int ours = s->x.kind == ATTN_NOT_EXTERNAL;
     attn_case_print(&asked->c, text);
-    snprintf(again, sizeof again, "check %s --case '%s'", s->route, text);
+    attn_candidate_again(s, "case", text, again);
     if (ours && s->request->repeat > 1)
         attn_append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
     attn_append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
@@ -216,8 +230,8 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
                              const struct attn_result *r, const struct attn_wants *wants,
                              double seconds)
 {
-    char again[sizeof s->route + 64];
-    snprintf(again, sizeof again, "check %s --relation %s", s->route, relation->id);
+    char again[ATTN_AGAIN_TEXT];
+    attn_candidate_again(s, "relation", relation->id, again);
     const struct attn_subject subject = {ATTN_CHECK_RELATION,
                                          relation->id,
                                          relation->says,
@@ -283,9 +297,9 @@ static int has_claim(const struct attn_verdict_entry *x, int bit)
 /* Every claim, the storage types among them. */
 static void file_unjudged_claims(struct attn_candidate *s)
 {
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (s->x.claims.bits & 1u << bit)
-            file_unjudged(s, attn_claim_name[bit], has_claim, bit);
+            file_unjudged(s, attn_cap_name[bit], has_claim, bit);
 }
 
 /* Every declared extent of which a case was made. */
@@ -327,6 +341,11 @@ static int close_books(struct attn_candidate *s)
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     if (s->keeps)
         return t.failures;
+    struct attn_cause cause[2];
+    if (attn_common_causes(&s->list->causes, cause) > 0)
+        memcpy(s->cause, cause->text, sizeof s->cause);
+    else if (s->trouble[0] != '\0')
+        snprintf(s->cause, sizeof s->cause, "%.200s", s->trouble);
     attn_verdicts_print(s->verdicts, s->list);
     if (s->report != NULL)
         attn_report_add(s->report, s->verdicts, s->list);

@@ -1,4 +1,5 @@
 /* attnlab check: who is judged, in which order, and the exit status of all. */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
         s[n].x.source = value;
         s[n++].x.kind = flag[0] == 'p'   ? ATTN_EXTERNAL_PLUGIN
                         : flag[0] == 'e' ? ATTN_EXTERNAL_COMMAND
+                        : flag[0] == 's' ? ATTN_EXTERNAL_CALLER
                                          : ATTN_EXTERNAL_FOLDER;
     }
     for (int i = 0; i < n; i++)
@@ -42,22 +44,25 @@ static enum attn_status check_externals(const struct attn_check_request *q,
     int of[ATTN_EXTERNAL_FOLDER + 1] = {0};
     for (int i = 0; i < n; i++)
         of[s[i].x.kind]++;
-    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER];
+    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER],
+              callers = of[ATTN_EXTERNAL_CALLER];
     if (s[0].claims_path != NULL && plugins == n)
         return attn_fail(err, ATTN_EINVAL, "--claims %s: a plug-in says itself what it claims",
                          s[0].claims_path);
     const char *wrong =
-        folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
-        : of[ATTN_EXTERNAL_COMMAND] > 0 && s[0].claims_path == NULL
-            ? "--exec needs --claims FILE: what the command can do (docs/external.md)"
-        : q->relation != NULL && plugins < n
-            ? "--relation is for plug-ins: relations change inputs between two calls, and a folder "
-              "of files is one call"
-        : q->repeat > 0 && plugins < n
-            ? "--repeat is for plug-ins: a command and a folder of results are one call of each "
-              "case"
+        callers > 0 && (n > 1 || q->scheme != NULL)
+            ? "--serve is judged alone, and not on ranks: --exec takes --scheme"
+        : folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
+        : of[ATTN_EXTERNAL_COMMAND] + callers > 0 && s[0].claims_path == NULL
+            ? "--exec and --serve need --claims FILE: what the code can do (docs/external.md)"
+        : q->relation != NULL && plugins + callers < n
+            ? "--relation is for plug-ins and --serve: relations change inputs between two calls, "
+              "and a folder of files is one call"
+        : q->repeat > 0 && plugins + callers < n
+            ? "--repeat is for plug-ins and --serve: a command and a folder of results are one "
+              "call of each case"
         : (q->soak > 0 || q->budget > 0) && folders > 0
-            ? "--soak and --budget need something to run: --plugin or --exec"
+            ? "--soak and --budget need something to run: --plugin, --exec or --serve"
             : NULL;
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
@@ -80,7 +85,7 @@ static int prepare(struct attn_candidate *s)
     if (status == ATTN_OK && s->request->scheme != NULL)
         status = attn_external_set_scheme(&s->x, s->request->scheme, &err);
     if (status == ATTN_OK &&
-        (s->x.kind == ATTN_EXTERNAL_COMMAND ||
+        (s->x.kind == ATTN_EXTERNAL_COMMAND || s->x.kind == ATTN_EXTERNAL_CALLER ||
          (s->x.kind == ATTN_EXTERNAL_PLUGIN && !attn_question_needs_claims(&q->cases))))
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
@@ -100,9 +105,9 @@ static int judge_external(struct attn_candidate *s, int number)
         snprintf(folder, sizeof folder, "%.4000s/%d", work, number);
         s->x.work = folder;
     }
-    s->x.timeout_s = s->request->timeout > 0              ? s->request->timeout
-                     : s->x.kind == ATTN_EXTERNAL_COMMAND ? 600
-                                                          : 20;
+    s->x.timeout_s = s->request->timeout > 0             ? s->request->timeout
+                     : s->x.kind == ATTN_EXTERNAL_PLUGIN ? 20
+                                                         : 600;
     int status = prepare(s);
     if (status == 0)
         status = attn_check_subjects(s, 1);
@@ -117,6 +122,10 @@ static int judge_externals(struct attn_candidate *s, int n)
 {
     static const char *const word[] = {"PASS", "FAIL", "NOT JUDGED", "NOT JUDGED",
                                        "INTERNAL ERROR"};
+    static const struct attn_column column[] = {{"verdict", "", ATTN_UNIT_WORDS},
+                                                {"of", "", ATTN_UNIT_WORDS},
+                                                {"cause", "", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
     const double budget = s->request->budget;
     const double until = budget > 0 ? attn_seconds(CLOCK_MONOTONIC) + budget : 0;
     int worst = 0;
@@ -125,12 +134,17 @@ static int judge_externals(struct attn_candidate *s, int n)
         s[i].exit_status = judge_external(&s[i], i + 1);
         worst = s[i].exit_status > worst ? s[i].exit_status : worst;
     }
-    FILE *out = s->verdicts->out;
-    if (s->verdicts->format == ATTN_FORMAT_TEXT && n > 1) {
-        fprintf(out, "\n%d implementations:\n", n);
-        for (int i = 0; i < n; i++)
-            fprintf(out, "  %-10s  %s\n", word[s[i].exit_status], s[i].label);
-    }
+    if (s->verdicts->format != ATTN_FORMAT_TEXT || n == 1)
+        return worst;
+    json_t *rows = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(
+            rows, json_pack("{s:{s:s},s:o,s:o}", "verdict", s[i].exit_status > 0 ? "bad" : "good",
+                            word[s[i].exit_status], "of", attn_cli_words(s[i].label), "cause",
+                            attn_cli_words(s[i].cause)));
+    fprintf(s->verdicts->out, "\n%d implementations:\n", n);
+    attn_table_print(s->verdicts->out, ATTN_TABLE_INDENTED, column, rows);
+    json_decref(rows);
     return worst;
 }
 
@@ -189,9 +203,11 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
     attn_verdicts_open(&v, stdout);
     v.format = (enum attn_format)q->format;
+    v.has_text = externals && strcmp(q->externals.at[0].flag, "serve") == 0;
     v.strict = q->strict;
     v.verbose = q->verbose;
-    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) || q->growth ||
+    v.refusals = q->refusals;
+    v.details = (externals ? q->cases.n == 1 : q->cases.n > 0) ||
                 (q->relation != NULL && strcmp(q->relation, "all") != 0);
     for (int i = 0; i < n; i++) {
         s[i].request = q;

@@ -54,9 +54,10 @@ enum attn_status attn_question_read(const char *folder, const struct attn_cli_li
 
 /* The request to `attnlab check`. */
 struct attn_check_request {
-    struct attn_cli_list cases, externals; /* --plugin, --exec, --results and --claims, in order */
+    struct attn_cli_list cases,
+        externals; /* --plugin, --exec, --serve, --results, --claims: in order */
     const char *model, *relation, *report, *vectors, *work, *scheme; /* NULL: not given */
-    int tier, format, growth, strict, verbose;
+    int tier, format, strict, verbose, refusals;
     double soak, timeout, budget; /* 0: not given */
     int64_t seed, repeat;         /* repeat: 0 when it is not given */
 };
@@ -71,6 +72,7 @@ struct attn_candidate {
     struct attn_external x;  /* how it is asked */
     int is_one_of_many;      /* several are judged: each is named by its source */
     char label[256];         /* "naive", "naive (./naive.so)": heads the report */
+    char cause[256];         /* the likeliest of its failures, or its trouble; "" */
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
@@ -85,6 +87,12 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
 
 /* Its label where it is ours, and its route unless it has one. */
 void attn_candidate_put_route(struct attn_candidate *s);
+
+/* The line that asks it a case or a relation again ("case", its string): arguments of attnlab; of a
+ * caller a line for a shell, which sets ATTNLAB_CASE or ATTNLAB_RELATION for it. */
+enum { ATTN_AGAIN_TEXT = 2600 };
+void attn_candidate_again(const struct attn_candidate *s, const char *flag, const char *value,
+                          char again[ATTN_AGAIN_TEXT]);
 
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);

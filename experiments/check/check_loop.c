@@ -182,12 +182,20 @@ static int fail(struct attn_candidate *s, enum attn_status status, const struct 
 }
 
 /* On a terminal: where we are. */
-static void report_progress(int at, int n)
+static void report_progress(int at, int n, const char *of)
 {
     if (n > 1 && isatty(STDERR_FILENO) && at < n)
-        fprintf(stderr, "\r%d of %d cases", at + 1, n);
+        fprintf(stderr, "\r%d of %d %s", at + 1, n, of);
     else if (n > 1 && isatty(STDERR_FILENO))
         fprintf(stderr, "\r%30s\r", "");
+}
+
+/* Of a command, which is asked all cases at once: that it runs. */
+static void report_seconds(double s)
+{
+    static int shown;
+    if (isatty(STDERR_FILENO) && (int)s != shown)
+        fprintf(stderr, "\rit runs, %d s\r", shown = (int)s);
 }
 
 /* Of ours, before they are asked: how long a case may take, and what is diagnosed. */
@@ -237,11 +245,11 @@ static int ask_cases(struct asking **a, int n)
     for (int first = 0; first < all && status == ATTN_OK; first += at_once) {
         const int some = all - first < at_once ? all - first : at_once;
         if (fixed > 0)
-            report_progress(first, all);
+            report_progress(first, all, "cases");
         status = ask_some(a, n, &question->asked[first], some, answer, &err);
     }
     if (fixed > 0)
-        report_progress(all, all);
+        report_progress(all, all, "");
     print_left_out(a[0]);
     free(answer);
     return status == ATTN_OK ? 0 : fail(a[0]->s, status, &err);
@@ -260,25 +268,6 @@ static void look_for_leaks(struct asking *a)
     }
 }
 
-/* The last failing cases that are short are asked again, each in a fresh process: do they fail only
- * after others? */
-static void look_for_history(struct attn_candidate *s)
-{
-    struct attn_common_cause *causes = &s->list->causes;
-    for (int n = s->question.n - 1; n > 0 && causes->retried < 3; n--) {
-        struct attn_answer answer;
-        struct attn_error err = {0};
-        const struct attn_verdict_entry *x = &s->list->entry[n];
-        if (x->result.verdict != ATTN_FAILED || x->seconds > 1 || !(attn_external_left(&s->x) > 0))
-            continue;
-        attn_plugin_host_renew(s->x.host);
-        if (route_of(s)->ask(&s->x, &s->question.asked[n], 1, &answer, &err) != ATTN_OK)
-            return;
-        causes->retried++;
-        causes->right += answer.result.verdict == ATTN_PASS;
-    }
-}
-
 static void ask_relations(struct attn_candidate *s)
 {
     if (s->x.kind == ATTN_NOT_EXTERNAL)
@@ -288,10 +277,12 @@ static void ask_relations(struct attn_candidate *s)
         struct attn_answer answer;
         if (!attn_candidate_wants(s, relation))
             continue;
+        report_progress(i, ATTN_RELATION_COUNT, "relations");
         route_of(s)->relation(&s->x, relation, &answer);
         skip_unreached(&answer);
         attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
     }
+    report_progress(ATTN_RELATION_COUNT, ATTN_RELATION_COUNT, "");
 }
 
 static void judge_growth(void *arg, int i, struct attn_result *r)
@@ -307,7 +298,7 @@ static void look_for_growth(struct attn_candidate *s)
 {
     struct attn_answer answer;
     char again[sizeof s->route + 32];
-    snprintf(again, sizeof again, "check %s --growth", s->route);
+    snprintf(again, sizeof again, "check %s --relation growth", s->route);
     s->x.timeout_s = PATIENCE;
     attn_own_judge(&s->x, judge_growth, s, 1, &answer);
     const struct attn_subject subject = {
@@ -324,7 +315,8 @@ static void look_for_growth(struct attn_candidate *s)
 static int wants_growth(const struct attn_candidate *s)
 {
     int may_grow = !s->x.is_in_place; /* to more ranks than there are processes */
-    return s->request->growth ||
+    const char *relation = s->request->relation;
+    return (relation != NULL && strcmp(relation, "growth") == 0) ||
            (s->question.whole_tier && may_grow && attn_growth_applies(s->x.spec.impl));
 }
 
@@ -337,7 +329,7 @@ static void ask_others(struct asking *a)
     const int related =
         is_own ? s->question.whole_tier || s->request->relation != NULL : s->request->cases.n == 0;
     if (is_plugin)
-        look_for_leaks(a), look_for_history(s);
+        look_for_leaks(a);
     if (route_of(s)->relation != NULL && related)
         ask_relations(s);
     if (is_own && wants_growth(s))
@@ -379,7 +371,7 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         r[i] = answer[i].result;
         if (!is_said)
-            r[i].diagnosis = (struct attn_diagnosis){ATTN_FAULT_NONE, "", ""};
+            r[i].diagnosis = (struct attn_diagnosis){.fault = ATTN_FAULT_NONE};
     }
     if (status == ATTN_OK && n == ROUND)
         file_unreached(s);
@@ -393,6 +385,7 @@ static int soak(struct asking *a)
     static const int usual[] = {[ATTN_NOT_EXTERNAL] = ATTN_SOAK_OWN_CALLS,
                                 [ATTN_EXTERNAL_PLUGIN] = ATTN_SOAK_CALLS,
                                 [ATTN_EXTERNAL_COMMAND] = 1,
+                                [ATTN_EXTERNAL_CALLER] = 2,
                                 [ATTN_EXTERNAL_FOLDER] = 1};
     const struct attn_check_request *q = a->s->request;
     const enum attn_external_kind kind = a->s->x.kind;
@@ -410,6 +403,7 @@ static int begin(struct attn_candidate *s)
 {
     struct attn_error err = {0};
     s->x.notes = stderr;
+    s->x.waits = report_seconds;
     s->x.how = (struct attn_repetition){s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
     if (!(attn_external_left(&s->x) > 0))
         return attn_candidate_fail(s, ATTN_EXIT_LACKS, "not begun: the budget of %g s is used up",

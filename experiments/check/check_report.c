@@ -33,10 +33,13 @@ static const char title[] = "attnlab check";
 /* The whole page: of several implementations a table first, then the section of each. */
 static enum attn_status save_page(struct attn_report *r, struct attn_error *err)
 {
-    static const struct attn_column column[] = {
-        {"spec", "", ATTN_UNIT_WORDS},           {"verdict", "", ATTN_UNIT_WORDS},
-        {"judged", "judged", ATTN_UNIT_PLAIN},   {"failed", "failed", ATTN_UNIT_PLAIN},
-        {"refused", "refused", ATTN_UNIT_PLAIN}, {.key = NULL}};
+    static const struct attn_column column[] = {{"spec", "", ATTN_UNIT_WORDS},
+                                                {"verdict", "", ATTN_UNIT_WORDS},
+                                                {"judged", "judged", ATTN_UNIT_PLAIN},
+                                                {"failed", "failed", ATTN_UNIT_PLAIN},
+                                                {"refused", "refused", ATTN_UNIT_PLAIN},
+                                                {"cause", "likely cause", ATTN_UNIT_WORDS},
+                                                {.key = NULL}};
     struct attn_document d;
     struct attn_error why;
     char *page;
@@ -169,36 +172,42 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* The likely cause stands before the failures that show it. */
-static void put_cause(struct attn_document *d, const struct attn_verdict_list *list)
+/* The likely causes stand before the failures that show them. */
+static void put_causes(struct attn_document *d, const struct attn_verdict_list *list)
 {
-    char types[80], cause[ATTN_CAUSE_TEXT];
-    int agree = attn_common_cause_name(&list->causes, cause);
+    char types[80];
+    struct attn_cause cause[2];
+    int causes = attn_common_causes(&list->causes, cause);
     attn_common_cause_types(&list->causes, types);
-    if (agree == 0)
-        return;
-    attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause,
-                      types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
-    attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it.", agree,
-                      list->causes.diagnosed);
-    attn_document_close(d);
+    for (int c = 0; c < causes; c++) {
+        attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause[c].text,
+                          types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
+        attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it. To do: %s.",
+                          cause[c].n, list->causes.diagnosed, cause[c].remedy);
+        attn_document_close(d);
+    }
 }
 
-/* The text of the terminal, with more of the failures. */
+/* Failures as a table, and the text of the terminal. */
 static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
-    enum { DETAILED = 24 };
     struct attn_verdicts page = *v;
     char *text;
     size_t size;
-    page.out = attn_cli_memory(&text, &size);
-    page.detailed = DETAILED;
+    int left_out;
+    attn_document_heading(d, 3, "Verdicts");
     page.listed = INT_MAX;
-    page.verbose = 0;
+    json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
+    if (json_array_size(rows) > 0)
+        attn_document_table(d, attn_failure_columns, rows);
+    else
+        json_decref(rows);
+    page.out = attn_cli_memory(&text, &size);
+    page.listed = page.verbose = 0;
+    page.refusals = 1;
     attn_verdicts_text(&page, list);
     fclose(page.out);
-    attn_document_heading(d, 3, "Verdicts");
     attn_document_lines(d, attn_cli_need(text));
     free(text);
     attn_document_text(d,
@@ -269,10 +278,12 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
                        : t.failures > 0 ? "FAIL"
                        : judged == 0    ? "REFUSED"
                                         : "PASS";
-    json_array_append_new(r->all,
-                          json_pack("{s:o,s:{s:s},s:i,s:i,s:i}", "spec", attn_cli_words(list->spec),
-                                    "verdict", is_bad ? "bad" : "good", word, "judged", judged,
-                                    "failed", t.failures, "refused", refused));
+    struct attn_cause cause[2];
+    int causes = attn_common_causes(&list->causes, cause);
+    json_array_append_new(
+        r->all, json_pack("{s:o,s:{s:s},s:i,s:i,s:i,s:s}", "spec", attn_cli_words(list->spec),
+                          "verdict", is_bad ? "bad" : "good", word, "judged", judged, "failed",
+                          t.failures, "refused", refused, "cause", causes > 0 ? cause->text : ""));
     attn_document_heading(d, 2, list->spec);
     attn_document_put(d, is_bad ? ATTN_BAD : ATTN_GOOD, "%s", word);
     if (t.soak != NULL)
@@ -288,7 +299,7 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         fputs(r->about, d->out);
     free(r->about);
     r->about = NULL; /* what was said of this one is not the next one's */
-    put_cause(d, list);
+    put_causes(d, list);
     put_text(d, v, list);
     if (is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
         return;

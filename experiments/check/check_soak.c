@@ -3,6 +3,7 @@
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/factors.h"
 #include "tests/harness/cases/soak.h"
 
@@ -80,17 +81,23 @@ struct soak {
     struct attn_soak_walked walked;
 };
 
+static int is_caller(const struct soak *soak)
+{
+    return soak->s->x.kind == ATTN_EXTERNAL_CALLER;
+}
+
 /* A failing case; found: the larger case that it was made from. */
 static void file_case(const struct soak *soak, const struct attn_case *c,
                       const struct attn_case *found, const char *why, const struct attn_result *r)
 {
-    char text[ATTN_CASE_TEXT], larger[ATTN_CASE_TEXT], again[ATTN_CASE_TEXT + 1400], times[40] = "";
+    char text[ATTN_CASE_TEXT], larger[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT], times[40] = "";
     attn_case_print(c, text);
     attn_case_print(found, larger);
     int often = r->verdict == ATTN_INTERMITTENT ? 4 * (r->runs / r->failed) : 0;
-    if (often > 0 && soak->how->at_once == 1)
+    if (often > 0 && soak->how->at_once == 1 && !is_caller(soak))
         snprintf(times, sizeof times, " --repeat %d", often < 100 ? 100 : often);
-    snprintf(again, sizeof again, "check %s --case '%s'%s", soak->s->route, text, times);
+    attn_candidate_again(soak->s, "case", text, again);
+    attn_append(again, sizeof again, "%s", times);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
     attn_verdicts_add(soak->s->list, &subject, r, 0);
@@ -130,7 +137,7 @@ static void file_sum(const struct soak *soak)
                                        : n[ATTN_PASS] > 0                ? ATTN_PASS
                                        : n[ATTN_WEAK] > 0                ? ATTN_ERROR
                                                                          : ATTN_REFUSED};
-    char text[280], again[1400], by_it[40] = "";
+    char text[280], again[ATTN_AGAIN_TEXT], by_it[40] = "";
     if (r.verdict == ATTN_ERROR)
         snprintf(r.text, sizeof r.text,
                  "no random case passed: nothing was judged (a longer soak meets more cases)");
@@ -141,8 +148,11 @@ static void file_sum(const struct soak *soak)
              ": %d pass, %d fail, %d intermittent, %d refused%s, %d weak, %d that cannot be set up",
              soak->cases, q->seed, n[ATTN_PASS], failed, n[ATTN_INTERMITTENT], n[ATTN_REFUSED],
              by_it, n[ATTN_WEAK], n[ATTN_ERROR]);
-    snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
-             q->seed);
+    if (is_caller(soak)) /* which has words of its own for it */
+        snprintf(again, sizeof again, "%s", "");
+    else
+        snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
+                 q->seed);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "soak", text, "", "what failed once has failed", again, NULL};
     attn_verdicts_add(soak->s->list, &subject, &r, soak->seconds);
@@ -223,7 +233,8 @@ static int file_steady(const struct soak *soak, const struct attn_case *found, s
     struct attn_case c = *found;
     struct attn_result r;
     char why[96] = "a random case";
-    if (all->bad.verdict == ATTN_TIMEOUT || soak->how->at_once > 1) {
+    if (all->bad.verdict == ATTN_TIMEOUT || soak->how->at_once > 1 ||
+        soak->s->x.gone != ATTN_PASS) {
         file_case(soak, found, found, why, &all->bad);
         return 1;
     }
@@ -344,7 +355,7 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
                                             attn_external_route[s->x.kind].route};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
-           found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH)) {
+           found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH) && s->x.gone == ATTN_PASS) {
         for (int i = 0; i < n; i++) {
             attn_soak_case(&source, soak.cases + (uint64_t)i, &c[i]);
             round[i] = (struct drawn){&c[i], &r[i]};

@@ -52,9 +52,11 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
         n++;
     if (n == ATTN_CAUSES)
         return;
-    if (causes->of[n].n++ == 0)
-        snprintf(causes->of[n].text, sizeof causes->of[n].text, "%s", d->text);
+    if (causes->of[n].n++ > 0)
+        return;
     causes->of[n].kind = kind;
+    memcpy(causes->of[n].text, d->text, sizeof d->text);
+    memcpy(causes->of[n].remedy, d->remedy, sizeof d->remedy);
 }
 
 /* The commonest kind of fault; a second one beside the first (0: that is asked). */
@@ -69,33 +71,41 @@ static int commonest(const struct attn_common_cause *causes, int first)
     return kind;
 }
 
-static const char *most_of(const struct attn_common_cause *causes, int kind)
+/* The words of a kind that most have; its number is that of the kind. */
+static struct attn_cause most_of(const struct attn_common_cause *causes, int kind)
 {
-    int best = -1;
+    int best = 0;
     for (int n = 0; n < ATTN_CAUSES; n++)
-        if (causes->of[n].kind == kind && (best < 0 || causes->of[n].n > causes->of[best].n))
+        if (causes->of[n].kind == kind &&
+            (causes->of[best].kind != kind || causes->of[n].n > causes->of[best].n))
             best = n;
-    return best >= 0 ? causes->of[best].text : "";
+    struct attn_cause cause = causes->of[best];
+    if (cause.kind != kind) /* its words came when there was no place left */
+        cause = (struct attn_cause){.kind = kind};
+    cause.n = causes->n[kind];
+    if (cause.remedy[0] == '\0')
+        snprintf(
+            cause.remedy, sizeof cause.remedy, "%s",
+            attn_fault_remedy(kind < ATTN_FAULTS ? (enum attn_fault)kind : ATTN_FAULT_PRECISION));
+    return cause;
 }
 
-int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT])
+int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2])
 {
     const int first = commonest(causes, 0), agree = causes->n[first];
     const int second = commonest(causes, first), others = causes->n[second];
-    const int has_history = causes->right > 0 && causes->right == causes->retried;
-    text[0] = '\0';
-    if (has_history)
-        snprintf(
-            text, ATTN_CAUSE_TEXT,
-            "what earlier calls left (a cache, a static), or chance: all of %d that were asked "
-            "again, each in a fresh process, pass there",
-            causes->retried);
-    if (has_history || agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
-        return has_history ? causes->right : 0;
-    snprintf(text, ATTN_CAUSE_TEXT, "%s", most_of(causes, first));
-    if (others >= 3 && 10 * others >= causes->diagnosed)
-        attn_append(text, ATTN_CAUSE_TEXT, "; and by %d: %s", others, most_of(causes, second));
-    return agree;
+    if (agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
+        return 0;
+    named[0] = most_of(causes, first);
+    if (others < 3 || 10 * others < causes->diagnosed)
+        return 1;
+    named[1] = most_of(causes, second);
+    return 2;
+}
+
+int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *r)
+{
+    return cause->kind < 0 || (r->diagnosis.text[0] != '\0' && kind_of(r) == cause->kind);
 }
 
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])

@@ -11,23 +11,25 @@ enum {
 struct attn_common_cause {
     int diagnosed, asked;             /* failures that look like something; and others */
     int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
-    int retried, right; /* failing cases in a fresh process, and those that pass there */
     int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
-    struct {
-        int kind, n;    /* as in n[] */
-        char text[256]; /* of the first; those that differ by their numbers alone are one */
+    struct attn_cause {
+        int kind, n;     /* as in n[]; how many failures look like it */
+        char text[256];  /* of the first; those that differ by their numbers alone are one */
+        char remedy[96]; /* what to do */
     } of[ATTN_CAUSES];
 };
 
 /* Count a diagnosis, and passes.  Where failing elements are, without a cause, is no vote. */
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *result);
 
-/* The sentence that most failures of the commonest kind of fault have, and their number: at least
- * two, a third of those diagnosed and a quarter of those asked; else 0.  Behind it what those of
- * the next kind say, if they are a tenth, and name more than digits, a factor or a feature.  Where
- * failing cases pass in a fresh process, that is the cause. */
-enum { ATTN_CAUSE_TEXT = 600 };
-int attn_common_cause_name(const struct attn_common_cause *causes, char text[ATTN_CAUSE_TEXT]);
+/* Likely causes, the likeliest first; how many there are, 0 to 2.  The first is the sentence that
+ * most failures of the commonest kind of fault have: at least two, a third of those diagnosed and a
+ * quarter of those asked.  The second is that of the next kind, if they are three and a tenth, and
+ * name more than digits, a factor or a feature. */
+int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2]);
+
+/* Whether a result looks like it. */
+int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *result);
 
 /* "in bf16 and f16, not in f32", where cases of some types fail and none of others; else "". */
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);

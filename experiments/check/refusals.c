@@ -1,7 +1,6 @@
 /* The refusals, in the summary.  A count of refusals says nothing to a reader who must do something
  * about them: cases are refused for want of a claim or several, or for what is declined, and each
  * word is counted; or by the implementation itself, and its reasons are. */
-#include <math.h>
 #include <string.h>
 
 #include "experiments/check/verdicts.h"
@@ -29,10 +28,9 @@ static unsigned wanted(const struct attn_verdict_entry *x, int by)
 
 static const char *name_of(int by, int bit)
 {
-    return by == BY_CLAIM       ? attn_claim_name[bit]
-           : by == BY_DECLINED  ? attn_decline_name[bit]
-           : bit < ATTN_EXTENTS ? attn_factor[bit].name
-                                : NULL;
+    return by == BY_CLAIM      ? attn_cap_name[bit]
+           : by == BY_DECLINED ? attn_decline_name[bit]
+                               : attn_factor[bit].name;
 }
 
 /* The family of a case, if it is not there yet. */
@@ -53,7 +51,7 @@ static void print_refused_cases(FILE *out, const struct attn_verdict_list *list,
     for (int b = 0; b < 32; b++) {
         int n = 0, alone = 0;
         char families[120] = "";
-        for (int e = 0; e < list->n && name_of(by, b) != NULL; e++) {
+        for (int e = 0; e < list->n; e++) {
             const struct attn_verdict_entry *x = &list->entry[e];
             unsigned want = wanted(x, by);
             if (!is_refused(x, ATTN_CHECK_CASE))
@@ -91,24 +89,15 @@ static void print_refused_relations(FILE *out, const struct attn_verdict_list *l
 /* ---- by it ----------------------------------------------------------------------------------- */
 
 /* Those of one reason; reasons that differ by their numbers alone are one. */
-struct reason {
+struct reason { /* a relation has no size: it is shown where no case has the reason */
     int n;
     double work; /* of the smallest */
     const struct attn_verdict_entry *smallest;
 };
 
-/* A relation has no size: it is shown where no case has the reason. */
-static double work_of(const struct attn_verdict_entry *x)
-{
-    struct attn_case c;
-    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
-               ? attn_case_work(&c)
-               : HUGE_VAL;
-}
-
 static void add_refusal(struct reason *r, const struct attn_verdict_entry *x)
 {
-    double work = work_of(x);
+    double work = attn_verdict_work(x);
     if (r->n++ > 0 && work >= r->work)
         return;
     r->work = work;

@@ -107,3 +107,47 @@ void attn_verdict_facts_free(struct attn_facts *facts)
         json_decref(facts->at[n].numbers);
     facts->n = 0;
 }
+
+/* ---- rows --------------------------------------------------------------------------------------- */
+
+static json_t *outputs_of(const struct attn_result *r)
+{
+    json_t *all = json_object();
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n > 0)
+            json_object_set_new(all, attn_output_name((enum attn_output)o),
+                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound",
+                                          attn_cli_real(x->ratio), "gauge", attn_cli_real(x->gauge),
+                                          "elements", (json_int_t)x->n, "beyond",
+                                          (json_int_t)x->n_bad));
+    }
+    return all;
+}
+
+json_t *attn_verdict_row(const struct attn_verdict_entry *x)
+{
+    struct attn_facts facts;
+    const struct attn_result *r = &x->result;
+    json_t *e = json_pack(
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", attn_check_kind_name[x->kind], "name",
+        x->name, "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids,
+        "why", x->why, "again", x->again, "worst", attn_cli_real(r->worst), "seconds", x->seconds);
+    if (e == NULL)
+        return NULL;
+    if (r->failure != ATTN_F_NONE)
+        json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
+    if (x->message[0] != '\0')
+        json_object_set_new(e, "message", json_string(x->message));
+    if (r->verdict == ATTN_REFUSED)
+        json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
+    if (x->found_as != NULL)
+        json_object_set_new(e, "found_as", json_string(x->found_as));
+    attn_verdict_facts(r, &facts);
+    for (int n = 0; n < facts.n; n++)
+        if (facts.at[n].key != NULL)
+            json_object_set(e, facts.at[n].key, facts.at[n].numbers);
+    attn_verdict_facts_free(&facts);
+    json_object_set_new(e, "outputs", outputs_of(r));
+    return e;
+}

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "experiments/check/common_cause.h"
+#include "experiments/table/row_table.h"
 #include "tests/harness/cases/claims.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
@@ -32,7 +33,8 @@ struct attn_subject {
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
     const char *text; /* the case string; what a relation says                          */
     const char *ids, *why;
-    const char *again;    /* arguments of attnlab that run it again, "" when there are none */
+    const char *again;    /* arguments of attnlab that run it again, or a line for a shell
+                             that begins with ATTNLAB_; "" when there are none */
     const char *found_as; /* the larger case that this one was shrunk from, or NULL         */
 };
 
@@ -59,10 +61,12 @@ struct attn_verdict_list {
 struct attn_verdicts {
     FILE *out;
     enum attn_format format;
-    int strict;           /* WEAK is a failure, and REFUSED by it      */
-    int verbose;          /* text: a line for every check              */
-    int details;          /* text: full details also of what passes    */
-    int detailed, listed; /* text: failures with full details, and then with a line each */
+    int has_text; /* JSON: beside it what text would print     */
+    int strict;   /* WEAK is a failure, and REFUSED by it      */
+    int verbose;  /* text: a line for every check              */
+    int refusals; /* text: each of them, not their number alone */
+    int details;  /* text: each check in full, also what passes */
+    int listed;   /* text: failures with a row each             */
     int n_specs;
 };
 
@@ -123,14 +127,26 @@ struct attn_facts {
 void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts);
 void attn_verdict_facts_free(struct attn_facts *facts);
 
+/* A check as a row; to be freed. */
+struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
+
+/* Failures as rows, the worst first, without `but`, v->listed at most; those that are like another
+ * one are counted there.  *left_out: what has no row. */
+extern const struct attn_column attn_failure_columns[];
+struct json_t *attn_failure_rows(const struct attn_verdicts *v,
+                                 const struct attn_verdict_list *list,
+                                 const struct attn_verdict_entry *but, int *left_out);
+
+/* Of its case, as attn_case_work; infinite where it has none. */
+double attn_verdict_work(const struct attn_verdict_entry *x);
+
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* The refusals, as text: by the claims, in the words of the claims; by it, in its own words
- * (refusals.c). */
+/* The refusals as text (refusals.c), all: by the claims, in the words of the claims; by it, in its own words. */
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list);
 
 /* The declared numbers behind all bounds, over all checks: "u 5.96e-08, ..."; how many checks say

@@ -79,17 +79,18 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
     fputs("    </testcase>\n", out);
 }
 
-/* The cause that most failures of the suite have. */
+/* The likeliest cause of the suite's failures. */
 static void put_cause(FILE *out, const struct attn_common_cause *causes)
 {
-    char of[64], types[80], cause[ATTN_CAUSE_TEXT];
-    int agree = attn_common_cause_name(causes, cause);
-    if (agree == 0)
+    char of[64], types[80];
+    struct attn_cause cause[2];
+    if (attn_common_causes(causes, cause) == 0)
         return;
-    snprintf(of, sizeof of, "%d of %d diagnosed failures", agree, causes->diagnosed);
+    snprintf(of, sizeof of, "%d of %d diagnosed failures", cause->n, causes->diagnosed);
     fputs("    <properties>\n", out);
-    put_property(out, "    ", "cause", cause);
+    put_property(out, "    ", "cause", cause->text);
     put_property(out, "    ", "cause_of", of);
+    put_property(out, "    ", "what_to_do", cause->remedy);
     attn_common_cause_types(causes, types);
     if (types[0] != '\0')
         put_property(out, "    ", "cause_types", types);
@@ -119,48 +120,6 @@ static void put_junit(struct attn_verdicts *v, const struct attn_verdict_list *l
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *outputs_of(const struct attn_result *r)
-{
-    json_t *all = json_object();
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_agreement *x = &r->output[o];
-        if (x->n > 0)
-            json_object_set_new(all, attn_output_name((enum attn_output)o),
-                                json_pack("{s:o,s:o,s:I,s:I}", "error_over_bound",
-                                          attn_cli_real(x->ratio), "gauge", attn_cli_real(x->gauge),
-                                          "elements", (json_int_t)x->n, "beyond",
-                                          (json_int_t)x->n_bad));
-    }
-    return all;
-}
-
-static json_t *entry_of(const struct attn_verdict_entry *x)
-{
-    struct attn_facts facts;
-    const struct attn_result *r = &x->result;
-    json_t *e = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", attn_check_kind_name[x->kind], "name",
-        x->name, "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids,
-        "why", x->why, "again", x->again, "worst", attn_cli_real(r->worst), "seconds", x->seconds);
-    if (e == NULL)
-        return NULL;
-    if (r->failure != ATTN_F_NONE)
-        json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
-    if (x->message[0] != '\0')
-        json_object_set_new(e, "message", json_string(x->message));
-    if (r->verdict == ATTN_REFUSED)
-        json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
-    if (x->found_as != NULL)
-        json_object_set_new(e, "found_as", json_string(x->found_as));
-    attn_verdict_facts(r, &facts);
-    for (int n = 0; n < facts.n; n++)
-        if (facts.at[n].key != NULL)
-            json_object_set(e, facts.at[n].key, facts.at[n].numbers);
-    attn_verdict_facts_free(&facts);
-    json_object_set_new(e, "outputs", outputs_of(r));
-    return e;
-}
-
 /* The storage types in which some case fails, or those in which none does. */
 static json_t *types_of(const struct attn_common_cause *causes, int fail)
 {
@@ -169,6 +128,20 @@ static json_t *types_of(const struct attn_common_cause *causes, int fail)
         if (causes->fails[t] + causes->passes[t] > 0 && (causes->fails[t] > 0) == fail)
             json_array_append_new(all, json_string(attn_dtype_name((enum attn_dtype)t)));
     return all;
+}
+
+/* The list as text. */
+static json_t *text_of(const struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    struct attn_verdicts plain = *v;
+    char *text;
+    size_t size;
+    plain.out = attn_cli_memory(&text, &size);
+    attn_verdicts_text(&plain, list);
+    fclose(plain.out);
+    json_t *printed = json_string(text);
+    free(text);
+    return printed;
 }
 
 static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
@@ -180,22 +153,25 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
         return;
     }
     json_t *checks = json_array(), *counts = json_object();
-    char cause[ATTN_CAUSE_TEXT];
-    int agree = attn_common_cause_name(&list->causes, cause);
+    struct attn_cause cause[2];
+    int causes = attn_common_causes(&list->causes, cause);
     const struct attn_tally t = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     for (int e = 0; e < list->n; e++)
-        json_array_append_new(checks, entry_of(&list->entry[e]));
+        json_array_append_new(checks, attn_verdict_row(&list->entry[e]));
     for (int c = 0; c <= ATTN_ERROR; c++)
         json_object_set_new(counts, attn_verdict_name((enum attn_verdict)c),
                             json_integer(t.count[c]));
     json_t *spec = json_pack("{s:s,s:s,s:o,s:o}", "spec", list->spec, "verdict",
                              attn_tally_word(&t), "counts", counts, "checks", checks);
-    if (agree > 0)
-        json_object_set_new(spec, "cause",
-                            json_pack("{s:s,s:i,s:i,s:o,s:o}", "text", cause, "failures", agree,
+    for (int c = 0; c < causes; c++)
+        json_object_set_new(spec, c == 0 ? "cause" : "second_cause",
+                            json_pack("{s:s,s:s,s:i,s:i,s:o,s:o}", "text", cause[c].text,
+                                      "what_to_do", cause[c].remedy, "failures", cause[c].n,
                                       "diagnosed", list->causes.diagnosed, "fails_in",
                                       types_of(&list->causes, 1), "passes_in",
                                       types_of(&list->causes, 0)));
+    if (v->has_text)
+        json_object_set_new(spec, "text", text_of(v, list));
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

@@ -1,4 +1,5 @@
 /* Checks as text: short, and the worst first. */
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,31 +53,63 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
-static void print_numbers(FILE *out, const struct attn_result *r)
+/* The outputs of a check; of one that fails, its worst element. */
+static json_t *output_rows(const struct attn_result *r)
 {
-    struct attn_facts facts;
-    attn_verdict_facts(r, &facts);
-    for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (r->output[o].n > 0)
-            fprintf(out, "  %-5s error/bound %-10.3g gauge %-8.2g (%lld elements, %lld beyond)\n",
-                    r->output[o].name, r->output[o].ratio, r->output[o].gauge,
-                    (long long)r->output[o].n, (long long)r->output[o].n_bad);
-    for (int n = 0; n < facts.n; n++)
-        fprintf(out, "  %s: %s\n", facts.at[n].name, facts.at[n].text);
-    attn_verdict_facts_free(&facts);
+    json_t *rows = json_array();
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *x = &r->output[o];
+        if (x->n == 0)
+            continue;
+        json_t *row =
+            json_pack("{s:s,s:o,s:o,s:I,s:I}", "output", x->name, "ratio",
+                      json_sprintf("%.3g", x->ratio), "gauge", json_sprintf("%.2g", x->gauge),
+                      "elements", (json_int_t)x->n, "beyond", (json_int_t)x->n_bad);
+        if (x->n_bad > 0) {
+            char feature[32] = "";
+            if (o != ATTN_LSE)
+                snprintf(feature, sizeof feature, ",%lld", (long long)x->at[3]);
+            json_object_set_new(row, "at",
+                                json_sprintf("[%lld,%lld,%lld%s]", (long long)x->at[0],
+                                             (long long)x->at[1], (long long)x->at[2], feature));
+            json_object_set_new(row, "got", json_sprintf("%.9g", x->got));
+            json_object_set_new(row, "truth", json_sprintf("%.9g", x->want));
+            json_object_set_new(row, "bound", json_sprintf("%.3g", x->bound));
+        }
+        json_array_append_new(rows, row);
+    }
+    return rows;
 }
 
-static void print_details(FILE *out, const char *spec, const struct attn_verdict_entry *x)
+static void print_in_full(FILE *out, const char *spec, const struct attn_verdict_entry *x)
 {
+    static const struct attn_column column[] = {
+        {"output", "output", ATTN_UNIT_WORDS}, {"ratio", "error/bound", ATTN_UNIT_PLAIN},
+        {"gauge", "gauge", ATTN_UNIT_PLAIN},   {"elements", "elements", ATTN_UNIT_PLAIN},
+        {"beyond", "beyond", ATTN_UNIT_PLAIN}, {"at", "worst at", ATTN_UNIT_WORDS},
+        {"got", "got", ATTN_UNIT_PLAIN},       {"truth", "truth", ATTN_UNIT_PLAIN},
+        {"bound", "bound", ATTN_UNIT_PLAIN},   {.key = NULL}};
+    struct attn_facts facts;
     char words[40];
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->message[0] != '\0')
         fprintf(out, "  %s\n", x->message);
-    print_numbers(out, &x->result);
-    if (x->name[0] != '\0')
+    json_t *rows = output_rows(&x->result);
+    if (json_array_size(rows) > 0)
+        attn_table_print(out, ATTN_TABLE_INDENTED, column, rows);
+    json_decref(rows);
+    attn_verdict_facts(&x->result, &facts);
+    for (int n = 0; n < facts.n; n++)
+        fprintf(out, "  %s: %s\n", facts.at[n].name, facts.at[n].text);
+    attn_verdict_facts_free(&facts);
+    if (x->why[0] != '\0')
         fprintf(out, "  %s %s (%s): %s\n", attn_check_kind_name[x->kind], x->name, x->ids, x->why);
     if (x->found_as != NULL)
         fprintf(out, "  found as: %s\n", x->found_as);
+}
+
+static void print_again(FILE *out, const struct attn_verdict_entry *x)
+{
     if (x->again[0] != '\0')
         fprintf(out, "  again: %s\n", x->again);
 }
@@ -121,25 +154,106 @@ static int find_worst(const struct attn_verdicts *v, const struct attn_verdict_l
     return kinds;
 }
 
-/* Details of the worst few, a line for some more, a number for the rest and for what is like
- * another. */
-static void print_failures(struct attn_verdicts *v, const struct attn_verdict_list *list)
+const struct attn_column attn_failure_columns[] = {
+    {"is", "verdict", ATTN_UNIT_WORDS},
+    {"worst", "error/bound", ATTN_UNIT_REAL},
+    {"name", "case", ATTN_UNIT_CODE},
+    {"text", "string", ATTN_UNIT_CODE},
+    {"message", "why", ATTN_UNIT_WORDS | ATTN_UNIT_BELOW},
+    {"alike", "more like it", ATTN_UNIT_PLAIN | ATTN_UNIT_BELOW},
+    {.key = NULL}};
+
+json_t *attn_failure_rows(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                          const struct attn_verdict_entry *but, int *left_out)
 {
     struct attn_verdict_entry **bad;
-    int *alike, kinds = find_worst(v, list, v->details, &bad, &alike);
-    for (int e = 0; e < kinds && e - v->detailed < v->listed; e++) {
-        if (e < v->detailed)
-            print_details(v->out, list->spec, bad[e]);
-        else
-            print_line(v->out, bad[e]);
+    int *alike, kinds = find_worst(v, list, 0, &bad, &alike), n = 0;
+    json_t *rows = json_array();
+    *left_out = 0;
+    for (int e = 0; e < kinds; e++) {
+        char words[40];
+        if (bad[e] == but && alike[e] == 0)
+            continue;
+        if (n++ >= v->listed) {
+            *left_out += 1 + alike[e];
+            continue;
+        }
+        json_t *row = attn_verdict_row(bad[e]);
+        json_object_set_new(row, "is",
+                            json_pack("{s:s}", "bad", attn_verdict_words(&bad[e]->result, words)));
+        if (!(bad[e]->result.worst > 0))
+            json_object_del(row, "worst");
         if (alike[e] > 0)
-            fprintf(v->out, "  and %d more like it (--verbose has a line for each)\n", alike[e]);
+            json_object_set_new(row, "alike", json_integer(alike[e]));
+        json_array_append_new(rows, row);
     }
-    if (kinds - v->detailed > v->listed)
-        fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n",
-                kinds - v->detailed - v->listed);
     free(bad);
     free(alike);
+    return rows;
+}
+
+/* A table of the others: the smallest is shown in full. */
+static void print_failures(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                           const struct attn_verdict_entry *smallest)
+{
+    int left_out;
+    json_t *rows = attn_failure_rows(v, list, smallest, &left_out);
+    if (json_array_size(rows) > 0)
+        attn_table_print(v->out, ATTN_TABLE_INDENTED, attn_failure_columns, rows);
+    if (left_out > 0)
+        fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n", left_out);
+    json_decref(rows);
+}
+
+/* All that were asked for by hand, failures first. */
+static void print_all(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                      const struct attn_verdict_entry *smallest)
+{
+    struct attn_verdict_entry **all;
+    int *alike, kinds = find_worst(v, list, 1, &all, &alike);
+    for (int e = 0; e < kinds; e++) {
+        if (all[e] != smallest) {
+            print_in_full(v->out, list->spec, all[e]);
+            print_again(v->out, all[e]);
+        }
+        if (alike[e] > 0)
+            fprintf(v->out, "  more like it: %d (--verbose has a line for each)\n", alike[e]);
+    }
+    free(all);
+    free(alike);
+}
+
+double attn_verdict_work(const struct attn_verdict_entry *x)
+{
+    struct attn_case c;
+    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
+               ? attn_case_work(&c)
+               : HUGE_VAL;
+}
+
+/* The failure to look at: one that has the cause (where there is one), not an ERROR where there are
+ * others, a case and not a relation, the smallest.  NULL: nothing failed. */
+static const struct attn_verdict_entry *find_smallest(const struct attn_verdicts *v,
+                                                      const struct attn_verdict_list *list,
+                                                      const struct attn_cause *cause)
+{
+    const struct attn_verdict_entry *best = NULL;
+    double least = 0;
+    int rank = 0;
+    for (int e = 0; e < list->n; e++) {
+        const struct attn_verdict_entry *x = &list->entry[e];
+        if (!attn_verdict_is_failure(v, &x->result))
+            continue;
+        const int at = 2 * (x->result.verdict == ATTN_ERROR) +
+                       (cause != NULL && !attn_cause_fits(cause, &x->result));
+        const double work = attn_verdict_work(x);
+        if (best != NULL && (at > rank || (at == rank && work >= least)))
+            continue;
+        best = x;
+        least = work;
+        rank = at;
+    }
+    return best;
 }
 
 /* "172 pass, 0 fail, 0 refused, 0 weak, 0 error", and crashes and timeouts where there are any. */
@@ -162,16 +276,25 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
     }
 }
 
-/* One mistake shows in many cases: what most of them look like is what is wrong. */
-static void print_cause(FILE *out, const struct attn_verdict_list *list)
+/* One mistake shows in many cases: what most of them look like is what is wrong.  Then the line that
+ * shows it again. */
+static void print_end(FILE *out, const struct attn_verdict_list *list,
+                      const struct attn_cause *cause, int causes,
+                      const struct attn_verdict_entry *smallest)
 {
-    char types[80], cause[ATTN_CAUSE_TEXT];
-    int agree = attn_common_cause_name(&list->causes, cause);
+    char types[80];
+    const struct attn_diagnosis *d = &smallest->result.diagnosis;
     attn_common_cause_types(&list->causes, types);
-    if (agree > 0)
-        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s%s%s%s\n", agree,
-                list->causes.diagnosed, cause, types[0] != '\0' ? " (" : "", types,
-                types[0] != '\0' ? ")" : "");
+    for (int c = 0; c < causes; c++) {
+        fprintf(out, "  likely cause, by %d of %d diagnosed failures: %s", cause[c].n,
+                list->causes.diagnosed, cause[c].text);
+        fprintf(out, types[0] != '\0' && c == 0 ? " (%s)\n" : "\n", types);
+        fprintf(out, "  what to do: %s\n", cause[c].remedy);
+    }
+    if (causes == 0 && d->fault != ATTN_FAULT_NONE)
+        fprintf(out, "  likely cause: %s\n  what to do: %s\n", d->text,
+                d->remedy[0] != '\0' ? d->remedy : attn_fault_remedy(d->fault));
+    print_again(out, smallest);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -201,9 +324,9 @@ static void print_models(const struct attn_verdicts *v, const struct attn_verdic
             if (fate[m] != f)
                 continue;
             fprintf(v->out, n++ == 0 ? "  %s: %s" : ", %.0s%s", title[f], attn_models[m].name);
-            for (int b = 0, found = 0; f == LEFT_OUT && b < ATTN_CLAIMS; b++)
+            for (int b = 0, found = 0; f == LEFT_OUT && b < ATTN_CAPS; b++)
                 if (refused[m]->wants.missing >> b & 1u)
-                    fprintf(v->out, "%s%s", found++ > 0 ? " " : " without ", attn_claim_name[b]);
+                    fprintf(v->out, "%s%s", found++ > 0 ? " " : " without ", attn_cap_name[b]);
             if (f == LEFT_OUT && refused[m]->wants.missing == 0)
                 fprintf(v->out, " (%.80s)", refused[m]->message);
         }
@@ -213,19 +336,15 @@ static void print_models(const struct attn_verdicts *v, const struct attn_verdic
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
+/* "mine    FAIL: 12 pass, 3 fail, ...". */
+static void print_verdict(const struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
-    char declared[400];
-    if (list == NULL)
-        return;
-    if (v->verbose)
-        for (int e = 0; e < list->n; e++)
-            print_line(v->out, &list->entry[e]);
-    print_failures(v, list);
     const struct attn_tally all = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
     const struct attn_tally cases = attn_verdicts_tally(v, list, ATTN_NO_RELATIONS);
     const struct attn_tally relations = attn_verdicts_tally(v, list, ATTN_RELATIONS);
-    fprintf(v->out, "%-28s %s: ", list->spec, attn_tally_word(&all));
+    const char *word = attn_tally_word(&all);
+    fprintf(v->out, "%-28s %s%s%s: ", list->spec, attn_cli_paint(v->out, all.failures == 0), word,
+            attn_cli_paint(v->out, -1));
     if (all.soak != NULL)
         fputs(all.soak->text, v->out);
     else if (cases.n > 0 || all.n == 0)
@@ -239,7 +358,14 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
     if (cases.count[ATTN_PASS] > 0 && cases.worst_name[0] != '\0')
         fprintf(v->out, "; worst error/bound of a pass %.3g (%s)", cases.worst, cases.worst_name);
     fprintf(v->out, "; %.2f s\n", all.seconds);
-    print_cause(v->out, list);
+}
+
+/* What all checks together show. */
+static void print_facts(const struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    char declared[400];
+    const struct attn_tally all = attn_verdicts_tally(v, list, ATTN_ALL_KINDS);
+    const struct attn_tally cases = attn_verdicts_tally(v, list, ATTN_NO_RELATIONS);
     if (cases.weighed > 1)
         fprintf(v->out, "  %d of %d passes are tests of every key of their mask", cases.admitted,
                 cases.weighed);
@@ -252,6 +378,31 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         fputc('\n', v->out);
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
-    attn_refusals_text(v->out, list);
     print_models(v, list);
+    if (v->refusals)
+        attn_refusals_text(v->out, list);
+    else if (all.count[ATTN_REFUSED] > 0)
+        fprintf(v->out, "  refused: %d for want of claims, %d by it (--refusals lists them)\n",
+                all.count[ATTN_REFUSED] - all.by_it, all.by_it);
+}
+
+void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    struct attn_cause cause[2];
+    if (list == NULL)
+        return;
+    const int causes = attn_common_causes(&list->causes, cause);
+    const struct attn_verdict_entry *smallest = find_smallest(v, list, causes > 0 ? cause : NULL);
+    for (int e = 0; e < list->n && v->verbose; e++)
+        print_line(v->out, &list->entry[e]);
+    if (v->details)
+        print_all(v, list, smallest);
+    else
+        print_failures(v, list, smallest);
+    print_facts(v, list);
+    if (smallest != NULL)
+        print_in_full(v->out, list->spec, smallest);
+    print_verdict(v, list);
+    if (smallest != NULL)
+        print_end(v->out, list, cause, causes, smallest);
 }

@@ -42,7 +42,8 @@ struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Numbers with commas between them; 0 when one is none, or there are too many. */
+/* Numbers with commas between them; 0 when one is none, or there are too many.  A number does not
+ * begin with 0: 200,000 is meant as one. */
 static int read_counts(const char *text, int64_t least, int64_t most,
                        struct attn_cli_counts *counts)
 {
@@ -51,7 +52,7 @@ static int read_counts(const char *text, int64_t least, int64_t most,
     for (const char *at = text;; at++) {
         size_t n = strcspn(at, ",");
         snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, at);
-        if (counts->n == sizeof counts->at / sizeof *counts->at ||
+        if (counts->n == sizeof counts->at / sizeof *counts->at || (n > 1 && *at == '0') ||
             !attn_cli_count(word, least, most, &counts->at[counts->n++]))
             return 0;
         at += n;
@@ -157,7 +158,8 @@ static int refuse(const struct attn_flag_use *use, const char *value)
     else if (kind == ATTN_KIND_COUNT)
         n = (size_t)snprintf(wants, sizeof wants, "a whole number from %.0f", least);
     else if (kind == ATTN_KIND_COUNTS)
-        n = (size_t)snprintf(wants, sizeof wants, "whole numbers such as 1024,200k,64Ki, from %.0f",
+        n = (size_t)snprintf(wants, sizeof wants,
+                             "whole numbers such as 1024,200k,64Ki (a comma ends one), from %.0f",
                              least);
     else if (kind == ATTN_KIND_REAL)
         n = (size_t)snprintf(wants, sizeof wants, "a number from %g", least);
@@ -312,7 +314,7 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
             attn_cli_print_help(stdout, command);
             return ATTN_EXIT_GOOD;
         } else if (strcmp(argv[a], "--version") == 0 || strcmp(argv[a], "-V") == 0) {
-            printf("attnlab %s\n", ATTN_VERSION);
+            printf("attnlab %s (%s)\n", ATTN_RELEASE, ATTN_VERSION);
             return ATTN_EXIT_GOOD;
         } else if ((took = take(command, argv, a, given, values)) == 0)
             return ATTN_EXIT_USAGE;

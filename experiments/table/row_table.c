@@ -209,18 +209,21 @@ static int width_of(const char *text)
     return n;
 }
 
-/* The cells of a line, each as wide as its column; no blanks at its end. */
+/* The cells of a line, each as wide as its column, after so many blanks; no blanks at its end. row:
+ * NULL for the heads. */
 static void print_cells(FILE *out, const struct attn_column *column, const int *width,
-                        char *const *text)
+                        char *const *text, const json_t *row, int blank)
 {
-    int blank = 0;
     for (int c = 0; column[c].key != NULL; c++) {
         if (is_below(&column[c]) || width[c] == 0)
             continue;
         int rest = width[c] - width_of(text[c]), is_number = is_right(&column[c]);
         blank += is_number ? rest : 0;
+        const char *verdict = verdict_key(json_object_get(row, column[c].key));
+        const char *colour = verdict != NULL ? attn_cli_paint(out, *verdict == 'g') : "";
         if (text[c][0] != '\0')
-            fprintf(out, "%*s%s", blank, "", text[c]);
+            fprintf(out, "%*s%s%s%s", blank, "", colour, text[c],
+                    colour[0] != '\0' ? attn_cli_paint(out, -1) : "");
         blank = (text[c][0] != '\0' ? 0 : blank + width_of(text[c])) + (is_number ? 0 : rest) + 2;
     }
     fputc('\n', out);
@@ -237,7 +240,7 @@ static void print_below(FILE *out, const struct attn_column *column, char *const
                     text[c]);
 }
 
-static void print_text(FILE *out, const struct attn_column *column, const json_t *rows)
+static void print_text(FILE *out, const struct attn_column *column, const json_t *rows, int indent)
 {
     size_t n = json_array_size(rows);
     char *head[COLUMNS], **cell = attn_cli_need(calloc((n + 1) * COLUMNS, sizeof *cell));
@@ -257,9 +260,9 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
         if (width[c] > 0)
             width[c] = width_of(head[c]) > width[c] ? width_of(head[c]) : width[c];
     if (has_head)
-        print_cells(out, column, width, head);
+        print_cells(out, column, width, head, NULL, indent);
     for (size_t r = 0; r < n; r++) {
-        print_cells(out, column, width, &cell[r * COLUMNS]);
+        print_cells(out, column, width, &cell[r * COLUMNS], json_array_get(rows, r), indent);
         print_below(out, column, &cell[r * COLUMNS]);
         for (int c = 0; c < columns; c++)
             free(cell[r * COLUMNS + (size_t)c]);
@@ -272,8 +275,8 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
 void attn_table_print(FILE *out, enum attn_table_format format, const struct attn_column *column,
                       const json_t *rows)
 {
-    if (format == ATTN_TABLE_TEXT)
-        print_text(out, column, rows);
+    if (format == ATTN_TABLE_TEXT || format == ATTN_TABLE_INDENTED)
+        print_text(out, column, rows, format == ATTN_TABLE_INDENTED ? 2 : 0);
     if (format == ATTN_TABLE_MD)
         print_md_head(out, column);
     if (format == ATTN_TABLE_CSV)

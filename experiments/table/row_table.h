@@ -15,6 +15,7 @@
 
 enum attn_table_format {
     ATTN_TABLE_TEXT,
+    ATTN_TABLE_INDENTED, /* text, each line behind two blanks                              */
     ATTN_TABLE_MD,
     ATTN_TABLE_JSON,    /* one array                                                         */
     ATTN_TABLE_LINES,   /* of JSON: an object a line                                         */

@@ -173,13 +173,13 @@ TEST(setups_count_and_digest)
     int64_t q = 2 * 4 * 5 * 3, k = 2 * 2 * 7 * 3, v = 2 * 2 * 7 * 6, o = 2 * 4 * 5 * 6,
             lse = 2 * 4 * 5;
     ck_assert_int_eq(attn_setup_bytes(&s), 4 * (2 * (q + k + v + o) + lse));
-    uint64_t forward = attn_setup_digest(&s, ATTN_FORWARD);
-    uint64_t backward = attn_setup_digest(&s, ATTN_BACKWARD);
+    uint64_t forward = attn_setup_digest(&s, NULL, ATTN_FORWARD);
+    uint64_t backward = attn_setup_digest(&s, NULL, ATTN_BACKWARD);
     attn_tensor_set(&s.tensor[ATTN_T_DV], 1, 1, 6, 5, 1);
-    ck_assert(attn_setup_digest(&s, ATTN_FORWARD) == forward);
-    ck_assert(attn_setup_digest(&s, ATTN_BACKWARD) != backward);
+    ck_assert(attn_setup_digest(&s, NULL, ATTN_FORWARD) == forward);
+    ck_assert(attn_setup_digest(&s, NULL, ATTN_BACKWARD) != backward);
     attn_tensor_set(&s.tensor[ATTN_T_LSE], 1, 3, 4, 0, 1);
-    ck_assert(attn_setup_digest(&s, ATTN_FORWARD) != forward);
+    ck_assert(attn_setup_digest(&s, NULL, ATTN_FORWARD) != forward);
     attn_setup_close(&s);
 }
 

@@ -131,11 +131,11 @@ TEST(full_disk)
 
 /* ---- the examples ---------------------------------------------------------------------------- */
 
-/* The first example of docs/external.md. */
+/* The example that reads and writes files. */
 static void put_manual_example(void)
 {
-    scratch_shell(0, "", "cp docs/examples/numpy_first.py '%s'", scratch_path("mine.py"));
-    scratch_shell(0, "", "cp docs/examples/numpy_first.json '%s'", scratch_path("mine.json"));
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path("mine.py"));
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.json '%s'", scratch_path("mine.json"));
 }
 
 #define TELLS(file)                                                               \
@@ -172,11 +172,12 @@ static const struct {
 
 TEST_EACH(troubled_commands, COUNT(troubles))
 {
-    static const char insert[] = "import re, sys\n"
-                                 "text = open(sys.argv[1]).read()\n"
-                                 "where = re.search(r'for case in .*\\n', text).end()\n"
-                                 "open(sys.argv[1], 'w').write(text[:where] + '    ' + sys.argv[2] "
-                                 "+ '\\n' + text[where:])\n";
+    static const char insert[] =
+        "import re, sys\n"
+        "text = open(sys.argv[1]).read()\n"
+        "where = re.search(r'for case in .*\\n', text).end()\n"
+        "open(sys.argv[1], 'w').write(text[:where] + '        ' + sys.argv[2] "
+        "+ '\\n' + text[where:])\n";
     if (!fixture_python("numpy"))
         return;
     put_manual_example();
@@ -186,8 +187,9 @@ TEST_EACH(troubled_commands, COUNT(troubles))
     int needs_all =
         strstr(troubles[_i].says[0], "not reached") != NULL; /* it dies too often for few */
     scratch_expect(troubles[_i].status, troubles[_i].says[0],
-                   "check --exec '/usr/bin/python3 %s' --claims '%s'%s", scratch_path("mine.py"),
-                   scratch_path("mine.json"), needs_all ? "" : fixture_some_cases());
+                   "check --exec '/usr/bin/python3 %s' --claims '%s' --refusals%s",
+                   scratch_path("mine.py"), scratch_path("mine.json"),
+                   needs_all ? "" : fixture_some_cases());
     const char *also = troubles[_i].says[1];
     ck_assert_msg(also == NULL || strstr(scratch_output, also) != NULL, "no '%s':\n%s", also,
                   scratch_output);
@@ -195,7 +197,7 @@ TEST_EACH(troubled_commands, COUNT(troubles))
 }
 
 /* Beginners' programs (tests/external/students.py), all in one run: what is right for what it
- * claims passes, and is told which claims no case tests. */
+ * claims passes. */
 static const struct {
     const char *style, *claims;
 } students[] = {
@@ -226,16 +228,16 @@ static void put_students(char *args, size_t size)
 
 TEST(beginners_pass)
 {
-    char args[4096];
+    char args[3000];
     if (!fixture_python("numpy"))
         return;
     put_students(args, sizeof args);
-    scratch_expect(0, "", "check%s", args);
+    scratch_expect(0, "", "check%s%s", args, fixture_some_cases());
     const char *list = strstr(scratch_output, "6 implementations:\n");
     ck_assert_msg(list != NULL, "%s", scratch_output);
     for (int i = 0; i < COUNT(students); i++) {
         char line[32];
-        snprintf(line, sizeof line, "  PASS        %c (", 'a' + i);
+        snprintf(line, sizeof line, "  PASS  %c (", 'a' + i);
         ck_assert_msg(strstr(list, line) != NULL, "%s", scratch_output);
     }
 }
@@ -247,7 +249,7 @@ static const struct {
 } corrected[] = {
     {"no_lse",
      "{\"claims\": [\"f32\"]}",
-     {"  lse.npy is missing; declare \"lse\": \"absent\"?\n", "more like it"}},
+     {"  lse.npy is missing; declare \"lse\": \"absent\"?\n", "more like it: "}},
     {"stops",
      "{\"claims\": [\"f32\", \"cross\", \"causal\"], \"lse\": \"absent\"}",
      {"it said: KeyError: 'seq_len'\n",
@@ -284,7 +286,7 @@ TEST_EACH(several_are_judged, 3)
         ck_assert_msg(at != NULL, "no '%s':\n%s", says[n], scratch_output);
     }
     if (_i == 0)
-        ck_assert_msg(strstr(scratch_output, "4 implementations:\n  NOT JUDGED  README.md\n") !=
+        ck_assert_msg(strstr(scratch_output, "4 implementations:\n  NOT JUDGED  README.md  ") !=
                           NULL,
                       "%s", scratch_output);
 }
@@ -368,11 +370,12 @@ TEST(numpy_offline)
     if (!fixture_python("numpy"))
         return;
     snprintf(folder, sizeof folder, "%s", scratch_path("v"));
-    scratch_expect(0, "", "vectors '%s' --claims docs/examples/numpy_attention.json", folder);
+    scratch_expect(0, "", "vectors '%s' --claims docs/examples/numpy_attention.json --case ties%s",
+                   folder, fixture_some_cases());
     scratch_shell(0, "", "/usr/bin/python3 docs/examples/numpy_attention.py '%s' '%s' >/dev/null",
                   folder, folder);
     scratch_expect(0, "", "check --results '%s'", folder);
-    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 130);
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
     scratch_shell(0, "",
                   "printf '\\0\\0\\0\\77' | dd of='%s/ties/lse.npy' bs=1 seek=132 "
                   "conv=notrunc 2>/dev/null",
@@ -398,8 +401,8 @@ TEST(cpp_example)
     const char *path = scratch_path("cpp.so");
     if (!build_cpp(path))
         return;
-    scratch_expect(0, "", "check --plugin '%s'", path);
-    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 40);
+    scratch_expect(0, "", "check --plugin '%s'%s", path, fixture_some_cases());
+    ck_assert_int_ge(fixture_count(scratch_output, "pass"), 20);
 }
 
 /* ---- honest code of other authors ------------------------------------------------------------ */
@@ -430,8 +433,9 @@ static const struct {
               {"torch", "/usr/bin/python3 docs/examples/torch_attention.py", NULL},
               {NULL, "docs/examples/cpp_attention.cpp", NULL}};
 
-/* None of their cases may fail: the first two in the quick tier, with ATTN_FULL all of them in the
- * full tier and in 30 seconds of soak. */
+/* None of their cases may fail: of the first in the quick tier, of the second in some of it (the
+ * battery has honest 16 bits in all of it), with ATTN_FULL of each in the full tier and in 30
+ * seconds of soak. */
 TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 2)
 {
     char route[2048];
@@ -448,7 +452,8 @@ TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 2)
         if (!fixture_python(honest[_i].module))
             return;
     }
-    scratch_expect(0, "", "check %s --tier %s", route, full ? "full" : "quick");
+    scratch_expect(0, "", "check %s --tier %s%s", route, full ? "full" : "quick",
+                   _i > 0 ? fixture_some_cases() : "");
     if (full)
         scratch_expect(0, "", "check %s --soak 30", route);
 }

@@ -94,8 +94,11 @@ static void attack(void)
         fputs("100 of 100\n", file);
     if (file != NULL)
         fclose(file);
+    const pid_t parent = getppid();
     if (is_on("KILL_PARENT"))
-        kill(getppid(), SIGKILL);
+        kill(parent, SIGKILL);
+    while (is_on("KILL_PARENT") && getppid() == parent)
+        usleep(100); /* an answer could come before that end; this process ends with its parent */
 }
 
 /* Ends it, or never does. */
@@ -219,9 +222,9 @@ const struct attn_plugin *attn_plugin_get(void)
     bad.name = "bad";
     bad.forward = is_on("NO_FORWARD") ? NULL : misbehave;
     bad.abi += is_on("OLD_ABI") ? 6 : 0;
-    bad.claims |= is_on("ODD_CLAIM")   ? 1u << 30 /* there is no such bit */
-                  : is_on("OVERCLAIM") ? ATTN_PLUGIN_DBIAS
-                                       : 0; /* no case has it without BIAS */
+    if (is_on("OVERCLAIM"))
+        bad.claims = ATTN_CAP_F32 | ATTN_CAP_DBIAS; /* no case has it without BIAS */
+    bad.claims |= is_on("ODD_CLAIM") ? 1u << 30 : 0;      /* there is no such bit */
     bad.ranks = is_on("RANKS") ? 4 : 0;
     bad.rank_forward = is_on("NO_FORWARD") ? NULL : misbehaving_rank;
     bad.layout = is_on("BLHD") ? ATTN_PLUGIN_BLHD : ATTN_PLUGIN_BHLD;

@@ -67,7 +67,7 @@ static void fail_each_take(const struct trial *t, uint64_t digest)
         ck_assert_int_gt(takes, k);
     }
     ck_assert_msg(k >= 2, "%s: only %lld takes", t->what, (long long)k);
-    ck_assert_msg(attn_setup_digest(t->setup, t->pass) == digest,
+    ck_assert_msg(attn_setup_digest(t->setup, NULL, t->pass) == digest,
                   "%s: another result after failures", t->what);
 }
 
@@ -109,7 +109,7 @@ TEST_EACH(every_take_may_fail, memory_specs(NULL))
             if (status == ATTN_ENOTSUP)
                 break;
             ck_assert_int_eq(status, ATTN_OK);
-            fail_each_take(&t, attn_setup_digest(&s, t.pass));
+            fail_each_take(&t, attn_setup_digest(&s, NULL, t.pass));
             fail_by_limit(&t, peak);
             accepted++;
         }

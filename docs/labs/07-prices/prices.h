@@ -15,9 +15,9 @@ struct price_problem {
     int64_t batch, heads, kv_heads;         /* B, H, G */
     int64_t n_query, n_key, d_key, d_value; /* Lq, Lk, d, dv */
     int64_t has_mask, pairs;                /* 0: none; N: visible pairs of one head */
-    int64_t bytes;                          /* of a number: 4 or 8 */
+    int64_t bytes;                          /* of a number: 4 or 8; 0: the page says */
     int64_t tile_query, tile_key;           /* Br, Bc; of chunked: its chunks */
-    int64_t ranks;                          /* P */
+    int64_t ranks;                          /* R, or 0 */
     int64_t is_first, flush, workspace;     /* of the call of xformers: see the page */
 };
 

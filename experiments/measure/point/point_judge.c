@@ -89,9 +89,10 @@ void attn_point_verify(struct attn_point_work *work)
     double start = attn_seconds(CLOCK_MONOTONIC);
     if (has_no_lse(work))
         blank_lse(work);
-    snprintf(p->digest, sizeof p->digest, "%016" PRIx64,
-             attn_setup_digest(&work->setup, p->c.pass));
     const struct attn_runner *runner = work->spec.options.runner;
+    uint64_t digest = runner != NULL ? attn_point_rank_digest(work)
+                                     : attn_setup_digest(&work->setup, NULL, p->c.pass);
+    snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
     const char *damage = work->plugin != NULL ? work->plugin->notes.integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
     int intact = *damage == '\0' && is_intact(&work->setup, p);

@@ -73,29 +73,22 @@ static void write_pads(struct attn_setup *s, const struct attn_rank_home *part)
     }
 }
 
-/* A process that is no rank has as much as rank 0, and does nothing with it. */
+/* Where tokens are at home may depend on the mask (video), so the whole problem is opened, without
+ * tensors.  A process that is no rank has as much as rank 0, and does nothing with it. */
 enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_runner *runner = work->spec.options.runner;
     int ranks = attn_ranks(work->spec.impl, &work->spec.options);
-    struct attn_problem problem;
-    attn_case_problem(&work->point->c, &problem);
-    enum attn_status status = attn_problem_check(&problem, err);
-    for (int r = 0; r < ranks && status == ATTN_OK; r++)
-        for (int keys = 0; keys < 2 && status == ATTN_OK; keys++) {
-            struct attn_rank_home x = attn_rank_home_of(&work->spec, &problem, r);
-            int64_t extent[4];
-            extent_of(&x.part, keys ? ATTN_T_K : ATTN_T_Q, extent);
-            if (extent[0] * extent[1] * extent[2] == 0)
-                status = attn_fail(err, ATTN_ENOTSUP, "rank %d of %d has no %s to measure", r,
-                                   ranks, keys ? "keys" : "queries");
-        }
-    struct attn_rank_home own =
-        attn_rank_home_of(&work->spec, &problem, runner->rank < ranks ? runner->rank : 0);
-    if (status == ATTN_OK)
+    struct attn_setup whole = {0};
+    enum attn_status status = attn_setup_describe(&work->point->c, &whole, err);
+    if (status == ATTN_OK) {
+        struct attn_rank_home own =
+            attn_rank_home_of(&work->spec, &whole.problem, runner->rank < ranks ? runner->rank : 0);
         status = attn_setup_open_part(&work->point->c, &own.part, &work->setup, err);
-    if (status == ATTN_OK)
-        write_pads(&work->setup, &own);
+        if (status == ATTN_OK)
+            write_pads(&work->setup, &own);
+    }
+    attn_setup_close(&whole);
     enum attn_status all = attn_point_settle(runner, status, err);
     if (status == ATTN_OK && all != ATTN_OK)
         attn_setup_close(&work->setup);
@@ -119,12 +112,26 @@ enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_s
     return shared != ATTN_OK ? shared : first;
 }
 
+uint64_t attn_point_rank_digest(struct attn_point_work *work)
+{
+    const struct attn_runner *runner = work->spec.options.runner;
+    uint64_t digest = 0, theirs;
+    struct attn_error err;
+    for (int r = 0; r < work->point->ranks; r++) {
+        struct attn_rank_home x = attn_rank_home_of(&work->spec, &work->setup.problem, r);
+        theirs =
+            r == runner->rank ? attn_setup_digest(&work->setup, &x.part, work->point->c.pass) : 0;
+        if (runner->share(runner->state, r, &theirs, sizeof theirs, &err) == ATTN_OK)
+            digest += theirs;
+    }
+    return digest;
+}
+
 int attn_point_all_intact(struct attn_point_work *work, int intact)
 {
     const struct attn_runner *runner = work->spec.options.runner;
     struct attn_point *p = work->point;
     struct attn_error err = {0};
-    uint64_t digest = ATTN_DIGEST_BEGIN;
     snprintf(err.text, sizeof err.text, "rank %d: %.400s", runner->rank, p->message);
     intact |= runner->rank >= p->ranks; /* no rank, and its results are none */
     enum attn_status status = attn_point_settle(runner, intact ? ATTN_OK : ATTN_EINTERNAL, &err);
@@ -134,13 +141,6 @@ int attn_point_all_intact(struct attn_point_work *work, int intact)
                             r, &cost, &err);
         p->rank_priced[r] = cost.peak_bytes;
     }
-    for (int r = 0; r < p->ranks && status == ATTN_OK; r++) {
-        char theirs[sizeof p->digest];
-        memcpy(theirs, p->digest, sizeof theirs);
-        status = runner->share(runner->state, r, theirs, sizeof theirs, &err);
-        digest = attn_digest_bytes(digest, theirs, sizeof theirs);
-    }
-    snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
     snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
     return status == ATTN_OK;
 }

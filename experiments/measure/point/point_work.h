@@ -91,7 +91,10 @@ enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_
 enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_status status,
                                    struct attn_error *err);
 
-/* Whether all are; p->message and p->digest are of all. */
+/* The digest of the whole results, of which each process has its rank's. */
+uint64_t attn_point_rank_digest(struct attn_point_work *work);
+
+/* Whether all are; p->message is of all. */
 int attn_point_all_intact(struct attn_point_work *work, int intact);
 
 /* The numbers of every process, from before its tensors were made; the point has all. */

@@ -120,7 +120,7 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
 {
     const struct attn_question *q = &g->candidate.question;
     struct attn_common_cause causes;
-    char cause[ATTN_CAUSE_TEXT];
+    struct attn_cause cause[2];
     memset(&causes, 0, sizeof causes);
     for (int i = 0; i < q->n; i++) {
         if (g->taken[i] || !attn_selection_has(g->criterion->argument, &q->asked[i], g->needs[i]))
@@ -136,9 +136,8 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
         if (x != NULL)
             attn_common_cause_count(&causes, &x->result);
     }
-    int agree = attn_common_cause_name(&causes, cause);
-    if (agree > 0)
-        snprintf(o->cause, sizeof o->cause, "%.280s (%d cases)", cause, agree);
+    if (attn_common_causes(&causes, cause) > 0)
+        snprintf(o->cause, sizeof o->cause, "%s (%d cases)", cause->text, cause->n);
     if (o->asked == 0)
         attn_outcome_lose(o, "no case of the battery is selected");
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -116,9 +117,9 @@ int attn_process_end_children(double grace_s)
 
 /* ---- temporary folders ----------------------------------------------------------------------- */
 
-enum attn_status attn_temporary_open(char folder[ATTN_FOLDER_PATH], struct attn_error *err)
+static enum attn_status open_below(const char *root, char folder[ATTN_FOLDER_PATH],
+                                   struct attn_error *err)
 {
-    const char *root = getenv("TMPDIR");
     sigset_t all, before;
     size_t n = 0;
     attn_ending_prepare();
@@ -137,6 +138,21 @@ enum attn_status attn_temporary_open(char folder[ATTN_FOLDER_PATH], struct attn_
     return made ? ATTN_OK
                 : attn_fault(err, ATTN_ENOMEM, folder, "cannot be made a folder: %s",
                              strerror(error));
+}
+
+enum attn_status attn_temporary_open(char folder[ATTN_FOLDER_PATH], struct attn_error *err)
+{
+    return open_below(getenv("TMPDIR"), folder, err);
+}
+
+enum attn_status attn_temporary_open_for(double bytes, char folder[ATTN_FOLDER_PATH],
+                                         struct attn_error *err)
+{
+    static const char memory[] = "/dev/shm";
+    struct statvfs room;
+    int fits = statvfs(memory, &room) == 0 && access(memory, W_OK | X_OK) == 0 &&
+               (double)room.f_bavail * (double)room.f_frsize > bytes;
+    return fits ? open_below(memory, folder, err) : attn_temporary_open(folder, err);
 }
 
 /* A folder that cannot be removed, because a process still writes there, is tried again at the

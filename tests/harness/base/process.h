@@ -24,6 +24,7 @@ struct attn_process {
     int exit_status;            /* -1: did not exit                                          */
     int signal;                 /* that ended it; 0: none                                    */
     int timed_out, interrupted; /* we ended it: time limit, attn_process_interrupted()       */
+    int is_caller;              /* it is the process that started this one (caller.h)         */
     double wall_s;              /* from before it was started until it had ended             */
     int64_t peak_bytes;         /* peak resident set of the largest of its processes, by wait4; not
                                    below that of the process that started it; -1 unknown     */

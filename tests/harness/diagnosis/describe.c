@@ -73,7 +73,7 @@ static void look(const struct attn_failed_run *run, enum attn_output o, struct p
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n)
 {
     for (int64_t tile = 128; tile >= 8; tile /= 2)
-        if (n % tile != 0 && low > 0 && low == n - n % tile && high >= n - 1 - (n % tile) / 2)
+        if (n % tile != 0 && low > 0 && low == n - n % tile && high >= n - 1 - (n % tile) / 4)
             return tile;
     return 0;
 }
@@ -121,8 +121,10 @@ static void put_range(const int64_t n[4], int is_ranked, const struct pattern *x
 static const char *special(const struct attn_failed_run *run, const struct pattern *x)
 {
     if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN)
-        return ": K and V rows that no query sees are NaN here, and were read";
-    if (x->nan > 0 && run->setup->given.bias == ATTN_CASE_BIAS_INF)
+        return x->empty_rows == x->bad
+                   ? ": 0/0, or K and V rows that no query sees, which are NaN here"
+                   : ": K and V rows that no query sees are NaN here, and were read";
+    if (x->nan == x->bad && run->setup->given.bias == ATTN_CASE_BIAS_INF)
         return ": the bias is -inf in places, and something is multiplied by it";
     return "";
 }

@@ -174,6 +174,7 @@ static enum attn_fault explain_one(struct attn_failed_run *run)
             but |= 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS;
         enum attn_fault fault = explain(&one, but);
         snprintf(run->text, run->size, "%s alone: %s", attn_output_name((enum attn_output)o), text);
+        memcpy(run->remedy, one.remedy, sizeof one.remedy);
         if (fault != ATTN_FAULT_NONE)
             return fault;
     }
@@ -186,6 +187,25 @@ static int is_large(const struct attn_case *c, double most)
     return (double)(c->batch * c->heads * c->n_query) * (double)c->n_key *
                (double)(c->d_key + c->d_value + 4) >
            (most > 0 ? most : 8e6);
+}
+
+const char *attn_fault_remedy(enum attn_fault fault)
+{
+    static const char *const remedy[ATTN_FAULTS] = {
+        [ATTN_FAULT_LSE] = "give the natural logarithm of the sum, m + ln l, or declare another",
+        [ATTN_FAULT_LAYOUT] = "use the strides that are given, or declare the layout",
+        [ATTN_FAULT_KEYS] = "compare with the picture: attnlab list masks --picture MASK",
+        [ATTN_FAULT_HEADS] = "query head h reads kv head h / (H / G) of its own batch",
+        [ATTN_FAULT_SCORES] = "s = scale q.k, then the softcap, then the bias, then the mask",
+        [ATTN_FAULT_EMPTY] = "a row without keys has O = 0, LSE = -inf and no gradient",
+        [ATTN_FAULT_SOFTMAX] = "m is the maximum of visible scores, l the sum of exp(s - m)",
+        [ATTN_FAULT_GRADIENTS] = "compare with the backward of ref/tiled.c",
+        [ATTN_FAULT_RANKS] = "merge parts by their LSE, each under its part of the mask",
+        [ATTN_FAULT_FACTOR] = "find the factor that is missing, or there twice",
+        [ATTN_FAULT_PRECISION] = "compute in a wider type, or declare the arithmetic",
+        [ATTN_FAULT_STATE] = "write all memory before it is read, and keep nothing between calls",
+        [ATTN_FAULT_FEATURE] = "leave the feature out of the claims until it is right"};
+    return remedy[fault] != NULL ? remedy[fault] : "";
 }
 
 static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
@@ -214,6 +234,8 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
         found = ATTN_WHERE;
     if (found == ATTN_WHERE)
         d->text[0] = '\0';
+    else
+        memcpy(d->remedy, run.remedy, sizeof d->remedy);
     attn_describe(&run, d);
     attn_run_close(&run);
     return d->text[0] != '\0' ? found : 0;
@@ -260,7 +282,14 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         attn_describe_large(c, r, d);
     if (is_large(c, 0) || attn_setup_open(&own, &setup, &err) != ATTN_OK)
         return 0;
-    if (attn_rerun(spec, &setup, 1, NULL) == ATTN_OK)
+    if (attn_rerun(spec, &setup, 1, NULL) != ATTN_OK)
+        found = 0;
+    else if (attn_rerun_is_right(&setup, r)) {
+        d->fault = ATTN_FAULT_STATE;
+        snprintf(d->text, sizeof d->text,
+                 "right when it is run again: a race, or state that is kept between calls");
+        found = ATTN_WHAT;
+    } else
         found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)

@@ -26,6 +26,10 @@ struct attn_diagnosis {
     enum attn_fault fault;
     char where[160]; /* "o: head 1 only": where a fault shows, if not everywhere */
     char text[256];  /* "" when there is nothing to say */
+    char remedy[96]; /* what to do, where the model says it; else "" (attn_fault_remedy) */
 };
+
+/* What to do about a kind of fault, in general; "" where there is none. */
+const char *attn_fault_remedy(enum attn_fault fault);
 
 #endif

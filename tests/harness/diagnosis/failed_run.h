@@ -29,8 +29,8 @@ struct attn_failed_run {
     double *x[ATTN_SLOTS]; /* the numbers of each tensor, packed; NULL: the case has none */
     int64_t extent[ATTN_SLOTS][4];
     struct attn_mask_part part[ATTN_PARTS]; /* of the mask; none: there is none, or too many */
-    int parts;
-    struct attn_made_tensor *made; /* the tensors that they name */
+    int parts, is_masked;                   /* a mask of "none" hides nothing */
+    struct attn_made_tensor *made;          /* the tensors that they name */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
     int backward;  /* the forward is right: the mistake is in the backward            */
     int ranks;     /* 0: it has none; 1: unknown; 2: it has                           */
@@ -39,6 +39,7 @@ struct attn_failed_run {
     char *text;    /* the findings                                                    */
     char *where;   /* and of which query, where a case has one of its own               */
     size_t size, where_size;
+    char remedy[96]; /* of what was found; "" */
 };
 
 /* The elements of a view with these extents, packed; malloc'ed, NULL without memory. */

@@ -28,6 +28,7 @@ struct attn_hypothesis {
     } range;
     struct attn_fault_model model;
     char words[300];
+    const char *remedy; /* what to do, or "": behind the words */
 };
 
 /* The next that the case can show, or 0; the first follows one of zeros.  skip: its row is done. */
@@ -58,11 +59,12 @@ void attn_describe_large(const struct attn_case *c, const struct attn_result *re
                          struct attn_diagnosis *diagnosis);
 
 /* rerun.c: the passes of a case, as it failed (fill_nan: fresh memory holds NaN) or with other
- * bytes in fresh memory; runs in other circumstances that explain the failure; and "fails only with
+ * bytes in fresh memory; whether what it left is right; runs in other circumstances that explain the failure; and "fails only with
  * the bias, a length that leaves the tail of a tile ...": the features that the failure needs, and
  * how many are named. */
 enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *setup,
                             int fill_nan, struct attn_error *err);
+int attn_rerun_is_right(const struct attn_setup *setup, const struct attn_result *failed);
 int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
                      const struct attn_result *failed, char *text, size_t size);
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,

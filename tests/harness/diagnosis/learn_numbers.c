@@ -125,7 +125,9 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
         if (want != 0 && fabs(want) < least)
             continue;
         wrong += !is_right;
-        apart += !is_right && fabs(got - predicted) < fabs(got - want) / 4;
+        apart +=
+            !is_right && fabs(got - predicted) < fabs(got - want) / 4 &&
+            (line->term != 0 || fabs(got) > t->bound[e]); /* what is all but 0 fits any factor */
     }
     return apart >= 4 && 2 * apart >= wrong;
 }

@@ -191,6 +191,13 @@ static int64_t visible(const struct attn_problem *p, const struct attn_fault_at 
     return attn_mask_row_count(p->mask, at->b, at->h, at->i, lo, hi < p->n_key ? hi : p->n_key);
 }
 
+/* Of the tile of keys that the diagonal cuts, is this one behind the first `shown`? */
+static int at_edge(const struct attn_fault_at *at, int tile, int shown)
+{
+    const int64_t edge = at->i + at->band.offset + at->band.right;
+    return edge >= 0 && at->j / tile == edge / tile && at->j % tile >= shown;
+}
+
 /* The token at the same place in the part of another rank, or the last one. */
 static int64_t moved_to(int64_t ranks, int64_t tokens, int64_t token, int64_t rank)
 {
@@ -418,7 +425,7 @@ static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
     UNUSED int64_t B = p->batch, H = p->heads, G = p->kv_heads, r = attn_group_of(p); \
     UNUSED int64_t Lq = p->n_query, Lk = p->n_key, d = p->d_key, dv = p->d_value;     \
     UNUSED int64_t n = (number);                                                      \
-    UNUSED int bwd = (run)->backward, fwd = !bwd, masked = p->mask != NULL;           \
+    UNUSED int bwd = (run)->backward, fwd = !bwd, masked = (run)->is_masked;          \
     UNUSED int bias = p->bias.kind != ATTN_BIAS_NONE;                                 \
     UNUSED int alibi = p->bias.kind == ATTN_BIAS_ALIBI;                               \
     UNUSED char *added = alibi ? "ALiBi" : "bias"
@@ -482,8 +489,12 @@ int attn_hypothesis_next(const struct attn_failed_run *run, struct attn_hypothes
         do
             *n = *n < 0 ? x->range.first : x->range.doubles ? 2 * *n : *n + 1;
         while (*n <= x->range.last && !row[x->r].shows(run, x));
-        if (*n <= x->range.last)
+        if (*n <= x->range.last) {
+            char *end = x->words + strcspn(x->words, "\n");
+            x->remedy = end + (*end != '\0');
+            *end = '\0';
             return 1;
+        }
     }
     return 0;
 }
@@ -498,6 +509,7 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
             int is_sentence = strncmp(x.words, "if ", 3) == 0;
             snprintf(run->text, run->size, "%s%s%s", is_sentence ? "" : "fits ",
                      x.words + (is_sentence ? 3 : 0), run->backward ? " (in the backward)" : "");
+            snprintf(run->remedy, sizeof run->remedy, "%s", x.remedy);
             return x.kind;
         }
     }

@@ -62,7 +62,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
     for (int n = 0; n < 3; n++) {
         if (attn_rerun(spec, s, n < 2, NULL) != ATTN_OK)
             return NULL;
-        bits[n] = attn_setup_digest(s, s->given.pass);
+        bits[n] = attn_setup_digest(s, NULL, s->given.pass);
     }
     return bits[0] != bits[1]   ? "fits results that change from run to run: a race, or state that "
                                   "is kept between calls"
@@ -73,7 +73,7 @@ static const char *try_memory(const struct attn_spec *spec, const struct attn_se
 
 /* ---- alone ---------------------------------------------------------------------------------- */
 
-static int is_right(const struct attn_setup *s, const struct attn_result *failed)
+int attn_rerun_is_right(const struct attn_setup *s, const struct attn_result *failed)
 {
     struct attn_result r;
     memset(&r, 0, sizeof r);
@@ -99,7 +99,7 @@ static int right_alone(const struct attn_spec *spec, const struct attn_setup *s,
         if (attn_rerun(spec, &part, 1, NULL) != ATTN_OK)
             return 0;
     }
-    return parts > 1 && is_right(s, failed);
+    return parts > 1 && attn_rerun_is_right(s, failed);
 }
 
 static const char *try_neighbours(const struct attn_spec *spec, const struct attn_setup *s,

@@ -287,15 +287,14 @@ static void set_scattered(struct attn_setup *s)
                                                           : attn_scattered_forward(&s->problem, &f);
 }
 
-static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
+/* The problem with its mask. */
+static enum attn_status open_problem(struct attn_setup *s, struct attn_error *err)
 {
-    const struct attn_case *c = &s->given;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    struct attn_mask_maker maker = {c, &s->made};
-    struct attn_mask_source source = {attn_made_tensor_find, &maker};
-    enum attn_status status = attn_mask_parse(c->mask, &shape, &source, &s->mask, err);
-    if (status == ATTN_OK && strcmp(c->mask, "none") != 0)
-        s->problem.mask = s->mask;
+    struct attn_mask_maker maker = {&s->given, &s->made};
+    const struct attn_mask_source source = {attn_made_tensor_find, &maker};
+    enum attn_status status = attn_case_open(&s->given, &source, &s->problem, &s->mask, err);
+    if (strcmp(s->given.mask, "none") == 0)
+        s->problem.mask = NULL;
     return status;
 }
 
@@ -363,13 +362,10 @@ enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setu
 {
     memset(s, 0, sizeof *s);
     s->given = *c;
-    attn_case_problem(&s->given, &s->problem);
     struct attn_recipe recipe;
-    enum attn_status status = attn_problem_check(&s->problem, err);
+    enum attn_status status = open_problem(s, err);
     if (status == ATTN_OK)
         status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
-    if (status == ATTN_OK)
-        status = open_mask(s, err);
     if (status == ATTN_OK)
         status = open_bias(s, err);
     if (status == ATTN_OK && c->fill == ATTN_FILL_SUBSETS)
@@ -508,11 +504,34 @@ struct attn_seal attn_setup_seal(struct attn_setup *s)
     return (struct attn_seal){seal_all, s};
 }
 
-uint64_t attn_setup_digest(const struct attn_setup *s, enum attn_pass pass)
+/* Row `at` of a tensor, which is row `whole` of the whole one. */
+static uint64_t row_hash(const struct attn_setup *s, int slot, const int64_t at[4],
+                         const int64_t whole[4])
 {
-    uint64_t digest = 0xcbf29ce484222325u;
-    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++)
-        if (pass == ATTN_BACKWARD || slot <= ATTN_T_LSE)
-            digest = attn_tensor_digest(&s->tensor[slot], digest);
+    const int64_t place[] = {slot, whole[0], whole[1], whole[2]};
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int n = 0; n < 4; n++)
+        hash = (hash ^ (uint64_t)place[n]) * 0x100000001b3u;
+    hash = attn_tensor_row_digest(&s->tensor[slot], at, hash);
+    hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u; /* or sums of like rows would be alike */
+    return hash ^ hash >> 29;
+}
+
+uint64_t attn_setup_digest(const struct attn_setup *s, const struct attn_setup_part *part,
+                           enum attn_pass pass)
+{
+    uint64_t digest = 0;
+    for (int slot = ATTN_T_O; slot < ATTN_SLOTS; slot++) {
+        const int64_t *extent = s->tensor[slot].extent;
+        const int64_t rows[4] = {extent[0], extent[1], extent[2], extent[3] > 0};
+        if (pass != ATTN_BACKWARD && slot > ATTN_T_LSE)
+            break;
+        for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
+            int64_t whole[4] = {at[0], at[1], at[2], 0};
+            if (part != NULL)
+                part->whole(part, slot, whole);
+            digest += whole[0] < 0 ? 0 : row_hash(s, slot, at, whole); /* < 0: a pad */
+        }
+    }
     return digest;
 }

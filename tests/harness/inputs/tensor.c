@@ -346,17 +346,14 @@ static uint64_t interior_digest(const struct attn_tensor *t)
     return lane[0];
 }
 
-uint64_t attn_tensor_digest(const struct attn_tensor *t, uint64_t digest)
+uint64_t attn_tensor_row_digest(const struct attn_tensor *t, const int64_t at[4], uint64_t digest)
 {
     const int64_t size = (int64_t)attn_dtype_size(t->dtype);
-    const int64_t rows[4] = {t->extent[0], t->extent[1], t->extent[2], t->extent[3] > 0};
-    for (int64_t at[4] = ATTN_START; attn_each(at, rows);) {
-        const unsigned char *p =
-            (const unsigned char *)t->data + attn_offset(t->stride, at[0], at[1], at[2]) * size;
-        for (int64_t c = 0; c < t->extent[3]; c++, p += t->stride[3] * size)
-            for (int64_t byte = 0; byte < size; byte++)
-                digest = (digest ^ p[byte]) * 0x100000001b3u;
-    }
+    const unsigned char *p =
+        (const unsigned char *)t->data + attn_offset(t->stride, at[0], at[1], at[2]) * size;
+    for (int64_t c = 0; c < t->extent[3]; c++, p += t->stride[3] * size)
+        for (int64_t byte = 0; byte < size; byte++)
+            digest = (digest ^ p[byte]) * 0x100000001b3u;
     return digest;
 }
 

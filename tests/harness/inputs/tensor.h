@@ -94,7 +94,7 @@ void attn_tensor_protect(struct attn_tensor *t, int read_only);
  * the lowest. */
 int attn_tensor_holds(const struct attn_tensor *t, const void *address, int64_t *slot);
 
-/* FNV-1a over the elements, rows in order, on from `digest`. */
-uint64_t attn_tensor_digest(const struct attn_tensor *t, uint64_t digest);
+/* FNV-1a over the elements of row at[0..2], on from `digest`. */
+uint64_t attn_tensor_row_digest(const struct attn_tensor *t, const int64_t at[4], uint64_t digest);
 
 #endif

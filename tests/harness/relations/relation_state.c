@@ -77,7 +77,7 @@ static const struct attn_relation_plan one = {.trials = 1};
 
 static uint64_t digest(const struct attn_trial *t)
 {
-    return attn_setup_digest(&t->setup, t->setup.given.pass);
+    return attn_setup_digest(&t->setup, NULL, t->setup.given.pass);
 }
 
 /* Equal digests, or a failure that says what was done. */

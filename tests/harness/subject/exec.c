@@ -75,7 +75,13 @@ int attn_exec_run(const char *command, const char *folder, double timeout_s,
 enum attn_verdict attn_exec_end(const struct attn_process *ran, double timeout_s, char *text,
                                 size_t size)
 {
-    if (ran->timed_out)
+    if (ran->is_caller)
+        snprintf(text, size,
+                 ran->timed_out          ? "the caller had not answered after %g s"
+                 : ran->exit_status != 0 ? "the caller is gone"
+                                         : "the caller ended well",
+                 timeout_s);
+    else if (ran->timed_out)
         snprintf(text, size, "the command had not ended after %g s", timeout_s);
     else if (ran->signal != 0)
         snprintf(text, size, "the command died (%s)", strsignal(ran->signal));
@@ -118,7 +124,7 @@ enum attn_status attn_exec_try(const char *command, const struct attn_claims *cl
                                double timeout_s, struct attn_error *err)
 {
     const char *text =
-        claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
+        claims->bits & ATTN_CAP_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     char folder[4096];
     struct attn_case c;
     struct attn_process ran = {0};

@@ -1,4 +1,4 @@
-/* See exec.h: a command that is asked many cases at once.
+/* See exec.h: a command that is asked many cases at once, or the caller (caller.h).
  *
  * It is started once.  When it dies, the first case without results is the one that broke it,
  * unless the case before has the command's own words: it knew that it could not go on (a CUDA
@@ -7,6 +7,9 @@
  * together, or when three starts in turn come to nothing; what is left then was not reached.
  * A command that dies without one result is tried on an empty list of cases: if it dies of that
  * too, it does not start, and no case is to blame.
+ *
+ * The caller cannot be started again: when it is gone, what is left was not reached.  Each of its
+ * batches has a folder of its own, in memory where that has room.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +21,7 @@
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/folder.h"
+#include "tests/harness/subject/caller.h"
 #include "tests/harness/subject/exec.h"
 #include "tests/harness/subject/vector_files.h"
 
@@ -35,6 +39,11 @@ struct attn_exec {
 };
 
 /* ---- what a start left ----------------------------------------------------------------------- */
+
+static int is_caller(const struct attn_external *x)
+{
+    return x->kind == ATTN_EXTERNAL_CALLER;
+}
 
 static int ended_well(const struct attn_process *ran)
 {
@@ -92,13 +101,18 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
     char changed[sizeof x->meddled];
     struct attn_folder_view *before = attn_folder_look(cases);
     double seconds = fmin(k->left_s, attn_external_left(x));
-    int failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran), error = errno;
+    int failed = 0, error = 0;
+    k->ran.waits = x->waits;
+    if (is_caller(x))
+        attn_caller_hand(cases, k->out, seconds, &k->ran);
+    else if ((failed = attn_process_shell(x->source, cases, k->out, seconds, &k->ran)) != 0)
+        error = errno;
     if (!failed && attn_folder_changed(cases, before, changed, sizeof changed)) {
         fprintf(x->notes, "note: it changed %s, which is not in OUT\n",
                 attn_cleaned(changed, x->meddled, sizeof x->meddled));
     }
     attn_folder_forget(before);
-    if (attn_process_end_children(0.2) > 0 && x->strays++ == 0)
+    if (!is_caller(x) && attn_process_end_children(0.2) > 0 && x->strays++ == 0)
         fprintf(x->notes, "note: processes that it had left behind were ended\n");
     if (failed)
         return attn_fail(err, ATTN_ENOMEM, "'%.200s' cannot be started: %s", x->source,
@@ -166,12 +180,24 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
     if (status == ATTN_OK)
         status = run_on(x, is_first ? k->cases : rest, err);
     k->starts++;
-    if (status == ATTN_OK && n == 1 && !ended_well(&k->ran))
+    if (status == ATTN_OK && n == 1 && !ended_well(&k->ran) && !is_caller(x))
         status = does_it_start(x, err);
-    if (status == ATTN_OK && n == 1)
+    if (status == ATTN_OK && n == 1 && !is_caller(x))
         fprintf(x->notes, "note: %d cases written; the command took %.2f s\n", written,
                 k->ran.wall_s);
     return status;
+}
+
+/* It may never read the report: the case is named at once.  spoke: it said in the case before that
+ * it could not go on. */
+static void lose_caller(struct attn_external *x, const struct attn_asked *broken, int spoke,
+                        const char *how)
+{
+    char text[ATTN_CASE_TEXT];
+    x->gone = x->command->ran.timed_out ? ATTN_TIMEOUT : ATTN_CRASH;
+    attn_case_print(&broken->c, text);
+    fprintf(x->notes, "attnlab: %s %s case %s, '%s': %s\n", attn_verdict_name(x->gone),
+            spoke ? "before" : "in", broken->name, text, how);
 }
 
 /* After a start that did not end well: name the case that broke it.  Is there reason to go on? */
@@ -191,6 +217,10 @@ static int blame(struct attn_external *x)
     if (!spoke || k->ran.timed_out) {
         explain(x, broken);
         broken->settled = 1;
+    }
+    if (is_caller(x)) {
+        lose_caller(x, broken, spoke, how);
+        return 0;
     }
     fprintf(x->notes, "note: %s case %s %s\n", spoke ? "before" : "at", broken->name, how);
     k->idle = done > 0 ? 0 : k->idle + 1;
@@ -233,13 +263,41 @@ static enum attn_status run(struct attn_external *x, struct attn_error *err)
     return ATTN_OK;
 }
 
+/* Of the caller: nothing more is handed to it. */
+static void reach_none(struct attn_external *x, int n, struct attn_answer *answer)
+{
+    for (int i = 0; i < n; i++)
+        answer[i] = (struct attn_answer){.result = {.verdict = ATTN_ERROR}, .not_reached = 1};
+    x->not_reached += n;
+}
+
+/* A folder for these cases: inputs, as many results, and some room. */
+static enum attn_status open_batch(struct attn_external *x, struct attn_error *err)
+{
+    struct attn_exec *k = x->command;
+    double bytes = 16 << 20;
+    for (int i = 0; i < k->n; i++)
+        bytes += 2 * attn_case_bytes(&k->asked[i].c);
+    enum attn_status status = attn_temporary_open_for(bytes, k->folder, err);
+    snprintf(k->out, sizeof k->out, "%s/out", k->folder);
+    return status;
+}
+
 enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
                                struct attn_answer *answer, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
+    const int has_batches = is_caller(x) && x->work == NULL;
     k->n = n;
     k->asked = asked;
-    enum attn_status status = run(x, err);
+    if (x->gone != ATTN_PASS) {
+        reach_none(x, n, answer);
+        return ATTN_OK;
+    }
+    enum attn_status status = has_batches ? open_batch(x, err) : ATTN_OK;
+    const int is_open = has_batches && status == ATTN_OK;
+    if (status == ATTN_OK)
+        status = run(x, err);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         answer[i] = (struct attn_answer){.not_reached = asked[i].not_reached};
         if (asked[i].not_reached)
@@ -248,6 +306,8 @@ enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked
             attn_external_judge(x, &asked[i], k->out, &answer[i]);
         x->not_reached += asked[i].not_reached;
     }
+    if (is_open)
+        attn_temporary_close(k->folder);
     return status;
 }
 
@@ -256,6 +316,11 @@ void attn_exec_unreached(const struct attn_external *x, char *text, size_t size)
     const int n = x->not_reached;
     const struct attn_exec *k = x->command;
     const char *at = k->broken;
+    if (is_caller(x)) {
+        snprintf(text, size, "%d case%s and relations not reached: the caller %s", n,
+                 n > 1 ? "s" : "", x->gone == ATTN_TIMEOUT ? "ran out of time" : "is gone");
+        return;
+    }
     snprintf(text, size,
              "%d case%s not reached: the command %s%s%.80s (start %d); an error in one case need "
              "not end it (docs/external.md)",
@@ -270,8 +335,9 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
     struct attn_exec *k = x->command = calloc(1, sizeof *k);
     if (k == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a command");
-    enum attn_status status =
-        x->work != NULL ? attn_folder_make(x->work, err) : attn_temporary_open(k->folder, err);
+    enum attn_status status = x->work != NULL ? attn_folder_make(x->work, err)
+                              : is_caller(x)  ? ATTN_OK
+                                              : attn_temporary_open(k->folder, err);
     if (status == ATTN_OK && x->work != NULL && realpath(x->work, k->folder) == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "%s: %s", x->work, strerror(errno));
     snprintf(k->out, sizeof k->out, "%s/out", k->folder);
@@ -284,7 +350,7 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
 
 void attn_exec_close(struct attn_external *x)
 {
-    if (x->work == NULL)
+    if (x->work == NULL && !is_caller(x))
         attn_temporary_close(x->command->folder);
     free(x->command);
     x->command = NULL;

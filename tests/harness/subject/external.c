@@ -1,4 +1,4 @@
-/* See external.h: the four routes, and how files are judged. */
+/* See external.h: the five routes, and how files are judged. */
 #include "tests/harness/subject/external.h"
 
 #include <math.h>
@@ -8,6 +8,7 @@
 
 #include "ref/clock.h"
 #include "tests/harness/diagnosis/diagnose.h"
+#include "tests/harness/subject/caller.h"
 #include "tests/harness/subject/exec.h"
 #include "tests/harness/subject/plugin_host.h"
 #include "tests/harness/subject/rank_steps.h"
@@ -59,7 +60,9 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         return ATTN_ENOTSUP;
     }
     r->verdict = ATTN_FAILED;
-    if (says == ATTN_WORDS_ERROR) {
+    r->failure = ATTN_F_STATUS;
+    if (says == ATTN_WORDS_ERROR || says == ATTN_WORDS_CHANGED) {
+        r->failure = says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS;
         snprintf(r->text, sizeof r->text, "%s", words);
     } else if (asked->said[0] != '\0' && !attn_external_done(x, results, asked)) {
         r->verdict = asked->without;
@@ -71,7 +74,7 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         attn_rank_results_judge(x->scheme, results, asked->name, &x->claims, setup, r);
         return ATTN_ENOTSUP; /* it is judged */
     } else if (attn_vector_files_read(results, asked->name, &x->claims, setup, &err) == ATTN_OK) {
-        r->verdict = ATTN_PASS;
+        *r = (struct attn_result){.verdict = ATTN_PASS};
         return ATTN_OK;
     } else if (err.status == ATTN_ENOMEM) {
         attn_result_error(r, err.status, err.text);
@@ -79,7 +82,6 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
     } else {
         snprintf(r->text, sizeof r->text, "%s", err.text);
     }
-    r->failure = ATTN_F_STATUS;
     return ATTN_EINVAL;
 }
 
@@ -159,6 +161,9 @@ const struct attn_external_route attn_external_route[] = {
                               attn_plugin_close_route},
     [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, 0, attn_exec_open, attn_exec_ask, NULL,
                                attn_exec_unreached, attn_exec_close},
+    [ATTN_EXTERNAL_CALLER] = {"caller", ATTN_ROUTE_FILES, ATTN_CALLER_BATCH, attn_exec_open,
+                              attn_caller_ask, attn_caller_relation, attn_exec_unreached,
+                              attn_exec_close},
     [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder,
                               NULL, NULL, close_nothing},
 };

@@ -2,9 +2,9 @@
  *
  *      open  ->  ask, ask, ...  ->  close
  *
- * Four routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a
- * command that is started once for all cases of a question (exec.h), and a folder of results that
- * lies there already.  The struct is filled by its owner, claims included, but for those of a
+ * Five routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a
+ * command that is started once for all cases of a question (exec.h), the process that started this
+ * one (caller.h), and a folder of results that lies there already.  The struct is filled by its owner, claims included, but for those of a
  * plug-in, which says them.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_EXTERNAL_H
@@ -44,22 +44,25 @@ enum attn_external_kind {
     ATTN_NOT_EXTERNAL, /* one of ours */
     ATTN_EXTERNAL_PLUGIN,
     ATTN_EXTERNAL_COMMAND,
+    ATTN_EXTERNAL_CALLER,
     ATTN_EXTERNAL_FOLDER
 };
 
 struct attn_external {
     enum attn_external_kind kind;
-    const char *source; /* path of a plug-in, command line, or folder of results (borrowed)    */
+    const char *source; /* path of a plug-in, command line, folder of results, or the words that
+                           start the caller again (borrowed)                                   */
     struct attn_claims claims;
     char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
                          command, claims.ranks says how many there are                          */
     double timeout_s; /* of ours: for each case or relation, 0: no limit; of a plug-in: for
-                         loading, and each call; of a command: for all starts                  */
+                         loading, and each call; of a command: for all starts; of the caller:
+                         for a batch of cases                                                  */
     double until;     /* when nothing more is asked of it, and what runs is ended; on
                          CLOCK_MONOTONIC; 0: never                                             */
     int not_reached;  /* cases and relations so far                                            */
     int strays;       /* processes that it left behind; of a plug-in: once it is closed         */
-    /* of ours and of a plug-in: */
+    /* of ours, of a plug-in and of the caller: */
     struct attn_repetition how; /* how often it is asked each case                             */
     /* of ours: */
     struct attn_spec spec;
@@ -68,12 +71,15 @@ struct attn_external {
     int diagnoses;              /* a failure is to be diagnosed                                 */
     /* of a plug-in: */
     struct attn_plugin_host *host; /* for its notes (plugin_host.h)                            */
-    /* of a command: */
-    const char *work;  /* the folder of its files, which stays; NULL: none (borrowed)           */
-    FILE *notes;       /* how its starts went                                                   */
+    /* of a command, and of the caller: */
+    const char *work; /* the folder of its files, which stays; NULL: none (borrowed)           */
+    FILE *notes;      /* how its starts went                                                   */
+    void (*waits)(double s); /* called while it runs (process.h); or NULL */
     char meddled[200]; /* a file of its cases that it changed; ""                               */
     struct attn_exec *command; /* private                                                      */
+    enum attn_verdict gone;    /* of the caller: CRASH or TIMEOUT, and it is asked nothing more  */
     double diagnosed_s;        /* private: time spent on diagnoses                             */
+    int same_afresh;           /* private: cases that failed in a fresh process, too            */
 };
 
 /* How each kind is asked. */

@@ -326,7 +326,7 @@ static void run_once(struct runs *x, const struct attn_result *known, struct att
     memset(r, 0, sizeof *r);
     run_passes(x->spec, x->setup, pass, x->use, r, memory);
     if (r->verdict == ATTN_PASS) {
-        uint64_t digest = attn_setup_digest(x->setup, pass);
+        uint64_t digest = attn_setup_digest(x->setup, NULL, pass);
         if (known != NULL && known->digest == digest) {
             *r = *known;
         } else {

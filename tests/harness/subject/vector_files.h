@@ -3,7 +3,8 @@
  *      CASES/manifest.json                  what the cases are, with every number of each
  *      CASES/NAME/inputs.safetensors        q k v [do] [dlse] [bias] [mask]
  *      OUT/NAME/result.safetensors          o lse [dq dk dv] [dbias], or result.npz, or one
- *                                           NAME/o.npy, ... each, or error.txt, or refused.txt
+ *                                           NAME/o.npy, ... each, or error.txt, changed.txt,
+ *                                           or refused.txt
  *
  * vector_cases.c writes the former, vector_results.c reads the latter; docs/external.md is the
  * manual.  Nothing of the inputs is read back: a case string gives the same bits every time, so
@@ -66,10 +67,16 @@ int attn_vector_files_has(const char *folder, const char *name);
 int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
                            const struct attn_case *c);
 
-/* What a program says, in the first line of OUT/NAME/error.txt or refused.txt, in place of results.
- * ERROR, with what is to be said of it: also words that cannot be read, both files, and a refusal
- * beside results.  REFUSED: its line as it stands, "" is none. */
-enum attn_vector_files_words { ATTN_WORDS_NONE, ATTN_WORDS_ERROR, ATTN_WORDS_REFUSED };
+/* What a program says, in the first line of OUT/NAME/error.txt, changed.txt (which inputs it has
+ * changed) or refused.txt, in place of results.  ERROR and CHANGED, with what is to be said of it:
+ * also words that cannot be read, several of the files, and a refusal beside results.  REFUSED: its
+ * line as it stands, "" is none. */
+enum attn_vector_files_words {
+    ATTN_WORDS_NONE,
+    ATTN_WORDS_ERROR,
+    ATTN_WORDS_CHANGED,
+    ATTN_WORDS_REFUSED
+};
 enum attn_vector_files_words attn_vector_files_words(const char *folder, const char *name,
                                                      char *text, size_t size);
 

@@ -38,7 +38,8 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
     const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
     char file[40];
     if (is_there(folder, name, whole[0]) || is_there(folder, name, whole[1]) ||
-        is_there(folder, name, "error.txt") || is_there(folder, name, "refused.txt"))
+        is_there(folder, name, "error.txt") || is_there(folder, name, "changed.txt") ||
+        is_there(folder, name, "refused.txt"))
         return 1;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         snprintf(file, sizeof file, "%s.npy", attn_output_name((enum attn_output)o));
@@ -65,10 +66,12 @@ enum attn_vector_files_words attn_vector_files_words(const char *folder, const c
 {
     char path[4096], line[300] = "";
     struct attn_error err = {0};
-    int failed = is_there(folder, name, "error.txt");
-    if (!failed && !is_there(folder, name, "refused.txt"))
+    int changed = is_there(folder, name, "changed.txt"); /* which counts for more */
+    int failed = !changed && is_there(folder, name, "error.txt");
+    if (!changed && !failed && !is_there(folder, name, "refused.txt"))
         return ATTN_WORDS_NONE;
-    const char *file = failed ? "error.txt" : "refused.txt", *result = find_result(folder, name);
+    const char *file = changed ? "changed.txt" : failed ? "error.txt" : "refused.txt";
+    const char *result = find_result(folder, name);
     FILE *stream = attn_read_stream(result_path(folder, name, file, path), ATTN_READ_THEIRS, &err);
     if (stream == NULL) {
         snprintf(text, size, "%s", err.text);
@@ -79,14 +82,19 @@ enum attn_vector_files_words attn_vector_files_words(const char *folder, const c
     fclose(stream);
     line[strcspn(line, "\n")] = '\0';
     attn_clean(line);
-    if (failed)
+    if (changed)
+        snprintf(text, size, "inputs were changed in place: %s",
+                 line[0] != '\0' ? line : "(which ones is not said)");
+    else if (failed)
         snprintf(text, size, "the program says: %s", line[0] != '\0' ? line : "(nothing)");
     else if (result != NULL)
         snprintf(text, size, "refused.txt lies beside %s: a case has results, or is refused",
                  result);
     else
         snprintf(text, size, "%s", line);
-    return failed || result != NULL ? ATTN_WORDS_ERROR : ATTN_WORDS_REFUSED;
+    return changed                    ? ATTN_WORDS_CHANGED
+           : failed || result != NULL ? ATTN_WORDS_ERROR
+                                      : ATTN_WORDS_REFUSED;
 }
 
 static enum attn_status check_shape(const struct attn_file *file, const char *name,

@@ -122,6 +122,18 @@ static int lacking(const struct attn_mpi *mpi, int ranks)
     return n;
 }
 
+/* The line that names the ranks without a note, the first eight of them; its bytes. */
+static int name_lacking(const struct attn_mpi *mpi, int ranks, char *text, size_t size)
+{
+    int lost = lacking(mpi, ranks), named = 0;
+    int used = snprintf(text, size, "%d of %d ranks give no answer for %g s: rank", lost, ranks,
+                        mpi->limit);
+    for (int r = 0; r < ranks && named < 8; r++)
+        if (mpi->note[r].how == NO_NOTE)
+            used += snprintf(text + used, size - (size_t)used, "%s %d", named++ > 0 ? "," : "", r);
+    return used + snprintf(text + used, size - (size_t)used, "%s", named < lost ? ", ..." : "");
+}
+
 /* As a simulation decides: the lowest rank that failed by itself; else the transport's finding;
  * else no rank made progress. */
 static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct attn_error *err)
@@ -140,8 +152,7 @@ static enum attn_status verdict(const struct attn_mpi *mpi, int ranks, struct at
     if (waited == NULL)
         return ATTN_OK;
     int lost = lacking(mpi, ranks);
-    int used = lost > 0 ? snprintf(text, sizeof text, "%d of %d ranks give no answer for %g s",
-                                   lost, ranks, mpi->limit)
+    int used = lost > 0 ? name_lacking(mpi, ranks, text, sizeof text)
                         : snprintf(text, sizeof text, "deadlock");
     for (int r = 0; r < ranks && (size_t)used < sizeof text; r++)
         if (mpi->note[r].wait[0] != '\0')
@@ -166,8 +177,7 @@ static void collect_notes(struct attn_mpi *mpi, int ranks)
         double patience = GRACE_LOST + 0.2 * mpi->rank + (failed ? 0 : mpi->limit);
         if (MPI_Wtime() - since > patience) {
             if (verdict(mpi, ranks, &err) == ATTN_OK)
-                attn_fail(&err, ATTN_EPEER, "%d of %d ranks give no answer for %g s", lost, ranks,
-                          mpi->limit);
+                name_lacking(mpi, ranks, err.text, sizeof err.text);
             mpi->give_up(err.text);
         }
         rest(&looks);

@@ -1,0 +1,188 @@
+"""Callables, right and wrong, and what attnlab.py says of each: asserts, and nothing printed.
+
+    python3 callables.py NAME...        the tests of these names; without one, all
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import attnlab  # noqa: E402
+import numpy as np  # noqa: E402
+
+FEW = ["reveal-all", "reveal-causal-br", "reveal-holes", "length-1-1", "ties"]
+CLAIMS = "f32 cross dv dense scale"
+
+
+def attention(q, k, v, *, scale, mask=None):
+    s = q.dtype.type(scale) * (q @ k.swapaxes(-1, -2))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    p = np.exp(s - s.max(axis=-1, keepdims=True))
+    return p @ v / p.sum(axis=-1, keepdims=True)
+
+
+def with_lse(q, k, v, *, scale, causal=None):
+    s = q.dtype.type(scale) * (q @ k.swapaxes(-1, -2))
+    if causal is not None:
+        i, j = np.ogrid[: q.shape[2], : k.shape[2]]
+        s = np.where(j <= i + (k.shape[2] - q.shape[2] if causal == "br" else 0), s, -np.inf)
+    m = s.max(axis=-1, keepdims=True)
+    l = np.exp(s - m).sum(axis=-1, keepdims=True)
+    return np.exp(s - m) @ v / l, (m + np.log(l))[..., 0]
+
+
+def backward(do, q, k, v, o, lse, *, scale, causal=None):
+    s = q.dtype.type(scale) * (q @ k.swapaxes(-1, -2))
+    i, j = np.ogrid[: q.shape[2], : k.shape[2]]
+    if causal is not None:
+        s = np.where(j <= i + (k.shape[2] - q.shape[2] if causal == "br" else 0), s, -np.inf)
+    p = np.exp(s - lse[..., None])
+    ds = q.dtype.type(scale) * p * (do @ v.swapaxes(-1, -2) - (do * o).sum(axis=-1, keepdims=True))
+    return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ do
+
+
+def wrong(change):
+    """attention(), with its result changed."""
+    def callable_(q, k, v, *, scale, mask=None):
+        return change(attention(q, k, v, scale=scale, mask=mask), q=q, mask=mask)
+    return callable_
+
+
+def raising(error):
+    def change(o, **_):
+        raise error
+    return wrong(change)
+
+
+def in_place(o, q, **_):
+    q += 1
+    return o
+
+
+WRONG = [  # the callable, the verdict of every failure, words of the first one
+    (lambda q, k, v, *, scale, mask=None: attention(q, k, v, scale=1, mask=mask), "FAIL(bound)", "scale missing"),
+    (wrong(in_place), "FAIL(integrity)", "inputs were changed in place: q"),
+    (wrong(lambda o, **_: None), "FAIL(status)", "it returned None: o, or o and lse, would work"),
+    (wrong(lambda o, **_: o[:1, :1]), "FAIL(status)", "is wanted"),
+    (wrong(lambda o, **_: o.astype("i8")), "FAIL(status)", "I64: F64, F32, BF16 and F16 would work"),
+    (wrong(lambda o, **_: "o"), "FAIL(status)", "o is a str, not a tensor"),
+    (wrong(lambda o, **_: (o, o, o)), "FAIL(status)", "it returned"),
+    (raising(RuntimeError("first\nlast")), "FAIL(status)", "RuntimeError: first last"),
+    (wrong(lambda o, **_: o * np.nan), "FAIL(finite)", "NaN"),
+]
+
+
+def judge(callable_, claims=CLAIMS, **how):
+    how = {"cases": FEW, **({} if "tier" in how or "relation" in how else {"name": "it"}), **how}
+    return attnlab.check(callable_, claims, **how)
+
+
+def test_right():
+    result = judge(attention).require()
+    assert result.verdict == "PASS" and not result.failures and result.row["counts"]["PASS"] == 5, result
+    assert "PASS: 5 pass, 0 fail" in str(result)
+    judge(wrong(lambda o, **_: np.asfortranarray(o))).require()  # not contiguous: copied
+    judge(wrong(lambda o, **_: o.astype("f8"))).require()  # a wider type is judged as what it is
+    judge(with_lse, "f32 backward causal scale cross", backward=backward, lse="e", cases=[
+        "q9k14d8:causal(br):f32:normal:s1:pass=bwd", "q9d8:none:f32:normal:s1:pass=bwd"]).require()
+
+
+def test_wrong():
+    for callable_, verdict, words in WRONG:
+        result = judge(callable_, cases=["b2h2q9k14d8v4:dense(bqk50):f32:normal:s1:scale=0.7"])
+        assert result.verdict == "FAIL" and len(result.failures) == 1, (words, result)
+        failure = result.failures[0]
+        assert failure.verdict == verdict and words in failure.message, failure
+        assert failure.again.startswith("ATTNLAB_CASE='b2h2q9k14d8v4:"), failure.again
+        try:
+            result.require()
+            raise SystemExit("require() let it pass")
+        except attnlab.Failed as error:
+            assert verdict in str(error), error
+    assert judge(WRONG[0][0], cases=["q9d8:none:f32:normal:s1"]).failures[0].cause == "fits scale missing"
+
+
+def test_refused():
+    result = judge(raising(attnlab.Refused("no kernel for d = 4")), cases=["reveal-causal-br", "q8d8:none:f32:normal:s1"])
+    assert result.verdict == "ERROR" and "no kernel for d = 4" in str(result), result  # nothing was judged
+
+
+def test_relations_and_repeats():
+    def forgets(q, k, v, *, scale, mask=None, calls=[0]):
+        calls[0] += 1
+        return attention(q, k, v, scale=scale, mask=mask) * np.float32(calls[0] % 7 > 0)
+
+    result = judge(attention, relation="R12", cases=())
+    assert [x["verdict"] for x in result.checks] == ["PASS"], result
+    result = judge(forgets, repeat=50, cases=["q8d8:none:f32:normal:s1"])
+    assert result.failures[0].verdict == "INTERMITTENT(bound)", result
+    result = judge(WRONG[0][0], soak=0.2, cases=())
+    assert result.failures[0].cause == "fits scale missing", result
+
+
+def test_bad_calls():
+    for claims, how, words in (("bf16", {}, "numpy has no bf16"), ("causal", {}, "names no storage type"),
+                               ("f32 causal", {}, "has no argument causal"), ("f32 dense backward", {}, "give backward="),
+                               ("f32 blah dense", {}, 'claim "blah" does not exist'),
+                               ("f32 dense", {"foo": 1}, 'key "foo" does not exist'),
+                               ("f32 dense", {"cases": "nonsense"}, "is no case of the battery")):
+        try:
+            attnlab.check(attention, claims, **how)
+            raise SystemExit(f"{claims} {how}: no error")
+        except (ValueError, TypeError) as error:
+            assert words in str(error), error
+
+
+def left_behind():
+    return {x for x in os.listdir("/dev/shm") if x.startswith("attnlab-")}
+
+
+def test_ends():
+    """The caller dies: CRASH and the case on standard error, and no folder stays; it takes too long: TIMEOUT."""
+    before = left_behind()
+    me = "import callables as c, os, signal, time; "
+    call = "; c.judge(c.wrong(bad), timeout=1, cases=['q8d8:none:f32:normal:s1', 'q8d4:none:f32:normal:s1'])"
+    dies = "bad = lambda o, q, **_: os.kill(os.getpid(), signal.SIGKILL) if q.shape[3] == 4 else o"
+    done = subprocess.run([sys.executable, "-c", me + dies + call], stderr=subprocess.PIPE, text=True,
+                          cwd=os.path.dirname(os.path.abspath(__file__)))
+    assert done.returncode == -signal.SIGKILL, done
+    assert "attnlab: CRASH in case case-2, 'q8d4:none:f32:normal:s1': the caller is gone" in done.stderr, done
+    result = judge(wrong(lambda o, **_: time.sleep(0.6) or o), timeout=0.5, lse="absent", cases=["q8d8:none:f32:normal:s1"])
+    assert [x.verdict for x in result.failures] == ["TIMEOUT"], result
+    for _ in range(100):
+        if left_behind() <= before:
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"left behind: {left_behind() - before}")
+
+
+def test_tensors():
+    rng = np.random.default_rng(1)
+    q, k, v, do = (rng.standard_normal((1, 2, 40, 16)).astype("f4") for _ in range(4))
+    o, lse = with_lse(q, k, v, scale=0.25, causal="br")
+    dq, dk, dv = backward(do, q, k, v, o, lse, scale=0.25, causal="br")
+    said = attnlab.assert_attention(o, q=q, k=k, v=v, causal="br", lse=lse, do=do, dq=dq, dk=dk, dv=dv, rows=16)
+    assert "within the bound of f32" in said, said
+    attnlab.assert_attention(o, q=q, k=k, v=v, mask=np.tril(np.ones((1, 2, 40, 40), bool)))
+    for how, words in (({}, "fits causal(tl)"), ({"causal": 0, "window": (3, 0)}, "a window without its left end")):
+        try:
+            attnlab.assert_attention(o, q=q, k=k, v=v, **how)
+            raise SystemExit("no error")
+        except AssertionError as error:
+            assert words in str(error) and "worst element" in str(error), error
+
+
+def test_values():
+    assert attnlab.price("ring:ranks=8", length=200_000, heads=8).peak == 257115520
+    assert "tile" in attnlab.explain("tiled-textbook:br=2,bc=2")
+    judge(attention, layout="blhd", cases=["q8d8:none:f32:normal:s1"])
+    assert attnlab.case("h2q9d8:none:f32:normal:s1").q.shape == (1, 9, 2, 8)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or [x for x in dict(globals()) if x.startswith("test_")]:
+        globals()[name]()

@@ -1,0 +1,39 @@
+/* attnlab.py: callables that are right and wrong (callables.py), and the wheel. */
+#include "tests/fixtures/external_fixture.h"
+#include "tests/fixtures/scratch.h"
+#include "tests/suites.h"
+
+SUITE(python, .seconds = 60, .open = scratch_open, .close = scratch_close);
+
+TEST(callables)
+{
+    if (!fixture_python("numpy"))
+        return;
+    ck_assert_int_eq(fixture_shell("ATTNLAB=$(realpath '%s/attnlab') /usr/bin/python3 "
+                                   "experiments/rim/python/tests/callables.py",
+                                   test_build()),
+                     0);
+}
+
+TEST(wheel)
+{
+    if (!fixture_python("numpy") || !fixture_python("venv"))
+        return;
+    ck_assert_int_eq(fixture_shell("bash experiments/rim/python/tests/wheel.sh '%s' '%s'",
+                                   test_build(), scratch_path("")),
+                     0);
+}
+
+/* One test for each family of cases; the fault is in causal masks that end at the last token. */
+TEST(pytest)
+{
+    if (!fixture_python("numpy") || !fixture_python("pytest"))
+        return;
+    ck_assert_int_eq(
+        fixture_shell(
+            "cd experiments/rim/python/tests && ATTNLAB=$(realpath \"$OLDPWD/%s/attnlab\") "
+            "/usr/bin/python3 -m pytest -q -p no:cacheprovider -p attnlab families.py "
+            "-k 'level or gqa' 2>&1 | grep -q '1 failed, 1 passed'",
+            test_build()),
+        0);
+}
