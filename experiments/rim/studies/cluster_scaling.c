@@ -5,6 +5,7 @@
 
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/table_file.h"
 #include "ref/mask/mask.h"
 
 ATTN_STUDY_DATA(h200, "cluster/h200.cluster")

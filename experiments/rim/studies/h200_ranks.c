@@ -13,6 +13,7 @@
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/studies/cuda_cache.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/table_file.h"
 #include "optimized/integers.h"
 #include "optimized/parallel/scheme.h"
 #include "ref/mask/mask.h"
