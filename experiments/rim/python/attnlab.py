@@ -210,7 +210,8 @@ class _Torch:
         for name, end in zip(("o", "lse"), ends):
             if end is None or not end.requires_grad:
                 raise TypeError(f"{name} has no gradient: it does not come from q, k and v by autograd")
-        return (o, lse), functools.partial(self.torch.autograd.grad, ends, leaves, upstream, retain_graph=True,
+        return (o, lse), functools.partial(self.torch.autograd.grad, ends, leaves, upstream,
+                                           retain_graph=int(os.environ.get("ATTNLAB_REPEAT", 0)) > 0,
                                            allow_unused=True)
 
     def wait(self):
