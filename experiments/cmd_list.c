@@ -82,8 +82,7 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
     text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (caps & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] ? between : "",
-                        attn_cap_name((enum attn_cap)(1u << bit)));
+            attn_append(text, size, "%s%s", text[0] ? between : "", attn_cap_name[bit]);
 }
 
 /* As text, and below each other in the cell of a table. */
@@ -107,7 +106,7 @@ static json_t *impl_json(const struct attn_impl *impl)
     json_t *caps = json_array(), *options = json_array();
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (impl->caps & 1u << bit)
-            json_array_append_new(caps, json_string(attn_cap_name((enum attn_cap)(1u << bit))));
+            json_array_append_new(caps, json_string(attn_cap_name[bit]));
     for (const struct attn_option *o = impl->options; o != NULL && o->name != NULL; o++)
         json_array_append_new(options, json_pack("{s:s,s:s}", "name", o->name, "help", o->help));
     return json_pack("{s:s,s:s,s:s,s:o,s:o}", "name", impl->name, "family", impl->family, "summary",
@@ -284,8 +283,16 @@ static int draw_mask(struct request *want)
                              (long long)(want->length < 0 ? 0 : want->length),
                              (long long)(want->keys < 0 ? 0 : want->keys), (long long)most,
                              want->out != NULL ? "" : "; more with --out FILE.svg");
-    const struct attn_mask_shape shape = {1, 1, want->length, want->keys};
-    if (attn_mask_parse(want->picture, &shape, NULL, &mask, &err) != ATTN_OK)
+    struct attn_problem problem;
+    struct attn_case c = {.batch = 1,
+                          .heads = 1,
+                          .kv_heads = 1,
+                          .n_query = want->length,
+                          .n_key = want->keys,
+                          .d_key = 1,
+                          .d_value = 1};
+    attn_case_set_mask(&c, want->picture);
+    if (attn_case_open(&c, NULL, &problem, &mask, &err) != ATTN_OK)
         return attn_cli_error(&err);
     int status = ATTN_EXIT_GOOD;
     if (want->out == NULL)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "experiments/cli/cases.h"
 #include "experiments/cli/cli.h"
-#include "experiments/cli/shape.h"
 #include "experiments/price/messages.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"
@@ -20,8 +20,8 @@
 #include "tests/harness/base/fileio.h"
 
 struct request {
-    struct attn_cli_shapes shapes; /* but for the pass: */
-    int first, last;               /* enum attn_need_pass */
+    struct attn_cli_cases cases; /* but for the pass: */
+    int first, last;             /* enum attn_need_pass */
     int json, storage, make;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
@@ -34,7 +34,7 @@ struct request {
 };
 
 static const struct attn_flag_use flags[] = {
-    ATTN_CLI_SHAPE_FLAGS(offsetof(struct request, shapes)),
+    ATTN_CLI_CASE_FLAGS(offsetof(struct request, cases)),
     ATTN_TAKES(LAYERS, offsetof(struct request, layers), "0"),
     ATTN_TAKES(
         SAVE, offsetof(struct request, save), .value = "probs|rows|inputs|all",
@@ -89,7 +89,7 @@ const struct attn_cli_command attn_cmd_price = {
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
-    .initial = &(const struct request){.shapes = ATTN_CLI_SHAPES_OPEN},
+    .initial = &(const struct request){.cases = ATTN_CLI_CASES_OPEN},
     .run = price};
 
 /* The places that prices go to. */
@@ -150,10 +150,10 @@ static int price_shape(const struct request *q, const struct attn_price_asked *a
     struct attn_error err = {0};
     struct attn_mask *mask = NULL;
     struct attn_problem p;
-    enum attn_status status = attn_cli_shape_open(asked->shape, &p, &mask, &err);
+    enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, &err);
     *stop = status != ATTN_OK;
     int exit_status = *stop        ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
-                      : q->storage ? attn_storage_print(asked->shape, &p, q->make, out->all)
+                      : q->storage ? attn_storage_print(asked->c, &p, q->make, out->all)
                                    : price_pass(asked, &p, out);
     attn_mask_free(mask);
     return exit_status;
@@ -164,9 +164,8 @@ static int price_longest(const struct attn_price_asked *asked, const struct outp
     struct attn_error err = {0};
     double bytes[2];
     int64_t length;
-    enum attn_status status =
-        attn_need_longest(asked->spec, asked->stack, asked->shape, asked->pass, asked->memory,
-                          HUGE_VAL, &length, bytes, &err);
+    enum attn_status status = attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass,
+                                                asked->memory, HUGE_VAL, &length, bytes, &err);
     attn_price_show_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
     return attn_cli_status(status);
 }
@@ -193,14 +192,14 @@ static void be_patient(void)
 static int price_all(const struct request *q, const struct attn_spec *spec, int n,
                      const struct output *out)
 {
-    int shapes = attn_cli_shape_count(&q->shapes), passes = q->last - q->first + 1, stop = 0;
+    int cases = attn_cli_case_count(&q->cases), passes = q->last - q->first + 1, stop = 0;
     int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
     be_patient();
-    for (int i = 0; i < n * q->stacks * shapes * passes && !stop; i++) {
-        const struct attn_cli_shape shape = attn_cli_shape_at(&q->shapes, i / passes % shapes);
-        const struct attn_price_asked asked = {.spec = &spec[i / passes / shapes / q->stacks],
-                                               .stack = &q->stack[i / passes / shapes % q->stacks],
-                                               .shape = &shape,
+    for (int i = 0; i < n * q->stacks * cases * passes && !stop; i++) {
+        const struct attn_case c = attn_cli_case_at(&q->cases, i / passes % cases);
+        const struct attn_price_asked asked = {.spec = &spec[i / passes / cases / q->stacks],
+                                               .stack = &q->stack[i / passes / cases % q->stacks],
+                                               .c = &c,
                                                .pass = (enum attn_need_pass)(q->first + i % passes),
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
@@ -257,14 +256,14 @@ static void read_device(struct request *q)
         attn_cli_must(attn_memory_parse(q->device, &q->memory, &err), &err);
     if (q->params != NULL)
         attn_cli_must(attn_params_parse(q->params, &q->memory, &err), &err);
-    if (q->longest && (q->device == NULL || q->shapes.lengths.n > 0 || q->shapes.keys >= 0 ||
+    if (q->longest && (q->device == NULL || q->cases.lengths.n > 0 || q->cases.keys >= 0 ||
                        q->log != NULL || q->storage))
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--longest needs --memory SIZE, and finds the length itself: no --length, "
                       "--keys, --log");
     if (q->longest)
-        q->shapes.lengths.n = 1;
-    if (q->shapes.lengths.n == 0)
+        q->cases.lengths.n = 1;
+    if (q->cases.lengths.n == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab price dense --length 200k");
 }
 
@@ -274,7 +273,7 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
 {
     struct attn_messages messages;
     struct attn_error err;
-    if (n != 1 || attn_cli_shape_count(&q->shapes) != 1)
+    if (n != 1 || attn_cli_case_count(&q->cases) != 1)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--log takes the messages of one SPEC in one shape, in one pass or both");
     attn_cli_must(attn_messages_open(&messages, spec, &err), &err);
@@ -306,9 +305,9 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 static int price(void *values, int n, char **operand)
 {
     struct request *q = values;
-    q->last = q->shapes.pass; /* both: each, and both together */
+    q->last = q->cases.pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
-    q->shapes.pass = 0;
+    q->cases.pass = 0;
     check_storage(q, n);
     read_stack(q);
     read_device(q);

@@ -33,30 +33,33 @@ extern "C" {
 
 #define ATTN_PLUGIN_ABI 2 /* grows when a plug-in built against an older header must be rebuilt */
 
-/* The claims; a plug-in that claims F32 alone is asked for plain O and LSE of square f32 problems
- * with d = dv, scale 1/sqrt(d), no mask, in [B,H,L,d]. */
-enum attn_plugin_claim {
-    ATTN_PLUGIN_F64 = 1 << 0, /* storage types: f64 is computed in f64, others in f32   */
-    ATTN_PLUGIN_F32 = 1 << 1,
-    ATTN_PLUGIN_BF16 = 1 << 2,
-    ATTN_PLUGIN_F16 = 1 << 3,
-    ATTN_PLUGIN_BACKWARD = 1 << 4, /* backward() is there                                    */
-    ATTN_PLUGIN_GQA = 1 << 5,      /* G < H                                                  */
-    ATTN_PLUGIN_CROSS = 1 << 6,    /* Lq and Lk differ                                       */
-    ATTN_PLUGIN_DV = 1 << 7,       /* d and dv differ                                        */
-    ATTN_PLUGIN_HARD = 1 << 9,     /* K and V rows that no query sees may be NaN             */
-    ATTN_PLUGIN_SOFTCAP = 1 << 10,
-    ATTN_PLUGIN_ALIBI = 1 << 11,
-    ATTN_PLUGIN_BIAS = 1 << 12,    /* a bias tensor, broadcast by strides of 0; -inf hides   */
-    ATTN_PLUGIN_DBIAS = 1 << 13,   /* and its gradient, summed where the bias is broadcast   */
-    ATTN_PLUGIN_DLSE = 1 << 14,    /* a gradient that arrives through LSE                    */
-    ATTN_PLUGIN_STRIDES = 1 << 15, /* any strides; without it contiguous in `layout`         */
-    ATTN_PLUGIN_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
-    ATTN_PLUGIN_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
-    ATTN_PLUGIN_BAND = 1 << 18,    /* causal and window masks, as three numbers; implies CAUSAL */
-    ATTN_PLUGIN_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
-    ATTN_PLUGIN_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
-    ATTN_PLUGIN_CAUSAL = 1 << 21   /* causal masks, as numbers; offset 0 where Lq = Lk       */
+/* The claims, of plug-ins and of attnlab's own implementations.  A plug-in that claims F32 alone is
+ * asked for plain O and LSE of square f32 problems with d = dv, scale 1/sqrt(d), no mask, in
+ * [B,H,L,d]. */
+enum attn_cap {
+    ATTN_CAP_F64 = 1 << 0, /* storage types: f64 is computed in f64, others in f32   */
+    ATTN_CAP_F32 = 1 << 1,
+    ATTN_CAP_BF16 = 1 << 2,
+    ATTN_CAP_F16 = 1 << 3,
+    ATTN_CAP_BACKWARD = 1 << 4, /* backward() is there                                    */
+    ATTN_CAP_GQA = 1 << 5,      /* G < H                                                  */
+    ATTN_CAP_CROSS = 1 << 6,    /* Lq and Lk differ                                       */
+    ATTN_CAP_DV = 1 << 7,       /* d and dv differ                                        */
+    ATTN_CAP_MASK = 1 << 8,     /* attnlab's own alone: any mask                          */
+    ATTN_CAP_HARD = 1 << 9,     /* K and V rows that no query sees may be NaN             */
+    ATTN_CAP_SOFTCAP = 1 << 10,
+    ATTN_CAP_ALIBI = 1 << 11,
+    ATTN_CAP_BIAS = 1 << 12,    /* a bias tensor, broadcast by strides of 0; -inf hides   */
+    ATTN_CAP_DBIAS = 1 << 13,   /* and its gradient, summed where the bias is broadcast   */
+    ATTN_CAP_DLSE = 1 << 14,    /* a gradient that arrives through LSE                    */
+    ATTN_CAP_STRIDES = 1 << 15, /* any strides; without it contiguous in `layout`         */
+    ATTN_CAP_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
+    ATTN_CAP_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
+    ATTN_CAP_BAND = 1 << 18,    /* causal and window masks, as three numbers; implies CAUSAL */
+    ATTN_CAP_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
+    ATTN_CAP_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
+    ATTN_CAP_CAUSAL = 1 << 21,  /* causal masks, as numbers; offset 0 where Lq = Lk       */
+    ATTN_CAP_WIDE = 1 << 22     /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
 };
 
 /* Inputs that may be declined although the claims above ask for them (attn_plugin.declines). */
@@ -196,7 +199,7 @@ struct attn_plugin {
     uint32_t abi;         /* ATTN_PLUGIN_ABI                                              */
     uint32_t struct_size; /* sizeof(struct attn_plugin)                                   */
     const char *name;
-    uint32_t claims; /* enum attn_plugin_claim, or-ed                                     */
+    uint32_t claims; /* enum attn_cap, or-ed                                     */
 
     int32_t lse, empty_lse, causal, window, layout, byte; /* conventions, see above       */
 

@@ -5,6 +5,7 @@
 #define REF_IMPL_H
 
 #include "ref/attn.h"
+#include "ref/attn_plugin.h"
 #include "ref/ledger.h"
 
 #ifdef __cplusplus
@@ -13,28 +14,16 @@ extern "C" {
 
 /* ---- what an implementation may claim ----------------------------------------------------- */
 
-enum attn_cap {
-    ATTN_CAP_F64 = 1u << ATTN_F64,
-    ATTN_CAP_F32 = 1u << ATTN_F32,
-    ATTN_CAP_BF16 = 1u << ATTN_BF16,
-    ATTN_CAP_F16 = 1u << ATTN_F16,
-    ATTN_CAP_BACKWARD = 1u << 4,
-    ATTN_CAP_GQA = 1u << 5,   /* kv_heads != heads                                         */
-    ATTN_CAP_CROSS = 1u << 6, /* n_query != n_key                                          */
-    ATTN_CAP_DV = 1u << 7,    /* d_value != d_key                                          */
-    ATTN_CAP_MASK = 1u << 8,  /* any structural mask                                       */
-    ATTN_CAP_HARD = 1u << 9,  /* hidden values never matter, NaN included                  */
-    ATTN_CAP_SOFTCAP = 1u << 10,
-    ATTN_CAP_ALIBI = 1u << 11,
-    ATTN_CAP_BIAS = 1u << 12,    /* a bias tensor                                             */
-    ATTN_CAP_DBIAS = 1u << 13,   /* and its gradient                                          */
-    ATTN_CAP_DLSE = 1u << 14,    /* a gradient that arrives through LSE                       */
-    ATTN_CAP_STRIDES = 1u << 15, /* any layout; without it [B,H,L,d] contiguous              */
-    ATTN_CAP_WIDE = 1u << 16     /* bf16 and f16: o, dq, dk, dv as f32, where a view says so */
+/* The words are those of enum attn_cap, which plug-ins claim too.  What follows are sets of them.
+ * Of masks our own implementations take all or none: ATTN_CAP_MASK. */
+enum {
+    ATTN_CAPS = 23, /* their bits */
+    ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16,
+    ATTN_CAPS_OWN = ATTN_CAP_MASK | ATTN_CAP_WIDE, /* which no plug-in can claim */
+    ATTN_CAPS_SHARED = (ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK,
+    ATTN_CAPS_ALL = ATTN_CAPS_SHARED | ATTN_CAPS_OWN /* of an implementation of ours */
 };
-enum { ATTN_CAPS = 17, ATTN_CAPS_ALL = (1 << ATTN_CAPS) - 1 };
-enum { ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 };
-const char *attn_cap_name(enum attn_cap cap); /* "f32", "backward", "gqa", ... */
+extern const char *const attn_cap_name[ATTN_CAPS]; /* by bit: "f64", "f32", ... */
 
 /* ---- memory is a contract ----------------------------------------------------------------- */
 

@@ -50,13 +50,8 @@ const char *attn_pass_name(enum attn_pass pass)
     return pass == ATTN_BACKWARD ? "bwd" : "fwd";
 }
 
-const char *attn_cap_name(enum attn_cap cap)
-{
-    static const char *const name[ATTN_CAPS] = {
-        "f64",  "f32",     "bf16",  "f16",  "backward", "gqa",  "cross",   "dv",  "mask",
-        "hard", "softcap", "alibi", "bias", "dbias",    "dlse", "strides", "wide"};
-    for (int bit = 0; bit < ATTN_CAPS; bit++)
-        if ((unsigned)cap == 1u << bit)
-            return name[bit];
-    return "unknown";
-}
+const char *const attn_cap_name[ATTN_CAPS] = {
+    "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",    "cross", "dv",
+    "mask",  "hard",  "softcap", "alibi", "bias",     "dbias",  "dlse",  "strides",
+    "scale", "empty", "band",    "dense", "repeats",  "causal", "wide"};
+_Static_assert(ATTN_CAP_F64 == 1 << ATTN_F64 && ATTN_CAP_F16 == 1 << ATTN_F16, "bits of storage");

@@ -105,9 +105,9 @@ extern "C" const attn_plugin *attn_plugin_get(void)
     me.abi = ATTN_PLUGIN_ABI;
     me.struct_size = sizeof me;
     me.name = "cpp";
-    me.claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_F64 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
-                ATTN_PLUGIN_DV | ATTN_PLUGIN_HARD | ATTN_PLUGIN_STRIDES | ATTN_PLUGIN_SCALE |
-                ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_BAND;
+    me.claims = ATTN_CAP_F32 | ATTN_CAP_F64 | ATTN_CAP_GQA | ATTN_CAP_CROSS |
+                ATTN_CAP_DV | ATTN_CAP_HARD | ATTN_CAP_STRIDES | ATTN_CAP_SCALE |
+                ATTN_CAP_EMPTY | ATTN_CAP_BAND;
     me.block = block;
     me.forward = forward;
     return &me;

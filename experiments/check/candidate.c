@@ -32,13 +32,10 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                                                  : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
-    for (int bit = 0; bit < ATTN_CAPS && s->x.kind == ATTN_NOT_EXTERNAL; bit++)
-        if (s->x.spec.impl->caps & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "",
-                        attn_cap_name((enum attn_cap)(1u << bit)));
-    for (int bit = 0; bit < ATTN_CLAIMS && s->x.kind != ATTN_NOT_EXTERNAL; bit++)
-        if (c->bits & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_claim_name[bit]);
+    const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
+        if (bits & 1u << bit)
+            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name[bit]);
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
             attn_append(text, size, "; not %s", attn_decline_name[bit]);
@@ -300,9 +297,9 @@ static int has_claim(const struct attn_verdict_entry *x, int bit)
 /* Every claim, the storage types among them. */
 static void file_unjudged_claims(struct attn_candidate *s)
 {
-    for (int bit = 0; bit < ATTN_CLAIMS; bit++)
+    for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (s->x.claims.bits & 1u << bit)
-            file_unjudged(s, attn_claim_name[bit], has_claim, bit);
+            file_unjudged(s, attn_cap_name[bit], has_claim, bit);
 }
 
 /* Every declared extent of which a case was made. */

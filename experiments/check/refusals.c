@@ -28,10 +28,9 @@ static unsigned wanted(const struct attn_verdict_entry *x, int by)
 
 static const char *name_of(int by, int bit)
 {
-    return by == BY_CLAIM       ? attn_claim_name[bit]
-           : by == BY_DECLINED  ? attn_decline_name[bit]
-           : bit < ATTN_EXTENTS ? attn_factor[bit].name
-                                : NULL;
+    return by == BY_CLAIM      ? attn_cap_name[bit]
+           : by == BY_DECLINED ? attn_decline_name[bit]
+                               : attn_factor[bit].name;
 }
 
 /* The family of a case, if it is not there yet. */
@@ -52,7 +51,7 @@ static void print_refused_cases(FILE *out, const struct attn_verdict_list *list,
     for (int b = 0; b < 32; b++) {
         int n = 0, alone = 0;
         char families[120] = "";
-        for (int e = 0; e < list->n && name_of(by, b) != NULL; e++) {
+        for (int e = 0; e < list->n; e++) {
             const struct attn_verdict_entry *x = &list->entry[e];
             unsigned want = wanted(x, by);
             if (!is_refused(x, ATTN_CHECK_CASE))

@@ -7,7 +7,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/plan_draft.h"
-#include "ref/mask/mask.h"
 
 static const char *value_of(const struct attn_plan_draft *draft,
                             const struct attn_plan_group *group, int key)
@@ -44,12 +43,9 @@ static enum attn_status complete(struct attn_plan_point *point, struct attn_erro
 {
     struct attn_case *c = &point->c;
     c->n_key = point->keys > 0 ? point->keys : c->n_query;
-    if (c->kv_heads > c->heads || c->heads % c->kv_heads != 0)
-        return attn_fail(err, ATTN_EINVAL, "kv-heads = %lld does not divide heads = %lld",
-                         (long long)c->kv_heads, (long long)c->heads);
-    struct attn_mask *mask = NULL;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    struct attn_problem problem;
+    struct attn_mask *mask;
+    enum attn_status status = attn_case_open(c, NULL, &problem, &mask, err);
     attn_mask_free(mask);
     if (status == ATTN_OK)
         attn_case_print(c, point->text);

@@ -52,16 +52,13 @@ enum attn_status attn_preflight_open(const struct attn_case *c, struct attn_prob
                                      struct attn_error *err)
 {
     struct attn_mask *mask = NULL;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
     *need = 0;
     if (c->bias != ATTN_CASE_BIAS_NONE)
         return attn_fail(err, ATTN_ENOTSUP,
                          "a case with a bias cannot be priced without its tensor");
-    enum attn_status status = attn_mask_parse(c->mask, &shape, NULL, &mask, err);
+    enum attn_status status = attn_case_open(c, NULL, problem, &mask, err);
     if (status != ATTN_OK)
         return status;
-    attn_case_problem(c, problem);
-    problem->mask = mask;
     double bytes = attn_pass_bytes(problem, c->pass);
     double rows = (double)c->batch * (double)c->heads * (double)c->n_query; /* numbers of lse */
     double lse = rows * (double)attn_dtype_size(attn_lse_dtype(problem));

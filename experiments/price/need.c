@@ -88,13 +88,13 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
     return status;
 }
 
-enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
-                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
-                                    struct attn_need *need, struct attn_error *err)
+enum attn_status attn_need_of_case(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_case *c, enum attn_need_pass pass,
+                                   struct attn_need *need, struct attn_error *err)
 {
     struct attn_problem p;
     struct attn_mask *mask;
-    enum attn_status status = attn_cli_shape_open(shape, &p, &mask, err);
+    enum attn_status status = attn_case_open(c, NULL, &p, &mask, err);
     if (status == ATTN_OK)
         status = attn_need_of(spec, stack, &p, pass, NULL, NULL, need, err);
     attn_mask_free(mask);
@@ -159,7 +159,7 @@ double attn_need_in(const struct attn_need *need, const struct attn_memory *memo
 struct search {
     const struct attn_spec *spec;
     const struct attn_stack *stack;
-    const struct attn_cli_shape *shape;
+    const struct attn_case *c;
     enum attn_need_pass pass;
     const struct attn_memory *memory;
     double patience;
@@ -171,13 +171,13 @@ struct search {
  * exceed 64 bits, or its keys no longer have numbers of 32 bits. */
 static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
 {
-    struct attn_cli_shape so_long = *x->shape;
+    struct attn_case so_long = *x->c;
     struct attn_need need;
     struct attn_error why = {ATTN_OK, ""};
     double bytes = HUGE_VAL;
     clock_t start = clock();
     so_long.n_query = so_long.n_key = length;
-    enum attn_status status = attn_need_of_shape(x->spec, x->stack, &so_long, x->pass, &need, &why);
+    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, &why);
     if (status == ATTN_OK)
         bytes = attn_need_in(&need, x->memory);
     else if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
@@ -213,11 +213,11 @@ static enum attn_status search_multiples(struct search *x, int64_t unit, struct 
 
 /* Then each length up to the next multiple. */
 enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_case *c, enum attn_need_pass pass,
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, shape, pass, memory, patience, 0, 0, {0, 0}};
+    struct search x = {spec, stack, c, pass, memory, patience, 0, 0, {0, 0}};
     enum attn_status status = search_multiples(&x, unit_of(spec), err);
     int64_t last = x.fails;
     for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
@@ -228,12 +228,11 @@ enum attn_status attn_need_longest(const struct attn_spec *spec, const struct at
 }
 
 enum attn_status attn_need_longest_even(const struct attn_spec *spec,
-                                        const struct attn_stack *stack,
-                                        const struct attn_cli_shape *shape,
+                                        const struct attn_stack *stack, const struct attn_case *c,
                                         enum attn_need_pass pass, const struct attn_memory *memory,
                                         int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, shape, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
+    struct search x = {spec, stack, c, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
     enum attn_status status = search_multiples(&x, unit_of(spec), err);
     *longest = x.fits;
     memcpy(bytes, x.bytes, sizeof x.bytes);

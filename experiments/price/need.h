@@ -8,8 +8,8 @@
 #ifndef EXPERIMENTS_PRICE_NEED_H
 #define EXPERIMENTS_PRICE_NEED_H
 
-#include "experiments/cli/shape.h"
 #include "experiments/price/stack.h"
+#include "tests/harness/cases/cases.h"
 
 /* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
  * has its own buffers beside them.  The first two are enum attn_pass. */
@@ -43,10 +43,10 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
                               const struct attn_need_watch *watch, struct attn_cost *each,
                               struct attn_need *need, struct attn_error *err);
 
-/* The same of a shape, with its mask.  EINVAL, as attn_mask_parse too. */
-enum attn_status attn_need_of_shape(const struct attn_spec *spec, const struct attn_stack *stack,
-                                    const struct attn_cli_shape *shape, enum attn_need_pass pass,
-                                    struct attn_need *need, struct attn_error *err);
+/* The same of a case.  EINVAL, as attn_case_open too. */
+enum attn_status attn_need_of_case(const struct attn_spec *spec, const struct attn_stack *stack,
+                                   const struct attn_case *c, enum attn_need_pass pass,
+                                   struct attn_need *need, struct attn_error *err);
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 
@@ -72,20 +72,19 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
  * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
-/* The largest number of tokens, queries and keys alike, of which `shape` fits there: it fits, and
+/* The largest number of tokens, queries and keys alike, of which `c` fits there: it fits, and
  * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
  * for 64 bits, or is refused.  0 when nothing fits.  patience: CPU seconds that one price may take,
- * HUGE_VAL for any.  ENOTSUP when one took longer, or the shape is refused at every length. */
+ * HUGE_VAL for any.  ENOTSUP when one took longer, or the case is refused at every length. */
 enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_cli_shape *shape, enum attn_need_pass pass,
+                                   const struct attn_case *c, enum attn_need_pass pass,
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err);
 
 /* The same among multiples of 4 tokens a rank, where thousands of ranks are not asked for each
  * length. */
 enum attn_status attn_need_longest_even(const struct attn_spec *spec,
-                                        const struct attn_stack *stack,
-                                        const struct attn_cli_shape *shape,
+                                        const struct attn_stack *stack, const struct attn_case *c,
                                         enum attn_need_pass pass, const struct attn_memory *memory,
                                         int64_t *longest, double bytes[2], struct attn_error *err);
 

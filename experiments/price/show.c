@@ -28,11 +28,20 @@ const char *attn_price_bytes(double bytes, char text[32])
     return text;
 }
 
+/* "b1h8g8q128k128d64v64:none:f32": every extent, and no data. */
+static void print_case(const struct attn_case *c, char *text, size_t size)
+{
+    snprintf(text, size, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s", (long long)c->batch,
+             (long long)c->heads, (long long)c->kv_heads, (long long)c->n_query,
+             (long long)c->n_key, (long long)c->d_key, (long long)c->d_value, attn_case_mask(c),
+             attn_dtype_name(c->dtype));
+}
+
 void attn_price_print_asked(const struct attn_price_asked *asked)
 {
     char name[256], about[1024], stack[ATTN_STACK_TEXT];
     attn_spec_print(asked->spec, name, sizeof name);
-    attn_cli_shape_print(asked->shape, about, sizeof about);
+    print_case(asked->c, about, sizeof about);
     printf("%s  %s  %s%s%s", name, attn_need_pass_name(asked->pass), about,
            asked->stack->n > 0 ? "  " : "", attn_stack_print(asked->stack, stack));
 }
@@ -54,13 +63,13 @@ static json_t *isa_json(const struct attn_spec *spec)
 json_t *attn_price_asked_json(const struct attn_price_asked *asked)
 {
     char name[256];
-    const struct attn_cli_shape *shape = asked->shape;
+    const struct attn_case *c = asked->c;
     const struct attn_stack *stack = asked->stack;
     attn_spec_print(asked->spec, name, sizeof name);
-    json_t *json = json_pack(
-        "{s:s, s:o, s:s, s:I, s:I, s:s, s:s}", "spec", name, "isa", isa_json(asked->spec), "pass",
-        attn_need_pass_name(asked->pass), "n_query", (json_int_t)shape->n_query, "n_key",
-        (json_int_t)shape->n_key, "mask", shape->mask, "dtype", attn_dtype_name(shape->dtype));
+    json_t *json = json_pack("{s:s, s:o, s:s, s:I, s:I, s:s, s:s}", "spec", name, "isa",
+                             isa_json(asked->spec), "pass", attn_need_pass_name(asked->pass),
+                             "n_query", (json_int_t)c->n_query, "n_key", (json_int_t)c->n_key,
+                             "mask", attn_case_mask(c), "dtype", attn_dtype_name(c->dtype));
     if (stack->n == 0)
         return json;
     json_object_set_new(json, "layers", json_integer((json_int_t)stack->n));
@@ -252,7 +261,7 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
     if (need->lacks != NULL)
         printf(
             "  priced only: %s does not run in %s, and what converting would take is not known\n",
-            need->lacks, attn_dtype_name(asked->shape->dtype));
+            need->lacks, attn_dtype_name(asked->c->dtype));
     attn_price_print_beside(asked);
     print_fit(asked, need);
 }
@@ -285,9 +294,9 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
     if (asked->stack->n > 0)
         json_object_set_new(json, "again_flops", json_real(need->again_flops));
     if (need->lacks != NULL)
-        json_object_set_new(json, "priced_only",
-                            json_sprintf("%s does not run in %s", need->lacks,
-                                         attn_dtype_name(asked->shape->dtype)));
+        json_object_set_new(
+            json, "priced_only",
+            json_sprintf("%s does not run in %s", need->lacks, attn_dtype_name(asked->c->dtype)));
     else if (asked->spec->options.priced_only)
         json_object_set_new(json, "priced_only",
                             json_sprintf("this machine has no %s", asked->spec->options.isa->name));
@@ -321,7 +330,7 @@ void attn_price_show_longest(const struct attn_price_asked *asked, int64_t lengt
                              const double bytes[2], const char *why, json_t *all)
 {
     char name[256], text[3][32];
-    const char *dtype = attn_dtype_name(asked->shape->dtype);
+    const char *dtype = attn_dtype_name(asked->c->dtype);
     const char *save = asked->stack->n > 0 ? attn_stack_save_name(asked->stack->save) : "";
     if (all != NULL) {
         json_t *json = attn_price_asked_json(asked);

@@ -10,8 +10,8 @@
 struct attn_price_asked {
     const struct attn_spec *spec;
     const struct attn_stack *stack; /* of no layers: one call */
-    const struct attn_cli_shape *shape;
-    enum attn_need_pass pass; /* in the place of the shape's */
+    const struct attn_case *c;
+    enum attn_need_pass pass; /* in the place of the case's */
     const struct attn_memory *memory;
 };
 

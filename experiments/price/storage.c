@@ -31,18 +31,17 @@ enum attn_status attn_stored_mask_open(const struct attn_problem *p, struct attn
 enum attn_status attn_stored_text_open(const char *text, const struct attn_mask_shape *shape,
                                        struct attn_stored_text *x, struct attn_error *err)
 {
-    x->mask = NULL;
-    enum attn_status status = attn_mask_parse(text, shape, NULL, &x->mask, err);
-    x->problem = (struct attn_problem){.batch = shape->batch,
-                                       .heads = shape->heads,
-                                       .kv_heads = shape->heads,
-                                       .n_query = shape->n_query,
-                                       .n_key = shape->n_key,
-                                       .d_key = 1,
-                                       .d_value = 1,
-                                       .scale = 1,
-                                       .dtype = ATTN_F32,
-                                       .mask = x->mask};
+    struct attn_case c = {.batch = shape->batch,
+                          .heads = shape->heads,
+                          .kv_heads = shape->heads,
+                          .n_query = shape->n_query,
+                          .n_key = shape->n_key,
+                          .d_key = 1,
+                          .d_value = 1,
+                          .scale = 1,
+                          .dtype = ATTN_F32};
+    attn_case_set_mask(&c, text);
+    enum attn_status status = attn_case_open(&c, NULL, &x->problem, &x->mask, err);
     return status == ATTN_OK ? attn_stored_mask_open(&x->problem, &x->stored, err) : status;
 }
 

@@ -11,10 +11,10 @@
 #ifndef EXPERIMENTS_PRICE_STORAGE_H
 #define EXPERIMENTS_PRICE_STORAGE_H
 
-#include "experiments/cli/shape.h"
 #include "experiments/price/tape.h"
 #include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
+#include "tests/harness/cases/cases.h"
 
 /* The mask that is stored.  Of the problem only the extents and the mask count. */
 struct attn_stored_mask {
@@ -69,7 +69,7 @@ int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn
  * array of JSON; with make, each on a ledger too.  The exit status: 1 where bytes or pairs differ,
  * 3 where memory was lacking. */
 struct json_t;
-int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_problem *problem,
-                       int make, struct json_t *all);
+int attn_storage_print(const struct attn_case *c, const struct attn_problem *problem, int make,
+                       struct json_t *all);
 
 #endif

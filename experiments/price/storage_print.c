@@ -14,13 +14,13 @@ struct storage_price {
     int64_t ledger_peak, ledger_kept, wrong;
 };
 
-static json_t *json_of(const struct storage_price *x, const struct attn_cli_shape *shape)
+static json_t *json_of(const struct storage_price *x, const struct attn_case *c)
 {
     json_t *live = attn_tape_json(x->counted.block, x->counted.n);
     json_t *line =
         json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:o}", "storage", x->storage->name, "layout",
-                  x->storage->layout, "source", x->storage->source, "mask", shape->mask, "n_query",
-                  (json_int_t)shape->n_query, "n_key", (json_int_t)shape->n_key, "live", live);
+                  x->storage->layout, "source", x->storage->source, "mask", attn_case_mask(c),
+                  "n_query", (json_int_t)c->n_query, "n_key", (json_int_t)c->n_key, "live", live);
     if (x->refused != NULL)
         json_object_set_new(line, "refused", json_string(x->refused));
     else {
@@ -70,7 +70,7 @@ static const struct attn_column columns[] = {{"storage", "storage", ATTN_UNIT_WO
                                              {"refused", "refused", ATTN_UNIT_WORDS},
                                              {.key = NULL}};
 
-int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_problem *p, int make,
+int attn_storage_print(const struct attn_case *c, const struct attn_problem *p, int make,
                        struct json_t *all)
 {
     struct attn_stored_mask mask;
@@ -89,13 +89,13 @@ int attn_storage_print(const struct attn_cli_shape *shape, const struct attn_pro
         if (x.refused == NULL && make)
             status = make_one(&x, &mask);
         worst = status > worst ? status : worst;
-        json_array_append_new(rows, json_of(&x, shape));
+        json_array_append_new(rows, json_of(&x, c));
     }
     if (all != NULL)
         json_array_extend(all, rows);
     else {
         printf("b%lldh%lldq%lldk%lld:%s\n", (long long)p->batch, (long long)p->heads,
-               (long long)p->n_query, (long long)p->n_key, shape->mask);
+               (long long)p->n_query, (long long)p->n_key, attn_case_mask(c));
         attn_table_print(stdout, ATTN_TABLE_TEXT, columns, rows);
         putchar('\n');
     }

@@ -52,7 +52,7 @@ static void print_head(const struct attn_files *files, const struct attn_sample 
     if (sample->n_rows >= 0)
         printf("compared: %lld of %lld rows of o, lse and dq\n", (long long)sample->n_rows,
                (long long)p->n_query);
-    if (sample->n_keys >= 0 && files->pass == ATTN_BACKWARD)
+    if (sample->n_keys >= 0 && files->c.pass == ATTN_BACKWARD)
         printf("compared: %lld of %lld rows of dk and dv\n", (long long)sample->n_keys,
                (long long)p->n_key);
 }
@@ -250,7 +250,7 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
     trial.sample.n_rows = choose(files, files->problem.n_query, 0, &row);
     trial.sample.n_keys = choose(files, files->problem.n_key, 1, &key);
     trial.sample.row = row, trial.sample.key = key;
-    if (files->pass == ATTN_BACKWARD) {
+    if (files->c.pass == ATTN_BACKWARD) {
         trial.inputs.d_o = attn_files_input(files, ATTN_IN_DO);
         trial.inputs.d_lse = attn_files_input(files, ATTN_IN_DLSE);
         trial.inputs.want_d_bias = attn_files_judges_bias(files);

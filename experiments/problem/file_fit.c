@@ -154,7 +154,7 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
                                   d,
                                   dv,
                                   .fill = ATTN_FILL_NORMAL,
-                                  .pass = trial->files->pass,
+                                  .pass = trial->files->c.pass,
                                   .d_lse = in->d_lse.data != NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
         int o = slot - ATTN_T_O,

@@ -93,7 +93,7 @@ static enum attn_status check_named(const struct attn_files *files,
     return ATTN_OK;
 }
 
-/* For attn_mask_parse. */
+/* For attn_case_open. */
 static enum attn_status find(void *arg, const char *name, const char *part,
                              struct attn_mask_tensor *tensor, struct attn_error *err)
 {
@@ -143,7 +143,7 @@ static enum attn_status translate_band(const struct attn_files *files, char **te
 static enum attn_status translate(const struct attn_files *files, const char *said, char **text,
                                   struct attn_error *err)
 {
-    const struct attn_problem *p = &files->problem;
+    const struct attn_case *p = &files->c;
     int is_causal = strcmp(said, "causal") == 0;
     if (strcmp(said, "band") == 0)
         return translate_band(files, text, err);
@@ -199,16 +199,15 @@ static enum attn_status check_key_mask(const struct attn_files *files, struct at
 
 enum attn_status attn_files_mask(struct attn_files *files, struct attn_error *err)
 {
-    struct attn_problem *p = &files->problem;
-    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     const struct attn_mask_source source = {find, files};
     enum attn_status status = choose(files, err);
     /* Documents of several lengths are a mask too; of the word `dense` the bytes hide the rest. */
     if (status == ATTN_OK && files->layout.is_packed && !files->packed.is_even &&
         strcmp(files->mask_text, "dense(mask)") != 0)
         status = attn_files_packed_mask(files, err);
-    if (status == ATTN_OK)
-        status = attn_mask_parse(files->mask_text, &shape, &source, &files->mask, err);
-    p->mask = files->mask;
+    if (status != ATTN_OK)
+        return status;
+    attn_case_set_mask(&files->c, files->mask_text);
+    status = attn_case_open(&files->c, &source, &files->problem, &files->mask, err);
     return status == ATTN_OK ? check_key_mask(files, err) : status;
 }

@@ -135,9 +135,9 @@ static enum attn_status find_inputs(struct attn_files *files, struct attn_error 
 static enum attn_status set_pass(struct attn_files *files, struct attn_error *err)
 {
     int pass = files->request->pass, has_do = files->input[ATTN_IN_DO] != NULL;
-    files->pass = pass == ATTN_FORWARD || (pass == ATTN_PASS_NOT_SAID && !has_do) ? ATTN_FORWARD
-                                                                                  : ATTN_BACKWARD;
-    if (files->pass == ATTN_BACKWARD && !has_do)
+    files->c.pass = pass == ATTN_FORWARD || (pass == ATTN_PASS_NOT_SAID && !has_do) ? ATTN_FORWARD
+                                                                                    : ATTN_BACKWARD;
+    if (files->c.pass == ATTN_BACKWARD && !has_do)
         return attn_fail(err, ATTN_EINVAL,
                          "--pass bwd needs the gradient of O: a tensor 'do', or --do FILE");
     return ATTN_OK;
@@ -173,7 +173,7 @@ void attn_files_lse(const struct attn_files *files, const struct attn_file *resu
 int attn_files_computes(const struct attn_files *files, enum attn_output output)
 {
     return output <= ATTN_LSE ||
-           (files->pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->d_bias));
+           (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias));
 }
 
 int attn_files_asks(const struct attn_files *files, enum attn_output output)
@@ -183,10 +183,10 @@ int attn_files_asks(const struct attn_files *files, enum attn_output output)
 
 int attn_files_judges_bias(const struct attn_files *files)
 {
-    return files->pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL &&
+    return files->c.pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL &&
            attn_files_asks(files, ATTN_DBIAS) &&
            (files->stored[ATTN_DBIAS] != NULL || files->output[ATTN_DBIAS].data != NULL ||
-            files->d_bias);
+            files->c.d_bias);
 }
 
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
@@ -196,7 +196,7 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
     attn_files_lse(files, from, &said);
     if (output == ATTN_LSE && said.lse == ATTN_PLUGIN_LSE_ABSENT)
         return "lse=absent is declared";
-    if (output >= ATTN_DQ && files->pass == ATTN_FORWARD)
+    if (output >= ATTN_DQ && files->c.pass == ATTN_FORWARD)
         return files->input[ATTN_IN_DO] != NULL ? "a gradient, under --pass fwd"
                                                 : "a gradient, and there is no 'do'";
     if (output == ATTN_DBIAS && files->input[ATTN_IN_BIAS] == NULL)
@@ -208,7 +208,7 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
 static int is_read(const struct attn_files *files, int input)
 {
     return input != ATTN_IN_KEY_MASK &&
-           (files->pass == ATTN_BACKWARD || (input != ATTN_IN_DO && input != ATTN_IN_DLSE));
+           (files->c.pass == ATTN_BACKWARD || (input != ATTN_IN_DO && input != ATTN_IN_DLSE));
 }
 
 const char *attn_files_unused(const struct attn_files *files,
@@ -249,12 +249,12 @@ static void note_unused(const struct attn_files *files)
 static enum attn_status set_d_bias(struct attn_files *files, struct attn_error *err)
 {
     const char *outputs = attn_files_said(files, "outputs");
-    int can = files->pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL;
+    int can = files->c.pass == ATTN_BACKWARD && files->input[ATTN_IN_BIAS] != NULL;
     if (files->request->d_bias && !can)
         return attn_fail(err, ATTN_EINVAL,
                          "--dbias needs a bias tensor and the gradient of O (bias and do)");
-    files->d_bias = can && (files->request->d_bias ||
-                            (outputs != NULL && strstr(outputs, "\"dbias\"") != NULL));
+    files->c.d_bias = can && (files->request->d_bias ||
+                              (outputs != NULL && strstr(outputs, "\"dbias\"") != NULL));
     return ATTN_OK;
 }
 
@@ -273,6 +273,7 @@ static enum attn_status check_only(struct attn_files *files, struct attn_error *
     return status;
 }
 
+/* With its bias. */
 static enum attn_status check_problem(struct attn_files *files, struct attn_error *err)
 {
     return attn_problem_check(&files->problem, err);
@@ -282,9 +283,10 @@ enum attn_status attn_files_open(const struct attn_request *request, const struc
                                  struct attn_files *files, struct attn_error *err)
 {
     static enum attn_status (*const step[])(struct attn_files * files, struct attn_error * err) = {
-        open_set,        find_inputs,   attn_files_declared, attn_files_agree,  attn_files_axes,
-        set_pass,        set_d_bias,    check_only,          attn_files_shapes, attn_files_numbers,
-        attn_files_bias, check_problem, attn_files_mask};
+        open_set,          find_inputs,        attn_files_declared, attn_files_agree,
+        attn_files_axes,   set_pass,           set_d_bias,          check_only,
+        attn_files_shapes, attn_files_numbers, attn_files_mask,     attn_files_bias,
+        check_problem};
     *files = (struct attn_files){.request = request, .set = set};
     enum attn_status status = attn_spec_parse(request->spec, &files->spec, err);
     if (status == ATTN_OK)

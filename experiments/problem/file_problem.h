@@ -85,12 +85,11 @@ struct attn_files {
     struct attn_file_layout layout,
         key_layout;                  /* of k, v, dk and dv: [B,G,L,d] beside a folded q */
     struct attn_packed_batch packed; /* where the layout is */
-    enum attn_pass pass;
-    int d_bias; /* the gradient of the bias is computed */
-    int given;  /* output[] was not computed here but taken from a file */
-    struct attn_problem problem;
+    struct attn_case c;          /* its tensors are those of the files; fill and seed say nothing */
+    int given;                   /* output[] was not computed here but taken from a file */
+    struct attn_problem problem; /* of the case, from attn_files_mask on */
     struct attn_mask *mask;
-    char *mask_text;
+    char *mask_text;                              /* of the case */
     void *mask_bytes;                             /* of the word `dense`, as the problem has them */
     double *slope;                                /* ALiBi, [H] */
     char *alibi;                                  /* the text they came from */

@@ -88,7 +88,7 @@ enum attn_status attn_files_price(const struct attn_files *files, struct attn_er
     struct attn_cost cost = {0}, backward = {0};
     char text[3][32], largest[192] = "";
     enum attn_status status = price_pass(files, ATTN_FORWARD, &cost, err);
-    if (status == ATTN_OK && files->pass == ATTN_BACKWARD)
+    if (status == ATTN_OK && files->c.pass == ATTN_BACKWARD)
         status = price_pass(files, ATTN_BACKWARD, &backward, err);
     if (backward.peak_bytes > cost.peak_bytes)
         cost = backward;
@@ -171,14 +171,14 @@ enum attn_status attn_files_run(struct attn_files *files, struct attn_error *err
                            .options = &files->spec.options,
                            .error = err,
                            .log = files->log,
-                           .saved = files->pass == ATTN_BACKWARD ? &saved : NULL};
+                           .saved = files->c.pass == ATTN_BACKWARD ? &saved : NULL};
     attn_ledger_init(ledger, NULL);
     enum attn_status status = attn_files_begin(files, err);
     if (status == ATTN_OK) {
         const struct attn_forward t = attn_files_forward(files);
         status = attn_run_forward(files->spec.impl, &ctx, &files->problem, &t);
     }
-    if (status == ATTN_OK && files->pass == ATTN_BACKWARD) {
+    if (status == ATTN_OK && files->c.pass == ATTN_BACKWARD) {
         const struct attn_backward t = attn_files_backward(files);
         status = attn_run_backward(files->spec.impl, &ctx, &files->problem, &t);
     }
@@ -242,7 +242,7 @@ static enum attn_status write_safetensors(const struct attn_files *files, int n_
                    {1, {"mask", files->mask_text}},
                    {1, {"scale", scale}},
                    {1, {"layout", files->layout_words}},
-                   {1, {"pass", attn_pass_name(files->pass)}},
+                   {1, {"pass", attn_pass_name(files->c.pass)}},
                    {1, {"lse", "e"}}, /* whatever the input declares of others */
                    {1, {"empty_lse", "-inf"}},
                    {folded[0] > 0, {"heads", heads}},

@@ -125,7 +125,7 @@ static int means(const struct attn_files *files, const char *key, const char *fl
     if (strcmp(key, "mask") != 0)
         return 0;
     return (strcmp(said, "padding") == 0 && strcmp(flag, "keys(key_mask)") == 0) ||
-           (strcmp(said, "causal") == 0 && files->problem.n_query == files->problem.n_key &&
+           (strcmp(said, "causal") == 0 && files->c.n_query == files->c.n_key &&
             (strcmp(flag, "causal(br)") == 0 || strcmp(flag, "causal(tl)") == 0));
 }
 
@@ -171,15 +171,13 @@ static enum attn_status read_number(const struct attn_files *files, const char *
 
 enum attn_status attn_files_numbers(struct attn_files *files, struct attn_error *err)
 {
-    struct attn_problem *p = &files->problem;
-    double scale = (double)NAN;
-    enum attn_status status = read_number(files, "scale", &scale, err);
-    p->scale = scale;
-    if (status == ATTN_OK && isnan(scale)) {
-        p->scale = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
-        attn_files_note("no scale was said: 1/sqrt(d) = %.17g", p->scale);
-    }
-    return status == ATTN_OK ? read_number(files, "softcap", &p->softcap, err) : status;
+    struct attn_case *c = &files->c;
+    c->scale = (double)NAN;
+    enum attn_status status = read_number(files, "scale", &c->scale, err);
+    if (status == ATTN_OK && isnan(c->scale))
+        attn_files_note("no scale was said: 1/sqrt(d) = %.17g",
+                        c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1);
+    return status == ATTN_OK ? read_number(files, "softcap", &c->softcap, err) : status;
 }
 
 /* ---- the layout ------------------------------------------------------------------------------ */

@@ -113,11 +113,12 @@ static enum attn_status open_packed(struct attn_files *files, struct attn_error 
 static enum attn_status check_inside(const struct attn_files *files, const char *text,
                                      struct attn_error *err)
 {
-    const struct attn_problem *p = &files->problem;
-    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    struct attn_mask *mask = NULL;
+    struct attn_case inside = files->c;
+    struct attn_problem problem;
+    struct attn_mask *mask;
     struct attn_chain chain;
-    enum attn_status status = attn_mask_parse(text, &shape, NULL, &mask, err);
+    attn_case_set_mask(&inside, text);
+    enum attn_status status = attn_case_open(&inside, NULL, &problem, &mask, err);
     if (status == ATTN_OK &&
         (!attn_chain_of(mask, &chain) || chain.documents != NULL || !files->packed.is_self))
         status = attn_fail(err, ATTN_EINVAL,
@@ -330,7 +331,7 @@ static enum attn_status widen(const struct attn_tensors_entry *entry, struct att
 /* As numpy broadcasts: axes are matched from the last, each is 1 or whole. */
 static enum attn_status check_bias(const struct attn_files *files, struct attn_error *err)
 {
-    const struct attn_problem *p = &files->problem;
+    const struct attn_case *p = &files->c;
     const struct attn_tensors_entry *entry = files->input[ATTN_IN_BIAS];
     const int64_t want[4] = {p->batch, p->heads, p->n_query, p->n_key};
     char text[160];
@@ -352,7 +353,7 @@ static enum attn_status check_bias(const struct attn_files *files, struct attn_e
     return t->dtype != ATTN_FILE_F32 && t->dtype != ATTN_FILE_F64 ? widen(entry, err) : ATTN_OK;
 }
 
-static void output_extents(const struct attn_problem *p, enum attn_output output, int64_t extent[4])
+static void output_extents(const struct attn_case *p, enum attn_output output, int64_t extent[4])
 {
     int by_key = output == ATTN_DK || output == ATTN_DV;
     extent[0] = p->batch;
@@ -367,7 +368,7 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
                              struct attn_file_tensor *tensor)
 {
     int64_t extent[4], stride[4];
-    enum attn_dtype dtype = files->problem.dtype;
+    enum attn_dtype dtype = files->c.dtype;
     if (output == ATTN_LSE && dtype != ATTN_F64)
         dtype = ATTN_F32;
     memset(tensor, 0, sizeof *tensor);
@@ -375,7 +376,7 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
         *tensor = *files->input[ATTN_IN_BIAS]->tensor;
     } else { /* no overflow: attn_problem_check, or the inputs' */
         tensor->dtype = attn_file_dtype_of(dtype);
-        output_extents(&files->problem, output, extent);
+        output_extents(&files->c, output, extent);
         enum attn_file_axes kind = attn_file_axes_of(output);
         attn_file_place(layout_of(files, kind), kind, extent, tensor, stride);
     }
@@ -384,7 +385,7 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
     tensor->name = attn_output_name(output);
 }
 
-/* Extents of q, k and v into the problem. */
+/* Extents of q, k and v into the case. */
 static enum attn_status set_extents(struct attn_files *files, struct attn_error *err)
 {
     const struct attn_file_tensor *in_q = files->input[ATTN_IN_Q]->tensor;
@@ -393,14 +394,15 @@ static enum attn_status set_extents(struct attn_files *files, struct attn_error 
     extents_of(files, ATTN_IN_K, k);
     extents_of(files, ATTN_IN_V, v);
     enum attn_status status = check_qkv(files, q, k, v, err);
-    files->problem = (struct attn_problem){.batch = q[0],
-                                           .heads = q[1],
-                                           .kv_heads = k[1],
-                                           .n_query = q[2],
-                                           .n_key = k[2],
-                                           .d_key = q[3],
-                                           .d_value = v[3]};
-    attn_file_dtype_storage(in_q->dtype, &files->problem.dtype);
+    struct attn_case *c = &files->c;
+    c->batch = q[0];
+    c->heads = q[1];
+    c->kv_heads = k[1];
+    c->n_query = q[2];
+    c->n_key = k[2];
+    c->d_key = q[3];
+    c->d_value = v[3];
+    attn_file_dtype_storage(in_q->dtype, &c->dtype);
     return status;
 }
 

@@ -278,7 +278,7 @@ static int no_forward(const struct attn_plugin_call *call)
 TEST(words_of_plugins)
 {
     struct attn_plugin plugin = {
-        .claims = ATTN_PLUGIN_BF16, .forward = no_forward, .arithmetic = "unfused-16"};
+        .claims = ATTN_CAP_BF16, .forward = no_forward, .arithmetic = "unfused-16"};
     struct attn_claims claims;
     struct attn_error err = {0};
     ck_assert_int_eq(attn_claims_of_plugin(&plugin, &claims, &err), ATTN_OK);

@@ -38,15 +38,14 @@ static const struct {
     int passes; /* at least; of 100 the whole tier is asked */
 } honest[] = {
     {"", 0, 20},
-    {"SAYS_LSE=2", ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DENSE,
-     8},
+    {"SAYS_LSE=2", ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_CROSS | ATTN_CAP_DENSE, 8},
     {"SAYS_EMPTY=1 SAYS_LSE=1", 0, 20},
     {"SAYS_WINDOW=1 SAYS_BYTE=1 SAYS_CAUSAL=1 DOES_CAUSAL=1 SAYS_EMPTY=2", 0, 20},
     {"SAYS_LAYOUT=1 NO_STRIDES SAYS_CAUSAL=2 DOES_CAUSAL=2", 0, 20},
     {"SAYS_LAYOUT=2 NO_STRIDES OLD", 0, 20},
-    {"ALWAYS OWN_SCALE DECLINES=32", ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL, 100},
+    {"ALWAYS OWN_SCALE DECLINES=32", ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL, 100},
     {"CAUSAL_FORWARD DECLINES=64",
-     ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL, 100},
+     ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL, 100},
 };
 
 TEST_EACH(declared_conventions_pass, COUNT(honest))
@@ -57,14 +56,14 @@ TEST_EACH(declared_conventions_pass, COUNT(honest))
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
 
-enum { CAUSAL = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_CAUSAL };
+enum { CAUSAL = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL };
 static const struct {
     const char *words, *args, *says;
     unsigned claims;
     int status;
 } asked[] = {
     {"DOES_CAUSAL=1", "--case mask-causal-wide --case bias-inf --case length-64-192",
-     "fits causal(tl)", CAUSAL | ATTN_PLUGIN_DENSE, 1},
+     "fits causal(tl)", CAUSAL | ATTN_CAP_DENSE, 1},
     {"", "--case alone-f32-causal --case alone-f32-band --case alone-f32-dense",
      "1 pass, 0 fail, 2 refused", CAUSAL, 0},
     {"DECLINES=1", "--case bias-nan --case alone-f32-bias",
@@ -76,8 +75,8 @@ static const struct {
     {"DECLINES=256", "--case alone-f32", "it declines 0x100", 0, 2},
     {"ALWAYS", "--case alone-f32-cross", "fits causal(", CAUSAL, 1},
     {"CAUSAL_FORWARD", "--case alone-f32-causal-backward", "backward() returned 1",
-     CAUSAL | ATTN_PLUGIN_BACKWARD, 1},
-    {"OWN_SCALE", "--case alone-f32-scale", "0 pass, 1 fail", CAUSAL | ATTN_PLUGIN_SCALE, 1},
+     CAUSAL | ATTN_CAP_BACKWARD, 1},
+    {"OWN_SCALE", "--case alone-f32-scale", "0 pass, 1 fail", CAUSAL | ATTN_CAP_SCALE, 1},
     {"DOES_WINDOW=1", "--case mask-window-tile",
      "fits a window that counts the query's own key on both sides", 0, 1},
     {"SAYS_WINDOW=1 DOES_WINDOW=0", "--case mask-window-tile",
@@ -144,7 +143,7 @@ static const struct {
      "and dv times 0.125 (averaged over the 8 heads of a group, not summed)"},
     {"GROUP_MEAN_K", "gqa-6-2-sum",
      "fits dk times 0.3333 (averaged over the 3 heads of a group, not summed)"},
-    {"ADD_1E9", "mask-causal-back", "fits -1e+09 put or added in place of -inf for hidden scores"},
+    {"ADD_1E9", "mask-causal-back", "fits a finite number in place of -inf for hidden scores"},
     {"ADD_1E9 NO_LSE", "q4k3d2v3:causal(-1):f32:reveal:s1",
      "query [0,0,0] sees no key, and o has 0.33"},
     {"NO_LOG", "length-15-17", "LSE is m + l, without the logarithm"},
@@ -170,7 +169,8 @@ static const struct {
     {"OVER_QUERIES NO_LSE", "length-15-17", "fits a softmax over the queries of a key"},
     {"OVER_HEADS NO_LSE", "length-15-17", "fits a softmax over the heads of a pair"},
     {"PADDED", "length-15-17", "fits 239 keys of score 0 behind the last: a tile of 256 padded"},
-    {"PADDED", "model-scales-256", "behind the last: a tile of 256 padded"},
+    {"PADDED", "b2h2g1q21k78d256:causal(br):f32:normal:s75",
+     "behind the last: a tile of 256 padded"},
     {"INTERLEAVED", "gqa-6-2-sum", "fits heads interleaved in all tensors"},
     {"MEAN_K", "length-15-17", "LSE lacks scale q . mean(K)"},
     {"WIDE_ROWS", "width-40-33", "fits rows of O that are d numbers apart"},

@@ -22,23 +22,23 @@ static int factor_of(int id)
 
 /* ---- what is claimed ------------------------------------------------------------------------- */
 
-#define KERNEL (ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_CAUSAL)
-#define MORE   (ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_DENSE)
+#define KERNEL (ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_SCALE | ATTN_CAP_CAUSAL)
+#define MORE   (ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_DENSE)
 
 /* quick, full: the least that a tier has within the claims; 0: no bar. */
 static const struct {
     const char *name;
     unsigned bits;
     int quick, full;
-} sets[] = {{"bf16", ATTN_PLUGIN_BF16 | KERNEL, 150, 700},
+} sets[] = {{"bf16", ATTN_CAP_BF16 | KERNEL, 150, 700},
             {"everything", 0, 0, 0},
-            {"f16", ATTN_PLUGIN_F16 | KERNEL, 150, 700},
-            {"f32", ATTN_PLUGIN_F32 | KERNEL, 150, 700},
-            {"f64", ATTN_PLUGIN_F64 | KERNEL, 150, 700},
-            {"bf16 cross dv dense", ATTN_PLUGIN_BF16 | KERNEL | MORE, 300, 1500},
-            {"f16 cross dv dense", ATTN_PLUGIN_F16 | KERNEL | MORE, 300, 1500},
-            {"f32 cross dv dense", ATTN_PLUGIN_F32 | KERNEL | MORE, 300, 1500},
-            {"f64 cross dv dense", ATTN_PLUGIN_F64 | KERNEL | MORE, 300, 1500}};
+            {"f16", ATTN_CAP_F16 | KERNEL, 150, 700},
+            {"f32", ATTN_CAP_F32 | KERNEL, 150, 700},
+            {"f64", ATTN_CAP_F64 | KERNEL, 150, 700},
+            {"bf16 cross dv dense", ATTN_CAP_BF16 | KERNEL | MORE, 300, 1500},
+            {"f16 cross dv dense", ATTN_CAP_F16 | KERNEL | MORE, 300, 1500},
+            {"f32 cross dv dense", ATTN_CAP_F32 | KERNEL | MORE, 300, 1500},
+            {"f64 cross dv dense", ATTN_CAP_F64 | KERNEL | MORE, 300, 1500}};
 enum { SETS = COUNT(sets), SOME = 2 };
 
 static int everything(void)
@@ -153,8 +153,7 @@ static int can_meet(const struct meeting *m, int x, int y, enum attn_pass pass, 
 static int count_pairs(const char *shapes, enum attn_tier tier)
 {
     static unsigned char met[IDS][IDS];
-    struct attn_claims claims = {.bits = ATTN_PLUGIN_BF16 | KERNEL | ATTN_PLUGIN_CROSS |
-                                         ATTN_PLUGIN_DV};
+    struct attn_claims claims = {.bits = ATTN_CAP_BF16 | KERNEL | ATTN_CAP_CROSS | ATTN_CAP_DV};
     struct attn_tier_list list;
     int n = 0;
     ck_assert(attn_shapes_parse(shapes, &claims.shapes, NULL) == ATTN_OK);

@@ -139,8 +139,8 @@ TEST_EACH(cases_are_asked_within_claims, COUNT(within))
 /* Few shapes: the cases of a tier are nearly as many, and so are those of a soak. */
 TEST(shapes_are_few)
 {
-    struct attn_claims claims = {.bits = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_GQA |
-                                         ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DV,
+    struct attn_claims claims = {.bits = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_GQA |
+                                         ATTN_CAP_CAUSAL | ATTN_CAP_DV,
                                  .declines = ATTN_PLUGIN_FEW_SHAPES};
     const struct attn_soak_source source = {1, &claims, ATTN_ROUTE_FILES};
     struct attn_tier_list list;

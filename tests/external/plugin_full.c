@@ -296,11 +296,11 @@ static int backward(const struct attn_plugin_call *t)
 }
 
 /* Beside STRIDES. */
-static const unsigned everything =
-    ATTN_PLUGIN_F64 | ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
-    ATTN_PLUGIN_DV | ATTN_PLUGIN_HARD | ATTN_PLUGIN_SOFTCAP | ATTN_PLUGIN_ALIBI | ATTN_PLUGIN_BIAS |
-    ATTN_PLUGIN_DBIAS | ATTN_PLUGIN_DLSE | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY |
-    ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_REPEATS;
+static const unsigned everything = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA |
+                                   ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP |
+                                   ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
+                                   ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_BAND |
+                                   ATTN_CAP_DENSE | ATTN_CAP_REPEATS;
 
 const struct attn_plugin *attn_plugin_get(void)
 {
@@ -321,7 +321,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .u_sum = is_on("OLD") ? 7 : 0, /* behind its end */
         .name = "full",
         .claims = (uint32_t)switch_number("CLAIMS", (int)everything) |
-                  (strides && !switch_number("CLAIMS", 0) ? ATTN_PLUGIN_STRIDES : 0),
+                  (strides && !switch_number("CLAIMS", 0) ? ATTN_CAP_STRIDES : 0),
         .lse = says.lse,
         .empty_lse = says.empty,
         .causal = says.causal,

@@ -240,8 +240,8 @@ const struct attn_plugin *attn_plugin_get(void)
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof slips,
         .name = "slips",
-        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
-                  ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_DENSE,
+        .claims = ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV |
+                  ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_DENSE,
         .forward = forward,
         .backward = backward,
     };
@@ -250,6 +250,6 @@ const struct attn_plugin *attn_plugin_get(void)
     interleaved = is_on("INTERLEAVED");
     floors = is_on("EXP_FLOOR"), waves = is_on("EXP_1E4");
     if (is_on("ALIGNED")) /* of pointers; tensors are packed where it is asked */
-        slips.claims |= ATTN_PLUGIN_STRIDES;
+        slips.claims |= ATTN_CAP_STRIDES;
     return &slips;
 }

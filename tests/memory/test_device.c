@@ -11,34 +11,35 @@ SUITE(device, .seconds = 60);
 
 static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
 
-static const struct attn_cli_shape sixteen_heads = {.batch = 1,
-                                                    .heads = 16,
-                                                    .kv_heads = 16,
-                                                    .dim = 72,
-                                                    .dv = 72,
-                                                    .mask = "none",
-                                                    .dtype = ATTN_F32};
+static const struct attn_case sixteen_heads = {.batch = 1,
+                                               .heads = 16,
+                                               .kv_heads = 16,
+                                               .d_key = 72,
+                                               .d_value = 72,
+                                               .mask = "none",
+                                               .scale = (double)NAN,
+                                               .dtype = ATTN_F32};
 
-static double need_at(const struct attn_spec *spec, const struct attn_cli_shape *shape,
+static double need_at(const struct attn_spec *spec, const struct attn_case *c,
                       enum attn_need_pass pass, const struct attn_memory *memory, int64_t length)
 {
-    struct attn_cli_shape so_long = *shape;
+    struct attn_case so_long = *c;
     struct attn_need need;
     so_long.n_query = so_long.n_key = length;
-    ck_assert_int_eq(attn_need_of_shape(spec, &one_call, &so_long, pass, &need, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_need_of_case(spec, &one_call, &so_long, pass, &need, NULL), ATTN_OK);
     return attn_need_in(&need, memory);
 }
 
-static int64_t longest(const char *text, const struct attn_stack *stack,
-                       const struct attn_cli_shape *shape, int64_t memory_bytes)
+static int64_t longest(const char *text, const struct attn_stack *stack, const struct attn_case *c,
+                       int64_t memory_bytes)
 {
     const struct attn_spec spec = spec_of(text);
     const struct attn_memory memory = {.bytes = (double)memory_bytes, .is_device = 1};
     struct attn_error err = {0};
     double bytes[2];
     int64_t length = -1;
-    ck_assert_msg(attn_need_longest(&spec, stack, shape, ATTN_NEED_FORWARD, &memory, HUGE_VAL,
-                                    &length, bytes, &err) == ATTN_OK,
+    ck_assert_msg(attn_need_longest(&spec, stack, c, ATTN_NEED_FORWARD, &memory, HUGE_VAL, &length,
+                                    bytes, &err) == ATTN_OK,
                   "%s", err.text);
     return length;
 }
@@ -91,15 +92,15 @@ TEST(dense_is_known)
 TEST(layers_and_nothing)
 {
     const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0}, rows = {28, ATTN_SAVE_ROWS, 0};
-    struct attn_cli_shape shape = sixteen_heads;
+    struct attn_case c = sixteen_heads;
     const int64_t memory = 80LL << 30, tensor = 16 * 72 * 2;
-    shape.dtype = ATTN_BF16;
-    int64_t much = longest("tiled", &inputs, &shape, memory);
-    int64_t little = longest("tiled", &rows, &shape, memory);
+    c.dtype = ATTN_BF16;
+    int64_t much = longest("tiled", &inputs, &c, memory);
+    int64_t little = longest("tiled", &rows, &c, memory);
     ck_assert_int_lt(much, memory / (28 * 3 * tensor));
     ck_assert_int_gt(much, memory / (28 * 3 * tensor) * 9 / 10);
     ck_assert_int_lt(little, memory / (28 * 4 * tensor));
-    ck_assert_int_eq(longest("tiled", &rows, &shape, 1), 0);
+    ck_assert_int_eq(longest("tiled", &rows, &c, 1), 0);
 }
 
 /* A length that ranks do not divide is refused, but not those that they do. */
@@ -128,14 +129,14 @@ TEST(impatience)
 TEST_EACH(both_passes, attn_impl_count())
 {
     struct attn_spec spec = {.impl = attn_impl_at(_i)};
-    struct attn_cli_shape shape = sixteen_heads;
+    struct attn_case c = sixteen_heads;
     struct attn_need pass[3];
     attn_options_preset(spec.impl, &spec.options);
-    shape.n_query = shape.n_key = 1000;
-    shape.batch = 4;
+    c.n_query = c.n_key = 1000;
+    c.batch = 4;
     for (int n = 0; n < 3; n++)
         ck_assert_int_eq(
-            attn_need_of_shape(&spec, &one_call, &shape, (enum attn_need_pass)n, &pass[n], NULL),
+            attn_need_of_case(&spec, &one_call, &c, (enum attn_need_pass)n, &pass[n], NULL),
             ATTN_OK);
     const struct attn_need *f = &pass[0], *b = &pass[1], *both = &pass[2];
     ck_assert(both->beside == b->beside && both->shard == b->shard);

@@ -143,8 +143,8 @@ static const struct {
 TEST_EACH(wrong_in_some_shapes_is_killed, COUNT(in_part))
 {
     const char *path = fixture_plugin("plugin.so", "full", "%s CLAIMS=%d", in_part[_i].words,
-                                      ATTN_PLUGIN_BF16 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA |
-                                          ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_SCALE);
+                                      ATTN_CAP_BF16 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA |
+                                          ATTN_CAP_CAUSAL | ATTN_CAP_SCALE);
     scratch_expect(0, "1 pass", "check --plugin '%s' --case q9d8:none:bf16:normal:s1:pass=bwd",
                    path);
     scratch_expect(1, "1 fail", "check --plugin '%s' --case %s:none:bf16:normal:s1:pass=bwd", path,

@@ -128,7 +128,7 @@ static const struct {
     const char *words;
     unsigned claims;
 } convention[] = {{"NO_STRIDES SAYS_LAYOUT=1 SAYS_LSE=1", 0},
-                  {"SAYS_LSE=2", ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_DENSE}};
+                  {"SAYS_LSE=2", ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_DENSE}};
 
 TEST_EACH(conventions_cost_nothing, COUNT(convention))
 {

@@ -128,7 +128,7 @@ static const struct scratch_row expected[] = {
     {"check dense --soak 1 --seed x", 2, "a whole number"},
     {"check dense --case pairs-100", 0, "what kernels branch on"},
     {"list cases --tier huge", 2, "quick or full would work"},
-    {"check --exec true", 2, "--exec needs --claims"},
+    {"check --exec true", 2, "need --claims"},
     {"check --exec true --claims /nonexistent", 2, "/nonexistent"},
     {"check --results /nonexistent", 2, "/nonexistent/manifest.json"},
     {"check --plugin a.so --claims b", 2, "a plug-in says itself what it claims"},

@@ -316,7 +316,7 @@ static void refused_by_it(struct printed *printed)
     struct attn_verdict_list *list = attn_verdicts_begin("dense");
     add(list, "fine", ATTN_PASS, ATTN_F_NONE, 0.3, "");
     add(list, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, "not claimed: bf16")->wants.missing =
-        ATTN_PLUGIN_BF16;
+        ATTN_CAP_BF16;
     for (int n = 0; n < 3; n++) {
         const struct attn_subject subject = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
         struct attn_result r;

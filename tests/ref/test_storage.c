@@ -189,7 +189,7 @@ TEST_EACH(memory_that_runs_out, ATTN_STORAGES)
 
 TEST(sizes_beyond_64_bits_are_refused)
 {
-    const struct attn_mask_shape far = {8, 8, INT64_C(1) << 30, INT64_C(1) << 30};
+    const struct attn_mask_shape far = {1, 1, INT64_C(1) << 29, INT64_C(1) << 29};
     struct attn_stored_text x;
     struct attn_error err = {0};
     ck_refusal(attn_stored_text_open("none", &far, &x, &err), ATTN_EINVAL, &err, "exceed 64 bits");

@@ -73,8 +73,8 @@ const struct attn_plugin *attn_plugin_get(void)
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof lab,
         .name = "lab-05",
-        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV |
-                  ATTN_PLUGIN_SCALE | ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE | ATTN_PLUGIN_EMPTY,
+        .claims = ATTN_CAP_F32 | ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_SCALE |
+                  ATTN_CAP_BAND | ATTN_CAP_DENSE | ATTN_CAP_EMPTY,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
         .byte = TASK_BYTE,

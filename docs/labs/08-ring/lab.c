@@ -56,8 +56,8 @@ const struct attn_plugin *attn_plugin_get(void)
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof lab,
         .name = "lab-08",
-        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
-                  ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_CAUSAL,
+        .claims = ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV |
+                  ATTN_CAP_SCALE | ATTN_CAP_CAUSAL,
         .lse = ATTN_PLUGIN_LSE_E,
         .causal = ATTN_PLUGIN_CAUSAL_ANY,
         .ranks = RANKS,

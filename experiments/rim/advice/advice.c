@@ -175,11 +175,11 @@ static int other_save(const struct attn_price_asked *asked, int n, struct attn_a
 
 static int one_of_batch(const struct attn_price_asked *asked, int n, struct attn_advice *to)
 {
-    if (n > 0 || asked->shape->batch <= 1)
+    if (n > 0 || asked->c->batch <= 1)
         return -1;
-    to->shape.batch = 1;
+    to->c.batch = 1;
     snprintf(to->what, sizeof to->what, "one of the batch at a time, %lld times",
-             (long long)asked->shape->batch);
+             (long long)asked->c->batch);
     return 1;
 }
 
@@ -188,10 +188,10 @@ static int narrower_storage(const struct attn_price_asked *asked, int n, struct 
 {
     if (n > (int)ATTN_BF16)
         return -1;
-    to->shape.dtype = (enum attn_dtype)n;
-    snprintf(to->what, sizeof to->what, "stored as %s%s", attn_dtype_name(to->shape.dtype),
-             to->shape.dtype == ATTN_BF16 ? " or f16" : "");
-    return attn_dtype_size(to->shape.dtype) < attn_dtype_size(asked->shape->dtype);
+    to->c.dtype = (enum attn_dtype)n;
+    snprintf(to->what, sizeof to->what, "stored as %s%s", attn_dtype_name(to->c.dtype),
+             to->c.dtype == ATTN_BF16 ? " or f16" : "");
+    return attn_dtype_size(to->c.dtype) < attn_dtype_size(asked->c->dtype);
 }
 
 static int fewer_layers(const struct attn_price_asked *asked, int n, struct attn_advice *to)
@@ -206,13 +206,15 @@ static int fewer_layers(const struct attn_price_asked *asked, int n, struct attn
 /* Only 1,024 keys before each query, where there are more. */
 static int in_a_window(const struct attn_price_asked *asked, int n, struct attn_advice *to)
 {
-    if (n > 0 || asked->shape->n_key <= 1024)
+    if (n > 0 || asked->c->n_key <= 1024)
         return -1;
-    int is_none = strcmp(asked->shape->mask, "none") == 0;
-    int needs = snprintf(to->mask, sizeof to->mask, is_none ? "%s" : "(%s)&%s",
-                         is_none ? "window(1023,0,br)" : asked->shape->mask, "window(1023,0,br)");
+    const char *mask = attn_case_mask(asked->c);
+    int is_none = strcmp(mask, "none") == 0;
+    int needs = snprintf(to->c.mask, ATTN_CASE_MASK, is_none ? "%s" : "(%s)&%s",
+                         is_none ? "window(1023,0,br)" : mask, "window(1023,0,br)");
+    to->c.long_mask = NULL;
     snprintf(to->what, sizeof to->what, "a window of 1024 keys");
-    return needs < (int)sizeof to->mask;
+    return needs < ATTN_CASE_MASK;
 }
 
 static const struct {
@@ -228,9 +230,7 @@ static const struct {
 struct attn_price_asked attn_advice_asked(const struct attn_price_asked *asked,
                                           struct attn_advice *x)
 {
-    if (x->mask[0] != '\0') /* which moved with its advice */
-        x->shape.mask = x->mask;
-    return (struct attn_price_asked){&x->spec, &x->stack, &x->shape, asked->pass, asked->memory};
+    return (struct attn_price_asked){&x->spec, &x->stack, &x->c, asked->pass, asked->memory};
 }
 
 /* How long it may become; -1 where prices of longer ones take long. */
@@ -241,8 +241,8 @@ static int64_t longest_of(const struct attn_price_asked *asked)
     double bytes[2];
     int64_t length = -1;
     if (isinf(asked->memory->bytes) ||
-        attn_need_longest(asked->spec, asked->stack, asked->shape, asked->pass, asked->memory,
-                          PATIENCE, &length, bytes, &err) != ATTN_OK)
+        attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass, asked->memory, PATIENCE,
+                          &length, bytes, &err) != ATTN_OK)
         return -1;
     return length;
 }
@@ -252,7 +252,7 @@ static void price(const struct attn_price_asked *asked, double now, struct attn_
     struct attn_need need;
     const struct attn_price_asked changed = attn_advice_asked(asked, x);
     x->refused.status =
-        attn_need_of_shape(&x->spec, &x->stack, &x->shape, asked->pass, &need, &x->refused);
+        attn_need_of_case(&x->spec, &x->stack, &x->c, asked->pass, &need, &x->refused);
     if (x->refused.status != ATTN_OK)
         return;
     x->lacks = need.lacks;
@@ -283,7 +283,7 @@ static int try(const struct attn_price_asked *asked, size_t row, int n, double n
 {
     *x = (struct attn_advice){.spec = *asked->spec,
                               .stack = *asked->stack,
-                              .shape = *asked->shape,
+                              .c = *asked->c,
                               .changes_result = changes[row].changes_result};
     int made = changes[row].make(asked, n, x);
     if (made > 0)
@@ -348,7 +348,7 @@ enum attn_status attn_price_advices(const struct attn_price_asked *asked,
 {
     struct attn_need need;
     enum attn_status status =
-        attn_need_of_shape(asked->spec, asked->stack, asked->shape, asked->pass, &need, err);
+        attn_need_of_case(asked->spec, asked->stack, asked->c, asked->pass, &need, err);
     if (status != ATTN_OK)
         return status;
     advices->n = 0;

@@ -1,6 +1,6 @@
 /* `attnlab advise SPEC`: what to change first.
  *
- * A table of changes is tried on one SPEC at one shape, one change at a time, and where none of
+ * A table of changes is tried on one SPEC of one case, one change at a time, and where none of
  * them fits, two that keep the result.  Each has a price of its own, by the same formula as every
  * price, and is shown with the bytes that it brings, whether it fits then, the longest length then,
  * and the command that prints that price.  The change that brings most stands first.  Changes that
@@ -11,17 +11,16 @@
 
 #include "experiments/price/show.h"
 
-enum { ATTN_ADVICE_TEXT = 330, ATTN_ADVICE_MASK = 700, ATTN_ADVICE_MOST = 160 };
+enum { ATTN_ADVICE_TEXT = 330, ATTN_ADVICE_MOST = 160 };
 
 /* One change. */
 struct attn_advice {
     char what[ATTN_ADVICE_TEXT]; /* "tiled", "mask=bool2d", "ring on 4 ranks", "bf16" */
     struct attn_spec spec;       /* with it */
     struct attn_stack stack;
-    struct attn_cli_shape shape;
-    char mask[ATTN_ADVICE_MASK]; /* the shape's, where the change is of the mask; else "" */
-    int changes_result;          /* more than the order of sums */
-    double bytes, brings;        /* what is needed then, and how much less that is; may be < 0 */
+    struct attn_case c;
+    int changes_result;   /* more than the order of sums */
+    double bytes, brings; /* what is needed then, and how much less that is; may be < 0 */
     const char
         *lacks;      /* what does not run so, and is only priced (attn_cost.lacks); NULL: it runs */
     int64_t longest; /* tokens; -1: not looked for, because a price takes long */

@@ -26,7 +26,7 @@ static void append_number(char *text, size_t size, const char *flag, double valu
 }
 
 /* Only what differs from what the command takes for granted. */
-static void append_shape(char *text, size_t size, const struct attn_cli_shape *s)
+static void append_shape(char *text, size_t size, const struct attn_case *s)
 {
     const struct {
         const char *flag;
@@ -36,8 +36,8 @@ static void append_shape(char *text, size_t size, const struct attn_cli_shape *s
                   {" --batch", s->batch, 1},
                   {" --heads", s->heads, 1},
                   {" --kv-heads", s->kv_heads, s->heads},
-                  {" --dim", s->dim, 64},
-                  {" --dv", s->dv, s->dim}};
+                  {" --dim", s->d_key, 64},
+                  {" --dv", s->d_value, s->d_key}};
     for (size_t e = 0; e < sizeof extent / sizeof *extent; e++)
         if (extent[e].value != extent[e].granted)
             append_number(text, size, extent[e].flag, (double)extent[e].value);
@@ -55,7 +55,7 @@ void attn_price_command(const struct attn_price_asked *asked, char *text, size_t
     attn_spec_print(asked->spec, name, sizeof name);
     snprintf(text, size, "%s price ", attn_cli_program());
     append(text, size, "", name);
-    append_shape(text, size, asked->shape);
+    append_shape(text, size, asked->c);
     if (asked->pass != ATTN_NEED_FORWARD)
         append(text, size, " --pass", attn_need_pass_name(asked->pass));
     if (stack->n > 0) {
@@ -99,7 +99,7 @@ static json_t *advice_json(const struct attn_price_asked *asked, struct attn_adv
     if (x->lacks != NULL)
         json_object_set_new(
             json, "priced_only",
-            json_sprintf("%s does not run in %s", x->lacks, attn_dtype_name(x->shape.dtype)));
+            json_sprintf("%s does not run in %s", x->lacks, attn_dtype_name(x->c.dtype)));
     json_object_set_new(json, "changes_result", json_boolean(x->changes_result));
     json_object_set_new(json, "needed_bytes", json_real(x->bytes));
     json_object_set_new(json, "brings_bytes", json_real(x->brings));

@@ -287,11 +287,11 @@ static enum attn_status price_row(const struct attn_price_asked *asked,
     row->spec = *asked->spec;
     enum attn_status status = ranks > 0 ? attn_cluster_set_ranks(&row->spec, ranks, err) : ATTN_OK;
     if (status == ATTN_OK)
-        status = attn_cli_shape_open(asked->shape, &p, &mask, err);
+        status = attn_case_open(asked->c, NULL, &p, &mask, err);
     if (status == ATTN_OK)
         status = best_row(asked, file, &p, row, err);
     if (status == ATTN_OK)
-        status = attn_need_longest_even(&row->spec, asked->stack, asked->shape, asked->pass,
+        status = attn_need_longest_even(&row->spec, asked->stack, asked->c, asked->pass,
                                         asked->memory, &row->longest, bytes, err);
     row->beyond = bytes[1];
     attn_mask_free(mask);
@@ -365,7 +365,7 @@ static void print_assumptions(const struct attn_price_asked *asked,
 static json_t *row_json(const struct attn_price_asked *asked, const struct row *row,
                         const struct attn_cluster_file *file)
 {
-    const struct attn_price_asked one = {&row->spec, asked->stack, asked->shape, asked->pass,
+    const struct attn_price_asked one = {&row->spec, asked->stack, asked->c, asked->pass,
                                          asked->memory};
     json_t *json = attn_price_asked_json(&one), *spent = json_object();
     for (int on = 0; on < ATTN_SPENT; on++)
@@ -399,7 +399,7 @@ int attn_price_cluster(const struct attn_price_asked *asked, const struct attn_c
         show_progress(of);
         enum attn_status status = price_row(asked, file, of, &row, &err);
         if (status != ATTN_OK) {
-            const struct attn_price_asked one = {&row.spec, asked->stack, asked->shape, asked->pass,
+            const struct attn_price_asked one = {&row.spec, asked->stack, asked->c, asked->pass,
                                                  asked->memory};
             attn_price_show_refused(&one, err.text, all);
             worst = attn_cli_status(status);

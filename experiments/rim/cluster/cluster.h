@@ -10,6 +10,7 @@
 #ifndef EXPERIMENTS_RIM_CLUSTER_CLUSTER_H
 #define EXPERIMENTS_RIM_CLUSTER_CLUSTER_H
 
+#include "experiments/cli/flags.h"
 #include "experiments/price/show.h"
 #include "experiments/rim/cluster/replay.h"
 

@@ -3,19 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/cli/cases.h"
 #include "experiments/cli/cli.h"
-#include "experiments/cli/shape.h"
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/cluster/measured.h"
 
 struct request {
-    struct attn_cli_shapes shapes; /* pass: enum attn_need_pass */
+    struct attn_cli_cases cases; /* pass: enum attn_need_pass */
     const char *counts, *params;
     int json;
 };
 #define PLACE(member) offsetof(struct request, member)
 
-static const struct attn_flag_use flags[] = {ATTN_CLI_SHAPE_FLAGS(PLACE(shapes)),
+static const struct attn_flag_use flags[] = {ATTN_CLI_CASE_FLAGS(PLACE(cases)),
                                              ATTN_TAKES(RANKS, PLACE(counts)),
                                              ATTN_TAKES(PARAMS, PLACE(params)),
                                              ATTN_TAKES(FORMAT, PLACE(json), "text"),
@@ -44,7 +44,7 @@ const struct attn_cli_command attn_cmd_cluster = {
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
-    .initial = &(const struct request){.shapes = ATTN_CLI_SHAPES_OPEN},
+    .initial = &(const struct request){.cases = ATTN_CLI_CASES_OPEN},
     .run = cluster};
 
 /* Where ranks are: in a file, or here. */
@@ -96,17 +96,15 @@ static int show(const struct request *q, const struct attn_spec *spec, int n,
                 const struct place *place, json_t *all)
 {
     static const struct attn_stack none = {0};
-    const int last = q->shapes.pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
-    struct attn_cli_shapes shapes = q->shapes;
+    const int last = q->cases.pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
+    struct attn_cli_cases cases = q->cases;
     int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
-    shapes.pass = 0;
-    for (int i = 0; i < n * attn_cli_shape_count(&shapes); i++) {
-        const struct attn_cli_shape shape =
-            attn_cli_shape_at(&shapes, i % attn_cli_shape_count(&shapes));
+    cases.pass = 0;
+    for (int i = 0; i < n * attn_cli_case_count(&cases); i++) {
+        const struct attn_case c = attn_cli_case_at(&cases, i % attn_cli_case_count(&cases));
         for (int pass = first; pass <= last; pass++) {
-            const struct attn_price_asked asked = {&spec[i / attn_cli_shape_count(&shapes)], &none,
-                                                   &shape, (enum attn_need_pass)pass,
-                                                   &place->memory};
+            const struct attn_price_asked asked = {&spec[i / attn_cli_case_count(&cases)], &none,
+                                                   &c, (enum attn_need_pass)pass, &place->memory};
             if (pass == ATTN_NEED_BOTH && first != last && status != ATTN_EXIT_GOOD)
                 continue; /* what a pass refuses is refused of both */
             status = place->is_here ? attn_price_measured(&asked, &place->here, all)
@@ -123,7 +121,7 @@ static int cluster(void *values, int n, char **operand)
     struct place place = {.is_here = strcmp(operand[0], "here") == 0, .memory = attn_memory_here()};
     struct attn_error err;
     struct attn_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
-    if (q->shapes.lengths.n == 0)
+    if (q->cases.lengths.n == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed");
     for (int s = 1; s < n; s++)
         attn_cli_must(attn_spec_parse_priced(operand[s], &spec[s - 1], &err), &err);

@@ -159,7 +159,7 @@ static enum attn_status compare(const struct attn_price_asked *asked,
     int both = asked->pass == ATTN_NEED_BOTH;
     int first = both ? ATTN_FORWARD : (int)asked->pass, last = both ? ATTN_BACKWARD : first;
     *measured = 0;
-    enum attn_status status = attn_cli_shape_open(asked->shape, &p, &mask, err);
+    enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, err);
     if (status == ATTN_OK)
         status = attn_cluster_replay(asked->spec, &p, asked->pass, here, model, err);
     for (int pass = first; pass <= last && status == ATTN_OK; pass++) {

@@ -131,7 +131,7 @@ static enum attn_status explain_input(const struct request *r, const char *spec,
         snprintf(title, sizeof title, "%s  %s", spec, r->input);
         x->title = title;
         x->problem = &files.problem;
-        x->last = files.pass;
+        x->last = files.c.pass;
         x->forward = attn_files_forward(&files);
         x->backward = attn_files_backward(&files);
         status = attn_explain_show(x, err);

@@ -70,10 +70,9 @@ static int has_one(const struct key *k, const char *words, const char *text)
 static int claim_of(const char *word)
 {
     int bit = 0;
-    while (bit < ATTN_CLAIMS &&
-           (attn_claim_name[bit] == NULL || strcmp(attn_claim_name[bit], word) != 0))
+    while (bit < ATTN_CAPS && (1u << bit & ATTN_CAPS_OWN || strcmp(attn_cap_name[bit], word) != 0))
         bit++;
-    return bit < ATTN_CLAIMS ? bit : -1;
+    return bit < ATTN_CAPS ? bit : -1;
 }
 
 static int holds(const char *word, const struct attn_asked *asked, unsigned needs)

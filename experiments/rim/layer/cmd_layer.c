@@ -13,6 +13,7 @@
 #include "ref/textbook.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/layer_bound.h"
+#include "tests/harness/cases/cases.h"
 #include "tests/harness/inputs/fill.h"
 
 struct request {
@@ -102,7 +103,7 @@ static void open_data(struct data *d, const struct request *q)
 {
     struct attn_error err;
     int64_t kv_heads = q->kv_heads >= 0 ? q->kv_heads : q->heads;
-    const struct attn_mask_shape shape = {q->batch, q->heads, q->length, q->length};
+    struct attn_problem problem;
     *d = (struct data){.layer = {.batch = q->batch,
                                  .length = q->length,
                                  .hidden = q->hidden,
@@ -117,7 +118,15 @@ static void open_data(struct data *d, const struct request *q)
     d->layer.d_key = d->layer.d_value = q->hidden / q->heads;
     d->layer.scale = 1 / sqrt((double)d->layer.d_key);
     attn_cli_must(attn_layer_check(&d->layer, &err), &err);
-    attn_cli_must(attn_mask_parse(q->mask, &shape, NULL, &d->mask, &err), &err);
+    struct attn_case c = {.batch = q->batch,
+                          .heads = q->heads,
+                          .kv_heads = kv_heads,
+                          .n_query = q->length,
+                          .n_key = q->length,
+                          .d_key = d->layer.d_key,
+                          .d_value = d->layer.d_value};
+    attn_case_set_mask(&c, q->mask);
+    attn_cli_must(attn_case_open(&c, NULL, &problem, &d->mask, &err), &err);
     d->layer.mask = d->mask;
     d->x = draw(d, ATTN_LAYER_Y, 1);
     d->dy = draw(d, ATTN_LAYER_Y, 2);

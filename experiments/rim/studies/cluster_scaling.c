@@ -5,6 +5,7 @@
 
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/table_file.h"
 #include "ref/mask/mask.h"
 
 ATTN_STUDY_DATA(h200, "cluster/h200.cluster")
@@ -27,15 +28,16 @@ struct projection {
 static struct projection project(struct attn_study_run *run, const struct scheme *scheme,
                                  const struct attn_cluster *cluster, int64_t ranks)
 {
-    const struct attn_cli_shape shape = {.batch = 1,
-                                         .heads = HEADS,
-                                         .kv_heads = KV_HEADS,
-                                         .n_query = 1 << 20,
-                                         .n_key = 1 << 20,
-                                         .dim = 128,
-                                         .dv = 128,
-                                         .mask = "causal(br)",
-                                         .dtype = ATTN_BF16};
+    const struct attn_case c = {.batch = 1,
+                                .heads = HEADS,
+                                .kv_heads = KV_HEADS,
+                                .n_query = 1 << 20,
+                                .n_key = 1 << 20,
+                                .d_key = 128,
+                                .d_value = 128,
+                                .mask = "causal(br)",
+                                .scale = (double)NAN,
+                                .dtype = ATTN_BF16};
     const struct attn_memory memory = {.bytes = cluster->memory, .is_device = 1};
     const struct attn_stack none = {0};
     struct attn_spec spec;
@@ -48,12 +50,12 @@ static struct projection project(struct attn_study_run *run, const struct scheme
     if (status == ATTN_OK)
         status = attn_cluster_set_ranks(&spec, ranks, &run->bad);
     if (status == ATTN_OK)
-        status = attn_cli_shape_open(&shape, &p, &mask, &run->bad);
+        status = attn_case_open(&c, NULL, &p, &mask, &run->bad);
     if (status == ATTN_OK)
         status = attn_cluster_replay(&spec, &p, ATTN_NEED_FORWARD, cluster, &x, &run->bad);
     if (status == ATTN_OK && ranks <= MOST_LONG)
-        (void)attn_need_longest_even(&spec, &none, &shape, ATTN_NEED_FORWARD, &memory, &longest,
-                                     bytes, &run->bad);
+        (void)attn_need_longest_even(&spec, &none, &c, ATTN_NEED_FORWARD, &memory, &longest, bytes,
+                                     &run->bad);
     attn_mask_free(mask);
     return (struct projection){x.ideal / x.seconds, (double)longest};
 }

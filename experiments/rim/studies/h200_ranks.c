@@ -13,6 +13,7 @@
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/studies/cuda_cache.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/table_file.h"
 #include "optimized/integers.h"
 #include "optimized/parallel/scheme.h"
 #include "ref/mask/mask.h"
@@ -210,24 +211,25 @@ static void fit_link(struct attn_study_run *run, const struct attn_cluster *clus
 /* A priced implementation has the program's schedule; it also brings lse home. */
 static void predict(struct attn_study_run *run, const struct attn_cluster *cluster, struct row *r)
 {
-    const struct attn_cli_shape shape = {.batch = r->B,
-                                         .heads = r->H,
-                                         .kv_heads = r->H,
-                                         .n_query = r->L,
-                                         .n_key = r->L,
-                                         .dim = r->d,
-                                         .dv = r->d,
-                                         .mask = r->causal ? "causal(br)" : "none",
-                                         .dtype = ATTN_BF16};
+    struct attn_case c = {.batch = r->B,
+                          .heads = r->H,
+                          .kv_heads = r->H,
+                          .n_query = r->L,
+                          .n_key = r->L,
+                          .d_key = r->d,
+                          .d_value = r->d,
+                          .scale = (double)NAN,
+                          .dtype = ATTN_BF16};
     struct attn_spec spec;
     struct attn_problem p;
     struct attn_mask *mask = NULL;
     struct attn_replay replay = {0};
+    attn_case_set_mask(&c, r->causal ? "causal(br)" : "none");
     enum attn_status status = attn_spec_parse(
         attn_study_text(run, "%s:ranks=%d,local=tiled-textbook", scheme_name[r->scheme], r->ranks),
         &spec, &run->bad);
     if (status == ATTN_OK)
-        status = attn_cli_shape_open(&shape, &p, &mask, &run->bad);
+        status = attn_case_open(&c, NULL, &p, &mask, &run->bad);
     if (status == ATTN_OK)
         status = attn_cluster_replay(&spec, &p, ATTN_NEED_FORWARD, cluster, &replay, &run->bad);
     attn_mask_free(mask);

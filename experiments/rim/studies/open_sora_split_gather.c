@@ -11,6 +11,7 @@
 #include "experiments/rim/studies/study.h"
 #include "ref/mask/mask.h"
 #include "tests/harness/base/process.h"
+#include "tests/harness/cases/cases.h"
 
 /* STDiT-XL/2 for 16 frames of 256 x 256: 256 places, 16 heads of 72. */
 enum { FRAMES = 16, SIDE = 16, LENGTH = FRAMES * SIDE * SIDE, HEADS = 16, DIM = 72, RANKS = 4 };
@@ -19,7 +20,15 @@ static const char SPATIAL[] = "spatial(16,16,16)", TEMPORAL[] = "temporal(16,16,
 /* Numbers that rank 0 sends in a forward pass of one attention layer; NaN where it is refused. */
 static double numbers_sent(const char *scheme, int ranks, const char *mask_text)
 {
-    const struct attn_mask_shape shape = {1, HEADS, LENGTH, LENGTH};
+    struct attn_case c = {.batch = 1,
+                          .heads = HEADS,
+                          .kv_heads = HEADS,
+                          .n_query = LENGTH,
+                          .n_key = LENGTH,
+                          .d_key = DIM,
+                          .d_value = DIM,
+                          .scale = (double)NAN};
+    struct attn_problem p;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_layer_spec spec;
     struct attn_mask *mask = NULL;
@@ -29,8 +38,9 @@ static double numbers_sent(const char *scheme, int ranks, const char *mask_text)
     int name = options != NULL ? (int)(options - scheme) : (int)strlen(scheme);
     snprintf(text, sizeof text, "%.*s:ranks=%d%s%s", name, scheme, ranks,
              options != NULL ? "," : "", options != NULL ? options + 1 : "");
+    attn_case_set_mask(&c, mask_text);
     if (attn_layer_spec_parse(text, &spec, &err) != ATTN_OK ||
-        attn_mask_parse(mask_text, &shape, NULL, &mask, &err) != ATTN_OK)
+        attn_case_open(&c, NULL, &p, &mask, &err) != ATTN_OK)
         return (double)NAN;
     const struct attn_layer layer = {.batch = 1,
                                      .length = LENGTH,

@@ -11,6 +11,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/rim/studies/cuda_cache.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/table_file.h"
 #include "optimized/integers.h"
 
 ATTN_STUDY_DATA(pytorch_h200_memory, "studies/data/pytorch_h200_memory.csv")

@@ -18,7 +18,6 @@
 #include "experiments/measure/record.h"
 #include "experiments/price/tape.h"
 #include "experiments/report/figures.h"
-#include "experiments/rim/studies/table_file.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
 
@@ -120,28 +119,6 @@ void attn_study_live(struct attn_tape *tape, const char *name, enum attn_study_l
 /* The real one against the counted one: the peak, and its live set block by block.  Both are
  * derived and must agree to the byte. */
 void attn_study_same(const char *name, const struct attn_pair *pair);
-
-/* The text of a file of experiments/rim/studies/data, inside the program, so that a study runs
- * wherever the program is: makes attn_study_data_NAME of a file of the rim. */
-#define ATTN_STUDY_DATA(NAME, FILE)                  \
-    extern const char attn_study_data_##NAME[];      \
-    __asm__(".pushsection .rodata\n"                 \
-            "attn_study_data_" #NAME ":\n"           \
-            ".incbin \"experiments/rim/" FILE "\"\n" \
-            ".byte 0\n"                              \
-            ".popsection\n");
-
-/* Its rows, or those of run->data, which must have these columns (NULL behind the last); to be
- * given to json_decref().  NULL: run->bad says why. */
-json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns);
-
-/* A field of a row: a whole number in a range, a number above 0, or the place of a word among
- * "a|b|c".  Any other text is in run->bad, and `least`, 1 or 0 comes back. */
-int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
-                          int64_t least, int64_t most);
-double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column);
-int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
-                    const char *words);
 
 /* Numbers between -1 and 1 to compute with, for each prime others. */
 void attn_study_fill(float *x, int64_t n, int64_t prime);

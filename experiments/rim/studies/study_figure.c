@@ -28,6 +28,7 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
     (void)snprintf(figure->name, sizeof figure->name, "%s", study->name);
     (void)snprintf(figure->title, sizeof figure->title, "%s", is->title);
     (void)snprintf(figure->remark, sizeof figure->remark, "%s", is->remark);
+    const int is_joined = strncmp(is->x, "ranks", 5) != 0;
     if (bars)
         attn_append(figure->variables, sizeof figure->variables, "bars     = '");
     else
@@ -35,8 +36,8 @@ void attn_study_figure_open(const struct attn_study *study, struct attn_figure *
                     "got      = '%s'\npublished = '%s'\nlinear   = %d\njoined   = %d\n"
                     "x_label  = '%s'\n"
                     "y_label  = '%s'\n",
-                    figure->column[GOT], figure->column[PUBLISHED], is->is_linear,
-                    strncmp(is->x, "ranks", 5) != 0, is->x, is->y == NULL ? "" : is->y);
+                    figure->column[GOT], figure->column[PUBLISHED], is->is_linear, is_joined, is->x,
+                    is->y == NULL ? "" : is->y);
 }
 
 /* The bar of a live set: its objects from the left, as many of one name and size as one piece. */

@@ -1,8 +1,11 @@
 #include "experiments/rim/studies/table_file.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "tests/harness/base/fileio.h"
 
 enum { COLUMNS = 64 };
 
@@ -132,4 +135,71 @@ const char *attn_table_field(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text != NULL ? text : "";
+}
+
+/* ---- as rows of a study ----------------------------------------------------------------------- */
+
+json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns)
+{
+    enum { BYTES_MOST = 64 << 20 };
+    struct attn_error why = {ATTN_OK, ""};
+    int line;
+    char *text = NULL;
+    if (run->data == NULL)
+        text = attn_cli_need(strdup(csv));
+    else if (attn_read_text(run->data, ATTN_READ_GIVEN, BYTES_MOST, &text, &run->bad) != ATTN_OK)
+        return NULL;
+    json_t *rows = attn_table_read(text, columns, &line, &why);
+    if (rows == NULL)
+        attn_fail(&run->bad, why.status, "%s:%d: %s", run->data, line, why.text);
+    free(text);
+    return rows;
+}
+
+/* Of several bad fields the first is said. */
+static void say_bad(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *would_work)
+{
+    if (run->bad.status == ATTN_OK)
+        attn_fail(&run->bad, ATTN_EINVAL, "%s:%d: %s '%.40s': %s would work",
+                  run->data != NULL ? run->data : run->study->name,
+                  (int)json_integer_value(json_object_get(row, ATTN_TABLE_LINE)), column,
+                  attn_table_field(row, column), would_work);
+}
+
+int64_t attn_study_number(struct attn_study_run *run, const json_t *row, const char *column,
+                          int64_t least, int64_t most)
+{
+    int64_t x;
+    if (attn_cli_int(attn_table_field(row, column), least, most, &x))
+        return x;
+    say_bad(run, row, column,
+            attn_study_text(run, "a whole number from %lld to %lld", (long long)least,
+                            (long long)most));
+    return least;
+}
+
+double attn_study_real(struct attn_study_run *run, const json_t *row, const char *column)
+{
+    double x;
+    if (attn_cli_double(attn_table_field(row, column), &x) && x > 0 && isfinite(x))
+        return x;
+    say_bad(run, row, column, "a number above 0, such as 1.5e-3,");
+    return 1;
+}
+
+int attn_study_word(struct attn_study_run *run, const json_t *row, const char *column,
+                    const char *words)
+{
+    const char *word = attn_table_field(row, column);
+    size_t n = strlen(word);
+    int place = 0;
+    for (const char *at = words; *at != '\0'; place++) {
+        size_t length = strcspn(at, "|");
+        if (length == n && strncmp(at, word, n) == 0)
+            return place;
+        at += length + (at[length] == '|');
+    }
+    say_bad(run, row, column, words);
+    return 0;
 }

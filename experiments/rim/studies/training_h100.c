@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/rim/studies/table_file.h"
 #include "experiments/rim/studies/torch_layers.h"
 
 ATTN_STUDY_DATA(training_h100_memory, "studies/data/training_h100_memory.csv")

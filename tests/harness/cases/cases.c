@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 
 const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row",
@@ -498,12 +499,38 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
                                .wide = c->wide};
 }
 
+const char *attn_case_mask(const struct attn_case *c)
+{
+    return c->long_mask != NULL ? c->long_mask : c->mask;
+}
+
+void attn_case_set_mask(struct attn_case *c, const char *text)
+{
+    int is_long = strlen(text) >= ATTN_CASE_MASK;
+    c->long_mask = is_long ? text : NULL;
+    snprintf(c->mask, sizeof c->mask, "%s", is_long ? "" : text);
+}
+
+enum attn_status attn_case_open(const struct attn_case *c, const struct attn_mask_source *source,
+                                struct attn_problem *p, struct attn_mask **mask,
+                                struct attn_error *err)
+{
+    const struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
+    *mask = NULL;
+    attn_case_problem(c, p);
+    enum attn_status status = attn_problem_check(p, err); /* of extents, before of a mask */
+    if (status == ATTN_OK)
+        status = attn_mask_parse(attn_case_mask(c), &shape, source, mask, err);
+    p->mask = *mask;
+    return status;
+}
+
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
 {
     text[0] = '\0';
     print_shape(c, text);
-    attn_append(text, ATTN_CASE_TEXT, ":%s:%s:%s:s%" PRIu64, c->mask, attn_dtype_name(c->dtype),
-                attn_fill_name(c->fill), c->seed);
+    attn_append(text, ATTN_CASE_TEXT, ":%s:%s:%s:s%" PRIu64, attn_case_mask(c),
+                attn_dtype_name(c->dtype), attn_fill_name(c->fill), c->seed);
     for (int f = 0; f < FIELDS; f++)
         print_field(&fields[f], c, text);
 }

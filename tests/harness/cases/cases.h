@@ -42,7 +42,7 @@
 #ifndef TESTS_HARNESS_CASES_CASES_H
 #define TESTS_HARNESS_CASES_CASES_H
 
-#include "ref/attn.h"
+#include "ref/mask/mask.h"
 #include "tests/harness/inputs/fill.h"
 
 enum attn_case_bias {
@@ -93,6 +93,7 @@ int attn_case_special_is_backward(enum attn_case_special special); /* of dO: it 
 struct attn_case {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
     char mask[ATTN_CASE_TEXT]; /* at most ATTN_CASE_MASK bytes with the end */
+    const char *long_mask;     /* in the place of a longer one, which no string holds; borrowed */
     enum attn_dtype dtype;
     enum attn_fill fill;
     uint64_t seed;
@@ -119,11 +120,22 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 
+/* The text of the mask; set it from a text of any length, which is borrowed. */
+const char *attn_case_mask(const struct attn_case *c);
+void attn_case_set_mask(struct attn_case *c, const char *text);
+
 /* Bytes of inputs and outputs, those of a mask and of a bias that vary along all axes with them. */
 double attn_case_bytes(const struct attn_case *c);
 
 /* The problem of a case, without mask and bias. */
 void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
+
+/* The problem with its mask, to be freed; NULL in it after a failure.  source: of the tensors that
+ * the mask names; NULL: there are none.  EINVAL: extents or mask.  The one place where the mask of
+ * a problem is read. */
+enum attn_status attn_case_open(const struct attn_case *c, const struct attn_mask_source *source,
+                                struct attn_problem *problem, struct attn_mask **mask,
+                                struct attn_error *err);
 
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
  * It is small, adversarial and ordered by family (cases.def); the full tier adds cases_full.def.

@@ -10,28 +10,14 @@
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 
-/* The bits that both headers have are the same bits. */
-_Static_assert((int)ATTN_PLUGIN_F64 == ATTN_CAP_F64 && (int)ATTN_PLUGIN_F16 == ATTN_CAP_F16, "");
-_Static_assert((int)ATTN_PLUGIN_BACKWARD == ATTN_CAP_BACKWARD, "");
-_Static_assert((int)ATTN_PLUGIN_GQA == ATTN_CAP_GQA && (int)ATTN_PLUGIN_DV == ATTN_CAP_DV, "");
-_Static_assert((int)ATTN_PLUGIN_HARD == ATTN_CAP_HARD, "");
-_Static_assert((int)ATTN_PLUGIN_SOFTCAP == ATTN_CAP_SOFTCAP, "");
-_Static_assert((int)ATTN_PLUGIN_BIAS == ATTN_CAP_BIAS, "");
-_Static_assert((int)ATTN_PLUGIN_STRIDES == ATTN_CAP_STRIDES, "");
-
-const char *const attn_claim_name[32] = {
-    "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",   "cross", "dv",
-    NULL,    "hard",  "softcap", "alibi", "bias",     "dbias", "dlse",  "strides",
-    "scale", "empty", "band",    "dense", "repeats",  "causal"};
-const char *const attn_decline_name[32] = {"nan-bias",        "nan-q",     "nan-do",
-                                           "scale-0",         "nonfinite", "unmasked",
-                                           "causal-backward", "few-shapes"};
+const char *const attn_decline_name[ATTN_DECLINES] = {"nan-bias",        "nan-q",     "nan-do",
+                                                      "scale-0",         "nonfinite", "unmasked",
+                                                      "causal-backward", "few-shapes"};
 
 void attn_claims_all(struct attn_claims *claims)
 {
-    *claims = (struct attn_claims){.name = "everything"};
-    for (int bit = 0; bit < 32; bit++)
-        claims->bits |= attn_claim_name[bit] != NULL ? 1u << bit : 0;
+    *claims = (struct attn_claims){.name = "everything",
+                                   .bits = ((1u << ATTN_CAPS) - 1) & ~(unsigned)ATTN_CAPS_OWN};
 }
 
 /* Options may leave fewer storage types than the implementation has (tiled:p=bf16): those that it
@@ -92,11 +78,11 @@ void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options
                          struct attn_claims *claims)
 {
     char shapes[128];
-    *claims = (struct attn_claims){.bits = (impl->caps & ATTN_CLAIMS_SHARED & ~ATTN_CAP_MASK)};
+    *claims = (struct attn_claims){.bits = (impl->caps & ATTN_CAPS_SHARED)};
     claims->bits &= ~refused_storage(impl, options);
-    claims->bits |= ATTN_PLUGIN_SCALE | ATTN_PLUGIN_EMPTY | ATTN_PLUGIN_REPEATS;
+    claims->bits |= ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_REPEATS;
     if (impl->caps & ATTN_CAP_MASK)
-        claims->bits |= ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE;
+        claims->bits |= ATTN_CAP_BAND | ATTN_CAP_CAUSAL | ATTN_CAP_DENSE;
     snprintf(claims->name, sizeof claims->name, "%.60s", impl->name);
     claims->long_keys = is_long(impl, options) ? LONG_KEYS : 0;
     if (impl->shapes != NULL) {
@@ -121,14 +107,14 @@ static int aligned(const struct attn_claims *claims, const struct attn_problem *
 static unsigned claim_of(const struct attn_problem *p, const struct attn_band *band)
 {
     int usual = band->offset == 0 || band->offset == p->n_key - p->n_query;
-    return band->left < 0 && band->right == 0 && usual ? ATTN_PLUGIN_CAUSAL : ATTN_PLUGIN_BAND;
+    return band->left < 0 && band->right == 0 && usual ? ATTN_CAP_CAUSAL : ATTN_CAP_BAND;
 }
 
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *p, struct attn_given_mask *given)
 {
     struct attn_chain chain;
-    *given = (struct attn_given_mask){.claim = ATTN_PLUGIN_DENSE, .is_self = 1};
+    *given = (struct attn_given_mask){.claim = ATTN_CAP_DENSE, .is_self = 1};
     if (attn_mask_is_none(p->mask))
         return ATTN_CLAIMS_NO_MASK;
     int is_chain = attn_chain_of(p->mask, &chain);
@@ -181,33 +167,33 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     const struct attn_case *c = &s->given;
     const struct attn_problem *p = &s->problem;
     struct attn_given_mask given;
-    unsigned needs = attn_problem_needs(p) & ATTN_CLAIMS_SHARED & ~(unsigned)ATTN_CAP_MASK;
+    unsigned needs = attn_problem_needs(p) & ATTN_CAPS_SHARED;
     enum attn_claims_mask how = attn_claims_mask(claims, p, &given);
     int masked = how != ATTN_CLAIMS_NO_MASK;
     if (!given.is_self)
-        needs |= ATTN_PLUGIN_CROSS;
+        needs |= ATTN_CAP_CROSS;
     if (masked) /* as numbers where it can; who claims no bytes must take it as numbers */
-        needs |= how == ATTN_CLAIMS_BAND || !(claims->bits & ATTN_PLUGIN_DENSE) ? given.claim
-                                                                                : ATTN_PLUGIN_DENSE;
+        needs |= how == ATTN_CLAIMS_BAND || !(claims->bits & ATTN_CAP_DENSE) ? given.claim
+                                                                             : ATTN_CAP_DENSE;
     if (c->pass == ATTN_BACKWARD)
-        needs |= ATTN_PLUGIN_BACKWARD;
+        needs |= ATTN_CAP_BACKWARD;
     if (c->d_bias)
-        needs |= ATTN_PLUGIN_DBIAS;
+        needs |= ATTN_CAP_DBIAS;
     if (c->d_lse)
-        needs |= ATTN_PLUGIN_DLSE;
+        needs |= ATTN_CAP_DLSE;
     int is_own =
         c->layout == ATTN_LAYOUT_BHLD || (c->layout == attn_claims_layout(claims) && c->only == 0);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
-        needs |= ATTN_PLUGIN_STRIDES;
+        needs |= ATTN_CAP_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;
     int leaks = c->special != ATTN_SPECIAL_NONE && masked;
     if (c->poison == ATTN_POISON_NAN || overflows || leaks || c->bias == ATTN_CASE_BIAS_NAN)
-        needs |= ATTN_PLUGIN_HARD;
+        needs |= ATTN_CAP_HARD;
     double usual = p->d_key > 0 ? 1 / sqrt((double)p->d_key) : 1;
     if (!(p->scale == usual))
-        needs |= ATTN_PLUGIN_SCALE;
+        needs |= ATTN_CAP_SCALE;
     if (has_empty(claims, s))
-        needs |= ATTN_PLUGIN_EMPTY;
+        needs |= ATTN_CAP_EMPTY;
     return needs;
 }
 
@@ -220,7 +206,7 @@ static unsigned declinable(const struct attn_setup *s, unsigned needs)
     found |= p->scale <= 0 ? ATTN_PLUGIN_SCALE_0 : 0u;
     found |= c->special != ATTN_SPECIAL_NONE ? ATTN_PLUGIN_NONFINITE : 0u;
     found |= attn_mask_is_none(p->mask) ? ATTN_PLUGIN_UNMASKED : 0u;
-    if (c->pass == ATTN_BACKWARD && needs & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_BAND))
+    if (c->pass == ATTN_BACKWARD && needs & (ATTN_CAP_CAUSAL | ATTN_CAP_BAND))
         found |= ATTN_PLUGIN_CAUSAL_BACKWARD;
     int poisoned = c->poison == ATTN_POISON_NAN, special = c->special;
     int in_q = poisoned || special == ATTN_SPECIAL_Q_NAN || special == ATTN_SPECIAL_Q_INF;
@@ -258,11 +244,11 @@ static unsigned other_shapes(const struct attn_claims *claims, const struct attn
     return others;
 }
 
-static void list_words(unsigned bits, const char *const name[32], char *text, size_t size)
+static void list_words(unsigned bits, const char *const *name, char *text, size_t size)
 {
     text[0] = '\0';
-    for (int bit = 0; bit < 32; bit++)
-        if (bits & 1u << bit && name[bit] != NULL)
+    for (int bit = 0; bits >> bit != 0; bit++)
+        if (bits & 1u << bit)
             attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name[bit]);
 }
 
@@ -283,7 +269,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
     struct attn_wants wants;
     attn_claims_want(claims, s, route, &wants);
     *needs = wants.needs;
-    list_words(wants.missing, attn_claim_name, names, sizeof names);
+    list_words(wants.missing, attn_cap_name, names, sizeof names);
     if (names[0] != '\0')
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: %s", names);
     list_words(wants.declined, attn_decline_name, names, sizeof names);
@@ -297,7 +283,7 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s is not something that an external implementation can be asked for",
                          ours);
-    if (*needs & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_CAUSAL) &&
+    if (*needs & (ATTN_CAP_BAND | ATTN_CAP_CAUSAL) &&
         attn_claims_mask(claims, &s->problem, &given) != ATTN_CLAIMS_BAND)
         return attn_fail(err, ATTN_ENOTSUP, "not claimed: causal or window masks aligned as %s",
                          attn_mask_text(s->problem.mask));

@@ -13,7 +13,7 @@
 
 struct attn_claims {
     char name[64];
-    unsigned bits;                                    /* enum attn_plugin_claim; BAND has CAUSAL */
+    unsigned bits;                                    /* enum attn_cap; BAND has CAUSAL       */
     unsigned declines;                                /* enum attn_plugin_decline       */
     int lse, empty_lse, causal, window, layout, byte; /* conventions of attn_plugin.h   */
     int subnormals;                                   /* enum attn_plugin_subnormals    */
@@ -40,15 +40,11 @@ extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
-    ATTN_CLAIMS = 22,
     ATTN_DECLINES = 8,
     ATTN_FEW_SHAPES = 40, /* so many in a tier, or a soak, where "few-shapes" is declined */
-    ATTN_CLAIMS_SHARED =
-        2 * ATTN_PLUGIN_STRIDES - 1 /* these bits are capabilities, the same ones */
 };
-/* By bit; NULL: there is no such bit. */
-extern const char *const attn_claim_name[32];   /* "f64", ... "dense", "repeats" */
-extern const char *const attn_decline_name[32]; /* "nan-bias", "nan-q", "nan-do" */
+/* By bit. */
+extern const char *const attn_decline_name[ATTN_DECLINES]; /* "nan-bias", "nan-q", "nan-do" */
 
 /* Everything that can be claimed; what one of our own does: its capabilities, every mask, and its
  * shapes. */

@@ -53,21 +53,21 @@ static enum attn_status check_shapes(struct attn_claims *c, struct attn_error *e
         int extent;
         unsigned claim;
         const char *else_it;
-    } needs[] = {{ATTN_FACTOR_DV, ATTN_PLUGIN_DV, "dv is d"},
-                 {ATTN_FACTOR_GROUP, ATTN_PLUGIN_GQA, "a group is 1"},
-                 {ATTN_FACTOR_KEYS, ATTN_PLUGIN_CROSS, "there are as many keys as queries"},
-                 {ATTN_FACTOR_WINDOW, ATTN_PLUGIN_BAND, "no window comes as numbers"}};
+    } needs[] = {{ATTN_FACTOR_DV, ATTN_CAP_DV, "dv is d"},
+                 {ATTN_FACTOR_GROUP, ATTN_CAP_GQA, "a group is 1"},
+                 {ATTN_FACTOR_KEYS, ATTN_CAP_CROSS, "there are as many keys as queries"},
+                 {ATTN_FACTOR_WINDOW, ATTN_CAP_BAND, "no window comes as numbers"}};
     for (int n = 0; n < 4; n++)
-        for (int bit = 0; bit < 32; bit++)
+        for (int bit = 0; bit < ATTN_CAPS; bit++)
             if (needs[n].claim == 1u << bit && c->shapes.of[needs[n].extent].n > 0 &&
                 !(c->bits & needs[n].claim))
                 return attn_fail(err, ATTN_EINVAL,
                                  "shape \"%s\" is declared, but \"%s\" is not claimed: without "
                                  "it %s",
-                                 attn_factor[needs[n].extent].name, attn_claim_name[bit],
+                                 attn_factor[needs[n].extent].name, attn_cap_name[bit],
                                  needs[n].else_it);
     if (has_one_width(&c->shapes))
-        c->bits &= ~(unsigned)ATTN_PLUGIN_DV;
+        c->bits &= ~(unsigned)ATTN_CAP_DV;
     for (int64_t heads = 1; heads <= 4096; heads++)
         for (int64_t group = 1; group <= heads && group <= 256; group++)
             if (heads % group == 0 && attn_shapes_have(&c->shapes, ATTN_FACTOR_HEADS, heads) &&
@@ -104,12 +104,12 @@ static enum attn_status check_passes(const struct attn_plugin *p, struct attn_er
     const char *rank = p->ranks > 0 ? "rank_" : "";
     if (p->ranks > 0 ? p->rank_forward == NULL : p->forward == NULL)
         return attn_fail(err, ATTN_EINVAL, "it has no %sforward()", rank);
-    if (p->claims & ATTN_PLUGIN_BACKWARD &&
+    if (p->claims & ATTN_CAP_BACKWARD &&
         (p->ranks > 0 ? p->rank_backward == NULL : p->backward == NULL))
         return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but %sbackward is NULL", rank);
     if (p->ranks > 0 && p->layout != ATTN_PLUGIN_BHLD)
         return attn_fail(err, ATTN_EINVAL, "ranks have their tensors in layout BHLD alone");
-    if (p->ranks > 0 && p->claims & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
+    if (p->ranks > 0 && p->claims & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
         return attn_fail(err, ATTN_EINVAL,
                          "ranks are given no bias tensor: BIAS cannot be claimed");
     return ATTN_OK;
@@ -121,7 +121,7 @@ static enum attn_status shapes_of_plugin(const struct attn_plugin *p, struct att
 {
     char text[80];
     int n = snprintf(text, sizeof text, "queries: %d.. step %d", p->ranks, p->ranks);
-    if (p->claims & ATTN_PLUGIN_CROSS)
+    if (p->claims & ATTN_CAP_CROSS)
         snprintf(text + n, sizeof text - (size_t)n, "; keys: %d.. step %d", p->ranks, p->ranks);
     const char *given = p->shapes != NULL ? p->shapes : p->ranks > 0 ? text : NULL;
     return given != NULL ? attn_shapes_parse(given, shapes, err) : ATTN_OK;
@@ -152,7 +152,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
 {
     memset(claims, 0, sizeof *claims);
     for (int bit = 0; bit < 32; bit++)
-        if (p->claims & 1u << bit && attn_claim_name[bit] == NULL)
+        if (p->claims & 1u << bit && (bit >= ATTN_CAPS || 1u << bit & ATTN_CAPS_OWN))
             return attn_fail(err, ATTN_EINVAL, "it claims bit %d, which ABI %d does not have", bit,
                              ATTN_PLUGIN_ABI);
     if (p->declines >> ATTN_DECLINES != 0)
@@ -174,7 +174,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
         *value_of(claims, &conventions[n]) = value;
     }
     snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
-    claims->bits = p->claims | (p->claims & ATTN_PLUGIN_BAND ? ATTN_PLUGIN_CAUSAL : 0u);
+    claims->bits = p->claims | (p->claims & ATTN_CAP_BAND ? ATTN_CAP_CAUSAL : 0u);
     claims->declines = p->declines;
     if (p->arithmetic != NULL && (claims->arithmetic = attn_arithmetic_find(p->arithmetic)) < 0)
         return no_such_arithmetic(NULL, p->arithmetic, err);
@@ -188,11 +188,14 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
 /* A list of words, "claims" or "declines", each of which stands for a bit. */
 struct bits {
     const char *key, *one, *example;
-    const char *const *name; /* [32] */
+    const char *const *name;
+    int n;
+    unsigned not_these; /* bits that are no word of the list */
 };
-static const struct bits claims_list = {"claims", "claim", "[\"f32\", \"cross\"]", attn_claim_name};
-static const struct bits declines_list = {"declines", "declined word", "[\"nan-bias\"]",
-                                          attn_decline_name};
+static const struct bits claims_list = {"claims",      "claim",   "[\"f32\", \"cross\"]",
+                                        attn_cap_name, ATTN_CAPS, ATTN_CAPS_OWN};
+static const struct bits declines_list = {"declines",        "declined word", "[\"nan-bias\"]",
+                                          attn_decline_name, ATTN_DECLINES,   0};
 
 static enum attn_status read_bits(const char *path, const struct bits *list, const json_t *array,
                                   unsigned *bits, struct attn_error *err)
@@ -200,8 +203,8 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     size_t n;
     json_t *item;
     char known[256] = "";
-    for (int bit = 0; bit < 32; bit++)
-        if (list->name[bit] != NULL)
+    for (int bit = 0; bit < list->n; bit++)
+        if (!(list->not_these & 1u << bit))
             attn_append(known, sizeof known, " %s", list->name[bit]);
     if (!json_is_array(array))
         return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be an array of words, such as %s",
@@ -210,9 +213,9 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     {
         int bit = 0;
         const char *word = json_is_string(item) ? json_string_value(item) : "(not a word)";
-        while (bit < 32 && (list->name[bit] == NULL || strcmp(list->name[bit], word) != 0))
+        while (bit < list->n && (list->not_these & 1u << bit || strcmp(list->name[bit], word) != 0))
             bit++;
-        if (bit == 32)
+        if (bit == list->n)
             return attn_fault(err, ATTN_EINVAL, path, "%s \"%.40s\" does not exist; there are:%s",
                               list->one, word, known);
         *bits |= 1u << bit;
@@ -223,7 +226,7 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
 static json_t *write_bits(const struct bits *list, unsigned bits)
 {
     json_t *words = json_array();
-    for (int bit = 0; bit < 32; bit++)
+    for (int bit = 0; bit < list->n; bit++)
         if (bits & 1u << bit)
             json_array_append_new(words, json_string(list->name[bit]));
     return words;
@@ -338,13 +341,13 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
                 status = read_entry(path, key, value, claims, err);
         }
     json_decref(root);
-    if (claims->bits & ATTN_PLUGIN_BAND)
-        claims->bits |= ATTN_PLUGIN_CAUSAL;
+    if (claims->bits & ATTN_CAP_BAND)
+        claims->bits |= ATTN_CAP_CAUSAL;
     if (status == ATTN_OK && (claims->bits & 15u) == 0)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "\"claims\" names no storage type: \"f32\" is the usual one");
     if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD &&
-        claims->bits & (ATTN_PLUGIN_BIAS | ATTN_PLUGIN_DBIAS))
+        claims->bits & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"thd\" has no bias tensor: do not claim bias and dbias");
     struct attn_error clash = {0};

@@ -102,7 +102,7 @@ static int64_t bound_of(const struct corners *x, int cell, int a)
 /* The largest group up to 16 that divides the heads; 0: none is declared. */
 static int64_t group_of(const struct attn_claims *claims, int64_t heads)
 {
-    for (int64_t g = claims->bits & ATTN_PLUGIN_GQA ? 16 : 1; g > 0; g--)
+    for (int64_t g = claims->bits & ATTN_CAP_GQA ? 16 : 1; g > 0; g--)
         if (heads % g == 0 && attn_shapes_have(&claims->shapes, ATTN_FACTOR_GROUP, g))
             return g;
     return 0;
@@ -119,7 +119,7 @@ static int64_t length_of(const struct attn_claims *claims, int factor, int64_t b
 /* 1: there may be fewer keys than queries: causal from the first key on, windows of any reach. */
 static int has_few_keys(const struct attn_claims *claims)
 {
-    const unsigned bits = ATTN_PLUGIN_BAND | ATTN_PLUGIN_EMPTY;
+    const unsigned bits = ATTN_CAP_BAND | ATTN_CAP_EMPTY;
     return (claims->bits & bits) == bits && claims->causal == ATTN_PLUGIN_CAUSAL_ANY;
 }
 
@@ -138,10 +138,10 @@ static int make_shape(const struct corners *x, int cell, struct attn_case *c)
     c->n_key = x->is_square ? c->n_query
                             : length_of(claims, ATTN_FACTOR_KEYS, bound_of(x, cell, KEYS) + 3);
     c->d_key = c->d_value = attn_shapes_nearest(shapes, ATTN_FACTOR_D, bound_of(x, cell, WIDTHS));
-    if (claims->bits & ATTN_PLUGIN_DV)
+    if (claims->bits & ATTN_CAP_DV)
         c->d_value = attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_key);
     c->kv_heads = group > 0 ? c->heads / group : 0;
-    c->pass = claims->bits & ATTN_PLUGIN_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD;
+    c->pass = claims->bits & ATTN_CAP_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD;
     return group > 0 && (c->n_key >= c->n_query || has_few_keys(claims)) && c->d_key >= 8 &&
            c->batch > 0 && attn_shapes_have(shapes, ATTN_FACTOR_KEYS, c->n_key) &&
            attn_shapes_have(shapes, ATTN_FACTOR_DV, c->d_value) &&
@@ -203,7 +203,7 @@ static void add_up(struct corners *x)
 /* 1: windows come as numbers. */
 static int has_windows(const struct attn_claims *claims)
 {
-    return (claims->bits & ATTN_PLUGIN_BAND) != 0;
+    return (claims->bits & ATTN_CAP_BAND) != 0;
 }
 
 /* The cell and kind of mask that meet most for their time within some seconds; -1: none. */
@@ -248,7 +248,7 @@ static void make_mask(const struct attn_claims *claims, int kind, struct attn_ca
 {
     int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL || c->n_key < c->n_query;
     const char *end = is_tl ? "tl" : "br";
-    int causal = (claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_BAND)) != 0;
+    int causal = (claims->bits & (ATTN_CAP_CAUSAL | ATTN_CAP_BAND)) != 0;
     int64_t reach = c->n_key < c->n_query ? c->n_query - c->n_key / 4 : c->n_key * 3 / 4;
     reach = attn_shapes_nearest(&claims->shapes, ATTN_FACTOR_WINDOW, reach);
     snprintf(c->mask, sizeof c->mask, "none");
@@ -312,7 +312,7 @@ static void take_width(struct corners *x, int64_t d, int64_t group, int kind, in
     const int64_t extent[] = {[ATTN_FACTOR_D] = d,
                               [ATTN_FACTOR_DV] = d,
                               [ATTN_FACTOR_HEADS] = group,
-                              [ATTN_FACTOR_GROUP] = claims->bits & ATTN_PLUGIN_GQA ? group : 1,
+                              [ATTN_FACTOR_GROUP] = claims->bits & ATTN_CAP_GQA ? group : 1,
                               [ATTN_FACTOR_BATCH] = 1,
                               [ATTN_FACTOR_QUERIES] = is_decoding ? 1 : 265,
                               [ATTN_FACTOR_KEYS] = is_decoding    ? 1109
@@ -333,8 +333,7 @@ static void take_width(struct corners *x, int64_t d, int64_t group, int kind, in
                           .scale = (double)NAN,
                           .fill = d < 8 ? ATTN_FILL_NORMAL : ATTN_FILL_SUBSETS, /* no codes */
                           .seed = 2,
-                          .pass =
-                              claims->bits & ATTN_PLUGIN_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD};
+                          .pass = claims->bits & ATTN_CAP_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD};
     make_mask(claims, kind, &c);
     take(x, &c, 1);
 }
@@ -361,7 +360,7 @@ static void list_types(struct corners *x)
     for (int t = 0; t < 3; t++)
         if (x->claims->bits & 1u << order[t])
             x->type[x->types++] = order[t];
-    if (x->types == 0 && x->claims->bits & ATTN_PLUGIN_F64)
+    if (x->types == 0 && x->claims->bits & ATTN_CAP_F64)
         x->type[x->types++] = ATTN_F64;
 }
 
@@ -386,7 +385,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enu
     x->claims = table->claims;
     x->route = route;
     x->is_square =
-        !(x->claims->bits & ATTN_PLUGIN_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
+        !(x->claims->bits & ATTN_CAP_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->cells = 1;
     list_types(x);
     for (int a = 0; a < AXES; a++)

@@ -27,49 +27,48 @@ static int is_aligned(const struct attn_claims *claims, const char *value)
 {
     int tl = strcmp(value, "tl") == 0;
     int only_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL;
-    if (!has(claims, ATTN_PLUGIN_CROSS) ||
-        (claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE && !has(claims, ATTN_PLUGIN_DENSE)))
+    if (!has(claims, ATTN_CAP_CROSS) ||
+        (claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE && !has(claims, ATTN_CAP_DENSE)))
         return tl == only_tl;
-    return has(claims, ATTN_PLUGIN_DENSE) || claims->causal == ATTN_PLUGIN_CAUSAL_ANY ||
-           tl == only_tl;
+    return has(claims, ATTN_CAP_DENSE) || claims->causal == ATTN_PLUGIN_CAUSAL_ANY || tl == only_tl;
 }
 
 static int is_claimed(const struct attn_claims *claims, int factor, const char *value)
 {
-    const unsigned bytes = ATTN_PLUGIN_DENSE;
+    const unsigned bytes = ATTN_CAP_DENSE;
     int inf = strcmp(value, "inf") == 0;
     switch ((enum attn_factor_id)factor) {
     case ATTN_FACTOR_DV:
-        return has(claims, ATTN_PLUGIN_DV);
+        return has(claims, ATTN_CAP_DV);
     case ATTN_FACTOR_GROUP:
-        return has(claims, ATTN_PLUGIN_GQA);
+        return has(claims, ATTN_CAP_GQA);
     case ATTN_FACTOR_KEYS:
-        return has(claims, ATTN_PLUGIN_CROSS);
+        return has(claims, ATTN_CAP_CROSS);
     case ATTN_FACTOR_WINDOW:
-        return has(claims, ATTN_PLUGIN_BAND | bytes);
+        return has(claims, ATTN_CAP_BAND | bytes);
     case ATTN_FACTOR_CAUSAL:
         if (value[0] == '+')
             return has(claims, bytes) ||
-                   (has(claims, ATTN_PLUGIN_BAND) && claims->causal == ATTN_PLUGIN_CAUSAL_ANY);
-        return has(claims, ATTN_PLUGIN_CAUSAL | bytes) && is_aligned(claims, value);
+                   (has(claims, ATTN_CAP_BAND) && claims->causal == ATTN_PLUGIN_CAUSAL_ANY);
+        return has(claims, ATTN_CAP_CAUSAL | bytes) && is_aligned(claims, value);
     case ATTN_FACTOR_MASK:
         return has(claims, bytes) || (claims->layout == ATTN_CLAIMS_THD && *value == 'd' &&
                                       strcmp(value, "documents") == 0);
     case ATTN_FACTOR_SCALE:
-        return has(claims, ATTN_PLUGIN_SCALE) &&
+        return has(claims, ATTN_CAP_SCALE) &&
                (strtod(value, NULL) > 0 || !(claims->declines & ATTN_PLUGIN_SCALE_0));
     case ATTN_FACTOR_SOFTCAP:
-        return has(claims, ATTN_PLUGIN_SOFTCAP);
+        return has(claims, ATTN_CAP_SOFTCAP);
     case ATTN_FACTOR_BIAS:
         return strcmp(value, "alibi") == 0
-                   ? has(claims, ATTN_PLUGIN_ALIBI)
-                   : has(claims, ATTN_PLUGIN_BIAS) && (!inf || has(claims, ATTN_PLUGIN_EMPTY));
+                   ? has(claims, ATTN_CAP_ALIBI)
+                   : has(claims, ATTN_CAP_BIAS) && (!inf || has(claims, ATTN_CAP_EMPTY));
     case ATTN_FACTOR_DBIAS:
-        return has(claims, ATTN_PLUGIN_DBIAS) && has(claims, ATTN_PLUGIN_BACKWARD);
+        return has(claims, ATTN_CAP_DBIAS) && has(claims, ATTN_CAP_BACKWARD);
     case ATTN_FACTOR_DLSE:
-        return has(claims, ATTN_PLUGIN_DLSE) && has(claims, ATTN_PLUGIN_BACKWARD);
+        return has(claims, ATTN_CAP_DLSE) && has(claims, ATTN_CAP_BACKWARD);
     case ATTN_FACTOR_PASS:
-        return has(claims, ATTN_PLUGIN_BACKWARD);
+        return has(claims, ATTN_CAP_BACKWARD);
     default:
         return 1;
     }

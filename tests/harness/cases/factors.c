@@ -31,7 +31,7 @@ int64_t attn_choice_number(const struct attn_factors *t, const struct attn_choic
         return strtoll(text, NULL, 10);
     const int is_dv = factor == ATTN_FACTOR_DV;
     int64_t beside = attn_choice_number(t, choice, is_dv ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES);
-    return t->claims->bits & (is_dv ? ATTN_PLUGIN_DV : ATTN_PLUGIN_CROSS)
+    return t->claims->bits & (is_dv ? ATTN_CAP_DV : ATTN_CAP_CROSS)
                ? attn_shapes_nearest(&t->claims->shapes, factor, beside)
                : beside;
 }
@@ -119,8 +119,8 @@ static int shows_something(const struct attn_factors *t, const struct attn_choic
                    is(t, choice, ATTN_FACTOR_MASK, "lengths") ||
                    is(t, choice, ATTN_FACTOR_MASK, "documents");
     int only_square =
-        t->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE && !(t->claims->bits & ATTN_PLUGIN_DENSE);
-    if ((!(t->claims->bits & ATTN_PLUGIN_EMPTY) && may_be_empty(t, choice)) ||
+        t->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE && !(t->claims->bits & ATTN_CAP_DENSE);
+    if ((!(t->claims->bits & ATTN_CAP_EMPTY) && may_be_empty(t, choice)) ||
         (only_square && x.is_band && x.queries != x.keys))
         return 0;
     if (choice->value[ATTN_FACTOR_MASK] == 0)
@@ -224,8 +224,8 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
     add_veil(veil, &n, masked && (x.queries < 5 || x.keys < 5), BIT(MASK), 0);
     add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_MASK, "lengths"), BIT(MASK), 0);
     /* numbers come as bytes */
-    add_veil(veil, &n, masked && x.reach >= 0 && bits & ATTN_PLUGIN_BAND, BIT(WINDOW), 0);
-    add_veil(veil, &n, masked && x.is_causal && bits & ATTN_PLUGIN_CAUSAL, BIT(CAUSAL), 0);
+    add_veil(veil, &n, masked && x.reach >= 0 && bits & ATTN_CAP_BAND, BIT(WINDOW), 0);
+    add_veil(veil, &n, masked && x.is_causal && bits & ATTN_CAP_CAUSAL, BIT(CAUSAL), 0);
     /* too small a change; scores so large that all are at the cap, or one key has all the weight */
     int large = is(t, choice, ATTN_FACTOR_FILL, "outliers");
     int64_t d = attn_choice_number(t, choice, ATTN_FACTOR_D);

@@ -22,7 +22,7 @@ static int is_given_as_band(const struct attn_claims *claims, const struct attn_
 
 void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
 {
-    int is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_PLUGIN_DENSE);
+    int is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_CAP_DENSE);
     int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL ||
                 (claims->causal == ATTN_PLUGIN_CAUSAL_ANY && c->n_query > c->n_key);
     if (claims->declines & ATTN_PLUGIN_UNMASKED && is_free && !is_given_as_band(claims, c))
@@ -32,7 +32,7 @@ void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
         c->pass = ATTN_FORWARD;
         c->d_lse = c->d_bias = 0;
     }
-    if (!(claims->bits & ATTN_PLUGIN_SCALE) && c->fill != ATTN_FILL_SELECT)
+    if (!(claims->bits & ATTN_CAP_SCALE) && c->fill != ATTN_FILL_SELECT)
         c->scale = (double)NAN;
 }
 

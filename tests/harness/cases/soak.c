@@ -49,7 +49,7 @@ static double value_of(struct dice *d, int factor)
 /* An extent: small, a value of the table, or anything; once in a while 0. */
 static int64_t extent(struct dice *d, int factor)
 {
-    if (rarely(d, 40) && claims(d, ATTN_PLUGIN_EMPTY))
+    if (rarely(d, 40) && claims(d, ATTN_CAP_EMPTY))
         return 0;
     switch (roll(d, 3)) {
     case 0:
@@ -67,10 +67,10 @@ static int64_t extent(struct dice *d, int factor)
 static const char *alignment(struct dice *d, char text[16])
 {
     uint64_t kind = roll(d, 4);
-    int only = claims(d, ATTN_PLUGIN_DENSE) ? ATTN_PLUGIN_CAUSAL_ANY : d->claims->causal;
+    int only = claims(d, ATTN_CAP_DENSE) ? ATTN_PLUGIN_CAUSAL_ANY : d->claims->causal;
     if (only != ATTN_PLUGIN_CAUSAL_ANY)
         return only == ATTN_PLUGIN_CAUSAL_TL ? "tl" : "br";
-    if (kind < 2 || !(d->claims->bits & (ATTN_PLUGIN_BAND | ATTN_PLUGIN_DENSE)))
+    if (kind < 2 || !(d->claims->bits & (ATTN_CAP_BAND | ATTN_CAP_DENSE)))
         kind %= 2;
     if (kind < 2)
         return kind == 0 ? "br" : "tl";
@@ -202,10 +202,10 @@ static void random_band(struct dice *d, char *mask)
 {
     char a[16];
     const char *at = alignment(d, a);
-    int causal = !claims(d, ATTN_PLUGIN_BAND) || rarely(d, 2);
+    int causal = !claims(d, ATTN_CAP_BAND) || rarely(d, 2);
     if (causal)
         attn_append(mask, ATTN_CASE_MASK, "causal(%s)", at);
-    if (claims(d, ATTN_PLUGIN_BAND) && (!causal || rarely(d, 2))) {
+    if (claims(d, ATTN_CAP_BAND) && (!causal || rarely(d, 2))) {
         int left = reach(d), right = reach(d);
         attn_append(mask, ATTN_CASE_MASK, "%swindow(%d,%d,%s)", causal ? "&" : "", left, right, at);
     }
@@ -213,9 +213,9 @@ static void random_band(struct dice *d, char *mask)
 
 static void random_mask(struct dice *d, struct attn_case *c)
 {
-    int bytes = claims(d, ATTN_PLUGIN_DENSE);
+    int bytes = claims(d, ATTN_CAP_DENSE);
     c->mask[0] = '\0';
-    if (rarely(d, 6) || (!bytes && !claims(d, ATTN_PLUGIN_CAUSAL))) {
+    if (rarely(d, 6) || (!bytes && !claims(d, ATTN_CAP_CAUSAL))) {
         attn_append(c->mask, ATTN_CASE_MASK, "none");
         return;
     }
@@ -244,7 +244,7 @@ static void random_mask(struct dice *d, struct attn_case *c)
 
 static void draw_shape(struct dice *d, struct attn_case *c)
 {
-    int empty = claims(d, ATTN_PLUGIN_EMPTY);
+    int empty = claims(d, ATTN_CAP_EMPTY);
     c->batch = rarely(d, 40) && empty ? 0 : (int64_t)value_of(d, ATTN_FACTOR_BATCH);
     int64_t group = rarely(d, 2) ? 1 : (int64_t)value_of(d, ATTN_FACTOR_GROUP);
     c->heads = (int64_t)value_of(d, ATTN_FACTOR_HEADS);
@@ -265,19 +265,18 @@ static void keep_shapes(const struct dice *d, struct attn_case *c)
 {
     const struct attn_shapes *shapes = &d->claims->shapes;
     int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
-    group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, claims(d, ATTN_PLUGIN_GQA) ? group : 1);
+    group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, claims(d, ATTN_CAP_GQA) ? group : 1);
     c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, c->batch);
     c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, c->heads);
     if (group > 0 && c->heads % group != 0)
         c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, group * (1 + c->heads / group));
     c->kv_heads = group > 0 && c->heads % group == 0 ? c->heads / group : c->heads;
     c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
-    c->d_value = claims(d, ATTN_PLUGIN_DV) ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
-                                           : c->d_key;
+    c->d_value =
+        claims(d, ATTN_CAP_DV) ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value) : c->d_key;
     c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
-    c->n_key = claims(d, ATTN_PLUGIN_CROSS)
-                   ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
-                   : c->n_query;
+    c->n_key = claims(d, ATTN_CAP_CROSS) ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
+                                         : c->n_query;
 }
 
 /* Most cases are small, so that there are many: the first draw of little work, or the least. */
@@ -301,7 +300,7 @@ static enum attn_case_bias random_bias(struct dice *d)
 {
     enum attn_case_bias bias = (enum attn_case_bias)roll(d, ATTN_CASE_BIAS_NAN + 1);
     return bias == ATTN_CASE_BIAS_NONE ||
-                   !claims(d, bias == ATTN_CASE_BIAS_ALIBI ? ATTN_PLUGIN_ALIBI : ATTN_PLUGIN_BIAS)
+                   !claims(d, bias == ATTN_CASE_BIAS_ALIBI ? ATTN_CAP_ALIBI : ATTN_CAP_BIAS)
                ? ATTN_CASE_BIAS_NONE
                : bias;
 }
@@ -319,12 +318,11 @@ static void own_fields(struct dice *d, struct attn_case *c)
 
 static void random_fields(struct dice *d, struct attn_case *c)
 {
-    int strides = claims(d, ATTN_PLUGIN_STRIDES) && d->route != ATTN_ROUTE_FILES;
-    c->pass = rarely(d, 3) || !claims(d, ATTN_PLUGIN_BACKWARD) ? ATTN_FORWARD : ATTN_BACKWARD;
+    int strides = claims(d, ATTN_CAP_STRIDES) && d->route != ATTN_ROUTE_FILES;
+    c->pass = rarely(d, 3) || !claims(d, ATTN_CAP_BACKWARD) ? ATTN_FORWARD : ATTN_BACKWARD;
     c->scale =
-        rarely(d, 5) && claims(d, ATTN_PLUGIN_SCALE) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
-    c->softcap =
-        rarely(d, 4) && claims(d, ATTN_PLUGIN_SOFTCAP) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
+        rarely(d, 5) && claims(d, ATTN_CAP_SCALE) ? value_of(d, ATTN_FACTOR_SCALE) : (double)NAN;
+    c->softcap = rarely(d, 4) && claims(d, ATTN_CAP_SOFTCAP) ? value_of(d, ATTN_FACTOR_SOFTCAP) : 0;
     if (rarely(d, 3))
         c->bias = random_bias(d);
     if (c->bias == ATTN_CASE_BIAS_ALIBI) {
@@ -336,15 +334,15 @@ static void random_fields(struct dice *d, struct attn_case *c)
         c->layout = (enum attn_case_layout)roll(d, ATTN_LAYOUT_FLIP + 1);
     if (rarely(d, 4) && strides)
         c->offset = (int)roll(d, 16);
-    if (rarely(d, 3) && claims(d, ATTN_PLUGIN_HARD))
+    if (rarely(d, 3) && claims(d, ATTN_CAP_HARD))
         c->poison = (enum attn_case_poison)roll(d, ATTN_POISON_BIG + 1);
     if (rarely(d, 8))
         c->special = (enum attn_case_special)roll(d, ATTN_SPECIAL_K_HUGE + 1);
     if (c->pass == ATTN_FORWARD && attn_case_special_is_backward(c->special))
         c->special = ATTN_SPECIAL_NONE;
     if (c->pass == ATTN_BACKWARD) {
-        c->d_lse = rarely(d, 4) && claims(d, ATTN_PLUGIN_DLSE);
-        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2) && claims(d, ATTN_PLUGIN_DBIAS);
+        c->d_lse = rarely(d, 4) && claims(d, ATTN_CAP_DLSE);
+        c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2) && claims(d, ATTN_CAP_DBIAS);
     }
     if (d->route == ATTN_ROUTE_OWN)
         own_fields(d, c);
@@ -354,7 +352,7 @@ static void random_fields(struct dice *d, struct attn_case *c)
 static enum attn_dtype random_type(struct dice *d)
 {
     enum attn_dtype type = ATTN_F32;
-    if ((d->claims->bits & 15u) == 0 || (!rarely(d, 4) && claims(d, ATTN_PLUGIN_F32)))
+    if ((d->claims->bits & 15u) == 0 || (!rarely(d, 4) && claims(d, ATTN_CAP_F32)))
         return type;
     do
         type = (enum attn_dtype)roll(d, ATTN_DTYPES);
@@ -377,25 +375,25 @@ static const double caps[] = {50, 30, 0.5, 0};
 static void walk(struct dice *d, struct attn_case *c)
 {
     const uint64_t turn = d->number / 8;
-    const int kind = (int)(d->number / 2 % 4), cross = claims(d, ATTN_PLUGIN_CROSS);
+    const int kind = (int)(d->number / 2 % 4), cross = claims(d, ATTN_CAP_CROSS);
     const int64_t i = (int64_t)turn, tail = i % 64;
     c->batch = kind == 2 ? 1 + i % 16 : 1;
     c->kv_heads = kind == 1 ? (i % 2 == 0 ? 1 + i / 2 % 32 : 1 + i / 32 % 2) : 1;
     c->heads = c->kv_heads * (kind != 1 ? 2 : i % 2 == 0 ? 2 : 1 + i / 2 % 16);
     c->d_key = kind == 0 ? 8 * (1 + i % 32) : 8 + 8 * (i % 3);
-    c->d_value = kind == 2 && claims(d, ATTN_PLUGIN_DV) ? IN_TURN(widths_v, i) : c->d_key;
+    c->d_value = kind == 2 && claims(d, ATTN_CAP_DV) ? IN_TURN(widths_v, i) : c->d_key;
     c->n_query = kind < 3 ? 9 + i % 11 : cross ? 17 + i % 5 : 128 + tail;
     c->n_key = !cross ? c->n_query : kind < 3 ? 9 + i % 13 : 64 * (2 + i / 64 * 5 % 15) + tail;
     keep_shapes(d, c);
-    c->softcap = kind == 2 && claims(d, ATTN_PLUGIN_SOFTCAP) ? IN_TURN(caps, i) : 0;
-    c->pass = claims(d, ATTN_PLUGIN_BACKWARD) ? ATTN_BACKWARD : ATTN_FORWARD;
+    c->softcap = kind == 2 && claims(d, ATTN_CAP_SOFTCAP) ? IN_TURN(caps, i) : 0;
+    c->pass = claims(d, ATTN_CAP_BACKWARD) ? ATTN_BACKWARD : ATTN_FORWARD;
     c->dtype = random_type(d);
     c->seed = roll(d, 1000000);
     const char *end = d->claims->causal == ATTN_PLUGIN_CAUSAL_TL ? "tl" : "br";
-    if (kind == 3 && claims(d, ATTN_PLUGIN_BAND))
+    if (kind == 3 && claims(d, ATTN_CAP_BAND))
         attn_append(c->mask, ATTN_CASE_MASK, "window(%d,%d,%s)", IN_TURN(windows, i),
                     IN_TURN(windows, i), end);
-    else if ((kind + i / 2) % 2 == 0 && claims(d, ATTN_PLUGIN_CAUSAL) && c->n_query <= c->n_key)
+    else if ((kind + i / 2) % 2 == 0 && claims(d, ATTN_CAP_CAUSAL) && c->n_query <= c->n_key)
         attn_append(c->mask, ATTN_CASE_MASK, "causal(%s)", end);
     else
         attn_append(c->mask, ATTN_CASE_MASK, "none");

@@ -20,7 +20,7 @@ void attn_soak_note(const struct attn_claims *claims, const struct attn_case *c,
                    (strncmp(c->mask, "causal(", 7) == 0 && strpbrk(c->mask, "&|") == NULL);
     if (!is_plain || c->fill != ATTN_FILL_NORMAL || !isnan(c->scale) || c->special != 0 ||
         c->bias != ATTN_CASE_BIAS_NONE || c->n_query < 5 || c->n_key < 5 || c->kv_heads == 0 ||
-        c->batch == 0 || (c->pass == ATTN_FORWARD && claims->bits & ATTN_PLUGIN_BACKWARD))
+        c->batch == 0 || (c->pass == ATTN_FORWARD && claims->bits & ATTN_CAP_BACKWARD))
         return;
     note(x->met[ATTN_WALK_D], c->d_key % 8 == 0 ? c->d_key / 8 : 0, 32);
     note(x->met[ATTN_WALK_HEADS], c->heads % 2 == 0 ? c->heads / 2 : 0, 32);

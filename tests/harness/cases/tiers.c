@@ -96,10 +96,10 @@ static void take_pass(const struct attn_battery_case *hand, const struct attn_cl
     int is_empty = c->batch * c->heads * c->n_query == 0; /* a forward pass has no result */
     if (is_about_gradient(hand, c) || c->special != ATTN_SPECIAL_NONE || is_empty)
         return;
-    if (!(claims->bits & ATTN_PLUGIN_BACKWARD))
+    if (!(claims->bits & ATTN_CAP_BACKWARD))
         c->pass = ATTN_FORWARD;
-    c->d_lse &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DLSE) != 0;
-    c->d_bias &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_PLUGIN_DBIAS) != 0;
+    c->d_lse &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_CAP_DLSE) != 0;
+    c->d_bias &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_CAP_DBIAS) != 0;
 }
 
 /* Calls that speak of how many tokens there are. */
@@ -119,7 +119,7 @@ static void take_extents(const struct attn_claims *claims, struct attn_case *c)
     const struct attn_shapes *shapes = &claims->shapes;
     int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
     int is_exact = c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT;
-    group = claims->bits & ATTN_PLUGIN_GQA
+    group = claims->bits & ATTN_CAP_GQA
                 ? attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, group > 0 ? group : 1)
                 : 1;
     c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, c->batch);
@@ -127,18 +127,18 @@ static void take_extents(const struct attn_claims *claims, struct attn_case *c)
     for (int more = 1; group > 0 && c->heads % group != 0 && more <= 64; more++)
         c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, more * group);
     c->kv_heads = group > 0 ? c->heads / group : c->heads;
-    if (!(claims->bits & ATTN_PLUGIN_DV)) /* exact probes want a column for each key */
+    if (!(claims->bits & ATTN_CAP_DV)) /* exact probes want a column for each key */
         c->d_key = c->d_value = is_exact && c->d_value > c->d_key ? c->d_value : c->d_key;
     c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
-    c->d_value = claims->bits & ATTN_PLUGIN_DV
+    c->d_value = claims->bits & ATTN_CAP_DV
                      ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
                      : c->d_key;
     if (has_lengths(c))
         return;
-    if (!(claims->bits & ATTN_PLUGIN_CROSS))
+    if (!(claims->bits & ATTN_CAP_CROSS))
         c->n_query = c->n_key = c->n_query > c->n_key ? c->n_query : c->n_key;
     c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
-    c->n_key = claims->bits & ATTN_PLUGIN_CROSS
+    c->n_key = claims->bits & ATTN_CAP_CROSS
                    ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
                    : c->n_query;
 }
@@ -183,8 +183,8 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     status = is_allowed(c, claims, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)
         return status;
-    *c = written;
-    return is_allowed(&own, claims, route, err);
+    *c = own;
+    return is_allowed(c, claims, route, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ static int is_asked(const struct attn_battery_case *hand, const struct attn_clai
 {
     struct attn_case c;
     return strncmp(hand->name, "long-", 5) != 0 ||
-           (claims->bits & ATTN_PLUGIN_CROSS && attn_case_parse(hand->text, &c, NULL) == ATTN_OK &&
+           (claims->bits & ATTN_CAP_CROSS && attn_case_parse(hand->text, &c, NULL) == ATTN_OK &&
             c.n_key <= attn_claims_long_keys(claims));
 }
 

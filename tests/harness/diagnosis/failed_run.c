@@ -55,9 +55,9 @@ static void close_parts(struct attn_failed_run *run)
 static void open_parts(struct attn_failed_run *run)
 {
     const struct attn_problem *p = &run->setup->problem;
-    const struct attn_case *c = &run->setup->given;
-    const struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    struct attn_mask_maker maker = {c, &run->made};
+    struct attn_problem of_part;
+    struct attn_case c = run->setup->given;
+    struct attn_mask_maker maker = {&run->setup->given, &run->made};
     const struct attn_mask_source source = {attn_made_tensor_find, &maker};
     const char *const whole = p->mask != NULL ? attn_mask_text(p->mask) : "", *text = whole;
     int ok = 1, is_and = 0;
@@ -70,7 +70,8 @@ static void open_parts(struct attn_failed_run *run)
         part->is_and = is_and || text[n] == '&' || n == strlen(whole);
         part->band = band_of(part->text, p);
         is_and = text[n] == '&';
-        ok = attn_mask_parse(part->text, &shape, &source, &part->mask, NULL) == ATTN_OK;
+        attn_case_set_mask(&c, part->text);
+        ok = attn_case_open(&c, &source, &of_part, &part->mask, NULL) == ATTN_OK;
         text += n + (text[n] != '\0');
     }
     if (!ok || *text != '\0')

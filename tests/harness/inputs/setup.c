@@ -287,15 +287,14 @@ static void set_scattered(struct attn_setup *s)
                                                           : attn_scattered_forward(&s->problem, &f);
 }
 
-static enum attn_status open_mask(struct attn_setup *s, struct attn_error *err)
+/* The problem with its mask. */
+static enum attn_status open_problem(struct attn_setup *s, struct attn_error *err)
 {
-    const struct attn_case *c = &s->given;
-    struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    struct attn_mask_maker maker = {c, &s->made};
-    struct attn_mask_source source = {attn_made_tensor_find, &maker};
-    enum attn_status status = attn_mask_parse(c->mask, &shape, &source, &s->mask, err);
-    if (status == ATTN_OK && strcmp(c->mask, "none") != 0)
-        s->problem.mask = s->mask;
+    struct attn_mask_maker maker = {&s->given, &s->made};
+    const struct attn_mask_source source = {attn_made_tensor_find, &maker};
+    enum attn_status status = attn_case_open(&s->given, &source, &s->problem, &s->mask, err);
+    if (strcmp(s->given.mask, "none") == 0)
+        s->problem.mask = NULL;
     return status;
 }
 
@@ -363,13 +362,10 @@ enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setu
 {
     memset(s, 0, sizeof *s);
     s->given = *c;
-    attn_case_problem(&s->given, &s->problem);
     struct attn_recipe recipe;
-    enum attn_status status = attn_problem_check(&s->problem, err);
+    enum attn_status status = open_problem(s, err);
     if (status == ATTN_OK)
         status = attn_recipe_open(&s->given, &s->problem, &recipe, err);
-    if (status == ATTN_OK)
-        status = open_mask(s, err);
     if (status == ATTN_OK)
         status = open_bias(s, err);
     if (status == ATTN_OK && c->fill == ATTN_FILL_SUBSETS)

@@ -41,7 +41,7 @@ int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (missing & 1u << bit)
             snprintf(f->refusal, sizeof f->refusal, "%s does not claim %s", f->spec->impl->name,
-                     attn_cap_name((enum attn_cap)(1u << bit)));
+                     attn_cap_name[bit]);
     if (caps & ATTN_CAP_BACKWARD && f->claims != NULL &&
         f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD) {
         snprintf(f->refusal, sizeof f->refusal, "declined: causal-backward");
@@ -52,7 +52,7 @@ int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
 
 int attn_fixture_repeats(struct attn_fixture *f)
 {
-    if (f->claims == NULL || f->claims->bits & ATTN_PLUGIN_REPEATS)
+    if (f->claims == NULL || f->claims->bits & ATTN_CAP_REPEATS)
         return 1;
     snprintf(f->refusal, sizeof f->refusal, "not claimed: repeats (equal bits)");
     return 0;
@@ -84,7 +84,8 @@ int attn_fixture_open(struct attn_fixture *f, struct attn_trial *t,
     struct attn_error err = {0};
     memset(t, 0, sizeof *t);
     int forward_alone = f->claims != NULL && f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD &&
-                        pass == ATTN_BACKWARD && strstr("none dense keys", mask) == NULL;
+                        pass == ATTN_BACKWARD && strcmp(mask, "none") != 0 &&
+                        strcmp(mask, "dense") != 0 && strcmp(mask, "keys") != 0;
     int backward =
         pass == ATTN_BACKWARD && (f->spec->impl->caps & ATTN_CAP_BACKWARD) && !forward_alone;
     snprintf(text, sizeof text,
@@ -371,11 +372,11 @@ static int count_unclaimed(const struct attn_claims *claims, const struct attn_r
         const int64_t extent[] = {s.d, s.v, s.h, s.g > 0 ? s.h / s.g : 1, s.b, s.q, s.k};
         for (int x = 0; x < ATTN_FACTOR_WINDOW; x++)
             n += extent[x] < 1 || !attn_shapes_have(&claims->shapes, x, extent[x]);
-        n += !(claims->bits & ATTN_PLUGIN_DV) && s.v != s.d;
-        n += !(claims->bits & ATTN_PLUGIN_CROSS) && s.q != s.k;
+        n += !(claims->bits & ATTN_CAP_DV) && s.v != s.d;
+        n += !(claims->bits & ATTN_CAP_CROSS) && s.q != s.k;
         const char *own = plan->own[t].fields, *fields = own != NULL ? own : plan->fields;
         const char *scale = fields != NULL ? strstr(fields, ":scale=") : NULL;
-        n += !(claims->bits & ATTN_PLUGIN_SCALE) && scale != NULL &&
+        n += !(claims->bits & ATTN_CAP_SCALE) && scale != NULL &&
              strtod(scale + 7, NULL) != 1 / sqrt((double)s.d);
     }
     return n;

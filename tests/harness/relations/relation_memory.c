@@ -130,7 +130,8 @@ static int make_corner(struct attn_fixture *f)
 {
     struct corner *corner = f->arg;
     struct attn_problem *p = &f->trial[1].setup.problem;
-    const struct attn_mask_shape whole = {p->batch, p->heads, SIDE, SIDE};
+    struct attn_problem whole;
+    struct attn_case c = f->trial[1].setup.given;
     const struct attn_mask_source source = {find_mask, corner->cells};
     struct attn_error err = {0};
     if (!f->trial[1].open)
@@ -139,7 +140,9 @@ static int make_corner(struct attn_fixture *f)
         for (int64_t j = 0; j < p->n_key; j++)
             corner->cells[(CORNER + i) * SIDE + CORNER + j] =
                 (unsigned char)(attn_mask_allows(p->mask, 0, 0, i, j) != 0);
-    if (attn_mask_parse("dense(big)", &whole, &source, &corner->mask, &err) != ATTN_OK) {
+    c.n_query = c.n_key = SIDE;
+    attn_case_set_mask(&c, "dense(big)");
+    if (attn_case_open(&c, &source, &whole, &corner->mask, &err) != ATTN_OK) {
         attn_fixture_fail(f, ATTN_F_BOUND, "%.300s", err.text);
         return 0;
     }

@@ -66,8 +66,8 @@ static void run_on_shapes(const struct attn_relation *relation, struct attn_fixt
 /* The capabilities that claims amount to. */
 static unsigned caps_of(const struct attn_claims *claims)
 {
-    unsigned caps = claims->bits & ATTN_CLAIMS_SHARED & ~(unsigned)ATTN_CAP_MASK;
-    return claims->bits & (ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_DENSE) ? caps | ATTN_CAP_MASK : caps;
+    unsigned caps = claims->bits & ATTN_CAPS_SHARED;
+    return claims->bits & (ATTN_CAP_CAUSAL | ATTN_CAP_DENSE) ? caps | ATTN_CAP_MASK : caps;
 }
 
 unsigned attn_relation_run(const struct attn_relation *relation, const struct attn_spec *spec,
@@ -84,5 +84,5 @@ unsigned attn_relation_run(const struct attn_relation *relation, const struct at
     run_on_shapes(relation, &f);
     if ((result->verdict == ATTN_REFUSED && !result->by_it) || f.needs == 0)
         return 0;
-    return f.needs | (claims->bits & ATTN_PLUGIN_REPEATS);
+    return f.needs | (claims->bits & ATTN_CAP_REPEATS);
 }

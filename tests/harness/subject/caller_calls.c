@@ -229,7 +229,7 @@ static enum attn_status open_calls(struct attn_external *x, double bytes, struct
     k->impl = (struct attn_impl){.name = x->claims.name,
                                  .summary = "a caller",
                                  .family = "caller",
-                                 .caps = ATTN_CLAIMS_SHARED,
+                                 .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
                                  .cost = cost,
                                  .forward = forward,
                                  .backward = backward,
@@ -283,7 +283,7 @@ static void repeat(struct attn_external *x, const struct attn_case *c, struct at
         attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
     if (status == ATTN_OK && (status = open_calls(x, attn_case_bytes(c), &k, &err)) == ATTN_OK) {
         attn_case_print(c, k.what);
-        how.same_bits = (x->claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+        how.same_bits = (x->claims.bits & ATTN_CAP_REPEATS) != 0;
         attn_run_setup(&k.spec, &setup, &how, r);
         add_refusal(r);
         add_end(&k, r);

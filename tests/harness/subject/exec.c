@@ -124,7 +124,7 @@ enum attn_status attn_exec_try(const char *command, const struct attn_claims *cl
                                double timeout_s, struct attn_error *err)
 {
     const char *text =
-        claims->bits & ATTN_PLUGIN_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
+        claims->bits & ATTN_CAP_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     char folder[4096];
     struct attn_case c;
     struct attn_process ran = {0};

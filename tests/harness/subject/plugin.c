@@ -91,7 +91,7 @@ static int wants_copy(const struct work *w, enum manner manner, const char *orde
     if (shape_count(extent) == 0 || manner == AS_IS)
         return 0;
     return (manner == READ_LSE && has_own_lse(w->plugin)) ||
-           (!(w->plugin->claims.bits & ATTN_PLUGIN_STRIDES) && w->plugin->claims.ranks == 0 &&
+           (!(w->plugin->claims.bits & ATTN_CAP_STRIDES) && w->plugin->claims.ranks == 0 &&
             !lies_as(order, extent, stride));
 }
 
@@ -423,7 +423,7 @@ void attn_plugin_make_impl(struct attn_plugin_impl *plugin)
     plugin->impl = (struct attn_impl){.name = plugin->claims.name,
                                       .summary = "a plug-in",
                                       .family = "plug-in",
-                                      .caps = ATTN_CLAIMS_SHARED,
+                                      .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
                                       .cost = cost,
                                       .forward = forward,
                                       .backward = backward,

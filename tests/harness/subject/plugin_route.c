@@ -131,7 +131,7 @@ static void run(struct attn_external *x, const struct attn_case *c, struct attn_
         status = attn_claims_allow(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants.needs,
                                    &err);
     if (status == ATTN_OK) {
-        how.same_bits = (plugin->claims.bits & ATTN_PLUGIN_REPEATS) != 0;
+        how.same_bits = (plugin->claims.bits & ATTN_CAP_REPEATS) != 0;
         attn_run_setup(&plugin->spec, &setup, &how, r);
     } else if (is_open && status == ATTN_ENOTSUP)
         attn_claims_want(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants);

@@ -172,10 +172,10 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
                                 enum attn_pass pass, struct attn_setup *part,
                                 struct attn_sample *sample, struct attn_error *err)
 {
-    const struct attn_problem *p = &x->setup->problem;
-    const struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
+    struct attn_case c = x->setup->given;
     const struct attn_mask_source source = {find_pairs, x};
     const int has_rows = pass == ATTN_FORWARD || (held->slots >> ATTN_T_DQ & 1u) != 0;
+    struct attn_problem counted;
     struct attn_mask *mask;
     mark_pairs(x, held, pass);
     for (int is_keys = 0; is_keys < 2; is_keys++)
@@ -187,7 +187,8 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
     *part = *x->setup;
     part->kept = NULL;
     part->given.fill = ATTN_FILL_NORMAL; /* its probes have one exact answer in the whole alone */
-    enum attn_status status = attn_mask_parse("dense(counts)", &shape, &source, &mask, err);
+    attn_case_set_mask(&c, "dense(counts)");
+    enum attn_status status = attn_case_open(&c, &source, &counted, &mask, err);
     part->problem.mask = mask;
     return status;
 }

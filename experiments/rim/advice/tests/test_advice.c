@@ -19,7 +19,7 @@ SUITE(advice, .seconds = 60, .open = scratch_open, .close = scratch_close);
 static const struct situation {
     const char *spec, *args;
     struct attn_stack stack;
-    struct attn_cli_shape shape;
+    struct attn_case c;
     enum attn_need_pass pass;
     double memory;
     const char *first;
@@ -29,7 +29,15 @@ static const struct situation {
     {"dense:mask=int32",
      "--length 196608 --batch 5 --heads 16 --dim 72 --mask 'causal(tl)'",
      {0, ATTN_SAVE_ROWS, 0},
-     {5, 16, 16, 196608, 196608, 72, 72, "causal(tl)", ATTN_F32, ATTN_FORWARD},
+     {.batch = 5,
+      .heads = 16,
+      .kv_heads = 16,
+      .n_query = 196608,
+      .n_key = 196608,
+      .d_key = 72,
+      .d_value = 72,
+      .mask = "causal(tl)",
+      .dtype = ATTN_F32},
      ATTN_NEED_FORWARD,
      80.0 * (1 << 30),
      "tiled csr 'ring on 8 ranks' 'ring on 4 ranks' 'ulysses on 8 ranks' 'one of the batch' "
@@ -38,7 +46,15 @@ static const struct situation {
     {"tiled@portable",
      "--length 16Ki --heads 16 --dim 72 --pass both --layers 28",
      {28, ATTN_SAVE_ROWS, 0},
-     {1, 16, 16, 16384, 16384, 72, 72, "none", ATTN_F32, ATTN_BACKWARD},
+     {.batch = 1,
+      .heads = 16,
+      .kv_heads = 16,
+      .n_query = 16384,
+      .n_key = 16384,
+      .d_key = 72,
+      .d_value = 72,
+      .mask = "none",
+      .dtype = ATTN_F32},
      ATTN_NEED_BOTH,
      8.0 * (1 << 30),
      "'save inputs' tiled-textbook | bf16 '14 layers'"},
@@ -46,7 +62,15 @@ static const struct situation {
     {"csr@portable",
      "--length 4096 --heads 8 --mask 'random(0.1,1)'",
      {0, ATTN_SAVE_ROWS, 0},
-     {1, 8, 8, 4096, 4096, 64, 64, "random(0.1,1)", ATTN_F32, ATTN_FORWARD},
+     {.batch = 1,
+      .heads = 8,
+      .kv_heads = 8,
+      .n_query = 4096,
+      .n_key = 4096,
+      .d_key = 64,
+      .d_value = 64,
+      .mask = "random(0.1,1)",
+      .dtype = ATTN_F32},
      ATTN_NEED_FORWARD,
      1 << 30,
      "tiled-textbook tiled bsr | bf16"},
@@ -56,7 +80,7 @@ static struct attn_advices *advices_of(const struct situation *s)
 {
     const struct attn_spec spec = spec_of(s->spec);
     const struct attn_memory memory = {.bytes = s->memory, .is_device = 1};
-    const struct attn_price_asked asked = {&spec, &s->stack, &s->shape, s->pass, &memory};
+    const struct attn_price_asked asked = {&spec, &s->stack, &s->c, s->pass, &memory};
     struct attn_advices *advices = calloc(1, sizeof *advices);
     struct attn_error err = {0};
     ck_assert_ptr_nonnull(advices);
@@ -146,7 +170,7 @@ TEST_EACH(each_price_is_its_commands, COUNT(situation))
     int compared = 0;
     for (int i = 0; i < advices->n; i++) {
         struct attn_advice *x = &advices->at[i];
-        const struct attn_price_asked changed = {&x->spec, &x->stack, &x->shape, s->pass, &memory};
+        const struct attn_price_asked changed = {&x->spec, &x->stack, &x->c, s->pass, &memory};
         char command[2048];
         if (x->refused.status != ATTN_OK) {
             ck_assert_msg(x->refused.text[0] != '\0', "%s", x->what);
@@ -157,10 +181,10 @@ TEST_EACH(each_price_is_its_commands, COUNT(situation))
         ck_assert(x->brings == advices->bytes - x->bytes);
         for (int more = 0; more < 2 && x->longest >= 0; more++) {
             struct attn_need need;
-            struct attn_cli_shape so_long = x->shape;
+            struct attn_case so_long = x->c;
             so_long.n_query = so_long.n_key = x->longest + more;
-            ck_assert_int_eq(
-                attn_need_of_shape(&x->spec, &x->stack, &so_long, s->pass, &need, NULL), ATTN_OK);
+            ck_assert_int_eq(attn_need_of_case(&x->spec, &x->stack, &so_long, s->pass, &need, NULL),
+                             ATTN_OK);
             ck_assert_msg((attn_need_in(&need, &memory) <= memory.bytes) == !more, "%s", x->what);
         }
         compared++;

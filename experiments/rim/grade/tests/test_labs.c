@@ -159,7 +159,7 @@ TEST(selections)
                {"name=til,xx mask=tl", 0}};
     for (int n = 0; n < COUNT(row); n++)
         ck_assert_msg(attn_selection_has(row[n].selection, &asked,
-                                         ATTN_PLUGIN_CAUSAL | ATTN_PLUGIN_CROSS) == row[n].has,
+                                         ATTN_CAP_CAUSAL | ATTN_CAP_CROSS) == row[n].has,
                       "%s", row[n].selection);
     ck_assert_int_eq(attn_selection_check("causal nonsense", &err), ATTN_EINVAL);
 }

@@ -70,7 +70,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof lab,
         .name = "lab-01",
-        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_CROSS | ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE,
+        .claims = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_SCALE,
         .lse = TASK_LSE,
         .layout = TASK_LAYOUT,
         .forward = forward,

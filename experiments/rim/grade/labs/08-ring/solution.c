@@ -246,8 +246,8 @@ const struct attn_plugin *attn_plugin_get(void)
         .abi = ATTN_PLUGIN_ABI,
         .struct_size = sizeof ring,
         .name = "lab-08",
-        .claims = ATTN_PLUGIN_F32 | ATTN_PLUGIN_BACKWARD | ATTN_PLUGIN_GQA | ATTN_PLUGIN_CROSS |
-                  ATTN_PLUGIN_DV | ATTN_PLUGIN_SCALE | ATTN_PLUGIN_CAUSAL,
+        .claims = ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV |
+                  ATTN_CAP_SCALE | ATTN_CAP_CAUSAL,
         .lse = TASK_LSE,
         .causal = TASK_CAUSAL,
         .ranks = RANKS,
