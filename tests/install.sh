@@ -74,7 +74,7 @@ make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home"
     unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
     eval "$(cat lines)"
     cp "$examples"/call.c* .
-    sed -n '/^## Taken home/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
+    sed -n '/^## Use as a library/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
     [ "$(grep -c pkg-config run)" = 2 ] || fail "README.md has other lines"
     command -v c++ >/dev/null || sed -i '/^c++/d' run
     bash -e run | grep -c '^o\[0\] 0.000000, ' | grep -qx "$(grep -c . run)" && attnlab --version
