@@ -401,7 +401,7 @@ figures: $(B)/figures/drawn ## draw the figures of docs/figures/ and docs/studie
 # As SVG and PDF: what the studies compute and the chapters show.
 $(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp)
 	@rm -rf $(@D)
-	@$(B)/attnlab study all --figures $(@D) > $(B)/studies.txt
+	@$(B)/attnlab study all --out $(@D) > $(B)/studies.txt
 	@bash docs/figures/draw.sh $(B) $(@D)
 	@touch $@
 

@@ -43,7 +43,9 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(TIMEOUT, PLACE(timeout)),
     ATTN_TAKES(BUDGET, PLACE(budget), NULL, ATTN_KIND_REAL, NULL,
                "seconds for all of it: what is not reached is SKIPPED; 0: no limit"),
-    ATTN_TAKES(WORK, PLACE(work)),
+    ATTN_TAKES(OUT, PLACE(work),
+               .help =
+                   "of a command: keep cases and results there (of several in DIR/1, DIR/2, ...)"),
     {.flag = ATTN_FLAG_END}};
 
 static int check(void *values, int n, char **operand);
@@ -122,7 +124,7 @@ static int check(void *values, int n, char **operand)
     if (externals == 0 && (asked->externals.n > 0 || asked->vectors != NULL ||
                            asked->work != NULL || asked->timeout > 0 || asked->budget > 0))
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--claims, --vectors, --work, --timeout and --budget are for external "
+                             "--claims, --vectors, --out, --timeout and --budget are for external "
                              "implementations: --plugin, --exec, --serve or --results");
     if (asked->budget > 0 && asked->soak > 0)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--budget and --soak: one of them at a time");

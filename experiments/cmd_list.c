@@ -36,7 +36,8 @@ static const struct attn_flag_use flags[] = {
     ATTN_TAKES(SEED, offsetof(struct request, seed), "1",
                .help = "of the values that a tier draws"),
     ATTN_TAKES(FORMAT, offsetof(struct request, format), "text", .value = "text|md|json"),
-    ATTN_TAKES(PICTURE, offsetof(struct request, picture)),
+    ATTN_TAKES(MASK, offsetof(struct request, picture), .kind = ATTN_KIND_TEXT,
+               .help = "of masks: a picture, of each query of MASK a row, '#' for a visible key"),
     ATTN_TAKES(LENGTH, offsetof(struct request, length), .kind = ATTN_KIND_COUNT, .value = "L",
                .help = "of a picture: queries, and keys unless --keys says otherwise"),
     ATTN_TAKES(KEYS, offsetof(struct request, keys)),
@@ -51,7 +52,7 @@ const struct attn_cli_command attn_cmd_list = {
     .name = "list",
     .summary = "implementations, cases, fills, masks and options",
     .usage = "list [implementations|cases|factors|relations|fills|bugs|masks|models] [flags]\n"
-             "list masks --picture MASK --length L [--keys N] [--out FILE.svg]",
+             "list masks --mask MASK --length L [--keys N] [--out FILE.svg]",
     .about =
         "Lists implementations with what they claim and their options (default), the "
         "cases\n"
@@ -71,7 +72,7 @@ const struct attn_cli_command attn_cmd_list = {
         "\n"
         "A mask as a picture, a row for each query:\n"
         "\n"
-        "  attnlab list masks --picture 'spatial(3,2,2)|temporal(3,2,2)' --length 12",
+        "  attnlab list masks --mask 'spatial(3,2,2)|temporal(3,2,2)' --length 12",
     .operands_most = 1,
     .size = sizeof(struct request),
     .initial = &(const struct request){.length = -1, .keys = -1},
@@ -82,7 +83,7 @@ static void join_caps(unsigned caps, const char *between, char *text, size_t siz
     text[0] = '\0';
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (caps & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] ? between : "", attn_cap_name[bit]);
+            attn_append(text, size, "%s%s", text[0] ? between : "", attn_cap_name(bit));
 }
 
 /* As text, and below each other in the cell of a table. */
@@ -106,7 +107,7 @@ static json_t *impl_json(const struct attn_impl *impl)
     json_t *caps = json_array(), *options = json_array();
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (impl->caps & 1u << bit)
-            json_array_append_new(caps, json_string(attn_cap_name[bit]));
+            json_array_append_new(caps, json_string(attn_cap_name(bit)));
     for (const struct attn_option *o = impl->options; o != NULL && o->name != NULL; o++)
         json_array_append_new(options, json_pack("{s:s,s:s}", "name", o->name, "help", o->help));
     return json_pack("{s:s,s:s,s:s,s:o,s:o}", "name", impl->name, "family", impl->family, "summary",
@@ -380,7 +381,7 @@ static int list(void *values, int n, char **operand)
     if (want->picture == NULL ? want->length >= 0 || want->keys >= 0 || want->out != NULL
                               : subject[s].print != list_masks)
         return attn_cli_fail(ATTN_EXIT_USAGE, "a picture needs its mask and its length: attnlab "
-                                              "list masks --picture 'causal(br)' --length 12");
+                                              "list masks --mask 'causal(br)' --length 12");
     want->all = json_array();
     if (want->picture == NULL)
         print_subject(want, s);

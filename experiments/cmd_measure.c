@@ -42,7 +42,6 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(CLAIMS, TO(given)),
     TITLE("Without --plan, the keys of a plan are flags; with it, --length and --mask replace its "
           "own:"),
-    ATTN_TAKES(SPEC, TO(keys)),
     KEY(LENGTH, NULL, NULL),
     KEY(KEYS, NULL, NULL),
     ATTN_TAKES(MASK, TO(keys), .help = "masks, as for attnlab price (none)"),

@@ -23,7 +23,7 @@ enum {
     ATTN_CAPS_SHARED = (ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK,
     ATTN_CAPS_ALL = ATTN_CAPS_SHARED | ATTN_CAPS_OWN /* of an implementation of ours */
 };
-extern const char *const attn_cap_name[ATTN_CAPS]; /* by bit: "f64", "f32", ... */
+const char *attn_cap_name(int bit); /* "f64", "f32", ... */
 
 /* ---- memory is a contract ----------------------------------------------------------------- */
 

@@ -70,7 +70,7 @@ static enum attn_status check_needs(const struct attn_impl *impl, unsigned needs
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (missing & 1u << bit)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                     names[0] != '\0' ? ", " : "", attn_cap_name[bit]);
+                     names[0] != '\0' ? ", " : "", attn_cap_name(bit));
     return attn_fail(err, ATTN_ENOTSUP, "%s does not claim: %s (attnlab list shows which do)",
                      impl->name, names);
 }

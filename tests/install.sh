@@ -60,9 +60,10 @@ else
 fi
 
 # Both libraries have what the headers declare and nothing else, but for what a plug-in is to define.
-(cd "$there/include/attnlab" && find . -name '*.h' ! -name attn_plugin.h) | sed 's/.*/#include "&"/' >all.c
+(cd "$there/include/attnlab" && find . -name '*.h') | sed 's/.*/#include "&"/' >all.c
 CCACHE_DISABLE=1 gcc "${cflags[@]}" -fsyntax-only -aux-info prototypes all.c
-sed -n 's/^[^(]* extern [^(]*[ *]\(attn_[a-z0-9_]*\) (.*/\1/p' prototypes | sort -u >declared
+sed -n 's/^[^(]* extern [^(]*[ *]\(attn_[a-z0-9_]*\) (.*/\1/p' prototypes |
+    grep -vx attn_plugin_get | sort -u >declared
 nm -D --defined-only "$there/lib/libattn.so" | awk '{ print $3 }' | sort | diff declared - || fail "libattn.so"
 nm -g --defined-only "$there/lib/libattn.a" | awk 'NF == 3 { print $3 }' | sort | diff declared - || fail "libattn.a"
 
@@ -73,7 +74,7 @@ make -s -C "${examples%/docs/examples}" CONFIG="${build##*/}" PREFIX="$PWD/home"
     unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
     eval "$(cat lines)"
     cp "$examples"/call.c* .
-    sed -n '/^## Taken home/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
+    sed -n '/^## Use as a library/,/^## /s/^    \(\(cc\|c++\) call\..*\)/\1 \&\& .\/a.out/p' "${examples%/docs/examples}/README.md" >run
     [ "$(grep -c pkg-config run)" = 2 ] || fail "README.md has other lines"
     command -v c++ >/dev/null || sed -i '/^c++/d' run
     bash -e run | grep -c '^o\[0\] 0.000000, ' | grep -qx "$(grep -c . run)" && attnlab --version

@@ -15,7 +15,7 @@ masks() {
     echo mask,queries,keys,query,first,end
     while read -r mask size; do
         # shellcheck disable=SC2086 # the size is two words or four
-        "$attnlab" list masks --picture "$mask" $size | awk -v mask="$mask" '
+        "$attnlab" list masks --mask "$mask" $size | awk -v mask="$mask" '
             NR > 1 { row[NR - 2] = $0; n = NR - 1 }
             END {
                 gsub(/,/, ";", mask)

@@ -35,10 +35,10 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (bits & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name[bit]);
+            attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name(bit));
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
-            attn_append(text, size, "; not %s", attn_decline_name[bit]);
+            attn_append(text, size, "; not %s", attn_decline_name(bit));
     for (size_t o = 0; o < sizeof other / sizeof *other; o++)
         if (other[o][0] != '\0')
             attn_append(text, size, "; %s", other[o]);
@@ -299,7 +299,7 @@ static void file_unjudged_claims(struct attn_candidate *s)
 {
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (s->x.claims.bits & 1u << bit)
-            file_unjudged(s, attn_cap_name[bit], has_claim, bit);
+            file_unjudged(s, attn_cap_name(bit), has_claim, bit);
 }
 
 /* Every declared extent of which a case was made. */

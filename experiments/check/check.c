@@ -94,7 +94,7 @@ static int prepare(struct attn_candidate *s)
 }
 
 /* An external, from its flags to its report.  Of several commands each has a folder of its own in
- * --work.  Its exit status. */
+ * --out.  Its exit status. */
 static int judge_external(struct attn_candidate *s, int number)
 {
     const char *work = s->request->work;

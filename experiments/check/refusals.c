@@ -28,8 +28,8 @@ static unsigned wanted(const struct attn_verdict_entry *x, int by)
 
 static const char *name_of(int by, int bit)
 {
-    return by == BY_CLAIM      ? attn_cap_name[bit]
-           : by == BY_DECLINED ? attn_decline_name[bit]
+    return by == BY_CLAIM      ? attn_cap_name(bit)
+           : by == BY_DECLINED ? attn_decline_name(bit)
                                : attn_factor[bit].name;
 }
 

@@ -139,6 +139,8 @@ json_t *attn_verdict_row(const struct attn_verdict_entry *x)
         json_object_set_new(e, "failure", json_string(attn_failure_name(r->failure)));
     if (x->message[0] != '\0')
         json_object_set_new(e, "message", json_string(x->message));
+    if (r->diagnosis.fault != ATTN_FAULT_NONE)
+        json_object_set_new(e, "looks_like", json_string(r->diagnosis.text));
     if (r->verdict == ATTN_REFUSED)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)

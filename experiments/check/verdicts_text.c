@@ -326,7 +326,7 @@ static void print_models(const struct attn_verdicts *v, const struct attn_verdic
             fprintf(v->out, n++ == 0 ? "  %s: %s" : ", %.0s%s", title[f], attn_models[m].name);
             for (int b = 0, found = 0; f == LEFT_OUT && b < ATTN_CAPS; b++)
                 if (refused[m]->wants.missing >> b & 1u)
-                    fprintf(v->out, "%s%s", found++ > 0 ? " " : " without ", attn_cap_name[b]);
+                    fprintf(v->out, "%s%s", found++ > 0 ? " " : " without ", attn_cap_name(b));
             if (f == LEFT_OUT && refused[m]->wants.missing == 0)
                 fprintf(v->out, " (%.80s)", refused[m]->message);
         }

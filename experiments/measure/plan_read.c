@@ -350,9 +350,9 @@ static enum attn_status take_flags(struct attn_plan_draft *draft, const struct a
         status = key == LENGTH || key == MASK || key >= GROUP_KEYS
                      ? put_flag(draft, name, value, err)
                      : attn_fail(err, ATTN_EINVAL,
-                                 "cannot use --%s '%.60s' beside --plan, which says it for each "
+                                 "cannot use %s%s '%.60s' beside --plan, which says it for each "
                                  "group: --length and --mask replace what it says",
-                                 name, value);
+                                 key == SPEC ? "" : "--", name, value);
     }
     draft->flags = draft->group[0];
     draft->group[0] = (struct attn_plan_group){.line = 0};

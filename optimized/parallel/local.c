@@ -31,7 +31,7 @@ enum attn_status attn_check_local(const struct attn_options *options, unsigned c
     return attn_fail(err, ATTN_ENOTSUP,
                      "%s:local=%s does not claim '%s', which this needs: local=tiled-textbook "
                      "would work",
-                     options->impl->name, local->name, attn_cap_name[__builtin_ctz(missing)]);
+                     options->impl->name, local->name, attn_cap_name(__builtin_ctz(missing)));
 }
 
 /* -D goes to the local implementation as dLSE, and O as one row with strides 0. */

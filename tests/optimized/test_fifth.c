@@ -64,7 +64,7 @@ TEST(the_example_of_a_mask_is_right)
     scratch_shell(0, " 0 failures", "CK_RUN_SUITE=mask '%s/attn-tests-mask'", build);
     scratch_shell(0, "staircase(size,A) ", "'%s/attnlab-mask' list masks", build);
     scratch_shell(0, "###...\n###...\n###...\n######",
-                  "'%s/attnlab-mask' list masks --picture 'staircase(3,br)' --length 6", build);
+                  "'%s/attnlab-mask' list masks --mask 'staircase(3,br)' --length 6", build);
     scratch_shell(2, "staircase needs the size of a block and an alignment: staircase(16,br)",
                   "'%s/attnlab-mask' price tiled --length 8 --mask staircase", build);
     scratch_shell(2, "'0': blocks have 1 token or more",

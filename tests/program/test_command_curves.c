@@ -20,7 +20,7 @@ TEST(commands_and_their_clocks)
     fixture_build_command("report", "REPORT");
     fixture_build_command("sleep", "SLEEP");
     snprintf(args, sizeof args,
-             "--spec dense --exec '%s' --claims '%s' --exec 'sleep=%s' --claims '%s' "
+             "dense --exec '%s' --claims '%s' --exec 'sleep=%s' --claims '%s' "
              "--length 64,256 --rounds 2",
              scratch_path("report"), scratch_path("claims.json"), scratch_path("sleep"),
              scratch_path("claims.json"));
@@ -54,7 +54,7 @@ TEST(commands_that_misbehave)
                  " --exec 'x%zu=%s' --claims '%s'", d, scratch_path(does[d]),
                  scratch_path("claims.json"));
     }
-    fixture_measure(1, "--spec dense %s --length 32,64 --rounds 1", flags);
+    fixture_measure(1, "dense %s --length 32,64 --rounds 1", flags);
     fixture_expect("dense", 64, ATTN_POINT_OK);
     fixture_expect("x0", 32, ATTN_POINT_OK);
     fixture_expect("x0", 64, ATTN_POINT_WRONG);
@@ -108,7 +108,7 @@ TEST(extra_memory_of_a_command)
     fixture_build_command("plain", "NOTHING");
     fixture_build_command("extra", "EXTRA");
     fixture_measure(0,
-                    "--spec dense --exec 'plain=%s' --claims '%s' --exec 'extra=%s' --claims '%s' "
+                    "dense --exec 'plain=%s' --claims '%s' --exec 'extra=%s' --claims '%s' "
                     "--length 2048 --rounds 1 --repeat 1 --verify-all 0",
                     scratch_path("plain"), scratch_path("claims.json"), scratch_path("extra"),
                     scratch_path("claims.json"));

@@ -38,7 +38,7 @@ static int lines(void)
     return n;
 }
 
-#define SMALL "--spec 'dense;tiled-textbook;ring:ranks=2' --length 32,64 --rounds 2 --repeat 2 "
+#define SMALL "dense tiled-textbook ring:ranks=2 --length 32,64 --rounds 2 --repeat 2 "
 
 TEST(good_points)
 {
@@ -166,31 +166,30 @@ static const struct {
     enum attn_point_status status;
     const char *says;
 } endings[] = {
-    {"", "--spec dense --length 200000 --heads 8 --rounds 1", 1, ATTN_POINT_TOO_BIG,
-     "priced at 2.33 TiB"},
-    {"", "--spec dense --length 1500 --rounds 3 --timeout 0.01", 1, ATTN_POINT_TIMEOUT, "0.01 s"},
-    {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --budget 20", 3, ATTN_POINT_DROPPED,
+    {"", "dense --length 200000 --heads 8 --rounds 1", 1, ATTN_POINT_TOO_BIG, "priced at 2.33 TiB"},
+    {"", "dense --length 1500 --rounds 3 --timeout 0.01", 1, ATTN_POINT_TIMEOUT, "0.01 s"},
+    {"", "tiled-textbook --length 64,60000 --rounds 2 --budget 20", 3, ATTN_POINT_DROPPED,
      "of the budget of 20 s"},
-    {"", "--spec tiled-textbook --length 64,60000 --rounds 2 --timeout 9", 3, ATTN_POINT_DROPPED,
+    {"", "tiled-textbook --length 64,60000 --rounds 2 --timeout 9", 3, ATTN_POINT_DROPPED,
      "the time limit is 9 s"},
-    {"", "--spec tiled-textbook --length 16384 --rounds 2 --heads 8 --budget 3 --timeout 0", 1,
+    {"", "tiled-textbook --length 16384 --rounds 2 --heads 8 --budget 3 --timeout 0", 1,
      ATTN_POINT_DROPPED, "the budget of 3 s is used up"},
-    {"", "--spec 'ulysses:ranks=4,sizes=strict' --length 64 --heads 2 --rounds 2", 1,
-     ATTN_POINT_REFUSED, ""},
+    {"", "'ulysses:ranks=4,sizes=strict' --length 64 --heads 2 --rounds 2", 1, ATTN_POINT_REFUSED,
+     ""},
     {"ulimit -t 1;",
-     "--spec tiled-textbook --length 64,12000 --heads 4 --verify-all 0 --rounds 1 --timeout 0", 2,
+     "tiled-textbook --length 64,12000 --heads 4 --verify-all 0 --rounds 1 --timeout 0", 2,
      ATTN_POINT_KILLED, "signal"},
     /* what has a price is known to be too big; stacks of threads have none */
-    {"ulimit -v 150000;", "--spec dense --length 64,4096 --rounds 2", 3, ATTN_POINT_TOO_BIG,
+    {"ulimit -v 150000;", "dense --length 64,4096 --rounds 2", 3, ATTN_POINT_TOO_BIG,
      "priced at 128 MiB"},
-    {"ulimit -v 200000;", "--spec tiled --length 512 --heads 4 --layers 120 --rounds 1", 1,
+    {"ulimit -v 200000;", "tiled --length 512 --heads 4 --layers 120 --rounds 1", 1,
      ATTN_POINT_TOO_BIG, "priced at 241 MiB"},
-    {"ulimit -v 200000;", "--spec tiled --length 64 --layers 100 --hidden 4096 --rounds 1", 1,
+    {"ulimit -v 200000;", "tiled --length 64 --layers 100 --hidden 4096 --rounds 1", 1,
      ATTN_POINT_TOO_BIG, "priced at 507 MiB"},
-    {"ulimit -v 200000;", "--spec ring:ranks=2,local=dense --length 16384 --rounds 1", 1,
+    {"ulimit -v 200000;", "ring:ranks=2,local=dense --length 16384 --rounds 1", 1,
      ATTN_POINT_TOO_BIG, "inputs and outputs 1.05 GiB"},
-    {"ulimit -v 100000;", "--spec ring:ranks=512 --length 512 --rounds 1", 1,
-     ATTN_POINT_OUT_OF_MEMORY, "; priced at"},
+    {"ulimit -v 100000;", "ring:ranks=512 --length 512 --rounds 1", 1, ATTN_POINT_OUT_OF_MEMORY,
+     "; priced at"},
 };
 
 TEST_EACH(no_result, COUNT(endings))
@@ -223,7 +222,7 @@ TEST_EACH(no_result, COUNT(endings))
  * the same command adds what lacks. */
 TEST(budget_ends_rounds)
 {
-    static const char args[] = "--spec 'dense;tiled' --length 32,64 --rounds 400 --repeat 0";
+    static const char args[] = "dense tiled --length 32,64 --rounds 400 --repeat 0";
     char with[256];
     snprintf(with, sizeof with, "%s --budget 2", args);
     ck_assert_int_eq(measure("", with), 0);
@@ -265,9 +264,9 @@ static const struct {
     const char *args;
     int want;
 } usages[] = {
-    {"--spec nothing --length 8", 2},
-    {"--spec dense", 2},
-    {"--spec dense --length 8 --lenght 9", 2},
+    {"nothing --length 8", 2},
+    {"dense", 2},
+    {"dense --length 8 --lenght 9", 2},
     {"--plan /nowhere.plan", 2},
     {"--plan experiments/plans/quick.plan --heads 3", 2},
     {"--from /nowhere.jsonl --csv -", 2},
@@ -289,7 +288,7 @@ TEST(usage)
  * measured.  With descriptors the same command goes on, and tries again what ended as an error. */
 TEST(nothing_worked)
 {
-    static const char spec[] = "--spec dense --length 8,16 --rounds 1";
+    static const char spec[] = "dense --length 8,16 --rounds 1";
     ck_assert_int_eq(measure("ulimit -n 6;", spec), 3);
     read_all(0);
     for (int turn = 0; turn < 2; turn++) {
@@ -305,7 +304,7 @@ TEST(nothing_worked)
 /* A full disk is a message, not a death; a foreign file is a bad file. */
 TEST(no_room)
 {
-    static const char args[] = "--spec dense --length 8 --rounds 1";
+    static const char args[] = "dense --length 8 --rounds 1";
     scratch_put("r.jsonl", "notes", 5);
     ck_assert_int_eq(measure("", args), 2);
     ck_assert_int_eq(unlink(scratch_path("r.jsonl")), 0);

@@ -19,7 +19,7 @@ TEST(beside_ours)
     char args[2048];
     fixture_plugin("mine.so", "bad", "HONEST");
     snprintf(args, sizeof args,
-             "--spec tiled-textbook --plugin '%s' --plugin 'slow=%s' --length 32,64 --mask "
+             "tiled-textbook --plugin '%s' --plugin 'slow=%s' --length 32,64 --mask "
              "'causal(br)' --rounds 2 --repeat 2 --csv '%s'",
              scratch_path("mine.so"), scratch_path("mine.so"), scratch_path("r.csv"));
     fixture_measure(0, "%s", args);
@@ -63,7 +63,7 @@ TEST(misbehaviour_is_a_record)
         snprintf(flags + strlen(flags), sizeof flags - strlen(flags), " --plugin 'x%zu=%s'", d,
                  scratch_path(does[d]));
     }
-    fixture_measure(1, "--spec dense %s --length 32,64,96 --rounds 1 --repeat 1", flags);
+    fixture_measure(1, "dense %s --length 32,64,96 --rounds 1 --repeat 1", flags);
     fixture_expect("dense", 96, ATTN_POINT_OK);
     for (int x = 0; x < 6; x++) {
         char name[8];
@@ -83,7 +83,7 @@ TEST(hang_and_refusal)
 {
     fixture_plugin("HANG", "bad", "HANG FROM=64");
     fixture_measure(0,
-                    "--spec tiled-textbook --plugin '%s' --length 32,64 --pass fwd,bwd --rounds 1 "
+                    "tiled-textbook --plugin '%s' --length 32,64 --pass fwd,bwd --rounds 1 "
                     "--timeout 1",
                     scratch_path("HANG"));
     ck_assert_int_eq(fixture_curve_n, 8);
@@ -137,7 +137,7 @@ TEST_EACH(conventions_cost_nothing, COUNT(convention))
     if (convention[_i].claims != 0)
         snprintf(claims, sizeof claims, "CLAIMS=%u", convention[_i].claims);
     fixture_measure(0,
-                    "--spec dense --plugin 'full=%s' --length 1100 --pass fwd,bwd --rounds 1 "
+                    "dense --plugin 'full=%s' --length 1100 --pass fwd,bwd --rounds 1 "
                     "--repeat 1 --verify-all 0",
                     fixture_plugin("full.so", "full", "%s %s", words, claims));
     ck_assert_int_eq(fixture_curve_n, 4);
@@ -156,7 +156,7 @@ TEST_EACH(conventions_cost_nothing, COUNT(convention))
 
 /* ---- bad input ------------------------------------------------------------------------------- */
 
-#define TRIES(words) "measure --spec dense --length 8 --out $folder/r.jsonl " words
+#define TRIES(words) "measure dense --length 8 --out $folder/r.jsonl " words
 static const struct scratch_row bad[] = {
     {TRIES("--plugin /nowhere.so"), 2, "/nowhere.so: cannot open"},
     {TRIES("--plugin README.md"), 2, "README.md: "},

@@ -63,7 +63,7 @@ static const char *million_rows(void)
  * It is found before the work, which would take hours or be seen, and has one line.  Nothing waits
  * for a FIFO. */
 #define HOURS "ring:ranks=2,local=tiled-textbook --scale 1 --mask none --q $x --k $x --v $x"
-#define POINT "--spec dense --length 8 --rounds 1 --repeat 1"
+#define POINT "dense --length 8 --rounds 1 --repeat 1"
 static const char *const out_of[] = {
     "run " HOURS " --out $to",
     "run " HOURS " --out $to --format npy",
@@ -75,9 +75,9 @@ static const char *const out_of[] = {
     "measure --from $records --csv $to",
     "report --from $records --out $to",
     "report --plan $plan --out $to",
-    "check --exec 'echo begun >&2' --claims $claims --work $to",
+    "check --exec 'echo begun >&2' --claims $claims --out $to",
     "check dense --report $to.md",
-    "list masks --picture none --length 2 --out $to.svg",
+    "list masks --mask none --length 2 --out $to.svg",
 };
 
 /* The obstacles; at the last there is one byte of room. */
@@ -127,7 +127,7 @@ TEST_EACH(unwritable, COUNT(out_of))
 }
 
 /* A disk that is full only when gnuplot writes is the environment's fault too. */
-static const char *const drawn[] = {"list masks --picture none --length 2 --out m.svg"};
+static const char *const drawn[] = {"list masks --mask none --length 2 --out m.svg"};
 
 TEST_EACH(no_room_for_a_picture, COUNT(drawn))
 {

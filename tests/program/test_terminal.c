@@ -91,7 +91,7 @@ TEST(nothing_raw_is_printed)
         {"\"$bad\"", 2, "no command"},
         {"list \"$bad\"", 2, "nothing is called"},
         {"list \"--$bad\"", 2, "no such flag"},
-        {"list masks --length 4 --picture \"$bad\"", 2, ""},
+        {"list masks --length 4 --mask \"$bad\"", 2, ""},
         {"price dense --length 8 --mask \"csr($bad)\"", 2, ""},
         {"price \"$bad\" --length 8", 2, ""},
         {"check dense --case \"$bad\"", 2, "is no case"},
@@ -152,11 +152,11 @@ TEST(pictures_go_where_they_are_told)
     static const struct {
         const char *command, *picture;
     } row[] = {
-        {"list masks --picture none --length 2 --out a/m.svg", "a/m.svg"},
-        {"list masks --picture none --length 2 --out -/m.svg", "-/m.svg"},
-        {"list masks --picture none --length 2 --out=-x/m.svg", "-x/m.svg"},
-        {"list masks --picture none --length 2 --out -m.svg", "-m.svg"},
-        {"list masks --picture none --length 2 --out \"a b'c/-.svg\"", "a b'c/-.svg"},
+        {"list masks --mask none --length 2 --out a/m.svg", "a/m.svg"},
+        {"list masks --mask none --length 2 --out -/m.svg", "-/m.svg"},
+        {"list masks --mask none --length 2 --out=-x/m.svg", "-x/m.svg"},
+        {"list masks --mask none --length 2 --out -m.svg", "-m.svg"},
+        {"list masks --mask none --length 2 --out \"a b'c/-.svg\"", "a b'c/-.svg"},
         {"report --from r.jsonl --out -x", "-x/figures/memory-causal.svg"},
         {"report --from r.jsonl --out a", "a/figures/memory-causal.svg"},
     };

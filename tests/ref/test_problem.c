@@ -157,7 +157,7 @@ TEST(names)
     ck_assert_str_eq(attn_dtype_name((enum attn_dtype)5), "unknown");
     for (int a = 0; a < ATTN_CAPS; a++)
         for (int b = 0; b < a; b++)
-            ck_assert_str_ne(attn_cap_name[a], attn_cap_name[b]);
+            ck_assert_str_ne(attn_cap_name(a), attn_cap_name(b));
 }
 
 /* ---- calls: tensors ------------------------------------------------------------------------- */
@@ -367,7 +367,7 @@ TEST(claims)
         runs(&limited, ATTN_BACKWARD);
         char part[80];
         snprintf(part, sizeof part, "dense does not claim: %s (attnlab list",
-                 attn_cap_name[__builtin_ctz((unsigned)caps[n])]);
+                 attn_cap_name(__builtin_ctz((unsigned)caps[n])));
         limited.caps &= ~caps[n];
         not_claimed(&limited, ATTN_BACKWARD, part);
         limited.caps =

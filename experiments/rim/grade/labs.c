@@ -221,7 +221,7 @@ int attn_task_differs(const struct attn_task *task, const struct attn_claims *c,
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (t->bits & ~c->bits & 1u << bit)
             attn_append(text, size, "%s%s is not claimed", text[0] != '\0' ? ", " : "",
-                        attn_cap_name[bit]);
+                        attn_cap_name(bit));
     for (size_t n = 0; n < sizeof of / sizeof *of; n++)
         if (of[n].theirs != of[n].ours)
             attn_append(text, size, "%s%s is another than the task's", text[0] != '\0' ? ", " : "",

@@ -70,7 +70,7 @@ static int has_one(const struct key *k, const char *words, const char *text)
 static int claim_of(const char *word)
 {
     int bit = 0;
-    while (bit < ATTN_CAPS && (1u << bit & ATTN_CAPS_OWN || strcmp(attn_cap_name[bit], word) != 0))
+    while (bit < ATTN_CAPS && (1u << bit & ATTN_CAPS_OWN || strcmp(attn_cap_name(bit), word) != 0))
         bit++;
     return bit < ATTN_CAPS ? bit : -1;
 }

@@ -210,7 +210,8 @@ class _Torch:
         for name, end in zip(("o", "lse"), ends):
             if end is None or not end.requires_grad:
                 raise TypeError(f"{name} has no gradient: it does not come from q, k and v by autograd")
-        return (o, lse), functools.partial(self.torch.autograd.grad, ends, leaves, upstream, retain_graph=True,
+        return (o, lse), functools.partial(self.torch.autograd.grad, ends, leaves, upstream,
+                                           retain_graph=int(os.environ.get("ATTNLAB_REPEAT", 0)) > 0,
                                            allow_unused=True)
 
     def wait(self):
@@ -575,7 +576,7 @@ def _serve(subject, declared, words):
 
 
 def check(attention, claims="f32", *, arithmetic=None, device=None, backward=None, name=None, tier="quick", cases=(),
-          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, report=None, **declared):
+          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, refusals=False, report=None, **declared):
     """Judge a callable on every case that is claimed; a Result.
 
     attention(q, k, v, *, scale, ...) returns o, or o and lse.  Tensors are [B,H,L,d], of the library that its
@@ -601,7 +602,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
     words = _flags({"tier": None if cases or relation or soak else tier, "case": cases,
                     "relation": None if cases else relation, "soak": soak or None, "repeat": repeat or None,
                     "seed": seed, "timeout": timeout or None, "strict": strict, "verbose": verbose,
-                    "report": report})
+                    "refusals": refusals, "report": report})
     try:
         return _serve(subject, declared, words)
     except _NoLse:

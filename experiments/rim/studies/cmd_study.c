@@ -17,8 +17,13 @@ struct request {
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(LONG, offsetof(struct request, is_long)),
     ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
-    ATTN_TAKES(DATA, offsetof(struct request, data)),
-    ATTN_TAKES(FIGURES, offsetof(struct request, figures)),
+    ATTN_TAKES(INPUT, offsetof(struct request, data), .value = "FILE.csv",
+               .help =
+                   "of pytorch-h200, training-h100 and h200-ranks: judge the rows of this file, "
+                   "such as your own GPU's; columns as in experiments/rim/studies/data"),
+    ATTN_TAKES(OUT, offsetof(struct request, figures),
+               .help = "the figure of each study as DIR/NAME.csv, .gp, .svg, .png and .pdf, by "
+                       "gnuplot"),
     ATTN_TAKES(PRESET, offsetof(struct request, preset), "page"),
     ATTN_TAKES(OVERWRITE, offsetof(struct request, overwrite)),
     ATTN_TAKES(FORMAT, offsetof(struct request, as_json), "text"),
@@ -31,7 +36,7 @@ const struct attn_cli_command attn_cmd_study = {
     .summary = "published accounts of memory, worked out again",
     .usage = "study NAME... [flags]\n"
              "study list [--format json]\n"
-             "study pytorch-h200|training-h100|h200-ranks --data FILE.csv\n"
+             "study pytorch-h200|training-h100|h200-ranks --input FILE.csv\n"
              "study all [flags]",
     .about =
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
@@ -145,10 +150,10 @@ static int study(void *values, int n, char **operand)
     if (asked->is_trap)
         check_taken(n, operand, "trap", "xformers-order has");
     if (asked->data != NULL)
-        check_taken(n, operand, "data", "pytorch-h200, training-h100 and h200-ranks have");
+        check_taken(n, operand, "input", "pytorch-h200, training-h100 and h200-ranks have");
     if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--figures is of the whole study, without --trap or --data");
+                             "--out is of the whole study, without --trap or --input");
     if (asked->figures != NULL)
         check_figures(asked, n, all ? NULL : operand);
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {

@@ -38,7 +38,7 @@ struct attn_study_run {
     int is_long;                  /* --long: also what takes more than some seconds    */
     int is_trap;      /* --trap: only what goes wrong, at a size that the system notices */
     int leave_out;    /* -1; testing: this entry takes no bytes, and no process is started */
-    const char *data; /* --data FILE: its rows alone, and no others; NULL                   */
+    const char *data; /* --input FILE: its rows alone, and no others; NULL                   */
     struct attn_figure *figure; /* NULL: none is wanted; attn_study_figure_open() */
 
     const struct attn_study *study;
@@ -65,7 +65,7 @@ struct attn_study_figure {
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
-    const char *takes; /* "trap", "data": a flag of --NAME that is not of all; NULL */
+    const char *takes; /* "trap", "input": a flag of --NAME that is not of all; NULL */
     struct attn_study_figure figure;
 };
 

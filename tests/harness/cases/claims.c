@@ -10,9 +10,13 @@
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 
-const char *const attn_decline_name[ATTN_DECLINES] = {"nan-bias",        "nan-q",     "nan-do",
-                                                      "scale-0",         "nonfinite", "unmasked",
-                                                      "causal-backward", "few-shapes"};
+const char *attn_decline_name(int bit)
+{
+    static const char *const name[ATTN_DECLINES] = {"nan-bias",        "nan-q",     "nan-do",
+                                                    "scale-0",         "nonfinite", "unmasked",
+                                                    "causal-backward", "few-shapes"};
+    return name[bit];
+}
 
 void attn_claims_all(struct attn_claims *claims)
 {
@@ -244,12 +248,12 @@ static unsigned other_shapes(const struct attn_claims *claims, const struct attn
     return others;
 }
 
-static void list_words(unsigned bits, const char *const *name, char *text, size_t size)
+static void list_words(unsigned bits, const char *(*name)(int bit), char *text, size_t size)
 {
     text[0] = '\0';
     for (int bit = 0; bits >> bit != 0; bit++)
         if (bits & 1u << bit)
-            attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name[bit]);
+            attn_append(text, size, "%s%s", text[0] != '\0' ? ", " : "", name(bit));
 }
 
 void attn_claims_want(const struct attn_claims *claims, const struct attn_setup *s,

@@ -44,7 +44,7 @@ enum {
     ATTN_FEW_SHAPES = 40, /* so many in a tier, or a soak, where "few-shapes" is declined */
 };
 /* By bit. */
-extern const char *const attn_decline_name[ATTN_DECLINES]; /* "nan-bias", "nan-q", "nan-do" */
+const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do" */
 
 /* Everything that can be claimed; what one of our own does: its capabilities, every mask, and its
  * shapes. */

@@ -64,7 +64,7 @@ static enum attn_status check_shapes(struct attn_claims *c, struct attn_error *e
                 return attn_fail(err, ATTN_EINVAL,
                                  "shape \"%s\" is declared, but \"%s\" is not claimed: without "
                                  "it %s",
-                                 attn_factor[needs[n].extent].name, attn_cap_name[bit],
+                                 attn_factor[needs[n].extent].name, attn_cap_name(bit),
                                  needs[n].else_it);
     if (has_one_width(&c->shapes))
         c->bits &= ~(unsigned)ATTN_CAP_DV;
@@ -188,7 +188,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
 /* A list of words, "claims" or "declines", each of which stands for a bit. */
 struct bits {
     const char *key, *one, *example;
-    const char *const *name;
+    const char *(*name)(int bit);
     int n;
     unsigned not_these; /* bits that are no word of the list */
 };
@@ -205,7 +205,7 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     char known[256] = "";
     for (int bit = 0; bit < list->n; bit++)
         if (!(list->not_these & 1u << bit))
-            attn_append(known, sizeof known, " %s", list->name[bit]);
+            attn_append(known, sizeof known, " %s", list->name(bit));
     if (!json_is_array(array))
         return attn_fault(err, ATTN_EINVAL, path, "\"%s\" must be an array of words, such as %s",
                           list->key, list->example);
@@ -213,7 +213,7 @@ static enum attn_status read_bits(const char *path, const struct bits *list, con
     {
         int bit = 0;
         const char *word = json_is_string(item) ? json_string_value(item) : "(not a word)";
-        while (bit < list->n && (list->not_these & 1u << bit || strcmp(list->name[bit], word) != 0))
+        while (bit < list->n && (list->not_these & 1u << bit || strcmp(list->name(bit), word) != 0))
             bit++;
         if (bit == list->n)
             return attn_fault(err, ATTN_EINVAL, path, "%s \"%.40s\" does not exist; there are:%s",
@@ -228,7 +228,7 @@ static json_t *write_bits(const struct bits *list, unsigned bits)
     json_t *words = json_array();
     for (int bit = 0; bit < list->n; bit++)
         if (bits & 1u << bit)
-            json_array_append_new(words, json_string(list->name[bit]));
+            json_array_append_new(words, json_string(list->name(bit)));
     return words;
 }
 

@@ -183,8 +183,8 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     status = is_allowed(c, claims, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)
         return status;
-    *c = written;
-    return is_allowed(&own, claims, route, err);
+    *c = own;
+    return is_allowed(c, claims, route, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

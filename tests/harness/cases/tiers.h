@@ -8,7 +8,7 @@
  * where no backward is claimed, at the nearest declared extents, and with as many keys as queries
  * or dv = d where nothing else is claimed.  Its point stays what it was: one that is about f64, 16
  * bits or a gradient keeps to these, and one that is about its extents keeps them.  What cannot be
- * asked stays in the list as it was written, to be REFUSED and counted; what has become equal to
+ * asked stays in the list at its own extents, to be REFUSED and counted; what has become equal to
  * another case is left out. */
 #ifndef TESTS_HARNESS_CASES_TIERS_H
 #define TESTS_HARNESS_CASES_TIERS_H
@@ -45,7 +45,7 @@ void attn_few_shapes(struct attn_tier_list *list, enum attn_route route);
 const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name);
 
 /* A case written by hand, within the claims if it can be; ENOTSUP, with the reason, if not, and *c
- * is then as it was written. */
+ * then has its own extents, in a claimed type. */
 enum attn_status attn_case_within(const struct attn_battery_case *hand,
                                   const struct attn_claims *claims, enum attn_route route,
                                   struct attn_case *c, struct attn_error *err);

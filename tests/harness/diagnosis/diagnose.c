@@ -194,7 +194,7 @@ const char *attn_fault_remedy(enum attn_fault fault)
     static const char *const remedy[ATTN_FAULTS] = {
         [ATTN_FAULT_LSE] = "give the natural logarithm of the sum, m + ln l, or declare another",
         [ATTN_FAULT_LAYOUT] = "use the strides that are given, or declare the layout",
-        [ATTN_FAULT_KEYS] = "compare with the picture: attnlab list masks --picture MASK",
+        [ATTN_FAULT_KEYS] = "compare with the picture: attnlab list masks --mask MASK",
         [ATTN_FAULT_HEADS] = "query head h reads kv head h / (H / G) of its own batch",
         [ATTN_FAULT_SCORES] = "s = scale q.k, then the softcap, then the bias, then the mask",
         [ATTN_FAULT_EMPTY] = "a row without keys has O = 0, LSE = -inf and no gradient",

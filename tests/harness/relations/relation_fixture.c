@@ -41,7 +41,7 @@ int attn_fixture_needs(struct attn_fixture *f, unsigned caps)
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (missing & 1u << bit)
             snprintf(f->refusal, sizeof f->refusal, "%s does not claim %s", f->spec->impl->name,
-                     attn_cap_name[bit]);
+                     attn_cap_name(bit));
     if (caps & ATTN_CAP_BACKWARD && f->claims != NULL &&
         f->claims->declines & ATTN_PLUGIN_CAUSAL_BACKWARD) {
         snprintf(f->refusal, sizeof f->refusal, "declined: causal-backward");

@@ -30,7 +30,7 @@ TEST_EACH(comes_out, ATTN_STUDIES)
 {
     const struct attn_study *study = &attn_studies[_i];
     int n = 0, placed = 0;
-    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json --figures '%s' > '%s'",
+    ck_assert_int_eq(fixture_shell("'%s/attnlab' study %s --format json --out '%s' > '%s'",
                                    test_build(), study->name, scratch_path("figures"),
                                    scratch_path("s.jsonl")),
                      0);
@@ -96,12 +96,12 @@ TEST(data_of_others)
     };
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
         scratch_shell(files[f].status, files[f].words,
-                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study pytorch-h200 --data '%s' 2>&1",
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study pytorch-h200 --input '%s' 2>&1",
                       head, files[f].rows, scratch_path("d.csv"), test_build(),
                       scratch_path("d.csv"));
     scratch_shell(0, "values that are predicted to the byte: 3",
                   "head -3 experiments/rim/studies/data/training_h100_memory.csv > '%s'; "
-                  "'%s/attnlab' study training-h100 --data '%s' 2>&1",
+                  "'%s/attnlab' study training-h100 --input '%s' 2>&1",
                   scratch_path("t.csv"), test_build(), scratch_path("t.csv"));
     static const char schemes[] = "scheme,ranks,B,H,L,d,causal,seconds,peak_extra_bytes\\n";
     static const struct {
@@ -117,18 +117,18 @@ TEST(data_of_others)
     };
     for (size_t f = 0; f < COUNT(of_ranks); f++)
         scratch_shell(of_ranks[f].status, of_ranks[f].words,
-                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study h200-ranks --data '%s' 2>&1",
+                      "printf '%s%s\\n' > '%s'; '%s/attnlab' study h200-ranks --input '%s' 2>&1",
                       schemes, of_ranks[f].rows, scratch_path("r.csv"), test_build(),
                       scratch_path("r.csv"));
     static const struct scratch_row bad[] = {
-        {"study training-h100 --data $folder/d.csv", 2, "column checkpoint is missing"},
-        {"study training-h100 --data no.csv", 2, "no.csv"},
-        {"study kv-cache --data x", 2, "kv-cache has no --data"},
+        {"study training-h100 --input $folder/d.csv", 2, "column checkpoint is missing"},
+        {"study training-h100 --input no.csv", 2, "no.csv"},
+        {"study kv-cache --input x", 2, "kv-cache has no --input"},
         {"study kv-cache --trap", 2, "kv-cache has no --trap"},
-        {"study xformers-order --trap --figures x", 2, "without --trap"},
+        {"study xformers-order --trap --out x", 2, "without --trap"},
         {"study list", 0, "open-sora-720gb "},
         {"study open-sora-3gpus >/dev/full", 3, "No space left"},
-        {"study all --figures /proc/x", 3, "/proc/x"},
+        {"study all --out /proc/x", 3, "/proc/x"},
         {"study open-sora-720gp", 2, "did you mean open-sora-720gb"},
     };
     scratch_rows(bad, COUNT(bad));
@@ -137,16 +137,16 @@ TEST(data_of_others)
 /* A script that was edited is kept, whatever its folder is called. */
 TEST(figures_are_not_overwritten)
 {
-    scratch_expect(0, "", "study open-sora-720gb --figures '%s'", scratch_path("studies"));
+    scratch_expect(0, "", "study open-sora-720gb --out '%s'", scratch_path("studies"));
     fixture_expect_words_of("studies/open-sora-720gb.svg", WORDS("1.93 TiB", "2.99 TiB"));
     scratch_shell(0, "", "echo >> '%s'", scratch_path("studies/open-sora-720gb.gp"));
-    scratch_expect(2, "open-sora-720gb.gp was edited", "study open-sora-720gb --figures '%s'",
+    scratch_expect(2, "open-sora-720gb.gp was edited", "study open-sora-720gb --out '%s'",
                    scratch_path("studies"));
-    scratch_expect(0, "", "study open-sora-720gb --overwrite --preset column --figures '%s'",
+    scratch_expect(0, "", "study open-sora-720gb --overwrite --preset column --out '%s'",
                    scratch_path("studies"));
     scratch_shell(0, "",
                   "b=$(realpath '%s') && cd '%s' && \"$b/attnlab\" study open-sora-720gb "
-                  "--figures=-x && ls ./-x/open-sora-720gb.svg",
+                  "--out=-x && ls ./-x/open-sora-720gb.svg",
                   test_build(), scratch_path(""));
 }
 
