@@ -354,15 +354,26 @@ static int close_books(struct attn_candidate *s)
     return t.failures;
 }
 
+/* What it said when it refused for the first time; "". */
+static const char *first_refusal(const struct attn_verdict_list *list)
+{
+    for (int e = 0; e < list->n; e++)
+        if (list->entry[e].result.verdict == ATTN_REFUSED && list->entry[e].result.by_it)
+            return list->entry[e].result.text;
+    return "";
+}
+
 int attn_candidate_end(struct attn_candidate *s)
 {
     const struct attn_tally asked = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     int nothing = s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n;
-    if (nothing)
+    if (nothing) {
+        const char *why = first_refusal(s->list);
         file_error(s, ATTN_CHECK_JUDGED, "",
-                   "not one case could be judged: all were refused, %d by it%s", asked.by_it,
-                   s->request->soak > 0 ? " (a longer soak meets more cases)" : "");
-    else if (s->question.whole_tier && !s->x.not_reached && s->x.kind != ATTN_NOT_EXTERNAL) {
+                   "not one case could be judged: all were refused, %d by it%s%s%.300s",
+                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
+                   *why != '\0' ? "; the first: " : "", why);
+    } else if (s->question.whole_tier && !s->x.not_reached && s->x.kind != ATTN_NOT_EXTERNAL) {
         file_unjudged_claims(s);
         if (s->question.tier != NULL)
             file_unjudged_values(s);

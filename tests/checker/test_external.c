@@ -151,7 +151,7 @@ static const struct {
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
     {"TWO_KEYS", "", " lost: the last 2\n"},
-    {"FILL_30 TWO_KEYS", "", "list masks --picture MASK\n  likely cause, by "},
+    {"FILL_30 TWO_KEYS", "", "list masks --mask MASK\n  likely cause, by "},
     {"FILL_30", "mask-causal-back", "fits -30 put in place of -inf for hidden scores"},
     {"MAX_1E4", "offset-m32k", "maximum that starts at -10000 or above"},
     {"MAX_1E4", "offset-m3e5-decode", "maximum that starts at -"},

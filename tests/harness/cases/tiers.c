@@ -184,6 +184,10 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     if (status == ATTN_OK || status == ATTN_ENOMEM)
         return status;
     *c = own;
+    status = is_allowed(c, claims, route, err);
+    if (status != ATTN_EINVAL)
+        return status;
+    *c = written; /* its data cannot be had in another type */
     return is_allowed(c, claims, route, err);
 }
 
