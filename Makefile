@@ -511,7 +511,7 @@ $(B)/wheel/attnlab: $(PROGRAM_OBJ) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -s -o $@ $^ -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' $(HARNESS_LIBS) $(GSL_LIBS) -lm
 wheel: $(B)/wheel/attnlab ## write WHEEL=build/attnlab-VERSION-py3-none-PLATFORM.whl: attnlab.py, the program, its libraries
-	@$(PYTHON) $(MODULE)/wheel.py wheel $< '$(VERSION)' '$(WHEEL)'
+	@$(PYTHON) $(MODULE)/wheel.py wheel $< '$(RELEASE)' '$(WHEEL)'
 
 install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, libraries, headers, manual, completion, module for Python: PREFIX=/usr/local DESTDIR=
 	@d='$(ROOT)$(PREFIX)'; l='$(ROOT)$(LIBDIR)'; s=$$d/share r='$(ROOT)'; set -e; \
@@ -535,7 +535,7 @@ install: $(B)/attnlab $(B)/public/libattn.a $(B)/libattn.so ## program, librarie
 	    'Name: attnlab' 'Description: attention, its memory and its checks' \
 	    'Version: $(RELEASE)' 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lattn$(if $(OFF_PATH), -Wl$(comma)-rpath$(comma)$(LIBDIR))' \
 	    'Libs.private: -fopenmp -pthread -lm' > "$$l/pkgconfig/attnlab.pc"
-	@$(if $(MODULE),$(PYTHON) $(MODULE)/wheel.py module '$(VERSION)' '$(ROOT)$(PYDIR)',:)
+	@$(if $(MODULE),$(PYTHON) $(MODULE)/wheel.py module '$(RELEASE)' '$(ROOT)$(PYDIR)',:)
 	@$(if $(DESTDIR),:,$(if $(OFF_PATH),printf '%s\n' '# $(PREFIX) is on no search path: say in your shell' \
 	    'export PATH=$(PREFIX)/bin:$$PATH PKG_CONFIG_PATH=$(LIBDIR)/pkgconfig:$$PKG_CONFIG_PATH' \
 	    'export MANPATH=$(PREFIX)/share/man:$$MANPATH' $(if $(MODULE),'export PYTHONPATH=$(PYDIR):$$PYTHONPATH'),:))

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/cli/cases.h"
 #include "experiments/cli/cli.h"
+#include "experiments/cli/flag_cases.h"
 #include "experiments/price/messages.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"

@@ -5,6 +5,8 @@ import attnlab
 import jax
 import jax.numpy as jnp
 
+jax.config.update("jax_default_matmul_precision", "highest")  # or products of float32 are tf32 on a GPU
+
 
 @jax.jit
 def by_xla(q, k, v, scale, mask):

@@ -108,7 +108,7 @@ void attn_verdict_facts_free(struct attn_facts *facts)
     facts->n = 0;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------- */
+/* ---- rows------------------------------------------------------------------------------------- */
 
 static json_t *outputs_of(const struct attn_result *r)
 {

@@ -276,8 +276,8 @@ static void print_counts(FILE *out, const struct attn_tally *t, int all)
     }
 }
 
-/* One mistake shows in many cases: what most of them look like is what is wrong.  Then the line that
- * shows it again. */
+/* One mistake shows in many cases: what most of them look like is what is wrong.  Then the line
+ * that shows it again. */
 static void print_end(FILE *out, const struct attn_verdict_list *list,
                       const struct attn_cause *cause, int causes,
                       const struct attn_verdict_entry *smallest)

@@ -64,8 +64,8 @@ void attn_cli_lack(const char *format, ...) __attribute__((noreturn, format(prin
  * with a problem has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
-/* Colours of standard output where that is a terminal and NO_COLOR is not set: bad (0), good (1), and
- * -1: as before.  Written in front of a text; "" elsewhere. */
+/* Colours of standard output where that is a terminal and NO_COLOR is not set: bad (0), good
+ * (1), and -1: as before.  Written in front of a text; "" elsewhere. */
 const char *attn_cli_paint(FILE *out, int is_good);
 
 /* A file of the kernel, below /proc or /sys.  Opened as it is: only the kernel makes names there,

@@ -17,8 +17,8 @@ struct terminal {
     char room[BUFSIZ]; /* of the stream, which would ask for one when it is late to be refused */
 };
 
-/* Marks of our own, which are no escapes: words of others can at most colour a line.  The stream turns
- * them into escapes. */
+/* Marks of our own, which are no escapes: words of others can at most colour a line.  The stream
+ * turns them into escapes. */
 static const struct mark {
     const char *text, *escape;
 } mark[] = {{"\1", "\033[31m"}, {"\2", "\033[32m"}, {"\3", "\033[m"}};

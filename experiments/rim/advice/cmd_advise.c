@@ -2,8 +2,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "experiments/cli/cases.h"
 #include "experiments/cli/cli.h"
+#include "experiments/cli/flag_cases.h"
 #include "experiments/rim/advice/advice.h"
 
 struct request {

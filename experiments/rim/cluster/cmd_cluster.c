@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli/cases.h"
 #include "experiments/cli/cli.h"
+#include "experiments/cli/flag_cases.h"
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/cluster/measured.h"
 

@@ -25,7 +25,8 @@ static const double LIMIT = 600; /* seconds without progress, unless ATTN_MPI_LI
 /* Seconds that a process which ends with an error waits for the others to end. */
 static const double PATIENCE = 5;
 
-/* The true standard error of processes that are not heard, and the file that has taken its place. */
+/* The true standard error of processes that are not heard, and the file that has taken its
+ * place. */
 enum { TRUE_ERROR = 63, UNHEARD = 62 };
 
 static void give_up(const char *line)

@@ -123,19 +123,10 @@ def where(prefix):
     print(own[0] if own else f"{prefix}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
 
 
-def pep440(version):
-    """A version that Python takes, of one of `git describe`: v1.2-3-gabc is 1.2.post3+gabc, abc is 0+gabc."""
-    parts = re.fullmatch(r"v?(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?(-dirty)?", version)
-    if parts is None or not parts[1].count(".") and parts[3] is None:
-        return "0+g" + re.sub(r"[^0-9a-zA-Z]+", ".", version).strip(".")
-    local = ".".join(x for x in ("g" + parts[3] if parts[3] else "", "dirty" if parts[4] else "") if x)
-    return parts[1] + (f".post{parts[2]}" if parts[2] else "") + ("+" + local if local else "")
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "wheel":
-        wheel(sys.argv[2], pep440(sys.argv[3]), sys.argv[4])
+        wheel(sys.argv[2], sys.argv[3], sys.argv[4])
     elif sys.argv[1] == "module":
-        module(pep440(sys.argv[2]), sys.argv[3])
+        module(sys.argv[2], sys.argv[3])
     else:
         where(sys.argv[2])

@@ -137,7 +137,7 @@ const char *attn_table_field(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* ---- as rows of a study ----------------------------------------------------------------------- */
+/* ---- as rows of a study----------------------------------------------------------------------- */
 
 json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char *const *columns)
 {

@@ -19,7 +19,7 @@ json_t *attn_table_read(char *text, const char *const *needed, int *line, struct
 /* The string of that key; "" where there is none. */
 const char *attn_table_field(const json_t *object, const char *key);
 
-/* ---- as rows of a study ----------------------------------------------------------------------- */
+/* ---- as rows of a study----------------------------------------------------------------------- */
 
 /* The text of a file of experiments/rim/studies/data, inside the program, so that a study runs
  * wherever the program is: makes attn_study_data_NAME of a file of the rim. */

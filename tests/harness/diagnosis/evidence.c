@@ -78,8 +78,8 @@ int attn_evaluation_explains(const struct attn_evaluation *x)
     if (apart == 0 || 2 * apart < e->wrong || 4 * e->against > apart)
         return 0;
     /* NaN alone fits every model that ends in NaN; where numbers stand beside it, its places speak,
-     * unless the model reads what it should not, and whatever it reads is NaN, or has another scale:
-     * too large is every number then. */
+     * unless the model reads what it should not, and all that it reads is NaN, or has another
+     * scale: too large is every number then. */
     int has_places = e->finite > 0 && (!x->is_hidden_number || x->has_vanished) &&
                      place != ATTN_AT_VIEW && place != ATTN_AT_PROBLEM;
     return e->apart > 0 || has_places || x->is_nan;

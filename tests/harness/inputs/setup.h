@@ -103,8 +103,8 @@ int64_t attn_setup_bytes(const struct attn_setup *setup);
  * of in whole-problem indices, and ranks use them in place. */
 struct attn_seal attn_setup_seal(struct attn_setup *setup);
 
-/* The sum over all rows of outputs of a hash of their place and bits.  `part`: the tensors are those
- * of this part; the digests of all parts add up to that of the whole (NULL). */
+/* The sum over all rows of outputs of a hash of their place and bits.  `part`: the tensors are
+ * those of this part; the digests of all parts add up to that of the whole (NULL). */
 uint64_t attn_setup_digest(const struct attn_setup *setup, const struct attn_setup_part *part,
                            enum attn_pass pass);
 

@@ -1,7 +1,7 @@
 /* Cases from flags: every length with every dim, mask, storage type and pass that were asked for.
  * Fill and seed are no matter here. */
-#ifndef EXPERIMENTS_CLI_CASES_H
-#define EXPERIMENTS_CLI_CASES_H
+#ifndef EXPERIMENTS_CLI_FLAG_CASES_H
+#define EXPERIMENTS_CLI_FLAG_CASES_H
 
 #include "experiments/cli/flags.h"
 #include "tests/harness/cases/cases.h"

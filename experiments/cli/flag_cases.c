@@ -1,4 +1,4 @@
-#include "experiments/cli/cases.h"
+#include "experiments/cli/flag_cases.h"
 
 #include <math.h>
 
