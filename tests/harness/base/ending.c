@@ -91,9 +91,13 @@ int attn_process_signal_children(pid_t other, int number)
     int n = 0;
     char state;
     struct attn_entries all = {.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    /* Counted first: the signal for the group of one may end the next before it is looked at. */
+    for (pid_t pid; (pid = next_child(&all, other, &state)) > 0;)
+        n += pid != other && !is_theirs(pid) && state != 'Z';
+    all = (struct attn_entries){.fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     for (pid_t pid; (pid = next_child(&all, other, &state)) > 0;)
         if (pid != other && !is_theirs(pid)) {
-            n += kill(pid, number) == 0 && state != 'Z';
+            kill(pid, number);
             if (getpgid(pid) == pid) /* with what it started and still waits for */
                 kill(-pid, number);
         }
