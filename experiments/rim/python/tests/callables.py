@@ -138,27 +138,40 @@ def test_bad_calls():
             assert words in str(error), error
 
 
-def left_behind():
-    return {x for x in os.listdir("/dev/shm") if x.startswith("attnlab-")}
+def tell_folders():
+    """From now on the folder of each batch is printed: other programs have such folders at the same time."""
+    batch = attnlab._Subject.batch
+    def told(self, cases, out):
+        print("folder", cases, flush=True)
+        return batch(self, cases, out)
+    attnlab._Subject.batch = told
+
+
+def folders_that_stay(bad, call):
+    """A process whose callable is `bad`: how it ended, and which of its folders are still there then."""
+    me = "import callables as c, os, signal, time; c.tell_folders(); "
+    done = subprocess.run([sys.executable, "-c", me + f"bad = {bad}; " + call], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+    told = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("folder ")]
+    assert told and all("/attnlab-" in x for x in told), done
+    roots = {x[: x.index("/", x.index("/attnlab-") + 1)] for x in told}
+    return done, [x for x in roots if os.path.exists(x)]
 
 
 def test_ends():
     """The caller dies: CRASH and the case on standard error, and no folder stays; it takes too long: TIMEOUT."""
-    before = left_behind()
-    me = "import callables as c, os, signal, time; "
-    call = "; c.judge(c.wrong(bad), timeout=1, cases=['q8d8:none:f32:normal:s1', 'q8d4:none:f32:normal:s1'])"
-    dies = "bad = lambda o, q, **_: os.kill(os.getpid(), signal.SIGKILL) if q.shape[3] == 4 else o"
-    done = subprocess.run([sys.executable, "-c", me + dies + call], stderr=subprocess.PIPE, text=True,
-                          cwd=os.path.dirname(os.path.abspath(__file__)))
+    done, stay = folders_that_stay(
+        "lambda o, q, **_: os.kill(os.getpid(), signal.SIGKILL) if q.shape[3] == 4 else o",
+        "c.judge(c.wrong(bad), timeout=1, cases=['q8d8:none:f32:normal:s1', 'q8d4:none:f32:normal:s1'])")
     assert done.returncode == -signal.SIGKILL, done
     assert "attnlab: CRASH in case case-2, 'q8d4:none:f32:normal:s1': the caller is gone" in done.stderr, done
-    result = judge(wrong(lambda o, **_: time.sleep(0.6) or o), timeout=0.5, lse="absent", cases=["q8d8:none:f32:normal:s1"])
-    assert [x.verdict for x in result.failures] == ["TIMEOUT"], result
-    for _ in range(100):
-        if left_behind() <= before:
-            return
-        time.sleep(0.05)
-    raise SystemExit(f"left behind: {left_behind() - before}")
+    assert stay == [], stay
+    done, stay = folders_that_stay(
+        "lambda o, **_: time.sleep(0.6) or o",
+        "r = c.judge(c.wrong(bad), timeout=0.5, lse='absent', cases=['q8d8:none:f32:normal:s1']); "
+        "assert [x.verdict for x in r.failures] == ['TIMEOUT'], r")
+    assert done.returncode == 0, done
+    assert stay == [], stay
 
 
 def test_tensors():
