@@ -114,6 +114,7 @@ int __wrap_main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "point") == 0)
         return __real_main(argc, argv); /* a process that another one started, and no rank */
     MPI_Init(&argc, &argv);
+    setenv("NO_COLOR", "1", 0); /* mpirun's terminals stand before files, too */
     dup2(STDERR_FILENO, TRUE_ERROR);
     for (size_t n = 0; n < sizeof ours / sizeof *ours; n++)
         is_ours |= argc > 1 && strcmp(argv[1], ours[n]) == 0;
