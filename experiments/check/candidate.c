@@ -354,7 +354,7 @@ static int close_books(struct attn_candidate *s)
     return t.failures;
 }
 
-/* What it said when it refused for the first time; "". */
+/* The reason of its first refusal; "" if it refused nothing. */
 static const char *first_refusal(const struct attn_verdict_list *list)
 {
     for (int e = 0; e < list->n; e++)

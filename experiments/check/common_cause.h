@@ -28,7 +28,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
  * name more than digits, a factor or a feature. */
 int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2]);
 
-/* Whether a result looks like it. */
+/* 1 if a result looks like this cause. */
 int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *result);
 
 /* "in bf16 and f16, not in f32", where cases of some types fail and none of others; else "". */

@@ -360,7 +360,7 @@ static void print_verdict(const struct attn_verdicts *v, const struct attn_verdi
     fprintf(v->out, "; %.2f s\n", all.seconds);
 }
 
-/* What all checks together show. */
+/* The findings of all checks together. */
 static void print_facts(const struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     char declared[400];

@@ -209,7 +209,7 @@ static int width_of(const char *text)
     return n;
 }
 
-/* The cells of a line, each as wide as its column, after so many blanks; no blanks at its end. row:
+/* The cells of a line, each as wide as its column, after `blank` blanks; no blanks at its end. row:
  * NULL for the heads. */
 static void print_cells(FILE *out, const struct attn_column *column, const int *width,
                         char *const *text, const json_t *row, int blank)

@@ -94,7 +94,7 @@ enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_s
 /* The digest of the whole results, of which each process has its rank's. */
 uint64_t attn_point_rank_digest(struct attn_point_work *work);
 
-/* Whether all are; p->message is of all. */
+/* 1 if the tensors of all ranks are intact; p->message is that of the first that are not. */
 int attn_point_all_intact(struct attn_point_work *work, int intact);
 
 /* The numbers of every process, from before its tensors were made; the point has all. */

@@ -320,7 +320,7 @@ class _Subject:
 
     def __init__(self, attention, backward, device):
         self.attention, self.backward, self.given_device = attention, backward, device
-        self.takes, self.library, self.may_lack_lse = _takes(attention), None, False
+        self.takes, self.lib, self.may_lack_lse = _takes(attention), None, False
 
     def check_signature(self, declared):
         name = getattr(self.attention, "__name__", "the callable")
@@ -333,9 +333,9 @@ class _Subject:
                             "offset=0, the key at which query 0 stands")
 
     def open(self):
-        if self.library is None:
-            self.library = _library(self.attention, self.given_device)
-        return self.library
+        if self.lib is None:
+            self.lib = _library(self.attention, self.given_device)
+        return self.lib
 
     def result(self, case, found):
         """o and lse of what the callable has returned."""
@@ -420,7 +420,7 @@ class _Subject:
             file, said = "error.txt", traceback.format_exception_only(type(error), error)[-1]
         with open(os.path.join(folder, file), "w", encoding="utf-8") as words:
             print(" ".join(said.split()), file=words)
-        if file == "error.txt" and hasattr(self.library, "lost") and self.library.lost():
+        if file == "error.txt" and hasattr(self.lib, "lost") and self.lib.lost():
             raise _Lost(" ".join(said.split()))
 
     def batch(self, cases, out):

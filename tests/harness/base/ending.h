@@ -35,7 +35,7 @@ int attn_process_end_children(double grace_s);
 /* A new folder below $TMPDIR or /tmp; remove it, with all that is in it. */
 enum attn_status attn_temporary_open(char folder[ATTN_FOLDER_PATH], struct attn_error *err);
 
-/* The same in memory, /dev/shm, where so many bytes have room there (Docker gives 64 MiB). */
+/* The same in memory, /dev/shm, where that many bytes have room (Docker gives 64 MiB). */
 enum attn_status attn_temporary_open_for(double bytes, char folder[ATTN_FOLDER_PATH],
                                          struct attn_error *err);
 void attn_temporary_close(const char *folder);
