@@ -72,6 +72,19 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
  * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
 
+/* Any price of a number of tokens. */
+struct attn_length_price {
+    enum attn_status (*bytes)(void *arg, int64_t length, double *bytes, struct attn_error *err);
+    void *arg;
+    int64_t unit; /* bytes grow from one multiple of it to the next */
+    int is_even;  /* no other length is looked at */
+};
+
+/* The largest number of tokens that fits into these bytes, as attn_need_longest below. */
+enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
+                                 double patience, int64_t *longest, double bytes[2],
+                                 struct attn_error *err);
+
 /* The largest number of tokens, queries and keys alike, of which `c` fits there: it fits, and
  * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
  * for 64 bits, or is refused.  0 when nothing fits.  patience: CPU seconds that one price may take,
