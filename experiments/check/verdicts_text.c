@@ -7,6 +7,7 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
 #include "tests/harness/cases/models.h"
+#include "tests/harness/diagnosis/diagnose.h"
 
 /* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
 static int severity(const struct attn_result *r)

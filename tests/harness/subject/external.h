@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 /* What became of one case. */
 struct attn_answer {
