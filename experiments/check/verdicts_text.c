@@ -224,14 +224,6 @@ static void print_all(const struct attn_verdicts *v, const struct attn_verdict_l
     free(alike);
 }
 
-double attn_verdict_work(const struct attn_verdict_entry *x)
-{
-    struct attn_case c;
-    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
-               ? attn_case_work(&c)
-               : HUGE_VAL;
-}
-
 /* The failure to look at: one that has the cause (where there is one), not an ERROR where there are
  * others, a case and not a relation, the smallest.  NULL: nothing failed. */
 static const struct attn_verdict_entry *find_smallest(const struct attn_verdicts *v,

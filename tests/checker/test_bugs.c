@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/diagnosis/bugs.h"
 #include "tests/harness/cases/tiers.h"
+#include "tests/harness/diagnosis/bugs.h"
 #include "tests/suites.h"
 
 SUITE(bugs, .seconds = 60);
