@@ -2,7 +2,7 @@
 #ifndef TESTS_HARNESS_CASES_MODELS_H
 #define TESTS_HARNESS_CASES_MODELS_H
 
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 enum {
     ATTN_MODEL_HEADS,
