@@ -24,8 +24,9 @@ extern const char *const attn_model_flag[ATTN_MODEL_VALUES];
 enum attn_status attn_model_find(const char *name, const struct attn_model **model,
                                  struct attn_error *err);
 
-/* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Heads are fewer, but as
- * many for each kv head, up to 16.  has_bf16: is claimed; the long cases are asked in it. */
+/* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Two kv heads stay of
+ * several, and as many heads of each, up to 16.  has_bf16: is claimed; the long cases are asked in
+ * it. */
 struct attn_model_case {
     char name[48], text[ATTN_CASE_TEXT], why[96]; /* name: "shape-llama-3-8b-decode" */
 };
