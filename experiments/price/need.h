@@ -9,7 +9,7 @@
 #define EXPERIMENTS_PRICE_NEED_H
 
 #include "experiments/price/stack.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 /* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
  * has its own buffers beside them.  The first two are enum attn_pass. */
