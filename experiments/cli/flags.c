@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/registry.h"
 #include "optimized/simd/isa.h"
 #include "ref/nearest.h"
 #include "tests/harness/cases/models.h"
@@ -196,21 +197,40 @@ static const struct attn_flag_use *find(const struct attn_cli_command *command, 
     return NULL;
 }
 
+/* Is the word an option of a SPEC?  `ring --ranks 4` is ring:ranks=4. */
+static int is_option(const char *word, size_t n)
+{
+    for (int i = 0; i < attn_impl_count(); i++) {
+        const struct attn_option *o = attn_impl_at(i)->options;
+        for (; o != NULL && o->name != NULL; o++)
+            if (strlen(o->name) == n && strncmp(o->name, word, n) == 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* The flag that begins so, or the nearest one; of -v that is --verbose. */
 static int no_such_flag(const struct attn_cli_command *command, const char *word)
 {
-    char meant[64];
-    size_t n = strcspn(word, "=");
+    char meant[64], begins[64] = "", names[64][24];
+    size_t n = strcspn(word, "="), dashes = strspn(word, "-");
     struct attn_nearest nearest = attn_nearest_begin(word, n);
-    char names[64][24];
-    int at = 0;
+    int at = 0, begun = 0;
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++) {
         if (use->flag == ATTN_FLAG_TITLE || at == 64)
             continue;
         snprintf(names[at], sizeof *names, "--%s", defined[use->flag].name);
+        if (n > dashes && strncmp(names[at] + 2, word + dashes, n - dashes) == 0 && begun++ == 0)
+            snprintf(begins, sizeof begins, " (did you mean %s?)", names[at]);
         attn_nearest_offer(&nearest, names[at++]);
     }
+    if (begun == 0 && is_option(word + dashes, n - dashes))
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "%.60s: no such flag; options are part of a SPEC: ring:ranks=4 "
+                             "(attnlab list)",
+                             word);
     return attn_cli_fail(ATTN_EXIT_USAGE, "%.60s: no such flag%s; see attnlab %s --help", word,
-                         attn_nearest_text(&nearest, meant), command->name);
+                         begun > 0 ? begins : attn_nearest_text(&nearest, meant), command->name);
 }
 
 /* One flag at argv[at]; how many words it took, or 0 after a message.  given: the values before. */
