@@ -370,20 +370,39 @@ int attn_command_run(const struct attn_cli_command *command, int argc, char **ar
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-enum { WIDTH = 96, COLUMN = 24 };
+enum { WIDTH = 79, COLUMN = 24 };
 
-/* Words of a text in lines, from this column on; the first line is there up to `used`. */
-static void wrap(FILE *file, const char *text, int used)
+/* Words of n bytes of a text in lines; the first line is there up to `used`, others begin behind
+ * `indent` blanks. */
+static void wrap(FILE *file, const char *text, int size, int used, int indent)
 {
-    for (int first = 1; *text != '\0'; first = 0) {
-        int n = (int)strcspn(text, " ");
-        if (!first && used + 1 + n > WIDTH) {
-            fprintf(file, "\n%*s", COLUMN, "");
-            used = COLUMN;
-        } else if (!first)
+    for (const char *end = text + size, *first = text; text < end;) {
+        int n = (int)strcspn(text, " \n");
+        if (text > first && used + 1 + n > WIDTH) {
+            fprintf(file, "\n%*s", indent, "");
+            used = indent;
+        } else if (text > first)
             used += fprintf(file, " ");
         used += fprintf(file, "%.*s", n, text);
-        text += n + (text[n] == ' ');
+        text += n;
+        text += text < end;
+    }
+}
+
+/* Paragraphs in lines; one that begins with a blank stands as it is. */
+static void print_text(FILE *file, const char *text)
+{
+    while (*text != '\0') {
+        int n = (int)strcspn(text, "\n");
+        while (n > 0 && *text != ' ' && text[n] == '\n' && text[n + 1] != '\0' &&
+               text[n + 1] != ' ' && text[n + 1] != '\n')
+            n += 1 + (int)strcspn(text + n + 1, "\n");
+        if (*text == ' ')
+            fprintf(file, "%.*s", n, text);
+        else
+            wrap(file, text, n, 0, 0);
+        fputc('\n', file);
+        text += n + (text[n] == '\n');
     }
 }
 
@@ -391,7 +410,9 @@ static void print_flag(FILE *file, const struct attn_flag_use *use)
 {
     const struct attn_flag_shown shown = attn_flag_show(use);
     if (use->flag == ATTN_FLAG_TITLE) {
-        fprintf(file, "\n%s\n\n", use->help);
+        fputc('\n', file);
+        print_text(file, use->help);
+        fputc('\n', file);
         return;
     }
     int used =
@@ -401,7 +422,7 @@ static void print_flag(FILE *file, const struct attn_flag_use *use)
     fprintf(file, "%*s", used + 2 > COLUMN ? COLUMN : COLUMN - used, "");
     char *text = attn_cli_text("%s%s%s%s", shown.help, shown.preset[0] != '\0' ? " (" : "",
                                shown.preset, shown.preset[0] != '\0' ? ")" : "");
-    wrap(file, text, COLUMN);
+    wrap(file, text, (int)strlen(text), COLUMN, COLUMN);
     free(text);
     fputc('\n', file);
 }
@@ -410,17 +431,21 @@ void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
 {
     for (const char *line = command->usage; *line != '\0';) {
         int n = (int)strcspn(line, "\n");
-        int goes_on = line[0] == ' ';
-        fprintf(file, "%s%s%.*s\n", line == command->usage ? "usage: " : "       ",
-                goes_on ? "        " : "attnlab ", n, line);
+        int goes_on = line[0] == ' ', used = 15;
+        fprintf(file, "%s%s", line == command->usage ? "usage: " : "       ",
+                goes_on ? "        " : "attnlab ");
+        wrap(file, line, n, used, 11);
+        fputc('\n', file);
         line += n + (line[n] == '\n');
     }
-    fprintf(file, "\n%s\n%s", command->about,
-            command->flags->flag == ATTN_FLAG_END || command->flags->flag == ATTN_FLAG_TITLE
-                ? ""
-                : "\n");
+    fputc('\n', file);
+    print_text(file, command->about);
+    if (command->flags->flag != ATTN_FLAG_END && command->flags->flag != ATTN_FLAG_TITLE)
+        fputc('\n', file);
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
         print_flag(file, use);
-    if (command->more[0] != '\0')
-        fprintf(file, "\n%s\n", command->more);
+    if (command->more[0] == '\0')
+        return;
+    fputc('\n', file);
+    print_text(file, command->more);
 }
