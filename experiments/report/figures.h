@@ -80,7 +80,7 @@ struct attn_figures {
 
 /* The machine and the program, as figures name them. */
 struct attn_figure_machine {
-    char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB; attnlab 1a2b3c4"; "" when unknown  */
+    char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB"; "" when unknown                 */
     int64_t memory_bytes; /* drawn as a line where in range; 0: unknown                           */
 };
 
@@ -120,15 +120,10 @@ enum attn_status attn_scripts_check(const char *folder, struct attn_error *err);
 enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err);
 
-/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may.  ENOMEM when one cannot be written,
- * whole. */
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
-                                   struct attn_error *err);
-
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
  * is no gnuplot, or it could not, with its own words. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);
