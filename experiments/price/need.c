@@ -17,6 +17,14 @@ const char *attn_need_pass_name(enum attn_need_pass pass)
 
 /* ---- what is needed -------------------------------------------------------------------------- */
 
+static int is_weight(const char *name)
+{
+    return strcmp(name, attn_stack_tensor_name(ATTN_STACK_WQKV)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_WO)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWQKV)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWO)) == 0;
+}
+
 /* A rank's price, of the passes that were asked for. */
 static void add_rank(const struct attn_cost *cost, struct attn_need *need)
 {
@@ -26,6 +34,8 @@ static void add_rank(const struct attn_cost *cost, struct attn_need *need)
     need->peaks += (double)cost->peak_bytes;
     need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
     need->shard = fmax(need->shard, cost->shard_bytes);
+    for (int a = 0; a < cost->n_live; a++)
+        need->weights += is_weight(cost->live[a].name) ? (double)cost->live[a].bytes : 0;
     need->peak = greater(need->peak, cost->peak_bytes);
     need->saved = greater(need->saved, cost->saved_bytes);
     if (cost->bytes_sent > need->sent) {
@@ -132,6 +142,23 @@ struct attn_memory attn_memory_here(void)
     return (struct attn_memory){.bytes = available == INT64_MAX ? HUGE_VAL : (double)available};
 }
 
+/* A count, which may have a fraction of its unit or an exponent: 6.74G, 7e9. */
+static int read_params(const char *text, int64_t *params)
+{
+    char number[32];
+    size_t n = strspn(text, "0123456789.eE+");
+    const char unit = text[n];
+    double x;
+    if (attn_cli_count(text, 1, 0, params))
+        return 1;
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    if (!attn_cli_double(number, &x) || (unit != '\0' && text[n + 1] != '\0'))
+        return 0;
+    x *= unit == 'k' ? 1e3 : unit == 'M' ? 1e6 : unit == 'G' ? 1e9 : unit == '\0' ? 1 : 0;
+    *params = x >= 1 && x <= 1e15 ? llround(x) : 0;
+    return *params > 0;
+}
+
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err)
 {
@@ -139,30 +166,30 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
     size_t n = strcspn(text, ",");
     snprintf(number, sizeof number, "%.*s", (int)n, text);
     memory->param_bytes = 16;
-    if (n < sizeof number && attn_cli_count(number, 1, 0, &memory->params) &&
+    if (n < sizeof number && read_params(number, &memory->params) &&
         (text[n] == '\0' || attn_cli_int(text + n + 1, 1, 1024, &memory->param_bytes)))
         return ATTN_OK;
-    return attn_fail(
-        err, ATTN_EINVAL,
-        "params '%.40s': a number such as 7G, or with bytes of each, 1 to 1024, such as "
-        "7G,16, would work",
-        text);
+    return attn_fail(err, ATTN_EINVAL,
+                     "params '%.40s': a number such as 7G, 6.74G or 7e9, or with bytes of each, 1 "
+                     "to 1024, such as 7G,16, would work",
+                     text);
+}
+
+double attn_need_params(const struct attn_need *need, const struct attn_memory *memory)
+{
+    return fmax(0, (double)memory->params * (double)memory->param_bytes - need->weights);
 }
 
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
 {
-    double params = (double)memory->params * (double)memory->param_bytes;
-    return params + (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
+    return attn_need_params(need, memory) +
+           (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
 }
 
 /* A search for the longest. */
 struct search {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack;
-    const struct attn_case *c;
-    enum attn_need_pass pass;
-    const struct attn_memory *memory;
-    double patience;
+    const struct attn_length_price *price;
+    double memory, patience;
     int64_t fits, fails;
     double bytes[2]; /* of these two */
 };
@@ -171,33 +198,23 @@ struct search {
  * exceed 64 bits, or its keys no longer have numbers of 32 bits. */
 static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
 {
-    struct attn_case so_long = *x->c;
-    struct attn_need need;
     struct attn_error why = {ATTN_OK, ""};
     double bytes = HUGE_VAL;
     clock_t start = clock();
-    so_long.n_query = so_long.n_key = length;
-    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, &why);
-    if (status == ATTN_OK)
-        bytes = attn_need_in(&need, x->memory);
-    else if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
-        return attn_fail(err, status, "%s", why.text);
+    enum attn_status status = x->price->bytes(x->price->arg, length, &bytes, &why);
+    if (status != ATTN_OK) {
+        bytes = HUGE_VAL;
+        if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
+            return attn_fail(err, status, "%s", why.text);
+    }
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (seconds > x->patience)
         return attn_fail(err, ATTN_ENOTSUP, "the price of %lld tokens took %.1f s of %g s",
                          (long long)length, seconds, x->patience);
-    int does_fit = bytes <= x->memory->bytes;
+    int does_fit = bytes <= x->memory;
     x->bytes[!does_fit] = bytes;
     *(does_fit ? &x->fits : &x->fails) = length;
     return ATTN_OK;
-}
-
-/* A length that ranks do not share evenly may need more than a longer one that they do: look among
- * multiples first. */
-static int64_t unit_of(const struct attn_spec *spec)
-{
-    int ranks = attn_ranks(spec->impl, &spec->options);
-    return ranks > 1 ? 4 * (int64_t)ranks : 1;
 }
 
 static enum attn_status search_multiples(struct search *x, int64_t unit, struct attn_error *err)
@@ -212,19 +229,58 @@ static enum attn_status search_multiples(struct search *x, int64_t unit, struct 
 }
 
 /* Then each length up to the next multiple. */
+enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
+                                 double patience, int64_t *longest, double bytes[2],
+                                 struct attn_error *err)
+{
+    struct search x = {price, memory, patience, 0, 0, {0, 0}};
+    enum attn_status status = search_multiples(&x, price->unit, err);
+    int64_t last = x.fails;
+    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits && !price->is_even;
+         length--)
+        status = try_length(&x, length, err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}
+
+/* A spec, or a stack of it, in a case of any length. */
+struct priced_spec {
+    const struct attn_spec *spec;
+    const struct attn_stack *stack;
+    const struct attn_case *c;
+    enum attn_need_pass pass;
+    const struct attn_memory *memory;
+};
+
+static enum attn_status spec_bytes(void *arg, int64_t length, double *bytes, struct attn_error *err)
+{
+    const struct priced_spec *x = arg;
+    struct attn_case so_long = *x->c;
+    struct attn_need need;
+    so_long.n_query = so_long.n_key = length;
+    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, err);
+    if (status == ATTN_OK)
+        *bytes = attn_need_in(&need, x->memory);
+    return status;
+}
+
+/* A length that ranks do not share evenly may need more than a longer one that they do: look among
+ * multiples first. */
+static int64_t unit_of(const struct attn_spec *spec)
+{
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    return ranks > 1 ? 4 * (int64_t)ranks : 1;
+}
+
 enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
                                    const struct attn_case *c, enum attn_need_pass pass,
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, c, pass, memory, patience, 0, 0, {0, 0}};
-    enum attn_status status = search_multiples(&x, unit_of(spec), err);
-    int64_t last = x.fails;
-    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
-        status = try_length(&x, length, err);
-    *longest = x.fits;
-    memcpy(bytes, x.bytes, sizeof x.bytes);
-    return status;
+    struct priced_spec x = {spec, stack, c, pass, memory};
+    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 0};
+    return attn_longest_of(&price, memory->bytes, patience, longest, bytes, err);
 }
 
 enum attn_status attn_need_longest_even(const struct attn_spec *spec,
@@ -232,9 +288,7 @@ enum attn_status attn_need_longest_even(const struct attn_spec *spec,
                                         enum attn_need_pass pass, const struct attn_memory *memory,
                                         int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, c, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
-    enum attn_status status = search_multiples(&x, unit_of(spec), err);
-    *longest = x.fits;
-    memcpy(bytes, x.bytes, sizeof x.bytes);
-    return status;
+    struct priced_spec x = {spec, stack, c, pass, memory};
+    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 1};
+    return attn_longest_of(&price, memory->bytes, HUGE_VAL, longest, bytes, err);
 }

@@ -26,6 +26,7 @@ struct attn_need {
     double peaks;       /* of all ranks together */
     double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
     double shard;       /* the largest share of a rank; 0 for a stack */
+    double weights;     /* in the peak of a stack: Wqkv and Wo, and their gradients */
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
@@ -63,14 +64,30 @@ enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 struct attn_memory attn_memory_here(void);
 
-/* "7G" or "7G,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and its
- * gradient, in float32 the weight and Adam's two moments.  EINVAL. */
+/* "7G", "6.74G" or "7e9,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and
+ * its gradient, in float32 the weight and Adam's two moments.  EINVAL. */
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
+
+/* The bytes of its parameters, but for those that the need has already. */
+double attn_need_params(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The bytes of this memory that are needed, parameters included: they fit where that is no more
  * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
+
+/* Any price of a number of tokens. */
+struct attn_length_price {
+    enum attn_status (*bytes)(void *arg, int64_t length, double *bytes, struct attn_error *err);
+    void *arg;
+    int64_t unit; /* bytes grow from one multiple of it to the next */
+    int is_even;  /* no other length is looked at */
+};
+
+/* The largest number of tokens that fits into these bytes, as attn_need_longest below. */
+enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
+                                 double patience, int64_t *longest, double bytes[2],
+                                 struct attn_error *err);
 
 /* The largest number of tokens, queries and keys alike, of which `c` fits there: it fits, and
  * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
