@@ -73,7 +73,7 @@ layer_bytes() {
         for ranks in 2 4 8 16; do
             "$attnlab" layer "$scheme:ranks=$ranks" --pass fwd --length 64 --heads 16 --format json |
                 awk -v s="$scheme" -v r="$ranks" '
-                    $1 == "\"units\":" { print s "," r "," $2 * (r - 1) / (r * r); exit }'
+                    $1 == "\"units\":" && !n++ { print s "," r "," $2 * (r - 1) / (r * r) }'
         done
     done
 }
