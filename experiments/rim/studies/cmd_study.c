@@ -41,6 +41,11 @@ const struct attn_cli_command attn_cmd_study = {
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
         "the program took, who made it, what was live at the peak.  Each quantity is labelled\n"
         "published, derived or inferred; docs/studies/ has a page for each study, with its figure.",
+    .words = "list all "
+#define ATTN_STUDY(id, name, ...) name " "
+#include "experiments/rim/studies/studies.def"
+#undef ATTN_STUDY
+    ,
     .flags = flags,
     .more =
         "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"

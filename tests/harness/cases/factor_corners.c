@@ -54,12 +54,12 @@ static const struct axis square[AXES] = {
 enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 900 };
 
 /* Seconds of one core, of the slowest of our own (textbooks) and of a GPU, with the judge, which
- * needs the last two: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
- * or k, a row of a head.  A slower plug-in is asked those that it would end in time; a command gets
+ * needs the last three: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
+ * or k, a row of a head, and of a kv head.  A slower plug-in is asked those that it would end in time; a command gets
  * all cases at once. */
 static const struct {
-    double product, pair, element, row;
-} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6}, {1e-12, 2e-11, 1.6e-8, 2.5e-6}};
+    double product, pair, element, row, kv_row;
+} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
 
 /* Of a tier's corners in all, by route, and of a case the largest q and k; then the largest problem
  * of a threshold, and the most pairs of a case: a GPU has room for their scores, for code that
@@ -191,7 +191,8 @@ static double seconds_of(const struct attn_case *c, enum attn_route route)
     double products = products_of(c);
     return products * each[is_fast].product + products / (double)c->d_key * each[is_fast].pair +
            elements_of(c) * each[is_fast].element +
-           (double)(c->batch * c->heads * c->n_query) * each[is_fast].row;
+           (double)(c->batch * c->heads * c->n_query) * each[is_fast].row +
+           (double)(c->batch * c->kv_heads * c->n_query) * each[is_fast].kv_row;
 }
 
 /* How likely a bound is beyond one value of an axis and up to the next: a power of two, one more,

@@ -255,7 +255,8 @@ int attn_rerun_reads_hidden(const struct attn_spec *spec, const struct attn_clai
 }
 
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
-                       const struct attn_case *c, char *text, size_t size)
+                       const struct attn_case *c, const struct attn_restart *restart, char *text,
+                       size_t size)
 {
     int named = 0, tails = 0;
     text[0] = '\0';
@@ -265,6 +266,7 @@ int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *c
         char words[WORDS];
         int tail = which >= DROPS ? 1 << (which - DROPS) / 3 : 0;
         if (tails & tail || !make_plain(&plain, which, words) ||
+            (restart != NULL && !restart->start(restart->arg)) ||
             !run_plain(spec, claims, &plain, &r) || r.verdict != ATTN_PASS)
             continue;
         tails |= tail;
