@@ -59,7 +59,8 @@ enum attn_cap {
     ATTN_CAP_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
     ATTN_CAP_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
     ATTN_CAP_CAUSAL = 1 << 21,  /* causal masks, as numbers; offset 0 where Lq = Lk       */
-    ATTN_CAP_WIDE = 1 << 22     /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
+    ATTN_CAP_WIDE = 1 << 22,    /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
+    ATTN_CAP_SINK = 1 << 23     /* a learned sink, and with BACKWARD its gradient         */
 };
 
 /* Inputs that may be declined although the claims above ask for them (attn_plugin.declines). */
