@@ -10,6 +10,9 @@
  *      S = bias(softcap(scale * Q K^T)),   P = softmax over the visible keys,   O = P V,
  *      LSE_i = ln sum_j exp S_ij           softcap(s) = c tanh(s / c)
  *
+ * With a sink z of each head, exp z is one more term of the sum: in LSE and in the softmax's
+ * divisor, not in O.
+ *
  * Shapes     q [B,H,Lq,d]   k [B,G,Lk,d]   v [B,G,Lk,dv]   o [B,H,Lq,dv]   lse [B,H,Lq]
  *            Query head h reads kv head h / (H/G).
  *
@@ -141,6 +144,9 @@ struct attn_plugin_call {
 
     char *message; /* room for one line of message_size bytes that says why not           */
     size_t message_size;
+
+    struct attn_plugin_in sink;   /* SINK: [1,H,1,1], of LSE's type; without data where none is */
+    struct attn_plugin_out dsink; /* and its gradient, summed over batches and queries    */
 };
 
 /* The results of forward and backward.  REFUSED, with a message: this case is claimed, but there is

@@ -16,8 +16,8 @@
  *                      nan: full, one visible cell of every fifth row NaN
  *   biastype=f32|f64   how a bias tensor and its gradient are stored (as lse is)
  *   sink=none|normal|zero|large
- *                      a learned sink of each head, stored as lse is.  large: by head in turn, near
- *                      the scores; 100 (f64: 1000), whose exp overflows; -100; -inf, which is none
+ *                      a learned sink of each head, stored as lse is.  large: by head in turn,
+ *                      above 4; 100 (f64: 1000), whose exp overflows; -100; -inf, which is none
  *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40

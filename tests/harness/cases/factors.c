@@ -338,7 +338,8 @@ void attn_choice_case(const struct attn_factors *t, const struct attn_choice *ch
                       struct attn_case *c)
 {
     static const int fields[] = {ATTN_FACTOR_PASS, ATTN_FACTOR_SCALE, ATTN_FACTOR_SOFTCAP,
-                                 ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE};
+                                 ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE,
+                                 ATTN_FACTOR_SINK};
     char text[ATTN_CASE_TEXT];
     make_shape(t, choice, c);
     make_mask(t, choice, c);

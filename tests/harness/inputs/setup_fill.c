@@ -497,7 +497,8 @@ static double sink_of(const struct attn_recipe *r, int64_t h)
 {
     static const double least = -(double)INFINITY;
     int f64 = r->problem->dtype == ATTN_F64;
-    double x = normal(r, STREAM_SINK, (uint64_t)h), large[] = {2 + x, f64 ? 1000 : 100, -100, least};
+    double x = normal(r, STREAM_SINK, (uint64_t)h);
+    double large[] = {4 + fabs(x), f64 ? 1000 : 100, -100, least};
     return r->sink == ATTN_CASE_SINK_LARGE ? large[h % 4] : r->sink == ATTN_CASE_SINK_ZERO ? 0 : x;
 }
 
