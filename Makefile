@@ -334,27 +334,27 @@ CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extre
     golden grade hostile_files input_guard isa isolated layer ledger mask mask_language mask_power masks measure \
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
     rounds rules run saved setup stack stats storage stored tensor transport verdicts
-core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built)
+core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built) *
 	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)
 	@for suite in $(CORE_SUITES); do \
 	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/core build/core/attn-tests || exit 1; done
 
-rooms: $(B)/attnlab $(B)/attn-tests ## delete each room of experiments/rim in a copy, and build (a minute)
+rooms: $(B)/attnlab $(B)/attn-tests ## delete each room of experiments/rim in a copy, and build (a minute) *
 	@rm -rf $(B)-rooms && mkdir -p $(B)-rooms && bash tests/rooms.sh $(B) $(B)-rooms
 
 TESTED_MPI := $(addprefix $(B)/,attnlab attnlab-mpi mpi-tests)
 test-mpi: $(TESTED_MPI) ## ranks that are processes against simulated ones (20 s)
 	@bash experiments/rim/mpi/tests/run.sh $(B)
 
-test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks
+test-full: $(TESTED) ## the same, with the full battery on every variant and long soaks *
 	-@bash .ci/install external # what is not there is skipped, and said
 	ATTN_FULL=1 ATTN_BUILD=$(B) $(B)/attn-tests
 
-mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it
+mutants: $(B)/mutant-table $(MUTANT_SO) ## plant every known bug and print which case kills it *
 	@$(B)/mutant-table kills $(B)/mutants
 
-names: $(B)/mutant-table $(MUTANT_SO) ## print what the diagnosis says of every mutant, and how often it is right
+names: $(B)/mutant-table $(MUTANT_SO) ## print what the diagnosis says of every mutant, and how often it is right *
 	@$(B)/mutant-table names $(B)/mutants
 
 check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [CASE='b1h2q9d8:causal(br):f32:normal:s1']
@@ -365,7 +365,7 @@ report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minut
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4
-animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md)
+animation: $(B)/attnlab ## the messages of ANIMATED as build/animation/NAME.gif (docs/parallel.md) *
 	@mkdir -p build/animation
 	@for s in $(ANIMATED); do \
 	    f=build/animation/$${s%%:*}; \
@@ -413,24 +413,24 @@ $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
-golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev)
+golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev) *
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
 	@$(B)/make-golden tests/golden
 
-minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's libquadmath)
+minimax: ## compute the coefficients of optimized/simd/real_tmpl.h again (gcc's libquadmath) *
 	@mkdir -p $(B)
 	$(Q)gcc $(filter-out -MMD -MP,$(BASE)) -O2 -o $(B)/minimax tests/minimax/minimax.c -lquadmath -lm
 	@$(B)/minimax
 
-mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is installed, or the line to do it printed)
+mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is installed, or the line to do it printed) *
 
 # Freed memory that is kept to catch its use looks lost to who counts resident bytes: not much of it.
 # A mutant is a unit beside the library that has it too: no complaint about names that are there twice.
-asan: ## the tests under the address and undefined-behaviour sanitizers
+asan: ## the tests under the address and undefined-behaviour sanitizers *
 	@CK_TIMEOUT_MULTIPLIER=5 ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS \
 	    $(MAKE) --no-print-directory CONFIG=asan test
 
-tsan: ## the tests of simulated ranks under the thread sanitizer
+tsan: ## the tests of simulated ranks under the thread sanitizer *
 	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
 	@for suite in transport messages parallel; do \
 	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/tsan CK_TIMEOUT_MULTIPLIER=20 TSAN_OPTIONS=exitcode=66 build/tsan/attn-tests || exit 1; \
@@ -439,7 +439,7 @@ tsan: ## the tests of simulated ranks under the thread sanitizer
 KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm gemm:save=probs chunked ring
 # Valgrind has no AVX-512, and its long double is a double: verdicts in f64 mean nothing there.
 # Cases are run in processes of their own, and each has a log of its own.
-valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind: reads and writes, not verdicts
+valgrind: $(B)/attnlab build/.ready-valgrind ## the battery on the kernels under valgrind: reads and writes, not verdicts *
 	@rm -rf $(B)/valgrind && mkdir -p $(B)/valgrind
 	for spec in $(KERNELS); do \
 	    ATTN_ISA=avx2 valgrind -q --log-file=$(B)/valgrind/%p $(B)/attnlab check $$spec; \
@@ -454,22 +454,22 @@ FUZZ_TARGETS ?= $(notdir $(wildcard tests/fuzz/corpus/*))
 $(B)/attn-fuzz: $(B)/tests/fuzz/fuzzer.o $(B)/tests/fuzz/targets.o $(PROGRAM_LIB) $(B)/libharness.a $(B)/libattn.a
 	$(call say,ld,$@)
 	$(Q)$(LINK) -fsanitize=fuzzer -o $@ $^ $(HARNESS_LIBS) $(GSL_LIBS) -lm
-fuzz: ## fuzz every parser, FUZZ_SECONDS=60 each (FUZZ_TARGETS="mask npz"): libFuzzer, address and undefined sanitizers
+fuzz: ## fuzz every parser, FUZZ_SECONDS=60 each (FUZZ_TARGETS="mask npz"): libFuzzer, address and undefined sanitizers *
 	@$(MAKE) --no-print-directory CONFIG=fuzz build/fuzz/attn-fuzz
 	@$(MAKE) --no-print-directory -k CONFIG=fuzz $(addprefix fuzz-,$(FUZZ_TARGETS))
 fuzz-%:
 	@bash tests/fuzz/run.sh $(B) $* $(FUZZ_SECONDS)
 
-clang: ## the tests, built by clang
+clang: ## the tests, built by clang *
 	@$(MAKE) --no-print-directory CONFIG=clang test
 
 ARM64_CC  ?= aarch64-linux-gnu-gcc
 ARM64_RUN ?= $(if $(filter aarch64,$(shell uname -m)),,qemu-aarch64 -L /usr/aarch64-linux-gnu)
-test-arm64: ## the tests of the kernels on arm64: cross-compiled, run by qemu-user
+test-arm64: ## the tests of the kernels on arm64: cross-compiled, run by qemu-user *
 	@$(MAKE) --no-print-directory CONFIG=arm64 CC=$(ARM64_CC) build/arm64/arm64-tests
 	$(ARM64_RUN) build/arm64/arm64-tests
 
-lint: | build/.ready ## include direction, headers alone, formatting, warnings as errors (gcc and clang)
+lint: | build/.ready ## include direction, headers alone, formatting, warnings as errors (gcc and clang) *
 	@bash .ci/lint
 
 # ---- installation ------------------------------------------------------------------------------
@@ -548,11 +548,12 @@ uninstall: ## remove what install installed: the same PREFIX and DESTDIR
 	rm -rf "$$d/include/attnlab" "$$d/share/attnlab" $(if $(MODULE),'$(ROOT)$(PYDIR)'/attnlab.py '$(ROOT)$(PYDIR)'/attnlab-*.dist-info); \
 	printf '%s\n' "$$made" | tac | while IFS= read -r f; do rmdir '$(ROOT)'"$$f" 2>/dev/null; done; :
 
-clean: ## remove build/
+clean: ## remove build/ *
 	rm -rf build
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t d; do printf '  make %-10s %s\n' "$$t" "$$d"; done
+	@echo '  * no test of make test does what it does'
 
 FORCE:
 .PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE

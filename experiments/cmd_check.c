@@ -13,7 +13,7 @@ static const struct attn_flag_use uses[] = {
                .help =
                    "quick (a few seconds for each SPEC) or full (attnlab list cases --tier full)"),
     ATTN_TAKES(CASE, PLACE(cases)),
-    ATTN_TAKES(MODEL, PLACE(model),
+    ATTN_TAKES(MODEL, PLACE(model), .value = "NAME",
                .help = "only the cases of the tier that have the shape of a "
                        "published model (attnlab list models)"),
     ATTN_TAKES(RELATION, PLACE(relation)),

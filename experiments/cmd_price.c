@@ -10,6 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flag_cases.h"
 #include "experiments/price/messages.h"
+#include "experiments/price/model.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"
 #include "experiments/price/storage.h"
@@ -62,6 +63,7 @@ const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
+             "price --model NAME|FILE[:KEY=VALUE,...] --length L,... [--batch B] [flags]\n"
              "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]",
     .about =
@@ -70,7 +72,12 @@ const struct attn_cli_command attn_cmd_price = {
         "one\n"
         "process needs that runs both.  A storage type in which a SPEC cannot run is priced all "
         "the\n"
-        "same, and that is said.",
+        "same, and that is said.\n"
+        "\n"
+        "Without SPEC, --model prices the model's cache of keys and values, and its attention in\n"
+        "prefill and in training.  FILE is a config.json of Hugging Face, or another name in\n"
+        ".json.  KEY=VALUE are type=f32|f16|bf16|fp8|int4 of the cache, int4 with a scale of 16\n"
+        "bits for each 32 numbers, and page=TOKENS.",
     .flags = flags,
     .more =
         "Masks without a closed formula, such as 'causal(br)|random(0.01,3)', are counted row by\n"
@@ -81,6 +88,7 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
+        "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
         "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
@@ -302,9 +310,55 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
     return spec;
 }
 
+/* Flags that ask something of a SPEC. */
+static void check_model(const struct request *q)
+{
+    if (q->cases.pass != 0 || q->cases.dtype > ATTN_F16 || q->cases.dims.n > 1 ||
+        q->cases.masks.n > 1 || q->layers > 0 || q->log != NULL || q->storage)
+        attn_cli_stop(
+            ATTN_EINVAL, NULL,
+            "--model without SPEC prices a model in one shape: no --pass, --layers, --log "
+            "or --mask-storage goes with it, and one --dtype, --dim and --mask");
+}
+
+/* Of --model without SPEC: the model, at every length. */
+static int price_model(struct request *q, const struct attn_model_given *model)
+{
+    struct attn_model_asked asked = {.model = model, .keys = q->cases.keys};
+    struct attn_error err;
+    json_t *all = q->json ? json_array() : NULL;
+    check_model(q);
+    if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && q->cases.dtype == ATTN_F32)
+        q->cases.dtype = ATTN_BF16;
+    q->layers = model->model.layers;
+    read_stack(q);
+    read_device(q);
+    asked.stack = q->stack[0];
+    asked.memory = q->memory;
+    asked.has_memory = q->device != NULL;
+    for (int i = 0; i < q->cases.lengths.n; i++) {
+        asked.c = attn_cli_case_at(&q->cases, i);
+        attn_cli_must(q->longest ? attn_model_longest(&asked, all, &err)
+                                 : attn_model_price(&asked, all, &err),
+                      &err);
+    }
+    attn_price_print_json(all);
+    return ATTN_EXIT_GOOD;
+}
+
 static int price(void *values, int n, char **operand)
 {
     struct request *q = values;
+    struct attn_model_given model = {.settings = ""};
+    struct attn_error err;
+    if (q->cases.model != NULL)
+        attn_cli_must(attn_model_open(q->cases.model, &model, &err), &err);
+    if (q->cases.model != NULL && n == 0)
+        return price_model(q, &model);
+    if (model.settings[0] != '\0')
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--model %s: '%s' is of a cache, which is priced without SPEC",
+                      model.model.name, model.settings);
     q->last = q->cases.pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
     q->cases.pass = 0;

@@ -267,8 +267,8 @@ static void write_csv(const struct flags *flags, const struct report *r)
     attn_cli_must(attn_summary_csv_save(path, &r->groups, &err), &err);
 }
 
-/* Every figure carries the machine and the version that it was made on; of several files the legend
- * says which, and the page what differs. */
+/* Every figure carries the machine that it was made on; the page names the build, once.  Of several
+ * files the legend says which, and the page what differs. */
 static void describe_machine(const struct report *r, struct attn_figure_machine *m)
 {
     char memory[32] = "";
@@ -279,7 +279,7 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
     const char *build = all->n > 0 ? all->point[all->n - 1].build : "", *others = "";
     for (int64_t i = 0; i < all->n; i++)
         if (strcmp(all->point[i].build, build) != 0)
-            others = " and other builds";
+            others = "; several builds";
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
@@ -291,11 +291,10 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
     if (m->text[0] != '\0')
         return;
     if (all->machines_differ)
-        (void)snprintf(m->text, sizeof m->text, "several machines; attnlab %.64s%s", build, others);
+        (void)snprintf(m->text, sizeof m->text, "several machines%s", others);
     else if (cpu != NULL)
-        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s; attnlab %.64s%s", cpu,
-                       (long long)cores, cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "",
-                       memory, build, others);
+        (void)snprintf(m->text, sizeof m->text, "%.120s, %lld core%s%s%s%s", cpu, (long long)cores,
+                       cores == 1 ? "" : "s", memory[0] != '\0' ? ", " : "", memory, others);
 }
 
 /* The page that it wrote, to be freed. */

@@ -12,7 +12,8 @@ do for [t in formats] {
         eval panel(p)
         plot for [c = 1:curves] csv using (x(c,p,"sent_beyond_bytes")):(y(c,p,"sent_beyond_bytes")) with linespoints lc rgb colour(c) lw width(c) dt 2 pt open(c) ps large(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"sent_priced_bytes")):(y(c,p,"sent_priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
-             for [c = 1:curves] csv using (x(c,p,"sent_bytes")):(y(c,p,"sent_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle
+             for [c = 1:curves] csv using (x(c,p,"sent_bytes")):(y(c,p,"sent_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             @tips
     }
     unset multiplot
     unset output

@@ -15,7 +15,8 @@ do for [t in formats] {
              for [c = 1:curves] csv using (x(c,p,"ledger_bytes")):(y(c,p,"ledger_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"resident_bytes")):(y(c,p,"resident_bytes")) with points lc rgb colour(c) pt open(c) ps large(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"only_resident_bytes")):(y(c,p,"only_resident_bytes")) with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] csv using (met(c,p,"crossing_density")):(met(c,p,"crossing_bytes")) with points lc rgb 'black' pt 6 ps 2.2 * point notitle
+             for [c = 1:curves] csv using (met(c,p,"crossing_density")):(met(c,p,"crossing_bytes")) with points lc rgb 'black' pt 6 ps 2.2 * point notitle, \
+             @tips
     }
     unset multiplot
     unset output

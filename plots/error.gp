@@ -16,7 +16,8 @@ do for [t in formats] {
         eval panel(p)
         guide_at = 1; guide_text = 'the bound'; eval guide
         plot for [c = 1:curves] csv using (x(c,p,word(panels,p))):(y(c,p,word(panels,p))) with linespoints lc rgb colour(c) lw width(c) dt dash(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] csv using (x(c,p,word(panels,p).'_sample')):(y(c,p,word(panels,p).'_sample')) with linespoints lc rgb colour(c) lw 0.8 dt dash(c) pt open(c) ps large(c) notitle
+             for [c = 1:curves] csv using (x(c,p,word(panels,p).'_sample')):(y(c,p,word(panels,p).'_sample')) with linespoints lc rgb colour(c) lw 0.8 dt dash(c) pt open(c) ps large(c) notitle, \
+             @tips
     }
     unset multiplot
     unset output

@@ -466,3 +466,10 @@ panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at scr
 guide = "if (inside(y_range, guide_at)) { set arrow 1 from graph 0, first guide_at to graph 1, first guide_at nohead back lw 1 lc rgb '#000000'; \
     if (wide(guide_text) * em < plot_x) { set label 9 guide_text at graph 0, first guide_at offset character 0.4,-0.6 left } }"
 inner(s) = wide(s) * em < 0.9 * plot_x # is there room for this text?
+
+# The value under the pointer, in SVG alone, where draw.c makes the text a <title>: plot ..., @tips
+tip_value(v) = is_bytes ? gprintf('%.1b %BB', v) : y_format eq '%.0s %cs' ? gprintf('%.2s %cs', v) : sprintf('%.3g', v)
+tip_name(what) = strlen(what) > 6 && what[strlen(what) - 5:*] eq '_bytes' ? what[1:strlen(what) - 6] : what
+tip(c, what) = sprintf('%s, %s = %g, %s: %s', field(c, 2), across, column(across), tip_name(what), tip_value(column(what)))
+tips = "for [c = 1:(t eq 'svg' ? curves : 0)] for [what in draws(p)] csv using (x(c,p,what)):(y(c,p,what)):(tip(c,what)) \
+    with labels hypertext point pt 7 ps large(c) lc rgb '#ff000000' notitle"

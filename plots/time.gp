@@ -17,7 +17,8 @@ do for [t in formats] {
         eval panel(p)
         plot for [c = 1:curves] csv using (x(c,p,median)):(y(c,p,median)) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,median)):(y(c,p,median)):(y(c,p,"fastest_s")):(y(c,p,"slowest_s")) with yerrorbars lc rgb colour(c) pt filled(c) ps size(c) notitle, \
-             for [c = 1:curves] csv using (x(c,p,single)):(y(c,p,single)) with linespoints lc rgb colour(c) lw 0.8 dt dash(c) pt open(c) ps large(c) notitle
+             for [c = 1:curves] csv using (x(c,p,single)):(y(c,p,single)) with linespoints lc rgb colour(c) lw 0.8 dt dash(c) pt open(c) ps large(c) notitle, \
+             @tips
     }
     unset multiplot
     unset output

@@ -8,13 +8,15 @@ set -eu
 tree=$PWD object=build/${1##*/}/experiments/measure/machine.o folder=$(realpath "$2")
 export CCACHE_DISABLE=1 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.abbrev GIT_CONFIG_VALUE_0
 
-diff <(make -s help | awk '{ print $2 }') <(sed -nE 's/^([^ :]+):.* ## .*/\1/p' Makefile) ||
+targets=$(make -s help | awk '$1 == "make" { print $2 }')
+diff <(echo "$targets") <(sed -nE 's/^([^ :]+):.* ## .*/\1/p' Makefile) ||
     { echo "make help and the targets with ## differ" && exit 1; }
+make -n $targets >"$folder/dry" 2>&1 || { tail -3 "$folder/dry" && exit 1; } # a target that needs what is gone
 
 ln -s "an=other's clone" "$folder/link"
 for clone in one "an=other's clone"; do
     mkdir -p "$folder/$clone/build"
-    ln -s "$tree"/{.ci,Makefile,docs,experiments,optimized,plots,ref,tests} "$folder/$clone/"
+    ln -s "$tree"/{.ci,CHANGELOG.md,Makefile,docs,experiments,optimized,plots,ref,tests} "$folder/$clone/"
     touch "$folder/$clone/build/.ready"
 done
 for at in one link; do

@@ -187,6 +187,7 @@ broken() {
         }
         FNR == 1 { here = plain(FILENAME); folder = here; sub(/[^\/]*$/, "", folder); page[here] = 1 }
         {
+            gsub(/<use xlink:href=/, "") # inside a picture
             while (match($0, /(href|src|id)="?[^" >]*/)) {
                 text = substr($0, RSTART, RLENGTH); $0 = substr($0, RSTART + RLENGTH)
                 kind = text; sub(/=.*/, "", kind); sub(/^[a-z]*="?/, "", text)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/diagnosis/diagnose.h"
 
 /* Past a number, or a list of them. */
 static const char *past_numbers(const char *at)

@@ -2,7 +2,7 @@
 #ifndef EXPERIMENTS_CHECK_COMMON_CAUSE_H
 #define EXPERIMENTS_CHECK_COMMON_CAUSE_H
 
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 enum {
     ATTN_CAUSES = 64

@@ -199,3 +199,11 @@ int attn_verdicts_declared(const struct attn_verdict_list *list, char *text, siz
                 (long long)merges);
     return n;
 }
+
+double attn_verdict_work(const struct attn_verdict_entry *x)
+{
+    struct attn_case c;
+    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
+               ? attn_case_work(&c)
+               : HUGE_VAL;
+}

@@ -7,6 +7,7 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
 #include "tests/harness/cases/models.h"
+#include "tests/harness/diagnosis/diagnose.h"
 
 /* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
 static int severity(const struct attn_result *r)
@@ -221,14 +222,6 @@ static void print_all(const struct attn_verdicts *v, const struct attn_verdict_l
     }
     free(all);
     free(alike);
-}
-
-double attn_verdict_work(const struct attn_verdict_entry *x)
-{
-    struct attn_case c;
-    return x->kind != ATTN_CHECK_RELATION && attn_case_parse(x->text, &c, NULL) == ATTN_OK
-               ? attn_case_work(&c)
-               : HUGE_VAL;
 }
 
 /* The failure to look at: one that has the cause (where there is one), not an ERROR where there are

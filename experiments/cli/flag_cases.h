@@ -4,7 +4,7 @@
 #define EXPERIMENTS_CLI_FLAG_CASES_H
 
 #include "experiments/cli/flags.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 struct attn_cli_cases {
     struct attn_cli_counts lengths, dims;

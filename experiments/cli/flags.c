@@ -240,17 +240,23 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     return is_switch || equals != NULL ? 1 : 2;
 }
 
-/* Of --model: what it stands for, but for flags that were given.  A price has no scale and no
- * softcap; keys that a command cannot be given are refused.  0 after a message. */
-static int take_model(const struct attn_cli_command *command, const char **given, void *to)
+/* Of --model: what it stands for, but for flags that were given; values point into `from`.  A price
+ * has no scale and no softcap; keys that a command cannot be given are refused.  0 after a
+ * message. */
+static int take_model(const struct attn_cli_command *command, const char **given,
+                      struct attn_model_given *from, void *to)
 {
     const struct attn_flag_use *use = find(command, "--model");
-    const struct attn_model *model;
+    const struct attn_model *model = &from->model;
     struct attn_error err;
     if (use == NULL || given[use - command->flags] == NULL || find(command, "--heads") == NULL)
         return 1;
-    if (attn_model_find(given[use - command->flags], &model, &err) != ATTN_OK)
+    if (attn_model_open(given[use - command->flags], from, &err) != ATTN_OK)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--model: %s", err.text), 0;
+    if (from->settings[0] != '\0' && find(command, "--mask-storage") == NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--model %s: '%s' is of a cache: attnlab price",
+                             model->name, from->settings),
+               0;
     for (int v = 0; v < ATTN_MODEL_VALUES; v++) {
         char flag[16], *word[] = {flag, (char *)(uintptr_t)model->value[v], NULL};
         int is_half = strcmp(attn_model_flag[v], "kv-heads") == 0 || /* as before, without it */
@@ -298,7 +304,7 @@ static int check_operands(const struct attn_cli_command *command, char **argv, i
 
 /* -1: go on, with *operands of them in argv[1] to argv[*operands]; else the exit status. */
 static int read_arguments(const struct attn_cli_command *command, int argc, char **argv,
-                          void *values, int *operands)
+                          void *values, struct attn_model_given *model, int *operands)
 {
     const char *given[64] = {NULL}; /* longer than any list of flags */
     struct attn_error err;
@@ -320,7 +326,7 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
             return ATTN_EXIT_USAGE;
     }
     *operands = n;
-    if (!take_model(command, given, values))
+    if (!take_model(command, given, model, values))
         return ATTN_EXIT_USAGE;
     if (command->computes && attn_isa_best(&err) == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "%s", err.text);
@@ -330,10 +336,11 @@ static int read_arguments(const struct attn_cli_command *command, int argc, char
 int attn_command_run(const struct attn_cli_command *command, int argc, char **argv)
 {
     int n;
+    struct attn_model_given model; /* to which values of flags may point */
     void *values = attn_cli_need(calloc(1, command->size + 1));
     if (command->initial != NULL)
         memcpy(values, command->initial, command->size);
-    int status = read_arguments(command, argc, argv, values, &n);
+    int status = read_arguments(command, argc, argv, values, &model, &n);
     if (status < 0)
         status = command->run(values, n, argv + 1);
     free(values);

@@ -27,7 +27,7 @@
 #include "experiments/measure/group_words.h"
 #include "experiments/price/stack.h"
 #include "optimized/registry.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 /* One thing to be measured, `rounds` times. */
 struct attn_plan_point {

@@ -17,7 +17,7 @@
 
 #include "experiments/price/stack.h"
 #include "tests/harness/bound/bound.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 enum {
     ATTN_RECORD_SCHEMA = 2,

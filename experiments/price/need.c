@@ -157,12 +157,8 @@ double attn_need_in(const struct attn_need *need, const struct attn_memory *memo
 
 /* A search for the longest. */
 struct search {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack;
-    const struct attn_case *c;
-    enum attn_need_pass pass;
-    const struct attn_memory *memory;
-    double patience;
+    const struct attn_length_price *price;
+    double memory, patience;
     int64_t fits, fails;
     double bytes[2]; /* of these two */
 };
@@ -171,33 +167,23 @@ struct search {
  * exceed 64 bits, or its keys no longer have numbers of 32 bits. */
 static enum attn_status try_length(struct search *x, int64_t length, struct attn_error *err)
 {
-    struct attn_case so_long = *x->c;
-    struct attn_need need;
     struct attn_error why = {ATTN_OK, ""};
     double bytes = HUGE_VAL;
     clock_t start = clock();
-    so_long.n_query = so_long.n_key = length;
-    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, &why);
-    if (status == ATTN_OK)
-        bytes = attn_need_in(&need, x->memory);
-    else if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
-        return attn_fail(err, status, "%s", why.text);
+    enum attn_status status = x->price->bytes(x->price->arg, length, &bytes, &why);
+    if (status != ATTN_OK) {
+        bytes = HUGE_VAL;
+        if (x->fits == 0 || (status != ATTN_EINVAL && status != ATTN_ENOTSUP))
+            return attn_fail(err, status, "%s", why.text);
+    }
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (seconds > x->patience)
         return attn_fail(err, ATTN_ENOTSUP, "the price of %lld tokens took %.1f s of %g s",
                          (long long)length, seconds, x->patience);
-    int does_fit = bytes <= x->memory->bytes;
+    int does_fit = bytes <= x->memory;
     x->bytes[!does_fit] = bytes;
     *(does_fit ? &x->fits : &x->fails) = length;
     return ATTN_OK;
-}
-
-/* A length that ranks do not share evenly may need more than a longer one that they do: look among
- * multiples first. */
-static int64_t unit_of(const struct attn_spec *spec)
-{
-    int ranks = attn_ranks(spec->impl, &spec->options);
-    return ranks > 1 ? 4 * (int64_t)ranks : 1;
 }
 
 static enum attn_status search_multiples(struct search *x, int64_t unit, struct attn_error *err)
@@ -212,19 +198,58 @@ static enum attn_status search_multiples(struct search *x, int64_t unit, struct 
 }
 
 /* Then each length up to the next multiple. */
+enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
+                                 double patience, int64_t *longest, double bytes[2],
+                                 struct attn_error *err)
+{
+    struct search x = {price, memory, patience, 0, 0, {0, 0}};
+    enum attn_status status = search_multiples(&x, price->unit, err);
+    int64_t last = x.fails;
+    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits && !price->is_even;
+         length--)
+        status = try_length(&x, length, err);
+    *longest = x.fits;
+    memcpy(bytes, x.bytes, sizeof x.bytes);
+    return status;
+}
+
+/* A spec, or a stack of it, in a case of any length. */
+struct priced_spec {
+    const struct attn_spec *spec;
+    const struct attn_stack *stack;
+    const struct attn_case *c;
+    enum attn_need_pass pass;
+    const struct attn_memory *memory;
+};
+
+static enum attn_status spec_bytes(void *arg, int64_t length, double *bytes, struct attn_error *err)
+{
+    const struct priced_spec *x = arg;
+    struct attn_case so_long = *x->c;
+    struct attn_need need;
+    so_long.n_query = so_long.n_key = length;
+    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, err);
+    if (status == ATTN_OK)
+        *bytes = attn_need_in(&need, x->memory);
+    return status;
+}
+
+/* A length that ranks do not share evenly may need more than a longer one that they do: look among
+ * multiples first. */
+static int64_t unit_of(const struct attn_spec *spec)
+{
+    int ranks = attn_ranks(spec->impl, &spec->options);
+    return ranks > 1 ? 4 * (int64_t)ranks : 1;
+}
+
 enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
                                    const struct attn_case *c, enum attn_need_pass pass,
                                    const struct attn_memory *memory, double patience,
                                    int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, c, pass, memory, patience, 0, 0, {0, 0}};
-    enum attn_status status = search_multiples(&x, unit_of(spec), err);
-    int64_t last = x.fails;
-    for (int64_t length = last - 1; status == ATTN_OK && length > x.fits; length--)
-        status = try_length(&x, length, err);
-    *longest = x.fits;
-    memcpy(bytes, x.bytes, sizeof x.bytes);
-    return status;
+    struct priced_spec x = {spec, stack, c, pass, memory};
+    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 0};
+    return attn_longest_of(&price, memory->bytes, patience, longest, bytes, err);
 }
 
 enum attn_status attn_need_longest_even(const struct attn_spec *spec,
@@ -232,9 +257,7 @@ enum attn_status attn_need_longest_even(const struct attn_spec *spec,
                                         enum attn_need_pass pass, const struct attn_memory *memory,
                                         int64_t *longest, double bytes[2], struct attn_error *err)
 {
-    struct search x = {spec, stack, c, pass, memory, HUGE_VAL, 0, 0, {0, 0}};
-    enum attn_status status = search_multiples(&x, unit_of(spec), err);
-    *longest = x.fits;
-    memcpy(bytes, x.bytes, sizeof x.bytes);
-    return status;
+    struct priced_spec x = {spec, stack, c, pass, memory};
+    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 1};
+    return attn_longest_of(&price, memory->bytes, HUGE_VAL, longest, bytes, err);
 }

@@ -9,7 +9,7 @@
 #define EXPERIMENTS_PRICE_NEED_H
 
 #include "experiments/price/stack.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 /* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
  * has its own buffers beside them.  The first two are enum attn_pass. */
@@ -71,6 +71,19 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
 /* The bytes of this memory that are needed, parameters included: they fit where that is no more
  * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory);
+
+/* Any price of a number of tokens. */
+struct attn_length_price {
+    enum attn_status (*bytes)(void *arg, int64_t length, double *bytes, struct attn_error *err);
+    void *arg;
+    int64_t unit; /* bytes grow from one multiple of it to the next */
+    int is_even;  /* no other length is looked at */
+};
+
+/* The largest number of tokens that fits into these bytes, as attn_need_longest below. */
+enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
+                                 double patience, int64_t *longest, double bytes[2],
+                                 struct attn_error *err);
 
 /* The largest number of tokens, queries and keys alike, of which `c` fits there: it fits, and
  * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price

@@ -14,7 +14,7 @@
 #include "experiments/price/tape.h"
 #include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 /* The mask that is stored.  Of the problem only the extents and the mask count. */
 struct attn_stored_mask {

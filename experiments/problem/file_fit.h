@@ -3,6 +3,7 @@
 #define EXPERIMENTS_PROBLEM_FILE_FIT_H
 
 #include "experiments/problem/file_problem.h"
+#include "tests/harness/bound/agree.h"
 
 /* The results that are judged: of a spec, or given in files, in attnlab's conventions. */
 struct attn_party {

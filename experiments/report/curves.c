@@ -56,10 +56,13 @@ void attn_row_panel(const struct attn_figure_group *group, const struct attn_row
 
 /* ---- one curve: rows [0, n) of one label and pass, by x -------------------------------------- */
 
+/* Where a point of ours was not measured, its price, which is the ledger to the byte. */
 static double peak_of(const struct attn_row *row)
 {
     int is_known = attn_row_is_ours(row) || row->peak >= ATTN_RESIDENT_FROM;
-    return row->status == ATTN_POINT_OK && is_known && row->peak > 0 ? (double)row->peak : none;
+    if (row->status == ATTN_POINT_OK)
+        return is_known && row->peak > 0 ? (double)row->peak : none;
+    return row->status != ATTN_POINT_WRONG && row->priced > 0 ? (double)row->priced : none;
 }
 
 static double seconds_of(const struct attn_row *row)

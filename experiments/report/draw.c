@@ -15,7 +15,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/process.h"
 
-enum { SCRIPT_MOST = 1 << 20 };
+enum { SCRIPT_MOST = 1 << 20, SVG_MOST = 64 << 20 };
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
@@ -211,11 +211,43 @@ static enum attn_status draw_script(const char *folder, const char *name, const 
     return ATTN_OK;
 }
 
+/* gnuplot's hypertext, which is shown by a script of its own, as titles, which every viewer shows. */
+static enum attn_status make_titles(const char *folder, const char *name, struct attn_error *err)
+{
+    static const char begin[] = " onmousemove=\"gnuplot_svg.showHypertext(evt,'",
+                      end[] = "')\" onmouseout=\"gnuplot_svg.hideHypertext()\"><title> </title>";
+    char *text = NULL, *whole, *path = attn_cli_text("%s/%s.svg", folder, name);
+    size_t size;
+    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, SVG_MOST, &text, err);
+    if (status == ATTN_OK && strstr(text, begin) != NULL) {
+        FILE *file = attn_cli_memory(&whole, &size);
+        const char *from = text;
+        for (const char *at, *to; (at = strstr(from, begin)) != NULL; from = to + strlen(end)) {
+            const char *words = at + strlen(begin);
+            if ((to = strstr(words, end)) == NULL)
+                break;
+            fprintf(file, "%.*s><title>%.*s</title>", (int)(at - from), from, (int)(to - words),
+                    words);
+        }
+        fputs(from, file);
+        fclose(file);
+        status = attn_cli_save(path, attn_cli_need(whole), err);
+        free(whole);
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err)
 {
     enum attn_status status = attn_figure_write(figure, folder, err);
-    return status == ATTN_OK ? draw_script(folder, figure->name, formats_of(figure), err) : status;
+    if (status == ATTN_OK)
+        status = draw_script(folder, figure->name, formats_of(figure), err);
+    if (status == ATTN_OK && attn_cli_listed(formats_of(figure), " ", "svg"))
+        status = make_titles(folder, figure->name, err);
+    return status;
 }
 
 /* ---- the picture of a mask ------------------------------------------------------------------- */

@@ -80,7 +80,7 @@ struct attn_figures {
 
 /* The machine and the program, as figures name them. */
 struct attn_figure_machine {
-    char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB; attnlab 1a2b3c4"; "" when unknown  */
+    char text[400];       /* "AMD EPYC 7B13, 2 cores, 7.8 GiB"; "" when unknown                 */
     int64_t memory_bytes; /* drawn as a line where in range; 0: unknown                           */
 };
 

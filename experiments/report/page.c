@@ -92,11 +92,9 @@ static void put_picture(struct attn_document *d, const struct attn_figure *figur
 }
 
 /* A figure, and below it the points that were not measured: at most two lines of the page. */
-static void put_figure(struct attn_document *d, const struct attn_page *page,
-                       const struct attn_figure *figure)
+static void put_figure(struct attn_document *d, const struct attn_figure *figure)
 {
     char note[260] = "";
-    (void)page;
     attn_document_heading(d, 3, figure->title);
     if (figure->group != NULL)
         attn_group_not_run(figure->group, note, sizeof note);
@@ -108,10 +106,27 @@ static void put_figure(struct attn_document *d, const struct attn_page *page,
     put_numbers(d, figure);
 }
 
+/* The one that the page opens with: the first of memory; NULL: none. */
+static const struct attn_figure *first_figure(const struct attn_page *page)
+{
+    for (int f = 0; f < page->figures->n; f++)
+        if (strcmp(page->figures->figure[f].kind, "memory") == 0 &&
+            page->figures->figure[f].omitted[0] == '\0')
+            return &page->figures->figure[f];
+    return NULL;
+}
+
+static void put_first_figure(struct attn_document *d, const struct attn_page *page)
+{
+    if (first_figure(page) != NULL)
+        put_figure(d, first_figure(page));
+}
+
 static void put_figures(struct attn_document *d, const struct attn_page *page)
 {
     for (int f = 0; f < page->figures->n; f++)
-        put_figure(d, page, &page->figures->figure[f]);
+        if (&page->figures->figure[f] != first_figure(page))
+            put_figure(d, &page->figures->figure[f]);
 }
 
 /* ---- machine, calibration ------------------------------------------------------------------ */
@@ -205,13 +220,18 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
 
 static void put_counts(struct attn_document *d, const struct attn_page *page)
 {
-    int64_t good = 0;
-    char records[32], points[32], ok[32];
-    for (int64_t s = 0; s < page->summary->n; s++)
+    int64_t good = 0, priced = 0;
+    char records[32], points[32], ok[32], only[32], rest[32];
+    for (int64_t s = 0; s < page->summary->n; s++) {
         good += page->summary->row[s].status == ATTN_POINT_OK;
-    attn_document_put(d, ATTN_WORDS, "%s records, %s points, of which %s are good.",
+        priced += page->summary->row[s].status == ATTN_POINT_PRICED;
+    }
+    attn_document_put(d, ATTN_WORDS,
+                      "%s records of %s points: %s measured and right, %s only priced, %s neither.",
                       attn_cli_grouped(page->sources->all.n, records),
-                      attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok));
+                      attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok),
+                      attn_cli_grouped(priced, only),
+                      attn_cli_grouped(page->summary->n - good - priced, rest));
 }
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
@@ -236,6 +256,9 @@ static const struct {
              {"records", put_records},
              {"date", put_date},
              {"summary", attn_page_summaries},
+             {"notes", attn_page_notes},
+             {"findings", attn_page_findings},
+             {"first-figure", put_first_figure},
              {"figures", put_figures},
              {"others", attn_page_others},
              {"live", attn_page_live},

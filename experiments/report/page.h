@@ -24,6 +24,11 @@ struct attn_page {
  * cannot be, or the template has a hole that is not known. */
 enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err);
 
+/* ---- findings.c ------------------------------------------------------------------------------ */
+
+void attn_page_notes(struct attn_document *d, const struct attn_page *page);
+void attn_page_findings(struct attn_document *d, const struct attn_page *page);
+
 /* ---- page_tables.c --------------------------------------------------------------------------- */
 
 void attn_page_summaries(struct attn_document *d, const struct attn_page *page);

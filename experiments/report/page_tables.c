@@ -19,18 +19,27 @@ static json_t *verdict(const char *key, const char *format, long long n, long lo
     return json_pack("{s:o}", key, json_sprintf(format, n, of));
 }
 
-/* The exponent of peak or time in L of a curve, as figures have it. */
-static json_t *exponent(const struct attn_figure_group *group, const char *label,
-                        enum attn_pass pass, int of_time)
+/* The exponents of peak or time in L of a label's curves, forward and backward. */
+static json_t *exponents(const struct attn_figure_group *group, const char *label, int of_time)
 {
-    const struct attn_power *power = NULL;
-    for (int64_t s = 0; s < group->n && power == NULL; s++)
-        if (group->row[s]->point->c.pass == pass && strcmp(group->row[s]->label, label) == 0)
-            power = of_time ? &group->row[s]->time_power : &group->row[s]->bytes_power;
-    if (power == NULL || power->n == 0)
-        return json_null();
-    return json_sprintf("%.2f ± %.2f", fabs(power->slope) < 0.005 ? 0 : power->slope,
-                        power->interval.high - power->slope);
+    char text[64] = "";
+    int known = 0;
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        const struct attn_power *power = NULL;
+        for (int64_t s = 0; s < group->n && power == NULL; s++)
+            if (group->row[s]->point->c.pass == (enum attn_pass)pass &&
+                strcmp(group->row[s]->label, label) == 0)
+                power = of_time ? &group->row[s]->time_power : &group->row[s]->bytes_power;
+        if (power == NULL)
+            continue;
+        attn_append(text, sizeof text, "%s", text[0] != '\0' ? " and " : "");
+        if (power->n == 0)
+            attn_append(text, sizeof text, "–");
+        else
+            attn_append(text, sizeof text, "%.2f", fabs(power->slope) < 0.005 ? 0 : power->slope);
+        known |= power->n > 0;
+    }
+    return known ? json_string(text) : json_null();
 }
 
 /* The largest ratio of a label, and its verdict over all points that ran and were compared. */
@@ -51,51 +60,22 @@ static void add_verdict(json_t *to, const struct attn_figure_group *group, const
     json_object_set_new(to, "worst", worst > 1 ? json_pack("{s:o}", "bad", ratio) : ratio);
     json_object_set_new(to, "verdict",
                         judged == 0 ? json_string("nothing ran")
-                        : wrong > 0 ? verdict("bad", "WRONG at %lld of %lld points", wrong, judged)
-                                    : verdict("good", "agrees at all %lld points", judged, judged));
+                        : wrong > 0 ? verdict("bad", "WRONG at %lld of %lld", wrong, judged)
+                                    : verdict("good", "right at all %lld", judged, judged));
 }
 
 /* ---- summary ------------------------------------------------------------------------------- */
 
-/* A column of the summary: a quantity in one pass, at the length that all have in common. */
-struct quantity {
-    enum { MEMORY_EXPONENT, TIME_EXPONENT, PEAK, QUANTITIES } what;
-    enum attn_pass pass;
-    int64_t length;
-    char head[80];
-};
-
-/* Those of a group; their number. */
-static int find_quantities(const struct attn_figure_group *group,
-                           struct quantity column[2 * QUANTITIES])
+/* Peaks stand at the length that all have in common. */
+static json_t *summary_row(const struct attn_figure_group *group, const char *label)
 {
-    static const char *const words[] = {"exponent of memory", "exponent of time", "peak"};
-    char number[32];
-    int n = 0;
-    for (int k = 0; k < 2 * QUANTITIES; k++) {
-        struct quantity *c = &column[n];
-        c->what = k / 2;
-        c->pass = (enum attn_pass)(k % 2);
-        c->length = attn_group_common_length(group, c->pass);
-        (void)snprintf(c->head, sizeof c->head, "%s, %s%s%s", words[c->what],
-                       attn_pass_word(c->pass), c->what == PEAK ? ", L = " : "",
-                       c->what == PEAK ? attn_cli_grouped(c->length, number) : "");
-        n += attn_group_has_pass(group, c->pass);
-    }
-    return n;
-}
-
-static json_t *summary_row(const struct attn_figure_group *group, const char *label,
-                           const struct quantity *quantity, int n)
-{
-    json_t *to = json_pack("{s:s}", "implementation", label);
-    for (int q = 0; q < n; q++) {
-        const struct quantity *of = &quantity[q];
-        const struct attn_row *row = attn_group_find(group, label, of->pass, of->length);
-        json_object_set_new(to, of->head,
-                            of->what == PEAK
-                                ? known(row != NULL ? row->peak : -1)
-                                : exponent(group, label, of->pass, of->what == TIME_EXPONENT));
+    static const char *const key[] = {"forward", "backward"};
+    json_t *to = json_pack("{s:s,s:o,s:o}", "implementation", label, "memory",
+                           exponents(group, label, 0), "time", exponents(group, label, 1));
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
+        const struct attn_row *row = attn_group_find(group, label, (enum attn_pass)pass, length);
+        json_object_set_new(to, key[pass], known(row != NULL ? row->peak : -1));
     }
     add_verdict(to, group, label);
     return to;
@@ -103,20 +83,25 @@ static json_t *summary_row(const struct attn_figure_group *group, const char *la
 
 static void put_summary(struct attn_document *d, const struct attn_figure_group *group)
 {
-    struct quantity quantity[2 * QUANTITIES];
-    struct attn_column column[2 * QUANTITIES + 4] = {
-        {"implementation", "implementation", ATTN_UNIT_CODE}};
-    int n = find_quantities(group, quantity);
-    for (int q = 0; q < n; q++)
-        column[1 + q] =
-            (struct attn_column){quantity[q].head, quantity[q].head,
-                                 quantity[q].what == PEAK ? ATTN_UNIT_BYTES : ATTN_UNIT_REAL};
-    column[1 + n] = (struct attn_column){"worst", "worst error/bound", ATTN_UNIT_REAL};
-    column[2 + n] = (struct attn_column){"verdict", "verdict", ATTN_UNIT_WORDS};
+    char head[2][80], number[32];
+    struct attn_column column[8] = {{"implementation", "implementation", ATTN_UNIT_CODE},
+                                    {"verdict", "verdict", ATTN_UNIT_WORDS}};
+    int n = 2;
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++) {
+        int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
+        (void)snprintf(head[pass], sizeof head[pass], "peak, %s, L = %s",
+                       attn_pass_word((enum attn_pass)pass), attn_cli_grouped(length, number));
+        if (attn_group_has_pass(group, (enum attn_pass)pass))
+            column[n++] = (struct attn_column){pass == ATTN_FORWARD ? "forward" : "backward",
+                                               head[pass], ATTN_UNIT_BYTES};
+    }
+    column[n++] = (struct attn_column){"worst", "error/bound", ATTN_UNIT_REAL};
+    column[n++] = (struct attn_column){"memory", "memory grows as L to the", ATTN_UNIT_WORDS};
+    column[n] = (struct attn_column){"time", "time grows as L to the", ATTN_UNIT_WORDS};
     json_t *rows = json_array();
     for (int64_t s = 0; s < group->n; s++)
         if (attn_group_is_first(group, s))
-            json_array_append_new(rows, summary_row(group, group->row[s]->label, quantity, n));
+            json_array_append_new(rows, summary_row(group, group->row[s]->label));
     attn_document_heading(d, 3, group->special);
     attn_document_text(d, "%s", group->problem);
     attn_document_table(d, column, rows);
@@ -417,7 +402,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_row *row = &page->summary->row[s];
         const struct attn_point *p = row->point;
-        if (row->status == ATTN_POINT_OK)
+        if (row->status == ATTN_POINT_OK || row->status == ATTN_POINT_PRICED)
             continue;
         json_t *why = json_sprintf("%s%s%s", attn_status_phrase(row->status),
                                    p->message[0] != '\0' ? ": " : "", p->message);
@@ -428,7 +413,8 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
                       row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
     }
     if (json_array_size(rows) == 0) {
-        attn_document_text(d, "None: every point of these records was measured and agrees.");
+        attn_document_text(
+            d, "None: every point of these records is right, or was to be priced alone.");
         json_decref(rows);
         return;
     }

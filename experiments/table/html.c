@@ -1,4 +1,5 @@
 /* See document.h: a document as a page of HTML. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -102,43 +103,84 @@ static char *body_of(const char *markdown)
     return body;
 }
 
-/* Three bytes are four digits of 6 bits. */
-static void put_base64(FILE *file, const char *text)
+/* A heading's name for links, as GitHub makes it: small letters, digits, '-' for blanks. */
+static void put_name(FILE *file, const char *text, size_t n)
 {
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t n = strlen(text);
-    for (size_t at = 0; at < n; at += 3) {
-        unsigned bits = 0;
-        for (size_t b = 0; b < 3; b++)
-            bits = bits << 8 | (at + b < n ? (unsigned char)text[at + b] : 0);
-        for (size_t b = 0; b < 4; b++)
-            fputc(at + b <= n ? digit[bits >> (18 - 6 * b) & 63] : '=', file);
+    for (size_t c = 0; c < n; c++) {
+        if (text[c] == '<') /* markup */
+            while (c < n && text[c] != '>')
+                c++;
+        else if (isalnum((unsigned char)text[c]) || (unsigned char)text[c] >= 128 || text[c] == '-')
+            fputc(tolower((unsigned char)text[c]), file);
+        else if (text[c] == ' ')
+            fputc('-', file);
     }
 }
 
-/* The body, with the pictures that it names inside it. */
+/* The attributes of an <svg> without those of namespaces, which HTML knows; behind them. */
+static const char *put_attributes(FILE *file, const char *at)
+{
+    for (size_t n; *at != '\0' && *at != '>'; at += n) {
+        at += strspn(at, " \n");
+        n = strcspn(at, "\"");
+        n += at[n] != '\0';
+        n += strcspn(at + n, "\"");
+        n += at[n] != '\0';
+        if (strncmp(at, "xmlns", 5) != 0 && *at != '>')
+            fprintf(file, " %.*s", (int)n, at);
+        n = *at == '>' ? 0 : n;
+    }
+    return at;
+}
+
+/* A picture as it is, but for what only a file has above its root; its label. */
+static enum attn_status put_picture(FILE *file, const char *path, const char *name, size_t n,
+                                    const char *label, struct attn_error *err)
+{
+    const char *slash = strrchr(path, '/'), *svg;
+    char *text = NULL,
+         *picture = attn_cli_text("%.*s%.*s", slash != NULL ? (int)(slash + 1 - path) : 0, path,
+                                  (int)n, name);
+    enum attn_status status = attn_read_text(picture, ATTN_READ_GIVEN, FILE_MOST, &text, err);
+    if (status == ATTN_OK && (svg = strstr(text, "<svg")) == NULL)
+        status = attn_fail(err, ATTN_ENOMEM, "%s is no SVG", picture);
+    if (status == ATTN_OK)
+        fprintf(file, "<svg role=\"img\" aria-label=\"%.*s\"", (int)strcspn(label, "\""), label),
+            fputs(put_attributes(file, svg + 4), file);
+    free(picture);
+    free(text);
+    return status;
+}
+
+/* The body, its headings with names, and the pictures that it names inside it. */
 static enum attn_status put_body(FILE *file, const char *path, const char *body,
                                  struct attn_error *err)
 {
-    static const char tag[] = "<img src=\"";
-    const char *slash = strrchr(path, '/');
-    for (const char *at; (at = strstr(body, tag)) != NULL;) {
-        const char *name = at + strlen(tag);
-        size_t n = strcspn(name, "\"");
-        char *text,
-            *picture = attn_cli_text("%.*s%.*s", slash != NULL ? (int)(slash + 1 - path) : 0, path,
-                                     (int)n, name);
-        enum attn_status status = attn_read_text(picture, ATTN_READ_GIVEN, FILE_MOST, &text, err);
-        free(picture);
-        if (status != ATTN_OK)
-            return status;
-        fprintf(file, "%.*sdata:image/svg+xml;base64,", (int)(name - body), body);
-        put_base64(file, text);
-        free(text);
-        body = name + n;
+    static const char tag[] = "<img src=\"", alt[] = "\" alt=\"";
+    enum attn_status status = ATTN_OK;
+    while (*body != '\0' && status == ATTN_OK) {
+        size_t n = strcspn(body, "<"), name = strlen(tag);
+        fwrite(body, 1, n, file);
+        body += n;
+        if (strncmp(body, tag, name) == 0) {
+            n = strcspn(body + name, "\"");
+            const char *label = body + name + n;
+            int has_label = strncmp(label, alt, strlen(alt)) == 0;
+            label = has_label ? label + strlen(alt) : "";
+            status = put_picture(file, path, body + name, n, label, err);
+            body += strcspn(body, ">");
+            body += *body != '\0';
+        } else if (body[0] == '<' && body[1] == 'h' && body[2] >= '1' && body[2] <= '6' &&
+                   body[3] == '>') {
+            const char *end = strstr(body, "</h");
+            fprintf(file, "%.3s id=\"", body);
+            put_name(file, body + 4, end != NULL ? (size_t)(end - body - 4) : 0);
+            fputs("\">", file);
+            body += 4;
+        } else if (*body != '\0')
+            fputc(*body++, file);
     }
-    fputs(body, file);
-    return ATTN_OK;
+    return status;
 }
 
 /* plots/page.html with these in its holes. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/fixtures/isa_fixture.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 static int failures;
 

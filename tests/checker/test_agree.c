@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/bound/row_bound.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 SUITE(agree, .seconds = 240);
 

@@ -8,7 +8,7 @@
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 

@@ -15,7 +15,7 @@
 #include "optimized/simd/isa.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/bound/kept.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 #include "tests/variants/null.h"

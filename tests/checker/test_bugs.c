@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/tiers.h"
 #include "tests/harness/diagnosis/bugs.h"
 #include "tests/suites.h"
 

@@ -6,9 +6,9 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/cases/soak.h"
-#include "tests/harness/inputs/fill.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(cases, .seconds = 60);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(extremes, .seconds = 60);

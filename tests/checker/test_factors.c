@@ -7,8 +7,8 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/planted.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/inputs/fill.h"
 #include "tests/suites.h"
 
 SUITE(factors, .seconds = 3600);

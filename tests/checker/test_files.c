@@ -13,8 +13,8 @@
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/base/files.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/base/folder.h"
-#include "tests/harness/inputs/fill.h"
 #include "tests/suites.h"
 
 SUITE(files, .seconds = 60, .open = scratch_open, .close = scratch_close);

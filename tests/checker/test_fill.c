@@ -7,7 +7,7 @@
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/inputs/setup_fill.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(fill, .seconds = 60);

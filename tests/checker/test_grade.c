@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/bound/growth.h"
 #include "tests/harness/bound/row_bound.h"
+#include "tests/harness/relations/growth.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 

@@ -10,7 +10,7 @@
 #include "optimized/registry.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/subject/input_guard.h"
+#include "tests/harness/inputs/input_guard.h"
 #include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 

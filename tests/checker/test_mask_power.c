@@ -5,7 +5,7 @@
 
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(mask_power, .seconds = 60);

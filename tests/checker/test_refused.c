@@ -8,6 +8,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/bound/rules.h"
 #include "tests/harness/cases/claims.h"
+#include "tests/harness/cases/models.h"
 #include "tests/suites.h"
 
 SUITE(refused, .seconds = 60, .open = scratch_open, .close = scratch_close);
@@ -62,6 +63,12 @@ static enum attn_status read_claims(const char *text, struct attn_error *err)
 {
     struct attn_claims claims;
     return attn_claims_read(scratch_put("claims.json", text, strlen(text)), &claims, err);
+}
+
+static enum attn_status read_model(const char *text, struct attn_error *err)
+{
+    struct attn_model_given given;
+    return attn_model_open(scratch_put("config.json", text, strlen(text)), &given, err);
 }
 
 static const struct {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "ref/problem.h"
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 #include "tests/suites.h"
 
 SUITE(tensor, .seconds = 60);

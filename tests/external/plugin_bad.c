@@ -223,8 +223,8 @@ const struct attn_plugin *attn_plugin_get(void)
     bad.forward = is_on("NO_FORWARD") ? NULL : misbehave;
     bad.abi += is_on("OLD_ABI") ? 6 : 0;
     if (is_on("OVERCLAIM"))
-        bad.claims = ATTN_CAP_F32 | ATTN_CAP_DBIAS; /* no case has it without BIAS */
-    bad.claims |= is_on("ODD_CLAIM") ? 1u << 30 : 0;      /* there is no such bit */
+        bad.claims = ATTN_CAP_F32 | ATTN_CAP_DBIAS;  /* no case has it without BIAS */
+    bad.claims |= is_on("ODD_CLAIM") ? 1u << 30 : 0; /* there is no such bit */
     bad.ranks = is_on("RANKS") ? 4 : 0;
     bad.rank_forward = is_on("NO_FORWARD") ? NULL : misbehaving_rank;
     bad.layout = is_on("BLHD") ? ATTN_PLUGIN_BLHD : ATTN_PLUGIN_BHLD;

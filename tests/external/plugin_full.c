@@ -16,7 +16,7 @@
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
 #include "tests/external/switches.h"
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 
 static struct convention {
     int lse, empty, causal, window, layout, byte;

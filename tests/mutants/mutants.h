@@ -4,7 +4,8 @@
 #ifndef TESTS_MUTANTS_MUTANTS_H
 #define TESTS_MUTANTS_MUTANTS_H
 
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/cases/battery.h"
+#include "tests/harness/judge/runner.h"
 
 struct mutant {
     char id[16], bug[16]; /* AL-06b is the second mutant of the catalogued bug AL-06 */

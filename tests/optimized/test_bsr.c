@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 /* Sizes: a token, less than a panel and no divisor of anything, a tile, the preset, everything. */
 static const char *const sizes[] = {"bsr:size=1", "bsr:size=5", "bsr:size=16", "bsr",

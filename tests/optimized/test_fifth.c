@@ -8,7 +8,7 @@
 
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(fifth, .seconds = 60, .open = scratch_open, .close = scratch_close);

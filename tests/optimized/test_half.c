@@ -11,7 +11,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 

@@ -12,7 +12,7 @@
 #include "tests/fixtures/isa_fixture.h"
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(isa, .seconds = 3600, .open = scratch_open, .close = scratch_close);

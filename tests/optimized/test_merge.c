@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ref/merge.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(merge, .seconds = 60);

@@ -8,7 +8,7 @@
 
 #include "optimized/registry.h"
 #include "optimized/simple.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 
 SUITE(registry, .seconds = 60);
 

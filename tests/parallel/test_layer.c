@@ -8,7 +8,7 @@
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/layer_fixture.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(layer, .seconds = 60);

@@ -1,4 +1,4 @@
-/* Every scheme with every option, judged as everybody is (tests/harness/subject/runner.h): outputs
+/* Every scheme with every option, judged as everybody is (tests/harness/judge/runner.h): outputs
  * by the oracle, what each rank held and sent by its price.  On the cases of the battery, and on
  * every small problem: an element that goes astray is beyond its bound.  And what no verdict says:
  * equal bits, who is blamed, what is reported.  Catalogue: SP-01 to SP-11, SP-16 to SP-22. */
@@ -15,8 +15,8 @@
 #include "tests/fixtures/fibers.h"
 #include "tests/fixtures/refused.h"
 #include "tests/fixtures/scheme_walk.h"
-#include "tests/harness/inputs/fill.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/base/fill.h"
+#include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
 SUITE(parallel, .seconds = 3600);

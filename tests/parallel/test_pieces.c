@@ -10,7 +10,7 @@
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/mask_data.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(pieces, .seconds = 120);

@@ -8,7 +8,7 @@
 #include "ref/ledger.h"
 #include "ref/ranks.h"
 #include "tests/fixtures/refused.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(transport, .seconds = 60);

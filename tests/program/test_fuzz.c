@@ -8,7 +8,7 @@
 
 #include "tests/fixtures/scratch.h"
 #include "tests/fuzz/targets.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(fuzz, .seconds = 120, .open = scratch_open, .close = scratch_close);

@@ -9,7 +9,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/fixtures/small_input.h"
 #include "tests/harness/base/files.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(run, .seconds = 600, .open = scratch_open, .close = scratch_close);

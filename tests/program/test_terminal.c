@@ -144,7 +144,7 @@ TEST_EACH(other_programs_can_read_it, 2)
 /* A gnuplot that draws at once, where it is started; it takes a name with '-' for a flag. */
 static const char gnuplot[] =
     "#!/bin/sh\nfor name; do :; done\ncase $name in --version) exit ;; -*) exit 9 ;; esac\n"
-    "for end in svg png pdf; do echo drawn >\"${name%.gp}.$end\"; done\n";
+    "for end in svg png pdf; do echo '<svg>drawn</svg>' >\"${name%.gp}.$end\"; done\n";
 
 /* The one that is named, whatever CDPATH, cd and flags make of its name. */
 TEST(pictures_go_where_they_are_told)
@@ -173,7 +173,7 @@ TEST(pictures_go_where_they_are_told)
                   "mkdir -p o/a/figures o/-/figures o/-x/figures \"o/a b'c\"");
     for (int r = 0; r < COUNT(row); r++)
         scratch_shell(
-            0, "drawn",
+            0, "<svg>drawn</svg>",
             "cd \"$folder/o\" && cd .. && PATH=$PWD:$PATH CDPATH=$PWD/o && export CDPATH && "
             "\"$attnlab\" %s && cat \"./%s\"",
             row[r].command, row[r].picture);

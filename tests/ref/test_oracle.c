@@ -9,7 +9,7 @@
 #include "ref/oracle.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 
 SUITE(oracle, .seconds = 60);
 

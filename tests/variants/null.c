@@ -5,7 +5,7 @@
 
 #include "ref/problem.h"
 #include "ref/textbook.h"
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 
 const char *const null_model_name[NULL_MODELS] = {"zeros", "mean", "shuffled", "neighbour"};
 

@@ -65,7 +65,7 @@ static void judge(struct attn_point_work *work)
     }
     attn_judge(setup, &precision, &sample, p->c.pass, &result);
     if (has_no_lse(work))
-        attn_claims_drop_lse(&result);
+        attn_result_drop_lse(&result);
     attn_point_keep_verdict(p, &result);
 }
 

@@ -12,9 +12,9 @@
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/bound/layer_bound.h"
-#include "tests/harness/cases/cases.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/inputs/case.h"
 
 struct request {
     int64_t length, hidden, batch, heads, kv_heads;

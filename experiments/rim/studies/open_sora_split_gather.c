@@ -11,7 +11,7 @@
 #include "experiments/rim/studies/study.h"
 #include "ref/mask/mask.h"
 #include "tests/harness/base/process.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 /* STDiT-XL/2 for 16 frames of 256 x 256: 256 places, 16 heads of 72. */
 enum { FRAMES = 16, SIDE = 16, LENGTH = FRAMES * SIDE * SIDE, HEADS = 16, DIM = 72, RANKS = 4 };

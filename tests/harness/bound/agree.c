@@ -6,7 +6,7 @@
 
 #include "ref/half.h"
 #include "ref/problem.h"
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 
 unsigned attn_class_of(double x)
 {

@@ -21,8 +21,8 @@
 #ifndef TESTS_HARNESS_BOUND_GRADE_H
 #define TESTS_HARNESS_BOUND_GRADE_H
 
+#include "tests/harness/base/fill.h"
 #include "tests/harness/bound/bound.h"
-#include "tests/harness/inputs/fill.h"
 
 #define ATTN_GRADE_LAMBDA 5.0
 #define ATTN_BIAS_LIMIT   6.0

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "ref/problem.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/bound/truth_sum.h"
-#include "tests/harness/inputs/fill.h"
 
 const char *attn_output_name(enum attn_output output)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 
 static int read_number(const char **at, char behind, int64_t *value)
 {

@@ -96,6 +96,25 @@ void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options
     }
 }
 
+static enum attn_status no_cost(const struct attn_problem *p, const struct attn_options *options,
+                                enum attn_pass pass, int rank, struct attn_cost *cost,
+                                struct attn_error *err)
+{
+    (void)p, (void)options, (void)pass, (void)rank, (void)cost, (void)err;
+    return ATTN_OK;
+}
+
+struct attn_impl attn_claims_impl(const struct attn_claims *claims, const char *summary,
+                                  const char *family)
+{
+    return (struct attn_impl){.name = claims->name,
+                              .summary = summary,
+                              .family = family,
+                              .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
+                              .sinks = ATTN_SINKS_IN_SUM,
+                              .cost = no_cost};
+}
+
 /* ---- which cases ----------------------------------------------------------------------------- */
 
 static int aligned(const struct attn_claims *claims, const struct attn_problem *p,
@@ -397,22 +416,4 @@ enum attn_status attn_claims_fill_lse(const struct attn_problem *p, const struct
     }
     attn_oracle_row_free(&row);
     return ATTN_OK;
-}
-
-void attn_claims_drop_lse(struct attn_result *r)
-{
-    r->output[ATTN_LSE].n = 0;
-    r->worst = 0;
-    int64_t n = 0, powerless = 0;
-    for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        if (r->output[o].n == 0)
-            continue;
-        r->worst = r->output[o].ratio > r->worst ? r->output[o].ratio : r->worst;
-        n += r->output[o].n;
-        powerless += r->output[o].n_powerless;
-    }
-    if (r->verdict == ATTN_PASS && n > 0 && n == powerless) {
-        r->verdict = ATTN_WEAK;
-        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
-    }
 }

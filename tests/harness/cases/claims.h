@@ -9,7 +9,7 @@
 #include "ref/attn_plugin.h"
 #include "tests/harness/cases/band.h"
 #include "tests/harness/cases/shapes.h"
-#include "tests/harness/judge/judge.h"
+#include "tests/harness/inputs/setup.h"
 
 struct attn_claims {
     char name[64];
@@ -51,6 +51,12 @@ const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do" */
 void attn_claims_all(struct attn_claims *claims);
 void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
                          struct attn_claims *claims);
+
+/* The other way: an implementation with these claims, but for its functions.  It is asked for
+ * nothing that is not claimed (attn_claims_allow), so all is claimed here; it is not on our ledger,
+ * so its price is nothing. */
+struct attn_impl attn_claims_impl(const struct attn_claims *claims, const char *summary,
+                                  const char *family);
 
 /* The most keys that are declared, no more than 2^17: how long the long cases of the full tier may
  * be.  0: none are declared. */
@@ -124,8 +130,5 @@ enum attn_status attn_claims_fill_lse(const struct attn_problem *problem,
                                       const struct attn_cview *q, const struct attn_cview *k,
                                       const struct attn_cview *v, const struct attn_view *lse,
                                       struct attn_error *err);
-
-/* Take such an LSE out of a result again: it proves nothing. */
-void attn_claims_drop_lse(struct attn_result *result);
 
 #endif

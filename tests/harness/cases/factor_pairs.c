@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/base/fill.h"
 #include "tests/harness/cases/factor_maker.h"
-#include "tests/harness/inputs/fill.h"
 
 static int roll(struct attn_maker *m, int n)
 {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/base/fill.h"
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/inputs/fill.h"
 
 const struct attn_factor attn_factor[ATTN_FACTORS] = {
 #define ATTN_FACTOR(id, name, says, shows, ...) \

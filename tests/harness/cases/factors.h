@@ -7,7 +7,8 @@
 #ifndef TESTS_HARNESS_CASES_FACTORS_H
 #define TESTS_HARNESS_CASES_FACTORS_H
 
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/battery.h"
+#include "tests/harness/inputs/case.h"
 
 enum attn_factor_id {
 #define ATTN_FACTOR(id, name, says, shows, ...) ATTN_FACTOR_##id,
@@ -108,8 +109,8 @@ struct attn_case_taker {
     void (*take)(void *arg, const char *name, const struct attn_case *c);
     void *arg;
 };
-int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier,
-                      enum attn_route route, const struct attn_case_taker *taker);
+int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enum attn_route route,
+                      const struct attn_case_taker *taker);
 int attn_is_corner(const char *name); /* of a case: one of these, or a long row of keys */
 
 #endif

@@ -7,13 +7,14 @@
 
 #include "ref/nearest.h"
 
-enum { HEADS, KV_HEADS, DIM, DV, KEYS, MASK, SCALE, SOFTCAP };
-const char *const attn_model_flag[ATTN_MODEL_VALUES] = {"heads", "kv-heads", "dim",   "dv",
-                                                        "keys",  "mask",     "scale", "softcap"};
+const char *const attn_model_flag[ATTN_MODEL_VALUES] = {
+    "heads", "kv-heads", "dim", "dv", "keys", "mask", "scale", "softcap", "dtype"};
 
 const struct attn_model attn_models[ATTN_MODELS] = {
-#define ATTN_MODEL(name, h, g, d, dv, k, mask, scale, c, bias, source) \
-    {name, source, {#h, #g, #d, #dv, k > 0 ? #k : "", mask, scale, c > 0 ? #c : ""}, bias},
+#define ATTN_MODEL(name, h, g, d, dv, k, layers, windowed, latent, mask, scale, c, bias, source) \
+    {name,  source, {#h, #g, #d, #dv, k > 0 ? #k : "", mask, scale, c > 0 ? #c : "", ""},        \
+     bias,  layers, windowed,                                                                    \
+     latent},
 #include "tests/harness/cases/models.def"
 #undef ATTN_MODEL
 };
@@ -33,6 +34,36 @@ enum attn_status attn_model_find(const char *name, const struct attn_model **mod
                      name, attn_nearest_text(&nearest, meant));
 }
 
+/* Where ":KEY=" begins, behind the last folder; NULL: nowhere. */
+static const char *settings_of(const char *text)
+{
+    const char *colon = strrchr(text, ':'), *slash = strrchr(text, '/');
+    if (colon == NULL || (slash != NULL && colon < slash) ||
+        colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] != '=')
+        return NULL;
+    return colon;
+}
+
+enum attn_status attn_model_open(const char *text, struct attn_model_given *given,
+                                 struct attn_error *err)
+{
+    const char *settings = settings_of(text), *end;
+    size_t n = settings != NULL ? (size_t)(settings - text) : strlen(text);
+    const struct attn_model *model;
+    if (n >= sizeof given->name)
+        return attn_fail(err, ATTN_EINVAL, "a name of %zu bytes is too long: 255 would work", n);
+    memcpy(given->name, text, n);
+    given->name[n] = '\0';
+    given->settings = settings != NULL ? settings + 1 : "";
+    end = strrchr(given->name, '.');
+    if (end != NULL && strcmp(end, ".json") == 0)
+        return attn_model_read(given, err);
+    enum attn_status status = attn_model_find(given->name, &model, err);
+    if (status == ATTN_OK)
+        given->model = *model;
+    return status;
+}
+
 enum { TILES, PREFILL, DECODE, BACKWARD };
 static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", "-backward"};
 
@@ -45,24 +76,30 @@ void attn_model_case(const struct attn_model *model, int index, int has_bf16,
     static const char *const why[ATTN_MODEL_CASES] = {
         "two tiles of 128 and a tail", "three tiles of 128 and a tail", "one query, 4,099 keys",
         "gradients of two tiles of 128 and a tail"};
-    const char *const *v = model->value, *window = strstr(v[MASK], "window(");
-    int number = (int)(model - attn_models), d = atoi(v[DIM]), kv = atoi(v[KV_HEADS]);
-    int group = atoi(v[HEADS]) / kv < 16 ? atoi(v[HEADS]) / kv : 16;
+    const char *const *v = model->value, *window = strstr(v[ATTN_MODEL_MASK], "window(");
+    int number = (int)(model - attn_models), d = atoi(v[ATTN_MODEL_DIM]),
+        kv = atoi(v[ATTN_MODEL_KV_HEADS]);
+    int group = atoi(v[ATTN_MODEL_HEADS]) / kv < 16 ? atoi(v[ATTN_MODEL_HEADS]) / kv : 16;
     int n_key = index == DECODE ? 4099 : (index == PREFILL ? 385 : 257) + number * 13 % 71;
-    int n_query = index == DECODE ? 1 : d > 256 ? 8 : v[KEYS][0] != '\0' ? n_key - 101 : n_key;
+    int n_query = index == DECODE                 ? 1
+                  : d > 256                       ? 8
+                  : v[ATTN_MODEL_KEYS][0] != '\0' ? n_key - 101
+                                                  : n_key;
     int is_long = index == PREFILL || index == DECODE, is_many = group > 4 && d <= 256;
-    int is_exact = (index == PREFILL || is_many) && v[SOFTCAP][0] == '\0' && model->bias[0] == '\0';
+    int is_exact =
+        (index == PREFILL || is_many) && v[ATTN_MODEL_SOFTCAP][0] == '\0' && model->bias[0] == '\0';
     char mask[64];
-    snprintf(mask, sizeof mask, "%s", v[MASK]);
+    snprintf(mask, sizeof mask, "%s", v[ATTN_MODEL_MASK]);
     if (window != NULL && atoi(window + 7) >= n_key)
-        snprintf(mask + (window - v[MASK]), 32, "window(99%s", strchr(window, ','));
+        snprintf(mask + (window - v[ATTN_MODEL_MASK]), 32, "window(99%s", strchr(window, ','));
     kv = kv > 1 && (group <= 2 || index == DECODE) ? 2 : 1;
     snprintf(c->name, sizeof c->name, "shape-%s%s", model->name, suffix[index]);
     snprintf(c->why, sizeof c->why, "the shape of %s: %s", model->name, why[index]);
     snprintf(c->text, sizeof c->text, "h%dg%dq%dk%dd%dv%s:%s:%s:%s:s%d%s%s%s%s%s%s%s", group * kv,
-             kv, n_query, n_key, d, v[DV], mask, is_long && has_bf16 ? "bf16" : "f32",
-             is_exact ? "subsets" : "normal", number + 1, v[SCALE][0] != '\0' ? ":scale=" : "",
-             v[SCALE], v[SOFTCAP][0] != '\0' ? ":softcap=" : "", v[SOFTCAP],
+             kv, n_query, n_key, d, v[ATTN_MODEL_DV], mask, is_long && has_bf16 ? "bf16" : "f32",
+             is_exact ? "subsets" : "normal", number + 1,
+             v[ATTN_MODEL_SCALE][0] != '\0' ? ":scale=" : "", v[ATTN_MODEL_SCALE],
+             v[ATTN_MODEL_SOFTCAP][0] != '\0' ? ":softcap=" : "", v[ATTN_MODEL_SOFTCAP],
              model->bias[0] != '\0' ? ":bias=" : "", model->bias,
              index == BACKWARD ? ":pass=bwd" : "");
 }

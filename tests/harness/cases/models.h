@@ -1,12 +1,23 @@
-/* Models: the shapes that people run (models.def), and a few cases of each. */
+/* Models: the shapes that people run (models.def, or a config.json), and a few cases of each. */
 #ifndef TESTS_HARNESS_CASES_MODELS_H
 #define TESTS_HARNESS_CASES_MODELS_H
 
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 enum {
-    ATTN_MODEL_VALUES = 8, /* heads, kv-heads, dim, dv, keys, mask, scale, softcap */
-    ATTN_MODEL_CASES = 4,  /* of each; the first is of the quick tier               */
+    ATTN_MODEL_HEADS,
+    ATTN_MODEL_KV_HEADS,
+    ATTN_MODEL_DIM,
+    ATTN_MODEL_DV,
+    ATTN_MODEL_KEYS,
+    ATTN_MODEL_MASK,
+    ATTN_MODEL_SCALE,
+    ATTN_MODEL_SOFTCAP,
+    ATTN_MODEL_DTYPE,
+    ATTN_MODEL_VALUES
+};
+enum {
+    ATTN_MODEL_CASES = 4, /* of each; the first is of the quick tier               */
     ATTN_MODELS = 0
 #define ATTN_MODEL(...) +1
 #include "tests/harness/cases/models.def"
@@ -16,6 +27,7 @@ enum {
 /* Values as the flags have them that are called so; "": what a command has without the flag. */
 struct attn_model {
     const char *name, *source, *value[ATTN_MODEL_VALUES], *bias;
+    int layers, windowed, latent; /* models.def */
 };
 extern const struct attn_model attn_models[ATTN_MODELS];
 extern const char *const attn_model_flag[ATTN_MODEL_VALUES];
@@ -23,6 +35,22 @@ extern const char *const attn_model_flag[ATTN_MODEL_VALUES];
 /* EINVAL names the nearest one. */
 enum attn_status attn_model_find(const char *name, const struct attn_model **model,
                                  struct attn_error *err);
+
+/* The model of a flag: NAME, or FILE, a config.json of Hugging Face whose name ends in .json, and
+ * after either :KEY=VALUE,... for who asks.  model points into the struct, which is not copied. */
+struct attn_model_given {
+    struct attn_model model;
+    const char *settings; /* "type=fp8,page=16"; "" */
+    char name[256], text[ATTN_MODEL_VALUES][48];
+};
+
+/* EINVAL: as attn_model_find; a file without a field that is needed, or of a model whose layers are
+ * no attention over all keys or a window. */
+enum attn_status attn_model_open(const char *text, struct attn_model_given *given,
+                                 struct attn_error *err);
+
+/* model_file.c: of a file whose name is there. */
+enum attn_status attn_model_read(struct attn_model_given *given, struct attn_error *err);
 
 /* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Heads are fewer, but as
  * many for each kv head, up to 16.  has_bf16: is claimed; the long cases are asked in it. */

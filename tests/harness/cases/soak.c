@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/cases/factors.h"
-#include "tests/harness/inputs/fill.h"
 
 /* A stream of random numbers, and what they may choose from. */
 struct dice {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/harness/base/fileio.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/cases/battery.h"
 
 const struct attn_bug attn_bug[] = {
 #define ATTN_BUG(id, evidence, reference, what, elsewhere) \

@@ -10,8 +10,8 @@
 #define TESTS_HARNESS_FAULTS_DIAGNOSE_H
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/diagnosis/diagnosis.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/diagnosis.h"
+#include "tests/harness/judge/runner.h"
 
 /* The outputs are in the setup; the result is what attn_judge made of them, and outputs that it did
  * not compare are not looked at.  Returns what the line says (a model that fits all, or only where
@@ -26,5 +26,8 @@ int attn_diagnose(const struct attn_setup *setup, const struct attn_result *resu
 int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_result *result,
                        struct attn_diagnosis *diagnosis);
+
+/* The remedy for a kind of fault, in general; "" where there is none. */
+const char *attn_fault_remedy(enum attn_fault fault);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include "ref/impl.h"
 #include "ref/mask/mask.h"
+#include "tests/harness/base/tensor.h"
 #include "tests/harness/bound/bound.h"
-#include "tests/harness/cases/cases.h"
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/inputs/case.h"
 
 enum attn_slot {
     ATTN_T_Q,

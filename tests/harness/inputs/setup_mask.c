@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 
 enum { AXES = 4 };
 static const char axis_letter[AXES + 1] = "bhqk";

@@ -11,7 +11,7 @@
 #define TESTS_HARNESS_CASES_SETUP_MASK_H
 
 #include "ref/mask/mask.h"
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 struct attn_made_tensor {
     struct attn_made_tensor *next;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/harness/inputs/subsets_cut.h"
 
 enum { FEW = 8, MOST_BITS = 17, NO_SET = ATTN_NO_SUBSET };

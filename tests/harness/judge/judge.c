@@ -302,3 +302,21 @@ void attn_judge(const struct attn_setup *s, const struct attn_precision *precisi
     judge_by(s, &in, sample, r);
     attn_kept_close(&own);
 }
+
+void attn_result_drop_lse(struct attn_result *r)
+{
+    r->output[ATTN_LSE].n = 0;
+    r->worst = 0;
+    int64_t n = 0, powerless = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (r->output[o].n == 0)
+            continue;
+        r->worst = r->output[o].ratio > r->worst ? r->output[o].ratio : r->worst;
+        n += r->output[o].n;
+        powerless += r->output[o].n_powerless;
+    }
+    if (r->verdict == ATTN_PASS && n > 0 && n == powerless) {
+        r->verdict = ATTN_WEAK;
+        snprintf(r->text, sizeof r->text, "an output of zeros would have passed as well");
+    }
+}

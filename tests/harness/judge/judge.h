@@ -5,8 +5,8 @@
 #include "tests/harness/bound/agree.h"
 #include "tests/harness/bound/grade.h"
 #include "tests/harness/bound/mask_power.h"
-#include "tests/harness/diagnosis/diagnosis.h"
 #include "tests/harness/inputs/setup.h"
+#include "tests/harness/judge/diagnosis.h"
 
 enum attn_verdict {
     ATTN_PASS,
@@ -72,6 +72,10 @@ void attn_result_error(struct attn_result *result, enum attn_status status, cons
 /* The one way in which an external implementation refuses a case, or a relation, while it runs:
  * REFUSED by it, in its own words, whatever else was found; without words FAIL(status). */
 void attn_result_refuse(struct attn_result *result, const char *words);
+
+/* Take an LSE that is not the implementation's own (attn_claims_fill_lse) out of a result again: it
+ * proves nothing. */
+void attn_result_drop_lse(struct attn_result *result);
 
 /* Judge outputs that are already there (by attn_run_case, a recorder, a file): everything
  * after integrity.  sample as in bound.h.  Outputs up to and including `pass` are judged. */

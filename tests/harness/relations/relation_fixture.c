@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ref/problem.h"
-#include "tests/harness/inputs/pages.h"
+#include "tests/harness/base/pages.h"
 
 void attn_fixture_fail(struct attn_fixture *f, enum attn_failure failure, const char *format, ...)
 {

@@ -13,7 +13,7 @@
 #define TESTS_HARNESS_RELATIONS_RELATIONS_H
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 struct attn_relation {
     const char *id;   /* "R1" to "R23" metamorphic, "G1" to "G9" of gradients, "D" determinism,

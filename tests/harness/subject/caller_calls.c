@@ -26,6 +26,7 @@ struct calls {
     char folder[ATTN_FOLDER_PATH];
     char what[ATTN_CASE_TEXT]; /* the case string, or the relation */
     char integrity[300];       /* inputs that it changed, in its own words; "" */
+    char refusal[280];         /* of the last call that was refused, in its own words; "" */
 };
 
 /* ---- one call -------------------------------------------------------------------------------- */
@@ -137,6 +138,9 @@ static enum attn_status exchange(struct calls *k, struct attn_setup *s, struct a
         return attn_fail(err, ATTN_EINTERNAL, "%s", words);
     case ATTN_WORDS_ERROR:
         return attn_fail(err, ATTN_EINTERNAL, "%s", words);
+    case ATTN_WORDS_REFUSED:
+        snprintf(k->refusal, sizeof k->refusal, "%s", words);
+        return attn_fail(err, ATTN_ENOTSUP, "%s", words);
     default:
         return attn_exec_read(k->folder, &x->claims, s, err);
     }
@@ -213,15 +217,6 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     return status;
 }
 
-/* It is not on our ledger, so its price is nothing. */
-static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
-                             enum attn_pass pass, int rank, struct attn_cost *cost,
-                             struct attn_error *err)
-{
-    (void)p, (void)options, (void)pass, (void)rank, (void)cost, (void)err;
-    return ATTN_OK;
-}
-
 static void precision(const struct attn_problem *p, const struct attn_options *options,
                       struct attn_precision *to)
 {
@@ -234,15 +229,10 @@ static enum attn_status open_calls(struct attn_external *x, double bytes, struct
                                    struct attn_error *err)
 {
     *k = (struct calls){.x = x};
-    k->impl = (struct attn_impl){.name = x->claims.name,
-                                 .summary = "a caller",
-                                 .family = "caller",
-                                 .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
-                                 .sinks = ATTN_SINKS_IN_SUM,
-                                 .cost = cost,
-                                 .forward = forward,
-                                 .backward = backward,
-                                 .precision = precision};
+    k->impl = attn_claims_impl(&x->claims, "a caller", "caller");
+    k->impl.forward = forward;
+    k->impl.backward = backward;
+    k->impl.precision = precision;
     k->spec = (struct attn_spec){.impl = &k->impl, .options.local = &k->impl};
     return attn_temporary_open_for(3 * bytes + (16 << 20), k->folder, err);
 }
@@ -260,17 +250,6 @@ static void add_end(const struct calls *k, struct attn_result *r)
         r->verdict = k->x->gone;
         r->failure = ATTN_F_NONE;
     }
-}
-
-/* The words of a refusal that came while it ran, without the runner's. */
-static void add_refusal(struct attn_result *r)
-{
-    const char *words = strstr(r->text, "and then refused: ");
-    char text[sizeof r->text];
-    if (!r->by_it || r->verdict != ATTN_FAILED || words == NULL)
-        return;
-    snprintf(text, sizeof text, "%s", words + strlen("and then refused: "));
-    attn_result_refuse(r, text);
 }
 
 /* One case again and again. */
@@ -294,10 +273,11 @@ static void repeat(struct attn_external *x, const struct attn_case *c, struct at
         attn_case_print(c, k.what);
         how.same_bits = (x->claims.bits & ATTN_CAP_REPEATS) != 0;
         attn_run_setup(&k.spec, &setup, &how, r);
-        add_refusal(r);
+        if (r->by_it && r->verdict == ATTN_FAILED)
+            attn_result_refuse(r, k.refusal);
         add_end(&k, r);
         if (x->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
-            attn_claims_drop_lse(r);
+            attn_result_drop_lse(r);
         if (r->verdict == ATTN_FAILED && r->failure >= ATTN_F_FINITE && x->diagnoses)
             attn_diagnose(&setup, r, &r->diagnosis);
         attn_temporary_close(k.folder);

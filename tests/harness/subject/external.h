@@ -4,8 +4,8 @@
  *
  * Five routes answer: a spec of ours (own.c), a plug-in in a process of its own (plugin_host.h), a
  * command that is started once for all cases of a question (exec.h), the process that started this
- * one (caller.h), and a folder of results that lies there already.  The struct is filled by its owner, claims included, but for those of a
- * plug-in, which says them.
+ * one (caller.h), and a folder of results that lies there already (routes.c).  The struct is filled
+ * by its owner, claims included, but for those of a plug-in, which says them.
  */
 #ifndef TESTS_HARNESS_EXTERNAL_EXTERNAL_H
 #define TESTS_HARNESS_EXTERNAL_EXTERNAL_H
@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 /* What became of one case. */
 struct attn_answer {

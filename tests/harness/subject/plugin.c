@@ -11,7 +11,7 @@
 #include "ref/problem.h"
 #include "tests/harness/base/environment.h"
 #include "tests/harness/base/fileio.h"
-#include "tests/harness/inputs/pages.h"
+#include "tests/harness/base/pages.h"
 
 enum { MAX_COPIES = 12 }; /* backward: q k v sink o lse dO dLSE, dq dk dv dsink */
 
@@ -407,32 +407,17 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 
 /* ---- an implementation ----------------------------------------------------------------------- */
 
-/* What an external implementation takes is not on our ledger, so the price of it is nothing. */
-static enum attn_status cost(const struct attn_problem *p, const struct attn_options *options,
-                             enum attn_pass pass, int rank, struct attn_cost *cost,
-                             struct attn_error *err)
-{
-    (void)p, (void)options, (void)pass, (void)rank, (void)cost, (void)err;
-    return ATTN_OK;
-}
-
 static void precision(const struct attn_problem *p, const struct attn_options *options,
                       struct attn_precision *x)
 {
     attn_claims_precision(&plugin_of(options)->claims, p, x);
 }
 
-/* What is not claimed was refused before (attn_claims_allow), so all is claimed here. */
 void attn_plugin_make_impl(struct attn_plugin_impl *plugin)
 {
-    plugin->impl = (struct attn_impl){.name = plugin->claims.name,
-                                      .summary = "a plug-in",
-                                      .family = "plug-in",
-                                      .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
-                                      .sinks = ATTN_SINKS_IN_SUM,
-                                      .cost = cost,
-                                      .forward = forward,
-                                      .backward = backward,
-                                      .precision = precision};
+    plugin->impl = attn_claims_impl(&plugin->claims, "a plug-in", "plug-in");
+    plugin->impl.forward = forward;
+    plugin->impl.backward = backward;
+    plugin->impl.precision = precision;
     plugin->spec = (struct attn_spec){.impl = &plugin->impl, .options.local = &plugin->impl};
 }

@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/harness/base/pages.h"
 #include "tests/harness/base/process.h"
-#include "tests/harness/inputs/pages.h"
 #include "tests/harness/subject/plugin_host.h"
 
 /* One process, one plug-in: handlers have no argument. */

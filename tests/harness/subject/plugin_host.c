@@ -18,9 +18,9 @@
 #include "ref/clock.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/base/pages.h"
 #include "tests/harness/base/process.h"
-#include "tests/harness/inputs/pages.h"
-#include "tests/harness/subject/input_guard.h"
+#include "tests/harness/inputs/input_guard.h"
 
 static double now(void)
 {

@@ -144,7 +144,7 @@ static void run(struct attn_external *x, const struct attn_case *c, struct attn_
         return;
     }
     if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
-        attn_claims_drop_lse(r);
+        attn_result_drop_lse(r);
     add_notes(plugin, answer);
     diagnose(x, c, r);
 }

@@ -285,5 +285,5 @@ void attn_vector_files_judge(const struct attn_claims *claims, const struct attn
     attn_claims_precision(claims, &s->problem, &precision);
     attn_judge(s, &precision, NULL, s->given.pass, r);
     if (claims->lse == ATTN_PLUGIN_LSE_ABSENT)
-        attn_claims_drop_lse(r);
+        attn_result_drop_lse(r);
 }

@@ -15,7 +15,7 @@
 #include "tests/fixtures/message_log.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(layer_ranks, .seconds = 60, .open = scratch_open, .close = scratch_close);

@@ -1,5 +1,5 @@
 /* Mappings with poisoned surroundings. */
-#include "tests/harness/inputs/tensor.h"
+#include "tests/harness/base/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ref/problem.h"
-#include "tests/harness/inputs/pages.h"
+#include "tests/harness/base/pages.h"
 
 enum {
     ALIGN = 64,       /* what offset counts from: a cache line, the widest vector */

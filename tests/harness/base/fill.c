@@ -1,5 +1,5 @@
 /* Hashing and the names of the fills; what each fill puts where is in setup_fill.c. */
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@ static const struct {
     const char *name, *aim;
 } fills[ATTN_FILLS] = {
 #define ATTN_FILL(id, name, aim) {name, aim},
-#include "tests/harness/inputs/fills.def"
+#include "tests/harness/base/fills.def"
 };
 
 const char *attn_fill_name(enum attn_fill fill)

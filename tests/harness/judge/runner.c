@@ -1,5 +1,5 @@
 /* See runner.h. */
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "ref/clock.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
-#include "tests/harness/subject/input_guard.h"
+#include "tests/harness/inputs/input_guard.h"
 
 /* ---- memory: priced = ledger -------------------------------------------------------------- */
 

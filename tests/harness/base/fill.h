@@ -5,14 +5,14 @@
  * Fills are named; each exists because of bugs that plain normal data cannot show (the README of
  * a checker is its list of inputs).
  */
-#ifndef TESTS_HARNESS_FILL_H
-#define TESTS_HARNESS_FILL_H
+#ifndef TESTS_HARNESS_BASE_FILL_H
+#define TESTS_HARNESS_BASE_FILL_H
 
 #include <stdint.h>
 
 enum attn_fill {
 #define ATTN_FILL(id, ...) ATTN_FILL_##id,
-#include "tests/harness/inputs/fills.def"
+#include "tests/harness/base/fills.def"
     ATTN_FILLS
 };
 

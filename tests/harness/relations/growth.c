@@ -1,5 +1,5 @@
 /* See growth.h. */
-#include "tests/harness/bound/growth.h"
+#include "tests/harness/relations/growth.h"
 
 #include <inttypes.h>
 #include <math.h>

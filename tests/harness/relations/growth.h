@@ -3,7 +3,7 @@
 #ifndef TESTS_HARNESS_BOUND_GROWTH_H
 #define TESTS_HARNESS_BOUND_GROWTH_H
 
-#include "tests/harness/subject/runner.h"
+#include "tests/harness/judge/runner.h"
 
 enum { ATTN_GROWTH_POINTS = 4, ATTN_GROWTH_SEEDS = 8 }; /* 1, 2, 4, 8 parts */
 

@@ -1,6 +1,6 @@
 /* Run an implementation on a case, once or again and again, and judge what it does. */
-#ifndef TESTS_HARNESS_RUNNER_H
-#define TESTS_HARNESS_RUNNER_H
+#ifndef TESTS_HARNESS_JUDGE_RUNNER_H
+#define TESTS_HARNESS_JUDGE_RUNNER_H
 
 #include "optimized/registry.h"
 #include "tests/harness/judge/judge.h"

@@ -1,5 +1,5 @@
 /* See input_guard.h. */
-#include "tests/harness/subject/input_guard.h"
+#include "tests/harness/inputs/input_guard.h"
 
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* A diagnosis as a value: the kind of fault, and the words for it (diagnose.h). */
-#ifndef TESTS_HARNESS_FAULTS_DIAGNOSIS_H
-#define TESTS_HARNESS_FAULTS_DIAGNOSIS_H
+#ifndef TESTS_HARNESS_JUDGE_DIAGNOSIS_H
+#define TESTS_HARNESS_JUDGE_DIAGNOSIS_H
 
 /* Kinds of faults.  One mistake reads differently in every case ("keys 3 to 5 lost", "causal(tl)"),
  * so code that counts diagnoses counts their kinds. */
@@ -28,8 +28,5 @@ struct attn_diagnosis {
     char text[256];  /* "" when there is nothing to say */
     char remedy[96]; /* what to do, where the model says it; else "" (attn_fault_remedy) */
 };
-
-/* What to do about a kind of fault, in general; "" where there is none. */
-const char *attn_fault_remedy(enum attn_fault fault);
 
 #endif

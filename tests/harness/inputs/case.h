@@ -42,11 +42,11 @@
  *   wide=0|1           o, dq, dk and dv as f32 (bf16 and f16)
  *   threads=N          from 1 (default) to 64
  */
-#ifndef TESTS_HARNESS_CASES_CASES_H
-#define TESTS_HARNESS_CASES_CASES_H
+#ifndef TESTS_HARNESS_INPUTS_CASE_H
+#define TESTS_HARNESS_INPUTS_CASE_H
 
 #include "ref/mask/mask.h"
-#include "tests/harness/inputs/fill.h"
+#include "tests/harness/base/fill.h"
 
 enum attn_case_bias {
     ATTN_CASE_BIAS_NONE,
@@ -146,22 +146,5 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *problem);
 enum attn_status attn_case_open(const struct attn_case *c, const struct attn_mask_source *source,
                                 struct attn_problem *problem, struct attn_mask **mask,
                                 struct attn_error *err);
-
-/* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
- * It is small, adversarial and ordered by family (cases.def); the full tier adds cases_full.def.
- * What is asked of whom is made of it for each claim: tiers.h. */
-enum attn_tier { ATTN_TIER_QUICK, ATTN_TIER_FULL };
-enum { ATTN_TIERS = 2 };
-extern const char *const attn_tier_name[ATTN_TIERS]; /* "quick", "full" */
-
-struct attn_battery_case {
-    const char *name, *text, *ids, *why; /* ids: the catalogued bugs it stands for (docs/bugs.md) */
-};
-
-/* Written by hand: the quick tier's first, then those of the full one; NULL beyond, or where there
- * is no such name. */
-int attn_battery_count(enum attn_tier tier);
-const struct attn_battery_case *attn_battery_at(int index);
-const struct attn_battery_case *attn_battery_find(const char *name);
 
 #endif

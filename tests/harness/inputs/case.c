@@ -1,5 +1,5 @@
 /* Case strings: parse and print. */
-#include "tests/harness/cases/cases.h"
+#include "tests/harness/inputs/case.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* See pages.h. */
-#include "tests/harness/inputs/pages.h"
+#include "tests/harness/base/pages.h"
 
 #include <stddef.h>
 #include <stdint.h>

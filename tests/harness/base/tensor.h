@@ -7,8 +7,8 @@
  * elements end as near to the upper page as their alignment allows, 16 bytes at least.  While an
  * implementation runs, its inputs can be made read-only (attn_tensor_protect).
  */
-#ifndef TESTS_HARNESS_TENSOR_H
-#define TESTS_HARNESS_TENSOR_H
+#ifndef TESTS_HARNESS_BASE_TENSOR_H
+#define TESTS_HARNESS_BASE_TENSOR_H
 
 #include "ref/attn.h"
 

@@ -1,0 +1,279 @@
+/* See page.h: the sentences with which a report opens, made from its records, and the notes above
+ * them.  A time of one round is no finding: it has no spread. */
+#include <math.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/report/curves.h"
+#include "experiments/report/page.h"
+
+static void item(struct attn_document *d)
+{
+    fputs("- ", d->out);
+}
+
+/* ---- notes: why the numbers below may be worth less ------------------------------------------- */
+
+void attn_page_notes(struct attn_document *d, const struct attn_page *page)
+{
+    const json_t *machine = page->sources->all.machine;
+    double load = json_number_value(json_object_get(machine, "load"));
+    long long cores = json_integer_value(json_object_get(machine, "cores_online")), single = 0;
+    for (int64_t s = 0; s < page->summary->n; s++)
+        single += page->summary->row[s].status == ATTN_POINT_OK && page->summary->row[s].rounds < 2;
+    if (cores > 0 && load > 0.5 * (double)cores) {
+        attn_document_put(d, ATTN_BAD, "The machine was loaded");
+        attn_document_put(d, ATTN_WORDS,
+                          ": a load of %.1f on %lld cores when the measurement began. Memory and "
+                          "verdicts do not depend on it; times do.",
+                          load, cores);
+        attn_document_close(d);
+    }
+    if (single > 0)
+        attn_document_text(d,
+                           "%lld points have one round: their times have no spread, and none of "
+                           "them is a finding.",
+                           single);
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+static void put_verdict(struct attn_document *d, const struct attn_page *page)
+{
+    const struct attn_row *worst = NULL;
+    long long judged = 0, wrong = 0;
+    for (int64_t s = 0; s < page->summary->n; s++) {
+        const struct attn_row *row = &page->summary->row[s];
+        if (row->status != ATTN_POINT_OK && row->status != ATTN_POINT_WRONG)
+            continue;
+        judged++;
+        wrong += row->status == ATTN_POINT_WRONG;
+        if (!isnan(row->worst) && (worst == NULL || row->worst > worst->worst))
+            worst = row;
+    }
+    if (judged == 0)
+        return;
+    item(d);
+    if (wrong > 0)
+        attn_document_put(d, ATTN_BAD, "%lld of %lld measured points are WRONG.", wrong, judged);
+    else
+        attn_document_put(d, ATTN_GOOD, "All %lld measured points are right.", judged);
+    if (worst != NULL)
+        attn_document_put(d, ATTN_WORDS,
+                          " The largest error is %.3g of its bound (%s, %s, %lld tokens).",
+                          worst->worst, worst->point->spec, attn_pass_word(worst->point->c.pass),
+                          (long long)worst->point->c.n_query);
+    fputc('\n', d->out);
+}
+
+/* Price = ledger, of all points that have both; and how far the resident set is, where that is known
+ * well. */
+static void put_account(struct attn_document *d, const struct attn_page *page)
+{
+    const int64_t weighs = 32 << 20; /* pages of stack and libraries outweigh no buffers then */
+    long long both = 0, equal = 0, resident = 0;
+    double off = 0;
+    for (int64_t s = 0; s < page->summary->n; s++) {
+        const struct attn_row *row = &page->summary->row[s];
+        if (row->status != ATTN_POINT_OK || row->ledger < 0 || row->priced < 0)
+            continue;
+        both++;
+        equal += row->ledger == row->priced;
+        if (row->process >= weighs && row->resident >= 0) {
+            resident++;
+            off = fmax(off, fabs((double)row->resident / (double)row->process - 1));
+        }
+    }
+    if (both == 0)
+        return;
+    item(d);
+    attn_document_put(d, equal == both ? ATTN_GOOD : ATTN_BAD,
+                      "Price and ledger are equal to the byte at %lld of %lld points.", equal,
+                      both);
+    if (resident > 0)
+        attn_document_put(d, ATTN_WORDS,
+                          " The resident set is within %.1f %% of them at the %lld points of 32 "
+                          "MiB and more.",
+                          100 * off, resident);
+    fputc('\n', d->out);
+}
+
+/* ---- memory against L -------------------------------------------------------------------------- */
+
+/* The longest good row of this row's curve; NULL: none. */
+static const struct attn_row *longest(const struct attn_figure_group *group,
+                                      const struct attn_row *of)
+{
+    const struct attn_row *best = NULL;
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        if (row->first == of->first && row->point->c.pass == of->point->c.pass &&
+            row->status == ATTN_POINT_OK)
+            best = row;
+    }
+    return best;
+}
+
+static void put_need(struct attn_document *d, const struct attn_figure_group *group,
+                     const struct attn_row *row)
+{
+    char bytes[32], label[ATTN_LABEL_TEXT];
+    attn_group_legend(group, row, label);
+    attn_document_put(d, ATTN_CODE, "%s", label);
+    fputc(' ', d->out);
+    attn_document_put(d, ATTN_STRONG, "needs %s", attn_cli_bytes(row->priced, bytes));
+}
+
+static void put_reached(struct attn_document *d, const struct attn_figure_group *group,
+                        const struct attn_row *row)
+{
+    char number[32], label[ATTN_LABEL_TEXT];
+    const struct attn_row *last = longest(group, row);
+    attn_group_legend(group, row, label);
+    attn_document_put(d, ATTN_CODE, "%s", label);
+    if (last == NULL)
+        attn_document_put(d, ATTN_WORDS, " is only priced");
+    else
+        attn_document_put(d, ATTN_WORDS, " was measured up to %s",
+                          attn_cli_grouped(last->point->c.n_query, number));
+}
+
+/* At the largest length that two of ours have a price for: the most and the least. */
+static void put_memory(struct attn_document *d, const struct attn_figure_group *group,
+                       enum attn_pass pass)
+{
+    const struct attn_row *most = NULL, *least = NULL;
+    char number[32];
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        if (row->point->c.pass != pass || row->priced <= 0)
+            continue;
+        if (most == NULL || row->x > most->x)
+            most = least = row;
+        if (row->x < most->x)
+            continue;
+        most = row->priced > most->priced ? row : most;
+        least = row->priced < least->priced ? row : least;
+    }
+    if (most == NULL || most == least)
+        return;
+    item(d);
+    attn_document_put(d, ATTN_WORDS, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
+                      attn_cli_grouped(most->point->c.n_query, number));
+    put_need(d, group, most);
+    attn_document_put(d, ATTN_WORDS, ", ");
+    put_need(d, group, least);
+    attn_document_put(d, ATTN_WORDS, " beyond inputs and outputs. ");
+    put_reached(d, group, most);
+    attn_document_put(d, ATTN_WORDS, ", ");
+    put_reached(d, group, least);
+    attn_document_put(d, ATTN_WORDS, ".");
+    fputc('\n', d->out);
+}
+
+/* ---- time against L ---------------------------------------------------------------------------- */
+
+/* At the largest length at which two of one process have warm times of two rounds: the slowest and
+ * the fastest. */
+static void put_time(struct attn_document *d, const struct attn_figure_group *group,
+                     enum attn_pass pass)
+{
+    const struct attn_row *slow = NULL, *fast = NULL;
+    double x = 0;
+    for (int64_t s = 0; s < group->n; s++)
+        for (int64_t t = 0; t < s; t++) {
+            const struct attn_row *a = group->row[s], *b = group->row[t];
+            int both = a->x == b->x && a->point->c.pass == pass && b->point->c.pass == pass &&
+                       a->time.n > 1 && b->time.n > 1 && a->point->ranks == 1 &&
+                       b->point->ranks == 1;
+            x = both && a->x > x ? a->x : x;
+        }
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        if (row->x != x || row->point->c.pass != pass || row->time.n < 2 || row->point->ranks != 1)
+            continue;
+        slow = slow == NULL || row->time.median > slow->time.median ? row : slow;
+        fast = fast == NULL || row->time.median < fast->time.median ? row : fast;
+    }
+    if (slow == fast)
+        return;
+    char a[32], b[32], number[32];
+    item(d);
+    attn_document_put(d, ATTN_WORDS, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
+                      attn_cli_grouped(fast->point->c.n_query, number));
+    attn_document_put(d, ATTN_CODE, "%s", fast->label);
+    fputc(' ', d->out);
+    attn_document_put(d, ATTN_STRONG, "takes %s", attn_seconds_text(fast->time.median, a));
+    attn_document_put(d, ATTN_WORDS, ", ");
+    attn_document_put(d, ATTN_CODE, "%s", slow->label);
+    attn_document_put(d, ATTN_WORDS, " %s, %.1f times as long (medians of %d rounds or more).",
+                      attn_seconds_text(slow->time.median, b),
+                      slow->time.median / fast->time.median,
+                      slow->time.n < fast->time.n ? slow->time.n : fast->time.n);
+    fputc('\n', d->out);
+}
+
+/* ---- ranks, density ---------------------------------------------------------------------------- */
+
+/* All that one rank holds, beside one process. */
+static void put_ranks(struct attn_document *d, const struct attn_figure_group *group)
+{
+    const struct attn_row *one = NULL, *least = NULL;
+    char a[32], b[32], number[32];
+    for (int64_t s = 0; s < group->n; s++) {
+        const struct attn_row *row = group->row[s];
+        const struct attn_point *p = row->point;
+        if (p->c.pass != ATTN_FORWARD || row->priced < 0 || p->shard_bytes < 0)
+            continue;
+        if (attn_row_is_level(row))
+            one = row;
+        else if (p->ranks == attn_group_most_ranks(group) &&
+                 (least == NULL ||
+                  row->priced + p->shard_bytes < least->priced + least->point->shard_bytes))
+            least = row;
+    }
+    if (one == NULL || least == NULL)
+        return;
+    item(d);
+    attn_document_put(d, ATTN_WORDS, "%s, forward, with inputs and outputs: each of %d ranks of ",
+                      group->special, least->point->ranks);
+    attn_document_put(d, ATTN_CODE, "%s", least->label);
+    fputc(' ', d->out);
+    attn_document_put(d, ATTN_STRONG, "holds %s",
+                      attn_cli_bytes(least->priced + least->point->shard_bytes, a));
+    attn_document_put(d, ATTN_WORDS, ", one process %s, at %s tokens.",
+                      attn_cli_bytes(one->priced + one->point->shard_bytes, b),
+                      attn_cli_grouped(one->point->c.n_query, number));
+    fputc('\n', d->out);
+}
+
+/* What a figure says of itself, where it says nothing of one round. */
+static void put_words(struct attn_document *d, const char *special, const char *finding)
+{
+    if (finding[0] == '\0' || strstr(finding, "of one round") != NULL)
+        return;
+    item(d);
+    attn_document_put(d, ATTN_WORDS, "density, %s: %s.", special, finding);
+    fputc('\n', d->out);
+}
+
+void attn_page_findings(struct attn_document *d, const struct attn_page *page)
+{
+    put_verdict(d, page);
+    put_account(d, page);
+    for (int g = 0; g < page->groups->n; g++) {
+        const struct attn_figure_group *group = &page->groups->group[g];
+        for (int pass = ATTN_FORWARD; group->kind == ATTN_GROUP_LENGTH && pass <= ATTN_BACKWARD;
+             pass++) {
+            put_memory(d, group, (enum attn_pass)pass);
+            put_time(d, group, (enum attn_pass)pass);
+        }
+        if (group->kind == ATTN_GROUP_RANKS)
+            put_ranks(d, group);
+        if (group->kind == ATTN_GROUP_DENSITY) {
+            put_words(d, group->special, group->finding_of_bytes);
+            put_words(d, group->special, group->finding_of_time);
+        }
+    }
+    fputc('\n', d->out);
+}
