@@ -119,8 +119,9 @@ static inline void dsink_add(const struct attn_head *x, int64_t i, real D, int s
 {
     if (x->dsink == NULL || sink(x) == MINUS_INF)
         return;
-    if (!seen)
-        D = x->dlse.data != NULL ? -*row(x->dlse, i) : 0;
+    D = seen ? D : 0;
+    if (!seen && x->dlse.data != NULL)
+        D = -*row(x->dlse, i);
     real P = exp(sink(x) - *row(x->lse, i));
     *x->dsink -= (double)(P * D);
     TELL(x, "dsink", i, 0, NUMBER("z", sink(x)), NUMBER("P", P), NUMBER("D", D));
