@@ -19,6 +19,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(V, TENSOR(ATTN_IN_V)),
     ATTN_TAKES(DO, TENSOR(ATTN_IN_DO)),
     ATTN_TAKES(DLSE, TENSOR(ATTN_IN_DLSE)),
+    ATTN_TAKES(SINK, TENSOR(ATTN_IN_SINK)),
     ATTN_TAKES(BIAS, TENSOR(ATTN_IN_BIAS)),
     ATTN_TAKES(KEY_MASK, TENSOR(ATTN_IN_KEY_MASK)),
     ATTN_TAKES(OUT, PLACE(out),
@@ -65,13 +66,13 @@ const struct attn_cli_command attn_cmd_run = {
     .summary = "compute attention on tensors from files",
     .usage = "run SPEC --input FILE [--out DIR] [--compare] [flags]\n"
              "run SPEC --q FILE --k FILE --v FILE [--do FILE] [--dlse FILE] [--bias FILE]\n"
-             " [--key-mask FILE] [--out DIR] [--compare] [flags]",
+             " [--sink FILE] [--key-mask FILE] [--out DIR] [--compare] [flags]",
     .about =
         "Compute O and LSE, and with dO also dQ, dK and dV, by the implementation SPEC names.\n"
         "FILE is safetensors, .npy or .npz (docs/formats.md).  --input takes tensors named q, k, "
         "v\n"
-        "and, where they are there, do, dlse, bias, key_mask; o, lse, dq, dk, dv and dbias are\n"
-        "results to compare with.  Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].\n"
+        "and, where they are there, do, dlse, bias, sink, key_mask; o, lse, dq, dk, dv, dbias and\n"
+        "dsink are results to compare with.  Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].\n"
         "Results have as many axes.  A cache of keys is no input of its own: give past and new "
         "keys\n"
         "as one k, one v.",
