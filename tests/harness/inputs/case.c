@@ -40,7 +40,7 @@ enum { WORD = 64 }; /* longest part beside the mask, with its end */
 static int find_word(const char *what, const char *word, const char *const *list,
                      struct attn_error *err)
 {
-    char legal[128] = "";
+    char legal[160] = "";
     for (int w = 0; list[w] != NULL; w++) {
         if (strcmp(list[w], word) == 0)
             return w;
