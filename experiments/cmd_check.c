@@ -65,7 +65,8 @@ const struct attn_cli_command attn_cmd_check = {
     .flags = uses,
     .more =
         "  attnlab check tiled-textbook --tier full\n"
-        "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
+        "  attnlab check ring:ranks=4 \\\n"
+        "      --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
         "\n"
         "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
         "cannot be judged at all; 3 the environment lacks something, or the budget ended it.\n"

@@ -61,6 +61,7 @@ const struct attn_cli_command attn_cmd_list = {
         "bugs with what covers each, the calls of the mask language, published models with the "
         "source\n"
         "of their numbers.",
+    .words = "implementations cases factors relations fills bugs masks models ",
     .flags = flags,
     .more =
         "An implementation with its options is a SPEC: NAME:option=value,... and, for one\n"

@@ -5,13 +5,51 @@
  *      O    = P V
  *
  * Memory   mask, S and P; backward: mask, P and dS.  For all batches and heads at once, as in a
- *          framework's eager mode (ref/textbook.c).
+ *          framework's eager mode (ref/textbook.c).  With scores=storage S, P and dS are stored in
+ *          the type of q, as eager mode in 16 bits does; a row is worked on in a line beside them.
  * Flops    2 (d + dv) Lq Lk forward, 2 (3 d + 2 dv) Lq Lk backward, counted for all pairs.
  *          Scores of hidden pairs are computed and thrown away; products with a weight of 0 are
  *          skipped.
  * Caveats  This is what one should not do for long sequences; that is why it is here.
  */
 #include "ref/real.h"
+
+/* ---- rows as they are stored --------------------------------------------------------------- */
+
+static struct attn_view stored(const struct attn_head_buffers *w, struct attn_matrix x)
+{
+    return (struct attn_view){x.data, w->stored, {0, 0, x.ld, 1}};
+}
+
+/* Where row i of S, P or dS is written: in its place, or in a line. */
+static real *place(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+{
+    return w->lines.data == NULL ? row(x, i) : row(w->lines, line);
+}
+
+static real element(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int64_t j)
+{
+    const struct attn_view all = stored(w, x);
+    return w->lines.data == NULL ? row(x, i)[j] : (real)attn_view_get(&all, 0, 0, i, j);
+}
+
+/* Row i to be read. */
+static real *fetch(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+{
+    real *to = place(w, x, i, line);
+    for (int64_t j = 0; j < w->lines.ld; j++)
+        to[j] = element(w, x, i, j);
+    return to;
+}
+
+/* The row in this line is written: from here on it is what the storage type holds of it. */
+static void keep(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+{
+    const struct attn_view all = stored(w, x);
+    for (int64_t j = 0; j < w->lines.ld; j++)
+        attn_view_set(&all, 0, 0, i, j, (double)row(w->lines, line)[j]);
+    fetch(w, x, i, line);
+}
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
@@ -69,13 +107,18 @@ static void dense_output_row(const struct attn_head *x, int64_t i, const real *P
 void dense_forward(const struct attn_head *x, const struct attn_head_buffers *w)
 {
     TELL(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
+    for (int64_t i = 0; i < x->n_query; i++) {
+        dense_score_row(x, &w->mask, i, place(w, w->S, i, 0), NULL);
+        keep(w, w->S, i, 0);
+    }
+    if (w->lines.data == NULL)
+        TELL(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
+    for (int64_t i = 0; i < x->n_query; i++) {
+        *row(x->lse, i) = dense_softmax_row(x, i, fetch(w, w->S, i, 0), place(w, w->P, i, 1));
+        keep(w, w->P, i, 1);
+    }
     for (int64_t i = 0; i < x->n_query; i++)
-        dense_score_row(x, &w->mask, i, row(w->S, i), NULL);
-    TELL(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
-    for (int64_t i = 0; i < x->n_query; i++)
-        *row(x->lse, i) = dense_softmax_row(x, i, row(w->S, i), row(w->P, i));
-    for (int64_t i = 0; i < x->n_query; i++)
-        dense_output_row(x, i, row(w->P, i));
+        dense_output_row(x, i, fetch(w, w->P, i, 0));
     TELL(x, "output", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
          MATRIX("LSE", x->lse, x->n_query, 1));
 }
@@ -138,18 +181,18 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
  * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
  * Added to what is there, 0 in the beginning: several query heads may share these keys. */
-static void dense_dkey_row(const struct attn_head *x, int64_t j, struct attn_matrix P,
-                           struct attn_matrix dX)
+static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct attn_head_buffers *w)
 {
     for (int64_t i = 0; i < x->n_query; i++) {
-        if (row(dX, i)[j] != 0)
-            axpy(row(dX, i)[j], row(x->Q, i), row(x->dK, j), x->d);
-        if (row(P, i)[j] == 0)
+        real P = element(w, w->P, i, j), dX = element(w, w->dS, i, j);
+        if (dX != 0)
+            axpy(dX, row(x->Q, i), row(x->dK, j), x->d);
+        if (P == 0)
             continue; /* and so is dX: hidden */
-        axpy(row(P, i)[j], row(x->dO, i), row(x->dV, j), x->dv);
-        TELL(x, "dkey", i, j, NUMBER("dX", row(dX, i)[j]), ROW("q_i", row(x->Q, i), x->d),
-             ROW("dK_j", row(x->dK, j), x->d), NUMBER("P", row(P, i)[j]),
-             ROW("dO_i", row(x->dO, i), x->dv), ROW("dV_j", row(x->dV, j), x->dv));
+        axpy(P, row(x->dO, i), row(x->dV, j), x->dv);
+        TELL(x, "dkey", i, j, NUMBER("dX", dX), ROW("q_i", row(x->Q, i), x->d),
+             ROW("dK_j", row(x->dK, j), x->d), NUMBER("P", P), ROW("dO_i", row(x->dO, i), x->dv),
+             ROW("dV_j", row(x->dV, j), x->dv));
     }
 }
 
@@ -157,13 +200,16 @@ void dense_backward(const struct attn_head *x, const struct attn_head_buffers *w
 {
     real *slope = row(w->slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {
-        real *P = row(w->P, i), *dS = row(w->dS, i);
+        real *P = place(w, w->P, i, 0), *dS = place(w, w->dS, i, 1);
         dense_score_row(x, &w->mask, i, P, slope);
+        keep(w, w->P, i, 0); /* as the forward pass did: LSE is of these scores */
         int seen = dense_probability_row(P, *row(x->lse, i), x->n_key);
+        keep(w, w->P, i, 0);
         dense_dscore_row(x, i, P, seen, dS);
         dense_dproduct_row(dS, slope, x->n_key);
+        keep(w, w->dS, i, 1);
         dense_dquery_row(x, i, dS);
     }
     for (int64_t j = 0; j < x->n_key; j++)
-        dense_dkey_row(x, j, w->P, w->dS);
+        dense_dkey_row(x, j, w);
 }

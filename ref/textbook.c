@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "ref/buffers.h"
+#include "ref/precision.h"
 #include "ref/problem.h"
 #include "ref/sink.h"
 
@@ -58,6 +59,7 @@ struct call {
     struct attn_head head;
     struct attn_head_buffers work; /* of the head that comes next, and those after it */
     int64_t head_rows;       /* of S, P and dS, that a head has for itself; csr: see next_work */
+    int64_t score_size;      /* bytes of a number of theirs */
     struct attn_matrix mask; /* dense: [..,Lq,Lk] cells */
     int64_t masks[2];        /* batches and heads of it: 1 where they share it */
     struct attn_csr csr;     /* csr-textbook            */
@@ -246,7 +248,7 @@ static struct attn_head_buffers next_work(struct call *x, const struct family *f
                                           int64_t h)
 {
     struct attn_head_buffers own = x->work;
-    int64_t rows = x->head_rows, size = real_size(x->p);
+    int64_t rows = x->head_rows, size = x->score_size;
     if (family->has_csr) { /* one for each visible pair */
         const int64_t *start = x->csr.row_start;
         start += (b * x->csr.batch_step + h * x->csr.head_step) * x->csr.n_query;
@@ -293,6 +295,7 @@ static void lay_out(struct call *x, const struct family *family, const struct at
     x->head = (struct attn_head){
         .problem = p, .n_query = p->n_query, .n_key = p->n_key, .d = p->d_key, .dv = p->d_value};
     x->work.csr = &x->csr;
+    x->score_size = real_size(p);
     family->lay_out(x);
     if (x->pass == ATTN_FORWARD)
         add_forward(x, t);
@@ -386,7 +389,14 @@ static const struct attn_option dense_options[] = {
     {"mask", BOOL4D, 0, 3, "bool4d bool2d int32 float4d",
      "how the mask is stored: [B,H,Lq,Lk] bytes, [Lq,Lk] bytes, [B,1,Lq,Lk] int32 (Open-Sora), "
      "[B,H,Lq,Lk] floats of 0 and -inf"},
+    {"scores", 0, 0, 1, "arithmetic storage",
+     "the type of scores, P and dS: that of the arithmetic, or of q as eager mode has in 16 bits"},
     {0}};
+
+static int is_narrow(const struct attn_problem *p, const struct attn_options *options)
+{
+    return options->value[1] == 1 && (p->dtype == ATTN_BF16 || p->dtype == ATTN_F16);
+}
 
 static enum attn_status dense_accepts(const struct attn_problem *p, const struct attn_options *opt,
                                       struct attn_error *err)
@@ -413,7 +423,25 @@ static void dense_lay_out(struct call *x)
     if (has_mask(p))
         lay_out_mask(x, (enum mask_store)x->options->value[0]);
     x->head_rows = p->n_query;
+    int first = x->n_buffers;
     add_scores(x, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
+    if (!is_narrow(p, x->options))
+        return;
+    x->score_size = (int64_t)attn_dtype_size(p->dtype);
+    x->buffer[first].size = x->buffer[first + 1].size = x->score_size; /* S, P; or P, dS */
+    x->work.stored = p->dtype;
+    add(x, "lines", 2, p->n_key, &x->work.lines);
+}
+
+/* S, P and dS are rounded once each; dP is not stored.  P is rounded after its division by l. */
+static void dense_precision(const struct attn_problem *p, const struct attn_options *options,
+                            struct attn_precision *precision)
+{
+    if (!is_narrow(p, options))
+        return;
+    precision->u_s = precision->u_p = precision->u_ds = attn_dtype_roundoff(p->dtype);
+    precision->u_dp = precision->u;
+    precision->leans = 1;
 }
 
 /* Hidden pairs are computed too. */
@@ -436,6 +464,7 @@ const struct attn_impl attn_impl_dense = {
     .cost = dense_cost,
     .forward = dense_forward,
     .backward = dense_backward,
+    .precision = dense_precision,
     .sinks = ATTN_SINKS_IN_SUM,
     .tells = 1,
 };

@@ -59,6 +59,9 @@ struct attn_head_buffers {
                                   tiled: S only, [Br,Bc]                                      */
     struct attn_matrix slope;    /* backward: [1,Lk], tiled [Br,Bc]                              */
     struct attn_dense_mask mask; /* dense */
+    struct attn_matrix lines;    /* dense, where S, P and dS are stored narrower than the
+                                  arithmetic: [2,Lk], two rows to work in; else data is NULL, ld 0 */
+    enum attn_dtype stored;      /* how they are stored then                                    */
     const struct attn_csr *csr;  /* csr: the visible pairs */
     int64_t br, bc;              /* tiled: queries and keys in a tile */
     struct attn_matrix Q, K, V, O, m, l; /* tiled: [Br,d] [Bc,d] [Bc,dv] [Br,dv] [Br] [Br]     */

@@ -37,6 +37,8 @@ struct asking {
     double work, pace; /* of the largest case so far; its seconds for each unit of work */
     int n_slow;        /* corners that it would not end in time */
     double in_corners, all_corners; /* seconds that those asked take at that pace, and all */
+    int n_large;                    /* corners that want more memory than there is, */
+    double largest;                 /* bytes of the largest of them */
     int named;                      /* of a soak: cases so far, each with a folder of its own */
 };
 
@@ -137,6 +139,30 @@ static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct 
     return 1;
 }
 
+/* What the judge takes for a case: inputs, outputs and gradients, and the truth of each row. */
+static double bytes_of(const struct attn_case *c)
+{
+    enum { TRUTH = 600 }; /* bytes of a row of some features, judged */
+    double rows = (double)(c->heads * c->n_query + c->kv_heads * c->n_key) * (double)c->batch;
+    return rows * (2 * (double)(c->d_key + c->d_value) * (double)attn_dtype_size(c->dtype) + TRUTH);
+}
+
+/* A corner wants more than half of the memory that there is: the plug-in needs the other half. */
+static int is_too_large(struct asking *a, const struct attn_asked *asked,
+                        struct attn_answer *answer)
+{
+    double bytes = bytes_of(&asked->c);
+    if (!a->s->question.whole_tier || !is_corner(asked) ||
+        bytes <= (double)attn_cli_memory_available() / 2)
+        return 0;
+    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
+    snprintf(answer->result.text, sizeof answer->result.text,
+             "left out: it takes about %.3g GiB of memory", bytes / 0x1p30);
+    a->n_large++;
+    a->largest = bytes > a->largest ? bytes : a->largest;
+    return 1;
+}
+
 static void note_pace(struct asking *a, const struct attn_asked *asked,
                       const struct attn_answer *answer)
 {
@@ -154,6 +180,11 @@ static void print_left_out(const struct asking *a)
                 "note: %d corners (large cases) were left out: at its pace all take about %.3g s; "
                 "--timeout %.0f asks them\n",
                 a->n_slow, a->all_corners, 4.4 * a->all_corners + 1);
+    if (a->n_large > 0)
+        fprintf(stderr,
+                "note: %d corners (large cases) were left out: the judge takes up to %.3g GiB for "
+                "one, and so does the plug-in; faults that only they meet are not found\n",
+                a->n_large, a->largest / 0x1p30);
 }
 
 static void file_case(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
@@ -220,7 +251,7 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
     enum attn_status status = ATTN_OK;
     if (s->x.kind == ATTN_NOT_EXTERNAL)
         prepare_own(a, n);
-    if (!is_plugin || !is_too_slow(a[0], asked, answer)) {
+    if (!is_plugin || !(is_too_large(a[0], asked, answer) || is_too_slow(a[0], asked, answer))) {
         status = route_of(s)->ask(&s->x, asked, some, answer, err);
         if (is_plugin)
             note_pace(a[0], asked, answer);

@@ -17,6 +17,14 @@ const char *attn_need_pass_name(enum attn_need_pass pass)
 
 /* ---- what is needed -------------------------------------------------------------------------- */
 
+static int is_weight(const char *name)
+{
+    return strcmp(name, attn_stack_tensor_name(ATTN_STACK_WQKV)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_WO)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWQKV)) == 0 ||
+           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWO)) == 0;
+}
+
 /* A rank's price, of the passes that were asked for. */
 static void add_rank(const struct attn_cost *cost, struct attn_need *need)
 {
@@ -26,6 +34,8 @@ static void add_rank(const struct attn_cost *cost, struct attn_need *need)
     need->peaks += (double)cost->peak_bytes;
     need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
     need->shard = fmax(need->shard, cost->shard_bytes);
+    for (int a = 0; a < cost->n_live; a++)
+        need->weights += is_weight(cost->live[a].name) ? (double)cost->live[a].bytes : 0;
     need->peak = greater(need->peak, cost->peak_bytes);
     need->saved = greater(need->saved, cost->saved_bytes);
     if (cost->bytes_sent > need->sent) {
@@ -132,6 +142,23 @@ struct attn_memory attn_memory_here(void)
     return (struct attn_memory){.bytes = available == INT64_MAX ? HUGE_VAL : (double)available};
 }
 
+/* A count, which may have a fraction of its unit or an exponent: 6.74G, 7e9. */
+static int read_params(const char *text, int64_t *params)
+{
+    char number[32];
+    size_t n = strspn(text, "0123456789.eE+");
+    const char unit = text[n];
+    double x;
+    if (attn_cli_count(text, 1, 0, params))
+        return 1;
+    snprintf(number, sizeof number, "%.*s", (int)n, text);
+    if (!attn_cli_double(number, &x) || (unit != '\0' && text[n + 1] != '\0'))
+        return 0;
+    x *= unit == 'k' ? 1e3 : unit == 'M' ? 1e6 : unit == 'G' ? 1e9 : unit == '\0' ? 1 : 0;
+    *params = x >= 1 && x <= 1e15 ? llround(x) : 0;
+    return *params > 0;
+}
+
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err)
 {
@@ -139,20 +166,24 @@ enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
     size_t n = strcspn(text, ",");
     snprintf(number, sizeof number, "%.*s", (int)n, text);
     memory->param_bytes = 16;
-    if (n < sizeof number && attn_cli_count(number, 1, 0, &memory->params) &&
+    if (n < sizeof number && read_params(number, &memory->params) &&
         (text[n] == '\0' || attn_cli_int(text + n + 1, 1, 1024, &memory->param_bytes)))
         return ATTN_OK;
-    return attn_fail(
-        err, ATTN_EINVAL,
-        "params '%.40s': a number such as 7G, or with bytes of each, 1 to 1024, such as "
-        "7G,16, would work",
-        text);
+    return attn_fail(err, ATTN_EINVAL,
+                     "params '%.40s': a number such as 7G, 6.74G or 7e9, or with bytes of each, 1 "
+                     "to 1024, such as 7G,16, would work",
+                     text);
+}
+
+double attn_need_params(const struct attn_need *need, const struct attn_memory *memory)
+{
+    return fmax(0, (double)memory->params * (double)memory->param_bytes - need->weights);
 }
 
 double attn_need_in(const struct attn_need *need, const struct attn_memory *memory)
 {
-    double params = (double)memory->params * (double)memory->param_bytes;
-    return params + (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
+    return attn_need_params(need, memory) +
+           (memory->is_device ? need->device : need->beside + need->copies + need->peaks);
 }
 
 /* A search for the longest. */

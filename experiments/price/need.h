@@ -26,6 +26,7 @@ struct attn_need {
     double peaks;       /* of all ranks together */
     double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
     double shard;       /* the largest share of a rank; 0 for a stack */
+    double weights;     /* in the peak of a stack: Wqkv and Wo, and their gradients */
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
@@ -63,10 +64,13 @@ enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 struct attn_memory attn_memory_here(void);
 
-/* "7G" or "7G,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and its
- * gradient, in float32 the weight and Adam's two moments.  EINVAL. */
+/* "7G", "6.74G" or "7e9,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and
+ * its gradient, in float32 the weight and Adam's two moments.  EINVAL. */
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
+
+/* The bytes of its parameters, but for those that the need has already. */
+double attn_need_params(const struct attn_need *need, const struct attn_memory *memory);
 
 /* The bytes of this memory that are needed, parameters included: they fit where that is no more
  * than memory->bytes.  In this machine it is inputs and outputs, copies and peaks of all ranks. */

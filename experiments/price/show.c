@@ -228,6 +228,7 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
                        const struct attn_cost *cost)
 {
     const char *saved = asked->stack->n > 0 ? "saved between" : "  of it, saved";
+    char weights[32];
     int fullest = 0, alike = 1;
     for (int r = 1; r < need->ranks; r++) {
         alike &= cost[r].peak_bytes == cost[0].peak_bytes;
@@ -263,6 +264,9 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
             "  priced only: %s does not run in %s, and what converting would take is not known\n",
             need->lacks, attn_dtype_name(asked->c->dtype));
     attn_price_print_beside(asked);
+    if (asked->memory->params > 0 && need->weights > 0)
+        printf("  %s of these parameters stand above: projections, and gradients of theirs\n",
+               attn_price_bytes(need->weights, weights));
     print_fit(asked, need);
 }
 
@@ -289,8 +293,7 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
     json_object_update(json, rest);
     json_decref(rest);
     if (memory->params > 0)
-        json_object_set_new(json, "params_bytes",
-                            json_real((double)memory->params * (double)memory->param_bytes));
+        json_object_set_new(json, "params_bytes", json_real(attn_need_params(need, memory)));
     if (asked->stack->n > 0)
         json_object_set_new(json, "again_flops", json_real(need->again_flops));
     if (need->lacks != NULL)

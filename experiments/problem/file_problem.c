@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_fit.h"
@@ -63,52 +61,14 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Results in a folder are in no file that was opened. */
-static enum attn_status check_folder(const char *path, struct attn_error *err)
-{
-    static const char *const result[] = {"result.safetensors", "result.npz"};
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 2 + ATTN_OUTPUTS && status == ATTN_OK; n++) {
-        char *name =
-            n < 2 ? attn_cli_text("%s/%s", path, result[n])
-                  : attn_cli_text("%s/%s.npy", path, attn_output_name((enum attn_output)(n - 2)));
-        if (access(name, F_OK) == 0)
-            status = attn_fault(err, ATTN_EINVAL, name,
-                                "holds results, which --input DIR does not read: attnlab compare "
-                                "DIR DIR/inputs.safetensors judges them");
-        free(name);
-    }
-    return status;
-}
-
-/* A folder stands for the inputs that `attnlab vectors` wrote into it. */
-static enum attn_status open_input(const char *path, int compare, struct attn_files *files,
-                                   struct attn_error *err)
-{
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
-        return attn_tensors_open(path, &files->own, err);
-    files->path = attn_cli_text("%s/inputs.safetensors", path);
-    if (stat(files->path, &about) != 0)
-        return attn_fault(err, ATTN_EINVAL, path, "is a directory without inputs.safetensors");
-    enum attn_status status = compare ? check_folder(path, err) : ATTN_OK;
-    return status == ATTN_OK ? attn_tensors_open(files->path, &files->own, err) : status;
-}
-
 static enum attn_status open_set(struct attn_files *files, struct attn_error *err)
 {
-    const struct attn_request *r = files->request;
-    const char *name[ATTN_IN_INPUTS];
-    for (int i = 0; i < ATTN_IN_INPUTS; i++)
-        name[i] = attn_file_role[i].name;
+    struct attn_tensors *const own = &files->own;
     if (files->set != NULL)
         return ATTN_OK;
-    struct attn_tensors *const own = &files->own;
     files->set = own;
-    enum attn_status status = r->input != NULL
-                                  ? open_input(r->input, r->compare, files, err)
-                                  : attn_tensors_open_each(r->file, name, ATTN_IN_INPUTS, own, err);
-    return status == ATTN_OK ? attn_files_rename(r->names, &own, 1, err) : status;
+    enum attn_status status = attn_tensors_open(files->request->input, own, err);
+    return status == ATTN_OK ? attn_files_rename(files->request->names, &own, 1, err) : status;
 }
 
 static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
@@ -138,8 +98,7 @@ static enum attn_status set_pass(struct attn_files *files, struct attn_error *er
     files->c.pass = pass == ATTN_FORWARD || (pass == ATTN_PASS_NOT_SAID && !has_do) ? ATTN_FORWARD
                                                                                     : ATTN_BACKWARD;
     if (files->c.pass == ATTN_BACKWARD && !has_do)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--pass bwd needs the gradient of O: a tensor 'do', or --do FILE");
+        return attn_fail(err, ATTN_EINVAL, "--pass bwd needs the gradient of O: a tensor 'do'");
     return ATTN_OK;
 }
 
@@ -331,7 +290,6 @@ void attn_files_close(struct attn_files *files)
         free(files->output[o].data);
     free(files->packed.q);
     free(files->packed.k);
-    free(files->path);
     free(files->mask_text);
     free(files->mask_bytes);
     free(files->slope);

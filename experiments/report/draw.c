@@ -132,8 +132,9 @@ static enum attn_status write_script(const char *head, const char *script, const
     return status;
 }
 
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
-                                   struct attn_error *err)
+/* NAME.csv, NAME.gp and style.gp.  ENOMEM when one cannot be written, whole. */
+static enum attn_status write_figure(const struct attn_figure *figure, const char *folder,
+                                     struct attn_error *err)
 {
     char path[PATH_MAX], *csv = attn_figure_csv(figure), *head = attn_figure_head(figure);
     (void)snprintf(path, sizeof path, "%s/%s.csv", folder, figure->name);
@@ -242,7 +243,7 @@ static enum attn_status make_titles(const char *folder, const char *name, struct
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err)
 {
-    enum attn_status status = attn_figure_write(figure, folder, err);
+    enum attn_status status = write_figure(figure, folder, err);
     if (status == ATTN_OK)
         status = draw_script(folder, figure->name, formats_of(figure), err);
     if (status == ATTN_OK && attn_cli_listed(formats_of(figure), " ", "svg"))

@@ -120,15 +120,10 @@ enum attn_status attn_scripts_check(const char *folder, struct attn_error *err);
 enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err);
 
-/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may.  ENOMEM when one cannot be written,
- * whole. */
-enum attn_status attn_figure_write(const struct attn_figure *figure, const char *folder,
-                                   struct attn_error *err);
-
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* The same, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
  * is no gnuplot, or it could not, with its own words. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);

@@ -4,6 +4,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/report/page.h"
+#include "optimized/integers.h"
 #include "tests/harness/base/fileio.h"
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -290,20 +291,36 @@ static json_t *clocks_of(const struct attn_page *page, const char *spec)
     return text[0] != '\0' ? json_string(text) : json_null();
 }
 
+/* The most bytes of a mask that it was given; -1: none. */
+static int64_t largest_mask(const struct attn_page *page, const char *spec)
+{
+    int64_t most = -1;
+    for (int64_t s = 0; s < page->summary->n; s++) {
+        const struct attn_row *row = &page->summary->row[s];
+        if (row->status == ATTN_POINT_OK && strcmp(row->point->spec, spec) == 0)
+            most = greater(most, row->point->mask_bytes);
+    }
+    return most;
+}
+
 void attn_page_external(struct attn_document *d, const struct attn_page *page)
 {
-    static const struct attn_column column[] = {
-        {"name", "name", ATTN_UNIT_CODE},  {"what", "what", ATTN_UNIT_WORDS},
-        {"from", "from", ATTN_UNIT_CODE},  {"digest", "digest", ATTN_UNIT_CODE},
-        {"time", "time", ATTN_UNIT_WORDS}, {.key = NULL}};
+    static const struct attn_column column[] = {{"name", "name", ATTN_UNIT_CODE},
+                                                {"what", "what", ATTN_UNIT_WORDS},
+                                                {"from", "from", ATTN_UNIT_CODE},
+                                                {"digest", "digest", ATTN_UNIT_CODE},
+                                                {"time", "time", ATTN_UNIT_WORDS},
+                                                {"mask", "mask, as given", ATTN_UNIT_BYTES},
+                                                {.key = NULL}};
     json_t *rows = json_array();
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_point *p = page->summary->row[s].point;
         if (is_new(page, s))
             json_array_append_new(rows,
-                                  json_pack("{s:s,s:s,s:s,s:s,s:o}", "name", p->spec, "what",
+                                  json_pack("{s:s,s:s,s:s,s:s,s:o,s:o}", "name", p->spec, "what",
                                             p->route, "from", p->source, "digest", p->source_digest,
-                                            "time", clocks_of(page, p->spec)));
+                                            "time", clocks_of(page, p->spec), "mask",
+                                            known(largest_mask(page, p->spec))));
     }
     attn_document_table(d, column, rows);
 }

@@ -88,7 +88,8 @@ static void put_value(FILE *out, const json_t *value, int unit)
         }
 }
 
-char *attn_cell_text(const json_t *value, int unit)
+/* A value in its unit, as text; to be freed. */
+static char *cell_text(const json_t *value, int unit)
 {
     char *text;
     size_t size;
@@ -142,7 +143,7 @@ static void print_csv(FILE *out, const struct attn_column *column, const json_t 
 {
     for (const struct attn_column *c = column; c->key != NULL; c++) {
         const json_t *value = json_object_get(row, c->key);
-        char *text = attn_cell_text(json_is_null(value) ? NULL : value, ATTN_UNIT_PLAIN);
+        char *text = cell_text(json_is_null(value) ? NULL : value, ATTN_UNIT_PLAIN);
         fputs(c > column ? "," : "", out);
         attn_csv_text(out, row != NULL ? text : c->key);
         free(text);
@@ -162,7 +163,7 @@ static void print_md_cell(FILE *out, const struct attn_column *column, const jso
 {
     const char *verdict = verdict_key(value);
     const char *mark = verdict == NULL ? "" : *verdict == 'b' ? "***" : "*";
-    char *text = attn_cell_text(value, column->unit);
+    char *text = cell_text(value, column->unit);
     for (char *at = text; (at = strpbrk(at, "\n\t")) != NULL;)
         *at = ' ';
     attn_clean(text);
@@ -251,7 +252,7 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
         has_head |= head[c][0] != '\0' && !is_below(&column[c]);
         for (size_t r = 0; r < n; r++) {
             const json_t *row = json_array_get(rows, r);
-            char *text = attn_cell_text(json_object_get(row, column[c].key), column[c].unit);
+            char *text = cell_text(json_object_get(row, column[c].key), column[c].unit);
             cell[r * COLUMNS + (size_t)c] = text;
             width[c] = width_of(text) > width[c] ? width_of(text) : width[c];
         }

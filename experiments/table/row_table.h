@@ -49,9 +49,6 @@ void attn_table_print(FILE *out, enum attn_table_format format, const struct att
 /* "1.24 ms"; a dash for NaN. */
 const char *attn_seconds_text(double seconds, char text[32]);
 
-/* A value in its unit, as text; to be freed. */
-char *attn_cell_text(const json_t *value, int unit);
-
 /* A field of CSV, in quotes where it needs them. */
 void attn_csv_text(FILE *file, const char *text);
 

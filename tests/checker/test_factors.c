@@ -486,6 +486,17 @@ static const struct {
      ATTN_TIER_FULL,
      "128",
      {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O, "causal"}},
+#define ALONE(type) /* the row sees one key: its LSE would be 0 of scores of 0 */  \
+    {                                                                              \
+        BASE, type, ATTN_TIER_QUICK, NULL,                                         \
+        {                                                                          \
+            {0, 0, 3, 0, 0, 736, 736}, PLANTED_ZERO, PLANTED_FIRST, ATTN_LSE, NULL \
+        }                                                                          \
+    }
+    ALONE(0),
+    ALONE(1),
+    ALONE(2),
+#undef ALONE
 };
 
 TEST_EACH(survivors_die, COUNT(survivors))

@@ -54,7 +54,7 @@ static const struct {
     {"reveal", 0x0000000000000000u, 0x3feee53fd14a2f7fu, 0xa3ef333d2366eb00u},
     {"select", 0x4040000000000000u, 0x4040000000000000u, 0x8ac171889df3b6e2u},
     {"powers", 0, 0x4023687a9f1af2b1u, 0x645b17bead167444u},
-    {"subsets", 0xc040000000000000u, 0xc040000000000000u, 0x91f549ddbbd8449eu},
+    {"subsets", 0xc040000000000000u, 0xc040000000000000u, 0xf8c61627e24c0b16u},
     {"faint", 0x8001fe20189e11bau, 0x7f4ee53fd14a2f7fu, 0x33996e32bc701f00u},
     {"level", 0xbfefe20189e11ba2u, 0xbff169c3e09e81bbu, 0x5ed695e07b1f89bau}};
 

@@ -190,7 +190,41 @@ static const struct {
      "wide(v))[1])/",
      "contiguous", "rank 1, step 0: dk", "the LSE of the wrong block"},
     {"s/^    s = case/    i, j = np.arange(len(i)), np.arange(len(j))\\n&/", "contiguous",
-     "rank 0, step 1: ", "a mask not offset by the places of the shards"}};
+     "rank 0, step 1: ", "a mask not offset by the places of the shards"},
+    {"s/(a \\* o + b \\* part)/(b * o + a * part)/", "contiguous", "rank 0, step 0: o",
+     "a merge that weighs the first part by 0: the two LSE are swapped"},
+    {"s/return (a \\* o + b \\* part)/a, b = (b, a) if step else (a, b)\\n    &/; s/def merge(o, "
+     "lse/def merge(step, o, lse/; s/merge(o.r., /merge(step, o[r], /",
+     "zigzag", "rank 0, step 1: o", "a merge that weighs what is there by the LSE of the part"},
+    {"s/, m + np.log(l)/, (m + np.log(l)) * 1.4426950408889634/", "striped", "rank 0, step 0: lse",
+     "LSE in base 2"},
+    {"s/a, b = weights(lse, m), weights(part_lse, m)/a, b = np.exp2(lse - m), np.exp2(part_lse - "
+     "m)/",
+     "zigzag", "rank 0, step 1: o", "parts and their LSE merged by 2^difference"},
+    {"s/m + np.log(a + b)$/np.where(np.isinf(lse), part_lse, lse + part_lse)/", "striped",
+     "rank 0, step 1: lse", "a merge whose LSE is the sum of two"},
+    {"s/^            ds = case/            delta = (p * (t[\"do\"] @ wide(v).swapaxes(-1, "
+     "-2))).sum(-1, keepdims=True)\\n&/",
+     "contiguous", "rank 1, step 0: dk", "delta of each block alone: the sum of P dP"},
+    {"s/k, v, j = kv\\[r\\]/k, v, j = home[r][0], kv[r][1], kv[r][2]/", "striped",
+     "rank 0, step 1: o", "stale K"},
+    {"s/k, v, j = kv\\[r\\]/k, v, j = kv[r][0], home[r][1], kv[r][2]/", "zigzag",
+     "rank 0, step 1: o", "stale V"},
+    {"s/^            part = attend/            k = k if step < 3 else k + np.nan\\n&/; s/s = "
+     "np.where((dist/s = np.where(np.isnan(s), -np.inf, s)\\n        &/",
+     "contiguous", "rank 3, step 3: o", "a last step that is not computed"},
+    {"s/of_group = lambda x, y: .*/of_group = lambda x, y: x[:, 1::2]/", "striped",
+     "rank 0, step 0: dk", "not summed: those of its last head"},
+    {"s/s = case\\[.scale.\\] \\*/s = case[\"scale\"] ** 2 */", "contiguous", "rank 0, step 0: o",
+     "scale squared"},
+    {"s/ds.swapaxes(-1, -2) @/case[\"scale\"] * &/", "zigzag", "rank 0, step 0: dk",
+     "dK with the scale twice"},
+    {"s/dq\\[r\\] = dq\\[r\\] + ds/dq[r] = ds/", "striped", "rank 0, results: dq",
+     "dQ overwritten at every step"},
+    {"s/np.repeat(x, group, axis=1)/np.tile(x, (1, group, 1, 1))/", "contiguous",
+     "rank 0, step 0: o", "heads mapped h mod G"},
+    {"s/np.repeat(x, group, axis=1)/np.roll(&, -group, axis=1)/", "zigzag", "rank 0, step 0: o",
+     "kv heads rotated: that of the next group"}};
 
 TEST_EACH(a_ring_in_numpy, COUNT(rings))
 {
@@ -198,7 +232,7 @@ TEST_EACH(a_ring_in_numpy, COUNT(rings))
         return;
     scratch_expect(0, "1 cases",
                    "vectors '%s' --scheme ring:ranks=4,order=%s --case "
-                   "'h4g2q64d16:causal(br):f32:normal:s1:pass=bwd'",
+                   "'h4g2q32d8:causal(br):f32:normal:s1:pass=bwd'",
                    scratch_path("cases"), rings[_i].order);
     scratch_shell(0, "",
                   "cp docs/examples/numpy_attention.py '%s'; sed '%s' "

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/cases/models.h"
 #include "tests/harness/cases/soak.h"
@@ -250,6 +251,50 @@ TEST(families_are_there)
             n += strncmp(tier_of(ATTN_TIER_FULL)->at[i].battery.name, family[f].prefix,
                          strlen(family[f].prefix)) == 0;
         ck_assert_msg(n >= family[f].least, "%d cases of %s", n, family[f].prefix);
+    }
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static void *head_of(const void *data, enum attn_dtype dtype, const int64_t stride[4], int64_t h)
+{
+    return (char *)data + attn_offset(stride, 0, h, 0) * (int64_t)attn_dtype_size(dtype);
+}
+
+/* The kernel of a model whose query heads take kv head h mod G. */
+static enum attn_status modulo_forward(struct attn_ctx *ctx, const struct attn_problem *p,
+                                       const struct attn_forward *t)
+{
+    enum attn_status status = ATTN_OK;
+    for (int64_t h = 0; h < p->heads && status == ATTN_OK; h++) {
+        struct attn_problem one = *p;
+        struct attn_forward of = *t;
+        one.heads = one.kv_heads = 1;
+        of.q.data = head_of(t->q.data, t->q.dtype, t->q.stride, h);
+        of.k.data = head_of(t->k.data, t->k.dtype, t->k.stride, h % p->kv_heads);
+        of.v.data = head_of(t->v.data, t->v.dtype, t->v.stride, h % p->kv_heads);
+        of.o.data = head_of(t->o.data, t->o.dtype, t->o.stride, h);
+        of.lse.data = head_of(t->lse.data, t->lse.dtype, t->lse.stride, h);
+        status = attn_impl_find("tiled")->forward(ctx, &one, &of);
+    }
+    return status;
+}
+
+/* A model with several kv heads keeps two, so that such a kernel is not judged good at its shape. */
+TEST(kv_heads_of_models_are_told_apart)
+{
+    struct attn_spec spec = spec_of("tiled");
+    struct attn_impl impl = *spec.impl;
+    impl.forward = modulo_forward;
+    spec.impl = &impl;
+    for (int m = 0; m < ATTN_MODELS; m++) {
+        struct attn_model_case made;
+        attn_model_case(&attn_models[m], 0, 0, &made);
+        struct attn_case c = case_of(made.text);
+        int is_one = strcmp(attn_models[m].value[1], "1") == 0;
+        ck_assert_int_eq(c.kv_heads, is_one ? 1 : 2);
+        if (strcmp(attn_models[m].name, "llama-3-8b") == 0)
+            ck_assert_int_eq(result_of(&spec, made.text).verdict, ATTN_FAILED);
     }
 }
 

@@ -36,6 +36,14 @@ static const struct hand_price hand_prices[] = {
      "mask=960 probs=3840 dscores=3840 slope=48 head.q=320 head.k=384 head.v=288 head.o=240 "
      "head.dq=320 head.dk=384 head.dv=288 head.do=240",
      "b2h4g2q10k12d8v6:causal(br):bf16:normal:s1:pass=bwd"},
+    /* scores too: 960 * 2 each, and two rows of 12 in float32 */
+    {"dense:scores=storage", ATTN_FORWARD, 6128, 0, 0, 26880,
+     "mask=960 scores=1920 probs=1920 lines=96 head.q=320 head.k=384 head.v=288 head.o=240",
+     "b2h4g2q10k12d8v6:causal(br):f16:normal:s1:pass=bwd"},
+    {"dense:scores=storage", ATTN_BACKWARD, 7408, 0, 0, 69120,
+     "mask=960 probs=1920 dscores=1920 slope=48 lines=96 head.q=320 head.k=384 head.v=288 "
+     "head.o=240 head.dq=320 head.dk=384 head.dv=288 head.do=240",
+     "b2h4g2q10k12d8v6:causal(br):bf16:normal:s1:pass=bwd"},
     /* mask [B,1,Lq,Lk] of int32: 2*10*12*4 */
     {"dense:mask=int32", ATTN_FORWARD, 8640, 0, 0, 26880, "mask=960 scores=3840 probs=3840", NULL},
     /* mask [Lq,Lk]: 10*12 */
@@ -333,7 +341,8 @@ static int64_t named(const struct attn_cost *cost, const char *name)
 }
 
 /* Open-Sora, issue 70: a mask of int32, five clips of 196,608 tokens: 720 GiB; dense with 8
- * heads at 200,000 tokens: 1.28 TB of scores, and what the others need instead. */
+ * heads at 200,000 tokens: 1.28 TB of scores, and what the others need instead.  Scores in 16 bits
+ * that were reported: 127 GB; 635 GiB; "10 TB", which are 10.7 TiB. */
 TEST(famous_prices)
 {
     static const char far[] = "h8q200000d64:none:f32:normal:s1";
@@ -347,6 +356,12 @@ TEST(famous_prices)
     ck_assert_int_eq(named(&cost, "probs"), INT64_C(1280000000000));
     ck_assert_int_eq(named(&cost, "mask"), 0); /* none: nothing to store */
     ck_assert_int_eq(cost.peak_bytes, INT64_C(2560000000000));
+    cost = price("dense:scores=storage", "h56q33654d128:none:bf16:normal:s1", "none");
+    ck_assert_int_eq(named(&cost, "scores") / 1000000000, 126); /* 126.85 */
+    cost = price("dense:scores=storage", "h24q119196d128:none:f16:normal:s1", "none");
+    ck_assert_int_eq(named(&cost, "scores") >> 30, 635);
+    cost = price("dense:scores=storage", "b2h48q247726d128:none:bf16:normal:s1", "none");
+    ck_assert_int_eq((named(&cost, "scores") * 10) >> 40, 107);
     /* a million tokens, 7,813 rows of blocks; a window of 512 meets 5 blocks of a row, and fewer in
      * the first 4: 5 * 7813 - (4 + 3 + 2 + 1).  Causal: every block up to the diagonal */
     cost = price("bsr", million, "window(511,0,br)");

@@ -17,6 +17,7 @@
 #include "experiments/measure/point/point_work.h"
 #include "experiments/measure/preflight.h"
 #include "experiments/measure/stats.h"
+#include "optimized/integers.h"
 #include "ref/clock.h"
 
 /* ---- who is called --------------------------------------------------------------------------- */
@@ -177,12 +178,18 @@ static enum attn_status prepare(struct attn_point_work *work, struct attn_error 
     return status;
 }
 
+int64_t attn_point_without_mask(const struct attn_point *p, int64_t bytes)
+{
+    int64_t mask = p->mask_bytes > 0 ? p->mask_bytes : 0;
+    return bytes < 0 ? bytes : greater(bytes - mask, 0);
+}
+
 static void keep_resident(struct attn_point *p, const struct attn_resident *resident)
 {
     p->hwm_reset = resident->reset;
     p->baseline_bytes = resident->baseline;
     p->hwm_bytes = resident->hwm;
-    p->resident_bytes = resident->bytes;
+    p->resident_bytes = attn_point_without_mask(p, resident->bytes);
 }
 
 /* Beside the calls that are timed, on as many threads; NaN: not asked for, or of ranks. */

@@ -122,7 +122,8 @@ static enum attn_status run(struct attn_point_work *work, const char *folder,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The peak less what the command takes at all, less inputs and outputs once. */
+/* The peak less what the command takes at all, less inputs, the bytes of a mask
+ * among them, and outputs once. */
 static void keep_memory(struct attn_point *p, const struct attn_process *tiny,
                         const struct attn_process *ran)
 {
@@ -130,7 +131,7 @@ static void keep_memory(struct attn_point *p, const struct attn_process *tiny,
     p->hwm_bytes = ran->peak_bytes;
     int64_t more = ran->peak_bytes - tiny->peak_bytes - p->floor_bytes;
     if (tiny->peak_bytes >= 0 && ran->peak_bytes >= 0 && more > 0)
-        p->resident_bytes = more;
+        p->resident_bytes = attn_point_without_mask(p, more);
 }
 
 /* The times that a command reports beside its results, in FOLDER/out/point/seconds.txt: seconds of

@@ -50,6 +50,9 @@ enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_p
 void attn_point_stack_forget(struct attn_point_work *work);
 void attn_point_stack_close(struct attn_point_work *work);
 
+/* Resident bytes of a program that is not ours without those of the mask that it was given. */
+int64_t attn_point_without_mask(const struct attn_point *point, int64_t bytes);
+
 /* ---- point_command.c ------------------------------------------------------------------------- */
 
 /* Before there are tensors; the files are written, the command runs, and its results and times are

@@ -48,7 +48,7 @@ const struct attn_lab *attn_lab_find(const char *name);
 /* Criterion n of a lab; NULL beyond the last. */
 const struct attn_criterion *attn_lab_criterion(const struct attn_lab *lab, int n);
 
-/* A lab under a seed.  Conventions that vary are words of attn_task_words(), in its order: which
+/* A lab under a seed.  Conventions that vary are words of attn_task_print(), in its order: which
  * one is the upper half of the FNV-1a hash of "SEED:LAB:KEY", modulo how many words the key has.
  * Without a seed ("") they are attnlab's own. */
 struct attn_task {
@@ -60,8 +60,6 @@ struct attn_task {
 enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
                                 struct attn_task *task, struct attn_error *err);
 
-/* "lse: \"2\"; layout: \"sbhd\"": what differs from attnlab's own; "" where nothing does. */
-void attn_task_words(const struct attn_task *task, char *text, size_t size);
 void attn_task_print(const struct attn_task *task, FILE *out);
 
 /* Compares a declaration with the task's.  0: they agree.  1: a claim or a convention differs: the

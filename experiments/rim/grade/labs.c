@@ -143,7 +143,8 @@ enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
     return status;
 }
 
-void attn_task_words(const struct attn_task *task, char *text, size_t size)
+/* "lse: \"2\"; layout: \"sbhd\"": what differs from attnlab's own; "" where nothing does. */
+static void task_words(const struct attn_task *task, char *text, size_t size)
 {
     text[0] = '\0';
     for (int c = 0; c < CONVENTIONS; c++)
@@ -232,7 +233,7 @@ int attn_task_differs(const struct attn_task *task, const struct attn_claims *c,
 void attn_grade_task(struct attn_grading *g, struct attn_outcome *o)
 {
     char differs[400], words[200];
-    attn_task_words(g->task, words, sizeof words);
+    task_words(g->task, words, sizeof words);
     o->asked = 1;
     snprintf(o->again, sizeof o->again, "%.200s check %s", attn_cli_program(), g->candidate.route);
     if (!attn_grade_any_passed(g, g->criterion->argument))

@@ -56,6 +56,7 @@ const struct attn_cli_command attn_cmd_layer = {
         "around the layer (fastseq, dsp) or any sequence-parallel implementation, "
         "which\n"
         "then does the attention (attnlab layer list).",
+    .words = "list ",
     .flags = flags,
     .more =
         "Printed are the largest difference of each result and how large rounding alone may make\n"

@@ -98,7 +98,10 @@ static json_t *read_object(const char *line, const char *const *needed, struct a
     return object;
 }
 
-json_t *attn_table_read(char *text, const char *const *needed, int *line, struct attn_error *err)
+/* The lines of a text, which is cut to pieces, as an array of objects; a field of CSV is a string.
+ * needed: keys that each must have, NULL behind the last.  NULL: *line is the number of the line in
+ * which something is wrong. */
+static json_t *read_table(char *text, const char *const *needed, int *line, struct attn_error *err)
 {
     struct attn_error why = {ATTN_OK, ""};
     json_t *lines = json_array();
@@ -149,7 +152,7 @@ json_t *attn_study_rows(struct attn_study_run *run, const char *csv, const char 
         text = attn_cli_need(strdup(csv));
     else if (attn_read_text(run->data, ATTN_READ_GIVEN, BYTES_MOST, &text, &run->bad) != ATTN_OK)
         return NULL;
-    json_t *rows = attn_table_read(text, columns, &line, &why);
+    json_t *rows = read_table(text, columns, &line, &why);
     if (rows == NULL)
         attn_fail(&run->bad, why.status, "%s:%d: %s", run->data, line, why.text);
     free(text);

@@ -11,11 +11,6 @@
 /* The key of the number of its line, in each object. */
 #define ATTN_TABLE_LINE "#"
 
-/* The lines of a text, which is cut to pieces, as an array of objects; a field of CSV is a string.
- * needed: keys that each must have, NULL behind the last.  NULL: *line is the number of the line in
- * which something is wrong. */
-json_t *attn_table_read(char *text, const char *const *needed, int *line, struct attn_error *err);
-
 /* The string of that key; "" where there is none. */
 const char *attn_table_field(const json_t *object, const char *key);
 

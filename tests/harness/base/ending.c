@@ -86,7 +86,9 @@ static int find_theirs(void)
     return n <= THEIRS;
 }
 
-int attn_process_signal_children(pid_t other, int number)
+/* Send the children of this process, and of another one (0: none) but for that one itself, a signal
+ * (0: none); how many of them ran. */
+static int signal_children(pid_t other, int number)
 {
     int n = 0;
     char state;
@@ -108,10 +110,10 @@ int attn_process_end_children(double grace_s)
 {
     enum { ROUNDS = 1000 }; /* against what forks faster than it dies */
     int n = 0, go_on = sole == getpid() && !attn_process_is_alone();
-    for (double s = 0; go_on && s < grace_s && attn_process_signal_children(0, 0) > 0; s += 0.01)
+    for (double s = 0; go_on && s < grace_s && signal_children(0, 0) > 0; s += 0.01)
         usleep(10000);
     for (int round = 0; round < ROUNDS && go_on; round++) {
-        int sent = attn_process_signal_children(0, SIGKILL); /* 0: dead, or not ours to end */
+        int sent = signal_children(0, SIGKILL); /* 0: dead, or not ours to end */
         pid_t ended = waitpid(-1, NULL, sent > 0 ? 0 : WNOHANG);
         go_on = ended > 0 || (ended < 0 && errno == EINTR);
         n += sent;

@@ -24,10 +24,6 @@ int attn_process_interrupted(void);
 /* There is no child. */
 int attn_process_is_alone(void);
 
-/* Send the children of this process, and of another one (0: none) but for that one itself, a signal
- * (0: none); how many of them ran. */
-int attn_process_signal_children(pid_t other, int number);
-
 /* Wait so long for all children of this process, those included that their ends make its own, and
  * end those that are left; how many of them ran. */
 int attn_process_end_children(double grace_s);

@@ -105,11 +105,13 @@ static double bound_product(const struct attn_problem *p, const struct attn_prec
                             const struct attn_oracle_row *row, int64_t n,
                             const struct attn_row_bound *x)
 {
-    double grow = x->exact_scores ? 1 : (1 + a->u_q) * (1 + a->u_q);
+    double grows = (1 + a->u_q) * (1 + a->u_q), grow = x->exact_scores ? 1 : grows;
     double scale = fabs(p->scale), d = (double)p->d_key;
     double both = x->k_size[row->key[n]] + x->q_size;
     double eps = (x->of_score * grow + (grow - 1)) * row->magnitude[n] + scale * (d + 1) * a->tiny +
                  a->tiny + a->tiny * (1 + scale) * both;
+    if (x->exact_scores)
+        eps += (grows - 1) * fabs(row->raw[n]);
     if (a->u_q > 0) /* rounded as they are, or scaled */
         eps += a->tiny_inner * (1 + scale) * grow * (both + d * a->tiny_inner);
     if (a->u_s > 0) { /* 2.3: stored, and once more where it is scaled after that */

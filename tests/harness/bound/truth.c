@@ -43,6 +43,7 @@ struct work {
     const struct attn_oracle_row *row[ATTN_ORACLE_ROWS]; /* own, or kept */
     struct attn_row_bound bound[ATTN_ORACLE_ROWS];
     struct attn_row_kinds kinds;    /* of one row */
+    int special[ATTN_ORACLE_ROWS];  /* its kinds matter */
     double *q, *d_o;                /* [most_rows][d] [dv] */
     int64_t *place, *place_of_bias; /* [most_rows][n_key] rows of an output that keys add to */
     struct attn_addends of_dk[ATTN_ORACLE_ROWS], of_dv[ATTN_ORACLE_ROWS];
@@ -237,11 +238,9 @@ static void open_row(struct work *w, int r, int backward)
 
 /* Rows i[] of head (b,h); place_of[r]: row r's place in O, LSE and dQ; -1: not sampled, it only
  * feeds dK and dV. */
-static void do_rows(struct work *w)
+static void work_out(struct work *w)
 {
     int backward = w->in->d_o.data != NULL;
-    if (w->n_rows == 0)
-        return;
     attn_row_bounds_head(w->p, w->in, w->b, w->h, w->i, w->n_rows, w->bound);
     for (int r = 0; r < w->n_rows; r++)
         w->bound[r].without_dq = w->place_of[r] < 0;
@@ -249,12 +248,22 @@ static void do_rows(struct work *w)
     attn_row_bounds_forward(w->p, w->a, w->n_rows, w->row, w->bound);
     if (backward)
         attn_row_bounds_backward(w->p, w->in, w->b, w->h, w->i, w->a, w->n_rows, w->row, w->bound);
+}
+
+/* Rows that are worked out, of this head or, is_known, of one that is like it. */
+static void store_rows(struct work *w, int is_known)
+{
+    int backward = w->in->d_o.data != NULL;
     for (int r = 0; r < w->n_rows; r++) {
         if (attn_row_bound_is_open(w->p, w->a, w->row[r], w->b, w->h, w->i[r], &w->bound[r])) {
             open_row(w, r, backward);
             continue;
         }
-        attn_row_kinds(w->p, w->in, w->a, w->row[r], &w->bound[r], w->b, w->h, w->i[r], &w->kinds);
+        w->kinds.special = 0;
+        if (!is_known || w->special[r])
+            attn_row_kinds(w->p, w->in, w->a, w->row[r], &w->bound[r], w->b, w->h, w->i[r],
+                           &w->kinds);
+        w->special[r] = w->kinds.special;
         if (w->place_of[r] >= 0)
             store_forward(w, r);
         if (backward && w->place_of[r] >= 0)
@@ -268,6 +277,43 @@ static void do_rows(struct work *w)
             collect_bias(w, r);
     }
     flush_keys(w);
+}
+
+/* 1: row i of two heads has the same numbers, side by side in memory. */
+static int is_equal(const struct attn_cview *x, int64_t b, int64_t h, int64_t other, int64_t i,
+                    int64_t width)
+{
+    const int64_t size = (int64_t)attn_dtype_size(x->dtype);
+    const char *data = x->data;
+    return data == NULL ||
+           (x->stride[3] == 1 &&
+            memcmp(data + attn_offset(x->stride, b, h, i) * size,
+                   data + attn_offset(x->stride, b, other, i) * size, (size_t)(width * size)) == 0);
+}
+
+/* 1: where the fill knows the keys, all heads have one mask and no bias, so that rows of another
+ * head of the group that have the same q, dO and dLSE have the same truth. */
+static int is_alike(const struct work *w, int64_t other)
+{
+    const struct attn_inputs *in = w->in;
+    int is = in->keys != NULL;
+    for (int r = 0; r < w->n_rows && is; r++)
+        is = is_equal(&in->q, w->b, w->h, other, w->i[r], w->p->d_key) &&
+             is_equal(&in->d_o, w->b, w->h, other, w->i[r], w->p->d_value) &&
+             is_equal(&in->d_lse, w->b, w->h, other, w->i[r], 1);
+    return is;
+}
+
+/* Of query heads [from, to), which share a kv head. */
+static void do_rows(struct work *w, int64_t from, int64_t to)
+{
+    for (int64_t h = from; h < to && w->n_rows > 0; h++) {
+        int is_known = h > from && is_alike(w, h);
+        w->h = h;
+        if (!is_known)
+            work_out(w);
+        store_rows(w, is_known);
+    }
     w->n_rows = 0;
 }
 
@@ -433,13 +479,15 @@ static int feeds(const struct work *w, int64_t b, int64_t h, int64_t i)
     return 0;
 }
 
-/* All rows of query heads [from, to) of a batch. */
+/* All rows of query heads [from, to) of a batch, which share a kv head: one head after the other, or
+ * some rows of each where they may be alike. */
 static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
 {
     const struct attn_sample *sample = w->sample;
     int backward = w->in->d_o.data != NULL, all = sample->n_rows < 0;
-    for (int64_t h = from; h < to; h++) {
-        w->b = b, w->h = h;
+    int64_t step = w->in->keys != NULL ? to - from : 1;
+    for (int64_t h = from; h < to; h += step) {
+        w->b = b;
         for (int64_t i = 0, next = 0; i < w->p->n_query; i++) {
             int64_t slot = all ? i : -1;
             if (!all && next < sample->n_rows && sample->row[next] == i)
@@ -449,9 +497,9 @@ static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
             w->i[w->n_rows] = i;
             w->place_of[w->n_rows++] = slot;
             if (w->n_rows == w->most_rows)
-                do_rows(w);
+                do_rows(w, h, h + step);
         }
-        do_rows(w);
+        do_rows(w, h, h + step);
     }
 }
 

@@ -5,13 +5,13 @@
  * corners of the region where B H Lq Lk d is at most 2^28 (full tier: 2^30), not products of
  * values.
  *
- * Thresholds are weighed: each extent has no bound or has one, as likely, and all numbers of an
- * axis below are as likely as each other; a size beyond that is rare, for smaller bounds are
- * rounded up to it.  A window is needed, must not be, or does not matter.  Then the case that meets
- * most new weight for its time is taken, again and again, until the time of the tier is used up or
- * nothing is left.  Sums over all cells below a cell make each choice cheap.  The full tier goes on
- * from the cases of the quick one.  Those thresholds stay unmet that only cases of more time or
- * memory reach: long thin problems (no bound on one length, large ones on all else).
+ * Thresholds are weighed: each extent has no bound or has one, as likely; bounds are powers of two,
+ * one more, or anything.  Cells of a grid gather those between two values of each axis; a case at
+ * the upper end meets them all.  A window is needed, must not be, or does not matter.  The case
+ * that meets most new weight for its time is taken, again and again, until the time of the tier is
+ * used up or nothing is left; then cases go of which others meet all, and their time is spent again.
+ * Sums over all cells below a cell make each choice cheap.  The full tier goes on from the cases of
+ * the quick one.  Those thresholds stay unmet that only cases of more time or memory reach.
  * test_factors.c draws thresholds and counts them.
  *
  * In each case: backward, causal, the largest group up to 16, as far as the claims allow; dv = d.
@@ -25,55 +25,73 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/cases/factors.h"
 
-/* Bounds from which kernels branch; the first is none, and so likely beside one of the others. */
-enum { BATCHES, HEADS, QUERIES, KEYS, WIDTHS, AXES, MOST_VALUES = 14 };
-#define LENGTHS                                                              \
-    {                                                                        \
-        16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096 \
-    }
-static const struct {
+/* The grid; the first value of an axis is for no bound, too.  Where there are as many keys as
+ * queries, it is finer: cells are fewer by an axis, and large pairs of lengths want cases that are
+ * little larger. */
+enum { BATCHES, HEADS, QUERIES, KEYS, WIDTHS, AXES, MOST_VALUES = 24 };
+struct axis {
     int factor, n;
     double none;
     int value[MOST_VALUES];
-} axis[AXES] = {
+};
+#define LENGTHS 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096
+static const struct axis any[AXES] = {
     {ATTN_FACTOR_BATCH, 6, 1, {1, 2, 3, 5, 9, 16}},
     {ATTN_FACTOR_HEADS, 7, 1, {1, 2, 4, 5, 8, 16, 32}},
-    {ATTN_FACTOR_QUERIES, 14, 0.3, LENGTHS},
-    {ATTN_FACTOR_KEYS, 14, 0.3, LENGTHS},
-    {ATTN_FACTOR_D, 8, 0.5, {16, 32, 64, 72, 128, 136, 192, 256}},
+    {ATTN_FACTOR_QUERIES, 14, 0.4, {LENGTHS}},
+    {ATTN_FACTOR_KEYS, 14, 0.4, {LENGTHS}},
+    {ATTN_FACTOR_D, 8, 0.7, {16, 32, 64, 72, 128, 136, 192, 256}},
+};
+static const struct axis square[AXES] = {
+    {ATTN_FACTOR_BATCH, 12, 1, {1, 2, 3, 4, 5, 6, 8, 9, 11, 13, 14, 16}},
+    {ATTN_FACTOR_HEADS, 18, 1, {1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 32}},
+    {ATTN_FACTOR_QUERIES, 24, 0.4, {16,   32,   64,   96,   128,  192,  256,  384,
+                                    512,  640,  768,  1024, 1152, 1280, 1536, 1792,
+                                    2048, 2304, 2560, 2816, 3072, 3328, 3584, 4096}},
+    {ATTN_FACTOR_KEYS, 1, 1, {16}},
+    {ATTN_FACTOR_D, 9, 0.7, {16, 32, 40, 64, 72, 128, 136, 192, 256}},
 };
 enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 900 };
 
 /* Seconds of one core, of the slowest of our own (textbooks) and of a GPU, with the judge, which
- * needs the last two: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
- * or k, a row of a head.  A slower plug-in is asked those that it would end in time; a command gets
- * all cases at once.  Of a tier's corners in all; then the largest problem of a threshold, and of a
- * case the largest q and k and most pairs: a GPU has room for their scores, for code that stores
- * these. */
+ * needs the last three: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
+ * or k, a row of a head, and of a kv head.  A slower plug-in is asked those that it would end in time; a command gets
+ * all cases at once. */
 static const struct {
-    double product, pair, element, row;
-} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6}, {1e-12, 2e-11, 5e-8, 3.7e-6}};
-static const struct {
-    double seconds[ATTN_ROUTE_OWN + 1], products, elements, pairs;
-} most[ATTN_TIERS] = {{{[ATTN_ROUTE_PLUGIN] = 20, [ATTN_ROUTE_FILES] = 1, [ATTN_ROUTE_OWN] = 2.5},
-                       1 << 28,
-                       1 << 23,
-                       1 << 30},
-                      {{[ATTN_ROUTE_PLUGIN] = 60, [ATTN_ROUTE_FILES] = 25, [ATTN_ROUTE_OWN] = 25},
-                       1 << 30,
-                       1 << 24,
-                       1u << 31}};
-#define LEAST 0.1 /* seconds of a process and a case of any size */
+    double product, pair, element, row, kv_row;
+} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
 
+/* Of a tier's corners in all, by route, and of a case the largest q and k; then the largest problem
+ * of a threshold, and the most pairs of a case: a GPU has room for their scores, for code that
+ * stores these. */
+#define BY_ROUTE(plugin, files, own)                                                     \
+    {                                                                                    \
+        [ATTN_ROUTE_PLUGIN] = plugin, [ATTN_ROUTE_FILES] = files, [ATTN_ROUTE_OWN] = own \
+    }
+static const struct {
+    double seconds[ATTN_ROUTE_OWN + 1], elements[ATTN_ROUTE_OWN + 1], products, pairs;
+} most[ATTN_TIERS] = {{BY_ROUTE(10, 1, 2.5), BY_ROUTE(0x1p26, 0x1p23, 0x1p23), 1 << 28, 1 << 30},
+                      {BY_ROUTE(60, 25, 25), BY_ROUTE(0x1p28, 0x1p24, 0x1p24), 1 << 30, 1u << 31}};
+#define LEAST 0.03 /* seconds of a case of any size */
+
+/* A case that is taken, and its kind of mask. */
+struct chosen {
+    struct attn_case c;
+    int kind;
+};
 struct corners {
     const struct attn_claims *claims;
     enum attn_dtype type[ATTN_DTYPES];
     enum attn_route route;
-    int types, is_square, cells, n[AXES]; /* square: as many keys as queries, an axis of one */
-    double left[KINDS][CELLS];            /* weight of the thresholds that are not met */
-    double sum[KINDS][CELLS];             /* of all cells up to it */
-    double cost[CELLS];                   /* seconds; HUGE_VAL: no case */
-    int taken;
+    int types, is_square, cells;
+    const struct axis *axis;
+    float weight[KINDS][CELLS];      /* of thresholds */
+    float sum[KINDS][CELLS];         /* of those that are not met, of all cells up to it */
+    unsigned char met[KINDS][CELLS]; /* by so many of the chosen */
+    unsigned char place[AXES][CELLS];
+    double cost[CELLS]; /* seconds; HUGE_VAL: no case */
+    int n_chosen, taken;
+    struct chosen chosen[MOST_CASES];
     struct attn_case take[MOST_CASES];
 };
 
@@ -84,19 +102,27 @@ static int stride_of(const struct corners *x, int a)
 {
     int stride = 1;
     for (int y = AXES - 1; y > a; y--)
-        stride *= x->n[y];
+        stride *= x->axis[y].n;
     return stride;
 }
 
 static int place_of(const struct corners *x, int cell, int a)
 {
-    return a == KEYS && x->is_square ? place_of(x, cell, QUERIES)
-                                     : cell / stride_of(x, a) % x->n[a];
+    return x->place[a][cell];
+}
+
+static void note_places(struct corners *x)
+{
+    for (int cell = 0; cell < x->cells; cell++)
+        for (int a = 0; a < AXES; a++)
+            x->place[a][cell] = a == KEYS && x->is_square
+                                    ? x->place[QUERIES][cell]
+                                    : (unsigned char)(cell / stride_of(x, a) % x->axis[a].n);
 }
 
 static int64_t bound_of(const struct corners *x, int cell, int a)
 {
-    return axis[a].value[place_of(x, cell, a)];
+    return x->axis[a].value[place_of(x, cell, a)];
 }
 
 /* The largest group up to 16 that divides the heads; 0: none is declared. */
@@ -165,23 +191,44 @@ static double seconds_of(const struct attn_case *c, enum attn_route route)
     double products = products_of(c);
     return products * each[is_fast].product + products / (double)c->d_key * each[is_fast].pair +
            elements_of(c) * each[is_fast].element +
-           (double)(c->batch * c->heads * c->n_query) * each[is_fast].row;
+           (double)(c->batch * c->heads * c->n_query) * each[is_fast].row +
+           (double)(c->batch * c->kv_heads * c->n_query) * each[is_fast].kv_row;
 }
 
-/* Of a threshold; 0: it is too large, or no extent that is declared reaches it. */
+/* How likely a bound is beyond one value of an axis and up to the next: a power of two, one more,
+ * any number. */
+static double likelihood(int64_t from, int64_t to)
+{
+    int powers = 0, one_more = 0;
+    for (int64_t power = 1; power <= to; power *= 2) {
+        powers += from < power;
+        one_more += from < power + 1 && power + 1 <= to;
+    }
+    return powers + one_more + log2((double)to / (double)from);
+}
+
+/* Of the thresholds of a cell; 0: all are too large, or no extent that is declared reaches them. */
 static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
 {
-    double weight = 1, products = 1;
+    double weight = 1, least = 1, largest = 1;
     for (int a = 0; a < AXES; a++) {
+        const struct axis *axis = &x->axis[a];
         int64_t bound = bound_of(x, cell, a);
-        products *= place_of(x, cell, a) == 0 ? 1 : (double)bound;
-        weight *= place_of(x, cell, a) == 0 ? axis[a].none : 1.0 / (axis[a].n - 1);
-        if (place_of(x, cell, a) > 0 &&
-            attn_shapes_nearest(&x->claims->shapes, axis[a].factor, bound) < bound)
+        int at = place_of(x, cell, a);
+        if (at > 0 && attn_shapes_nearest(&x->claims->shapes, axis->factor, bound) < bound)
             return 0;
+        largest *= at == 0 ? 1 : (double)bound;
+        if (a == KEYS && x->is_square) {
+            least *= at == 0 ? 1 : x->axis[QUERIES].value[at - 1] + 1;
+            continue;
+        }
+        least *= at == 0 ? 1 : axis->value[at - 1] + 1;
+        weight *= at == 0 ? axis->none
+                          : likelihood(axis->value[at - 1], bound) /
+                                likelihood(axis->value[0], axis->value[axis->n - 1]);
     }
-    double over = products / most[tier].products; /* a smaller threshold has been rounded up */
-    return over <= 1 ? weight : over <= 4 ? weight / (over * over) : 0;
+    double over = largest / most[tier].products;
+    return over <= 1 ? weight : least <= most[tier].products ? weight / (over * over) : 0;
 }
 
 /* ---- choosing --------------------------------------------------------------------------------
@@ -190,9 +237,11 @@ static double weight_of(const struct corners *x, int cell, enum attn_tier tier)
 /* Sums over all cells below, one axis after the other. */
 static void add_up(struct corners *x)
 {
-    memcpy(x->sum, x->left, sizeof x->sum);
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int cell = 0; cell < x->cells; cell++)
+            x->sum[kind][cell] = x->met[kind][cell] == 0 ? x->weight[kind][cell] : 0;
     for (int a = 0; a < AXES; a++) {
-        const int stride = stride_of(x, a), row = stride * x->n[a];
+        const int stride = stride_of(x, a), row = stride * x->axis[a].n;
         for (int kind = 0; kind < KINDS; kind++)
             for (int begin = 0; begin < x->cells; begin += row)
                 for (int cell = begin + stride; cell < begin + row; cell++)
@@ -217,7 +266,7 @@ static int best_of(struct corners *x, double seconds, int *kind)
         if (cost > seconds)
             continue;
         for (int k = has_windows(x->claims) ? WITH : WITHOUT; k <= WITHOUT; k++) {
-            double gain = (x->sum[0][cell] + x->sum[k][cell]) / (cost + LEAST);
+            double gain = (double)(x->sum[0][cell] + x->sum[k][cell]) / (cost + LEAST);
             if (gain > best * 1.0001) {
                 best = gain;
                 found = cell;
@@ -228,17 +277,30 @@ static int best_of(struct corners *x, double seconds, int *kind)
     return found;
 }
 
-/* Thresholds that the case meets have no weight any more. */
-static void strike(struct corners *x, const struct attn_case *c, int kind)
+/* 1: the case meets thresholds of the cell. */
+static int meets(const struct corners *x, const struct attn_case *c, int cell)
 {
     const int64_t extent[AXES] = {c->batch, c->heads, c->n_query, c->n_key, c->d_key};
-    for (int cell = 0; cell < x->cells; cell++) {
-        int a = 0;
-        while (a < AXES && (place_of(x, cell, a) == 0 || extent[a] >= bound_of(x, cell, a)))
-            a++;
-        if (a == AXES)
-            x->left[0][cell] = x->left[kind][cell] = 0;
-    }
+    int a = 0;
+    while (a < AXES && (place_of(x, cell, a) == 0 || extent[a] >= bound_of(x, cell, a)))
+        a++;
+    return a == AXES;
+}
+
+/* Thresholds that the case meets are met once more, or once less.  1: some of them by it alone. */
+static int count(struct corners *x, const struct chosen *chosen, int more)
+{
+    const int kinds[] = {0, chosen->kind};
+    int alone = 0;
+    for (int cell = 0; cell < x->cells; cell++)
+        for (int k = 0; k < 2; k++) {
+            const int kind = kinds[k];
+            if (x->weight[kind][cell] == 0 || (k == 0 && !meets(x, &chosen->c, cell)))
+                break;
+            x->met[kind][cell] = (unsigned char)(x->met[kind][cell] + more);
+            alone |= x->met[kind][cell] == 0;
+        }
+    return alone;
 }
 
 /* ---- cases -----------------------------------------------------------------------------------
@@ -261,14 +323,15 @@ static void make_mask(const struct attn_claims *claims, int kind, struct attn_ca
 
 static void weigh(struct corners *x, enum attn_tier tier)
 {
+    memset(x->met, 0, sizeof x->met);
     for (int cell = 0; cell < x->cells; cell++) {
         struct attn_case c;
         double weight = weight_of(x, cell, tier);
         for (int kind = 0; kind < KINDS; kind++)
-            x->left[kind][cell] = weight * (kind == 0 ? 1 : 0.2);
+            x->weight[kind][cell] = (float)(weight * (kind == 0 ? 1 : 0.2));
         x->cost[cell] = make_shape(x, cell, &c) &&
                                 products_of(&c) / (double)c.d_key <= most[tier].pairs &&
-                                elements_of(&c) <= most[tier].elements
+                                elements_of(&c) <= most[tier].elements[x->route]
                             ? seconds_of(&c, x->route)
                             : HUGE_VAL;
     }
@@ -284,25 +347,55 @@ static void take(struct corners *x, const struct attn_case *c, int copies)
     }
 }
 
+/* Of the chosen from number `from` on those go without which as much is met, the dearest first;
+ * returns their seconds. */
+static double drop_idle(struct corners *x, int from)
+{
+    double saved = 0;
+    for (double dearest = HUGE_VAL, next; dearest > 0; dearest = next) {
+        next = 0;
+        for (int n = from; n < x->n_chosen; n++) {
+            double seconds = seconds_of(&x->chosen[n].c, x->route);
+            if (seconds < dearest && seconds > next)
+                next = seconds;
+            if (seconds != dearest)
+                continue;
+            if (count(x, &x->chosen[n], -1)) {
+                count(x, &x->chosen[n], 1);
+                continue;
+            }
+            saved += seconds;
+            x->chosen[n--] = x->chosen[--x->n_chosen];
+        }
+    }
+    return saved;
+}
+
 static void take_best(struct corners *x, enum attn_tier tier)
 {
-    const int copies = tier == ATTN_TIER_FULL ? x->types : 1;
-    double seconds = most[tier].seconds[x->route] / copies;
+    const int copies = tier == ATTN_TIER_FULL ? x->types : 1, before = x->n_chosen;
+    double seconds = most[tier].seconds[x->route] / copies, saved = 1;
     weigh(x, tier);
-    for (int n = 0, quick = x->taken; n < quick; n++) { /* in the other types, too */
-        const struct attn_case c = x->take[n];
-        seconds -= seconds_of(&c, x->route) * (copies - 1) / copies;
-        strike(x, &c, strstr(c.mask, "window") != NULL ? WITH : WITHOUT);
-        take(x, &c, copies == 1 ? 0 : copies);
+    for (int n = 0; n < before; n++) { /* in the other types, too */
+        seconds -= seconds_of(&x->chosen[n].c, x->route) * (copies - 1) / copies;
+        count(x, &x->chosen[n], 1);
+        take(x, &x->chosen[n].c, copies == 1 ? 0 : copies);
     }
-    for (int kind = 0, cell; (cell = best_of(x, seconds, &kind)) >= 0;) {
-        struct attn_case c;
-        make_shape(x, cell, &c);
-        make_mask(x->claims, kind, &c);
-        seconds -= seconds_of(&c, x->route);
-        strike(x, &c, kind);
-        take(x, &c, copies);
+    while (saved > 0) {
+        for (int cell, kind = 0;
+             x->n_chosen < MOST_CASES && (cell = best_of(x, seconds, &kind)) >= 0;) {
+            struct chosen *chosen = &x->chosen[x->n_chosen++];
+            make_shape(x, cell, &chosen->c);
+            make_mask(x->claims, kind, &chosen->c);
+            chosen->kind = kind;
+            seconds -= seconds_of(&chosen->c, x->route);
+            count(x, chosen, 1);
+        }
+        saved = drop_idle(x, before);
+        seconds += saved;
     }
+    for (int n = before; n < x->n_chosen; n++)
+        take(x, &x->chosen[n].c, copies);
 }
 
 /* A width with a group: two tiles of 128 and more both ways, or one query over many keys. */
@@ -386,10 +479,12 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enu
     x->route = route;
     x->is_square =
         !(x->claims->bits & ATTN_CAP_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
+    x->axis = x->is_square ? square : any;
     x->cells = 1;
     list_types(x);
     for (int a = 0; a < AXES; a++)
-        x->cells *= x->n[a] = a == KEYS && x->is_square ? 1 : axis[a].n;
+        x->cells *= x->axis[a].n;
+    note_places(x);
     for (int t = ATTN_TIER_QUICK; t <= (int)tier && x->types > 0; t++) {
         char name[24];
         int before = x->taken;

@@ -92,7 +92,7 @@ void attn_model_case(const struct attn_model *model, int index, int has_bf16,
     snprintf(mask, sizeof mask, "%s", v[ATTN_MODEL_MASK]);
     if (window != NULL && atoi(window + 7) >= n_key)
         snprintf(mask + (window - v[ATTN_MODEL_MASK]), 32, "window(99%s", strchr(window, ','));
-    kv = kv > 1 && (group <= 2 || index == DECODE) ? 2 : 1;
+    kv = kv > 1 ? 2 : 1; /* with one, every head would have the right one */
     snprintf(c->name, sizeof c->name, "shape-%s%s", model->name, suffix[index]);
     snprintf(c->why, sizeof c->why, "the shape of %s: %s", model->name, why[index]);
     snprintf(c->text, sizeof c->text, "h%dg%dq%dk%dd%dv%s:%s:%s:%s:s%d%s%s%s%s%s%s%s", group * kv,

@@ -52,8 +52,9 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
 /* model_file.c: of a file whose name is there. */
 enum attn_status attn_model_read(struct attn_model_given *given, struct attn_error *err);
 
-/* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Heads are fewer, but as
- * many for each kv head, up to 16.  has_bf16: is claimed; the long cases are asked in it. */
+/* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Two kv heads stay of
+ * several, and as many heads of each, up to 16.  has_bf16: is claimed; the long cases are asked in
+ * it. */
 struct attn_model_case {
     char name[48], text[ATTN_CASE_TEXT], why[96]; /* name: "shape-llama-3-8b-decode" */
 };

@@ -120,10 +120,13 @@ static void put_range(const int64_t n[4], int is_ranked, const struct pattern *x
 /* Says what is special about the case, where the output is NaN. */
 static const char *special(const struct attn_failed_run *run, const struct pattern *x)
 {
-    if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN)
-        return x->empty_rows == x->bad
-                   ? ": 0/0, or K and V rows that no query sees, which are NaN here"
-                   : ": K and V rows that no query sees are NaN here, and were read";
+    const int is_empty = x->empty_rows == x->bad;
+    if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN && run->reads_hidden > 0)
+        return ": K and V rows that no query sees are NaN here, and were read";
+    if (x->nan > 0 && run->setup->given.poison == ATTN_POISON_NAN && is_empty)
+        return ": 0/0, or K and V rows that no query sees, which are NaN here";
+    if (x->nan == x->bad && is_empty)
+        return ": 0/0, or exp(-inf - -inf)";
     if (x->nan == x->bad && run->setup->given.bias == ATTN_CASE_BIAS_INF)
         return ": the bias is -inf in places, and something is multiplied by it";
     return "";

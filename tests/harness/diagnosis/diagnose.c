@@ -116,6 +116,25 @@ static int usual_level(const struct attn_failed_run *run)
     return LEVELS - 1;
 }
 
+/* Rounding errs to both sides.  Do rows err to one side, toward 0 or away from it, by more than five
+ * times what chance would make of as many? */
+static int is_systematic(const struct attn_failed_run *run)
+{
+    double sum = 0, squares = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        for (int64_t r = 0; run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++) {
+            const struct attn_truth_tensor *t = &run->truth.tensor[o];
+            double off = 0, size = 0;
+            for (int64_t e = r * t->extent[3]; e < (r + 1) * t->extent[3]; e++)
+                if (isfinite(t->want[e]))
+                    off += (run->x[ATTN_T_O + o][e] - t->want[e]) * t->want[e],
+                        size += t->want[e] * t->want[e];
+            off = size > 0 ? off / size : 0;
+            sum += off, squares += off * off;
+        }
+    return sum * sum > 25 * squares;
+}
+
 /* The truth itself fits once tolerances are wide: nothing is wrong but the digits. */
 static int try_precision(struct attn_failed_run *run)
 {
@@ -127,6 +146,14 @@ static int try_precision(struct attn_failed_run *run)
     const int n = usual_level(run), is_single = run->setup->problem.dtype == ATTN_F64 && n == 1;
     const char *published = is_single ? NULL : published_for(run);
     run->text[0] = '\0';
+    if (published == NULL && is_systematic(run)) {
+        attn_append(
+            run->text, run->size,
+            "%.*s, to one side: a sum that is off (an epsilon, padded keys), or digits that "
+            "are cut, not rounded",
+            (int)strcspn(level[n].words, ":"), level[n].words);
+        return 1;
+    }
     attn_append(run->text, run->size, "%s", is_single ? "arithmetic in f32" : level[n].words);
     if (published != NULL)
         attn_append(
@@ -157,24 +184,51 @@ static enum attn_fault explain(struct attn_failed_run *run, unsigned but)
     return fault;
 }
 
+/* NaN alone has no numbers that speak for a model. */
+static int has_wrong_numbers(const struct attn_failed_run *run, int o)
+{
+    int64_t n = attn_run_rows(run, (enum attn_output)o) * run->truth.tensor[o].extent[3];
+    while (--n >= 0)
+        if (!isnan(run->x[ATTN_T_O + o][n]) &&
+            !attn_run_element_is_right(run, (enum attn_output)o, n))
+            return 1;
+    return 0;
+}
+
+/* Of one output, as if no other were there. */
+static enum attn_fault explain_alone(struct attn_failed_run *run, int o, unsigned but)
+{
+    struct attn_failed_run one = *run;
+    char text[256] = "";
+    one.text = text, one.size = sizeof text;
+    for (int other = 0; other < ATTN_OUTPUTS; other++)
+        one.failing[other] = one.compared[other] = other == o;
+    enum attn_fault fault = has_wrong_numbers(run, o)
+                                ? explain(&one, but | 1u << ATTN_FAULT_PRECISION)
+                                : ATTN_FAULT_NONE;
+    if (fault != ATTN_FAULT_NONE)
+        attn_append(run->text, run->size, "%s%s alone: %s", run->text[0] != '\0' ? "; " : "",
+                    attn_output_name((enum attn_output)o), text);
+    memcpy(run->remedy, one.remedy, sizeof one.remedy);
+    return fault;
+}
+
 /* Nothing explains all outputs: perhaps something explains one of them.  Not what cannot be wrong
- * with one alone: keys that O has not seen are not in LSE either. */
+ * with one alone: keys that O has not seen are not in LSE either, and what is wrong with O is wrong
+ * with LSE too unless LSE has a fault of its own. */
 static enum attn_fault explain_one(struct attn_failed_run *run)
 {
+    static const unsigned both = 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS,
+                          own = 1u << ATTN_FAULT_LSE | 1u << ATTN_FAULT_LAYOUT |
+                                1u << ATTN_FAULT_FACTOR;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        struct attn_failed_run one = *run;
-        char text[256] = "";
-        unsigned but = 1u << ATTN_FAULT_PRECISION;
         if (!run->failing[o] || (o >= ATTN_DQ) != run->backward)
             continue;
-        one.text = text, one.size = sizeof text;
-        for (int other = 0; other < ATTN_OUTPUTS; other++)
-            one.failing[other] = one.compared[other] = other == o;
-        if (o == ATTN_O)
-            but |= 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS;
-        enum attn_fault fault = explain(&one, but);
-        snprintf(run->text, run->size, "%s alone: %s", attn_output_name((enum attn_output)o), text);
-        memcpy(run->remedy, one.remedy, sizeof one.remedy);
+        run->text[0] = '\0';
+        enum attn_fault fault = explain_alone(run, o, o == ATTN_O ? both : 0);
+        if (fault != ATTN_FAULT_NONE && o == ATTN_O && run->failing[ATTN_LSE] &&
+            !(own >> explain_alone(run, ATTN_LSE, both) & 1))
+            fault = ATTN_FAULT_NONE;
         if (fault != ATTN_FAULT_NONE)
             return fault;
     }
@@ -209,9 +263,10 @@ const char *attn_fault_remedy(enum attn_fault fault)
 }
 
 static int diagnose(const struct attn_setup *s, const struct attn_result *r, int ranks,
-                    struct attn_diagnosis *d)
+                    int reads_hidden, struct attn_diagnosis *d)
 {
     struct attn_failed_run run = {.ranks = ranks,
+                                  .reads_hidden = reads_hidden,
                                   .text = d->text,
                                   .where = d->where,
                                   .size = sizeof d->text,
@@ -243,7 +298,7 @@ static int diagnose(const struct attn_setup *s, const struct attn_result *r, int
 
 int attn_diagnose(const struct attn_setup *s, const struct attn_result *r, struct attn_diagnosis *d)
 {
-    return diagnose(s, r, 1, d);
+    return diagnose(s, r, 1, -1, d);
 }
 
 /* No model fits: other runs may say more than where the failing elements are. */
@@ -256,7 +311,7 @@ static void look_further(const struct attn_spec *spec, const struct attn_claims 
     attn_rerun_again(spec, c, r, part[0], sizeof part[0]);
     if (d->fault != ATTN_FAULT_NONE)
         snprintf(part[1], sizeof part[1], "%.199s", d->text);
-    attn_rerun_without(spec, claims, c, part[2], sizeof part[2]);
+    attn_rerun_without(spec, claims, c, NULL, part[2], sizeof part[2]);
     for (int n = 2; n >= 0; n--)
         d->fault = part[n][0] != '\0' ? fault[n] : d->fault;
     for (int n = 0; n < 3; n++)
@@ -289,8 +344,11 @@ int attn_diagnose_case(const struct attn_spec *spec, const struct attn_claims *c
         snprintf(d->text, sizeof d->text,
                  "right when it is run again: a race, or state that is kept between calls");
         found = ATTN_WHAT;
-    } else
-        found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, d);
+    } else {
+        const int reads = r->failure == ATTN_F_FINITE && c->poison == ATTN_POISON_NAN &&
+                          attn_rerun_reads_hidden(spec, claims, c);
+        found = diagnose(&setup, r, spec->impl->ranks != NULL ? 2 : claims != NULL, reads, d);
+    }
     attn_setup_close(&setup);
     if (found == ATTN_WHERE)
         look_further(spec, claims, c, r, d);

@@ -144,7 +144,9 @@ const double *attn_evaluation_row(const struct attn_evaluation *x, enum attn_slo
 /* Scores, raw scores, weights, m, l and LSE of a row. */
 void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i);
 
-/* Row `row` of dQ into x->dq, had its delta been this. */
+/* The delta of a row; row `row` of dQ into x->dq, had its delta been this, and its share of dK and
+ * dV added to x->dk and x->dv. */
+double attn_evaluate_delta(struct attn_evaluation *x, int64_t row);
 void attn_evaluate_dq(struct attn_evaluation *x, int64_t row, double delta);
 
 /* A row of an output as the model predicts it, against what was computed; the tolerance is some

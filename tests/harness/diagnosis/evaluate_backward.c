@@ -7,7 +7,7 @@
 static const double minus_inf = -(double)INFINITY;
 
 /* delta = dO . O - dLSE of a row. */
-static double delta_of(struct attn_evaluation *x, int64_t row)
+double attn_evaluate_delta(struct attn_evaluation *x, int64_t row)
 {
     const int64_t dv = x->p->d_value;
     const double *d_lse = x->x[ATTN_T_DLSE];
@@ -167,7 +167,7 @@ int attn_evaluation_fits_backward(struct attn_evaluation *x)
         first = 0, key = -1;
     for (int64_t n = 0; n < rows; n++) {
         int64_t row = (first + n) % rows;
-        const double delta = delta_of(x, row);
+        const double delta = attn_evaluate_delta(x, row);
         attn_evaluate_dq(x, row, delta);
         if (x->dsink != NULL)
             add_dsink(x, row, delta);

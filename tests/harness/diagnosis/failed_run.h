@@ -32,12 +32,14 @@ struct attn_failed_run {
     int parts, is_masked;                   /* a mask of "none" hides nothing */
     struct attn_made_tensor *made;          /* the tensors that they name */
     int failing[ATTN_OUTPUTS], compared[ATTN_OUTPUTS];
-    int backward;  /* the forward is right: the mistake is in the backward            */
-    int ranks;     /* 0: it has none; 1: unknown; 2: it has                           */
-    int64_t block; /* 0, or 1 + b H + h: only that batch and head are looked at       */
-    double loose;  /* relative tolerance                                              */
-    char *text;    /* the findings                                                    */
-    char *where;   /* and of which query, where a case has one of its own               */
+    int backward;     /* the forward is right: the mistake is in the backward            */
+    int ranks;        /* 0: it has none; 1: unknown; 2: it has                           */
+    int reads_hidden; /* K and V rows that no query sees are NaN: 1: they were read; 0: they were
+                         not; -1: not tried */
+    int64_t block;    /* 0, or 1 + b H + h: only that batch and head are looked at       */
+    double loose;     /* relative tolerance                                              */
+    char *text;       /* the findings                                                    */
+    char *where;      /* and of which query, where a case has one of its own               */
     size_t size, where_size;
     char remedy[96]; /* of what was found; "" */
 };

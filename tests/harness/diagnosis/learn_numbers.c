@@ -31,24 +31,54 @@ static int row_has_delta(struct attn_evaluation *x, int64_t row, double *dq0, do
     return isfinite(*delta) && attn_evaluation_fits(x, ATTN_DQ, row, x->dq);
 }
 
+/* A row that sees one key all but alone fits every delta. */
+static int has_two_keys(const struct attn_evaluation *x)
+{
+    double most = 0, sum = 0;
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        most = fmax(most, x->probs[j]), sum += x->probs[j];
+    return most < 0.99 * sum;
+}
+
+/* dK is of the same dS: do these deltas, one a row, leave at most a quarter of its error? */
+static int is_of_dk_too(struct attn_evaluation *x, const double *delta)
+{
+    const struct attn_truth_tensor *t = &x->run->truth.tensor[ATTN_DK];
+    const int64_t n = attn_run_rows(x->run, ATTN_DK) * x->p->d_key;
+    double error = 0, left = 0;
+    memset(x->dk, 0, (size_t)n * sizeof *x->dk);
+    for (int64_t row = 0; row < attn_run_rows(x->run, ATTN_DQ); row++)
+        attn_evaluate_dq(x, row, delta[row]);
+    for (int64_t e = 0; e < n; e++) {
+        const double got = x->x[ATTN_T_DK][e], off = fabs(got - t->want[e]) - t->bound[e];
+        error += fmax(off, 0);
+        left += fmax(fabs(got - x->dk[e]) - t->bound[e], 0);
+    }
+    return 4 * left <= error;
+}
+
 int attn_learn_delta(struct attn_failed_run *run)
 {
     const struct attn_fault_model truth = {.place = ATTN_AT_NONE};
-    const int64_t d = run->setup->problem.d_key;
+    const int64_t d = run->setup->problem.d_key, rows = attn_run_rows(run, ATTN_DQ);
     struct attn_evaluation x;
     int64_t wrong = 0;
-    double delta, first = 0;
-    if (!run->backward || !run->failing[ATTN_DQ] || d < 2)
+    double first = 0;
+    int says = 0;
+    if (!run->backward || !run->failing[ATTN_DQ] || run->failing[ATTN_DV] || d < 2)
         return 0;
-    double *dq0 = malloc((size_t)d * sizeof *dq0);
+    double *dq0 = malloc((size_t)(d + rows) * sizeof *dq0), *delta = dq0 + d;
     int ok = attn_evaluation_open(&x, run, &truth) && dq0 != NULL;
-    for (int64_t row = 0; row < attn_run_rows(run, ATTN_DQ) && ok; row++) {
+    for (int64_t row = 0; row < rows && ok; row++) {
+        delta[row] = attn_evaluate_delta(&x, row);
         if (attn_run_row_is_right(run, ATTN_DQ, row))
             continue;
-        ok = row_has_delta(&x, row, dq0, &delta);
-        first = wrong++ == 0 ? delta : first;
+        ok = row_has_delta(&x, row, dq0, &delta[row]);
+        first = wrong++ == 0 ? delta[row] : first;
+        says |= has_two_keys(&x);
     }
-    ok = ok && wrong > 0 && attn_evaluation_explains(&x);
+    ok = ok && says && attn_evaluation_explains(&x) &&
+         (!run->failing[ATTN_DK] || is_of_dk_too(&x, delta));
     attn_evaluation_close(&x);
     free(dq0);
     if (ok)

@@ -371,6 +371,18 @@ static void weigh_above(struct attn_evaluation *x, double least, int is_hidden_t
         attn_evaluation_set_sum(x, l);
 }
 
+/* Every weight has this much more. */
+static void weigh_more(struct attn_evaluation *x, double more, int is_hidden_too)
+{
+    double l = 0;
+    for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
+        x->w[j] += x->s[j] > -(double)INFINITY || is_hidden_too ? more : 0;
+        l += x->w[j];
+    }
+    if (l > 0)
+        attn_evaluation_set_sum(x, l);
+}
+
 /* Keys from `first` on. */
 static void count_twice(struct attn_evaluation *x, int64_t first)
 {
@@ -531,7 +543,10 @@ enum attn_fault attn_fault_recognise(struct attn_failed_run *run, unsigned but)
             int is_sentence = strncmp(x.words, "if ", 3) == 0;
             snprintf(run->text, run->size, "%s%s%s", is_sentence ? "" : "fits ",
                      x.words + (is_sentence ? 3 : 0), run->backward ? " (in the backward)" : "");
-            snprintf(run->remedy, sizeof run->remedy, "%s", x.remedy);
+            snprintf(run->remedy, sizeof run->remedy, "%s",
+                     run->backward && *x.remedy != '\0'
+                         ? "the forward is right: let the backward do the same"
+                         : x.remedy);
             return x.kind;
         }
     }

@@ -111,11 +111,11 @@ static const char *try_neighbours(const struct attn_spec *spec, const struct att
     if (!is_ours || s->given.d_bias) /* an external implementation or ranks are given no parts */
         return NULL;
     if (right_alone(spec, s, 0, failed))
-        return "right when each kv head is computed alone: left over from another head or batch, "
-               "or taken for its own";
+        return "right when each kv head is computed alone: something is shared with other heads or "
+               "batches, or left over from them";
     if (s->given.pass == ATTN_FORWARD && right_alone(spec, s, 1, failed))
-        return "right when each query is computed alone: left over from another query, or taken "
-               "for its own";
+        return "right when each query is computed alone: something is shared with other queries, "
+               "or left over from them";
     return NULL;
 }
 
@@ -226,14 +226,13 @@ static int make_plain(struct attn_case *c, int which, char words[WORDS])
     return strcmp(before, after) != 0;
 }
 
-/* The case, parsed again, so that what a mask cannot be made for is left out. */
-static int passes(const struct attn_spec *spec, const struct attn_claims *claims,
-                  const struct attn_case *c)
+/* The case, parsed again, so that what a mask cannot be made for is left out; 0: it is not asked. */
+static int run_plain(const struct attn_spec *spec, const struct attn_claims *claims,
+                     const struct attn_case *c, struct attn_result *r)
 {
     char text[ATTN_CASE_TEXT];
     struct attn_case again;
     struct attn_setup setup;
-    struct attn_result r;
     unsigned needs;
     attn_case_print(c, text);
     if (attn_case_parse(text, &again, NULL) != ATTN_OK)
@@ -247,20 +246,33 @@ static int passes(const struct attn_spec *spec, const struct attn_claims *claims
         if (status != ATTN_OK)
             return 0;
     }
-    attn_run_case(spec, &again, &r);
-    return r.verdict == ATTN_PASS;
+    attn_run_case(spec, &again, r);
+    return 1;
+}
+
+int attn_rerun_reads_hidden(const struct attn_spec *spec, const struct attn_claims *claims,
+                            const struct attn_case *c)
+{
+    struct attn_case plain = *c;
+    struct attn_result r;
+    plain.poison = ATTN_POISON_NONE;
+    return run_plain(spec, claims, &plain, &r) && r.failure != ATTN_F_FINITE;
 }
 
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
-                       const struct attn_case *c, char *text, size_t size)
+                       const struct attn_case *c, const struct attn_restart *restart, char *text,
+                       size_t size)
 {
     int named = 0, tails = 0;
     text[0] = '\0';
     for (int which = 0; which < DROPS + TAILS && named < NAMED; which++) {
         struct attn_case plain = *c;
+        struct attn_result r;
         char words[WORDS];
         int tail = which >= DROPS ? 1 << (which - DROPS) / 3 : 0;
-        if (tails & tail || !make_plain(&plain, which, words) || !passes(spec, claims, &plain))
+        if (tails & tail || !make_plain(&plain, which, words) ||
+            (restart != NULL && !restart->start(restart->arg)) ||
+            !run_plain(spec, claims, &plain, &r) || r.verdict != ATTN_PASS)
             continue;
         tails |= tail;
         attn_append(text, size, "%s%s", named++ > 0 ? ", " : "fails only with ", words);

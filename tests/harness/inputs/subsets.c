@@ -18,6 +18,7 @@ struct attn_subsets {
     int is_large;
     int64_t marks; /* features behind the offsets that keys mark in turn */
     double w, sign, unit, unit_grad;
+    double alone; /* in q: makes the score of a key that is alone 2 to 4, or as much below 0 */
     int n_layouts;
     struct attn_subset_layout *layout; /* [batch] room */
     int *layout_of;                    /* [batch] */
@@ -56,7 +57,9 @@ static void choose_numbers(const struct attn_problem *p, struct attn_subsets *s)
     for (int n = 0; n < s->n_layouts; n++)
         for (int t = 0; t < s->layout[n].n; t++)
             largest = s->layout[n].set[t].n > largest ? s->layout[n].set[t].n : largest;
-    for (s->w = 0x1p-8; 2 * s->w * s->w * fabs(p->scale) < gap;)
+    for (s->alone = 0x1p-9; s->alone * fabs(p->scale) < 2;)
+        s->alone *= 2;
+    for (s->w = 0x1p-8; 2 * s->w * s->w * fabs(p->scale) < gap + 4;)
         s->w *= 2;
     s->marks = largest / 16 > FEW ? largest / 16 : FEW; /* 16 keys each, or fewer */
     s->marks = s->marks < all && s->is_large ? s->marks : all;
@@ -176,7 +179,8 @@ int64_t attn_subsets_keys(const void *subsets, int64_t b, int64_t h, int64_t i, 
     return n;
 }
 
-int64_t attn_subsets_count(const struct attn_subsets *s, int64_t b, int64_t h, int64_t i)
+/* How many keys of its subset row [b,h,i] sees; *from: the place of the first in the subset. */
+static int64_t count(const struct attn_subsets *s, int64_t b, int64_t h, int64_t i, int64_t *from)
 {
     const struct attn_subset_layout *x = layout_of(s, b);
     int t = choice_of(s, b, h, i);
@@ -184,9 +188,15 @@ int64_t attn_subsets_count(const struct attn_subsets *s, int64_t b, int64_t h, i
         return 0;
     const struct attn_subset *set = &x->set[t];
     int64_t lo = x->lo[i] - set->first, hi = x->hi[i] - set->first;
-    int64_t from = lo <= 0 ? 0 : (lo + set->step - 1) / set->step;
     int64_t to = hi <= 0 ? 0 : (hi + set->step - 1) / set->step;
-    return (to < set->n ? to : set->n) - from;
+    *from = lo <= 0 ? 0 : (lo + set->step - 1) / set->step;
+    return (to < set->n ? to : set->n) - *from;
+}
+
+int64_t attn_subsets_count(const struct attn_subsets *s, int64_t b, int64_t h, int64_t i)
+{
+    int64_t from;
+    return count(s, b, h, i, &from);
 }
 
 void attn_subsets_judged(const struct attn_subsets *s, int64_t *d, int64_t *dv)
@@ -278,11 +288,16 @@ static void fill_q(const struct attn_subsets *s, const int64_t at[4], int64_t en
 {
     int t = choice_of(s, at[0], at[1], at[2]);
     uint64_t word = t == NO_SET ? 0 : code(s, at[0], at[1] / s->group, t);
+    const int64_t marks = s->bits + s->offsets;
+    int64_t from, alone = -1; /* the feature that the only key marks */
+    if (count(s, at[0], at[1], at[2], &from) == 1)
+        alone = marks + from % s->marks;
     for (int64_t c = at[3], n = 0; c < end; c++, n++)
-        x[n] = t == NO_SET || c >= s->bits + s->offsets ? 0
-               : c >= s->bits  ? -s->sign * s->w * power_in(s->bits, (int)c - s->bits)
-               : word >> c & 1 ? s->sign * s->w
-                               : -s->sign * s->w;
+        x[n] = c == alone                  ? s->alone
+               : t == NO_SET || c >= marks ? 0
+               : c >= s->bits              ? -s->sign * s->w * power_in(s->bits, (int)c - s->bits)
+               : word >> c & 1             ? s->sign * s->w
+                                           : -s->sign * s->w;
 }
 
 /* A key that no row sees has a code and values like another. */

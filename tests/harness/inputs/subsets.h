@@ -8,8 +8,8 @@
  *   q.k <= (m - 2) w^2 - m w^2 = -2 w^2     elsewhere: w is such that scale q.k <= -200
  *
  * and e^-200 is less than any number of 32 bits or fewer: the n visible keys of the subset share
- * the row, P = 1/n, and no other key has weight.  All features of q are w times a power of two:
- * where q or k is scaled and rounded first, all are off by one factor, and the sum is 0 still.
+ * the row, P = 1/n, and no other key has weight.  All features of q are powers of two: where q or k
+ * is scaled and rounded first, all are off by one factor, and the sum is 0 still.
  * The oracle is asked for these keys alone (attn_oracle_row.keys), which costs n and not Lk a row:
  * each element of o, lse, dq, dk and dv is judged at shapes that the whole oracle could not do in
  * a minute.
@@ -21,6 +21,10 @@
  *        for r such rows, and dK = scale dS q is 0 in no feature of the code
  *   k    in the features behind: keys of a subset take turns to have +-1 there, q has 0; dQ is
  *        scale dS times these marks
+ *
+ * LSE is ln n, which is 0 where n is 1: there zeros would pass.  So q has a power of two in the
+ * feature that this one key marks, and its score, and LSE, is c with 2 <= |c| <= 4.  P is 1 and dS
+ * is 0 as before.  Scores elsewhere grow by |c| at most, for which w leaves room.
  *
  * Subsets follow the mask, so that each key that is seen at all belongs to one that some row sees
  * whole.  Where all rows see a stretch of keys, a subset is spread over all of it; along the edges

@@ -9,6 +9,7 @@
 #include "ref/problem.h"
 #include "tests/harness/subject/rank_steps.h"
 
+static const double log2_e = 1.44269504088896340736;
 enum { MAX_PAIRS = 1 << 20 }; /* a hint is not worth more */
 
 /* Of the whole: the numbers of a pair, whatever the mask says, and of its row, as it says. */
@@ -21,8 +22,9 @@ struct at {
     const struct attn_rank_steps *x;
     const struct pair *pair; /* [B,H,Lq,Lk] */
     int64_t b, h, i, j, li, lj;
-    int rank, t, S, ends, block, seen, from;
-    double lse, before, delta, old, part, kept, given;
+    int rank, t, S, ends, block, seen, from, counts;
+    int64_t g, jk, jv;
+    double scale, lse, before, delta, old, part, kept, given, dk, dv;
 };
 
 static double add_lse(double a, double b)
@@ -96,9 +98,79 @@ static double block_lse(const struct at *at)
     return lse;
 }
 
+/* Delta of the row, had it no keys but those of this block, under this LSE. */
+static double block_delta(const struct at *at, double lse)
+{
+    const struct attn_box box = box_of(at, 1, at->block);
+    const struct attn_tensor *d_lse = &at->x->setup->tensor[ATTN_T_DLSE];
+    double delta = d_lse->data != NULL ? -attn_tensor_get(d_lse, at->b, at->h, at->i, 0) : 0;
+    for (int64_t n = 0; n < box.tokens; n++) {
+        const struct pair *pair = pair_of(at, attn_rank_token(&box, n));
+        delta += sees(at, at->i, attn_rank_token(&box, n)) ? weight(pair->s, lse) * pair->dp : 0;
+    }
+    return delta;
+}
+
+/* The mean score of all keys of the block: scale q . mean(K). */
+static double mean_score(const struct at *at)
+{
+    const struct attn_box box = box_of(at, 1, at->block);
+    double sum = 0;
+    for (int64_t n = 0; n < box.tokens; n++)
+        sum += pair_of(at, attn_rank_token(&box, n))->s;
+    return box.tokens > 0 ? sum / (double)box.tokens : 0;
+}
+
+/* What is there and the part trade their weights; the LSE that is kept is right. */
+static void swap_parts(struct at *at)
+{
+    const double old = at->old;
+    at->old = at->part, at->part = old;
+}
+
+/* With 2^x for e^x, and ln for what is kept. */
+static void merge_base_2(struct at *at)
+{
+    const double m = fmax(at->old, at->part);
+    if (m == -HUGE_VAL)
+        return;
+    at->old = (at->old - m) / log2_e, at->part = (at->part - m) / log2_e;
+    at->kept = at->given = m + add_lse(at->old, at->part);
+}
+
+static int64_t kv_heads(const struct at *at)
+{
+    return at->x->setup->problem.kv_heads;
+}
+
+static double scale_of(const struct at *at)
+{
+    return at->x->setup->problem.scale;
+}
+
+static int64_t group_of(const struct at *at)
+{
+    const struct attn_problem *p = &at->x->setup->problem;
+    return p->heads / p->kv_heads;
+}
+
+/* Where keys are counted from, had a block that is not the first the first n keys before its own. */
+static int with_first(const struct at *at, int64_t n)
+{
+    const int64_t tokens = box_of(at, 1, 0).tokens;
+    return at->block == 0 ? 0 : -(int)(n < tokens ? n : tokens);
+}
+
+/* The key of the rank's own block at the same place, or the block's last. */
+static int64_t own_key(const struct at *at)
+{
+    const struct attn_box box = box_of(at, 1, at->rank);
+    return attn_rank_token(&box, at->lj < box.tokens ? at->lj : box.tokens - 1);
+}
+
 /* ---- the rows of rank_faults.def, each a function that is named by its line ------------------ */
 
-enum place { BLOCK, SEEN, MERGE, ROW, SUM };
+enum place { BLOCK, KEYS, SEEN, PAIR, MERGE, ROW, ADD, SUM, DQ };
 enum { FORWARD = 1, BACKWARD = 2, BOTH = 3 };
 
 #define NAMED_(line) change_##line
@@ -146,8 +218,9 @@ static struct attn_box multiplied(struct evaluation *e)
 
 static int is_seen(struct evaluation *e, const struct attn_box *box, int64_t lj)
 {
+    const struct attn_box other = lj < 0 ? box_of(&e->at, 1, 0) : *box;
     e->at.lj = lj;
-    e->at.j = attn_rank_token(box, lj);
+    e->at.j = attn_rank_token(&other, lj < 0 ? lj - e->at.from : lj);
     e->at.seen = sees(&e->at, e->at.i, e->at.j);
     change(e, SEEN);
     return e->at.seen;
@@ -158,31 +231,66 @@ static double value(const struct evaluation *e, int slot, int64_t h, int64_t tok
     return attn_tensor_get(&e->at.x->setup->tensor[slot], e->at.b, h, token, c);
 }
 
+static double capped(double s, double c)
+{
+    return c > 0 ? c * tanh(s / c) : s;
+}
+
+/* q . k, or dO . V, of query i with the row of a key. */
+static double product(const struct evaluation *e, int of_query, int of_key, int64_t j, int64_t n)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < n; c++)
+        sum += value(e, of_query, e->at.h, e->at.i, c) * value(e, of_key, e->at.g, j, c);
+    return sum;
+}
+
+/* The numbers of the pair that is at hand, with another key, head or scale where the model says so;
+ * the bias stays. */
+static struct pair numbers(struct evaluation *e)
+{
+    struct at *at = &e->at;
+    const struct attn_problem *p = &at->x->setup->problem;
+    struct pair pair = *pair_of(at, at->j);
+    at->g = at->h / group_of(at), at->jk = at->jv = at->j, at->scale = p->scale;
+    if (e->model->place != PAIR)
+        return pair;
+    pair.s -= capped(p->scale * product(e, ATTN_T_Q, ATTN_T_K, at->j, p->d_key), p->softcap);
+    change(e, PAIR);
+    const double raw = at->scale * product(e, ATTN_T_Q, ATTN_T_K, at->jk, p->d_key);
+    const double y = p->softcap > 0 ? tanh(raw / p->softcap) : 0;
+    pair.s += capped(raw, p->softcap);
+    pair.slope = 1 - y * y;
+    if (at->x->setup->tensor[ATTN_T_DO].data != NULL)
+        pair.dp = product(e, ATTN_T_DO, ATTN_T_V, at->jv, p->d_value);
+    return pair;
+}
+
 /* Row (b,h,i): parts of blocks, merged one by one. */
 static void predict_row(struct evaluation *e, double *o, double *lse)
 {
     struct at *at = &e->at;
     const struct attn_problem *p = &at->x->setup->problem;
-    const int64_t g = at->h / (p->heads / p->kv_heads);
     double kept = -HUGE_VAL, before = -HUGE_VAL;
     for (at->t = 0; at->t <= at->S; at->t++) {
         const struct attn_box box = multiplied(e);
-        at->lse = -HUGE_VAL;
-        for (int64_t lj = 0; lj < box.tokens; lj++)
+        at->lse = -HUGE_VAL, at->from = 0;
+        change(e, KEYS);
+        for (int64_t lj = at->from; lj < box.tokens; lj++)
             if (is_seen(e, &box, lj))
-                at->lse = add_lse(at->lse, pair_of(at, at->j)->s);
+                at->lse = add_lse(at->lse, numbers(e).s);
         at->before = before;
         at->old = kept, at->part = at->lse, at->kept = at->given = add_lse(kept, at->lse);
         change(e, MERGE);
         double both = add_lse(at->old, at->part);
         for (int64_t c = 0; c < p->d_value; c++)
             o[c] *= weight(at->old, both);
-        for (int64_t lj = 0; lj < box.tokens; lj++) {
+        for (int64_t lj = at->from; lj < box.tokens; lj++) {
             if (!is_seen(e, &box, lj))
                 continue;
-            double w = weight(pair_of(at, at->j)->s, at->lse) * weight(at->part, both);
+            double w = weight(numbers(e).s, at->lse) * weight(at->part, both);
             for (int64_t c = 0; c < p->d_value; c++)
-                o[c] += w * value(e, ATTN_T_V, g, at->j, c);
+                o[c] += w * value(e, ATTN_T_V, at->g, at->jv, c);
         }
         kept = at->kept, before = at->lse;
         *lse = at->given;
@@ -203,49 +311,65 @@ static void predict_forward(struct evaluation *e)
             }
 }
 
-/* What row (b,h,i) of the rank of `at` adds to the sums of the block that it multiplies. */
-static void add_row(struct evaluation *e, const struct attn_box *box)
+/* What row (b,h,i) of the rank of `at` adds: to the sums of the block that it multiplies, where dq
+ * is NULL; else to its dQ. */
+static void add_row(struct evaluation *e, const struct attn_box *box, double *dq)
 {
     struct at *at = &e->at;
     const struct attn_problem *p = &at->x->setup->problem;
-    const int64_t g = at->h / (p->heads / p->kv_heads), keys = e->held->box[1].tokens;
+    const int64_t keys = e->held->box[1].tokens;
     double *dk = e->truth.tensor[ATTN_DK].gauge, *dv = e->truth.tensor[ATTN_DV].gauge;
     if (p->n_key == 0)
         return;
     at->lse = pair_of(at, 0)->lse;
     at->delta = pair_of(at, 0)->delta;
     change(e, ROW);
-    for (int64_t lj = 0; lj < box->tokens && lj < keys; lj++) {
+    at->dk = at->dv = 1;
+    change(e, ADD);
+    for (int64_t lj = 0; lj < box->tokens && (dq != NULL || lj < keys); lj++) {
         if (!is_seen(e, box, lj))
             continue;
-        const struct pair *pair = pair_of(at, at->j);
-        double w = weight(pair->s, at->lse), ds = w * (pair->dp - at->delta) * pair->slope;
-        int64_t n = (at->b * p->kv_heads + g) * keys + lj;
-        for (int64_t c = 0; c < p->d_key; c++)
-            dk[n * p->d_key + c] += p->scale * ds * value(e, ATTN_T_Q, at->h, at->i, c);
-        for (int64_t c = 0; c < p->d_value; c++)
-            dv[n * p->d_value + c] += w * value(e, ATTN_T_DO, at->h, at->i, c);
+        const struct pair pair = numbers(e);
+        double w = weight(pair.s, at->lse), ds = w * (pair.dp - at->delta) * pair.slope * at->scale;
+        int64_t n = (at->b * p->kv_heads + at->g) * keys + lj;
+        for (int64_t c = 0; c < p->d_key && dq != NULL; c++)
+            dq[c] += ds * value(e, ATTN_T_K, at->g, at->jk, c);
+        for (int64_t c = 0; c < p->d_key && dq == NULL; c++)
+            dk[n * p->d_key + c] += at->dk * ds * value(e, ATTN_T_Q, at->h, at->i, c);
+        for (int64_t c = 0; c < p->d_value && dq == NULL; c++)
+            dv[n * p->d_value + c] += at->dv * w * value(e, ATTN_T_DO, at->h, at->i, c);
     }
+}
+
+/* All rows of the rank of `at`, at its step. */
+static void add_rows(struct evaluation *e, int is_dq)
+{
+    struct at *at = &e->at;
+    const struct attn_problem *p = &at->x->setup->problem;
+    const struct attn_box keys = multiplied(e), rows = box_of(at, 0, at->rank);
+    int64_t row = 0;
+    for (at->b = 0; at->b < p->batch; at->b++)
+        for (at->h = 0; at->h < p->heads; at->h++)
+            for (at->li = 0; at->li < rows.tokens; at->li++, row++) {
+                at->i = attn_rank_token(&rows, at->li);
+                add_row(e, &keys, is_dq ? &e->truth.tensor[ATTN_DQ].gauge[row * p->d_key] : NULL);
+            }
 }
 
 static void predict_backward(struct evaluation *e)
 {
     struct at *at = &e->at;
-    const struct attn_problem *p = &at->x->setup->problem;
     for (at->t = 0; at->t <= at->S; at->t++) {
         at->rank = e->held->rank;
+        at->counts = at->ends;
+        change(e, DQ);
+        if (at->counts)
+            add_rows(e, 1);
         at->from = holder(at, e->held->block);
         change(e, SUM);
-        if (at->from < 0)
-            continue;
         at->rank = at->from;
-        const struct attn_box keys = multiplied(e), rows = box_of(at, 0, at->rank);
-        for (at->b = 0; at->b < p->batch; at->b++)
-            for (at->h = 0; at->h < p->heads; at->h++)
-                for (at->li = 0; at->li < rows.tokens; at->li++) {
-                    at->i = attn_rank_token(&rows, at->li);
-                    add_row(e, &keys);
-                }
+        if (at->from >= 0)
+            add_rows(e, 0);
     }
 }
 
@@ -317,7 +441,8 @@ static const char *recognise(struct evaluation *e, enum attn_pass pass,
         for (int o = 0; o < ATTN_OUTPUTS; o++) {
             struct attn_truth_tensor *t = &e->truth.tensor[o];
             int64_t n = t->extent[0] * t->extent[1] * t->extent[2] * t->extent[3];
-            int is_predicted = pass == ATTN_FORWARD || o >= ATTN_DK; /* dQ is as it should be */
+            int is_predicted =
+                pass == ATTN_FORWARD || o >= ATTN_DQ; /* else it is as it should be */
             for (int64_t i = 0; t->want != NULL && i < n; i++)
                 t->gauge[i] = is_predicted ? 0 : t->want[i];
         }
@@ -351,7 +476,8 @@ void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_
     if (words != NULL) {
         diagnosis->fault = ATTN_FAULT_RANKS;
         snprintf(diagnosis->text, sizeof diagnosis->text, "fits %s", words);
-    }
+    } else /* it is counted where causes are voted for */
+        snprintf(diagnosis->text, sizeof diagnosis->text, "not recognised");
     free(pair);
     attn_truth_free(&e.truth);
 }

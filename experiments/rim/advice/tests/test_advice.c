@@ -251,6 +251,17 @@ static const struct scratch_row words[] = {
     {"advise " PARAMS "--params 1G,2", 0, "--memory 80000000000 --params 1000000000,2"},
     {"price " PARAMS "--params 1G,0", 2, "params '1G,0': a number such as 7G"},
     {"price " PARAMS "--params x", 2, "params 'x'"},
+    {"price " PARAMS "--params 6.74G,2", 0, "needed too: 6,740,000,000 parameters of 2 B"},
+    {"price " PARAMS "--params 7e9", 0, "needed too: 7,000,000,000 parameters of 16 B"},
+    {"price " PARAMS "--params 6.7.4G", 2, "6.74G or 7e9"},
+    {"price " PARAMS "--params 1e99", 2, "params '1e99'"},
+    {"price " PARAMS "--params 6.74Gi", 2, "params '6.74Gi'"},
+    /* weights of a hidden width are parameters, and count once: 2 layers of 1152 * 4 * 1152 floats
+     * are 42,467,328 bytes */
+    {"price tiled --pass fwd " LAYERS "--memory 80GB --params 10616832,4", 0,
+     "40.5 MiB of these parameters stand above"},
+    {"price tiled --pass fwd " LAYERS "--memory 80GB --params 10616832,4 --format json", 0,
+     "\"params_bytes\": 0.0"},
 };
 
 TEST(words_and_status)
