@@ -59,10 +59,9 @@ const struct attn_cli_command attn_cmd_run = {
         "FILE is safetensors or .npz, DIR a folder of such and of .npy files (docs/formats.md), "
         "with\n"
         "tensors named q, k, v and, where they are there, do, dlse, bias, sink, key_mask; o, lse,\n"
-        "dq, dk, dv, dbias and dsink are results to compare with.  Tensors are [B,H,L,d], [H,L,d] "
-        "or [L,d]; lse "
-        "is\n"
-        "[B,H,L].\n"
+        "dq, dk, dv, dbias and dsink are results to compare with.  Tensors are [B,H,L,d], "
+        "[H,L,d]\n"
+        "or [L,d]; lse is [B,H,L], sink [H].\n"
         "Results have as many axes.  A cache of keys is no input of its own: give past and new "
         "keys\n"
         "as one k, one v.",
