@@ -387,5 +387,7 @@ enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_
     enum attn_status status = attn_check_local_backward(ctx->options, ctx->error);
     struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
     attn_rank_backward(t, x.tensor);
-    return status == ATTN_OK ? drive(&x) : status;
+    if (status == ATTN_OK)
+        status = drive(&x);
+    return status == ATTN_OK ? attn_rank_sink_share(ctx, problem, &t->dsink) : status;
 }

@@ -161,3 +161,17 @@ enum attn_status attn_rank_sink_backward(const struct attn_rank *rank,
         write_sum(rank, parts, whole->heads, dsink);
     return status;
 }
+
+enum attn_status attn_rank_sink_share(const struct attn_ctx *ctx, const struct attn_problem *whole,
+                                      const struct attn_view *dsink)
+{
+    const struct attn_runner *runner = ctx->options->runner;
+    enum attn_status status = ATTN_OK;
+    int shares = runner != NULL && !ctx->has_shards && !ctx->counts_only && dsink->data != NULL;
+    for (int64_t h = 0; h < whole->heads && shares && status == ATTN_OK; h++) {
+        double z = attn_view_get(dsink, 0, h, 0, 0);
+        status = runner->share(runner->state, 0, &z, sizeof z, ctx->error);
+        attn_view_set(dsink, 0, h, 0, 0, z);
+    }
+    return status;
+}

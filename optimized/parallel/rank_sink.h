@@ -33,4 +33,9 @@ enum attn_status attn_rank_sink_backward(const struct attn_rank *rank,
                                          struct attn_view mine[ATTN_TAG_KINDS],
                                          const struct attn_view *dsink);
 
+/* Where ranks are processes that have whole tensors: dsink also to those that are no rank of the
+ * call. */
+enum attn_status attn_rank_sink_share(const struct attn_ctx *ctx, const struct attn_problem *whole,
+                                      const struct attn_view *dsink);
+
 #endif

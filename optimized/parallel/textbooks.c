@@ -206,7 +206,8 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
 {
     struct call x = {.p = p, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
     attn_rank_backward(t, x.tensor);
-    return drive(&x);
+    enum attn_status status = drive(&x);
+    return status == ATTN_OK ? attn_rank_sink_share(ctx, p, &t->dsink) : status;
 }
 
 /* ---- the price ------------------------------------------------------------------------------- */
