@@ -50,7 +50,7 @@ static const struct scratch_row expected[] = {
     {"price tiled --length 64 --mask none --kv-heads 1 --model gemma-2-27b --heads 2 --dim 8", 0,
      "b1h2g1q64k64d8v8:none:f32"},
     {"price tiled --model whisper-large-cross --length 8", 0, "b1h20g20q8k1500d64v64:none"},
-    {"price tiled --model t5-base --length 8", 0, "note: the bias of t5-base is left out"},
+    {"price tiled --model t5-base --length 8", 0, "note: bias of t5-base is left out"},
     {"price tiled --model gtp-2 --length 8", 2,
      "(did you mean gpt-2?); attnlab list models has them, or a config.json would work"},
     /* caches that were published: Llama 3 70B; gpt-oss, full and with its windows; Gemma 3 1B;

@@ -219,7 +219,7 @@ static void write_values(const struct config *x, const struct shape *s, struct a
                                                             : "bf16");
     to->model = (struct attn_model){.name = to->name,
                                     .source = to->name,
-                                    .bias = "",
+                                    .field = "",
                                     .layers = (int)s->layers,
                                     .windowed = (int)s->windowed,
                                     .latent = (int)s->latent};
