@@ -65,7 +65,8 @@ const struct attn_cli_command attn_cmd_check = {
     .flags = uses,
     .more =
         "  attnlab check tiled-textbook --tier full\n"
-        "  attnlab check ring:ranks=4 --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
+        "  attnlab check ring:ranks=4 \\\n"
+        "      --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
         "\n"
         "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
         "cannot be judged at all; 3 the environment lacks something, or the budget ended it.\n"
@@ -84,7 +85,7 @@ static int check_model(struct attn_check_request *asked, char **operand, int n)
     attn_cli_must(attn_model_find(asked->model, &model, &err), &err);
     asked->cases.n = asked->tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1;
     for (int i = 0; i < asked->cases.n; i++) {
-        attn_model_case(model, i, 1, &c[i]);
+        attn_model_case(model, i, ATTN_CAP_BF16 | ATTN_CAP_SINK, &c[i]);
         asked->cases.at[i].value = c[i].name;
     }
     return attn_check(asked, operand, n);

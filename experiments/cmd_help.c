@@ -1,5 +1,6 @@
 /* attnlab help: what there is, for people, for man and for a shell that completes words.  All of it
  * is made from the commands' lists of flags (cli/flags.h). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
@@ -167,15 +168,24 @@ static void print_man(const struct attn_cli_command *c)
             puts(".PP");
         } else {
             printf(".TP\n\\fB\\-\\-");
-            print_troff(shown.name);
+            for (const char *at = shown.name; *at != '\0'; at++)
+                printf(*at == '-' ? "\\-" : "%c", *at);
             printf("\\fR %s\n", shown.value);
         }
         print_troff(shown.help);
         if (shown.preset[0] != '\0')
             printf("(%s)\n", shown.preset);
     }
-    puts(".SH EXAMPLES AND EXIT STATUS");
-    print_troff(c->more);
+    /* Paragraphs of examples begin with blanks; the exit status is the last one, or ends it. */
+    const char *status = strstr(c->more, "Exit status:");
+    char *before = attn_cli_text("%.*s", status != NULL ? (int)(status - c->more) : -1, c->more);
+    if (before[0] != '\0')
+        puts(before[0] == ' ' || strstr(before, "\n ") != NULL ? ".SH EXAMPLES" : ".SH NOTES");
+    print_troff(before);
+    if (status != NULL)
+        puts(".SH EXIT STATUS");
+    print_troff(status != NULL ? status + strlen("Exit status: ") : "");
+    free(before);
 }
 
 static void print_man_of_all(void)
@@ -213,6 +223,10 @@ static void print_completion(const struct attn_cli_command *c)
             printf("--%s ", attn_flag_show(use).name);
     for (int i = 0; strstr(c->usage, "SPEC") != NULL && i < attn_impl_count(); i++)
         printf("%s ", attn_impl_at(i)->name);
+    for (int k = 0; c == &attn_cmd_help && k < COMMANDS; k++)
+        printf("%s ", commands[k]->internal ? "" : commands[k]->name);
+    for (const char *at = c->words; at != NULL && *at != '\0'; at++)
+        putchar(*at);
     puts("--help' ;;");
 }
 

@@ -23,7 +23,7 @@
 struct request {
     struct attn_cli_cases cases; /* but for the pass: */
     int first, last;             /* enum attn_need_pass */
-    int json, storage, make;
+    int json, storage;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
     struct attn_stack stack[ATTN_SAVES]; /* of both of them, one for each save */
@@ -44,7 +44,6 @@ static const struct attn_flag_use flags[] = {
             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
             "each of these"),
     ATTN_TAKES(MASK_STORAGE, offsetof(struct request, storage)),
-    ATTN_TAKES(MAKE, offsetof(struct request, make)),
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
     ATTN_TAKES(PARAMS, offsetof(struct request, params)),
@@ -64,7 +63,7 @@ const struct attn_cli_command attn_cmd_price = {
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
              "price --model NAME|FILE[:KEY=VALUE,...] --length L,... [--batch B] [flags]\n"
-             "price --mask-storage --length L,... [--mask MASK] [--make] [flags]\n"
+             "price --mask-storage --length L,... [--mask MASK] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
@@ -86,13 +85,13 @@ const struct attn_cli_command attn_cmd_price = {
         "\n"
         "  attnlab price dense --length 200k --heads 8\n"
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
-        "  attnlab price tiled --length 64Ki --heads 16 --layers 28 --save inputs --pass both\n"
+        "  attnlab price tiled --length 64Ki --heads 16 --layers 28 \\\n"
+        "      --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
         "\n"
-        "Exit status: 0 good; 1 a storage was made with other bytes or other pairs; 2 usage, or a\n"
-        "SPEC that refuses: the others are priced; 3 a storage does not fit here.",
+        "Exit status: 0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
@@ -161,7 +160,7 @@ static int price_shape(const struct request *q, const struct attn_price_asked *a
     enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, &err);
     *stop = status != ATTN_OK;
     int exit_status = *stop        ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
-                      : q->storage ? attn_storage_print(asked->c, &p, q->make, out->all)
+                      : q->storage ? attn_storage_print(asked->c, &p, out->all)
                                    : price_pass(asked, &p, out);
     attn_mask_free(mask);
     return exit_status;
@@ -220,11 +219,9 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     return worst;
 }
 
-/* --mask-storage and --make, which take no SPEC. */
+/* --mask-storage, which takes no SPEC. */
 static void check_storage(const struct request *q, int n)
 {
-    if (q->make && !q->storage)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--make is of --mask-storage");
     if (q->storage &&
         (n > 0 || q->log != NULL || q->layers > 0 || q->last != 0 || q->params != NULL))
         attn_cli_stop(

@@ -8,19 +8,11 @@
 #include "experiments/problem/file_problem.h"
 #include "tests/harness/base/fileio.h"
 
-#define PLACE(member)  offsetof(struct attn_request, member)
-#define TENSOR(member) offsetof(struct attn_request, file) + member * sizeof(char *)
+#define PLACE(member) offsetof(struct attn_request, member)
 
 static const struct attn_flag_use uses[] = {
     ATTN_TAKES(INPUT, PLACE(input)),
     ATTN_TAKES(NAMES, PLACE(names)),
-    ATTN_TAKES(Q, TENSOR(ATTN_IN_Q)),
-    ATTN_TAKES(K, TENSOR(ATTN_IN_K)),
-    ATTN_TAKES(V, TENSOR(ATTN_IN_V)),
-    ATTN_TAKES(DO, TENSOR(ATTN_IN_DO)),
-    ATTN_TAKES(DLSE, TENSOR(ATTN_IN_DLSE)),
-    ATTN_TAKES(BIAS, TENSOR(ATTN_IN_BIAS)),
-    ATTN_TAKES(KEY_MASK, TENSOR(ATTN_IN_KEY_MASK)),
     ATTN_TAKES(OUT, PLACE(out),
                .help = "write the results there; needed unless --compare is given"),
     ATTN_TAKES(FORMAT, PLACE(format), "safetensors", .value = "safetensors|npy",
@@ -54,8 +46,6 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(HEADS, PLACE(heads), .kind = ATTN_KIND_TEXT, .help = "BLE: heads of q"),
     ATTN_TAKES(KV_HEADS, PLACE(kv_heads), .kind = ATTN_KIND_TEXT,
                .help = "BLE: heads of k and v (as many as of q)"),
-    ATTN_TAKES(CU_SEQLENS_Q, TENSOR(ATTN_IN_CU_Q)),
-    ATTN_TAKES(CU_SEQLENS_K, TENSOR(ATTN_IN_CU_K)),
     {.flag = ATTN_FLAG_END}};
 
 static int run(void *values, int n, char **operand);
@@ -63,15 +53,15 @@ static int run(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_run = {
     .name = "run",
     .summary = "compute attention on tensors from files",
-    .usage = "run SPEC --input FILE [--out DIR] [--compare] [flags]\n"
-             "run SPEC --q FILE --k FILE --v FILE [--do FILE] [--dlse FILE] [--bias FILE]\n"
-             " [--key-mask FILE] [--out DIR] [--compare] [flags]",
+    .usage = "run SPEC --input FILE|DIR [--out DIR] [--compare] [flags]",
     .about =
         "Compute O and LSE, and with dO also dQ, dK and dV, by the implementation SPEC names.\n"
-        "FILE is safetensors, .npy or .npz (docs/formats.md).  --input takes tensors named q, k, "
-        "v\n"
-        "and, where they are there, do, dlse, bias, key_mask; o, lse, dq, dk, dv and dbias are\n"
-        "results to compare with.  Tensors are [B,H,L,d], [H,L,d] or [L,d]; lse is [B,H,L].\n"
+        "FILE is safetensors or .npz, DIR a folder of such and of .npy files (docs/formats.md), "
+        "with\n"
+        "tensors named q, k, v and, where they are there, do, dlse, bias, sink, key_mask; o, lse,\n"
+        "dq, dk, dv, dbias and dsink are results to compare with.  Tensors are [B,H,L,d], "
+        "[H,L,d]\n"
+        "or [L,d]; lse is [B,H,L], sink [H].\n"
         "Results have as many axes.  A cache of keys is no input of its own: give past and new "
         "keys\n"
         "as one k, one v.",
@@ -92,26 +82,15 @@ const struct attn_cli_command attn_cmd_run = {
 /* Flags that contradict each other, before any file is touched. */
 static enum attn_status check_request(const struct attn_request *r, struct attn_error *err)
 {
-    const char *each = NULL;
-    for (int i = 0; i < ATTN_IN_INPUTS; i++)
-        if (r->file[i] != NULL)
-            each = attn_file_role[i].name;
-    if (r->input != NULL && each != NULL)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--input and the file of '%s' together: tensors come from one file, or "
-                         "each from its own",
-                         each);
     const char *wrong = NULL;
-    if (r->input == NULL && (!r->file[ATTN_IN_Q] || !r->file[ATTN_IN_K] || !r->file[ATTN_IN_V]))
-        wrong = "tensors are missing: --input FILE, or --q, --k and --v";
+    if (r->input == NULL)
+        wrong = "tensors are missing: --input FILE, or a folder of files such as q.npy";
     else if (r->out == NULL && !r->compare)
         wrong = "--out DIR says where results go (or --compare judges them)";
     else if (r->log != NULL && attn_cli_runner() != NULL)
         wrong = "--log is for simulated ranks: attnlab run";
     else if (!r->compare && (r->only || r->arithmetic || r->claims || r->rows))
         wrong = "--only, --arithmetic, --claims and --rows are for --compare";
-    else if (r->input == NULL && r->names != NULL)
-        wrong = "--names is for the names in one file, --input; --q, --k, ... need none";
     return wrong != NULL ? attn_fail(err, ATTN_EINVAL, "%s", wrong) : ATTN_OK;
 }
 

@@ -1,7 +1,7 @@
 /* The code that the labs share: rows in any layout, sums over a row, masks, and the conventions of
  * a task.  A plug-in of a lab includes it in place of ref/attn_plugin.h.
  *
- * `attnlab grade LAB --task [--seed NAME]` says which conventions are yours: define those of the
+ * `attnlab grade LAB [--seed NAME]` says which conventions are yours: define those of the
  * three that differ before you include this header.
  */
 #ifndef DOCS_LABS_LAB_H

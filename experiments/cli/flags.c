@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "optimized/registry.h"
 #include "optimized/simd/isa.h"
 #include "ref/nearest.h"
 #include "tests/harness/cases/models.h"
@@ -196,21 +197,40 @@ static const struct attn_flag_use *find(const struct attn_cli_command *command, 
     return NULL;
 }
 
+/* Is the word an option of a SPEC?  `ring --ranks 4` is ring:ranks=4. */
+static int is_option(const char *word, size_t n)
+{
+    for (int i = 0; i < attn_impl_count(); i++) {
+        const struct attn_option *o = attn_impl_at(i)->options;
+        for (; o != NULL && o->name != NULL; o++)
+            if (strlen(o->name) == n && strncmp(o->name, word, n) == 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* The flag that begins so, or the nearest one; of -v that is --verbose. */
 static int no_such_flag(const struct attn_cli_command *command, const char *word)
 {
-    char meant[64];
-    size_t n = strcspn(word, "=");
+    char meant[64], begins[64] = "", names[64][24];
+    size_t n = strcspn(word, "="), dashes = strspn(word, "-");
     struct attn_nearest nearest = attn_nearest_begin(word, n);
-    char names[64][24];
-    int at = 0;
+    int at = 0, begun = 0;
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++) {
         if (use->flag == ATTN_FLAG_TITLE || at == 64)
             continue;
         snprintf(names[at], sizeof *names, "--%s", defined[use->flag].name);
+        if (n > dashes && strncmp(names[at] + 2, word + dashes, n - dashes) == 0 && begun++ == 0)
+            snprintf(begins, sizeof begins, " (did you mean %s?)", names[at]);
         attn_nearest_offer(&nearest, names[at++]);
     }
+    if (begun == 0 && is_option(word + dashes, n - dashes))
+        return attn_cli_fail(ATTN_EXIT_USAGE,
+                             "%.60s: no such flag; options are part of a SPEC: ring:ranks=4 "
+                             "(attnlab list)",
+                             word);
     return attn_cli_fail(ATTN_EXIT_USAGE, "%.60s: no such flag%s; see attnlab %s --help", word,
-                         attn_nearest_text(&nearest, meant), command->name);
+                         begun > 0 ? begins : attn_nearest_text(&nearest, meant), command->name);
 }
 
 /* One flag at argv[at]; how many words it took, or 0 after a message.  given: the values before. */
@@ -274,9 +294,9 @@ static int take_model(const struct attn_cli_command *command, const char **given
             take(command, word, 0, given, to) == 0)
             return 0;
     }
-    if (model->bias[0] != '\0')
-        fprintf(stderr, "note: the bias of %s is left out; a case has bias=%s\n", model->name,
-                model->bias);
+    if (model->field[0] != '\0')
+        fprintf(stderr, "note: %.4s of %s is left out; a case has %s\n", model->field, model->name,
+                model->field);
     return 1;
 }
 
@@ -350,20 +370,39 @@ int attn_command_run(const struct attn_cli_command *command, int argc, char **ar
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
-enum { WIDTH = 96, COLUMN = 24 };
+enum { WIDTH = 79, COLUMN = 24 };
 
-/* Words of a text in lines, from this column on; the first line is there up to `used`. */
-static void wrap(FILE *file, const char *text, int used)
+/* Words of n bytes of a text in lines; the first line is there up to `used`, others begin behind
+ * `indent` blanks. */
+static void wrap(FILE *file, const char *text, int size, int used, int indent)
 {
-    for (int first = 1; *text != '\0'; first = 0) {
-        int n = (int)strcspn(text, " ");
-        if (!first && used + 1 + n > WIDTH) {
-            fprintf(file, "\n%*s", COLUMN, "");
-            used = COLUMN;
-        } else if (!first)
+    for (const char *end = text + size, *first = text; text < end;) {
+        int n = (int)strcspn(text, " \n");
+        if (text > first && used + 1 + n > WIDTH) {
+            fprintf(file, "\n%*s", indent, "");
+            used = indent;
+        } else if (text > first)
             used += fprintf(file, " ");
         used += fprintf(file, "%.*s", n, text);
-        text += n + (text[n] == ' ');
+        text += n;
+        text += text < end;
+    }
+}
+
+/* Paragraphs in lines; one that begins with a blank stands as it is. */
+static void print_text(FILE *file, const char *text)
+{
+    while (*text != '\0') {
+        int n = (int)strcspn(text, "\n");
+        while (n > 0 && *text != ' ' && text[n] == '\n' && text[n + 1] != '\0' &&
+               text[n + 1] != ' ' && text[n + 1] != '\n')
+            n += 1 + (int)strcspn(text + n + 1, "\n");
+        if (*text == ' ')
+            fprintf(file, "%.*s", n, text);
+        else
+            wrap(file, text, n, 0, 0);
+        fputc('\n', file);
+        text += n + (text[n] == '\n');
     }
 }
 
@@ -371,7 +410,9 @@ static void print_flag(FILE *file, const struct attn_flag_use *use)
 {
     const struct attn_flag_shown shown = attn_flag_show(use);
     if (use->flag == ATTN_FLAG_TITLE) {
-        fprintf(file, "\n%s\n\n", use->help);
+        fputc('\n', file);
+        print_text(file, use->help);
+        fputc('\n', file);
         return;
     }
     int used =
@@ -381,7 +422,7 @@ static void print_flag(FILE *file, const struct attn_flag_use *use)
     fprintf(file, "%*s", used + 2 > COLUMN ? COLUMN : COLUMN - used, "");
     char *text = attn_cli_text("%s%s%s%s", shown.help, shown.preset[0] != '\0' ? " (" : "",
                                shown.preset, shown.preset[0] != '\0' ? ")" : "");
-    wrap(file, text, COLUMN);
+    wrap(file, text, (int)strlen(text), COLUMN, COLUMN);
     free(text);
     fputc('\n', file);
 }
@@ -390,17 +431,21 @@ void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
 {
     for (const char *line = command->usage; *line != '\0';) {
         int n = (int)strcspn(line, "\n");
-        int goes_on = line[0] == ' ';
-        fprintf(file, "%s%s%.*s\n", line == command->usage ? "usage: " : "       ",
-                goes_on ? "        " : "attnlab ", n, line);
+        int goes_on = line[0] == ' ', used = 15;
+        fprintf(file, "%s%s", line == command->usage ? "usage: " : "       ",
+                goes_on ? "        " : "attnlab ");
+        wrap(file, line, n, used, 11);
+        fputc('\n', file);
         line += n + (line[n] == '\n');
     }
-    fprintf(file, "\n%s\n%s", command->about,
-            command->flags->flag == ATTN_FLAG_END || command->flags->flag == ATTN_FLAG_TITLE
-                ? ""
-                : "\n");
+    fputc('\n', file);
+    print_text(file, command->about);
+    if (command->flags->flag != ATTN_FLAG_END && command->flags->flag != ATTN_FLAG_TITLE)
+        fputc('\n', file);
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
         print_flag(file, use);
-    if (command->more[0] != '\0')
-        fprintf(file, "\n%s\n", command->more);
+    if (command->more[0] == '\0')
+        return;
+    fputc('\n', file);
+    print_text(file, command->more);
 }

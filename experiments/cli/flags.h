@@ -68,6 +68,8 @@ struct attn_cli_command {
     const char *usage, *about;
     const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
     const char *more;                  /* after the flags: examples, exit status */
+    const char *words;                 /* for completion: operands that are words, each with a blank
+                                          behind it; NULL: none, or SPECs */
     int operands_least, operands_most; /* -1: any number */
     int computes;        /* asks for an instruction set: ATTN_ISA must name one that is here */
     int internal;        /* of no use to people: not in the list of commands */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "tests/harness/base/fileio.h"
 
 const struct attn_group_word attn_group_words[ATTN_GROUP_OTHER] = {
 #define GROUP(id, word, x_name, x_label, base, apart, x) {word, x_name, x_label, base, apart},
@@ -40,6 +41,17 @@ int attn_words_are(const char *words, const char *of)
         at += length;
     }
     return n > 0;
+}
+
+const char *attn_group_figures(enum attn_group_kind kind, char text[200])
+{
+    text[0] = '\0';
+#define FIGURE(name, script, lines, column, groups, ...)                                       \
+    if (kind != ATTN_GROUP_OTHER && attn_cli_listed(groups, " ", attn_group_words[kind].word)) \
+        attn_append(text, 200, "%s%s", text[0] != '\0' ? " " : "", name);
+#include "plots/figures.def"
+#undef FIGURE
+    return text;
 }
 
 const char *attn_figure_groups(const char *figure)

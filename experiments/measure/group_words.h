@@ -37,6 +37,9 @@ double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 /* Are these words of those, and one at least? */
 int attn_words_are(const char *words, const char *of);
 
+/* Names of the figures of such groups: "memory time error live"; "" of others. */
+const char *attn_group_figures(enum attn_group_kind kind, char text[200]);
+
 /* The words of the groups that have a figure of this name (plots/figures.def); "": none has. */
 const char *attn_figure_groups(const char *figure);
 

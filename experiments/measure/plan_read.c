@@ -20,7 +20,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/statements.h"
+#include "experiments/measure/group_words.h"
 #include "experiments/measure/plan_draft.h"
+#include "ref/nearest.h"
 #include "tests/harness/base/fileio.h"
 
 enum { PLAN_BYTES = 1 << 20 };
@@ -100,6 +102,20 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
     return ATTN_OK;
 }
 
+/* A first word that is nearly one of those that have figures: a slip, which would cost them. */
+static enum attn_status check_word(const char *name, struct attn_error *err)
+{
+    char meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(name, strcspn(name, "-"));
+    for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++)
+        attn_nearest_offer(&nearest, attn_group_words[kind].word);
+    if (attn_group_kind_of(name) != ATTN_GROUP_OTHER ||
+        attn_nearest_text(&nearest, meant)[0] == '\0')
+        return ATTN_OK;
+    return attn_fail(err, ATTN_EINVAL, "group %s%s: figures go by the first word, of%s", name,
+                     meant, attn_group_word_list);
+}
+
 static enum attn_status begin_group(struct attn_plan_draft *draft, const char *name,
                                     struct attn_error *err)
 {
@@ -111,6 +127,9 @@ static enum attn_status begin_group(struct attn_plan_draft *draft, const char *n
     for (int g = 1; g < draft->n; g++)
         if (strcmp(draft->group[g].name, name) == 0)
             return attn_fail(err, ATTN_EINVAL, "there are two groups named %s", name);
+    enum attn_status status = check_word(name, err);
+    if (status != ATTN_OK)
+        return status;
     draft->group = attn_plan_reserve(draft->group, draft->n, sizeof *draft->group);
     draft->group[draft->n] = (struct attn_plan_group){.line = draft->line};
     memcpy(draft->group[draft->n++].name, name, n + 1);

@@ -413,6 +413,14 @@ static int list_points(struct sweep *sweep)
             printf("  %s", attn_stack_print(&state->plan->layers, stack));
         putchar('\n');
     }
+    for (int64_t i = 0; i < sweep->plan->n; i++) {
+        const char *group = sweep->state[i].plan->group;
+        char figures[200];
+        if (i > 0 && strcmp(sweep->state[i - 1].plan->group, group) == 0)
+            continue;
+        (void)attn_group_figures(attn_group_kind_of(group), figures);
+        printf("%-16s figures: %s\n", group, figures[0] != '\0' ? figures : "none, a table");
+    }
     return attn_cli_flush();
 }
 

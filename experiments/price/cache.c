@@ -83,13 +83,14 @@ static double token_bytes(const struct attn_cache *cache)
 
 struct attn_cache_part attn_cache_part(const struct attn_cache *cache, int kind, int64_t length)
 {
-    const struct attn_model *model = cache->model;
-    struct attn_cache_part x = {.layers = model->windowed};
-    const int64_t page = cache->page;
-    if (kind == ATTN_CACHE_ALL)
-        x.layers = model->layers - model->windowed;
-    else
-        x.window = window_of(cache);
+    const int64_t page = cache->page, window = window_of(cache), layers = cache->model->layers;
+    /* a mask of the caller's with a window is that of all layers, where the model has none */
+    int64_t windowed = window == 0                  ? 0
+                       : cache->model->windowed > 0 ? cache->model->windowed
+                                                    : layers;
+    struct attn_cache_part x = {.layers = layers - windowed};
+    if (kind == ATTN_CACHE_WINDOW)
+        x = (struct attn_cache_part){.layers = windowed, .window = window};
     x.tokens = tokens_of(cache, x.window, length);
     x.pages = (x.tokens + page - 1) / page;
     if (x.window > 0 && x.window < length) { /* as many as it can touch, and no more than all */

@@ -66,10 +66,9 @@ int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn
                            const struct attn_stored_mask *mask);
 
 /* `attnlab price --mask-storage`: every storage of the problem's mask, as text or at the end of an
- * array of JSON; with make, each on a ledger too.  The exit status: 1 where bytes or pairs differ,
- * 3 where memory was lacking. */
+ * array of JSON.  The exit status. */
 struct json_t;
-int attn_storage_print(const struct attn_case *c, const struct attn_problem *problem, int make,
+int attn_storage_print(const struct attn_case *c, const struct attn_problem *problem,
                        struct json_t *all);
 
 #endif

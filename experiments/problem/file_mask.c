@@ -160,24 +160,16 @@ static enum attn_status translate(const struct attn_files *files, const char *sa
     return ATTN_OK;
 }
 
-/* The flag wins over the metadata; --key-mask hides keys besides whatever was said. */
+/* The flag wins over the metadata. */
 static enum attn_status choose(struct attn_files *files, struct attn_error *err)
 {
     const char *flag = files->request->mask, *said = attn_files_setting(files, "mask");
-    char *text = flag != NULL ? attn_cli_text("%s", flag) : NULL;
-    enum attn_status status =
-        flag == NULL && said != NULL ? translate(files, said, &text, err) : ATTN_OK;
-    int hide = files->request->file[ATTN_IN_KEY_MASK] != NULL &&
-               (text == NULL || strstr(text, "key_mask") == NULL);
-    if (status != ATTN_OK)
-        return status;
-    if (text == NULL && !hide)
+    if (flag == NULL && said != NULL)
+        return translate(files, said, &files->mask_text, err);
+    if (flag == NULL)
         attn_files_note("no mask was said: every pair %sis visible",
                         files->layout.is_packed && files->packed.n != 1 ? "of a document " : "");
-    files->mask_text = !hide          ? attn_cli_text("%s", text != NULL ? text : "none")
-                       : text != NULL ? attn_cli_text("(%s)&keys(key_mask)", text)
-                                      : attn_cli_text("keys(key_mask)");
-    free(text);
+    files->mask_text = attn_cli_text("%s", flag != NULL ? flag : "none");
     return ATTN_OK;
 }
 

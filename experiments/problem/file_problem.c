@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_fit.h"
@@ -41,8 +39,8 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
             status =
                 attn_fail(err, ATTN_EINVAL,
                           "--names '%.40s': OURS=THEIRS, such as q=query; ours are q, k, v, do, "
-                          "dlse, bias, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, dk, dv "
-                          "and dbias",
+                          "dlse, bias, sink, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, "
+                          "dk, dv, dbias and dsink",
                           pair);
         for (int s = 0; s < n && status == ATTN_OK; s++) {
             struct attn_tensors_entry *entry = attn_tensors_find(set[s], name);
@@ -63,52 +61,14 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Results in a folder are in no file that was opened. */
-static enum attn_status check_folder(const char *path, struct attn_error *err)
-{
-    static const char *const result[] = {"result.safetensors", "result.npz"};
-    enum attn_status status = ATTN_OK;
-    for (int n = 0; n < 2 + ATTN_OUTPUTS && status == ATTN_OK; n++) {
-        char *name =
-            n < 2 ? attn_cli_text("%s/%s", path, result[n])
-                  : attn_cli_text("%s/%s.npy", path, attn_output_name((enum attn_output)(n - 2)));
-        if (access(name, F_OK) == 0)
-            status = attn_fault(err, ATTN_EINVAL, name,
-                                "holds results, which --input DIR does not read: attnlab compare "
-                                "DIR DIR/inputs.safetensors judges them");
-        free(name);
-    }
-    return status;
-}
-
-/* A folder stands for the inputs that `attnlab vectors` wrote into it. */
-static enum attn_status open_input(const char *path, int compare, struct attn_files *files,
-                                   struct attn_error *err)
-{
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
-        return attn_tensors_open(path, &files->own, err);
-    files->path = attn_cli_text("%s/inputs.safetensors", path);
-    if (stat(files->path, &about) != 0)
-        return attn_fault(err, ATTN_EINVAL, path, "is a directory without inputs.safetensors");
-    enum attn_status status = compare ? check_folder(path, err) : ATTN_OK;
-    return status == ATTN_OK ? attn_tensors_open(files->path, &files->own, err) : status;
-}
-
 static enum attn_status open_set(struct attn_files *files, struct attn_error *err)
 {
-    const struct attn_request *r = files->request;
-    const char *name[ATTN_IN_INPUTS];
-    for (int i = 0; i < ATTN_IN_INPUTS; i++)
-        name[i] = attn_file_role[i].name;
+    struct attn_tensors *const own = &files->own;
     if (files->set != NULL)
         return ATTN_OK;
-    struct attn_tensors *const own = &files->own;
     files->set = own;
-    enum attn_status status = r->input != NULL
-                                  ? open_input(r->input, r->compare, files, err)
-                                  : attn_tensors_open_each(r->file, name, ATTN_IN_INPUTS, own, err);
-    return status == ATTN_OK ? attn_files_rename(r->names, &own, 1, err) : status;
+    enum attn_status status = attn_tensors_open(files->request->input, own, err);
+    return status == ATTN_OK ? attn_files_rename(files->request->names, &own, 1, err) : status;
 }
 
 static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
@@ -138,8 +98,7 @@ static enum attn_status set_pass(struct attn_files *files, struct attn_error *er
     files->c.pass = pass == ATTN_FORWARD || (pass == ATTN_PASS_NOT_SAID && !has_do) ? ATTN_FORWARD
                                                                                     : ATTN_BACKWARD;
     if (files->c.pass == ATTN_BACKWARD && !has_do)
-        return attn_fail(err, ATTN_EINVAL,
-                         "--pass bwd needs the gradient of O: a tensor 'do', or --do FILE");
+        return attn_fail(err, ATTN_EINVAL, "--pass bwd needs the gradient of O: a tensor 'do'");
     return ATTN_OK;
 }
 
@@ -173,7 +132,8 @@ void attn_files_lse(const struct attn_files *files, const struct attn_file *resu
 int attn_files_computes(const struct attn_files *files, enum attn_output output)
 {
     return output <= ATTN_LSE ||
-           (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias));
+           (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias) &&
+            (output != ATTN_DSINK || files->problem.sink.given));
 }
 
 int attn_files_asks(const struct attn_files *files, enum attn_output output)
@@ -189,6 +149,12 @@ int attn_files_judges_bias(const struct attn_files *files)
             files->c.d_bias);
 }
 
+int attn_files_judges_sink(const struct attn_files *files)
+{
+    return files->c.pass == ATTN_BACKWARD && files->problem.sink.given &&
+           attn_files_asks(files, ATTN_DSINK);
+}
+
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
                                const struct attn_file *from)
 {
@@ -201,6 +167,8 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
                                                 : "a gradient, and there is no 'do'";
     if (output == ATTN_DBIAS && files->input[ATTN_IN_BIAS] == NULL)
         return "there is no tensor 'bias'";
+    if (output == ATTN_DSINK && !files->problem.sink.given)
+        return "there is no tensor 'sink'";
     return NULL;
 }
 
@@ -268,14 +236,16 @@ static enum attn_status check_only(struct attn_files *files, struct attn_error *
     while (status == ATTN_OK && (name = strsep(&rest, ",")) != NULL)
         if (attn_output_named(name) < 0)
             status = attn_fail(err, ATTN_EINVAL,
-                               "--only '%.31s': o, lse, dq, dk, dv and dbias exist", name);
+                               "--only '%.31s': o, lse, dq, dk, dv, dbias and dsink exist", name);
     free(copy);
     return status;
 }
 
-/* With its bias. */
+/* With its bias and sink, whose data are not there yet. */
 static enum attn_status check_problem(struct attn_files *files, struct attn_error *err)
 {
+    files->problem.sink.given = files->input[ATTN_IN_SINK] != NULL;
+    files->problem.sink.tensor.dtype = attn_files_input(files, ATTN_IN_SINK).dtype;
     return attn_problem_check(&files->problem, err);
 }
 
@@ -308,6 +278,7 @@ enum attn_status attn_files_load(struct attn_files *files, struct attn_error *er
             status = is_rank ? attn_tensors_map(files->input[i], err)
                              : attn_tensors_load(files->input[i], err);
     files->problem.bias.tensor = attn_files_input(files, ATTN_IN_BIAS);
+    files->problem.sink.tensor = attn_files_input(files, ATTN_IN_SINK);
     return status;
 }
 
@@ -319,7 +290,6 @@ void attn_files_close(struct attn_files *files)
         free(files->output[o].data);
     free(files->packed.q);
     free(files->packed.k);
-    free(files->path);
     free(files->mask_text);
     free(files->mask_bytes);
     free(files->slope);

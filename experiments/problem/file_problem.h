@@ -28,6 +28,7 @@ enum attn_file_input {
     ATTN_IN_CU_Q,
     ATTN_IN_CU_K,
     ATTN_IN_DLSE,
+    ATTN_IN_SINK,
     ATTN_IN_INPUTS
 };
 
@@ -40,7 +41,7 @@ extern const struct attn_file_role attn_file_role[ATTN_IN_INPUTS];
 
 /* The flags as they were written; NULL: not given. */
 struct attn_request {
-    const char *spec, *input, *file[ATTN_IN_INPUTS];
+    const char *spec, *input;
     const char *mask, *scale, *softcap, *alibi, *alibi_align, *layout, *heads, *kv_heads;
     const char *out, *log;
     const char *only; /* names of outputs: no others are judged */
@@ -74,7 +75,6 @@ struct attn_files {
     struct attn_claims claims;      /* of --claims or --arithmetic; else 0 */
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */
     struct attn_tensors own;
-    char *path; /* of its own, where a folder stood for a file in it */
     const struct attn_tensors_entry *input[ATTN_IN_INPUTS]; /* of the set; NULL: absent */
     const struct attn_file *file[ATTN_IN_INPUTS];           /* the different files of these */
     int n_files;
@@ -137,6 +137,7 @@ int attn_file_input_named(const char *name);
 int attn_files_computes(const struct attn_files *files, enum attn_output output);
 int attn_files_asks(const struct attn_files *files, enum attn_output output);
 int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to be judged */
+int attn_files_judges_sink(const struct attn_files *files); /* some dsink */
 
 /* ---- file_settings.c ------------------------------------------------------------------------- */
 

@@ -103,40 +103,12 @@ static enum attn_status list_entries(struct attn_tensors *set, struct attn_error
     return ATTN_OK;
 }
 
-static void begin(const char *path, struct attn_tensors *set)
-{
-    *set = (struct attn_tensors){.path = path};
-    set->file = attn_cli_need(calloc(ATTN_TENSORS_FILES, sizeof *set->file));
-}
-
-enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                                        struct attn_tensors *set, struct attn_error *err)
-{
-    begin(path[0], set);
-    set->entry = attn_cli_need(calloc((size_t)n, sizeof *set->entry));
-    for (int i = 0; i < n; i++) {
-        struct attn_file *file = &set->file[set->n_files];
-        if (path[i] == NULL)
-            continue;
-        enum attn_status status = add_file(set, path[i], err);
-        if (status == ATTN_OK && file->n_tensors != 1)
-            status = attn_fault(err, ATTN_EINVAL, file->path,
-                                "holds %d tensors; --%s takes a file with one (--input takes many)",
-                                file->n_tensors, name[i]);
-        if (status != ATTN_OK)
-            return status;
-        struct attn_tensors_entry *entry = &set->entry[set->n++];
-        *entry = (struct attn_tensors_entry){.file = file, .tensor = &file->tensor[0]};
-        snprintf(entry->name, sizeof entry->name, "%s", name[i]);
-    }
-    return ATTN_OK;
-}
-
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err)
 {
     struct stat about;
-    begin(path, set);
+    *set = (struct attn_tensors){.path = path};
+    set->file = attn_cli_need(calloc(ATTN_TENSORS_FILES, sizeof *set->file));
     int is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
     enum attn_status status = is_folder ? add_folder(set, err) : add_file(set, path, err);
     return status == ATTN_OK ? list_entries(set, err) : status;

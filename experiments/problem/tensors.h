@@ -1,6 +1,5 @@
-/* A source of named tensors, which is what `attnlab run` and `attnlab compare` read: one file, all
- * files of tensors in a folder, or files of one tensor each.  Two of them can be compared name by
- * name. */
+/* A source of named tensors, which is what `attnlab run` and `attnlab compare` read: one file, or
+ * all files of tensors in a folder.  Two of them can be compared name by name. */
 #ifndef EXPERIMENTS_PROBLEM_TENSORS_H
 #define EXPERIMENTS_PROBLEM_TENSORS_H
 
@@ -26,11 +25,6 @@ struct attn_tensors {
  * too. */
 enum attn_status attn_tensors_open(const char *path, struct attn_tensors *set,
                                    struct attn_error *err);
-
-/* Files with one tensor each, which is called name[i] whatever the file calls it; path[i] NULL:
- * there is no such tensor; path[0] names the set.  EINVAL also: a file that holds more. */
-enum attn_status attn_tensors_open_each(const char *const *path, const char *const *name, int n,
-                                        struct attn_tensors *set, struct attn_error *err);
 
 void attn_tensors_close(struct attn_tensors *set);
 

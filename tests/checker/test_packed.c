@@ -141,9 +141,8 @@ TEST_EACH(documents_by_themselves, COUNT(batches))
             check_document(&s, batches[_i].starts[t], batches[_i].starts[t + 1], batches[_i].mask);
 }
 
-/* The result of one layout is a file of inputs and results in another reader's hands: numpy's own
- * names, a tensor each, by flags. */
-TEST(files_by_flags)
+/* A folder of numpy's files, a tensor each. */
+TEST(a_folder_of_tensors)
 {
     static const char *const name[] = {"q", "k", "v", "do", "cu_seqlens_q"};
     static const int32_t starts[] = {0, 3, 7};
@@ -156,14 +155,13 @@ TEST(files_by_flags)
         snprintf(path, sizeof path, "%s.npy", name[t]);
         ck_assert_int_eq(attn_npy_write(scratch_path(path), &s.t[t], &err), ATTN_OK);
     }
+    scratch_shell(0, "", "mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder);
     scratch_expect(0, "",
-                   "run dense --q %s/q.npy --k %s/k.npy --v %s/v.npy --do %s/do.npy --cu-seqlens-q "
-                   "%s/cu_seqlens_q.npy --layout THD --out %s/all --mask 'causal(br)' --scale 0.5",
-                   folder, folder, folder, folder, folder, folder);
+                   "run dense --input %s/in --layout THD --out %s/all --mask 'causal(br)' --scale "
+                   "0.5",
+                   folder, folder);
     check_document(&s, 0, 3, "causal(br)");
     check_document(&s, 3, 7, "causal(br)");
-    /* attnlab compare finds them in a folder */
-    scratch_shell(0, "", "mkdir '%s/in' && mv '%s'/*.npy '%s/in'", folder, folder, folder);
     scratch_expect(0, "documents(3x3,4x4)&causal(br)",
                    "compare %s/all %s/in --layout THD --mask 'causal(br)' "
                    "--scale 0.5",

@@ -150,6 +150,7 @@ static const struct {
     {"title = all\n", "p:1: title is a group's"},
     {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form #D55E00"},
     {"group a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
+    {"group lenth-a\n", "group lenth-a (did you mean length?)"},
     {"group a\ny-range = 1:9\n", "p:2: y-range = '1:9' does not say of which figure"},
     {"group a\ny-range time error = 1:9\n", "does not say of which figure"},
     {"group a\nx-range tiem = 1:9\n", "does not say of which figure"},

@@ -18,11 +18,8 @@ static const struct scratch_row usage[] = {
     {"run dense", 2, "tensors are missing"},
     {"run dense tiled-textbook --input $tensors --compare", 2, "'tiled-textbook' is left over"},
     {"run dense --input $tensors", 2, "--out DIR"},
-    {"run dense --input $tensors --compare --q $tensors", 2, "one file, or each from its own"},
-    {"run dense --q $tensors --k $tensors --compare", 2, "tensors are missing"},
-    {"run dense --q $tensors --k $tensors --v $tensors --compare", 2, "holds 4 tensors"},
     {"run dense --input $folder/absent --compare", 2, "No such file"},
-    {"run dense --input $folder --compare", 2, "is a directory"},
+    {"run dense --input $none --compare", 2, "the folder holds no"},
     {"run dense --input $tensors --compare --format png", 2, "safetensors or npy would work"},
     {"run dense --input $tensors --compare --layout HBLD", 2,
      "BHLD, BLHD, SBHD, BLE and THD exist"},
@@ -46,23 +43,29 @@ TEST(usage_errors)
     struct small s;
     small_make(&s, 3);
     setenv("tensors", small_save(&s), 1);
+    setenv("none", scratch_path("none"), 1);
+    ck_assert_int_eq(mkdir(scratch_path("none"), 0700), 0);
     scratch_rows(usage, COUNT(usage));
-    ck_assert_int_eq(scratch_count(), 1);
+    ck_assert_int_eq(scratch_count(), 2);
 }
 
-/* Of zeros, which are a hole in the file. */
+/* A folder of q, k and v of zeros, which are holes in the files. */
 static const char *million_rows(void)
 {
-    char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1)}";
-    const char *x = scratch_npy("x.npy", header, "", 0);
-    ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 4000000), 0);
-    return x;
+    static const char *const name[] = {"x/q.npy", "x/k.npy", "x/v.npy"};
+    ck_assert_int_eq(mkdir(scratch_path("x"), 0700), 0);
+    for (int t = 0; t < 3; t++) {
+        char header[128] = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 1)}";
+        const char *x = scratch_npy(name[t], header, "", 0);
+        ck_assert_int_eq(truncate(x, (off_t)(10 + strlen(header)) + 4000000), 0);
+    }
+    return scratch_path("x");
 }
 
 /* An output that cannot be written is the environment's fault, in every command and for every flag.
  * It is found before the work, which would take hours or be seen, and has one line.  Nothing waits
  * for a FIFO. */
-#define HOURS "ring:ranks=2,local=tiled-textbook --scale 1 --mask none --q $x --k $x --v $x"
+#define HOURS "ring:ranks=2,local=tiled-textbook --scale 1 --mask none --input $x"
 #define POINT "dense --length 8 --rounds 1 --repeat 1"
 static const char *const out_of[] = {
     "run " HOURS " --out $to",
@@ -265,8 +268,7 @@ TEST_EACH(contradictions, COUNT(contradiction))
 TEST(priced_before_allocated)
 {
     const char *x = million_rows();
-    scratch_expect(3, "scores 3.64 TiB", "run dense --q %s --k %s --v %s --compare", x, x, x);
+    scratch_expect(3, "scores 3.64 TiB", "run dense --input %s --compare", x);
     scratch_expect(0, "compared: 64 of 1000000 rows",
-                   "run csr-textbook --q %s --k %s --v %s --compare --mask 'window(1,0,br)'", x, x,
-                   x);
+                   "run csr-textbook --input %s --compare --mask 'window(1,0,br)'", x);
 }

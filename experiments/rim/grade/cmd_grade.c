@@ -1,5 +1,6 @@
 /* attnlab grade: points for a submission to a lab, or for each of a class; the task of a seed. */
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -8,8 +9,8 @@
 #include "tests/harness/base/ending.h"
 
 struct flags {
-    const char *exec, *claims, *seed, *class;
-    int task, format;
+    const char *exec, *claims, *seed;
+    int format;
 };
 
 #define TO(member) offsetof(struct flags, member)
@@ -22,8 +23,6 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME",
                "draws conventions of the task, such as the base of LSE; in a class the task of "
                "each is that of NAME/STUDENT"),
-    ATTN_TAKES(CLASS, TO(class)),
-    ATTN_TAKES(TASK, TO(task)),
     ATTN_TAKES(FORMAT, TO(format), "text", .value = "text|json|csv"),
     {.flag = ATTN_FLAG_END}};
 
@@ -34,12 +33,15 @@ const struct attn_cli_command attn_cmd_grade = {
     .summary = "points for a submission to a lab (docs/labs)",
     .usage = "grade LAB FILE [--seed NAME]\n"
              "grade LAB --exec COMMAND --claims FILE [--seed NAME]\n"
-             "grade LAB --class DIR [--seed NAME]\n"
-             "grade LAB --task [--seed NAME]",
+             "grade LAB DIR [--seed NAME]\n"
+             "grade LAB [--seed NAME]",
     .about =
         "Grade a plug-in, FILE.so, or a command, by the criteria of a lab (docs/labs/README.md),\n"
         "out of 100.  Of each that is lost: the first case that fails, the likely fault, the\n"
-        "command that repeats it, and what to read.",
+        "command that repeats it, and what to read.  Of a folder, every submission in it: NAME.so, "
+        "or\n"
+        "NAME/ with lab.json and a file `command`, one line.  Without a submission the task is "
+        "printed.",
     .flags = uses,
     .more = "Every submission runs in a process of its own, with limits.  One that writes to "
             "inputs or\n"
@@ -66,11 +68,10 @@ static const struct attn_lab *find(const char *name)
     return lab;
 }
 
-/* Refuses flags unless there is one thing to grade, of three. */
 static void check_flags(const struct flags *f, const struct attn_lab *lab, const char *file)
 {
-    if (f->task + (file != NULL) + (f->exec != NULL) + (f->class != NULL) != 1)
-        attn_cli_stop(ATTN_EINVAL, NULL, "FILE, --exec, --class or --task: one of them");
+    if (file != NULL && f->exec != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL, "FILE or --exec: one of them");
     const int has_claims = lab->form == ATTN_LAB_CODE;
     if ((f->exec != NULL && has_claims) != (f->claims != NULL))
         attn_cli_stop(ATTN_EINVAL, NULL,
@@ -79,8 +80,12 @@ static void check_flags(const struct flags *f, const struct attn_lab *lab, const
                       lab->name);
     if (file != NULL && access(file, R_OK) != 0)
         attn_cli_stop(ATTN_EINVAL, file, "cannot be read");
-    if (f->class != NULL && access(f->class, R_OK | X_OK) != 0)
-        attn_cli_stop(ATTN_EINVAL, f->class, "is no folder that can be read");
+}
+
+static int is_folder(const char *path)
+{
+    struct stat info;
+    return path != NULL && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 struct printing {
@@ -98,11 +103,11 @@ static void print(void *arg, const struct attn_sheet *sheet)
     fflush(stdout);
 }
 
-static int grade_class(const struct flags *f, const struct attn_lab *lab)
+static int grade_class(const struct flags *f, const struct attn_lab *lab, const char *folder)
 {
     struct attn_error err = {0};
     struct printing p = {lab, (enum attn_sheet_format)f->format};
-    const struct attn_grade_class class = {lab, f->class, f->seed, print, &p};
+    const struct attn_grade_class class = {lab, folder, f->seed, print, &p};
     attn_sheet_head(lab, p.format, stdout);
     attn_cli_must(attn_class_grade(&class, &err), &err);
     return attn_cli_flush();
@@ -120,12 +125,12 @@ static int grade(void *values, int n, char **operand)
     struct attn_error err = {0};
     check_flags(f, lab, file);
     attn_cli_must(attn_task_make(lab, f->seed, &task, &err), &err);
-    if (f->task) {
+    if (file == NULL && f->exec == NULL) {
         attn_task_print(&task, stdout);
         return attn_cli_flush();
     }
-    if (f->class != NULL)
-        return grade_class(f, lab);
+    if (is_folder(file))
+        return grade_class(f, lab, file);
     const char *source = f->exec != NULL ? f->exec : file;
     const struct attn_submission of = {.name = source,
                                        .kind = f->exec != NULL ? ATTN_EXTERNAL_COMMAND

@@ -10,13 +10,12 @@
 #include "tests/harness/base/folder.h"
 
 struct request {
-    int as_json, is_long, is_trap, overwrite, preset;
+    int as_json, is_long, overwrite, preset;
     const char *figures, *data;
 };
 
 static const struct attn_flag_use flags[] = {
     ATTN_TAKES(LONG, offsetof(struct request, is_long)),
-    ATTN_TAKES(TRAP, offsetof(struct request, is_trap)),
     ATTN_TAKES(INPUT, offsetof(struct request, data), .value = "FILE.csv",
                .help =
                    "of pytorch-h200, training-h100 and h200-ranks: judge the rows of this file, "
@@ -42,6 +41,11 @@ const struct attn_cli_command attn_cmd_study = {
         "Published accounts of attention's memory, worked out again from named blocks: what\n"
         "the program took, who made it, what was live at the peak.  Each quantity is labelled\n"
         "published, derived or inferred; docs/studies/ has a page for each study, with its figure.",
+    .words = "list all "
+#define ATTN_STUDY(id, name, ...) name " "
+#include "experiments/rim/studies/studies.def"
+#undef ATTN_STUDY
+    ,
     .flags = flags,
     .more =
         "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"
@@ -96,7 +100,6 @@ static int carry_out(const struct attn_study *one, const struct request *request
     run = (struct attn_study_run){.out = stdout,
                                   .as_json = request->as_json,
                                   .is_long = request->is_long,
-                                  .is_trap = request->is_trap,
                                   .data = request->data,
                                   .leave_out = -1};
     if (request->figures != NULL) {
@@ -114,13 +117,15 @@ static int carry_out(const struct attn_study *one, const struct request *request
     return status;
 }
 
-/* A flag that is not of all studies. */
-static void check_taken(int n, char **operand, const char *flag, const char *who)
+/* Refuses --input where a study takes none. */
+static void check_input(int n, char **operand)
 {
     for (int i = 0; i < n; i++) {
         const struct attn_study *one = find(operand[i]); /* "all" is none */
-        if (one == NULL || one->takes == NULL || strcmp(one->takes, flag) != 0)
-            attn_cli_stop(ATTN_EINVAL, NULL, "%s has no --%s; %s", operand[i], flag, who);
+        if (one == NULL || !one->takes_input)
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "%s has no --input; pytorch-h200, training-h100 and h200-ranks have",
+                          operand[i]);
     }
 }
 
@@ -147,13 +152,10 @@ static int study(void *values, int n, char **operand)
     for (int i = 0; i < n && !all; i++)
         if (find(operand[i]) == NULL)
             unknown(operand[i]);
-    if (asked->is_trap)
-        check_taken(n, operand, "trap", "xformers-order has");
     if (asked->data != NULL)
-        check_taken(n, operand, "input", "pytorch-h200, training-h100 and h200-ranks have");
-    if ((asked->is_trap || asked->data != NULL) && asked->figures != NULL)
-        return attn_cli_fail(ATTN_EXIT_USAGE,
-                             "--out is of the whole study, without --trap or --input");
+        check_input(n, operand);
+    if (asked->data != NULL && asked->figures != NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--out is of the whole study, without --input");
     if (asked->figures != NULL)
         check_figures(asked, n, all ? NULL : operand);
     for (int i = 0; i < (all ? ATTN_STUDIES : n); i++) {

@@ -36,7 +36,6 @@ struct attn_study_run {
     FILE *out;                    /* what it says                                      */
     int as_json;                  /* one line of JSON for each quantity, nothing else  */
     int is_long;                  /* --long: also what takes more than some seconds    */
-    int is_trap;      /* --trap: only what goes wrong, at a size that the system notices */
     int leave_out;    /* -1; testing: this entry takes no bytes, and no process is started */
     const char *data; /* --input FILE: its rows alone, and no others; NULL                   */
     struct attn_figure *figure; /* NULL: none is wanted; attn_study_figure_open() */
@@ -65,7 +64,7 @@ struct attn_study_figure {
 struct attn_study {
     const char *name, *question;
     void (*run)(struct attn_study_run *run);
-    const char *takes; /* "trap", "input": a flag of --NAME that is not of all; NULL */
+    int takes_input; /* --input */
     struct attn_study_figure figure;
 };
 

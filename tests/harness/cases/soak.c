@@ -325,6 +325,8 @@ static void random_fields(struct dice *d, struct attn_case *c)
         c->d_lse = rarely(d, 4) && claims(d, ATTN_CAP_DLSE);
         c->d_bias = c->bias > ATTN_CASE_BIAS_ALIBI && rarely(d, 2) && claims(d, ATTN_CAP_DBIAS);
     }
+    if (claims(d, ATTN_CAP_SINK) && rarely(d, 4))
+        c->sink = (enum attn_case_sink)roll(d, ATTN_CASE_SINK_LARGE + 1);
     if (d->route == ATTN_ROUTE_OWN)
         own_fields(d, c);
 }
@@ -396,6 +398,7 @@ static void draw(struct dice *d, struct attn_case *c)
     if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
         c->softcap = 0;
         c->bias = ATTN_CASE_BIAS_NONE;
+        c->sink = ATTN_CASE_SINK_NONE;
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
         c->slopes = ATTN_SLOPES_HALVES;
         c->has_alibi_offset = c->d_bias = 0;

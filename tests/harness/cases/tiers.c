@@ -296,8 +296,7 @@ static void add_models(struct attn_tier_list *list, enum attn_route route, enum 
     for (int m = 0; m < ATTN_MODELS * n; m++) {
         struct attn_model_case made;
         struct attn_case c;
-        attn_model_case(&attn_models[m / n], m % n, (list->claims.bits >> ATTN_BF16 & 1u) != 0,
-                        &made);
+        attn_model_case(&attn_models[m / n], m % n, list->claims.bits, &made);
         const struct attn_battery_case hand = {made.name, made.text, "", made.why};
         attn_case_within(&hand, &list->claims, route, &c, NULL);
         add(list, hand.name, &c, hand.ids, hand.why, NULL);

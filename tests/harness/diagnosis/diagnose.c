@@ -311,7 +311,7 @@ static void look_further(const struct attn_spec *spec, const struct attn_claims 
     attn_rerun_again(spec, c, r, part[0], sizeof part[0]);
     if (d->fault != ATTN_FAULT_NONE)
         snprintf(part[1], sizeof part[1], "%.199s", d->text);
-    attn_rerun_without(spec, claims, c, part[2], sizeof part[2]);
+    attn_rerun_without(spec, claims, c, NULL, part[2], sizeof part[2]);
     for (int n = 2; n >= 0; n--)
         d->fault = part[n][0] != '\0' ? fault[n] : d->fault;
     for (int n = 0; n < 3; n++)

@@ -62,7 +62,7 @@ void attn_describe_large(const struct attn_case *c, const struct attn_result *re
  * bytes in fresh memory; whether it reads K and V rows that no query sees, for it gives numbers
  * where these hold some; whether what it left is right; runs in other circumstances that explain
  * the failure; and "fails only with the bias, a length that leaves the tail of a tile ...": the
- * features that the failure needs, and how many are named. */
+ * features that the failure needs, and how many are named (restart: before each run, or NULL). */
 enum attn_status attn_rerun(const struct attn_spec *spec, const struct attn_setup *setup,
                             int fill_nan, struct attn_error *err);
 int attn_rerun_reads_hidden(const struct attn_spec *spec, const struct attn_claims *claims,
@@ -70,7 +70,12 @@ int attn_rerun_reads_hidden(const struct attn_spec *spec, const struct attn_clai
 int attn_rerun_is_right(const struct attn_setup *setup, const struct attn_result *failed);
 int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
                      const struct attn_result *failed, char *text, size_t size);
+struct attn_restart { /* of what a run may have ended; start returns 0 where that cannot be */
+    int (*start)(void *arg);
+    void *arg;
+};
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
-                       const struct attn_case *c, char *text, size_t size);
+                       const struct attn_case *c, const struct attn_restart *restart, char *text,
+                       size_t size);
 
 #endif

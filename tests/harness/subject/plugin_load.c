@@ -32,6 +32,10 @@ void *attn_plugin_open(const char *path, struct attn_error *err)
         attn_fault(err, ATTN_EINVAL, path, "the path is too long");
     else if (stat(name, &about) == 0 && !S_ISREG(about.st_mode))
         attn_fault(err, ATTN_EINVAL, path, "is not a regular file"); /* a FIFO would wait */
+    else if (strlen(path) > 2 && strcmp(path + strlen(path) - 2, ".c") == 0)
+        attn_fault(err, ATTN_EINVAL, path,
+                   "is source: cc -O2 -shared -fPIC -I. -o %.*s.so %s makes a plug-in of it",
+                   (int)strlen(path) - 2, path, path);
     else if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) == NULL)
         not_loaded(name, err);
     return library;

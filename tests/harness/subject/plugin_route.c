@@ -118,6 +118,31 @@ static void diagnose(struct attn_external *x, const struct attn_case *c, struct 
     x->diagnosed_s += attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
 }
 
+static int start_again(void *host)
+{
+    struct attn_answer unsaid;
+    return attn_plugin_host_begin(host, 1, &unsaid);
+}
+
+/* The features without which it does not crash; three seconds of that are enough. */
+static void diagnose_crash(struct attn_external *x, const struct attn_case *c,
+                           struct attn_answer *answer)
+{
+    struct attn_plugin_host *host = x->host;
+    struct attn_diagnosis *d = &answer->result.diagnosis;
+    const struct attn_restart restart = {start_again, host};
+    const int restarts = host->restarts, failures = host->failures;
+    const double start = attn_seconds(CLOCK_MONOTONIC);
+    if (answer->result.verdict != ATTN_CRASH || x->diagnosed_s > 3)
+        return;
+    if (attn_rerun_without(&host->plugin.spec, &host->plugin.claims, c, &restart, d->text,
+                           sizeof d->text) > 0)
+        d->fault = ATTN_FAULT_FEATURE;
+    host->restarts = restarts;
+    host->failures = failures;
+    x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - start;
+}
+
 static void run(struct attn_external *x, const struct attn_case *c, struct attn_answer *answer)
 {
     struct attn_plugin_impl *plugin = &x->host->plugin;
@@ -223,6 +248,8 @@ static void ask(struct attn_external *x, const struct question *q, struct attn_a
         answer->result.calls = host->calls;
         answer->hwm_bytes = hwm_bytes(host);
         attn_plugin_host_end(host, answer);
+        if (q->relation == NULL && !q->is_leak)
+            diagnose_crash(x, q->c, answer);
     }
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
     x->not_reached += answer->not_reached;

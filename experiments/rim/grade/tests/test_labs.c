@@ -207,9 +207,9 @@ TEST_EACH(in_python, is_full() ? attn_lab_count() : 0)
 
 TEST(task_of_a_seed)
 {
-    scratch_expect(3, "No space left", "grade 02 --task --seed a >/dev/full");
+    scratch_expect(3, "No space left", "grade 02 --seed a >/dev/full");
     char *so = strdup(scratch_path("own.so"));
-    scratch_expect(0, "declare \"lse\": \"2\"", "grade 01 --task --seed hal");
+    scratch_expect(0, "declare \"lse\": \"2\"", "grade 01 --seed hal");
     scratch_has("declare \"layout\": \"sbhd\"");
     json_t *sheet = grade("01 '%s/labs/01-softmax/solution.so' --seed hal", test_build());
     has_points(sheet, 95);
@@ -284,7 +284,7 @@ TEST(class_of_nine)
     }
     setenv("BAD_VICTIM", scratch_path("class/victim.so"), 1);
     setenv("BAD_DAEMON", scratch_path("daemon"), 1);
-    ck_assert_int_eq(scratch_attnlab("grade 01 --class '%s' --format json", folder), 0);
+    ck_assert_int_eq(scratch_attnlab("grade 01 '%s' --format json", folder), 0);
     char *at = scratch_output;
     for (int n = 0; n < COUNT(student); n++) {
         at = strchr(at, '{'); /* notes stand before it, if there are any */

@@ -124,8 +124,7 @@ TEST(data_of_others)
         {"study training-h100 --input $folder/d.csv", 2, "column checkpoint is missing"},
         {"study training-h100 --input no.csv", 2, "no.csv"},
         {"study kv-cache --input x", 2, "kv-cache has no --input"},
-        {"study kv-cache --trap", 2, "kv-cache has no --trap"},
-        {"study xformers-order --trap --out x", 2, "without --trap"},
+        {"study h200-ranks --input x --out x", 2, "without --input"},
         {"study list", 0, "open-sora-720gb "},
         {"study open-sora-3gpus >/dev/full", 3, "No space left"},
         {"study all --out /proc/x", 3, "/proc/x"},
@@ -148,16 +147,6 @@ TEST(figures_are_not_overwritten)
                   "b=$(realpath '%s') && cd '%s' && \"$b/attnlab\" study open-sora-720gb "
                   "--out=-x && ls ./-x/open-sora-720gb.svg",
                   test_build(), scratch_path(""));
-}
-
-/* In one process the number goes with the place in the order, and the result with nothing. */
-TEST(trap)
-{
-    scratch_shell(
-        0, "did not come out",
-        "'%s/attnlab' study xformers-order --trap | tee '%s' | grep -c ' ok ' | grep -qx 8 && "
-        "tail -1 '%s'",
-        test_build(), scratch_path("trap"), scratch_path("trap"));
 }
 
 TEST(usage)

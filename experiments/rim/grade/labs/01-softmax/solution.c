@@ -1,5 +1,5 @@
 /* Lab 01, a solution: two passes over the scores of a query, the maximum first.  TASK_LSE and
- * TASK_LAYOUT are the conventions of a task (attnlab grade 01 --task --seed NAME). */
+ * TASK_LAYOUT are the conventions of a task (attnlab grade 01 --seed NAME). */
 #include <math.h>
 #include <stdlib.h>
 

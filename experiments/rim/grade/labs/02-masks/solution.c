@@ -1,5 +1,5 @@
 /* Lab 02, a solution: hidden keys are left out, not multiplied by 0.  TASK_LSE, TASK_LAYOUT and
- * TASK_BYTE are the conventions of a task (attnlab grade 02 --task --seed NAME). */
+ * TASK_BYTE are the conventions of a task (attnlab grade 02 --seed NAME). */
 #include <math.h>
 #include <stdlib.h>
 

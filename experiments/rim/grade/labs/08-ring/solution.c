@@ -1,6 +1,6 @@
 /* Lab 08, a solution: rows are taken one at a time, so that a rank has nothing but its pairs and
  * one row of scores.  TASK_LSE and TASK_CAUSAL are the conventions of a task (attnlab grade 08
- * --task --seed NAME). */
+ * --seed NAME). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
