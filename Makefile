@@ -333,7 +333,7 @@ test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything t
 CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extremes figures files fill fuzz \
     golden grade hostile_files input_guard isa isolated layer ledger mask mask_language mask_power masks measure \
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
-    rounds rules run saved setup stack stats storage stored tensor transport verdicts
+    rounds rules run saved setup sinks stack stats storage stored tensor transport verdicts
 core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built) *
 	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)

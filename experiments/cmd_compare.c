@@ -55,7 +55,7 @@ const struct attn_cli_command attn_cmd_compare = {
         "Compare tensors of the same name.  GOT and WANT are files (safetensors, .npy, .npz) or\n"
         "folders of such files; a .npy file holds the tensor that its name says.  q, k, v, do, "
         "dlse,\n"
-        "bias and key_mask need not be on both sides, everything else must.  The rules:\n"
+        "bias, sink and key_mask need not be on both sides, everything else must.  The rules:\n"
         "\n"
         "  bound            attnlab's error bound for each element: q, k and v must be\n"
         "                   there, in WANT or in GOT, and both are judged by the oracle.\n"

@@ -324,8 +324,8 @@ static void list_models(const struct request *want)
             if (attn_models[m].value[v][0] != '\0')
                 attn_append(shape, sizeof shape, v > 0 ? " --%s %s" : "--%s %s", attn_model_flag[v],
                             attn_models[m].value[v]);
-        if (attn_models[m].bias[0] != '\0')
-            attn_append(shape, sizeof shape, ", bias=%s", attn_models[m].bias);
+        if (attn_models[m].field[0] != '\0')
+            attn_append(shape, sizeof shape, ", %s", attn_models[m].field);
         add_row(want, (const char *const[]){attn_models[m].name, shape, attn_models[m].source});
     }
 }

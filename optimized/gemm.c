@@ -278,6 +278,25 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     return status;
 }
 
+/* Row i of P stands in a column of its panel.  Panels are those of the call that saved them. */
+static void weigh(const struct attn_saved *saved, int64_t b, int64_t h, int64_t i, double weight)
+{
+    struct attn_error own;
+    struct plan x;
+    const struct attn_problem *p = &saved->problem;
+    if (make_plan(p, &saved->options, &x, &own) != ATTN_OK)
+        return;
+    int64_t panel = x.kernels->panel, unit = (b * p->heads + h) * x.panels + i / panel;
+    char *P = (char *)saved->data + unit * x.scores * x.kernels->bytes;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        void *at = P + (j * panel + i % panel) * x.kernels->bytes;
+        if (x.kernels->bytes == sizeof(double))
+            *(double *)at *= weight;
+        else
+            *(float *)at *= (float)weight;
+    }
+}
+
 /* ---- the record --------------------------------------------------------------------------- */
 
 const struct attn_impl attn_impl_gemm = {
@@ -290,5 +309,6 @@ const struct attn_impl attn_impl_gemm = {
     .forward = forward,
     .backward = backward,
     .precision = attn_kernels_precision,
+    .weigh = weigh,
     .simd = 1,
 };

@@ -9,6 +9,12 @@
  * O = 0, LSE = -inf and zero gradient; its q, o and dO are not read.  Masks hide hard: what is at a
  * hidden pair never matters, NaN and infinities included.
  *
+ * Sink       A number z_h of each query head, learned: a key that every query sees, of score z_h
+ *            and value 0.  P_ij = exp S_ij / l_i with l_i = sum_j exp S_ij + exp z_h, and
+ *            LSE_i = ln l_i.  It is not scaled, capped or masked.  A query that sees no key has
+ *            O = 0 and LSE = z_h; its dLSE is then read.  z_h = -inf is no sink, and has gradient
+ *            0; +inf is refused; NaN propagates.
+ *
  * Not finite IEEE arithmetic of the formulas, at visible pairs: where it gives NaN or an infinity,
  *            so does an implementation.  Open is, for each element that depends on it, what comes
  *            of
@@ -121,6 +127,8 @@ struct attn_backward {
     struct attn_view dbias;                 /* optional, [B,H,Lq,Lk] in the bias's own shape:
                                                stride 0 where the bias has stride 0, and there
                                                the gradient is summed                        */
+    struct attn_view dsink;                 /* optional, [1,H,1,1]: summed over batches and
+                                               queries; stored as the sink is                */
 };
 
 /* ---- the problem -------------------------------------------------------------------------- */
@@ -132,6 +140,11 @@ struct attn_bias {
     struct attn_cview tensor; /* TENSOR: [B,H,Lq,Lk], stride 0 broadcasts; f32 or f64        */
     const double *slope;      /* ALIBI: [H]; bias = -slope[h] * |i + offset - j|             */
     int64_t offset;           /* ALIBI: key position of query 0 (Lk - Lq is "bottom right")   */
+};
+
+struct attn_sink {
+    int given;
+    struct attn_cview tensor; /* [1,H,1,1], f32 or f64 */
 };
 
 /* Where the tokens of a piece sit in the whole sequence: token i of batch b is number
@@ -156,6 +169,7 @@ struct attn_problem {
     enum attn_dtype dtype;
     const struct attn_mask *mask; /* NULL: every pair is visible */
     struct attn_bias bias;
+    struct attn_sink sink;
     struct attn_origin origin;
     int scattered; /* the features of some tensor are not adjacent in memory.  For prices only: a
                       call finds it out from its tensors */

@@ -10,6 +10,9 @@
  *      S = bias(softcap(scale * Q K^T)),   P = softmax over the visible keys,   O = P V,
  *      LSE_i = ln sum_j exp S_ij           softcap(s) = c tanh(s / c)
  *
+ * With a sink z of each head, exp z is one more term of the sum: in LSE and in the softmax's
+ * divisor, not in O.
+ *
  * Shapes     q [B,H,Lq,d]   k [B,G,Lk,d]   v [B,G,Lk,dv]   o [B,H,Lq,dv]   lse [B,H,Lq]
  *            Query head h reads kv head h / (H/G).
  *
@@ -59,7 +62,8 @@ enum attn_cap {
     ATTN_CAP_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
     ATTN_CAP_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
     ATTN_CAP_CAUSAL = 1 << 21,  /* causal masks, as numbers; offset 0 where Lq = Lk       */
-    ATTN_CAP_WIDE = 1 << 22     /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
+    ATTN_CAP_WIDE = 1 << 22,    /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
+    ATTN_CAP_SINK = 1 << 23     /* a learned sink, and with BACKWARD its gradient         */
 };
 
 /* Inputs that may be declined although the claims above ask for them (attn_plugin.declines). */
@@ -140,6 +144,9 @@ struct attn_plugin_call {
 
     char *message; /* room for one line of message_size bytes that says why not           */
     size_t message_size;
+
+    struct attn_plugin_in sink;   /* SINK: [1,H,1,1], of LSE's type; without data where none is */
+    struct attn_plugin_out dsink; /* and its gradient, summed over batches and queries    */
 };
 
 /* The results of forward and backward.  REFUSED, with a message: this case is claimed, but there is

@@ -52,11 +52,12 @@ static void csr_score_row(const struct attn_head *x, int64_t i, const int32_t *k
         S[e] = score(x, i, key[e], dot(q, row(x->K, key[e]), x->d), slope ? &slope[e] : NULL);
 }
 
-/* P_e = exp(S_e - m) / l, where m = max_e S_e and l = sum_e exp(S_e - m).  Returns LSE = m + ln l,
- * -inf for a row without a key, or with biases of -inf alone. */
-static real csr_softmax_row(const real *S, real *P, int64_t n)
+/* P_e = exp(S_e - m) / l, where m = max_e S_e and l = sum_e exp(S_e - m); a sink is one more score
+ * of both.  Returns LSE = m + ln l; without a sink -inf for a row without a key, or with biases of
+ * -inf alone. */
+static real csr_softmax_row(const struct attn_head *x, const real *S, real *P, int64_t n)
 {
-    real m = MINUS_INF, l = 0;
+    real m = sink(x), l = 0;
     for (int64_t e = 0; e < n; e++)
         if (S[e] > m || S[e] != S[e]) /* x != x: a NaN.  It stays the maximum and shows in O */
             m = S[e];
@@ -64,6 +65,8 @@ static real csr_softmax_row(const real *S, real *P, int64_t n)
         l += P[e] = m == MINUS_INF ? 0 : exp(S[e] - m);
     if (m == MINUS_INF)
         return MINUS_INF;
+    if (x->sink != NULL)
+        l += exp(sink(x) - m); /* in no P: its value is 0 */
     multiply(1 / l, P, n);
     return m + log(l);
 }
@@ -89,7 +92,7 @@ void csr_forward(const struct attn_head *x, const struct attn_head_buffers *w)
     }
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
-        *row(x->lse, i) = csr_softmax_row(S + r.first, P + r.first, r.n);
+        *row(x->lse, i) = csr_softmax_row(x, S + r.first, P + r.first, r.n);
         TELL(x, "csr.softmax", i, r.first, WHOLE("j", r.key, r.n), COLUMN("P", P + r.first, r.n));
     }
     for (int64_t i = 0; i < x->n_query; i++) {
@@ -104,19 +107,24 @@ void csr_forward(const struct attn_head *x, const struct attn_head_buffers *w)
  * Each step quotes the forward line that it differentiates. */
 
 /* Forward was P_e = exp(S_e - LSE): the same again, from the stored LSE.
- * On entry P holds the scores, on return the probabilities. */
-static void csr_probability_row(real *P, real lse, int64_t n)
+ * On entry P holds the scores, on return the probabilities.  Returns 1 if any key has weight. */
+static int csr_probability_row(real *P, real lse, int64_t n)
 {
-    for (int64_t e = 0; e < n; e++)
+    int seen = 0;
+    for (int64_t e = 0; e < n; e++) {
+        seen |= P[e] != MINUS_INF;
         P[e] = P[e] == MINUS_INF ? 0 : exp(P[e] - lse);
+    }
+    return seen;
 }
 
 /* Forward was O_i = sum_e P_e v_j:   dP_e = dO_i . v_j          (SDDMM)
  * Forward was P = softmax(S):        dS_e = P_e (dP_e - D_i)    D_i: see real.h */
 static void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *key, int64_t n,
-                           const real *P, real *dS)
+                           const real *P, int seen, real *dS)
 {
-    real D = n > 0 ? delta(x, i) : 0;
+    real D = seen ? delta(x, i) : 0;
+    dsink_add(x, i, D, seen);
     for (int64_t e = 0; e < n; e++) {
         real dP = dot(row(x->dO, i), row(x->V, key[e]), x->dv);
         dS[e] = P[e] != 0 ? P[e] * (dP - D) : 0;
@@ -161,8 +169,8 @@ void csr_backward(const struct attn_head *x, const struct attn_head_buffers *w)
         struct csr_row r = csr_row(x, w->csr, i);
         real *P = row(w->P, 0) + r.first, *dS = row(w->dS, 0) + r.first;
         csr_score_row(x, i, r.key, r.n, P, slope);
-        csr_probability_row(P, *row(x->lse, i), r.n);
-        csr_dscore_row(x, i, r.key, r.n, P, dS);
+        int seen = csr_probability_row(P, *row(x->lse, i), r.n);
+        csr_dscore_row(x, i, r.key, r.n, P, seen, dS);
         csr_dproduct_row(dS, slope, r.n);
         csr_gradient_row(x, i, r.key, r.n, P, dS);
     }

@@ -69,16 +69,16 @@ static void dense_score_row(const struct attn_head *x, const struct attn_dense_m
     }
 }
 
-/* P_ij = exp(S_ij - m_i) / l_i, where m_i = max_j S_ij and l_i = sum_j exp(S_ij - m_i).
- * Returns LSE_i = m_i + ln l_i. */
+/* P_ij = exp(S_ij - m_i) / l_i, where m_i = max_j S_ij and l_i = sum_j exp(S_ij - m_i); a sink is
+ * one more score of both.  Returns LSE_i = m_i + ln l_i. */
 static real dense_softmax_row(const struct attn_head *x, int64_t i, const real *S, real *P)
 {
     int64_t n = x->n_key;
-    real m = MINUS_INF, l = 0;
+    real m = sink(x), l = 0;
     for (int64_t j = 0; j < n; j++)
         if (S[j] > m || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum and shows in O */
             m = S[j];
-    if (m == MINUS_INF) { /* no key is visible: P = 0, LSE = -inf */
+    if (m == MINUS_INF) { /* no key is visible, no sink: P = 0, LSE = -inf */
         set_zero(P, n);
         return MINUS_INF;
     }
@@ -86,6 +86,8 @@ static real dense_softmax_row(const struct attn_head *x, int64_t i, const real *
         P[j] = exp(S[j] - m);
         l += P[j];
     }
+    if (x->sink != NULL)
+        l += exp(sink(x) - m); /* in no P: its value is 0 */
     multiply(1 / l, P, n);
     TELL(x, "softmax", i, 0, NUMBER("m", m), NUMBER("l", l), ROW("P", P, n));
     return m + log(l);
@@ -125,18 +127,24 @@ void dense_forward(const struct attn_head *x, const struct attn_head_buffers *w)
  * Each step quotes the forward line that it differentiates. */
 
 /* Forward was P_ij = exp(S_ij - LSE_i): the same again, from the stored LSE.
- * On entry P holds the scores, on return the probabilities. */
-static void dense_probability_row(real *P, real lse, int64_t n)
+ * On entry P holds the scores, on return the probabilities.  Returns 1 if any key has weight. */
+static int dense_probability_row(real *P, real lse, int64_t n)
 {
-    for (int64_t j = 0; j < n; j++)
+    int seen = 0;
+    for (int64_t j = 0; j < n; j++) {
+        seen |= P[j] != MINUS_INF;
         P[j] = P[j] == MINUS_INF ? 0 : exp(P[j] - lse);
+    }
+    return seen;
 }
 
 /* Forward was O_i = sum_j P_ij v_j:   dP_ij = dO_i . v_j
  * Forward was P_i = softmax(S_i):     dS_ij = P_ij (dP_ij - D_i)       D_i: see real.h */
-static void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, real *dS)
+static void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P, int seen,
+                             real *dS)
 {
-    real D = delta(x, i);
+    real D = seen ? delta(x, i) : 0;
+    dsink_add(x, i, D, seen);
     for (int64_t j = 0; j < x->n_key; j++) {
         dS[j] = 0;
         if (P[j] == 0)
@@ -195,9 +203,9 @@ void dense_backward(const struct attn_head *x, const struct attn_head_buffers *w
         real *P = place(w, w->P, i, 0), *dS = place(w, w->dS, i, 1);
         dense_score_row(x, &w->mask, i, P, slope);
         keep(w, w->P, i, 0); /* as the forward pass did: LSE is of these scores */
-        dense_probability_row(P, *row(x->lse, i), x->n_key);
+        int seen = dense_probability_row(P, *row(x->lse, i), x->n_key);
         keep(w, w->P, i, 0);
-        dense_dscore_row(x, i, P, dS);
+        dense_dscore_row(x, i, P, seen, dS);
         dense_dproduct_row(dS, slope, x->n_key);
         keep(w, w->dS, i, 1);
         dense_dquery_row(x, i, dS);

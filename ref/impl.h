@@ -17,10 +17,11 @@ extern "C" {
 /* The words are those of enum attn_cap, which plug-ins claim too.  What follows are sets of them.
  * Of masks our own implementations take all or none: ATTN_CAP_MASK. */
 enum {
-    ATTN_CAPS = 23, /* their bits */
+    ATTN_CAPS = 24, /* their bits */
     ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16,
     ATTN_CAPS_OWN = ATTN_CAP_MASK | ATTN_CAP_WIDE, /* which no plug-in can claim */
-    ATTN_CAPS_SHARED = (ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK,
+    ATTN_CAPS_SHARED =
+        ((ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK) | ATTN_CAP_SINK,
     ATTN_CAPS_ALL = ATTN_CAPS_SHARED | ATTN_CAPS_OWN /* of an implementation of ours */
 };
 const char *attn_cap_name(int bit); /* "f64", "f32", ... */
@@ -193,6 +194,16 @@ struct attn_impl {
      * nothing to change. */
     void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
                       struct attn_precision *precision);
+
+    /* How a sink comes in (ref/sink.h).  AROUND: the implementation never meets one.  Then weigh is
+     * called for each row of the data that a forward pass saved: they are to be multiplied by
+     * `weight`.  NULL: nothing that is saved depends on the sum of a row. */
+    enum attn_sinks {
+        ATTN_SINKS_AROUND,   /* ref/run.c does it, around a call */
+        ATTN_SINKS_BY_RANKS, /* each rank does, as one more partial result */
+        ATTN_SINKS_IN_SUM    /* it is a term of the sum of a row */
+    } sinks;
+    void (*weigh)(const struct attn_saved *saved, int64_t b, int64_t h, int64_t i, double weight);
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 

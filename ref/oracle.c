@@ -149,6 +149,8 @@ static void begin_rows(const struct attn_problem *p, const struct attn_cview *k,
     else
         load_head_double(p, k, v, b, g, rows);
     for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++, i++) {
+        row->z = p->sink.given ? attn_cview_get(&p->sink.tensor, 0, p->origin.head + h, 0, 0)
+                               : -(double)INFINITY;
         row->n = row->keys != NULL ? row->keys(row->keys_arg, b, h, *i, row->key) : 0;
         for (int64_t j = 0; row->keys == NULL && j < p->n_key; j++)
             if (attn_problem_allows(p, b, h, *i, j))

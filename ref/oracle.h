@@ -55,13 +55,15 @@ struct attn_oracle_row {
     double *bias;      /* [n] the bias added                                             */
     double *s;         /* [n] the final score                                            */
     double *p;         /* [n] probability                                                */
-    double max, lse;   /* -inf when n = 0 or every score is -inf                         */
+    double max, lse;   /* -inf when n = 0 or every score is -inf; with a sink lse is then z  */
+    double z, p_sink;  /* the sink's score, -inf without one, and its probability         */
     double *o;         /* [dv]                                                           */
     /* after attn_oracle_row_backward: */
     double *dp;           /* [n] dO . v_j                                                   */
     double *dp_magnitude; /* [n] sum_c |dO_c v_jc|                                        */
     double *ds;           /* [n] gradient with respect to the final score s (= dBias)       */
-    double delta;         /* D_i = dO . O - dLSE                                            */
+    double delta;         /* D_i = dO . O - dLSE; with a sink -dLSE where max is -inf       */
+    double dz;            /* gradient with respect to z                                     */
     double *dq;           /* [d]                                                            */
     /* the caller's, after alloc: 1: infinities and NaN in v and dO count as 0, which is what is
      * left of a row where they are skipped.  0, as after alloc: IEEE arithmetic of the formulas */

@@ -192,15 +192,20 @@ static WIDE FN(row_scores)(const struct attn_problem *p, int64_t b, int64_t h, i
     return max;
 }
 
-/* Pass 2 of a row: its weights, its LSE. */
+/* Pass 2 of a row: its weights, its LSE.  max is of the keys; a sink is one more term. */
 static void FN(row_weights)(WIDE max, struct attn_oracle_row *row)
 {
-    WIDE *P = row->wide_p, l = 0, l_lost = 0;
+    WIDE *P = row->wide_p, l = 0, l_lost = 0, z = (WIDE)row->z;
+    if (z > max || z != z)
+        max = z;
     for (int64_t n = 0; n < row->n; n++)
         P[n] = max == -(WIDE)INFINITY ? 0 : exp(((WIDE *)row->wide_s)[n] - max);
     for (int64_t n = 0; n < row->n; n++)
         FN(add)(&l, &l_lost, P[n]);
+    WIDE of_sink = z == -(WIDE)INFINITY ? 0 : exp(z - max);
+    FN(add)(&l, &l_lost, of_sink);
     l = FN(total)(l, l_lost);
+    row->p_sink = of_sink != 0 ? (double)(of_sink / l) : 0;
     for (int64_t n = 0; n < row->n; n++) {
         P[n] = max == -(WIDE)INFINITY ? 0 : P[n] / l;
         row->p[n] = (double)P[n];
@@ -222,6 +227,7 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
         WIDE max = FN(row_scores)(p, b, h, i[r], &rows[r]);
         rows[r].max = (double)max;
         rows[r].lse = -(double)INFINITY;
+        rows[r].p_sink = rows[r].dz = 0;
         if (!scores_only)
             FN(row_weights)(max, &rows[r]);
     }
@@ -238,10 +244,12 @@ static void FN(row_gradient)(const struct attn_cview *d_lse, int64_t b, int64_t 
                              struct attn_oracle_row *row)
 {
     WIDE *dP = row->wide_s, *P = row->wide_p, D = 0, D_lost = 0;
-    row->delta = 0;
+    row->delta = row->dz = 0;
     if (row->max == -(double)INFINITY) { /* nothing visible, or only scores of -inf */
         for (int64_t n = 0; n < row->n; n++)
             row->dp[n] = row->dp_magnitude[n] = row->ds[n] = 0;
+        if (row->p_sink != 0 && d_lse->data != NULL) /* LSE is z */
+            row->delta = -(row->dz = attn_cview_get(d_lse, b, h, i, 0));
         return;
     }
     for (int64_t n = 0; n < row->n; n++) {
@@ -253,6 +261,7 @@ static void FN(row_gradient)(const struct attn_cview *d_lse, int64_t b, int64_t 
     if (d_lse->data != NULL)
         D -= (WIDE)attn_cview_get(d_lse, b, h, i, 0);
     row->delta = (double)D;
+    row->dz = row->p_sink != 0 ? -row->p_sink * row->delta : 0; /* dP of the sink is 0 */
     for (int64_t n = 0; n < row->n; n++) {
         WIDE dS = P[n] != 0 ? P[n] * (dP[n] - D) : 0;
         row->ds[n] = (double)dS;

@@ -34,6 +34,7 @@ struct attn_precision {
                             a group are summed                                             */
     double exp_ulps;     /* error of exp, in u                                             */
     double other_ulps;   /* of log, tanh, and the exp of a rescale or a merge; 0: the same */
+    int64_t again;       /* of o: how often it is stored before it is stored at last            */
     double hidden;       /* that much is taken from a hidden score, which stays a number; 0: it is
                             -inf                                                           */
     int64_t leans;       /* where errors lean to one side though nothing is wrong: 1: where weights

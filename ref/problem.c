@@ -100,6 +100,18 @@ static enum attn_status check_bias(const struct attn_problem *p, struct attn_err
                      (int)p->bias.kind);
 }
 
+static enum attn_status check_sink(const struct attn_problem *p, struct attn_error *err)
+{
+    enum attn_dtype dtype = p->sink.tensor.dtype;
+    if (p->sink.given && dtype != ATTN_F32 && dtype != ATTN_F64)
+        return attn_fail(err, ATTN_EINVAL, "sink stored as %s: f32 or f64 would work",
+                         attn_dtype_name(dtype));
+    if (!p->sink.given && p->sink.tensor.data != NULL)
+        return attn_fail(err, ATTN_EINVAL,
+                         "a sink tensor is there, but sink.given is 0: 1 would bring it in");
+    return ATTN_OK;
+}
+
 static int is_negative(const struct attn_positions *at)
 {
     return at->first < 0 || at->skip < 0 || at->by_batch < 0;
@@ -152,7 +164,7 @@ enum attn_status attn_problem_check(const struct attn_problem *p, struct attn_er
         status = check_origin(p, err);
     if (status == ATTN_OK)
         status = check_bias(p, err);
-    return status;
+    return status == ATTN_OK ? check_sink(p, err) : status;
 }
 
 unsigned attn_problem_needs(const struct attn_problem *p)
@@ -172,6 +184,8 @@ unsigned attn_problem_needs(const struct attn_problem *p)
         needs |= ATTN_CAP_BIAS;
     if (p->bias.kind == ATTN_BIAS_ALIBI)
         needs |= ATTN_CAP_ALIBI;
+    if (p->sink.given)
+        needs |= ATTN_CAP_SINK;
     if (attn_result_dtype(p) != p->dtype)
         needs |= ATTN_CAP_WIDE;
     return needs;
@@ -313,6 +327,17 @@ double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int
         return attn_cview_get(&p->bias.tensor, b, h, i, j);
     if (p->bias.kind == ATTN_BIAS_ALIBI)
         return -p->bias.slope[h] * fabs((double)(i + p->bias.offset - j));
+    return 0;
+}
+
+int attn_problem_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
+{
+    int64_t lo, hi;
+    for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
+        for (int64_t j = lo; j < hi; j++)
+            if (p->bias.kind != ATTN_BIAS_TENSOR ||
+                attn_problem_bias(p, b, h, i, j) != -(double)INFINITY)
+                return 1;
     return 0;
 }
 

@@ -132,6 +132,9 @@ double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass);
 /* The bias of one pair, in double. */
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
 
+/* Has any key weight in this row: one that is visible, and whose bias is not -inf? */
+int attn_problem_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i);
+
 /* a * b, or -1 when a factor is negative or the product exceeds int64. */
 int64_t attn_product(int64_t a, int64_t b);
 

@@ -29,6 +29,7 @@ enum attn_tag_kind {
     ATTN_TAG_DV,
     ATTN_TAG_MASK_KEYS, /* bytes of a mask: of keys; rows of queries */
     ATTN_TAG_MASK_ROWS,
+    ATTN_TAG_DSINK, /* a rank's part of it */
     ATTN_TAG_KINDS
 };
 static inline int attn_tag(enum attn_tag_kind kind, int step)

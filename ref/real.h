@@ -106,6 +106,27 @@ static inline real delta(const struct attn_head *x, int64_t i)
     return D;
 }
 
+/* z, the score of the key of value 0 that every query sees; -inf where there is none. */
+static inline real sink(const struct attn_head *x)
+{
+    return x->sink != NULL ? (real)*x->sink : MINUS_INF;
+}
+
+/* Forward was l_i = sum_j exp(S_ij) + exp(z), so the sink's P is exp(z - LSE_i).  Its dP is dO_i . 0,
+ * and dS = P (dP - D_i): dz -= exp(z - LSE_i) D_i.  Where no key has weight (seen is 0) O is 0,
+ * dO is not read, and D_i is -dLSE_i. */
+static inline void dsink_add(const struct attn_head *x, int64_t i, real D, int seen)
+{
+    if (x->dsink == NULL || sink(x) == MINUS_INF)
+        return;
+    D = seen ? D : 0;
+    if (!seen && x->dlse.data != NULL)
+        D = -*row(x->dlse, i);
+    real P = exp(sink(x) - *row(x->lse, i));
+    *x->dsink -= (double)(P * D);
+    TELL(x, "dsink", i, 0, NUMBER("z", sink(x)), NUMBER("P", P), NUMBER("D", D));
+}
+
 /* Forward was S_ij = ... + bias_ij: dbias_ij += dS_ij, where that is asked for. */
 static inline void dbias_add(const struct attn_head *x, int64_t i, int64_t j, real dS)
 {

@@ -25,6 +25,7 @@
 #include "ref/merge.h"
 #include "ref/rank_part.h"
 #include "ref/real.h"
+#include "ref/sink.h"
 
 /* K and V of some rank, or their gradients: what travels together. */
 struct ring_pair {
@@ -90,7 +91,7 @@ static enum attn_status ring_post(const struct attn_rank_part *x, struct ring_ho
 
 /* ---- forward ------------------------------------------------------------------------------- *
  *
- *  O = 0, LSE = -inf: nothing has been seen                         ring_begin
+ *  O = 0, LSE = -inf: nothing has been seen; of a sink LSE = z      ring_begin
  *  for s = 0 .. R-1:                                                J = (r - s) mod R
  *      post: K_J, V_J to rank r+1; the next pair from rank r-1      ring_post
  *      (O_J, LSE_J) = attention of Q_r over K_J, V_J                tiled_forward
@@ -98,12 +99,14 @@ static enum attn_status ring_post(const struct attn_rank_part *x, struct ring_ho
  *      wait for the pairs
  */
 
+/* A sink is a partial result of one key whose value is 0: (0, z).  It comes in once, before the
+ * blocks: a rank that counted it in each block would have it R times. */
 static void ring_begin(const struct attn_rank_part *x)
 {
     const struct attn_problem *p = x->whole;
-    int64_t rows = p->batch * p->heads * x->n_query;
+    int64_t n = x->n_query, rows = p->batch * p->heads * n;
     for (int64_t i = 0; i < rows; i++)
-        ((real *)x->mine[ATTN_TAG_LSE])[i] = MINUS_INF;
+        ((real *)x->mine[ATTN_TAG_LSE])[i] = (real)attn_sink_of(p, i / n % p->heads);
     set_zero(x->mine[ATTN_TAG_O], rows * p->d_value);
 }
 

@@ -6,6 +6,7 @@
 
 #include "ref/impl.h"
 #include "ref/problem.h"
+#include "ref/sink.h"
 
 static void preset_values(const struct attn_impl *impl, int64_t value[ATTN_MAX_OPTIONS])
 {
@@ -221,11 +222,43 @@ static enum attn_status check_bias_values(const struct attn_problem *p, struct a
     return ATTN_OK;
 }
 
-/* Everything that is asked before a call; dbias: NULL, or a gradient that is asked for. */
+/* The sink's values, and its gradient where that is asked for. */
+static enum attn_status check_sink(const struct attn_problem *p, unsigned caps,
+                                   const struct attn_view *dsink, struct attn_error *err)
+{
+    const struct attn_cview *z = &p->sink.tensor;
+    if (dsink != NULL && !p->sink.given)
+        return attn_fail(err, ATTN_EINVAL, "dsink was asked for, but the problem has no sink");
+    if (!p->sink.given || p->heads == 0)
+        return ATTN_OK;
+    if (z->data == NULL)
+        return attn_fail(err, ATTN_EINVAL, "a sink was announced but is absent");
+    if (!(caps & ATTN_CAP_STRIDES) && p->heads > 1 &&
+        (z->stride[1] != 1 || (dsink != NULL && dsink->stride[1] != 1)))
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "stride %lld between the sinks of two heads, only contiguous is claimed",
+                         (long long)z->stride[1]);
+    if (dsink != NULL && (dsink->dtype != z->dtype || (p->heads > 1 && dsink->stride[1] == 0)))
+        return attn_fail(err, ATTN_EINVAL,
+                         "dsink is stored as %s with stride %lld, the sink as %s: types must be "
+                         "equal, and a stride of 0 would overwrite other heads",
+                         attn_dtype_name(dsink->dtype), (long long)dsink->stride[1],
+                         attn_dtype_name(z->dtype));
+    for (int64_t h = 0; h < p->heads; h++)
+        if (attn_sink_of(p, h) == (double)INFINITY)
+            return attn_fail(err, ATTN_EINVAL,
+                             "sink[%lld] is +inf: a finite value, or -inf for no sink, would work",
+                             (long long)h);
+    return ATTN_OK;
+}
+
+/* Everything that is asked before a call; dbias, dsink: NULL, or a gradient that is asked
+ * for. */
 static enum attn_status check_call(const struct attn_impl *impl, const struct attn_options *options,
                                    const struct attn_problem *p, unsigned needs,
                                    const struct wanted *list, size_t n,
-                                   const struct attn_view *dbias, struct attn_error *err)
+                                   const struct attn_view *dbias, const struct attn_view *dsink,
+                                   struct attn_error *err)
 {
     enum attn_status status = check_request(impl, options, p, needs, err);
     const struct attn_impl *lacks = status == ATTN_OK ? lacks_storage(impl, options, p) : NULL;
@@ -235,6 +268,8 @@ static enum attn_status check_call(const struct attn_impl *impl, const struct at
         status = check_tensor(&list[i], impl->caps, err);
     if (status == ATTN_OK && dbias != NULL)
         status = check_dbias(p, dbias, err);
+    if (status == ATTN_OK)
+        status = check_sink(p, impl->caps, dsink, err);
     return status == ATTN_OK ? check_bias_values(p, err) : status;
 }
 
@@ -259,7 +294,7 @@ enum attn_status attn_check_forward(const struct attn_impl *impl,
                                   {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &o},
                                   {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
     return check_call(impl, options, p, attn_problem_needs(p), list, sizeof list / sizeof *list,
-                      NULL, err);
+                      NULL, NULL, err);
 }
 
 enum attn_status attn_check_backward(const struct attn_impl *impl,
@@ -284,7 +319,8 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
     unsigned needs = attn_problem_needs(p) | ATTN_CAP_BACKWARD;
     needs |= dbias != NULL ? ATTN_CAP_DBIAS : 0;
     needs |= t->d_lse.data != NULL ? ATTN_CAP_DLSE : 0;
-    return check_call(impl, options, p, needs, list, sizeof list / sizeof *list, dbias, err);
+    const struct attn_view *dsink = t->dsink.data != NULL ? &t->dsink : NULL;
+    return check_call(impl, options, p, needs, list, sizeof list / sizeof *list, dbias, dsink, err);
 }
 
 /* ---- saved for backward ------------------------------------------------------------------- */
@@ -310,7 +346,8 @@ static int same_problem(const struct attn_problem *a, const struct attn_problem 
            !(a->softcap < b->softcap || a->softcap > b->softcap) && a->dtype == b->dtype &&
            a->mask == b->mask && a->bias.kind == b->bias.kind &&
            a->bias.tensor.data == b->bias.tensor.data && a->bias.slope == b->bias.slope &&
-           a->bias.offset == b->bias.offset &&
+           a->bias.offset == b->bias.offset && a->sink.given == b->sink.given &&
+           a->sink.tensor.data == b->sink.tensor.data &&
            memcmp(&a->origin, &b->origin, sizeof a->origin) == 0;
 }
 
@@ -348,6 +385,15 @@ static enum attn_status check_runs(const struct attn_impl *impl, const struct at
                      impl->name);
 }
 
+/* Does run.c bring in the sink?  Then the implementation's problem has none. */
+static int brings_sink(const struct attn_impl *impl, struct attn_problem *own)
+{
+    int brings = own->sink.given && impl->sinks == ATTN_SINKS_AROUND;
+    if (brings)
+        own->sink = (struct attn_sink){0};
+    return brings;
+}
+
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                   const struct attn_problem *p, const struct attn_forward *t)
 {
@@ -365,7 +411,30 @@ enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx 
         *ctx->saved = (struct attn_saved){.impl = impl, .options = *ctx->options, .problem = *p};
     struct attn_problem own = *p;
     own.scattered |= attn_scattered_forward(p, t);
-    return impl->forward(ctx, &own, t);
+    int brings = brings_sink(impl, &own);
+    status = impl->forward(ctx, &own, t);
+    if (brings && status == ATTN_OK)
+        attn_sink_forward(ctx, impl, p, t);
+    return status;
+}
+
+/* dsink, then the backward pass with the LSE that it has to see. */
+static enum attn_status run_backward_around(const struct attn_impl *impl, struct attn_ctx *ctx,
+                                            const struct attn_problem *p,
+                                            const struct attn_problem *own,
+                                            const struct attn_backward *t)
+{
+    struct attn_backward seen = *t;
+    struct attn_buffer lse = attn_sink_lse(p, p->batch * p->heads * p->n_query);
+    enum attn_status status = attn_buffers_take(&lse, 1, ctx->ledger, ctx->error);
+    if (status != ATTN_OK)
+        return status;
+    attn_sink_backward(p, t, lse.data);
+    seen.lse = attn_packed_cview(lse.data, attn_lse_dtype(p), p->heads, p->n_query, 1);
+    seen.dsink = (struct attn_view){0};
+    status = impl->backward(ctx, own, &seen);
+    attn_buffers_give(&lse, 1, ctx->ledger);
+    return status;
 }
 
 enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
@@ -378,7 +447,10 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
         status = check_saved(impl, ctx, p);
     struct attn_problem own = *p;
     own.scattered |= attn_scattered_backward(p, t);
-    return status == ATTN_OK ? impl->backward(ctx, &own, t) : status;
+    if (status != ATTN_OK)
+        return status;
+    return brings_sink(impl, &own) ? run_backward_around(impl, ctx, p, &own, t)
+                                   : impl->backward(ctx, &own, t);
 }
 
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,
@@ -395,7 +467,12 @@ enum attn_status attn_price(const struct attn_impl *impl, const struct attn_opti
                          attn_ranks(impl, options) - 1);
     if (impl->ranks == NULL) /* ranks have shards, and say of what size */
         cost->shard_bytes = attn_pass_bytes(p, pass);
-    status = impl->cost(p, options, pass, rank, cost, err);
+    struct attn_problem own = *p;
+    int brings = brings_sink(impl, &own);
+    status = impl->cost(&own, options, pass, rank, cost, err);
+    struct attn_buffer lse = attn_sink_lse(p, p->batch * p->heads * p->n_query);
+    if (status == ATTN_OK && brings && pass == ATTN_BACKWARD)
+        status = attn_buffers_price(&lse, 1, cost, err);
     const struct attn_impl *lacks = lacks_storage(impl, options, p);
     cost->lacks = lacks != NULL ? lacks->name : NULL;
     return status;

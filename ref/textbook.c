@@ -16,6 +16,7 @@
 #include "ref/buffers.h"
 #include "ref/precision.h"
 #include "ref/problem.h"
+#include "ref/sink.h"
 
 static int64_t real_size(const struct attn_problem *p)
 {
@@ -63,6 +64,7 @@ struct call {
     int64_t masks[2];        /* batches and heads of it: 1 where they share it */
     struct attn_csr csr;     /* csr-textbook            */
     struct tensor tensor[TENSORS];
+    struct attn_view dsink; /* to be added to; without data where it is not asked for */
     struct attn_buffer buffer[BUFFERS];
     struct attn_matrix *rows[BUFFERS]; /* where a buffer's address goes */
     int n_tensors, n_buffers;
@@ -120,6 +122,9 @@ static void add_backward(struct call *x, const struct attn_backward *t)
     add_tensor(x, "head.do", attn_view_input(&t->d_o), &h->dO, 0, h->dv, READ);
     h->dbias = t->dbias.data != NULL ? &t->dbias : NULL;
     attn_dbias_clear(x->p, &t->dbias);
+    x->dsink = t->dsink;
+    for (int64_t j = 0; j < x->p->heads && t->dsink.data != NULL; j++)
+        attn_view_set(&t->dsink, 0, j, 0, 0, 0);
 }
 
 /* One head into its buffer, or from there into its tensor. */
@@ -268,10 +273,15 @@ static void run_heads(struct call *x, const struct family *family)
             open_heads(x, 1, b, g);
             for (int64_t h = g * group; h < (g + 1) * group; h++) {
                 struct attn_head_buffers work = next_work(x, family, b, h);
+                double z = attn_sink_of(p, h), dz = 0;
                 x->head.b = b, x->head.h = h;
+                x->head.sink = p->sink.given ? &z : NULL;
+                x->head.dsink = x->dsink.data != NULL ? &dz : NULL;
                 open_heads(x, 0, b, h);
                 pass(&x->head, &work);
                 close_heads(x, 0, b, h);
+                if (x->dsink.data != NULL)
+                    attn_view_add(&x->dsink, 0, h, 0, 0, dz);
             }
             close_heads(x, 1, b, g);
         }
@@ -455,6 +465,7 @@ const struct attn_impl attn_impl_dense = {
     .forward = dense_forward,
     .backward = dense_backward,
     .precision = dense_precision,
+    .sinks = ATTN_SINKS_IN_SUM,
     .tells = 1,
 };
 
@@ -494,6 +505,7 @@ const struct attn_impl attn_impl_csr_textbook = {
     .cost = csr_cost,
     .forward = csr_forward,
     .backward = csr_backward,
+    .sinks = ATTN_SINKS_IN_SUM,
     .tells = 1,
 };
 
@@ -548,5 +560,6 @@ const struct attn_impl attn_impl_tiled_textbook = {
     .cost = tiled_cost,
     .forward = tiled_forward,
     .backward = tiled_backward,
+    .sinks = ATTN_SINKS_IN_SUM,
     .tells = 1,
 };

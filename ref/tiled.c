@@ -43,7 +43,7 @@ static void tiled_scores(const struct attn_head *x, const struct attn_head_buffe
 /* ---- forward: algorithm 1 ------------------------------------------------------------------ *
  *
  *  for each tile I of queries:
- *      load Q_I;  O = 0, l = 0, m = -inf                            tiled_load, tiled_begin
+ *      load Q_I;  O = 0, l = 0, m = -inf; of a sink l = 1, m = z    tiled_load, tiled_begin
  *      for each tile J of keys:
  *          load K_J, V_J
  *          S = score(Q_I K_J^T)                                     tiled_scores
@@ -53,13 +53,14 @@ static void tiled_scores(const struct attn_head *x, const struct attn_head_buffe
  *      O_I = O / l;  LSE_I = m + ln l                               tiled_finish_row
  */
 
-/* O = 0, l = 0, m = -inf in the first rows of a tile of queries. */
+/* O = 0, l = 0, m = -inf in the first rows of a tile of queries.  A sink is a key that was seen
+ * before, with a value of 0: m = z, l = exp(z - m) = 1. */
 static void tiled_begin(const struct attn_head *x, const struct attn_head_buffers *t, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
         set_zero(row(t->O, r), x->dv);
-        *row(t->l, r) = 0;
-        *row(t->m, r) = MINUS_INF;
+        *row(t->l, r) = sink(x) == MINUS_INF ? 0 : 1;
+        *row(t->m, r) = sink(x);
     }
 }
 
@@ -171,11 +172,16 @@ static void tiled_gradient_row(const struct attn_head *x, const struct attn_head
     }
 }
 
-/* D_i for queries that see a key; 0 for others, whose O and dO are not read. */
+/* D_i for queries that see a key; 0 for others, whose O and dO are not read.  With a sink these have
+ * LSE = z. */
 static void tiled_delta(const struct attn_head *x, real *D)
 {
-    for (int64_t i = 0; i < x->n_query; i++)
-        D[i] = *row(x->lse, i) != MINUS_INF ? delta(x, i) : 0;
+    for (int64_t i = 0; i < x->n_query; i++) {
+        int seen = x->sink != NULL ? attn_problem_sees(x->problem, x->b, x->h, i)
+                                   : *row(x->lse, i) != MINUS_INF;
+        D[i] = seen ? delta(x, i) : 0;
+        dsink_add(x, i, D[i], seen);
+    }
 }
 
 /* The finished tile is added to dK and dV of keys [j0,j1): query heads may share them. */

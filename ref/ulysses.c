@@ -17,6 +17,7 @@
  */
 #include "ref/rank_part.h"
 #include "ref/real.h"
+#include "ref/sink.h"
 
 /* ---- the all-to-all ------------------------------------------------------------------------ */
 
@@ -168,6 +169,8 @@ enum attn_status ulysses_forward(const struct attn_rank_part *x)
     for (int64_t b = 0; b < heads.batch && computes; b++)
         for (int64_t h = 0; h < heads.heads; h++) {
             struct attn_head head = ulysses_head(x, &heads, b, h);
+            const double z = attn_sink_of(&heads, h);
+            head.sink = heads.sink.given ? &z : NULL;
             head.O = ulysses_matrix(x, &head, ATTN_TAG_O);
             tiled_forward(&head, &x->tile);
             TELL(&head, "ulysses.output", 0, 0, MATRIX("O", head.O, head.n_query, head.dv),

@@ -294,9 +294,9 @@ static int take_model(const struct attn_cli_command *command, const char **given
             take(command, word, 0, given, to) == 0)
             return 0;
     }
-    if (model->bias[0] != '\0')
-        fprintf(stderr, "note: the bias of %s is left out; a case has bias=%s\n", model->name,
-                model->bias);
+    if (model->field[0] != '\0')
+        fprintf(stderr, "note: %.4s of %s is left out; a case has %s\n", model->field, model->name,
+                model->field);
     return 1;
 }
 

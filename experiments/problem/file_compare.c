@@ -216,7 +216,10 @@ static enum attn_status judge(const struct attn_file_trial *trial, const struct 
                       (enum attn_output)o, x->silent[o], found);
         else if (party->got[o].data != NULL)
             unjudged(trial->files, party->of, attn_output_name((enum attn_output)o),
-                     "there is no truth for it", found);
+                     o == ATTN_DSINK ? "a sum over all rows, and a sample of them is compared: "
+                                       "--rows would take more"
+                                     : "there is no truth for it",
+                     found);
     found->n_bad += !attn_fits_pass(trial->files, &fits);
     if (party->given)
         attn_fits_answer(trial, party, &fits);
@@ -254,6 +257,7 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
         trial.inputs.d_o = attn_files_input(files, ATTN_IN_DO);
         trial.inputs.d_lse = attn_files_input(files, ATTN_IN_DLSE);
         trial.inputs.want_d_bias = attn_files_judges_bias(files);
+        trial.inputs.want_d_sink = attn_files_judges_sink(files);
     }
     print_head(files, &trial.sample);
     attn_kept_open(&files->problem, 1, &kept);
@@ -309,8 +313,8 @@ static enum attn_status take(struct attn_files *files, const struct attn_tensors
     }
     return n > 0 ? ATTN_OK
                  : attn_fault(err, ATTN_EINVAL, got->path,
-                              "holds none of o, lse, dq, dk, dv and dbias that these inputs can "
-                              "judge");
+                              "holds none of o, lse, dq, dk, dv, dbias and dsink that these "
+                              "inputs can judge");
 }
 
 /* Name what the results hold and the table has not shown: results that cannot be judged, inputs

@@ -87,6 +87,7 @@ static void precision_of(const struct attn_files *files, int set, const struct a
               : p->dtype == ATTN_F64 ? "f64 arithmetic"
                                      : "f32 arithmetic";
     attn_precision_of(plain->impl, &plain->options, p, &x->precision);
+    x->precision.merges += p->sink.given; /* it may come in as a partial result (ref/sink.h) */
     attn_arithmetic_declare(set, p, &x->precision);
     attn_precision_complete(p, &x->precision);
     if (files->request->claims == NULL)
@@ -140,9 +141,10 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
     static const double nothing = 0; /* in place of a result that is not there */
     const struct attn_problem *p = &trial->files->problem;
     const struct attn_inputs *in = &trial->inputs;
-    const struct attn_cview input[] = {in->q, in->k, in->v, p->bias.tensor, in->d_o, in->d_lse};
+    const struct attn_cview input[] = {in->q,          in->k,   in->v,    p->bias.tensor,
+                                       p->sink.tensor, in->d_o, in->d_lse};
     const int64_t d = p->d_key, dv = p->d_value,
-                  width[ATTN_SLOTS] = {d, d, dv, p->n_key, dv, 1, dv, 1, d, d, dv, p->n_key};
+                  width[ATTN_SLOTS] = {d, d, dv, p->n_key, 1, dv, 1, dv, 1, d, d, dv, p->n_key, 1};
     s->problem = *p;
     s->mask = trial->files->mask;
     s->most_work = 2e7; /* of a model: some seconds for all of them */
@@ -154,6 +156,7 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
                                   d,
                                   dv,
                                   .fill = ATTN_FILL_NORMAL,
+                                  .sink = p->sink.given,
                                   .pass = trial->files->c.pass,
                                   .d_lse = in->d_lse.data != NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
@@ -171,12 +174,16 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
                                   .data = (void *)view.data,
                                   .map = (void *)view.data,
                                   .span = 1};
+        if (slot == ATTN_T_SINK || slot == ATTN_T_DSINK)
+            t->extent[0] = t->extent[2] = 1;
         memcpy(t->stride, view.stride, sizeof view.stride);
         for (int n = 0; n < 4; n++)
             t->span += (t->extent[n] - 1) * t->stride[n];
     }
     if (!in->want_d_bias)
         s->tensor[ATTN_T_DBIAS].data = NULL;
+    if (!in->want_d_sink)
+        s->tensor[ATTN_T_DSINK].data = NULL;
 }
 
 /* Which rows of the outputs are wrong; how many of how many. */

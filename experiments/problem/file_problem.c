@@ -39,8 +39,8 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
             status =
                 attn_fail(err, ATTN_EINVAL,
                           "--names '%.40s': OURS=THEIRS, such as q=query; ours are q, k, v, do, "
-                          "dlse, bias, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, dk, dv "
-                          "and dbias",
+                          "dlse, bias, sink, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, "
+                          "dk, dv, dbias and dsink",
                           pair);
         for (int s = 0; s < n && status == ATTN_OK; s++) {
             struct attn_tensors_entry *entry = attn_tensors_find(set[s], name);
@@ -132,7 +132,8 @@ void attn_files_lse(const struct attn_files *files, const struct attn_file *resu
 int attn_files_computes(const struct attn_files *files, enum attn_output output)
 {
     return output <= ATTN_LSE ||
-           (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias));
+           (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias) &&
+            (output != ATTN_DSINK || files->problem.sink.given));
 }
 
 int attn_files_asks(const struct attn_files *files, enum attn_output output)
@@ -148,6 +149,12 @@ int attn_files_judges_bias(const struct attn_files *files)
             files->c.d_bias);
 }
 
+int attn_files_judges_sink(const struct attn_files *files)
+{
+    return files->c.pass == ATTN_BACKWARD && files->problem.sink.given &&
+           attn_files_asks(files, ATTN_DSINK);
+}
+
 const char *attn_files_why_not(const struct attn_files *files, enum attn_output output,
                                const struct attn_file *from)
 {
@@ -160,6 +167,8 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
                                                 : "a gradient, and there is no 'do'";
     if (output == ATTN_DBIAS && files->input[ATTN_IN_BIAS] == NULL)
         return "there is no tensor 'bias'";
+    if (output == ATTN_DSINK && !files->problem.sink.given)
+        return "there is no tensor 'sink'";
     return NULL;
 }
 
@@ -227,14 +236,16 @@ static enum attn_status check_only(struct attn_files *files, struct attn_error *
     while (status == ATTN_OK && (name = strsep(&rest, ",")) != NULL)
         if (attn_output_named(name) < 0)
             status = attn_fail(err, ATTN_EINVAL,
-                               "--only '%.31s': o, lse, dq, dk, dv and dbias exist", name);
+                               "--only '%.31s': o, lse, dq, dk, dv, dbias and dsink exist", name);
     free(copy);
     return status;
 }
 
-/* With its bias. */
+/* With its bias and sink, whose data are not there yet. */
 static enum attn_status check_problem(struct attn_files *files, struct attn_error *err)
 {
+    files->problem.sink.given = files->input[ATTN_IN_SINK] != NULL;
+    files->problem.sink.tensor.dtype = attn_files_input(files, ATTN_IN_SINK).dtype;
     return attn_problem_check(&files->problem, err);
 }
 
@@ -267,6 +278,7 @@ enum attn_status attn_files_load(struct attn_files *files, struct attn_error *er
             status = is_rank ? attn_tensors_map(files->input[i], err)
                              : attn_tensors_load(files->input[i], err);
     files->problem.bias.tensor = attn_files_input(files, ATTN_IN_BIAS);
+    files->problem.sink.tensor = attn_files_input(files, ATTN_IN_SINK);
     return status;
 }
 

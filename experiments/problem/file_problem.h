@@ -28,6 +28,7 @@ enum attn_file_input {
     ATTN_IN_CU_Q,
     ATTN_IN_CU_K,
     ATTN_IN_DLSE,
+    ATTN_IN_SINK,
     ATTN_IN_INPUTS
 };
 
@@ -136,6 +137,7 @@ int attn_file_input_named(const char *name);
 int attn_files_computes(const struct attn_files *files, enum attn_output output);
 int attn_files_asks(const struct attn_files *files, enum attn_output output);
 int attn_files_judges_bias(const struct attn_files *files); /* some dbias is to be judged */
+int attn_files_judges_sink(const struct attn_files *files); /* some dsink */
 
 /* ---- file_settings.c ------------------------------------------------------------------------- */
 

@@ -36,10 +36,10 @@ static enum attn_status price_truth(const struct attn_files *files,
                                     const struct attn_file_tensor *output, enum attn_file_axes kind,
                                     struct attn_cost *sum, struct attn_error *err)
 {
-    int is_sum = kind == ATTN_AXES_KEYS || kind == ATTN_AXES_PAIRS;
+    int is_sum = kind == ATTN_AXES_KEYS || kind >= ATTN_AXES_PAIRS;
     int64_t rows = kind == ATTN_AXES_KEYS ? files->problem.n_key : files->problem.n_query;
     int64_t n = output->bytes / attn_file_dtype_size(output->dtype);
-    if (kind != ATTN_AXES_PAIRS)
+    if (kind != ATTN_AXES_PAIRS && kind != ATTN_AXES_HEADS)
         n = n / (rows > 0 ? rows : 1) * attn_files_compared(files, rows);
     return attn_cost_add(sum, "truth and bounds", 1, n, is_sum ? 56 : 32, err);
 }
@@ -155,7 +155,8 @@ struct attn_backward attn_files_backward(const struct attn_files *files)
         .dq = output_view(files, ATTN_DQ),
         .dk = output_view(files, ATTN_DK),
         .dv = output_view(files, ATTN_DV),
-        .dbias = output_view(files, ATTN_DBIAS)};
+        .dbias = output_view(files, ATTN_DBIAS),
+        .dsink = output_view(files, ATTN_DSINK)};
 }
 
 enum attn_status attn_files_begin(struct attn_files *files, struct attn_error *err)
@@ -211,20 +212,22 @@ enum attn_status attn_files_may_write(const struct attn_files *files, struct att
     return status;
 }
 
-static enum attn_status write_npy(const struct attn_files *files, int n_outputs,
+static enum attn_status write_npy(const struct attn_files *files,
+                                  const struct attn_file_tensor *output, int n_outputs,
                                   struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < n_outputs && status == ATTN_OK; o++) {
-        char *path = path_of(files, files->output[o].name);
-        status = attn_npy_write(path, &files->output[o], err);
+        char *path = path_of(files, output[o].name);
+        status = attn_npy_write(path, &output[o], err);
         free(path);
     }
     return status;
 }
 
 /* With what was computed, so that a result explains itself. */
-static enum attn_status write_safetensors(const struct attn_files *files, int n_outputs,
+static enum attn_status write_safetensors(const struct attn_files *files,
+                                          const struct attn_file_tensor *output, int n_outputs,
                                           struct attn_error *err)
 {
     enum { MOST = 12, TEXT = 40 };
@@ -257,16 +260,18 @@ static enum attn_status write_safetensors(const struct attn_files *files, int n_
         if (all[i].is_said)
             pair[n++] = all[i].pair;
     char *path = path_of(files, "");
-    enum attn_status status = attn_safetensors_write(path, files->output, n_outputs, pair, n, err);
+    enum attn_status status = attn_safetensors_write(path, output, n_outputs, pair, n, err);
     free(path);
     return status;
 }
 
 enum attn_status attn_files_write(const struct attn_files *files, struct attn_error *err)
 {
-    int n_outputs = 0; /* those that are computed are the first */
-    while (n_outputs < ATTN_OUTPUTS && files->output[n_outputs].data != NULL)
-        n_outputs++;
-    return files->request->format > 0 ? write_npy(files, n_outputs, err)
-                                      : write_safetensors(files, n_outputs, err);
+    struct attn_file_tensor output[ATTN_OUTPUTS]; /* those that are computed */
+    int n_outputs = 0;
+    for (int o = 0; o < ATTN_OUTPUTS; o++)
+        if (files->output[o].data != NULL)
+            output[n_outputs++] = files->output[o];
+    return files->request->format > 0 ? write_npy(files, output, n_outputs, err)
+                                      : write_safetensors(files, output, n_outputs, err);
 }

@@ -14,11 +14,16 @@
 #include "tests/harness/cases/band.h"
 
 const struct attn_file_role attn_file_role[ATTN_IN_INPUTS] = {
-    [ATTN_IN_Q] = {"q", ATTN_AXES_QUERIES},     [ATTN_IN_K] = {"k", ATTN_AXES_KEYS},
-    [ATTN_IN_V] = {"v", ATTN_AXES_KEYS},        [ATTN_IN_DO] = {"do", ATTN_AXES_QUERIES},
-    [ATTN_IN_BIAS] = {"bias", ATTN_AXES_PAIRS}, [ATTN_IN_DLSE] = {"dlse", ATTN_AXES_ROWS},
+    [ATTN_IN_Q] = {"q", ATTN_AXES_QUERIES},
+    [ATTN_IN_K] = {"k", ATTN_AXES_KEYS},
+    [ATTN_IN_V] = {"v", ATTN_AXES_KEYS},
+    [ATTN_IN_DO] = {"do", ATTN_AXES_QUERIES},
+    [ATTN_IN_BIAS] = {"bias", ATTN_AXES_PAIRS},
+    [ATTN_IN_DLSE] = {"dlse", ATTN_AXES_ROWS},
+    [ATTN_IN_SINK] = {"sink", ATTN_AXES_HEADS},
     [ATTN_IN_KEY_MASK] = {"key_mask", 0}, /* these are read by what they are for */
-    [ATTN_IN_CU_Q] = {"cu_seqlens_q", 0},       [ATTN_IN_CU_K] = {"cu_seqlens_k", 0}};
+    [ATTN_IN_CU_Q] = {"cu_seqlens_q", 0},
+    [ATTN_IN_CU_K] = {"cu_seqlens_k", 0}};
 
 /* ---- where documents begin ------------------------------------------------------------------- */
 
@@ -157,6 +162,7 @@ enum attn_file_axes attn_file_axes_of(enum attn_output output)
 {
     return output == ATTN_LSE                       ? ATTN_AXES_ROWS
            : output == ATTN_DBIAS                   ? ATTN_AXES_PAIRS
+           : output == ATTN_DSINK                   ? ATTN_AXES_HEADS
            : output == ATTN_DK || output == ATTN_DV ? ATTN_AXES_KEYS
                                                     : ATTN_AXES_QUERIES;
 }
@@ -362,6 +368,8 @@ static void output_extents(const struct attn_case *p, enum attn_output output, i
     extent[3] = output == ATTN_O || output == ATTN_DV ? p->d_value : p->d_key;
     if (output == ATTN_LSE)
         extent[3] = 1;
+    if (output == ATTN_DSINK)
+        extent[0] = extent[2] = extent[3] = 1;
 }
 
 void attn_files_output_shape(const struct attn_files *files, enum attn_output output,
@@ -369,8 +377,10 @@ void attn_files_output_shape(const struct attn_files *files, enum attn_output ou
 {
     int64_t extent[4], stride[4];
     enum attn_dtype dtype = files->c.dtype;
-    if (output == ATTN_LSE && dtype != ATTN_F64)
+    if ((output == ATTN_LSE || output == ATTN_DSINK) && dtype != ATTN_F64)
         dtype = ATTN_F32;
+    if (output == ATTN_DSINK && files->input[ATTN_IN_SINK] != NULL) /* as the sink is */
+        attn_file_dtype_storage(files->input[ATTN_IN_SINK]->tensor->dtype, &dtype);
     memset(tensor, 0, sizeof *tensor);
     if (output == ATTN_DBIAS) {
         *tensor = *files->input[ATTN_IN_BIAS]->tensor;
@@ -428,6 +438,15 @@ static enum attn_status check_axes(struct attn_files *files, struct attn_error *
     return check_types(files, err);
 }
 
+static enum attn_status check_sink(struct attn_files *files, struct attn_error *err)
+{
+    const struct attn_tensors_entry *entry = files->input[ATTN_IN_SINK];
+    enum attn_status status = attn_files_fits(files, entry, ATTN_DSINK, err);
+    if (status == ATTN_OK && entry != NULL && attn_file_dtype_size(entry->tensor->dtype) == 2)
+        status = widen(entry, err);
+    return status;
+}
+
 static enum attn_status check_others(struct attn_files *files, struct attn_error *err)
 {
     enum attn_status status = check_bias(files, err);
@@ -435,6 +454,8 @@ static enum attn_status check_others(struct attn_files *files, struct attn_error
         status = attn_files_fits(files, files->input[ATTN_IN_DO], ATTN_O, err);
     if (status == ATTN_OK)
         status = attn_files_fits(files, files->input[ATTN_IN_DLSE], ATTN_LSE, err);
+    if (status == ATTN_OK)
+        status = check_sink(files, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (o != ATTN_DBIAS || files->input[ATTN_IN_BIAS] != NULL)
             status = attn_files_fits(files, files->stored[o], (enum attn_output)o, err);

@@ -8,6 +8,7 @@
 
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
+#include "optimized/parallel/rank_sink.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_buffers.h"
 #include "optimized/parallel/travel/work_mask.h"
@@ -83,7 +84,7 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
                                     int rank, struct attn_cost *cost, struct attn_error *err)
 {
     struct attn_work w = attn_work_of(p, options, pass, rank);
-    struct attn_buffer buffer[ATTN_WORK_BUFFERS];
+    struct attn_buffer buffer[ATTN_WORK_BUFFERS], of_sink[ATTN_SINK_BUFFERS];
     struct attn_cost local;
     enum attn_status status =
         pass == ATTN_BACKWARD ? attn_check_local_backward(options, err) : ATTN_OK;
@@ -92,6 +93,9 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
         status = price_products(&w, &local, err);
     if (status == ATTN_OK)
         status = attn_buffers_price(buffer, ATTN_WORK_BUFFERS, cost, err);
+    attn_rank_sink_buffers(p, &w.home, pass, rank, of_sink);
+    if (status == ATTN_OK)
+        status = attn_buffers_price(of_sink, ATTN_SINK_BUFFERS, cost, err);
     if (status != ATTN_OK)
         return status;
     cost->flops = local.flops;
@@ -102,11 +106,13 @@ enum attn_status attn_parallel_cost(const struct attn_problem *p,
         cost->flops += 2.0 * (double)(attn_box_rows(&home) * p->d_value);
     cost->saved_bytes = attn_work_saved(&w);
     cost->saved_name = cost->saved_bytes > 0 ? ATTN_SAVED_NAME : NULL;
+    struct attn_sent sent = attn_rank_sink_sent(p, pass, w.home.ranks);
     if (w.scheme->sent != NULL) {
-        struct attn_sent sent = attn_sent_both(w.scheme->sent(&w), attn_work_mask_sent(&w));
-        cost->bytes_sent = sent.bytes;
-        cost->messages = sent.messages;
+        sent = attn_sent_both(sent, w.scheme->sent(&w));
+        sent = attn_sent_both(sent, attn_work_mask_sent(&w));
     }
+    cost->bytes_sent = sent.bytes;
+    cost->messages = sent.messages;
     cost->shard_bytes = shard_bytes(&w);
     return price_beside(&w, &local, cost, err);
 }

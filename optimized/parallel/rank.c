@@ -7,6 +7,7 @@
 #include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank_runner.h"
+#include "optimized/parallel/rank_sink.h"
 #include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/parallel/travel/work_moves.h"
@@ -274,6 +275,7 @@ struct call {
     struct attn_ctx *ctx;
     enum attn_pass pass;
     struct attn_shards tensor[ATTN_TAG_KINDS];
+    struct attn_view dsink;
     char *saved; /* saved data of all ranks, one behind the other; NULL: none */
 };
 
@@ -319,6 +321,26 @@ static void end_saving(struct call *x, enum attn_status status, int ranks)
     x->ctx->saved->bytes = saved_before(x, ranks);
 }
 
+/* A rank's part of the call, with the sink around it. */
+static enum attn_status travel(const struct call *x, struct attn_rank *rank,
+                               struct attn_view mine[ATTN_TAG_KINDS])
+{
+    const struct attn_layout home = attn_work_of(x->problem, x->ctx->options, x->pass, 0).home;
+    struct attn_buffer buffer[ATTN_SINK_BUFFERS];
+    attn_rank_sink_buffers(x->problem, &home, x->pass, rank->transport->rank, buffer);
+    enum attn_status status =
+        attn_buffers_take(buffer, ATTN_SINK_BUFFERS, rank->ledger, rank->error);
+    if (status == ATTN_OK && x->pass == ATTN_BACKWARD)
+        status = attn_rank_sink_backward(rank, x->problem, &home, buffer, mine, &x->dsink);
+    if (status == ATTN_OK)
+        status = attn_travel(rank, x->problem, x->pass, mine);
+    if (status == ATTN_OK && x->pass == ATTN_FORWARD)
+        attn_rank_sink_forward(rank, x->problem, &home, mine);
+    if (status == ATTN_OK)
+        attn_buffers_give(buffer, ATTN_SINK_BUFFERS, rank->ledger); /* else when messages end */
+    return status;
+}
+
 static enum attn_status run_rank(void *arg, struct attn_rank *rank)
 {
     struct call *x = arg;
@@ -333,7 +355,7 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     rank->has_brought = x->pass == ATTN_BACKWARD &&
                         (x->saved != NULL || (x->ctx->counts_only && saved_before(x, ranks) > 0));
     rank->transport->pass = x->pass;
-    enum attn_status status = attn_travel(rank, x->problem, x->pass, mine);
+    enum attn_status status = travel(x, rank, mine);
     if (x->ctx->ranks != NULL)
         attn_rank_report(&x->ctx->ranks[r], rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     return status;
@@ -363,7 +385,9 @@ enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_
                                         const struct attn_backward *t)
 {
     enum attn_status status = attn_check_local_backward(ctx->options, ctx->error);
-    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD};
+    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
     attn_rank_backward(t, x.tensor);
-    return status == ATTN_OK ? drive(&x) : status;
+    if (status == ATTN_OK)
+        status = drive(&x);
+    return status == ATTN_OK ? attn_rank_sink_share(ctx, problem, &t->dsink) : status;
 }

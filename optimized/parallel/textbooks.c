@@ -7,6 +7,8 @@
 #include "optimized/integers.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank.h"
+#include "optimized/parallel/rank_sink.h"
+#include "optimized/parallel/sent.h"
 #include "ref/buffers.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
@@ -24,6 +26,7 @@ struct call {
     struct attn_ctx *ctx;
     enum attn_pass pass;
     struct attn_shards tensor[ATTN_TAG_KINDS];
+    struct attn_view dsink;
 };
 
 /* One rank's buffers, and where each address goes. */
@@ -118,6 +121,13 @@ static void lay_out_ulysses(struct workspace *m, struct attn_rank_part *x, enum 
     add_tile(m, &x->tile, p->n_query, pass);
 }
 
+/* The first of the table (rank_sink.h). */
+static void lay_out_sink(struct workspace *m, const struct attn_layout *home, enum attn_pass pass)
+{
+    attn_rank_sink_buffers(m->part->whole, home, pass, m->part->transport->rank, m->buffer);
+    m->n = ATTN_SINK_BUFFERS;
+}
+
 /* ---- what the two differ in ------------------------------------------------------------------ */
 
 struct textbook {
@@ -149,16 +159,24 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
     struct attn_rank_part part = part_of(x->p, t);
     struct workspace m = {.part = &part};
+    const struct attn_layout home = attn_layout_of_tokens(x->p, rank->options);
     part.error = rank->error;
     part.listener = x->ctx->listener;
+    struct attn_view mine[ATTN_TAG_KINDS] = {0};
     for (int kind = 0; kind < TENSORS; kind++)
         if (x->tensor[kind].role != ATTN_ABSENT)
-            part.mine[kind] = attn_shards_view(&x->tensor[kind], t->rank).data;
+            mine[kind] = attn_shards_view(&x->tensor[kind], t->rank);
+    lay_out_sink(&m, &home, x->pass);
     book->lay_out(&m, &part, x->pass);
     enum attn_status status = attn_buffers_take(m.buffer, m.n, rank->ledger, rank->error);
     for (int n = 0; n < m.n; n++)
-        *m.to[n] = m.buffer[n].data;
+        if (m.to[n] != NULL)
+            *m.to[n] = m.buffer[n].data;
     t->pass = x->pass;
+    if (status == ATTN_OK && x->pass == ATTN_BACKWARD)
+        status = attn_rank_sink_backward(rank, x->p, &home, m.buffer, mine, &x->dsink);
+    for (int kind = 0; kind < TENSORS; kind++)
+        part.mine[kind] = mine[kind].data;
     if (status == ATTN_OK)
         status = book->pass[x->pass][x->p->dtype == ATTN_F64](&part);
     if (status == ATTN_OK)
@@ -186,9 +204,10 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_BACKWARD};
+    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
     attn_rank_backward(t, x.tensor);
-    return drive(&x);
+    enum attn_status status = drive(&x);
+    return status == ATTN_OK ? attn_rank_sink_share(ctx, p, &t->dsink) : status;
 }
 
 /* ---- the price ------------------------------------------------------------------------------- */
@@ -257,9 +276,12 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     struct attn_rank_part part = part_of(p, &at);
     struct workspace m = {.part = &part};
     struct attn_problem mine = *p;
-    struct attn_sent sent = book->sent(&part, pass);
+    const struct attn_layout home = attn_layout_of_tokens(p, options);
+    struct attn_sent sent = attn_sent_both(book->sent(&part, pass),
+                                           attn_rank_sink_sent(p, pass, at.size));
     mine.n_query = part.n_query;
     mine.n_key = part.n_key;
+    lay_out_sink(&m, &home, pass);
     book->lay_out(&m, &part, pass);
     book->work(&part, pass, cost);
     cost->bytes_sent = sent.bytes;
@@ -294,7 +316,8 @@ static int64_t rescales(const struct attn_problem *p, const struct attn_options 
     return ceil_div(p->n_key / blocks, TILE);
 }
 
-/* The first block is merged with the empty set, which rounds nothing. */
+/* The first block is merged with the empty set, which rounds nothing; with a sink see
+ * attn_precision_of. */
 static int64_t merges(const struct attn_problem *p, const struct attn_options *options)
 {
     (void)p;
@@ -315,7 +338,7 @@ static void shapes(const struct attn_options *options, char *text, size_t size)
 enum {
     CAPS = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_CROSS | ATTN_CAP_DV |
            ATTN_CAP_MASK | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE |
-           ATTN_CAP_STRIDES
+           ATTN_CAP_STRIDES | ATTN_CAP_SINK
 };
 
 static const struct textbook ring = {.pass = {{attn_ring_forward_f32, attn_ring_forward_f64},
@@ -347,6 +370,7 @@ static const struct textbook ulysses = {
                                              .cost = cost,                  \
                                              .forward = forward,            \
                                              .backward = backward,          \
+                                             .sinks = ATTN_SINKS_BY_RANKS,  \
                                              .tells = 1};
 
 ATTN_TEXTBOOK(ring_textbook, "ring-textbook", ATTN_CAP_GQA,

@@ -476,11 +476,14 @@ TEST(kernels_err_as_the_textbook_does)
             textbook = count->output[i];
     ck_assert_ptr_nonnull(textbook);
     for (int i = 0; i < attn_impl_count(); i++)
-        for (int o = 0; o < ATTN_OUTPUTS && attn_impl_at(i)->ranks == NULL; o++)
+        for (int o = 0; o < ATTN_OUTPUTS && attn_impl_at(i)->ranks == NULL; o++) {
+            if (o == ATTN_DSINK && attn_impl_at(i)->sinks == ATTN_SINKS_AROUND)
+                continue;                              /* ref/sink.c sums in double */
             ck_assert_msg(count->output[i][o] >= 0.01, /* else the bound is of no use */
                           "%s of %s never comes nearer to its bound than %g",
                           attn_output_name((enum attn_output)o), attn_impl_at(i)->name,
                           count->output[i][o]);
+        }
     for (int i = 0; i < attn_impl_count(); i++)
         for (int o = 0; o < ATTN_OUTPUTS && attn_impl_at(i)->simd; o++) {
             ck_assert(count->output[i][o] > 0 && textbook[o] > 0);

@@ -34,11 +34,11 @@ def rounded(x, dtype):
 
 
 def save_16(folder, case, result):
-    """result.safetensors, in the type of the case; lse and dbias are float32."""
+    """result.safetensors, in the type of the case; lse, dbias and dsink are float32."""
     header, data = {}, b""
     for name in case["outputs"]:
         x, word = result[name].astype("<f4"), "F32"
-        if name not in ("lse", "dbias"):
+        if name not in ("lse", "dbias", "dsink"):
             x, word = (to_bf16(x), "BF16") if case["dtype"] == "bf16" else (x.astype("<f2"), "F16")
         header[name] = {"dtype": word, "shape": x.shape, "data_offsets": [len(data), len(data) + x.nbytes]}
         data += x.tobytes()
@@ -76,6 +76,7 @@ class Problem:
         self.q = np.where(self.alive, t["q"], 0).astype(self.real)
         self.k, self.v = (np.repeat(np.where(used[..., None], t[n], 0), self.group, axis=1)
                           .astype(self.real) for n in ("k", "v"))
+        self.z = t["sink"][:, None, None].astype(self.real) if "sink" in t else None
         if "do" in t:
             self.d_o = np.where(self.alive, t["do"], 0).astype(self.real)
 
@@ -106,7 +107,9 @@ def forward(p, tile, base, order):
     two = p.real(LOG2E) if base == "2" else p.real(1)
     exp = np.exp2 if base == "2" else np.exp
     m = np.full(p.q.shape[:3] + (1,), -np.inf, p.real)
-    l = np.zeros_like(m)
+    if p.z is not None:  # a key that was seen before, with a value of 0
+        m = np.broadcast_to(p.z * two, m.shape)
+    l = (m > -np.inf).astype(p.real)
     o = np.zeros(p.q.shape[:3] + p.v.shape[3:], p.real)
     for j0, j1 in tiles(p.case["n_key"], tile, order):
         s = p.scores(j0, j1)[0] * two
@@ -127,7 +130,7 @@ def backward(p, o, lse, tile, order):
     case, n = p.case, p.case["n_key"]
     delta = (p.d_o * rounded(o, p.stored)).sum(axis=-1, keepdims=True)
     if "dlse" in p.t:
-        delta = delta - np.where(p.alive, p.t["dlse"][..., None], 0)
+        delta = delta - np.where(p.alive | (p.z is not None), p.t["dlse"][..., None], 0)
     safe = np.where(lse == -np.inf, 0, lse)
     dq, dk, dv = np.zeros_like(p.q), np.zeros_like(p.k), np.zeros_like(p.v)
     db = np.zeros(p.q.shape[:3] + (n,), p.real)
@@ -145,6 +148,9 @@ def backward(p, o, lse, tile, order):
     grouped = (case["batch"], case["kv_heads"], p.group, n)
     result = {"dq": dq, "dk": dk.reshape(grouped + dk.shape[3:]).sum(axis=2),
               "dv": dv.reshape(grouped + dv.shape[3:]).sum(axis=2)}
+    if p.z is not None:
+        weight = np.where(p.z == -np.inf, 0, np.exp(p.z - safe))
+        result["dsink"] = -(weight * delta).sum(axis=(0, 2, 3))
     if "dbias" in case["outputs"]:
         axes = tuple(a for a in range(4) if p.t["bias"].shape[a] == 1)
         result["dbias"] = db.sum(axis=axes, keepdims=True)

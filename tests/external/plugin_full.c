@@ -194,6 +194,8 @@ static int open_job(const struct attn_plugin_call *t, struct job *j)
         j->problem.bias.slope = t->alibi_slope;
         j->problem.bias.offset = t->alibi_offset;
     }
+    if (t->sink.data != NULL)
+        j->problem.sink = (struct attn_sink){1, in(&t->sink, wide, 1)};
     attn_ledger_init(&j->ledger, NULL);
     j->ctx = (struct attn_ctx){.ledger = &j->ledger, .options = &j->options, .error = &j->err};
     j->lse = malloc((size_t)(t->batch * t->heads * t->n_query) * 8 + 8);
@@ -284,7 +286,8 @@ static int backward(const struct attn_plugin_call *t)
                               out(&t->dq, t->dtype, 0),
                               out(&t->dk, t->dtype, 0),
                               out(&t->dv, t->dtype, 0),
-                              out(&t->dbias, wide, 1)};
+                              out(&t->dbias, wide, 1),
+                              out(&t->dsink, wide, 1)};
     const struct attn_impl *dense = attn_impl_find("dense");
     attn_options_preset(dense, &j.options);
     if (status == ATTN_OK)
@@ -300,7 +303,7 @@ static const unsigned everything = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWA
                                    ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP |
                                    ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
                                    ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_BAND |
-                                   ATTN_CAP_DENSE | ATTN_CAP_REPEATS;
+                                   ATTN_CAP_DENSE | ATTN_CAP_REPEATS | ATTN_CAP_SINK;
 
 const struct attn_plugin *attn_plugin_get(void)
 {

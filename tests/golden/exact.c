@@ -4,6 +4,7 @@
  *      lse = ln sum exp(s)
  *      dP = dO.v,  dS = p (dP - sum p dP + dLSE),  dV = sum p dO,  dBias = sum dS,
  *      dq = scale sum dS sech^2(scale q.k / c) k,  dk alike
+ * With a sink z the sum and lse have exp(z) too, and dz = -sum exp(z - lse) (sum p dP - dLSE).
  *
  * No maximum is subtracted: MPFR's exponents reach 2^62.
  *
@@ -12,6 +13,7 @@
  *      A_ij = |scale| sum_c |q k| + |bias|,   M_i = max_j A_ij,   a_ij = sum_c |dO v_j|,
  *      t_ij = a_ij + sum_j p a + |dLSE|
  *      o (1+M) sum p|v|      lse 1 + M + |lse|      dbias sum (1+M) p t
+ *      dsink sum_i (1+M+|z|) p_z (sum_j p a + |dLSE|)
  *      dq |scale| sum_j (1+M) p t |k|     dk the same over i with |q|     dv sum_i (1+M) p |dO|
  */
 #include "tests/golden/golden.h"
@@ -25,7 +27,7 @@ struct row {
     mpfr_t *result[GOLDEN_OUTPUTS];
     mpfr_t *p, *dp, *slope;
     double *a;
-    mpfr_t sum, delta, x, y;
+    mpfr_t sum, delta, x, y, sink;
     double M;
 };
 
@@ -89,7 +91,14 @@ static void forward(struct golden *x, int64_t b, int64_t h, int64_t i, struct ro
     int64_t at = (b * x->H + h) * x->Lq + i, g = h / (x->H / x->G);
     const unsigned char *visible = x->visible + at * x->Lk;
     mpfr_set_zero(r->sum, 1);
+    mpfr_set_zero(r->sink, 1);
     r->M = 0;
+    if (x->sink != NULL) {
+        mpfr_set_d(r->x, x->sink[h], MPFR_RNDN);
+        mpfr_exp(r->sink, r->x, MPFR_RNDN);
+        mpfr_set(r->sum, r->sink, MPFR_RNDN);
+        r->M = isfinite(x->sink[h]) ? fabs(x->sink[h]) : 0;
+    }
     for (int64_t j = 0; j < x->Lk; j++) {
         mpfr_set_zero(r->p[j], 1);
         if (!visible[j])
@@ -101,6 +110,7 @@ static void forward(struct golden *x, int64_t b, int64_t h, int64_t i, struct ro
     mpfr_log(r->result[GOLDEN_LSE][at], r->sum, MPFR_RNDN); /* ln 0 = -inf */
     if (mpfr_zero_p(r->sum))
         return;
+    mpfr_div(r->sink, r->sink, r->sum, MPFR_RNDN);
     x->size[GOLDEN_LSE][at] = 1 + r->M + fabs(mpfr_get_d(r->result[GOLDEN_LSE][at], MPFR_RNDN));
     for (int64_t j = 0; j < x->Lk; j++) {
         const double *v = x->v + ((b * x->G + g) * x->Lk + j) * x->dv;
@@ -151,6 +161,11 @@ static void backward(struct golden *x, int64_t b, int64_t h, int64_t i, struct r
 {
     int64_t at = (b * x->H + h) * x->Lq + i, g = h / (x->H / x->G);
     double mean = delta(x, b, h, i, r);
+    if (x->sink != NULL) {
+        double p = mpfr_get_d(r->sink, MPFR_RNDN);
+        mpfr_mul(r->x, r->sink, r->delta, MPFR_RNDN);
+        gain(x, GOLDEN_DSINK, h, r->x, -1, (1 + r->M) * p * mean, r);
+    }
     for (int64_t j = 0; j < x->Lk; j++) {
         int64_t key = (b * x->G + g) * x->Lk + j;
         if (mpfr_zero_p(r->p[j]))
@@ -193,6 +208,7 @@ void golden_compute(struct golden *x)
     n[GOLDEN_DK] = keys * x->d;
     n[GOLDEN_DV] = keys * x->dv;
     n[GOLDEN_DBIAS] = x->bias_axis[0] * x->bias_axis[1] * x->bias_axis[2] * x->bias_axis[3];
+    n[GOLDEN_DSINK] = x->sink != NULL ? x->H : 0;
     struct row r = {.p = numbers(x->Lk), .dp = numbers(x->Lk), .slope = numbers(x->Lk)};
     for (int o = 0; o < GOLDEN_OUTPUTS; o++) {
         r.result[o] = numbers(n[o]);
@@ -201,7 +217,7 @@ void golden_compute(struct golden *x)
         x->size[o] = calloc((size_t)(n[o] + 1), sizeof(double));
     }
     r.a = calloc((size_t)(x->Lk + 1), sizeof *r.a);
-    mpfr_inits2(GOLDEN_BITS, r.sum, r.delta, r.x, r.y, (mpfr_ptr)0);
+    mpfr_inits2(GOLDEN_BITS, r.sum, r.delta, r.x, r.y, r.sink, (mpfr_ptr)0);
     for (int64_t b = 0; b < x->B; b++)
         for (int64_t h = 0; h < x->H; h++)
             for (int64_t i = 0; i < x->Lq; i++) {

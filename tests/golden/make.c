@@ -2,7 +2,7 @@
  *
  *      make-golden FOLDER      writes FOLDER/NAME.safetensors, one for each problem of problems.c
  *
- * A file holds the inputs as attnlab reads them (q, k, v, do, dlse, bias; scale, softcap, alibi and
+ * A file holds the inputs as attnlab reads them (q, k, v, do, dlse, bias, sink; scale, softcap, alibi and
  * mask as metadata), `visible`, the mask cell by cell, and for every output three tensors:
  * NAME, the result rounded to f64; NAME.rest, what that rounding left (f64: together 106 bits); and
  * NAME.size, what rounding errors of honest double arithmetic are relative to (exact.c).
@@ -63,7 +63,7 @@ static void write_problem(const char *folder, const struct golden *x)
 {
     const int64_t q[4] = {x->B, x->H, x->Lq, x->d}, k[4] = {x->B, x->G, x->Lk, x->d},
                   v[4] = {x->B, x->G, x->Lk, x->dv}, o[4] = {x->B, x->H, x->Lq, x->dv},
-                  s[4] = {x->B, x->H, x->Lq, x->Lk};
+                  s[4] = {x->B, x->H, x->Lq, x->Lk}, z[1] = {x->H};
     const struct {
         const char *name;
         const double *from;
@@ -71,9 +71,11 @@ static void write_problem(const char *folder, const struct golden *x)
         int axes;
     } input[] = {{"q", x->q, q, 4},        {"k", x->k, k, 4},
                  {"v", x->v, v, 4},        {"do", x->d_o, o, 4},
-                 {"dlse", x->d_lse, q, 3}, {"bias", x->bias, x->bias_axis, 4}},
-      output[] = {{"o", NULL, o, 4},  {"lse", NULL, q, 3}, {"dq", NULL, q, 4},
-                  {"dk", NULL, k, 4}, {"dv", NULL, v, 4},  {"dbias", NULL, x->bias_axis, 4}};
+                 {"dlse", x->d_lse, q, 3}, {"bias", x->bias, x->bias_axis, 4},
+                 {"sink", x->sink, z, 1}},
+      output[] = {{"o", NULL, o, 4},    {"lse", NULL, q, 3}, {"dq", NULL, q, 4},
+                  {"dk", NULL, k, 4},   {"dv", NULL, v, 4},  {"dbias", NULL, x->bias_axis, 4},
+                  {"dsink", NULL, z, 1}};
     struct writer w = {.n = 0};
     struct attn_error err = {ATTN_OK, ""};
     char path[1024], made_by[64], scale[40], softcap[40], slopes[256] = "";
@@ -94,7 +96,7 @@ static void write_problem(const char *folder, const struct golden *x)
         say(&w, "alibi-align", "br");
     }
     say(&w, "made by", made_by);
-    for (int n = 0; n < 6; n++)
+    for (size_t n = 0; n < sizeof input / sizeof *input; n++)
         if (input[n].from != NULL)
             add_input(&w, x, input[n].name, input[n].from, input[n].shape, input[n].axes);
     for (int n = 0; n < GOLDEN_OUTPUTS; n++) {

@@ -174,6 +174,7 @@ struct recipe {
     int wide, has_d_lse;
     double softcap, slope[8];
     int64_t bias_axis[4];
+    double sink[8];
 };
 
 static const struct recipe recipes[] = {
@@ -215,6 +216,9 @@ static const struct recipe recipes[] = {
      "causal(br)|prefix(3)", .sees = prefix_lm, .shape = parallel_keys},
     {"cells", "b2h2g1q6k10d4v3", "a mask drawn cell by cell, another for each batch and head", 0.5,
      "dense(visible)", .sees = NULL},
+    {"learned-sinks", "b2h4g2q8k6d5v4",
+     "sinks among the scores, far above, below, none; the first two queries see no key", 0.5,
+     "causal(br)", .sees = causal_br, .has_d_lse = 1, .sink = {0.75, 95, -3.5, -(double)INFINITY}},
 };
 
 static void make_visible(struct golden *x, const struct recipe *r)
@@ -260,6 +264,9 @@ void golden_make(int index, struct golden *x)
     x->d_o = fill(x, x->B * x->H * x->Lq * x->dv);
     x->d_lse = x->has_d_lse ? fill(x, x->B * x->H * x->Lq) : NULL;
     x->bias = n[0] > 0 ? fill(x, n[0] * n[1] * n[2] * n[3]) : NULL;
+    x->sink = r->sink[0] != 0 ? calloc((size_t)x->H, sizeof *x->sink) : NULL;
+    for (int64_t h = 0; h < x->H && x->sink != NULL; h++)
+        x->sink[h] = r->sink[h];
     x->alibi_offset = x->Lk - x->Lq; /* aligned at the last query and the last key */
     make_visible(x, r);
     if (r->score != NULL)

@@ -99,6 +99,13 @@ static const struct hand_price hand_prices[] = {
      "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
      "tile.dkv=1088 tile.rows=832 ordered.sum=80",
      NULL},
+    /* a sink: a copy of LSE, 2*4*10; dense has it in the sum of a row */
+    {"tiled@portable", ATTN_BACKWARD, 9808 + 320, 0, 0, 43200,
+     "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
+     "tile.dkv=1088 tile.rows=832 ordered.sum=80 sink.lse=320",
+     "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
+    {"dense", ATTN_BACKWARD, 8688, 0, 0, 69120, "mask=960 probs=3840 dscores=3840 slope=48",
+     "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
     /* blocks of 4: 3 rows of them, with 2, 3 and 3 blocks; 8 bytes a row and one more, 4 a block */
     {"bsr:size=4@portable", ATTN_FORWARD, 21312, 0, 0, 16800,
      "bsr.row_start=32 bsr.column=32 tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 "
@@ -155,6 +162,12 @@ static const struct hand_price hand_prices[] = {
     {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 4032, 6, 0,
      "zeros=24 delta.shard=160 kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280",
      NULL},
+    /* a sink: LSE of the rank's 2*4*5 rows, parts of dz of 2 ranks, 4 heads, in 8 bytes; its own
+     * part goes to the other rank */
+    {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 4032 + 32, 7, 0,
+     "zeros=24 delta.shard=160 kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280 "
+     "sink.lse=160 sink.parts=64",
+     "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
     /* 4 ranks: a block of K has 2*4*16*16 = 2048 numbers and travels through two slots; a rank's
      * rows are 2*8*16 = 256, of 16 features */
     {"ring:ranks=4,local=tiled-textbook", ATTN_FORWARD, 0, 49152, 6, 0,

@@ -18,9 +18,9 @@ SUITE(stored, .seconds = 120, .open = scratch_open, .close = scratch_close);
 static struct attn_error err;
 
 enum { INPUTS = ATTN_T_O };
-static const char *const input_name[INPUTS] = {"q", "k", "v", "bias", "do", "dlse"};
+static const char *const input_name[INPUTS] = {"q", "k", "v", "bias", "sink", "do", "dlse"};
 
-/* A problem with all six outputs, its truth, and files of both. */
+/* A problem with all outputs, its truth, and files of both. */
 struct walk {
     struct attn_setup setup;
     struct attn_truth truth;
@@ -34,7 +34,7 @@ static void ok(enum attn_status status)
 
 /* An empty tensor in C order. */
 static struct attn_file_tensor shape(const char *name, enum attn_dtype dtype, int n_axes,
-                                     const int64_t extent[4])
+                                     const int64_t *extent)
 {
     struct attn_file_tensor t = {
         .name = name, .dtype = attn_file_dtype_of(dtype), .n_axes = n_axes, .bytes = 1};
@@ -63,14 +63,17 @@ static void open_walk(struct walk *x, enum attn_dtype dtype, double size)
     const struct attn_spec spec = spec_of("tiled");
     char text[160];
     snprintf(text, sizeof text,
-             "b2h4g2q5k7d4v3:causal(br):%s:normal:s1:pass=bwd:bias=full:dbias=1:dlse=1",
+             "b2h4g2q5k7d4v3:causal(br):%s:normal:s1:pass=bwd:bias=full:dbias=1:sink=normal:"
+             "dlse=1",
              attn_dtype_name(dtype));
     setup_of(text, &x->setup);
     for (int t = 0; t < INPUTS; t++) {
         struct attn_tensor *from = &x->setup.tensor[t];
         const int64_t *n = from->extent;
         int64_t at[4] = ATTN_START;
-        x->input[t] = shape(input_name[t], from->dtype, t == ATTN_T_DLSE ? 3 : 4, n);
+        x->input[t] = t == ATTN_T_SINK
+                          ? shape(input_name[t], from->dtype, 1, n + 1)
+                          : shape(input_name[t], from->dtype, t == ATTN_T_DLSE ? 3 : 4, n);
         for (int64_t e = 0; attn_each(at, n); e++) {
             double value = attn_tensor_get(from, at[0], at[1], at[2], at[3]);
             if (t == ATTN_T_V)
@@ -97,7 +100,8 @@ static void store_results(struct walk *x, enum attn_dtype stored, int by_way)
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         const struct attn_truth_tensor *t = &x->truth.tensor[o];
         free(x->result[o].data);
-        x->result[o] = shape(t->name, stored, o == ATTN_LSE ? 3 : 4, t->extent);
+        x->result[o] = o == ATTN_DSINK ? shape(t->name, stored, 1, t->extent + 1)
+                                       : shape(t->name, stored, o == ATTN_LSE ? 3 : 4, t->extent);
         for (int64_t n = 0; n < count(&x->result[o]); n++)
             set(&x->result[o], n, by_way ? attn_dtype_round(t->want[n], t->storage) : t->want[n]);
     }

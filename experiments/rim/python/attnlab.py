@@ -612,7 +612,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
         return _serve(subject, declared, words)
 
 
-_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse")
+_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse sink")
 
 
 def case(text, device=None):

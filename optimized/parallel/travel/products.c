@@ -19,6 +19,7 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole, const struct
                                   const struct attn_tokens *queries, const struct attn_tokens *keys)
 {
     struct attn_problem piece = *whole;
+    piece.sink = (struct attn_sink){0}; /* is of whole rows (rank_sink.h) */
     piece.heads = heads->n;
     piece.kv_heads = attn_kv_heads(whole, heads).n;
     piece.n_query = queries->n;

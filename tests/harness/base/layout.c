@@ -21,7 +21,8 @@ static int list_axes(const struct attn_file_layout *layout, enum attn_file_axes 
         int follows_batch = o > 0 && (*order)[o - 1] == B;
         int joins = (layout->is_packed && kind != ATTN_AXES_PAIRS && a == ROW && follows_batch) ||
                     (layout->folded[0] > 0 && is_tokens && a == FEATURE);
-        if (a < 4 - layout->n_axes || (a == FEATURE && kind == ATTN_AXES_ROWS))
+        int lacks = kind == ATTN_AXES_HEADS ? a != H : a < 4 - layout->n_axes;
+        if (lacks || (a == FEATURE && kind == ATTN_AXES_ROWS))
             continue;
         if (joins && n > 0)
             axis[n - 1][1] = a;

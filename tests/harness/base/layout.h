@@ -8,8 +8,15 @@
 #include "tests/harness/base/files.h"
 
 /* Which axes a tensor has: tokens and features (of the queries' heads, of the keys'); lse and dlse,
- * [B,H,L] in any layout, [H,T] packed; bias and dbias, [B,H,Lq,Lk] in any layout. */
-enum attn_file_axes { ATTN_AXES_QUERIES, ATTN_AXES_KEYS, ATTN_AXES_ROWS, ATTN_AXES_PAIRS };
+ * [B,H,L] in any layout, [H,T] packed; bias and dbias, [B,H,Lq,Lk] in any layout; sink and dsink,
+ * [H]. */
+enum attn_file_axes {
+    ATTN_AXES_QUERIES,
+    ATTN_AXES_KEYS,
+    ATTN_AXES_ROWS,
+    ATTN_AXES_PAIRS,
+    ATTN_AXES_HEADS
+};
 
 struct attn_file_layout {
     int n_axes;        /* 4, 3 (no batch) or 2 (no heads either); packed or folded ones count too */

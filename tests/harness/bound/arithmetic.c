@@ -179,6 +179,8 @@ void attn_precision_of(const struct attn_impl *impl, const struct attn_options *
     x->rescales = within(impl->rescales != NULL ? impl->rescales(p, options) : 0, p->n_key);
     x->merges = within(impl->merges != NULL ? impl->merges(p, options) : 0, p->n_key);
     x->sums = x->merges;
+    x->again = p->sink.given && impl->sinks != ATTN_SINKS_IN_SUM; /* ref/sink.h */
+    x->merges += x->again;
     if (impl->precision != NULL)
         impl->precision(p, options, x);
     attn_precision_complete(p, x);

@@ -12,7 +12,7 @@
 #include "ref/oracle.h"
 #include "tests/harness/bound/arithmetic.h"
 
-enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_OUTPUTS };
+enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_DSINK, ATTN_OUTPUTS };
 const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
 
 /* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest
@@ -56,6 +56,7 @@ struct attn_kept; /* kept.h */
 struct attn_inputs {
     struct attn_cview q, k, v, d_o, d_lse;
     int want_d_bias; /* only for problems small enough for [B,H,Lq,Lk] */
+    int want_d_sink; /* a sum over all rows: not of a sample of them */
     int has_stored;  /* else results are judged as the problem stores them */
     enum attn_dtype stored[ATTN_OUTPUTS];
     struct attn_kept *kept; /* of this problem and these tensors; NULL: nothing is kept */

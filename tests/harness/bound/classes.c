@@ -188,6 +188,7 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
                   const struct attn_row_bound *bound, double domain, struct attn_row_kinds *x)
 {
     unsigned any = 0, no_number = 0, by_arithmetic = 0, finite = 0;
+    int sinks = row->z > -(double)INFINITY;
     for (int64_t n = 0; n < row->n; n++) {
         any |= x->s[n];
         no_number |= !(x->s[n] & ~(unsigned)(ATTN_KIND_NAN | ATTN_KIND_PLUS_INF));
@@ -198,8 +199,8 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     if (!finite && by_arithmetic)
         broken = ATTN_KIND_NAN; /* exp(-inf - -inf); others say that no key is left */
     x->lse = (unsigned char)(no_number ? ATTN_KIND_NAN | (any & ATTN_KIND_PLUS_INF)
-                             : finite  ? ATTN_KINDS_FINITE | broken
-                                       : ATTN_KIND_MINUS_INF | broken);
+                             : finite || sinks ? ATTN_KINDS_FINITE | broken
+                                               : ATTN_KIND_MINUS_INF | broken);
     int unknown = any & ATTN_KIND_UNKNOWN || (finite && row->max < -domain);
     double least = least_weight(a);
     for (int64_t n = 0; n < row->n; n++) {
@@ -216,6 +217,9 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     }
     if (unknown)
         x->lse = ATTN_KINDS_ANY;
+    x->sink = (unsigned char)(unknown ? ATTN_KINDS_ANY : ATTN_KIND_ZERO | broken);
+    if (sinks && !no_number)
+        x->sink |= ATTN_KIND_POSITIVE;
 }
 
 /* Is there anything in this row that the bounds do not speak of? */
@@ -292,6 +296,7 @@ static void backward(const struct attn_problem *p, const struct attn_inputs *in,
             x->dp[n] = (unsigned char)dot(x->d_o, &in->v, b, g, row->key[n], p->d_value);
     }
     unsigned less = minus(delta_of(p, row, d_lse, x));
+    x->dz = (unsigned char)attn_kinds_weigh(x->sink, less);
     for (int64_t n = 0; n < row->n; n++) {
         x->ds[n] = (unsigned char)attn_kinds_weigh(x->p[n], attn_kinds_plus(x->dp[n], less));
         if (bound->over[n] & ATTN_OVER_DS)

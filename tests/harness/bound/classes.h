@@ -36,7 +36,7 @@ struct attn_row_kinds {
     unsigned char *s, *slope, *p;    /* [n] the score, d s / d raw, the weight              */
     unsigned char *dp, *ds, *dsr;    /* [n] with respect to P, the score, the raw score     */
     unsigned char *o, *dq, *q, *d_o; /* [dv] [d]; of this row's inputs [d] [dv]             */
-    unsigned char lse;
+    unsigned char lse, sink, dz;     /* sink: its weight */
     void *block;
 };
 

@@ -101,7 +101,14 @@ void attn_kept_row_add(struct attn_kept *kept, const struct attn_problem *p, int
         return;
     }
     free(x->row.block);
-    struct attn_oracle_row to = {.n = n, .max = row->max, .lse = row->lse, .block = at};
+    struct attn_oracle_row to = {.n = n,
+                                 .max = row->max,
+                                 .lse = row->lse,
+                                 .z = row->z,
+                                 .p_sink = row->p_sink,
+                                 .delta = row->delta,
+                                 .dz = row->dz,
+                                 .block = at};
     to.raw = copy(&at, row->raw, n);
     to.magnitude = copy(&at, row->magnitude, n);
     to.slope = copy(&at, row->slope, n);
@@ -110,7 +117,6 @@ void attn_kept_row_add(struct attn_kept *kept, const struct attn_problem *p, int
     to.p = copy(&at, row->p, n);
     to.o = copy(&at, row->o, p->d_value);
     if (backward) {
-        to.delta = row->delta;
         to.dp = copy(&at, row->dp, n);
         to.dp_magnitude = copy(&at, row->dp_magnitude, n);
         to.ds = copy(&at, row->ds, n);

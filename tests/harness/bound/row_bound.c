@@ -157,10 +157,10 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
 
 /* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
 static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row,
-                        int64_t n, double eps)
+                        double s, double eps)
 {
-    double u = a->u, below = row->max - row->s[n];
-    double through_lse = fabs(row->s[n]) > fabs(row->lse) ? fabs(row->s[n]) : fabs(row->lse);
+    double u = a->u, below = fmax(row->max, row->z) - s;
+    double through_lse = fabs(s) > fabs(row->lse) ? fabs(s) : fabs(row->lse);
     return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->other_ulps + 1) * u +
            (double)a->merges * (3 * through_lse + 2 * a->other_ulps + 6) * u;
 }
@@ -307,12 +307,14 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
     const double *total = head->total;
     double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
            n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
+    double of_sink = swell_sink(row, x->tau_sink);
     for (int64_t c = 0; c < dv; c++) {
         double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
         double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
         far = below > far ? below : far;
+        far = row->p_sink > 0 && o > far ? o : far; /* 7 */
         double large = fmax(fabs(head->most[c]), fabs(head->least[c]));
-        double e = at_most(shift[c] / kept, far);
+        double e = at_most((shift[c] + of_sink * o) / kept, far);
         e += at_most(r * (size[c] + o) * by_lse / kept,
                      r < 1 ? 2 * r / (1 - r) * large : (double)INFINITY);
         e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
@@ -322,7 +324,9 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         if (a->merges > 0) /* else there is one part, which is O */
             e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
-        x->e_o[c] = e + a->u_storage * (o + e) + a->tiny_storage + 0x1p-52 * o;
+        for (int64_t n = 0; n <= a->again; n++) /* 7 */
+            e += a->u_storage * (o + e) + a->tiny_storage;
+        x->e_o[c] = e + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
         x->size_o[c] = 16 * total[c]; /* rescaled late, a weight may be as large as that */
         if (attn_sum_may_overflow(a, x->size_o[c]))
@@ -332,7 +336,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
 
 static double steps_of(const struct attn_precision *a, const struct attn_oracle_row *row)
 {
-    return (double)(row->n + a->rescales + 3 * a->merges);
+    return (double)(row->n + (row->z > -(double)INFINITY) + a->rescales + 3 * a->merges);
 }
 
 /* 3 and 4.2: the weights of a row, and its LSE. */
@@ -349,10 +353,16 @@ static void bound_weights(const struct attn_problem *p, const struct attn_precis
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
     memset(x->over, scores_overflow(p, a, x) ? ATTN_OVER_SCORE : 0, (size_t)row->n);
-    if (row->max == -(double)INFINITY) { /* O = 0 and LSE = -inf are exact */
+    x->tau_sink = 0;
+    if (row->max == -(double)INFINITY && row->z == -(double)INFINITY) { /* O, LSE are exact */
         for (int64_t n = 0; n < row->n; n++)
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
         return;
+    }
+    if (row->z > -(double)INFINITY) { /* 7 */
+        x->tau_sink = worst = bound_exp(a, row, row->z, sink_error(a, row->z));
+        kept = row->p_sink * (1 + exp_minus_1(-x->tau_sink));
+        moved = swell_sink(row, x->tau_sink);
     }
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY) { /* hidden by the bias: exactly 0 */
@@ -360,7 +370,7 @@ static void bound_weights(const struct attn_problem *p, const struct attn_precis
             continue;
         }
         bound_score(p, a, row, n, x);
-        x->tau[n] = bound_exp(a, row, n, x->eps[n]);
+        x->tau[n] = bound_exp(a, row, row->s[n], x->eps[n]);
         kept += row->p[n] * (1 + exp_minus_1(-x->tau[n]));
         x->swollen[n] = swell(row, n, x->tau[n]);
         moved += x->swollen[n];
@@ -369,11 +379,11 @@ static void bound_weights(const struct attn_problem *p, const struct attn_precis
         x->score_size = size > x->score_size ? size : x->score_size;
     }
     /* 4.2 */
-    double l = row->lse - row->max, by_sum = attn_sum_error(steps, u_sum, a->lambda);
+    double l = row->lse - fmax(row->max, row->z), by_sum = attn_sum_error(steps, u_sum, a->lambda);
     x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse += (a->other_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) +
-                (double)row->n * a->tiny;
+                (double)(row->n + 1) * a->tiny;
     x->kept = kept;
 }
 

@@ -22,6 +22,7 @@ struct attn_row_bound {
     double *e_dsr;     /* [n] and its error                                                */
     double *e_dq;      /* [d] */
     double score_size; /* gauge: max_j of the magnitude of a score                         */
+    double tau_sink, e_dz, gauge_dz;       /* tau of the sink; of its gradient, error and size */
     double *gauge_o, *gauge_dq, *gauge_ds; /* [dv] [d] [n] condition-aware sizes           */
     double kept;                           /* the least that the weights may sum to */
     /* one kv head's keys and values as double, kept between rows and shared by those of a block;

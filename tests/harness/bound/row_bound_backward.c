@@ -167,6 +167,22 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
     }
 }
 
+/* 7: dz = -P D of the sink, of P from the stored LSE. */
+static void bound_dz(const struct attn_precision *a, const struct attn_oracle_row *row,
+                     double e_delta, double mean, struct attn_row_bound *x)
+{
+    double u = a->u, z = row->z, d = fabs(row->delta), p = row->p_sink;
+    x->e_dz = x->gauge_dz = 0;
+    if (!(z > -(double)INFINITY))
+        return;
+    double tau = sink_error(a, z) + u * (fabs(z) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
+    double moved = swell_sink(row, tau), off = e_delta + u * (d + e_delta);
+    moved += a->u_p * (p + moved) + (a->u_p > 0 ? a->tiny_inner : 0);
+    double e = times(moved, d + off) + times(p, off) + a->tiny * (2 * (d + off) + 1);
+    x->e_dz = e + (u + a->u_ds) * (p * d + e) + (a->u_ds > u ? a->tiny_inner : 0);
+    x->gauge_dz = (1 + x->score_size) * p * mean;
+}
+
 /* 5: the backward of one row, but for its dq. */
 static void bound_gradients(const struct attn_problem *p, const struct attn_cview *d_o,
                             double d_lse, int64_t b, int64_t h, int64_t i,
@@ -185,6 +201,7 @@ static void bound_gradients(const struct attn_problem *p, const struct attn_cvie
     if (row->max == -(double)INFINITY) {
         for (int64_t n = 0; n < row->n; n++)
             x->tau_back[n] = x->e_p[n] = x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
+        bound_dz(a, row, 0, fabs(row->delta), x); /* its dO is not read */
         return;
     }
     for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
@@ -198,6 +215,7 @@ static void bound_gradients(const struct attn_problem *p, const struct attn_cvie
         mean += row->p[n] * row->dp_magnitude[n];
     }
     double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
+    bound_dz(a, row, e_delta, mean, x);
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY) {
             x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;

@@ -54,6 +54,18 @@ static inline double swell(const struct attn_oracle_row *row, int64_t n, double 
     return tau < 1 ? row->p[n] * exp_minus_1(tau) : exp(row->s[n] - row->lse + tau);
 }
 
+/* 7: the same of the sink, a key of score z whose value is 0. */
+static inline double swell_sink(const struct attn_oracle_row *row, double tau)
+{
+    return tau < 1 ? row->p_sink * exp_minus_1(tau) : exp(row->z - row->lse + tau);
+}
+
+/* Its score: read, perhaps times log2 e, perhaps stored beside the others. */
+static inline double sink_error(const struct attn_precision *a, double z)
+{
+    return 3 * a->u * fabs(z) + a->u_s * fabs(z) + (a->u_s > 0 ? a->tiny_inner : 0);
+}
+
 /* x y, where 0 stays 0 whatever the other is: a bound may be infinite, not undefined.  Multiplied
  * first and chosen then: so compilers make vectors of it. */
 static inline double times(double x, double y)

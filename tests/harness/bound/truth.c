@@ -19,8 +19,8 @@
 /* The type in which a problem stores an output. */
 static enum attn_dtype storage_of(const struct attn_problem *p, enum attn_output output)
 {
-    if (output == ATTN_DBIAS)
-        return p->bias.tensor.dtype;
+    if (output == ATTN_DBIAS || output == ATTN_DSINK)
+        return output == ATTN_DBIAS ? p->bias.tensor.dtype : p->sink.tensor.dtype;
     return output == ATTN_LSE ? attn_lse_dtype(p) : attn_result_dtype(p);
 }
 
@@ -33,7 +33,7 @@ struct work {
     const struct attn_precision *a;
     const struct attn_sample *sample;
     struct attn_truth *truth;
-    struct attn_sum dk, dv, dbias;
+    struct attn_sum dk, dv, dbias, dsink;
     int64_t *slot; /* [n_key]: where a key's gradients go; -1: not sampled */
     int64_t n_keys;
     /* a thread's own: rows of one head, which are worked out together */
@@ -162,6 +162,22 @@ static void collect_bias(struct work *w, int r)
     attn_sum_add(&w->dbias, 1, &of_bias, 1);
 }
 
+/* dz = the sum of the terms of all rows of a head; one without a sink has none. */
+static void collect_sink(struct work *w, int r)
+{
+    static const double one[1 + ATTN_LANES] = {1};
+    const struct attn_oracle_row *row = w->row[r];
+    const struct attn_row_bound *x = &w->bound[r];
+    if (row->z == -(double)INFINITY)
+        return;
+    if (w->kinds.special && row->max != -(double)INFINITY)
+        attn_sum_kinds(&w->dsink, w->h, 1, &w->kinds.dz, ATTN_KIND_POSITIVE);
+    const int64_t place = isfinite(row->dz) ? w->h : -1;
+    const struct attn_addends of_sink = {&place, 1, one, &row->dz, &x->e_dz, &x->gauge_dz, 0, 1, 0};
+    w->dsink.terms[w->h]++;
+    attn_sum_add(&w->dsink, 1, &of_sink, 1);
+}
+
 /* The oracle's rows, computed unless they are kept. */
 static void find_rows(struct work *w, int backward)
 {
@@ -216,6 +232,8 @@ static void open_row(struct work *w, int r, int backward)
               (e[2] > 1 ? w->i[r] : 0);
         memset(w->dbias.kinds + row * e[3], ATTN_KINDS_ANY, (size_t)e[3]);
     }
+    if (w->dsink.out != NULL)
+        w->dsink.kinds[w->h] = ATTN_KINDS_ANY;
 }
 
 /* Rows i[] of head (b,h); place_of[r]: row r's place in O, LSE and dQ; -1: not sampled, it only
@@ -250,6 +268,8 @@ static void store_rows(struct work *w, int is_known)
             store_forward(w, r);
         if (backward && w->place_of[r] >= 0)
             store_dq(w, r);
+        if (w->dsink.out != NULL)
+            collect_sink(w, r);
         if (!backward || (w->row[r]->max == -(double)INFINITY && !w->kinds.special))
             continue;
         collect_keys(w, r);
@@ -359,6 +379,12 @@ static void own_free(struct work *w)
     attn_oracle_rows_free(w->own);
 }
 
+/* A sum over all rows, which a sample does not have. */
+static int wants_sink(const struct work *w)
+{
+    return w->in->d_o.data != NULL && w->in->want_d_sink && w->sample->n_rows < 0;
+}
+
 static enum attn_status prepare(struct work *w, struct attn_error *err)
 {
     const struct attn_problem *p = w->p;
@@ -375,13 +401,16 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         {p->batch, p->kv_heads, w->n_keys, p->d_key},
         {p->batch, p->kv_heads, w->n_keys, p->d_value},
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
-         stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0}};
+         stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0},
+        {1, p->heads, 1, 1}};
+    const int wants[ATTN_OUTPUTS] = {1, 1, backward, backward, backward,
+                                     backward && w->in->want_d_bias, wants_sink(w)};
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
-        if (o <= ATTN_LSE || (backward && (o != ATTN_DBIAS || w->in->want_d_bias)))
+        if (wants[o])
             status = tensor_alloc(w, (enum attn_output)o, extent[o],
                                   o <= ATTN_DQ      ? rows
-                                  : o == ATTN_DBIAS ? NULL
+                                  : o >= ATTN_DBIAS ? NULL
                                                     : keys,
                                   err);
     if (status == ATTN_OK && backward)
@@ -390,6 +419,8 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         status = attn_sum_open(w->in, w->truth, ATTN_DV, &w->dv, err);
     if (status == ATTN_OK && backward && w->in->want_d_bias)
         status = attn_sum_open(w->in, w->truth, ATTN_DBIAS, &w->dbias, err);
+    if (status == ATTN_OK && wants[ATTN_DSINK])
+        status = attn_sum_open(w->in, w->truth, ATTN_DSINK, &w->dsink, err);
     w->slot = malloc(((size_t)p->n_key + 1) * sizeof *w->slot);
     if (status == ATTN_OK && w->slot == NULL)
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld key slots", (long long)p->n_key);
@@ -412,6 +443,15 @@ static void finish_sums(struct work *w)
     if (w->in->d_o.data != NULL) {
         attn_sum_finish(&w->dv, 1, own.u_v, &shared);
         attn_sum_finish(&w->dk, w->p->scale, own.u_q, &shared);
+    }
+    if (w->dsink.out != NULL) { /* stored as the sink is, and so are its parts */
+        struct attn_precision sink = own;
+        sink.u_storage = attn_dtype_roundoff(w->dsink.out->storage);
+        sink.u = fmax(sink.u, sink.u_storage);
+        sink.tiny_storage = attn_dtype_tiny(w->dsink.out->storage);
+        sink.tiny = fmax(sink.tiny, sink.tiny_storage);
+        sink.u_partial = 0;
+        attn_sum_finish(&w->dsink, 1, 0, &sink);
     }
     if (w->dbias.out == NULL)
         return;
@@ -480,13 +520,14 @@ static void *do_share(void *arg)
 }
 
 /* One for each kv head, but no more than OpenMP would take; one where dBias may be a sum over
- * heads, and where the problem is so small that a thread costs more than it saves. */
+ * heads, or dsink is one over batches, and where the problem is so small that a thread costs more than it saves. */
 static int64_t threads_for(const struct work *w)
 {
     const struct attn_problem *p = w->p;
     int64_t most = omp_get_max_threads(), units = p->batch * p->kv_heads;
     double pairs = (double)p->batch * (double)p->heads * (double)p->n_query * (double)p->n_key;
-    return w->dbias.out != NULL || pairs < 0x1p17 ? 1 : units < most ? units : most;
+    int is_shared = w->dbias.out != NULL || (w->dsink.out != NULL && p->batch > 1);
+    return is_shared || pairs < 0x1p17 ? 1 : units < most ? units : most;
 }
 
 /* Work all rows out.  Fewer threads do it as well: one that gets no memory, or cannot be started,
@@ -543,5 +584,6 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     attn_sum_free(&w.dk);
     attn_sum_free(&w.dv);
     attn_sum_free(&w.dbias);
+    attn_sum_free(&w.dsink);
     return status;
 }

@@ -9,7 +9,8 @@
 
 const char *attn_output_name(enum attn_output output)
 {
-    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias"};
+    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias",
+                                                 "dsink"};
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 

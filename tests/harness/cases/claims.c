@@ -8,6 +8,7 @@
 
 #include "ref/oracle.h"
 #include "ref/problem.h"
+#include "ref/sink.h"
 #include "tests/harness/base/fileio.h"
 
 const char *attn_decline_name(int bit)
@@ -110,6 +111,7 @@ struct attn_impl attn_claims_impl(const struct attn_claims *claims, const char *
                               .summary = summary,
                               .family = family,
                               .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
+                              .sinks = ATTN_SINKS_IN_SUM,
                               .cost = no_cost};
 }
 
@@ -358,6 +360,7 @@ void attn_claims_precision(const struct attn_claims *claims, const struct attn_p
     }
     if (claims->ranks > 0) /* the first block is merged with nothing, which rounds nothing */
         x->merges = x->sums = claims->ranks - 1;
+    x->merges += p->sink.given; /* it may come in as a partial result (ref/sink.h) */
     if (claims->subnormals != ATTN_PLUGIN_KEPT)
         attn_precision_flush(p, x);
     /* Two more roundings each way: to base 2, and stored. */
@@ -375,15 +378,11 @@ static double convert_lse(const struct attn_claims *claims, double x, double fac
     return claims->lse == ATTN_PLUGIN_LSE_2 ? x * factor : x;
 }
 
-/* No key that a bias of -inf does not hide. */
+/* No key has weight, and no sink. */
 static int is_empty(const struct attn_problem *p, const int64_t row[4])
 {
-    int64_t lo, hi;
-    for (int64_t j = 0; attn_problem_next(p, row[0], row[1], row[2], j, &lo, &hi); j = hi)
-        for (int64_t k = lo; k < hi; k++)
-            if (attn_problem_bias(p, row[0], row[1], row[2], k) != -(double)INFINITY)
-                return 0;
-    return 1;
+    return !attn_problem_sees(p, row[0], row[1], row[2]) &&
+           attn_sink_of(p, row[1]) == -(double)INFINITY;
 }
 
 double attn_claims_lse_in(const struct attn_claims *claims, const struct attn_problem *p,

@@ -171,7 +171,7 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
 struct veil {
     unsigned scope, by;
 };
-enum { VEILS = 24, ALL = (1 << ATTN_FACTORS) - 1 };
+enum { VEILS = 26, ALL = (1 << ATTN_FACTORS) - 1 };
 
 static void add_veil(struct veil veil[VEILS], int *n, int holds, unsigned scope, unsigned by)
 {
@@ -251,6 +251,9 @@ static int veils(const struct attn_factors *t, const struct attn_choice *choice,
         is(t, choice, ATTN_FACTOR_FILL, "normal") || is(t, choice, ATTN_FACTOR_FILL, "loud");
     add_veil(veil, &n, !usual && !is(t, choice, ATTN_FACTOR_SCALE, "default"), ALL,
              BIT(FILL) | BIT(SCALE));
+    /* a large sink leaves little weight, and that to one key */
+    add_veil(veil, &n, narrow && !usual && is(t, choice, ATTN_FACTOR_SINK, "large"), ALL,
+             BIT(FILL) | BIT(SINK));
     add_veil(veil, &n, !usual && d < 8, ALL, BIT(FILL) | BIT(D));
     add_veil(veil, &n, is(t, choice, ATTN_FACTOR_FILL, "rows") && x.queries < 5, ALL,
              BIT(FILL) | BIT(QUERIES));
@@ -338,7 +341,8 @@ void attn_choice_case(const struct attn_factors *t, const struct attn_choice *ch
                       struct attn_case *c)
 {
     static const int fields[] = {ATTN_FACTOR_PASS, ATTN_FACTOR_SCALE, ATTN_FACTOR_SOFTCAP,
-                                 ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE};
+                                 ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE,
+                                 ATTN_FACTOR_SINK};
     char text[ATTN_CASE_TEXT];
     make_shape(t, choice, c);
     make_mask(t, choice, c);

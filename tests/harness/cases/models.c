@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/impl.h"
 #include "ref/nearest.h"
 
 const char *const attn_model_flag[ATTN_MODEL_VALUES] = {
     "heads", "kv-heads", "dim", "dv", "keys", "mask", "scale", "softcap", "dtype"};
 
 const struct attn_model attn_models[ATTN_MODELS] = {
-#define ATTN_MODEL(name, h, g, d, dv, k, layers, windowed, latent, mask, scale, c, bias, source) \
-    {name,  source, {#h, #g, #d, #dv, k > 0 ? #k : "", mask, scale, c > 0 ? #c : "", ""},        \
-     bias,  layers, windowed,                                                                    \
+#define ATTN_MODEL(name, h, g, d, dv, k, layers, windowed, latent, mask, scale, c, field, source) \
+    {name,  source, {#h, #g, #d, #dv, k > 0 ? #k : "", mask, scale, c > 0 ? #c : "", ""},         \
+     field, layers, windowed,                                                                     \
      latent},
 #include "tests/harness/cases/models.def"
 #undef ATTN_MODEL
@@ -58,10 +59,12 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
     end = strrchr(given->name, '.');
     if (end != NULL && strcmp(end, ".json") == 0)
         return attn_model_read(given, err);
-    enum attn_status status = attn_model_find(given->name, &model, err);
-    if (status == ATTN_OK)
-        given->model = *model;
-    return status;
+    struct attn_error why = {ATTN_OK, ""};
+    enum attn_status status = attn_model_find(given->name, &model, &why);
+    if (status != ATTN_OK)
+        return attn_fail(err, status, "%s, or a config.json would work", why.text);
+    given->model = *model;
+    return ATTN_OK;
 }
 
 enum { TILES, PREFILL, DECODE, BACKWARD };
@@ -70,9 +73,11 @@ static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", 
 /* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle is
  * asked little of subsets: they are the data of a prefill and of many heads, where their answer
  * is exact. */
-void attn_model_case(const struct attn_model *model, int index, int has_bf16,
+void attn_model_case(const struct attn_model *model, int index, unsigned claims,
                      struct attn_model_case *c)
 {
+    const int is_sink = strncmp(model->field, "sink=", 5) == 0;
+    const char *field = is_sink && !(claims & ATTN_CAP_SINK) ? "" : model->field;
     static const char *const why[ATTN_MODEL_CASES] = {
         "two tiles of 128 and a tail", "three tiles of 128 and a tail", "one query, 4,099 keys",
         "gradients of two tiles of 128 and a tail"};
@@ -87,7 +92,7 @@ void attn_model_case(const struct attn_model *model, int index, int has_bf16,
                                                   : n_key;
     int is_long = index == PREFILL || index == DECODE, is_many = group > 4 && d <= 256;
     int is_exact =
-        (index == PREFILL || is_many) && v[ATTN_MODEL_SOFTCAP][0] == '\0' && model->bias[0] == '\0';
+        (index == PREFILL || is_many) && v[ATTN_MODEL_SOFTCAP][0] == '\0' && field[0] == '\0';
     char mask[64];
     snprintf(mask, sizeof mask, "%s", v[ATTN_MODEL_MASK]);
     if (window != NULL && atoi(window + 7) >= n_key)
@@ -96,12 +101,11 @@ void attn_model_case(const struct attn_model *model, int index, int has_bf16,
     snprintf(c->name, sizeof c->name, "shape-%s%s", model->name, suffix[index]);
     snprintf(c->why, sizeof c->why, "the shape of %s: %s", model->name, why[index]);
     snprintf(c->text, sizeof c->text, "h%dg%dq%dk%dd%dv%s:%s:%s:%s:s%d%s%s%s%s%s%s%s", group * kv,
-             kv, n_query, n_key, d, v[ATTN_MODEL_DV], mask, is_long && has_bf16 ? "bf16" : "f32",
-             is_exact ? "subsets" : "normal", number + 1,
-             v[ATTN_MODEL_SCALE][0] != '\0' ? ":scale=" : "", v[ATTN_MODEL_SCALE],
+             kv, n_query, n_key, d, v[ATTN_MODEL_DV], mask,
+             is_long && claims & ATTN_CAP_BF16 ? "bf16" : "f32", is_exact ? "subsets" : "normal",
+             number + 1, v[ATTN_MODEL_SCALE][0] != '\0' ? ":scale=" : "", v[ATTN_MODEL_SCALE],
              v[ATTN_MODEL_SOFTCAP][0] != '\0' ? ":softcap=" : "", v[ATTN_MODEL_SOFTCAP],
-             model->bias[0] != '\0' ? ":bias=" : "", model->bias,
-             index == BACKWARD ? ":pass=bwd" : "");
+             field[0] != '\0' ? ":" : "", field, index == BACKWARD ? ":pass=bwd" : "");
 }
 
 int attn_model_of_case(const char *name)

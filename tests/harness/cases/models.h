@@ -26,7 +26,7 @@ enum {
 
 /* Values as the flags have them that are called so; "": what a command has without the flag. */
 struct attn_model {
-    const char *name, *source, *value[ATTN_MODEL_VALUES], *bias;
+    const char *name, *source, *value[ATTN_MODEL_VALUES], *field;
     int layers, windowed, latent; /* models.def */
 };
 extern const struct attn_model attn_models[ATTN_MODELS];
@@ -53,12 +53,12 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
 enum attn_status attn_model_read(struct attn_model_given *given, struct attn_error *err);
 
 /* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Two kv heads stay of
- * several, and as many heads of each, up to 16.  has_bf16: is claimed; the long cases are asked in
- * it. */
+ * several, and as many heads of each, up to 16.  claims: enum attn_cap; the long cases are asked in
+ * bf16, and a sink is there, where that is claimed. */
 struct attn_model_case {
     char name[48], text[ATTN_CASE_TEXT], why[96]; /* name: "shape-llama-3-8b-decode" */
 };
-void attn_model_case(const struct attn_model *model, int index, int has_bf16,
+void attn_model_case(const struct attn_model *model, int index, unsigned claims,
                      struct attn_model_case *c);
 
 /* The number of the model whose case is called so; -1: none. */

@@ -51,6 +51,7 @@ static const struct part simpler[][TOGETHER] = {
     {PART(poison)},
     {PART(d_lse)},
     {PART(d_bias)},
+    {PART(sink)},
     {PART(softcap)},
     {PART(scale)},
     {PART(fill)},

@@ -114,7 +114,7 @@ static int has_lengths(const struct attn_case *c)
     return call[n] != NULL;
 }
 
-static void take_extents(const struct attn_claims *claims, struct attn_case *c)
+void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
 {
     const struct attn_shapes *shapes = &claims->shapes;
     int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
@@ -178,7 +178,7 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
     if (!keeps_extents(hand->name))
-        take_extents(claims, c);
+        attn_case_reshape(claims, c);
     attn_case_narrow(claims, c);
     status = is_allowed(c, claims, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)
@@ -296,8 +296,7 @@ static void add_models(struct attn_tier_list *list, enum attn_route route, enum 
     for (int m = 0; m < ATTN_MODELS * n; m++) {
         struct attn_model_case made;
         struct attn_case c;
-        attn_model_case(&attn_models[m / n], m % n, (list->claims.bits >> ATTN_BF16 & 1u) != 0,
-                        &made);
+        attn_model_case(&attn_models[m / n], m % n, list->claims.bits, &made);
         const struct attn_battery_case hand = {made.name, made.text, "", made.why};
         attn_case_within(&hand, &list->claims, route, &c, NULL);
         add(list, hand.name, &c, hand.ids, hand.why, NULL);

@@ -206,21 +206,35 @@ void attn_evaluation_see_nothing(struct attn_evaluation *x)
 
 void attn_evaluation_weigh(struct attn_evaluation *x, double m)
 {
-    double l = 0;
+    double l = x->z > minus_inf ? attn_narrow_exp(x->p, x->z - m) : 0;
     x->m = m;
     for (int64_t j = 0; j < x->p->n_key; j++)
         l += x->w[j] = exp(x->s[j] - m);
     attn_evaluation_set_sum(x, l);
 }
 
+double attn_evaluation_sink(const struct attn_evaluation *x, int64_t h)
+{
+    return x->x[ATTN_T_SINK] != NULL ? x->x[ATTN_T_SINK][h] : minus_inf;
+}
+
+static void find_sink(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
+{
+    struct attn_fault_at at = {.b = b, .h = h, .i = i, .y = attn_evaluation_sink(x, h)};
+    if (x->x[ATTN_T_SINK] != NULL)
+        attn_change(x, ATTN_AT_SINK, &at);
+    x->z = at.y;
+}
+
 void attn_evaluate_scores(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
 {
     struct attn_fault_at at = {.b = b, .h = h, .i = i, .y = attn_evaluate_score_row(x, b, h, i)};
     x->unsure = 0;
-    if (at.y == minus_inf)
+    find_sink(x, b, h, i);
+    if (at.y == minus_inf && x->z == minus_inf)
         attn_evaluation_see_nothing(x);
     else
-        attn_evaluation_weigh(x, at.y);
+        attn_evaluation_weigh(x, x->z > at.y ? x->z : at.y);
     attn_change(x, ATTN_AT_ROW, &at);
     x->is_nan |= at.y == minus_inf && isnan(x->norm) && !x->is_hidden_number;
 }
@@ -314,6 +328,10 @@ static void merge_blocks(struct attn_evaluation *x, int64_t b, int64_t h, int64_
         for (int times = at.times; times > 0 && step > 0; times--)
             merge(x, lse, &at);
     }
+    double max = fmax(x->lse, x->z), all = max + log(exp(x->lse - max) + exp(x->z - max));
+    for (int64_t c = 0; c < x->p->d_value && x->z > minus_inf && x->lse > minus_inf; c++)
+        x->o[c] *= exp(x->lse - all);
+    x->lse = x->z > minus_inf ? all : x->lse;
 }
 
 static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
@@ -371,7 +389,8 @@ int attn_evaluation_open(struct attn_evaluation *x, const struct attn_failed_run
     x->features = d;
     attn_change(x, ATTN_AT_PROBLEM, &at);
     int inside = take_tensors(x);
-    x->s = calloc((size_t)(4 * p->n_key + 2 * dv + d + keys * (d + dv) + dbias + 1), sizeof *x->s);
+    x->s = calloc((size_t)(4 * p->n_key + 2 * dv + d + keys * (d + dv) + dbias + p->heads + 1),
+                  sizeof *x->s);
     if (x->s == NULL || !inside)
         return 0;
     x->w = x->s + p->n_key;
@@ -383,6 +402,7 @@ int attn_evaluation_open(struct attn_evaluation *x, const struct attn_failed_run
     x->dk = x->dq + d;
     x->dv = x->dk + keys * d;
     x->dbias = dbias > 0 ? x->dv + keys * dv : NULL;
+    x->dsink = run->x[ATTN_T_DSINK] != NULL ? x->dv + keys * dv + dbias : NULL;
     return 1;
 }
 

@@ -26,6 +26,7 @@ enum attn_place {
     ATTN_AT_DOT,      /* y: q.k                                                               */
     ATTN_AT_SCORE,    /* y: of s, the scaled product, and more, the bias                      */
     ATTN_AT_HIDDEN,   /* y: the score of a hidden pair                                        */
+    ATTN_AT_SINK,     /* y: the sink of head h                                                */
     ATTN_AT_ROW,      /* x->w, m, l, lse, norm: all weights of a row are there                */
     ATTN_AT_BLOCKS,   /* blocks, times, hidden: blocks of keys of n ranks, merged one by one  */
     ATTN_AT_MERGE,    /* is_second_larger, exponent: a block is merged into what is there     */
@@ -33,6 +34,7 @@ enum attn_place {
     ATTN_AT_DELTA,    /* row, dot, dlse: of which row delta is, and its two factors             */
     ATTN_AT_PROB,     /* lse, delta, seen: P and dS of a pair in the backward                 */
     ATTN_AT_STORE,    /* j_dk, j_dv, dk, dv, slope: where a pair's gradients go, their factors */
+    ATTN_AT_DSINK,    /* y: what a row adds to the gradient of its head's sink                */
     ATTN_AT_DBIAS,    /* y, sum: what is added to which sum                                   */
     ATTN_AT_NUMBER    /* y: a number of this kind (of_number), as it is rounded on its way     */
 };
@@ -41,15 +43,15 @@ enum attn_place {
 enum {
     ATTN_OF_Q = 1, /* inputs, in the order of the slots */
     ATTN_OF_QK = 3,
-    ATTN_OF_FACTORS = 0x17, /* q, k, v, dO */
-    ATTN_OF_INPUTS = 0x3f,
-    ATTN_OF_DOT = 0x40,
-    ATTN_OF_SCORE = 0x80,
-    ATTN_OF_WEIGHT = 0x100, /* exp(s - m), as it meets V                     */
-    ATTN_OF_P = 0x200,      /* its quotient by l; exp(s - LSE) as it meets dO */
-    ATTN_OF_PRODUCT = 0x400,
-    ATTN_OF_DS = 0x800,
-    ATTN_OF_RESULT = 0x1000
+    ATTN_OF_FACTORS = 0x27, /* q, k, v, dO */
+    ATTN_OF_INPUTS = 0x7f,
+    ATTN_OF_DOT = 0x80,
+    ATTN_OF_SCORE = 0x100,
+    ATTN_OF_WEIGHT = 0x200, /* exp(s - m), as it meets V                     */
+    ATTN_OF_P = 0x400,      /* its quotient by l; exp(s - LSE) as it meets dO */
+    ATTN_OF_PRODUCT = 0x800,
+    ATTN_OF_DS = 0x1000,
+    ATTN_OF_RESULT = 0x2000
 };
 
 enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };
@@ -122,8 +124,9 @@ struct attn_evaluation {
     double *moved[ATTN_SLOTS];                       /* those of them that are its own     */
     int has_moved_outputs, is_hidden_number, is_nan; /* of a row without keys: it is so by rule */
     int has_vanished; /* the sum of a row that sees keys is 0, or none */
-    double *s, *w, *raw, *probs, *o, *other, *dq, *dk, *dv, *dbias;
+    double *s, *w, *raw, *probs, *o, *other, *dq, *dk, *dv, *dbias, *dsink;
     double m, l, lse, norm; /* O is the sum over norm */
+    double z;               /* of the row: its sink, or -inf */
     double vague; /* relative: how exp takes the rounding of scores that are not the truth's */
     int unsure;   /* the row's numbers hang on how exp rounds: nothing is said of them */
     struct attn_evidence evidence;
@@ -190,10 +193,13 @@ const double *attn_evaluate_key_row(struct attn_evaluation *x, enum attn_fault_o
 double attn_evaluate_score(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i, int64_t j);
 /* Scores, raw scores; returns the largest score. */
 double attn_evaluate_score_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i);
-/* Weights from scores and a maximum, their sum l and what follows from it; a row without keys. */
+/* Weights from scores and a maximum, their sum l with the sink's and what follows from it; a row
+ * without keys and sink. */
 void attn_evaluation_weigh(struct attn_evaluation *x, double m);
 void attn_evaluation_set_sum(struct attn_evaluation *x, double l);
 void attn_evaluation_see_nothing(struct attn_evaluation *x);
+/* The sink of a head, -inf where there is none. */
+double attn_evaluation_sink(const struct attn_evaluation *x, int64_t h);
 /* The LSE of one of `ranks` blocks of keys, from the scores of a row. */
 double attn_evaluate_block_lse(const struct attn_evaluation *x, int64_t ranks, int64_t block);
 /* The gradients of the model against those of the run. */

@@ -111,6 +111,20 @@ static void add_dbias(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i
     }
 }
 
+/* A row's share of dsink; where no key has weight, D is -dLSE. */
+static void add_dsink(struct attn_evaluation *x, int64_t row, double delta)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t bh = row / p->n_query, h = bh % p->heads;
+    const double *d_lse = x->x[ATTN_T_DLSE], z = attn_evaluation_sink(x, h);
+    if (x->m == minus_inf)
+        delta = d_lse != NULL ? -d_lse[row] : 0;
+    struct attn_fault_at at = {.b = bh / p->heads, .h = h, .i = row % p->n_query};
+    at.y = z > minus_inf ? -exp(z - x->run->truth.tensor[ATTN_LSE].want[row]) * delta : 0;
+    attn_change(x, ATTN_AT_DSINK, &at);
+    x->dsink[h] += at.y;
+}
+
 static int output_fits(struct attn_evaluation *x, enum attn_output o, const double *predicted)
 {
     const int64_t width = x->run->truth.tensor[o].extent[3];
@@ -153,7 +167,10 @@ int attn_evaluation_fits_backward(struct attn_evaluation *x)
         first = 0, key = -1;
     for (int64_t n = 0; n < rows; n++) {
         int64_t row = (first + n) % rows;
-        attn_evaluate_dq(x, row, attn_evaluate_delta(x, row));
+        const double delta = attn_evaluate_delta(x, row);
+        attn_evaluate_dq(x, row, delta);
+        if (x->dsink != NULL)
+            add_dsink(x, row, delta);
         add_dbias(x, row / p->n_query / p->heads, row / p->n_query % p->heads, row % p->n_query);
         if (!attn_evaluation_fits(x, ATTN_DQ, row, x->dq))
             return 0;
@@ -161,5 +178,5 @@ int attn_evaluation_fits_backward(struct attn_evaluation *x)
             return 0;
     }
     return output_fits(x, ATTN_DK, x->dk) && output_fits(x, ATTN_DV, x->dv) &&
-           output_fits(x, ATTN_DBIAS, x->dbias);
+           output_fits(x, ATTN_DBIAS, x->dbias) && output_fits(x, ATTN_DSINK, x->dsink);
 }

@@ -34,7 +34,7 @@ static void count(struct attn_evaluation *x, double got, double own, double pred
 static double as_result(struct attn_evaluation *x, enum attn_output o, double got, double predicted)
 {
     enum attn_dtype dtype = attn_result_dtype(x->p);
-    if (o == ATTN_LSE || o == ATTN_DBIAS) /* never in 16 bits */
+    if (o == ATTN_LSE || o >= ATTN_DBIAS) /* never in 16 bits */
         return predicted;
     predicted = attn_changed_number(x, ATTN_OF_RESULT, predicted);
     return got == attn_dtype_round(got, dtype) ? attn_dtype_round(predicted, dtype) : predicted;

@@ -54,7 +54,7 @@ static int find_all(const struct attn_failed_run *run, enum attn_output o, int64
 
 static void describe(const struct attn_failed_run *run, enum attn_output o, const int64_t from[])
 {
-    static const char *const name[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias"};
+    static const char *const name[ATTN_OUTPUTS] = {"O", "LSE", "dQ", "dK", "dV", "dBias", "dsink"};
     const int64_t heads = run->truth.tensor[o].extent[1], rows = run->truth.tensor[o].extent[2];
     const int64_t n = attn_run_rows(run, o);
     int64_t first = 0, keep = 1;

@@ -402,6 +402,28 @@ static void pad_keys(struct attn_evaluation *x, int64_t more)
     attn_evaluation_set_sum(x, x->l + (double)more * exp(-x->m));
 }
 
+/* LSE of the keys alone; or O of them alone, of which LSE has the sink. */
+static void forget_sink(struct attn_evaluation *x, int in_lse)
+{
+    double l = 0, with = x->lse;
+    for (int64_t j = 0; j < x->p->n_key; j++)
+        l += x->w[j];
+    x->norm = in_lse || l == 0 ? x->norm : l;
+    x->lse = in_lse ? x->m + log(l) : with;
+}
+
+/* The head whose sink is taken for that of head h. */
+enum { OTHER_SINKS = 4 };
+static const char *const other_sink[OTHER_SINKS] = {"the kv head", "head 0", "the next head",
+                                                    "head h mod G"};
+static int64_t sink_head(const struct attn_problem *p, int64_t h, int64_t n)
+{
+    return n == 0   ? h / attn_group_of(p)
+           : n == 1 ? 0
+           : n == 2 ? (h + 1) % p->heads
+                    : h % p->kv_heads;
+}
+
 /* Running sums that are not rescaled: each weight is relative to the maximum of its time. */
 enum { STALE_O = 1, STALE_L = 2 };
 static void make_stale(struct attn_evaluation *x, int64_t tile, int what)

@@ -21,11 +21,13 @@ static struct attn_setup part_of(const struct attn_setup *s, int64_t b, int64_t 
         struct attn_tensor *t = &part.tensor[slot];
         int of_keys =
             slot == ATTN_T_K || slot == ATTN_T_V || slot == ATTN_T_DK || slot == ATTN_T_DV;
-        int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS; /* looked up by the origin */
+        int is_bias = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ||
+                      slot == ATTN_T_SINK; /* looked up by the origin */
         int64_t at = of_keys ? attn_offset(t->stride, b, g, 0) : attn_offset(t->stride, b, h, i);
         if (t->data != NULL && !is_bias)
             t->data = (char *)t->data + at * (int64_t)attn_dtype_size(t->dtype);
     }
+    part.tensor[ATTN_T_DSINK].data = NULL; /* a sum over all parts */
     part.problem.origin.batch = b;
     part.problem.origin.head = h;
     part.problem.origin.query.first = i;
@@ -133,7 +135,7 @@ int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
 
 /* ---- the case with one thing after another made plain --------------------------------------- */
 
-enum { NAMED = 3, WORDS = 80, DROPS = 11, TAILS = 9 };
+enum { NAMED = 3, WORDS = 80, DROPS = 12, TAILS = 9 };
 
 static int64_t round_up(int64_t n, int64_t tile)
 {
@@ -201,6 +203,9 @@ static const char *drop(struct attn_case *c, int which)
     case 8:
         c->d_value = c->d_key;
         return "dv other than d";
+    case 10:
+        c->sink = ATTN_CASE_SINK_NONE;
+        return "a sink";
     case 9:
         c->n_query += c->n_query == 1;
         return "one query";

@@ -13,6 +13,7 @@
 
 const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row",
                                            "key",  "inf",   "nan",  NULL};
+static const char *const sink_name[] = {"none", "normal", "zero", "large", NULL};
 static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
 static const char *const slopes_name[] = {"halves", "press", NULL};
 const char *const attn_case_layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
@@ -22,8 +23,8 @@ static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan", 
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
-static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "do",    "dlse",
-                                        "o",   "lse", "dq", "dk", "dv",   "dbias", NULL};
+static const char *const only_name[] = {"all",  "q", "k",   "v",  "bias", "sink", "do",    "dlse",
+                                        "o",    "lse", "dq", "dk", "dv",  "dbias", "dsink", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
 
 int attn_case_special_is_backward(enum attn_case_special special)
@@ -39,7 +40,7 @@ enum { WORD = 64 }; /* longest part beside the mask, with its end */
 static int find_word(const char *what, const char *word, const char *const *list,
                      struct attn_error *err)
 {
-    char legal[128] = "";
+    char legal[160] = "";
     for (int w = 0; list[w] != NULL; w++) {
         if (strcmp(list[w], word) == 0)
             return w;
@@ -221,6 +222,7 @@ static const struct field fields[] = {
     {"softcap", REAL, AT(softcap), NULL, 0, 0},
     {"bias", WORD_OF, AT(bias), attn_case_bias_name, 0, 0},
     {"biastype", WORD_OF, AT(bias_type), bias_type_name, 0, 0},
+    {"sink", WORD_OF, AT(sink), sink_name, 0, 0},
     {"slopes", WORD_OF, AT(slopes), slopes_name, 0, 0},
     {"alibioffset", ALIBI_FROM, AT(alibi_offset), NULL, 0, 0},
     {"layout", WORD_OF, AT(layout), attn_case_layout_name, 0, 0},
@@ -347,11 +349,13 @@ static enum attn_status check_only(const struct attn_case *c, struct attn_error 
 {
     const char *name = only_name[c->only];
     int gradient = name[0] == 'd', bias = strstr(name, "bias") != NULL;
+    int sink = strstr(name, "sink") != NULL;
     if ((gradient && c->pass == ATTN_FORWARD) || (strcmp(name, "dlse") == 0 && !c->d_lse) ||
-        (strcmp(name, "dbias") == 0 && !c->d_bias) || (bias && c->bias <= ATTN_CASE_BIAS_ALIBI))
+        (strcmp(name, "dbias") == 0 && !c->d_bias) || (bias && c->bias <= ATTN_CASE_BIAS_ALIBI) ||
+        (sink && c->sink == ATTN_CASE_SINK_NONE))
         return attn_fail(err, ATTN_EINVAL,
-                         "only=%s: this case has no such tensor; pass=bwd, dlse=1, a bias or "
-                         "dbias=1 would make it",
+                         "only=%s: this case has no such tensor; pass=bwd, dlse=1, a bias, "
+                         "dbias=1 or a sink would make it",
                          name);
     if (c->layout == ATTN_LAYOUT_PACKED)
         return attn_fail(err, ATTN_EINVAL,
@@ -397,6 +401,13 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
                          "special=%s with fill %s, whose results are exact: any other fill would "
                          "work",
                          special_name[c->special], attn_fill_name(c->fill));
+    if (c->sink != ATTN_CASE_SINK_NONE &&
+        (c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT ||
+         c->fill == ATTN_FILL_SUBSETS))
+        return attn_fail(err, ATTN_EINVAL,
+                         "sink=%s with fill %s, whose results are exact without one: any other "
+                         "fill would work, or no sink",
+                         sink_name[c->sink], attn_fill_name(c->fill));
     if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
         return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
                          c->has_alibi_offset ? "alibioffset" : "slopes");

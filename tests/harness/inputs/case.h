@@ -15,6 +15,9 @@
  *                      inf: full, a quarter of its cells -inf, and all of every seventh row;
  *                      nan: full, one visible cell of every fifth row NaN
  *   biastype=f32|f64   how a bias tensor and its gradient are stored (as lse is)
+ *   sink=none|normal|zero|large
+ *                      a learned sink of each head, stored as lse is.  large: by head in turn,
+ *                      above 4; 100 (f64: 1000), whose exp overflows; -100; -inf, which is none
  *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
@@ -25,7 +28,7 @@
  *                      neg: batches, heads and tokens from high to low addresses (negative
  *                      strides); flip: features as well
  *   offset=N           base pointers N elements past an aligned address (0)
- *   only=all|q|k|v|bias|do|dlse|o|lse|dq|dk|dv|dbias
+ *   only=all|q|k|v|bias|sink|do|dlse|o|lse|dq|dk|dv|dbias|dsink
  *                      the one tensor that layout and offset speak of; the others are bhld
  *   poison=none|nan|big  what must not matter is NaN, or 1e30: K and V rows that no query sees,
  *                      q and dO rows that see no key; and 1e30 at hidden cells of a full bias
@@ -54,6 +57,12 @@ enum attn_case_bias {
     ATTN_CASE_BIAS_KEY,
     ATTN_CASE_BIAS_INF,
     ATTN_CASE_BIAS_NAN
+};
+enum attn_case_sink {
+    ATTN_CASE_SINK_NONE,
+    ATTN_CASE_SINK_NORMAL,
+    ATTN_CASE_SINK_ZERO,
+    ATTN_CASE_SINK_LARGE
 };
 enum attn_case_bias_type { ATTN_BIAS_TYPE_AS_LSE, ATTN_BIAS_TYPE_F32, ATTN_BIAS_TYPE_F64 };
 enum attn_case_slopes { ATTN_SLOPES_HALVES, ATTN_SLOPES_PRESS };
@@ -102,6 +111,7 @@ struct attn_case {
     double softcap;
     enum attn_case_bias bias;
     enum attn_case_bias_type bias_type;
+    enum attn_case_sink sink;
     enum attn_case_slopes slopes;
     int has_alibi_offset; /* 0: Lk - Lq */
     int64_t alibi_offset;

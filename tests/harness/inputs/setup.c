@@ -16,9 +16,9 @@
 enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
 
 /* Of each tensor: the rows, their width, the cases that have it. */
-enum rows { QUERIES, KEYS };
+enum rows { QUERIES, KEYS, HEADS };
 enum width { D, DV, ONE, N_KEY };
-enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_DLSE, IF_DBIAS };
+enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_SINK, IF_DLSE, IF_DBIAS, IF_DSINK };
 
 /* mixed: the memory order under layout=mixed.  No two tensors that a careless kernel might confuse
  * (k and v, o and dO, dK and K) share one. */
@@ -32,6 +32,7 @@ static const struct {
     [ATTN_T_K] = {"k", "bihc", KEYS, D, ALWAYS},
     [ATTN_T_V] = {"v", "ibhc", KEYS, DV, ALWAYS},
     [ATTN_T_BIAS] = {"bias", "bhci", QUERIES, N_KEY, IF_BIAS},
+    [ATTN_T_SINK] = {"sink", "bhic", HEADS, ONE, IF_SINK},
     [ATTN_T_DO] = {"do", "bhci", QUERIES, DV, IF_BACKWARD},
     [ATTN_T_DLSE] = {"dlse", "ihbc", QUERIES, ONE, IF_DLSE},
     [ATTN_T_O] = {"o", "hbic", QUERIES, DV, ALWAYS},
@@ -40,6 +41,7 @@ static const struct {
     [ATTN_T_DK] = {"dk", "bhci", KEYS, D, IF_BACKWARD},
     [ATTN_T_DV] = {"dv", "hibc", KEYS, DV, IF_BACKWARD},
     [ATTN_T_DBIAS] = {"dbias", "ihbc", QUERIES, N_KEY, IF_DBIAS},
+    [ATTN_T_DSINK] = {"dsink", "bhic", HEADS, ONE, IF_DSINK},
 };
 
 static int is_output(int slot)
@@ -52,18 +54,20 @@ static int wants(const struct attn_case *c, int slot)
     const int has[] = {[ALWAYS] = 1,
                        [IF_BACKWARD] = c->pass == ATTN_BACKWARD,
                        [IF_BIAS] = c->bias > ATTN_CASE_BIAS_ALIBI,
+                       [IF_SINK] = c->sink != ATTN_CASE_SINK_NONE,
                        [IF_DLSE] = c->d_lse,
-                       [IF_DBIAS] = c->d_bias};
+                       [IF_DBIAS] = c->d_bias,
+                       [IF_DSINK] = c->sink != ATTN_CASE_SINK_NONE && c->pass == ATTN_BACKWARD};
     return has[slots[slot].wanted];
 }
 
 static void extents_of(const struct attn_case *c, int slot, int64_t extent[4])
 {
     const int64_t width[] = {[D] = c->d_key, [DV] = c->d_value, [ONE] = 1, [N_KEY] = c->n_key};
-    const int keys = slots[slot].rows == KEYS;
-    extent[0] = c->batch;
+    const int keys = slots[slot].rows == KEYS, heads = slots[slot].rows == HEADS;
+    extent[0] = heads ? 1 : c->batch;
     extent[1] = keys ? c->kv_heads : c->heads;
-    extent[2] = keys ? c->n_key : c->n_query;
+    extent[2] = heads ? 1 : keys ? c->n_key : c->n_query;
     extent[3] = width[slots[slot].width];
 }
 
@@ -104,7 +108,8 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     enum attn_dtype dtype = c->dtype;
     if (is_output(slot))
         dtype = attn_result_dtype(&s->problem);
-    if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
+    if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ||
+        slots[slot].rows == HEADS)
         dtype = c->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
     if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
         dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
@@ -303,6 +308,8 @@ static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
     struct attn_problem *p = &s->problem;
     if (wants(&s->given, ATTN_T_BIAS))
         p->bias.kind = ATTN_BIAS_TENSOR;
+    p->sink.given = wants(&s->given, ATTN_T_SINK);
+    p->sink.tensor.dtype = attn_lse_dtype(p);
     if (s->given.bias != ATTN_CASE_BIAS_ALIBI)
         return ATTN_OK;
     s->slope = calloc((size_t)p->heads + 1, sizeof *s->slope);
@@ -389,6 +396,8 @@ enum attn_status attn_setup_open_part(const struct attn_case *c, const struct at
         set_scattered(s);
         if (s->problem.bias.kind == ATTN_BIAS_TENSOR)
             s->problem.bias.tensor = attn_tensor_cview(&s->tensor[ATTN_T_BIAS]);
+        if (s->problem.sink.given)
+            s->problem.sink.tensor = attn_tensor_cview(&s->tensor[ATTN_T_SINK]);
         status = attn_problem_check(&s->problem, err);
     }
     if (status == ATTN_OK)
@@ -447,7 +456,8 @@ struct attn_backward attn_setup_backward(const struct attn_setup *s)
                                   .dq = attn_tensor_view(&t[ATTN_T_DQ]),
                                   .dk = attn_tensor_view(&t[ATTN_T_DK]),
                                   .dv = attn_tensor_view(&t[ATTN_T_DV]),
-                                  .dbias = attn_tensor_view(&t[ATTN_T_DBIAS])};
+                                  .dbias = attn_tensor_view(&t[ATTN_T_DBIAS]),
+                                  .dsink = attn_tensor_view(&t[ATTN_T_DSINK])};
 }
 
 enum attn_status attn_setup_call(const struct attn_setup *s, const struct attn_impl *impl,
@@ -479,6 +489,7 @@ struct attn_inputs attn_setup_inputs(const struct attn_setup *s, enum attn_pass 
     if (t[ATTN_T_DLSE].data != NULL)
         in.d_lse = attn_tensor_cview(&t[ATTN_T_DLSE]);
     in.want_d_bias = t[ATTN_T_DBIAS].data != NULL;
+    in.want_d_sink = t[ATTN_T_DSINK].data != NULL;
     return in;
 }
 
@@ -495,7 +506,7 @@ static void seal_all(void *arg, int sealed)
 {
     struct attn_setup *s = arg;
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        if (slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS)
+        if (slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS && slots[slot].rows != HEADS)
             attn_tensor_seal(&s->tensor[slot], sealed);
 }
 

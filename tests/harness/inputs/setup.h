@@ -14,6 +14,7 @@ enum attn_slot {
     ATTN_T_K,
     ATTN_T_V,
     ATTN_T_BIAS,
+    ATTN_T_SINK,
     ATTN_T_DO,
     ATTN_T_DLSE, /* inputs  */
     ATTN_T_O,
@@ -21,7 +22,8 @@ enum attn_slot {
     ATTN_T_DQ,
     ATTN_T_DK,
     ATTN_T_DV,
-    ATTN_T_DBIAS, /* outputs */
+    ATTN_T_DBIAS,
+    ATTN_T_DSINK, /* outputs */
     ATTN_SLOTS
 };
 
@@ -99,8 +101,8 @@ struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_p
 /* Bytes of inputs and outputs: the floor below which no process can measure. */
 int64_t attn_setup_bytes(const struct attn_setup *setup);
 
-/* A seal (attn.h) over the setup's tensors, but for bias and dBias: those, like masks, are spoken
- * of in whole-problem indices, and ranks use them in place. */
+/* A seal (attn.h) over the setup's tensors, but for bias, sink and their gradients: those, like
+ * masks, are spoken of in whole-problem indices, and ranks use them in place. */
 struct attn_seal attn_setup_seal(struct attn_setup *setup);
 
 /* The sum over all rows of outputs of a hash of their place and bits.  `part`: the tensors are

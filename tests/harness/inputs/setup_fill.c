@@ -76,6 +76,7 @@ enum stream {
     STREAM_TARGET,
     STREAM_CODE,
     STREAM_SIZE,
+    STREAM_SINK,
     STREAMS
 };
 _Static_assert((int)STREAMS == ATTN_STREAMS, "each has its place in a recipe");
@@ -321,7 +322,8 @@ enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_p
                                   struct attn_recipe *r, struct attn_error *err)
 {
     *r = (struct attn_recipe){
-        .problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias, .row = -1};
+        .problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias, .sink = c->sink,
+        .row = -1};
     for (int stream = STREAM_Q; stream < STREAMS; stream++)
         r->stream[stream] = attn_hash_stream(r->seed, (uint64_t)stream);
     double size = fabs(problem->scale);
@@ -490,6 +492,16 @@ static double bias_of(const struct attn_recipe *r, int64_t b, int64_t h, int64_t
     return r->problem->dtype >= ATTN_BF16 ? attn_dtype_round(x, r->problem->dtype) : x;
 }
 
+/* z of a head (cases.h). */
+static double sink_of(const struct attn_recipe *r, int64_t h)
+{
+    static const double least = -(double)INFINITY;
+    int f64 = r->problem->dtype == ATTN_F64;
+    double x = normal(r, STREAM_SINK, (uint64_t)h);
+    double large[] = {4 + fabs(x), f64 ? 1000 : 100, -100, least};
+    return r->sink == ATTN_CASE_SINK_LARGE ? large[h % 4] : r->sink == ATTN_CASE_SINK_ZERO ? 0 : x;
+}
+
 /* Element [b,h,i,c] of an input; of a bias, indices of axes on which it is broadcast must be 0. */
 static double value_of(struct attn_recipe *r, enum attn_slot slot, const int64_t at[4])
 {
@@ -502,6 +514,8 @@ static double value_of(struct attn_recipe *r, enum attn_slot slot, const int64_t
         return v_of(r, at[0], at[1], at[2], at[3]);
     case ATTN_T_BIAS:
         return bias_of(r, at[0], at[1], at[2], at[3]);
+    case ATTN_T_SINK:
+        return sink_of(r, at[1]);
     case ATTN_T_DO:
         return d_o_of(r, at[0], at[1], at[2], at[3]);
     default: /* dLSE */
@@ -533,10 +547,11 @@ void attn_recipe_fill(struct attn_recipe *r, const struct attn_setup_part *part,
 enum attn_status attn_recipe_is_all(const struct attn_case *c, struct attn_error *err)
 {
     if (c->special == ATTN_SPECIAL_NONE && c->poison == ATTN_POISON_NONE &&
-        c->layout == ATTN_LAYOUT_BHLD && c->bias <= ATTN_CASE_BIAS_ALIBI)
+        c->layout == ATTN_LAYOUT_BHLD && c->bias <= ATTN_CASE_BIAS_ALIBI &&
+        c->sink == ATTN_CASE_SINK_NONE)
         return ATTN_OK;
     return attn_fail(err, ATTN_ENOTSUP,
-                     "no part of a case with special=, poison=, layout= or a bias tensor");
+                     "no part of a case with special=, poison=, layout=, a sink or a bias tensor");
 }
 
 /* By roots and products: the same bits everywhere. */

@@ -9,13 +9,14 @@
 
 #include "tests/harness/inputs/setup.h"
 
-enum { ATTN_STREAMS = 12 }; /* of the hash: setup_fill.c names them */
+enum { ATTN_STREAMS = 13 }; /* of the hash: setup_fill.c names them */
 
 struct attn_recipe {
     const struct attn_problem *problem; /* borrowed */
     enum attn_fill fill;
     uint64_t seed;
     enum attn_case_bias bias;
+    enum attn_case_sink sink;
     double divisor; /* k_0 = score / divisor where feature 0 carries scores; 0: it cannot;
                        powers: what a key's whole numbers are multiplied by                    */
     double lift;    /* q_0 is this times 8: 4 for outliers, more where f16 cannot hold k_0 */

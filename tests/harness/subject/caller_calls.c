@@ -62,6 +62,11 @@ static void extents(const struct attn_problem *p, int slot, int64_t n[4])
     n[0] = p->batch;
     n[1] = of_keys ? p->kv_heads : p->heads;
     n[2] = of_keys ? p->n_key : p->n_query;
+    if (slot == ATTN_T_SINK || slot == ATTN_T_DSINK) {
+        n[0] = n[2] = n[3] = 1;
+        n[1] = p->heads;
+        return;
+    }
     n[3] = s == ATTN_T_LSE                  ? 1
            : s == ATTN_T_BIAS               ? p->n_key
            : s == ATTN_T_V || s == ATTN_T_O ? p->d_value
@@ -156,6 +161,8 @@ static void begin(const struct attn_problem *p, enum attn_pass pass, const struc
     borrow(s, ATTN_T_V, "v", v);
     if (p->bias.kind == ATTN_BIAS_TENSOR)
         borrow(s, ATTN_T_BIAS, "bias", &p->bias.tensor);
+    if (p->sink.given)
+        borrow(s, ATTN_T_SINK, "sink", &p->sink.tensor);
 }
 
 static void end(struct attn_setup *s)
@@ -186,7 +193,8 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
                                  const struct attn_backward *t)
 {
     const struct attn_view *const out[ATTN_OUTPUTS] = {
-        [ATTN_DQ] = &t->dq, [ATTN_DK] = &t->dk, [ATTN_DV] = &t->dv, [ATTN_DBIAS] = &t->dbias};
+        [ATTN_DQ] = &t->dq, [ATTN_DK] = &t->dk, [ATTN_DV] = &t->dv, [ATTN_DBIAS] = &t->dbias,
+        [ATTN_DSINK] = &t->dsink};
     struct attn_setup s;
     enum attn_status status = ATTN_OK;
     begin(p, ATTN_BACKWARD, &t->q, &t->k, &t->v, &s);

@@ -13,7 +13,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/pages.h"
 
-enum { MAX_COPIES = 10 }; /* backward: q k v o lse dO dLSE, dq dk dv */
+enum { MAX_COPIES = 12 }; /* backward: q k v sink o lse dO dLSE, dq dk dv dsink */
 
 /* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
  * tensors of their own, with red zones and inaccessible pages like the originals. */
@@ -36,7 +36,7 @@ struct work {
 };
 
 /* Which tensor it is as far as its extents go. */
-enum shape { OF_Q, OF_K, OF_V, OF_O, OF_ROWS, OF_PAIRS };
+enum shape { OF_Q, OF_K, OF_V, OF_O, OF_ROWS, OF_PAIRS, OF_HEADS };
 
 /* How it is handed on: read or written in the layout that the plug-in wants (rows: [B,H,L]), an LSE
  * in its terms too, or whatever it is. */
@@ -52,6 +52,8 @@ static void extents(const struct attn_problem *p, enum shape shape, int64_t n[4]
            : shape == OF_PAIRS              ? p->n_key
            : shape == OF_O || shape == OF_V ? p->d_value
                                             : p->d_key;
+    if (shape == OF_HEADS)
+        n[0] = n[2] = n[3] = 1;
 }
 
 static size_t shape_count(const int64_t extent[4])
@@ -297,6 +299,8 @@ static void give_inputs(struct work *w, const struct attn_cview *q, const struct
     give_in(w, "v", v, OF_V, READ, &w->call.v);
     if (w->p->bias.kind == ATTN_BIAS_TENSOR)
         give_in(w, "bias", &w->p->bias.tensor, OF_PAIRS, AS_IS, &w->call.bias);
+    if (w->p->sink.given)
+        give_in(w, "sink", &w->p->sink.tensor, OF_HEADS, READ, &w->call.sink);
 }
 
 int attn_plugin_call(struct attn_plugin_impl *g, enum attn_pass pass, const struct attn_seal *seal,
@@ -394,6 +398,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     give(&w, "dv", t->dv, OF_V, WRITTEN, &w.call.dv);
     give_in(&w, "dlse", &t->d_lse, OF_ROWS, READ, &w.call.d_lse);
     give(&w, "dbias", t->dbias, OF_PAIRS, AS_IS, &w.call.dbias);
+    give(&w, "dsink", t->dsink, OF_HEADS, WRITTEN, &w.call.dsink);
     give_in(&w, "lse", &lse, OF_ROWS, READ_LSE, &w.call.lse_in);
     enum attn_status status = w.status == ATTN_OK ? make_call(&w, ATTN_BACKWARD) : w.status;
     finish(&w);

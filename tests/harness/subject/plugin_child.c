@@ -90,7 +90,8 @@ static void locate(const struct attn_plugin_call *call, uintptr_t at, char *text
                 {"bias", &call->bias}, {"mask", &call->mask},  {"o", &call->o_in},
                 {"do", &call->d_o},    {"lse", &call->lse_in}, {"dlse", &call->d_lse},
                 {"o", &call->o},       {"lse", &call->lse},    {"dq", &call->dq},
-                {"dk", &call->dk},     {"dv", &call->dv},      {"dbias", &call->dbias}};
+                {"dk", &call->dk},     {"dv", &call->dv},      {"dbias", &call->dbias},
+                {"sink", &call->sink}, {"dsink", &call->dsink}};
     size_t wide = call->dtype == ATTN_PLUGIN_IS_F64 ? 8 : 4;
     uintptr_t best = 65536;
     for (size_t n = 0; n < sizeof list / sizeof *list; n++) {

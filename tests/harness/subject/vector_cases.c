@@ -16,7 +16,7 @@
 #include "tests/harness/base/layout.h"
 #include "tests/harness/subject/rank_steps.h"
 
-enum { FORMAT = 1, MAX_TENSORS = 10, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
+enum { FORMAT = 1, MAX_TENSORS = 11, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
@@ -28,9 +28,10 @@ struct attn_vector_place attn_vector_files_place(const struct attn_claims *claim
                                             .by_sequence = claims->layout == ATTN_PLUGIN_SBHD,
                                             .is_packed = claims->layout == ATTN_CLAIMS_THD};
     struct attn_vector_place x = {.shape = {.dtype = attn_file_dtype_of(t->dtype)}};
-    enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ? ATTN_AXES_PAIRS
-                               : slot == ATTN_T_LSE || slot == ATTN_T_DLSE ? ATTN_AXES_ROWS
-                                                                           : ATTN_AXES_QUERIES;
+    enum attn_file_axes axes = slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS   ? ATTN_AXES_PAIRS
+                               : slot == ATTN_T_SINK || slot == ATTN_T_DSINK ? ATTN_AXES_HEADS
+                               : slot == ATTN_T_LSE || slot == ATTN_T_DLSE   ? ATTN_AXES_ROWS
+                                                                             : ATTN_AXES_QUERIES;
     for (int a = 0; a < 4; a++)
         x.n[a] =
             axes == ATTN_AXES_PAIRS && t->stride[a] == 0 && t->extent[a] > 1 ? 1 : t->extent[a];

@@ -35,7 +35,13 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
                            const struct attn_case *c)
 {
     const int has_lse = claims->lse != ATTN_PLUGIN_LSE_ABSENT, backward = c->pass == ATTN_BACKWARD;
-    const int wanted[ATTN_OUTPUTS] = {1, has_lse, backward, backward, backward, c->d_bias};
+    const int wanted[ATTN_OUTPUTS] = {1,
+                                      has_lse,
+                                      backward,
+                                      backward,
+                                      backward,
+                                      c->d_bias,
+                                      backward && c->sink != ATTN_CASE_SINK_NONE};
     char file[40];
     if (is_there(folder, name, whole[0]) || is_there(folder, name, whole[1]) ||
         is_there(folder, name, "error.txt") || is_there(folder, name, "changed.txt") ||
@@ -54,7 +60,7 @@ static const char *find_result(const char *folder, const char *name)
 {
     static const char *const file[] = {
         "result.safetensors", "result.npz", "o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy",
-        "dbias.npy"};
+        "dbias.npy",          "dsink.npy"};
     for (size_t n = 0; n < sizeof file / sizeof *file; n++)
         if (is_there(folder, name, file[n]))
             return file[n];

@@ -45,6 +45,28 @@ def backward(do, q, k, v, o, lse, *, scale, causal=None):
     return ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ do
 
 
+def with_sink(q, k, v, *, scale, sink, forget=0):
+    """A sink is one more score of every row, whose value is 0."""
+    s = q.dtype.type(scale) * (q @ k.swapaxes(-1, -2))
+    z = np.zeros_like(s[..., :1]) if sink is None else sink[:, None, None]
+    if sink is None:
+        z = z - np.inf
+    m = np.maximum(s.max(axis=-1, keepdims=True), z)
+    l = np.exp(s - m).sum(axis=-1, keepdims=True)
+    lse = m + np.log(l + (1 - forget) * np.exp(z - m))
+    return np.exp(s - m) @ v / (l + np.exp(z - m)), lse[..., 0]
+
+
+def back_with_sink(do, q, k, v, o, lse, *, scale, sink):
+    p = np.exp(q.dtype.type(scale) * (q @ k.swapaxes(-1, -2)) - lse[..., None])
+    delta = (do * o).sum(axis=-1)
+    ds = q.dtype.type(scale) * p * (do @ v.swapaxes(-1, -2) - delta[..., None])
+    found = {"dq": ds @ k, "dk": ds.swapaxes(-1, -2) @ q, "dv": p.swapaxes(-1, -2) @ do}
+    if sink is not None:
+        found["dsink"] = -(np.exp(sink[:, None] - lse) * delta).sum(axis=(0, 2))
+    return found
+
+
 def wrong(change):
     """attention(), with its result changed."""
     def callable_(q, k, v, *, scale, mask=None):
@@ -188,6 +210,30 @@ def test_tensors():
             raise SystemExit("no error")
         except AssertionError as error:
             assert words in str(error) and "worst element" in str(error), error
+
+
+def test_sink():
+    how = {"claims": "f32 backward sink scale", "backward": back_with_sink, "lse": "e", "cases": [
+        "b2h4q9d8:none:f32:normal:s1:pass=bwd:sink=large", "h3q9d8:none:f32:normal:s1:pass=bwd:sink=normal"]}
+    judge(with_sink, **how).require()
+    for callable_, words in (
+            (lambda q, k, v, *, scale, sink: with_sink(q, k, v, scale=scale, sink=None), "fits the sink ignored"),
+            (lambda q, k, v, *, scale, sink: with_sink(q, k, v, scale=scale, sink=sink, forget=1),
+             "fits a sink in O alone, not in LSE")):
+        result = judge(callable_, **{**how, "cases": how["cases"][1:]})
+        assert result.failures[0].cause == words, result
+    rng = np.random.default_rng(1)
+    q, k, v, do = (rng.standard_normal((2, 3, 20, 8)).astype("f4") for _ in range(4))
+    sink = np.array([0.5, -np.inf, 3], "f4")
+    o, lse = with_sink(q, k, v, scale=8 ** -0.5, sink=sink)
+    grads = back_with_sink(do, q, k, v, o, lse, scale=8 ** -0.5, sink=sink)
+    attnlab.assert_attention(o, q=q, k=k, v=v, sink=sink, lse=lse, do=do, **grads)
+    grads["dsink"] *= 0
+    try:
+        attnlab.assert_attention(o, q=q, k=k, v=v, sink=sink, lse=lse, do=do, **grads)
+        raise SystemExit("no error")
+    except AssertionError as error:
+        assert "dsink" in str(error), error
 
 
 def test_values():

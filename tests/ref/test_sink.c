@@ -1,0 +1,155 @@
+/* Learned sinks: what is refused, the values at both ends, and dsink against differences of the
+ * oracle's own forward pass.  The battery holds every implementation against the oracle. */
+#include "tests/suites.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "ref/problem.h"
+#include "tests/fixtures/case_fixture.h"
+#include "tests/fixtures/refused.h"
+
+SUITE(sinks, .seconds = 60);
+
+static struct running x;
+
+static void put(int64_t h, double z)
+{
+    attn_tensor_set(&x.setup.tensor[ATTN_T_SINK], 0, h, 0, 0, z);
+}
+static double at(int slot, int64_t h, int64_t i, int64_t c)
+{
+    return attn_tensor_get(&x.setup.tensor[slot], 0, h, i, c);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+static void refused(enum attn_pass pass, const char *words)
+{
+    ck_refusal(running_pass(&x, pass), ATTN_EINVAL, &x.err, words);
+}
+
+TEST(refusals)
+{
+    const struct attn_spec spec = spec_of("tiled");
+    running_open(&x, &spec, "h2q3k4d2:none:f32:normal:s1:pass=bwd:sink=normal");
+    const struct attn_problem whole = x.setup.problem;
+    struct attn_problem *p = &x.setup.problem;
+    put(1, (double)INFINITY);
+    refused(ATTN_FORWARD, "sink[1] is +inf: a finite value, or -inf for no sink, would work");
+    refused(ATTN_BACKWARD, "sink[1] is +inf");
+    put(1, 0);
+    p->sink.tensor.dtype = ATTN_BF16, refused(ATTN_FORWARD, "sink stored as bf16: f32 or f64");
+    *p = whole, p->sink.given = 0, refused(ATTN_FORWARD, "sink.given is 0: 1 would bring it in");
+    *p = whole, p->sink.tensor.data = NULL, refused(ATTN_FORWARD, "announced but is absent");
+    *p = whole, p->sink = (struct attn_sink){0};
+    refused(ATTN_BACKWARD, "dsink was asked for, but the problem has no sink");
+    *p = whole;
+    running_well(&x, ATTN_FORWARD);
+    running_close(&x);
+}
+
+/* ---- values at both ends -------------------------------------------------------------------- */
+
+static const char *const specs[] = {
+    "dense",        "csr-textbook",          "tiled-textbook",           "csr",
+    "bsr",          "gemm:save=probs",       "gemm:save=nothing",        "tiled",
+    "ring:ranks=2", "ring-textbook:ranks=2", "ulysses-textbook:ranks=2", "heads:ranks=2"};
+static const char text[] = "h2q4k4d2:causal(tl):f64:normal:s1:pass=bwd:dlse=1";
+
+static void passes(void)
+{
+    running_well(&x, ATTN_FORWARD);
+    running_well(&x, ATTN_BACKWARD);
+    attn_saved_drop(&x.saved, &x.ledger);
+}
+
+static void ck_rows(const double *want, int64_t h)
+{
+    for (int64_t i = 0; i < 4; i++) {
+        ck_assert(at(ATTN_T_LSE, h, i, 0) == want[i * 3]);
+        ck_assert(at(ATTN_T_O, h, i, 0) == want[i * 3 + 1]);
+        ck_assert(at(ATTN_T_DQ, h, i, 0) == want[i * 3 + 2]);
+    }
+}
+
+/* -inf is no sink, to the bit, and has gradient 0; a NaN is in every row of its head, and in no
+ * other head. */
+TEST_EACH(minus_infinity_and_nan, COUNT(specs))
+{
+    const struct attn_spec spec = spec_of(specs[_i]);
+    char with[ATTN_CASE_TEXT];
+    double none[2][12];
+    running_open(&x, &spec, text);
+    passes();
+    for (int64_t n = 0; n < 24; n++) {
+        static const int slot[] = {ATTN_T_LSE, ATTN_T_O, ATTN_T_DQ};
+        none[n / 12][n % 12] = at(slot[n % 3], n / 12, n % 12 / 3, 0);
+    }
+    running_close(&x);
+    snprintf(with, sizeof with, "%s:sink=normal", text);
+    running_open(&x, &spec, with);
+    put(0, -(double)INFINITY), put(1, -(double)INFINITY);
+    passes();
+    for (int64_t h = 0; h < 2; h++) {
+        ck_rows(none[h], h);
+        ck_assert(at(ATTN_T_DSINK, h, 0, 0) == 0);
+    }
+    put(1, (double)NAN);
+    passes();
+    ck_rows(none[0], 0);
+    ck_assert(at(ATTN_T_DSINK, 0, 0, 0) == 0 && isnan(at(ATTN_T_DSINK, 1, 0, 0)));
+    for (int64_t i = 0; i < 4; i++)
+        ck_assert(isnan(at(ATTN_T_LSE, 1, i, 0)) && isnan(at(ATTN_T_O, 1, i, 0)));
+    running_close(&x);
+}
+
+/* ---- dsink ---------------------------------------------------------------------------------- */
+
+static const char *const sloped[] = {
+    "b2h4g2q5k7d3v2:causal(br):f64:normal:s1:pass=bwd:sink=normal:dlse=1",
+    "h2q6k4d3:window(1,0,br):f64:normal:s2:pass=bwd:sink=zero:dlse=1", /* rows without keys */
+    "h2q4k5d2:none:f64:normal:s3:pass=bwd:sink=normal:bias=inf:softcap=2",
+};
+
+/* sum dO.O + sum dLSE LSE of the oracle, of which dz is the slope. */
+static double loss(void)
+{
+    const struct attn_spec dense = spec_of("dense");
+    struct attn_truth truth;
+    double sum = 0;
+    truth_of(&x.setup, &dense, NULL, &truth);
+    const struct attn_truth_tensor *o = &truth.tensor[ATTN_O], *lse = &truth.tensor[ATTN_LSE];
+    for (int64_t n = 0; n < o->extent[0] * o->extent[1] * o->extent[2]; n++) {
+        int64_t i = n % o->extent[2], h = n / o->extent[2] % o->extent[1];
+        int64_t b = n / o->extent[2] / o->extent[1];
+        int keys = attn_setup_sees(&x.setup, b, h, i);
+        for (int64_t c = 0; keys && c < o->extent[3]; c++)
+            sum += attn_tensor_get(&x.setup.tensor[ATTN_T_DO], b, h, i, c) *
+                   o->want[n * o->extent[3] + c];
+        if (x.setup.tensor[ATTN_T_DLSE].span > 0)
+            sum += attn_tensor_get(&x.setup.tensor[ATTN_T_DLSE], b, h, i, 0) * lse->want[n];
+    }
+    attn_truth_free(&truth);
+    return sum;
+}
+
+TEST_EACH(dsink_is_the_slope, COUNT(sloped))
+{
+    const struct attn_spec dense = spec_of("dense");
+    struct attn_truth truth;
+    running_open(&x, &dense, sloped[_i]);
+    truth_of(&x.setup, &dense, NULL, &truth);
+    for (int64_t h = 0; h < x.setup.problem.heads; h++) {
+        const double z = at(ATTN_T_SINK, h, 0, 0), step = 0x1p-17;
+        put(h, z + step);
+        double more = loss();
+        put(h, z - step);
+        double slope = (more - loss()) / (2 * step), want = truth.tensor[ATTN_DSINK].want[h];
+        put(h, z);
+        ck_assert_msg(want != 0 && fabs(slope - want) < 1e-8, "%s: head %d: %.12g, slope %.12g",
+                      sloped[_i], (int)h, want, slope);
+    }
+    attn_truth_free(&truth);
+    running_close(&x);
+}
