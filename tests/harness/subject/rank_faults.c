@@ -64,7 +64,7 @@ static struct attn_box box_of(const struct at *at, int is_keys, int rank)
     return attn_rank_held(at->x, rank, at->x->steps).box[is_keys];
 }
 
-/* What the mask says of tokens i and j. */
+/* 1: query token i sees key token j. */
 static int sees(const struct at *at, int64_t i, int64_t j)
 {
     const struct attn_problem *p = &at->x->setup->problem;
@@ -121,7 +121,7 @@ static double mean_score(const struct at *at)
     return box.tokens > 0 ? sum / (double)box.tokens : 0;
 }
 
-/* What is there and the part trade their weights; the LSE that is kept is right. */
+/* The sum so far and the part trade their weights; the LSE that is kept is right. */
 static void swap_parts(struct at *at)
 {
     const double old = at->old;
@@ -154,7 +154,8 @@ static int64_t group_of(const struct at *at)
     return p->heads / p->kv_heads;
 }
 
-/* Where keys are counted from, had a block that is not the first the first n keys before its own. */
+/* The first key that is counted, had a block that is not the first the first n keys before its
+ * own. */
 static int with_first(const struct at *at, int64_t n)
 {
     const int64_t tokens = box_of(at, 1, 0).tokens;
@@ -315,8 +316,8 @@ static void predict_forward(struct evaluation *e)
             }
 }
 
-/* What row (b,h,i) of the rank of `at` adds: to the sums of the block that it multiplies, where dq
- * is NULL; else to its dQ. */
+/* The terms that row (b,h,i) of the rank of `at` adds: to the sums of the block that it multiplies,
+ * where dq is NULL; else to its dQ. */
 static void add_row(struct evaluation *e, const struct attn_box *box, double *dq)
 {
     struct at *at = &e->at;
