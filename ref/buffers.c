@@ -9,8 +9,7 @@ enum attn_status attn_buffers_price(const struct attn_buffer *x, int n, struct a
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < n && status == ATTN_OK; i++)
         if (x[i].name != NULL)
-            status = attn_cost_add(cost, x[i].name, attn_product(x[i].parts, x[i].numbers),
-                                   x[i].size, err);
+            status = attn_cost_add(cost, x[i].name, x[i].parts, x[i].numbers, x[i].size, err);
     return status;
 }
 

@@ -81,7 +81,7 @@ static int find_account(struct attn_ledger *ledger, const char *name)
             return a;
     if (ledger->n_accounts == ATTN_MAX_ACCOUNTS)
         return -1;
-    ledger->account[ledger->n_accounts] = (struct attn_account){name, 0};
+    ledger->account[ledger->n_accounts] = (struct attn_account){.name = name};
     return ledger->n_accounts++;
 }
 

@@ -60,7 +60,7 @@ struct attn_head_buffers {
     struct attn_matrix slope;    /* backward: [1,Lk], tiled [Br,Bc]                              */
     struct attn_dense_mask mask; /* dense */
     struct attn_matrix lines;    /* dense, where S, P and dS are stored narrower than the
-                                  arithmetic: [2,Lk], two rows to work in; else data is NULL, ld 0 */
+                                  arithmetic: [2,Lk], two rows to work in; else no data, ld 0 */
     enum attn_dtype stored;      /* how they are stored then                                    */
     const struct attn_csr *csr;  /* csr: the visible pairs */
     int64_t br, bc;              /* tiled: queries and keys in a tile */

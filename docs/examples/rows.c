@@ -14,7 +14,7 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     (void)options, (void)pass, (void)rank;
     cost->pairs = (double)attn_problem_all_pairs(p, &cost->counted);
     cost->flops = 2 * cost->pairs * (double)(p->d_key + p->d_value);
-    return attn_cost_add(cost, "scores.row", p->n_key, sizeof(float), err);
+    return attn_cost_add(cost, "scores.row", 1, p->n_key, sizeof(float), err);
 }
 
 /* o = sum_j softmax(s)_j v_j over the n_key scores of a row; returns LSE.  Hidden scores are

@@ -71,9 +71,9 @@ layer_bytes() {
     local scheme ranks
     for scheme in fastseq ulysses ring; do
         for ranks in 2 4 8 16; do
-            "$attnlab" layer "$scheme:ranks=$ranks" --pass fwd --length 64 --heads 16 |
-                sed -n 's/.*rank 0: sends .*(\([0-9.]*\) units).*/\1/p' |
-                awk -v s="$scheme" -v r="$ranks" '{ print s "," r "," $1 * (r - 1) / (r * r) }'
+            "$attnlab" layer "$scheme:ranks=$ranks" --pass fwd --length 64 --heads 16 --format json |
+                awk -v s="$scheme" -v r="$ranks" '
+                    $1 == "\"units\":" && !n++ { print s "," r "," $2 * (r - 1) / (r * r) }'
         done
     done
 }

@@ -64,8 +64,8 @@ enum attn_status attn_memory_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 struct attn_memory attn_memory_here(void);
 
-/* "7G", "6.74G" or "7e9,16", parameters and bytes of each, 16 unless said: in 16 bits the weight and
- * its gradient, in float32 the weight and Adam's two moments.  EINVAL. */
+/* "7G", "6.74G" or "7e9,16", parameters and bytes of each, 16 unless given: in 16 bits the weight
+ * and its gradient, in float32 the weight and Adam's two moments.  EINVAL. */
 enum attn_status attn_params_parse(const char *text, struct attn_memory *memory,
                                    struct attn_error *err);
 

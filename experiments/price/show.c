@@ -80,16 +80,28 @@ json_t *attn_price_asked_json(const struct attn_price_asked *asked)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void print_buffer(const char *name, int64_t bytes)
+/* "2 x 25,600,000 x 4 B": parts, numbers in each, and their size. */
+static const char *product_text(const struct attn_account *buffer, char text[80])
 {
-    char binary[32], grouped[32];
+    char parts[32], numbers[32];
+    snprintf(text, 80, "  %s x %s x %lld B", attn_cli_grouped(buffer->parts, parts),
+             attn_cli_grouped(buffer->bytes / buffer->parts / buffer->size, numbers),
+             (long long)buffer->size);
+    return text;
+}
+
+static void print_buffer(const struct attn_account *buffer)
+{
+    char binary[32], grouped[32], product[80];
+    const int64_t bytes = buffer->bytes;
     static const char *const unit[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
     double x = (double)bytes;
     int u = 0;
     for (; x >= 1000 && u < 6; u++)
         x /= 1000;
-    printf("  %-16s %26s B  %8.4g %-2s  %12s\n", name, attn_cli_grouped(bytes, grouped), x, unit[u],
-           attn_cli_bytes(bytes, binary));
+    printf("  %-16s %26s B  %8.4g %-2s  %12s%s\n", buffer->name, attn_cli_grouped(bytes, grouped),
+           x, unit[u], attn_cli_bytes(bytes, binary),
+           buffer->parts > 0 ? product_text(buffer, product) : "");
 }
 
 void attn_price_print_beside(const struct attn_price_asked *asked)
@@ -243,10 +255,10 @@ static void print_text(const struct attn_price_asked *asked, const struct attn_n
         printf("  rank %d of %d, the fullest", fullest, need->ranks);
     putchar('\n');
     for (int a = 0; a < most->n_live && asked->pass != ATTN_NEED_BOTH; a++)
-        print_buffer(most->live[a].name, most->live[a].bytes);
-    print_buffer("peak", most->peak_bytes);
+        print_buffer(&most->live[a]);
+    print_buffer(&(const struct attn_account){"peak", most->peak_bytes, 0, 0});
     if (most->saved_bytes > 0)
-        print_buffer(saved, most->saved_bytes);
+        print_buffer(&(const struct attn_account){saved, most->saved_bytes, 0, 0});
     attn_price_print_isa(asked->spec, "  ",
                          ", the best instruction set here: SPEC@ISA prices another\n");
     if (asked->spec->options.priced_only)

@@ -316,7 +316,8 @@ static enum attn_status price_calls(struct paper *x, const struct attn_spec *spe
             attn_price(spec->impl, &spec->options, x->p, (enum attn_pass)n, 0, &x->pass[n], x->err);
     if (status != ATTN_OK)
         return status;
-    x->p_left = (struct attn_account){x->pass[0].saved_name, x->pass[0].saved_bytes};
+    x->p_left =
+        (struct attn_account){.name = x->pass[0].saved_name, .bytes = x->pass[0].saved_bytes};
     if (x->layers->hidden == 0)
         return ATTN_OK;
     int keeps = x->layers->save != ATTN_SAVE_INPUTS;

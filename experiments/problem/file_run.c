@@ -25,7 +25,7 @@ static enum attn_status price_pass(const struct attn_files *files, enum attn_pas
         status = attn_price(files->spec.impl, &files->spec.options, &files->problem, pass, rank,
                             &one, err);
         for (int a = 0; status == ATTN_OK && a < one.n_live; a++)
-            status = attn_cost_add(sum, one.live[a].name, one.live[a].bytes, 1, err);
+            status = attn_cost_join(sum, &one.live[a], err);
     }
     return status;
 }
@@ -41,7 +41,7 @@ static enum attn_status price_truth(const struct attn_files *files,
     int64_t n = output->bytes / attn_file_dtype_size(output->dtype);
     if (kind != ATTN_AXES_PAIRS && kind != ATTN_AXES_HEADS)
         n = n / (rows > 0 ? rows : 1) * attn_files_compared(files, rows);
-    return attn_cost_add(sum, "truth and bounds", n, is_sum ? 56 : 32, err);
+    return attn_cost_add(sum, "truth and bounds", 1, n, is_sum ? 56 : 32, err);
 }
 
 /* An output, and what a comparison of it needs besides. */
@@ -56,11 +56,12 @@ static enum attn_status price_output(const struct attn_files *files, enum attn_o
         return ATTN_OK;
     attn_files_output_shape(files, o, &output);
     if (computed)
-        status = attn_cost_add(sum, "outputs", output.bytes, 1, err);
+        status = attn_cost_add(sum, "outputs", 1, output.bytes, 1, err);
     if (!files->request->compare || !compared)
         return status;
     if (status == ATTN_OK && files->stored[o] != NULL)
-        status = attn_cost_add(sum, "results in the file", files->stored[o]->tensor->bytes, 1, err);
+        status =
+            attn_cost_add(sum, "results in the file", 1, files->stored[o]->tensor->bytes, 1, err);
     return status == ATTN_OK ? price_truth(files, &output, attn_file_axes_of(o), sum, err) : status;
 }
 
@@ -71,7 +72,7 @@ static enum attn_status price_tensors(const struct attn_files *files, struct att
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
         if (files->input[i] != NULL && files->input[i]->tensor->data == NULL)
-            status = attn_cost_add(sum, "inputs", files->input[i]->tensor->bytes, 1, err);
+            status = attn_cost_add(sum, "inputs", 1, files->input[i]->tensor->bytes, 1, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         status = price_output(files, (enum attn_output)o, sum, err);
     return status;

@@ -62,7 +62,7 @@ static enum attn_status price_beside(const struct attn_work *w, const struct att
     if (attn_buffer_bytes(&copies[0]) + attn_buffer_bytes(&copies[1]) > local->peak_bytes)
         return attn_buffers_price(copies, 2, cost, err);
     for (int i = 0; i < local->n_live && status == ATTN_OK; i++)
-        status = attn_cost_add(cost, local->live[i].name, local->live[i].bytes, 1, err);
+        status = attn_cost_join(cost, &local->live[i], err);
     return status;
 }
 

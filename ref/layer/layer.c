@@ -372,7 +372,7 @@ static enum attn_status price_step(const struct attn_cost *base, const struct at
     *step = *base;
     enum attn_status status = attn_buffers_price(buffer, n, step, err);
     for (int i = 0; i < impl->n_live && status == ATTN_OK; i++)
-        status = attn_cost_add(step, impl->live[i].name, impl->live[i].bytes, 1, err);
+        status = attn_cost_join(step, &impl->live[i], err);
     return status;
 }
 

@@ -162,8 +162,8 @@ enum attn_status attn_csr_cost(const struct attn_problem *problem, struct attn_c
                          (long long)problem->n_query, (long long)problem->n_key);
     if (is_stored(problem, &row_start, &column))
         return ATTN_OK;
-    status = attn_cost_add(cost, "csr.row_start", rows, (int64_t)sizeof(int64_t), err);
+    status = attn_cost_add(cost, "csr.row_start", 1, rows, (int64_t)sizeof(int64_t), err);
     if (status == ATTN_OK)
-        status = attn_cost_add(cost, "csr.column", csr->nnz, (int64_t)sizeof(int32_t), err);
+        status = attn_cost_add(cost, "csr.column", 1, csr->nnz, (int64_t)sizeof(int32_t), err);
     return status;
 }

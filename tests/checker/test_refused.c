@@ -1,4 +1,5 @@
-/* Texts that none of our languages accepts: every text of refused.def, by its reader. */
+/* Texts that none of our languages accepts: every text of refused.def, by its reader; and files of
+ * models, of which more are right. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,44 @@ TEST(each_is_refused)
         struct attn_error err = {0};
         ck_refusal(refused[n].read(refused[n].text, &err), ATTN_EINVAL, &err, refused[n].words);
         ck_assert_int_eq(refused[n].read(refused[n].text, NULL), ATTN_EINVAL);
+    }
+}
+
+/* Files of models that are read, each with something of its own: where a field stands, and which
+ * layers have the window. */
+TEST(models_are_read)
+{
+#define TEN "\"num_hidden_layers\": 10, \"num_attention_heads\": 8, \"sliding_window\": 64, "
+    static const struct {
+        const char *json, *kv_heads, *dim, *dtype;
+        int windowed;
+    } file[] = {
+        {"{" TEN "\"head_dim\": 16}", "8", "16", "bf16", 10},
+        {"{" TEN "\"hidden_size\": 64, \"multi_query\": true, \"dtype\": \"float16\"}", "1", "8",
+         "f16", 10},
+        {"{" TEN "\"head_dim\": 16, \"use_sliding_window\": false}", "8", "16", "bf16", 0},
+        {"{" TEN "\"head_dim\": 16, \"max_window_layers\": 7}", "8", "16", "bf16", 3},
+        {"{" TEN "\"head_dim\": 16, \"sliding_window_pattern\": 4}", "8", "16", "bf16", 8},
+        {"{" TEN "\"head_dim\": 16, \"model_type\": \"gemma2\"}", "8", "16", "bf16", 5},
+        {"{\"torch_dtype\": \"float32\", \"text_config\": {" TEN
+         "\"head_dim\": 16, \"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2}}",
+         "2", "16", "f32", 9},
+        {"{\"n_layer\": 10, \"n_head\": 4, \"n_embd\": 32, \"head_dim\": null}", "4", "8", "bf16",
+         0},
+    };
+    for (int n = 0; n < COUNT(file); n++) {
+        struct attn_model_given given;
+        struct attn_error err = {0};
+        const char *path = scratch_put("config.json", file[n].json, strlen(file[n].json));
+        ck_assert_msg(attn_model_open(path, &given, &err) == ATTN_OK, "%s", err.text);
+        const char *const *value = given.model.value;
+        ck_assert_str_eq(value[ATTN_MODEL_KV_HEADS], file[n].kv_heads);
+        ck_assert_str_eq(value[ATTN_MODEL_DIM], file[n].dim);
+        ck_assert_str_eq(value[ATTN_MODEL_DTYPE], file[n].dtype);
+        ck_assert_str_eq(value[ATTN_MODEL_MASK],
+                         file[n].windowed > 0 ? "causal(br)&window(63,0,br)" : "causal(br)");
+        ck_assert_int_eq(given.model.layers, 10);
+        ck_assert_int_eq(given.model.windowed, file[n].windowed);
     }
 }
 

@@ -118,7 +118,7 @@ static enum attn_status faulty_cost(const struct attn_problem *p,
     if (fault == MESSAGES)
         cost->messages++;
     if (fault == LESS || fault == LEAK || fault == NAMES)
-        return attn_cost_add(cost, "extra", 8, 1, err);
+        return attn_cost_add(cost, "extra", 1, 8, 1, err);
     return status;
 }
 

@@ -51,7 +51,8 @@ static const struct scratch_row expected[] = {
      "b1h2g1q64k64d8v8:none:f32"},
     {"price tiled --model whisper-large-cross --length 8", 0, "b1h20g20q8k1500d64v64:none"},
     {"price tiled --model t5-base --length 8", 0, "note: bias of t5-base is left out"},
-    {"price tiled --model gtp-2 --length 8", 2, "(did you mean gpt-2?)"},
+    {"price tiled --model gtp-2 --length 8", 2,
+     "(did you mean gpt-2?); attnlab list models has them, or a config.json would work"},
     /* caches that were published: Llama 3 70B; gpt-oss, full and with its windows; Gemma 3 1B;
      * DeepSeek V3; 36 layers of 8 kv heads of 128 */
     {"price --model docs/examples/llama-3-70b.json --length 128Ki", 0, " 42,949,672,960  40.0 GiB"},
@@ -63,6 +64,11 @@ static const struct scratch_row expected[] = {
     {"price --model deepseek-v3-absorbed --length 128Ki", 0, "  8.58 GiB"},
     {"price --model docs/examples/qwen-3-8b.json --length 256Ki", 0, "  36.0 GiB"},
     {"price --model llama-3-70b --memory 40GiB --longest", 0, " 131,072  42,949,672,960"},
+    {"price --model gpt-oss --length 8Ki --batch 32 --format json", 0, "\"bytes\": 6543114240\n"},
+    {"price --model llama-3-8b --length 8Ki --memory 24GB --params 8G,2", 0,
+     "  1,073,741,824  1.00 GiB  yes\n"},
+    {"price --model llama-3-8b --length 8Ki --memory 24GB --params 8e9,3", 0,
+     "  1,073,741,824  1.00 GiB  no\n"},
     {"price --model gpt-2:page=0 --length 8", 2, "'page=0' of a model: type=f32|f16|bf16|fp8|int4"},
     {"price --model gpt-2 --length 8 --pass both", 2, "prices a model in one shape"},
     {"price tiled --model gpt-2:type=fp8 --length 8", 2, "which is priced without SPEC"},

@@ -486,10 +486,11 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
 {
     struct work unused;
     (void)opt, (void)rank;
-    enum attn_status status =
-        attn_cost_add(cost, "rows", lay_out(p, pass, &unused, NULL), (int64_t)sizeof(double), err);
-    return status == ATTN_OK ? attn_cost_add(cost, "keys", p->n_key, (int64_t)sizeof(int64_t), err)
-                             : status;
+    enum attn_status status = attn_cost_add(cost, "rows", 1, lay_out(p, pass, &unused, NULL),
+                                            (int64_t)sizeof(double), err);
+    return status == ATTN_OK
+               ? attn_cost_add(cost, "keys", 1, p->n_key, (int64_t)sizeof(int64_t), err)
+               : status;
 }
 
 static void set_factors(struct work *x)

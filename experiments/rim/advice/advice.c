@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/mask/mask.h"
+#include "tests/harness/bound/arithmetic.h"
+
 /* ---- the changes ----------------------------------------------------------------------------- */
 
 /* Each says what its n-th change makes of `to`, which is as it was asked for: 1; that there is no
@@ -276,6 +279,18 @@ static int compare(const void *one, const void *other)
     return a->order - b->order;
 }
 
+/* The coarsest rounding of scores, P and dS that it declares. */
+static double roundoff(const struct attn_spec *spec, const struct attn_case *c)
+{
+    struct attn_problem p;
+    struct attn_mask *mask;
+    struct attn_precision x = {0};
+    if (attn_case_open(c, NULL, &p, &mask, NULL) == ATTN_OK)
+        attn_precision_of(spec->impl, &spec->options, &p, &x);
+    attn_mask_free(mask);
+    return fmax(x.u_s, fmax(x.u_p, x.u_ds));
+}
+
 /* The n-th change of a row of the table, as it was asked for but for that, with its price; what its
  * function says. */
 static int try(const struct attn_price_asked *asked, size_t row, int n, double now,
@@ -288,6 +303,8 @@ static int try(const struct attn_price_asked *asked, size_t row, int n, double n
     int made = changes[row].make(asked, n, x);
     if (made > 0)
         price(asked, now, x);
+    if (made > 0 && x->refused.status == ATTN_OK)
+        x->changes_result |= roundoff(&x->spec, &x->c) > roundoff(asked->spec, asked->c);
     return made;
 }
 

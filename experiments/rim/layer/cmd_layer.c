@@ -9,6 +9,7 @@
 #include "experiments/cli/flags.h"
 #include "experiments/price/messages.h"
 #include "experiments/rim/layer/schemes/layer_scheme.h"
+#include "experiments/table/row_table.h"
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
 #include "tests/harness/base/fileio.h"
@@ -254,90 +255,87 @@ static enum attn_status run_spec(struct data *d, const struct attn_log *log, str
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
-static void print_rank(const struct data *d, const struct judged *j, int pass, int rank)
+/* The first of the ranks that hold most has its buffers beside it. */
+static int is_fullest(const struct judged *j, int pass, int rank)
 {
-    const struct attn_rank_use *use = &j->use[pass][rank];
-    char sent[32], peak[32], shards[32];
-    printf("  %s  rank %d: sends %s in %lld messages (%.4g units); %s beside shards of %s%s\n",
-           attn_pass_name((enum attn_pass)pass), rank, attn_cli_bytes(use->bytes_sent, sent),
-           (long long)use->messages, units(d, j, use->bytes_sent),
-           attn_cli_bytes(use->peak_bytes, peak),
-           attn_cli_bytes((int64_t)j->cost[pass][rank].shard_bytes, shards),
-           as_priced(j, pass, rank) ? "" : "  NOT AS PRICED");
+    const struct attn_rank_use *use = j->use[pass];
+    for (int r = 0; r < j->ranks; r++)
+        if (use[r].peak_bytes > use[rank].peak_bytes - (r < rank))
+            return 0;
+    return 1;
 }
 
-/* Named buffers of the rank that has most. */
-static void print_fullest(const struct judged *j, int pass)
-{
-    const struct attn_rank_use *use = j->use[pass], *most = use;
-    char bytes[32];
-    for (int r = 1; r < j->ranks; r++)
-        most = use[r].peak_bytes > most->peak_bytes ? &use[r] : most;
-    printf("       rank %d:", (int)(most - use));
-    for (int a = 0; a < most->n_live; a++)
-        if (most->live[a].bytes > 0)
-            printf(" %s %s;", most->live[a].name, attn_cli_bytes(most->live[a].bytes, bytes));
-    putchar('\n');
-}
-
-static void print_text(const struct data *d, const struct request *q, const struct judged *j)
-{
-    char name[256];
-    const struct attn_layer *l = &d->layer;
-    attn_spec_print(&j->spec->spec, name, sizeof name);
-    printf("%s  b%lldl%lldc%lldh%lldg%lld:%s\n", name, (long long)l->batch, (long long)l->length,
-           (long long)l->hidden, (long long)l->heads, (long long)l->kv_heads, q->mask);
-    for (int r = 0; r < j->results; r++)
-        printf("  %-6s largest difference %.1e of %.3g, tolerance %.1e: %s\n",
-               attn_layer_result_name[r], j->result[r].difference, j->result[r].largest,
-               j->result[r].tolerance,
-               !j->result[r].agrees  ? "DISAGREES"
-               : j->result[r].judged ? "agrees"
-                                     : "cannot be judged: try fewer tokens or a smaller --hidden");
-    if (j->differ > 0)
-        printf("  DISAGREES: %d copies of results on ranks differ from the last rank's\n",
-               j->differ);
-    for (int pass = 0; pass < 2; pass++) {
-        for (int rank = 0; rank < j->ranks && is_asked(q, pass); rank++)
-            print_rank(d, j, pass, rank);
-        if (is_asked(q, pass))
-            print_fullest(j, pass);
-    }
-    putchar('\n');
-}
-
-static json_t *rank_json(const struct data *d, const struct judged *j, int pass, int rank)
+static json_t *rank_row(const struct data *d, const struct judged *j, int pass, int rank)
 {
     const struct attn_rank_use *use = &j->use[pass][rank];
     json_t *live = json_array();
     for (int a = 0; a < use->n_live; a++)
         json_array_append_new(live, json_pack("{s:s,s:I}", "name", use->live[a].name, "bytes",
                                               (json_int_t)use->live[a].bytes));
-    return json_pack("{s:s,s:i,s:I,s:I,s:f,s:I,s:f,s:o,s:b}", "pass",
-                     attn_pass_name((enum attn_pass)pass), "rank", rank, "bytes_sent",
-                     (json_int_t)use->bytes_sent, "messages", (json_int_t)use->messages, "units",
-                     units(d, j, use->bytes_sent), "peak_bytes", (json_int_t)use->peak_bytes,
-                     "shard_bytes", j->cost[pass][rank].shard_bytes, "live", live, "as_priced",
-                     as_priced(j, pass, rank));
+    json_t *row = json_pack(
+        "{s:s,s:i,s:I,s:I,s:f,s:I,s:f,s:b}", "pass", attn_pass_name((enum attn_pass)pass), "rank",
+        rank, "bytes_sent", (json_int_t)use->bytes_sent, "messages", (json_int_t)use->messages,
+        "units", units(d, j, use->bytes_sent), "peak_bytes", (json_int_t)use->peak_bytes,
+        "shard_bytes", j->cost[pass][rank].shard_bytes, "as_priced", as_priced(j, pass, rank));
+    if (is_fullest(j, pass, rank))
+        json_object_set(row, "live", live);
+    json_decref(live);
+    return row;
 }
 
-static json_t *spec_json(const struct data *d, const struct request *q, const struct judged *j)
+static json_t *result_row(const struct judged *j, int r)
+{
+    const char *verdict = !j->result[r].agrees ? "DISAGREES"
+                          : j->result[r].judged
+                              ? "agrees"
+                              : "cannot be judged: try fewer tokens or a smaller --hidden";
+    return json_pack("{s:s,s:o,s:o,s:o,s:s}", "name", attn_layer_result_name[r], "difference",
+                     attn_cli_real(j->result[r].difference), "largest",
+                     attn_cli_real(j->result[r].largest), "tolerance",
+                     attn_cli_real(j->result[r].tolerance), "verdict", verdict);
+}
+
+static json_t *spec_row(const struct data *d, const struct request *q, const struct judged *j)
 {
     char name[256];
     json_t *results = json_array(), *ranks = json_array();
     attn_spec_print(&j->spec->spec, name, sizeof name);
     for (int r = 0; r < j->results; r++)
-        json_array_append_new(
-            results, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "name", attn_layer_result_name[r],
-                               "difference", attn_cli_real(j->result[r].difference), "largest",
-                               attn_cli_real(j->result[r].largest), "tolerance",
-                               attn_cli_real(j->result[r].tolerance), "agrees", j->result[r].agrees,
-                               "judged", j->result[r].judged));
+        json_array_append_new(results, result_row(j, r));
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < j->ranks && is_asked(q, pass); r++)
-            json_array_append_new(ranks, rank_json(d, j, pass, r));
+            json_array_append_new(ranks, rank_row(d, j, pass, r));
     return json_pack("{s:s,s:i,s:o,s:o}", "spec", name, "copies_that_differ", j->differ, "results",
                      results, "ranks", ranks);
+}
+
+static void print_text(const struct data *d, const struct request *q, const json_t *row)
+{
+    static const struct attn_column of_results[] = {
+        {"name", "", ATTN_UNIT_WORDS},         {"verdict", "verdict", ATTN_UNIT_WORDS},
+        {"difference", "off", ATTN_UNIT_REAL}, {"tolerance", "tolerance", ATTN_UNIT_REAL},
+        {"largest", "of", ATTN_UNIT_REAL},     {.key = NULL}};
+    static const struct attn_column of_ranks[] = {{"pass", "", ATTN_UNIT_WORDS},
+                                                  {"rank", "rank", ATTN_UNIT_PLAIN},
+                                                  {"bytes_sent", "sends", ATTN_UNIT_BYTES},
+                                                  {"messages", "messages", ATTN_UNIT_PLAIN},
+                                                  {"units", "units", ATTN_UNIT_REAL},
+                                                  {"shard_bytes", "shards", ATTN_UNIT_BYTES},
+                                                  {"peak_bytes", "beside them", ATTN_UNIT_BYTES},
+                                                  {"as_priced", "as priced", ATTN_UNIT_WORDS},
+                                                  {"live", "", ATTN_UNIT_BYTES | ATTN_UNIT_BELOW},
+                                                  {.key = NULL}};
+    const struct attn_layer *l = &d->layer;
+    json_int_t differ = json_integer_value(json_object_get(row, "copies_that_differ"));
+    printf("%s  b%lldl%lldc%lldh%lldg%lld:%s\n", json_string_value(json_object_get(row, "spec")),
+           (long long)l->batch, (long long)l->length, (long long)l->hidden, (long long)l->heads,
+           (long long)l->kv_heads, q->mask);
+    attn_table_print(stdout, ATTN_TABLE_INDENTED, of_results, json_object_get(row, "results"));
+    if (differ > 0)
+        printf("  DISAGREES: %lld copies of results on ranks differ from the last rank's\n",
+               (long long)differ);
+    attn_table_print(stdout, ATTN_TABLE_INDENTED, of_ranks, json_object_get(row, "ranks"));
+    putchar('\n');
 }
 
 /* The worst of what was found. */
@@ -375,10 +373,10 @@ static int one_spec(struct data *d, const struct attn_layer_spec *spec, const st
         status = attn_messages_save(&messages, q->log, &err);
     attn_messages_close(&messages);
     int exit_status = status == ATTN_OK ? verdict(&j) : attn_cli_error(&err);
-    if (status == ATTN_OK && all == NULL)
-        print_text(d, q, &j);
-    else if (status == ATTN_OK)
-        json_array_append_new(all, spec_json(d, q, &j));
+    if (status == ATTN_OK)
+        json_array_append_new(all, spec_row(d, q, &j));
+    if (status == ATTN_OK && !q->json)
+        print_text(d, q, json_array_get(all, json_array_size(all) - 1));
     for (int pass = 0; pass < 2; pass++) {
         free(j.use[pass]);
         free(j.cost[pass]);
@@ -428,13 +426,11 @@ static int layer(void *values, int n, char **operand)
     open_data(&d, asked);
     run_one(&d);
     int worst = ATTN_EXIT_GOOD;
-    json_t *all = asked->json ? json_array() : NULL;
+    json_t *all = json_array();
     for (int s = 0; s < n; s++)
         worst = heavier(worst, one_spec(&d, &spec[s], asked, all));
-    if (all != NULL) {
-        json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-        fputc('\n', stdout);
-    }
+    if (asked->json)
+        attn_table_print(stdout, ATTN_TABLE_JSON, NULL, all);
     json_decref(all);
     free(spec);
     return worst;

@@ -16,7 +16,7 @@ enum { MOST_BYTES = 1 << 20, MOST = 1 << 20 };
 
 struct config {
     const char *path;
-    const json_t *root; /* of the model that reads text */
+    const json_t *root, *top; /* of the model that reads text, and of all */
     struct attn_error *err;
 };
 
@@ -170,18 +170,23 @@ static enum attn_status read_heads(const struct config *x, struct shape *s)
                                     "num_attention_heads", 0, &s->heads);
     if (status != ATTN_OK || FIELD(x, "kv_lora_rank") != NULL)
         return status == ATTN_OK ? read_latent(x, s) : status;
-    status = count(x, FIELD(x, kv, "num_kv_heads"), kv,
-                   json_is_true(FIELD(x, "multi_query")) ? 1 : s->heads, &s->kv_heads);
-    if (status != ATTN_OK || FIELD(x, "head_dim") != NULL || width == NULL)
-        status = status == ATTN_OK ? count(x, FIELD(x, "head_dim"), "head_dim", 0, &s->d) : status;
-    else {
+    if (json_is_true(FIELD(x, "multi_query")) &&
+        !json_is_true(FIELD(x, "new_decoder_architecture")))
+        s->kv_heads = 1; /* Falcon */
+    else
+        status = count(x, FIELD(x, kv, "num_kv_heads"), kv, s->heads, &s->kv_heads);
+    if (status == ATTN_OK && s->heads % s->kv_heads != 0)
+        return attn_fault(x->err, ATTN_EINVAL, x->path, "%lld heads do not share %lld kv heads",
+                          (long long)s->heads, (long long)s->kv_heads);
+    if (status == ATTN_OK && FIELD(x, "head_dim") == NULL && width != NULL) {
         status = count(x, width, "hidden_size", 0, &hidden);
         s->d = hidden / s->heads;
-    }
-    if (status == ATTN_OK && (s->d == 0 || s->heads % s->kv_heads != 0))
-        return attn_fault(x->err, ATTN_EINVAL, x->path,
-                          "%lld heads do not share %lld kv heads, or no feature is left for each",
-                          (long long)s->heads, (long long)s->kv_heads);
+        if (status == ATTN_OK && hidden % s->heads != 0)
+            return attn_fault(x->err, ATTN_EINVAL, x->path,
+                              "hidden_size %lld is no multiple of %lld heads: head_dim would work",
+                              (long long)hidden, (long long)s->heads);
+    } else if (status == ATTN_OK)
+        status = count(x, FIELD(x, "head_dim"), "head_dim", 0, &s->d);
     s->dv = s->d;
     return status;
 }
@@ -190,7 +195,10 @@ static enum attn_status read_heads(const struct config *x, struct shape *s)
 static void write_values(const struct config *x, const struct shape *s, struct attn_model_given *to)
 {
     const int64_t number[] = {s->heads, s->kv_heads, s->d, s->dv};
-    const char *type = json_string_value(FIELD(x, "torch_dtype", "dtype"));
+    const struct config all = {.root = x->top};
+    const json_t *given = FIELD(x, "torch_dtype", "dtype");
+    const char *type =
+        json_string_value(given != NULL ? given : FIELD(&all, "torch_dtype", "dtype"));
     double scalar = json_number_value(FIELD(x, "query_pre_attn_scalar")),
            cap = json_number_value(FIELD(x, "attn_logit_softcapping"));
     memset(to->text, 0, sizeof to->text);
@@ -223,9 +231,11 @@ static enum attn_status read_root(struct config *x, struct attn_model_given *to)
 {
     struct shape s = {0};
     const json_t *text = json_object_get(x->root, "text_config");
-    if (json_is_object(text))
-        x->root = text;
     enum attn_status status = check_known(x);
+    if (status == ATTN_OK && json_is_object(text)) {
+        x->root = text;
+        status = check_known(x);
+    }
     if (status == ATTN_OK)
         status = count(x, FIELD(x, "num_hidden_layers", "n_layer", "n_layers"), "num_hidden_layers",
                        0, &s.layers);
@@ -248,7 +258,7 @@ enum attn_status attn_model_read(struct attn_model_given *given, struct attn_err
         return status;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why);
     free(text);
-    x.root = root;
+    x.root = x.top = root;
     if (!json_is_object(root))
         status = attn_fault(err, ATTN_EINVAL, given->name,
                             "no object of JSON%s%s: a config.json of Hugging Face would work",

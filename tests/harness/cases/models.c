@@ -59,10 +59,12 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
     end = strrchr(given->name, '.');
     if (end != NULL && strcmp(end, ".json") == 0)
         return attn_model_read(given, err);
-    enum attn_status status = attn_model_find(given->name, &model, err);
-    if (status == ATTN_OK)
-        given->model = *model;
-    return status;
+    struct attn_error why = {ATTN_OK, ""};
+    enum attn_status status = attn_model_find(given->name, &model, &why);
+    if (status != ATTN_OK)
+        return attn_fail(err, status, "%s, or a config.json would work", why.text);
+    given->model = *model;
+    return ATTN_OK;
 }
 
 enum { TILES, PREFILL, DECODE, BACKWARD };

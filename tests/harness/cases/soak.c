@@ -8,7 +8,7 @@
 
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/fill.h"
-#include "tests/harness/cases/factors.h"
+#include "tests/harness/cases/tiers.h"
 
 /* A stream of random numbers, and what they may choose from. */
 struct dice {
@@ -260,25 +260,6 @@ static void draw_shape(struct dice *d, struct attn_case *c)
     }
 }
 
-/* Extents that the claims allow. */
-static void keep_shapes(const struct dice *d, struct attn_case *c)
-{
-    const struct attn_shapes *shapes = &d->claims->shapes;
-    int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
-    group = attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, claims(d, ATTN_CAP_GQA) ? group : 1);
-    c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, c->batch);
-    c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, c->heads);
-    if (group > 0 && c->heads % group != 0)
-        c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, group * (1 + c->heads / group));
-    c->kv_heads = group > 0 && c->heads % group == 0 ? c->heads / group : c->heads;
-    c->d_key = attn_shapes_nearest(shapes, ATTN_FACTOR_D, c->d_key);
-    c->d_value =
-        claims(d, ATTN_CAP_DV) ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value) : c->d_key;
-    c->n_query = attn_shapes_nearest(shapes, ATTN_FACTOR_QUERIES, c->n_query);
-    c->n_key = claims(d, ATTN_CAP_CROSS) ? attn_shapes_nearest(shapes, ATTN_FACTOR_KEYS, c->n_key)
-                                         : c->n_query;
-}
-
 /* Most cases are small, so that there are many: the first draw of little work, or the least. */
 static void random_shape(struct dice *d, struct attn_case *c)
 {
@@ -287,7 +268,7 @@ static void random_shape(struct dice *d, struct attn_case *c)
     struct attn_case drawn = *c;
     for (int n = 0; n < DRAWS && least > most; n++) {
         draw_shape(d, &drawn);
-        keep_shapes(d, &drawn);
+        attn_case_reshape(d->claims, &drawn);
         double work = attn_case_work(&drawn);
         if (work < least) {
             *c = drawn;
@@ -386,7 +367,7 @@ static void walk(struct dice *d, struct attn_case *c)
     c->d_value = kind == 2 && claims(d, ATTN_CAP_DV) ? IN_TURN(widths_v, i) : c->d_key;
     c->n_query = kind < 3 ? 9 + i % 11 : cross ? 17 + i % 5 : 128 + tail;
     c->n_key = !cross ? c->n_query : kind < 3 ? 9 + i % 13 : 64 * (2 + i / 64 * 5 % 15) + tail;
-    keep_shapes(d, c);
+    attn_case_reshape(d->claims, c);
     c->softcap = kind == 2 && claims(d, ATTN_CAP_SOFTCAP) ? IN_TURN(caps, i) : 0;
     c->pass = claims(d, ATTN_CAP_BACKWARD) ? ATTN_BACKWARD : ATTN_FORWARD;
     c->dtype = random_type(d);

@@ -114,7 +114,7 @@ static int has_lengths(const struct attn_case *c)
     return call[n] != NULL;
 }
 
-static void take_extents(const struct attn_claims *claims, struct attn_case *c)
+void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
 {
     const struct attn_shapes *shapes = &claims->shapes;
     int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
@@ -178,7 +178,7 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
     if (!keeps_extents(hand->name))
-        take_extents(claims, c);
+        attn_case_reshape(claims, c);
     attn_case_narrow(claims, c);
     status = is_allowed(c, claims, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)

@@ -224,11 +224,14 @@ TEST(as_users_meet_it)
     scratch_has("tiled leaves no P");
 }
 
+#define SCORES "--length 33654 --heads 56 --dtype bf16 --memory 300GB"
 #define LAYERS "--length 4096 --heads 16 --dim 72 --layers 2 --hidden 1152 "
 #define PARAMS "tiled --length 4096 --heads 16 --layers 4 --memory 80GB "
 static const struct scratch_row words[] = {
     {"advise dense --length 4096 --batch 2 --mask 'keys(1000,4096)'", 0,
      "dense:mask=bool2d holds one [Lq,Lk] mask"},
+    /* scores of 16 bits are rounded: another result */
+    {"advise dense " SCORES " | grep -A99 'another result'", 0, "  scores=storage\n"},
     {"advise dense csr --length 64", 2, "'csr' is left over"},
     {"advise ring:ranks=4,local=gemm --length 64 --layers 2", 2,
      "of one process: gemm would work, or ring without layers"},

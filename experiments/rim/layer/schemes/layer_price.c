@@ -94,7 +94,7 @@ static enum attn_status price_moments(const struct attn_layer_work *w, enum attn
         struct attn_cost now = *base;
         status = attn_buffers_price(moment[n].buffer, 2, &now, err);
         for (int i = 0; moment[n].attends && i < attention->n_live && status == ATTN_OK; i++)
-            status = attn_cost_add(&now, attention->live[i].name, attention->live[i].bytes, 1, err);
+            status = attn_cost_join(&now, &attention->live[i], err);
         if (status == ATTN_OK && (most->n_live == 0 || now.peak_bytes > most->peak_bytes))
             *most = now;
     }
