@@ -7,9 +7,9 @@
  * A case written by hand is asked within the claims: in a claimed storage type, forward alone
  * where no backward is claimed, at the nearest declared extents, and with as many keys as queries
  * or dv = d where nothing else is claimed.  Its point stays what it was: one that is about f64, 16
- * bits or a gradient keeps to these, and one that is about its extents keeps them.  What cannot be
- * asked stays in the list at its own extents, to be REFUSED and counted; what has become equal to
- * another case is left out. */
+ * bits or a gradient keeps to these, and one that is about its extents keeps them.  A case that
+ * cannot be asked stays in the list at its own extents, to be REFUSED and counted; one that has
+ * become equal to another is left out. */
 #ifndef TESTS_HARNESS_CASES_TIERS_H
 #define TESTS_HARNESS_CASES_TIERS_H
 

@@ -344,7 +344,7 @@ static enum attn_status parse_fields(const char *text, struct attn_case *c, stru
     return ATTN_OK;
 }
 
-/* Whether a case has the tensor that only= names, and the layout does something to it. */
+/* Refuses only= where the case has no such tensor, or the layout does nothing to it. */
 static enum attn_status check_only(const struct attn_case *c, struct attn_error *err)
 {
     const char *name = only_name[c->only];
@@ -440,7 +440,7 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
         status = parse_fields(text, c, err);
     if (status == ATTN_OK)
         status = check_together(c, err);
-    /* What is so anyway is not said again. */
+    /* Defaults are left out. */
     if (c->bias_type == (c->dtype == ATTN_F64 ? ATTN_BIAS_TYPE_F64 : ATTN_BIAS_TYPE_F32))
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
     return status;
