@@ -403,8 +403,8 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0},
         {1, p->heads, 1, 1}};
-    const int wants[ATTN_OUTPUTS] = {1, 1, backward, backward, backward,
-                                     backward && w->in->want_d_bias, wants_sink(w)};
+    const int wants[ATTN_OUTPUTS] = {
+        1, 1, backward, backward, backward, backward && w->in->want_d_bias, wants_sink(w)};
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (wants[o])
