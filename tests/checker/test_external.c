@@ -188,6 +188,8 @@ static const struct {
     {"EXP_1E4", "length-15-17",
      "errors of about 1e-4 in all rows: low-precision products, or an exp"},
     {"EXP_1E4", "faint-q", "errors of about 1e-4 in all rows"},
+    {"EXP_ADDS", "length-15-17", "fits an exp that is 1e-4 too large, whatever its argument"},
+    {"F16_SUMS", "length-15-17", "fits sums of P V kept in f16, key by key"},
     {"NOT_LAST", "spike-last", "FAIL"},
     {"NO_TIES", "level-scores", "beyond their bound"},
     {"SPREAD", "level-scores", "are not finite where they should be"},
@@ -319,7 +321,8 @@ static const struct {
     int status;
     const char *says, *and_says; /* and_says: that the rest ran */
 } misbehaviour[] = {
-    {"CRASH", 1, "Segmentation fault in forward", " 4 crash"},
+    {"CRASH", 1, "Segmentation fault in forward; looks like: fails only with a length that leaves",
+     " 4 crash"},
     {"HANG", 1, "no end after 1 s in forward", " 3 timeout"},
     {"WRITE_NEAR", 1, "o: 1 elements of the red zone overwritten, the nearest 1 past the end",
      "FAIL(integrity)"},

@@ -520,7 +520,8 @@ static void *do_share(void *arg)
 }
 
 /* One for each kv head, but no more than OpenMP would take; one where dBias may be a sum over
- * heads, or dsink is one over batches, and where the problem is so small that a thread costs more than it saves. */
+ * heads, or dsink is one over batches, and where the problem is so small that a thread costs more
+ * than it saves. */
 static int64_t threads_for(const struct work *w)
 {
     const struct attn_problem *p = w->p;

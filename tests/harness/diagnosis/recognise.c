@@ -70,6 +70,15 @@ static int overflows(const struct attn_failed_run *run)
     return 0;
 }
 
+/* The LSE that was given for the first row without keys; -inf where none is empty. */
+static double empty_lse(const struct attn_failed_run *run)
+{
+    for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE) && run->compared[ATTN_LSE]; row++)
+        if (run->truth.tensor[ATTN_LSE].want[row] == -(double)INFINITY)
+            return run->x[ATTN_T_LSE][row];
+    return -(double)INFINITY;
+}
+
 /* How many rows a softmax over `over[n]` takes together; 0 where that is too much to try. */
 static int64_t others(const struct attn_problem *p, int64_t n)
 {
