@@ -116,7 +116,7 @@ enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
                                           const struct attn_tensor *t, int slot,
                                           struct attn_file_tensor *to, struct attn_error *err);
 
-/* All inputs of a setup, to list[*n] and behind it: tensors, a mask of bytes, starts of documents. */
+/* All inputs of a setup, to list[*n] and behind it: tensors, mask bytes, starts of documents. */
 enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
                                               const struct attn_setup *setup,
                                               struct attn_file_tensor *list, int *n,
