@@ -198,7 +198,7 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     unsigned broken = any & (ATTN_KIND_NAN | ATTN_KIND_PLUS_INF) ? ATTN_KIND_NAN : 0;
     if (!finite && by_arithmetic)
         broken = ATTN_KIND_NAN; /* exp(-inf - -inf); others say that no key is left */
-    x->lse = (unsigned char)(no_number ? ATTN_KIND_NAN | (any & ATTN_KIND_PLUS_INF)
+    x->lse = (unsigned char)(no_number         ? ATTN_KIND_NAN | (any & ATTN_KIND_PLUS_INF)
                              : finite || sinks ? ATTN_KINDS_FINITE | broken
                                                : ATTN_KIND_MINUS_INF | broken);
     int unknown = any & ATTN_KIND_UNKNOWN || (finite && row->max < -domain);

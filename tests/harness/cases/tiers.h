@@ -45,7 +45,8 @@ void attn_few_shapes(struct attn_tier_list *list, enum attn_route route);
 const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name);
 
 /* Extents that the claims allow, the nearest ones: a group that divides the heads, dv = d and as
- * many keys as queries where nothing else is claimed.  Lengths stay where the mask speaks of them. */
+ * many keys as queries where nothing else is claimed.  Lengths stay where the mask speaks of
+ * them. */
 void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c);
 
 /* A case written by hand, within the claims if it can be; ENOTSUP, with the reason, if not, and *c

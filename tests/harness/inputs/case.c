@@ -23,8 +23,8 @@ static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan", 
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
-static const char *const only_name[] = {"all",  "q", "k",   "v",  "bias", "sink", "do",    "dlse",
-                                        "o",    "lse", "dq", "dk", "dv",  "dbias", "dsink", NULL};
+static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "sink",  "do",    "dlse",
+                                        "o",   "lse", "dq", "dk", "dv",   "dbias", "dsink", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
 
 int attn_case_special_is_backward(enum attn_case_special special)

@@ -116,6 +116,12 @@ enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
                                           const struct attn_tensor *t, int slot,
                                           struct attn_file_tensor *to, struct attn_error *err);
 
+/* All inputs of a setup, to list[*n] and behind it: tensors, mask bytes, starts of documents. */
+enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
+                                              const struct attn_setup *setup,
+                                              struct attn_file_tensor *list, int *n,
+                                              struct attn_error *err);
+
 /* 1: the case asks for this output, and the claims have it. */
 int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_output o);
