@@ -507,14 +507,16 @@ TEST(page_of_a_plugin)
     };
     for (size_t n = 0; n < sizeof want / sizeof *want; n++)
         ck_assert_msg(fixture_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
-    /* Its first line of a shell repeats what was judged. */
+    /* The line that repeats what was judged does so. */
     path = build_bad("RACE");
     scratch_expect(1, "",
                    "check --plugin '%s' --case b2h2q9k9d8:none:f32:normal:s1 --repeat "
                    "1001 --report '%s'",
                    path, page);
     scratch_shell(0, "", "grep -q '^    INTERMITTENT(bound)  ' '%s'", page);
-    scratch_shell(1, " 1 intermittent,", "eval \"$(sed -n 's/^    //p' '%s' | head -1)\"", page);
+    scratch_shell(1, " 1 intermittent,",
+                  "eval \"$(sed -n '/^The line that repeats it/,$ s/^    //p' '%s' | head -1)\"",
+                  page);
 }
 
 TEST_EACH(not_a_plugin, 5)

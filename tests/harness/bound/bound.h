@@ -9,7 +9,7 @@
 #define TESTS_HARNESS_BOUND_BOUND_H
 
 #include "ref/attn.h"
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "tests/harness/bound/arithmetic.h"
 
 enum attn_output {

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "tests/harness/bound/bound.h"
 
 struct attn_row_bound {

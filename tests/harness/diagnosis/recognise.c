@@ -383,10 +383,10 @@ static void weigh_above(struct attn_evaluation *x, double least, int is_hidden_t
 /* Every weight has this much more. */
 static void weigh_more(struct attn_evaluation *x, double more, int is_hidden_too)
 {
-    double l = 0;
+    double l = x->l;
     for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
-        x->w[j] += x->s[j] > -(double)INFINITY || is_hidden_too ? more : 0;
-        l += x->w[j];
+        const double added = x->s[j] > -(double)INFINITY || is_hidden_too ? more : 0;
+        x->w[j] += added, l += added;
     }
     if (l > 0)
         attn_evaluation_set_sum(x, l);

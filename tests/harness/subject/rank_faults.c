@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/subject/rank_steps.h"
 
