@@ -170,7 +170,8 @@ static void collect_sink(struct work *w, int r)
     const struct attn_row_bound *x = &w->bound[r];
     if (row->z == -(double)INFINITY)
         return;
-    if (w->kinds.special && row->max != -(double)INFINITY)
+    if (w->kinds.special &&
+        (row->n == 0 || row->max != -(double)INFINITY || w->kinds.sink & ATTN_KIND_NAN))
         attn_sum_kinds(&w->dsink, w->h, 1, &w->kinds.dz, ATTN_KIND_POSITIVE);
     const int64_t place = isfinite(row->dz) ? w->h : -1;
     const struct attn_addends of_sink = {&place, 1, one, &row->dz, &x->e_dz, &x->gauge_dz, 0, 1, 0};
@@ -403,8 +404,8 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0},
         {1, p->heads, 1, 1}};
-    const int wants[ATTN_OUTPUTS] = {1, 1, backward, backward, backward,
-                                     backward && w->in->want_d_bias, wants_sink(w)};
+    const int wants[ATTN_OUTPUTS] = {
+        1, 1, backward, backward, backward, backward && w->in->want_d_bias, wants_sink(w)};
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (wants[o])
