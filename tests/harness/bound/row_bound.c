@@ -156,8 +156,8 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
 }
 
 /* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
-static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row,
-                        double s, double eps)
+static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row, double s,
+                        double eps)
 {
     double u = a->u, below = fmax(row->max, row->z) - s;
     double through_lse = fabs(s) > fabs(row->lse) ? fabs(s) : fabs(row->lse);

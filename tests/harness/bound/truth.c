@@ -480,8 +480,8 @@ static int feeds(const struct work *w, int64_t b, int64_t h, int64_t i)
     return 0;
 }
 
-/* All rows of query heads [from, to) of a batch, which share a kv head: one head after the other, or
- * some rows of each where they may be alike. */
+/* All rows of query heads [from, to) of a batch, which share a kv head: one head after the other,
+ * or some rows of each where they may be alike. */
 static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
 {
     const struct attn_sample *sample = w->sample;
