@@ -292,7 +292,7 @@ static int is_equal(const struct attn_cview *x, int64_t b, int64_t h, int64_t ot
                    data + attn_offset(x->stride, b, other, i) * size, (size_t)(width * size)) == 0);
 }
 
-/* 1: where the fill knows the keys, all heads have one mask and no bias, so that rows of another
+/* 1: where the fill knows the keys, all heads have one mask, no bias and no sink: rows of another
  * head of the group that have the same q, dO and dLSE have the same truth. */
 static int is_alike(const struct work *w, int64_t other)
 {
