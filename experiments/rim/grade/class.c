@@ -124,7 +124,7 @@ static void unpack(const struct member *m, const char *folder, char *trouble, si
 static enum attn_status judge(const struct attn_grade_class *class, struct member *m,
                               const char *home, struct attn_sheet *sheet, struct attn_error *err)
 {
-    char own[4096 + 600], seed[160], source[512], path[512], quoted[520], route[600];
+    char own[4096 + 600], seed[160], hidden[160], source[512], path[512], quoted[520], route[600];
     const int is_command = m->kind == ATTN_EXTERNAL_COMMAND;
     struct attn_task task;
     snprintf(own, sizeof own, "%s/%s", home, m->entry);
@@ -136,8 +136,9 @@ static enum attn_status judge(const struct attn_grade_class *class, struct membe
     snprintf(route, sizeof route, is_command ? "--exec %s --claims lab.json" : "--plugin %s",
              quoted);
     snprintf(seed, sizeof seed, "%.60s/%.90s", class->seed, m->name);
-    enum attn_status status =
-        attn_task_make(class->lab, class->seed[0] != '\0' ? seed : "", &task, err);
+    snprintf(hidden, sizeof hidden, "%.60s/%.90s", class->hidden, m->name);
+    enum attn_status status = attn_task_make(class->lab, class->seed[0] != '\0' ? seed : "",
+                                             class->hidden[0] != '\0' ? hidden : "", &task, err);
     if (status != ATTN_OK)
         return status;
     const struct attn_submission of = {.name = m->name,

@@ -20,9 +20,10 @@ static const struct attn_flag_use uses[] = {
                .help = "a command, run as COMMAND CASES OUT (docs/external.md)"),
     ATTN_TAKES(CLAIMS, TO(claims), .kind = ATTN_KIND_TEXT,
                .help = "what the command does, JSON; a plug-in says it itself"),
-    ATTN_TAKES(SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME",
-               "draws conventions of the task, such as the base of LSE; in a class the task of "
-               "each is that of NAME/STUDENT"),
+    ATTN_TAKES(
+        SEED, TO(seed), "", ATTN_KIND_TEXT, "NAME[:KEY]",
+        "NAME draws conventions of the task, such as the base of LSE, in a class NAME/STUDENT; "
+        "KEY, which students do not know, the numbers that are asked"),
     ATTN_TAKES(FORMAT, TO(format), "text", .value = "text|json|csv"),
     {.flag = ATTN_FLAG_END}};
 
@@ -103,12 +104,12 @@ static void print(void *arg, const struct attn_sheet *sheet)
     fflush(stdout);
 }
 
-static int grade_class(const struct flags *f, const struct attn_lab *lab, const char *folder)
+static int grade_class(const struct flags *f, const struct attn_task *task, const char *folder)
 {
     struct attn_error err = {0};
-    struct printing p = {lab, (enum attn_sheet_format)f->format};
-    const struct attn_grade_class class = {lab, folder, f->seed, print, &p};
-    attn_sheet_head(lab, p.format, stdout);
+    struct printing p = {task->lab, (enum attn_sheet_format)f->format};
+    const struct attn_grade_class class = {task->lab, folder, task->seed, task->hidden, print, &p};
+    attn_sheet_head(task->lab, p.format, stdout);
     attn_cli_must(attn_class_grade(&class, &err), &err);
     return attn_cli_flush();
 }
@@ -123,14 +124,17 @@ static int grade(void *values, int n, char **operand)
     struct attn_sheet sheet;
     struct attn_task task;
     struct attn_error err = {0};
+    char seed[151];
     check_flags(f, lab, file);
-    attn_cli_must(attn_task_make(lab, f->seed, &task, &err), &err);
+    const char *key = strchr(f->seed, ':');
+    snprintf(seed, sizeof seed, "%.*s", (int)(key != NULL ? key - f->seed : 150), f->seed);
+    attn_cli_must(attn_task_make(lab, seed, key != NULL ? key + 1 : "", &task, &err), &err);
     if (file == NULL && f->exec == NULL) {
         attn_task_print(&task, stdout);
         return attn_cli_flush();
     }
     if (is_folder(file))
-        return grade_class(f, lab, file);
+        return grade_class(f, &task, file);
     const char *source = f->exec != NULL ? f->exec : file;
     const struct attn_submission of = {.name = source,
                                        .kind = f->exec != NULL ? ATTN_EXTERNAL_COMMAND

@@ -17,14 +17,19 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/grade/grading.h"
+#include "ref/clock.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/folder.h"
 #include "tests/harness/base/process.h"
 
-/* Seconds: of one call of a plug-in, of a command on all cases, of the whole; and how long
- * processes that end by themselves may take for it. */
-static const double CALL_S = 5, COMMAND_S = 30, WHOLE_S = 90, GRACE_S = 0.2;
+/* What honest work may take is counted in processor time of each process of the submission, so that
+ * a loaded machine and the diagnosis of its failures cost no points. */
+enum { PLUGIN_CPU_S = 60, COMMAND_CPU_S = 30 };
+
+/* By the clock, for those that sleep: one call of a plug-in, a command on all cases, asking, the
+ * whole; and how long processes that end by themselves may take for it. */
+static const double CALL_S = 15, COMMAND_S = 300, ASK_S = 400, WHOLE_S = 900, GRACE_S = 0.2;
 
 struct work {
     const struct attn_task *task;
@@ -48,22 +53,63 @@ static void zero(struct attn_sheet *sheet, const char *format, ...)
 
 /* ---- in the process of its own --------------------------------------------------------------- */
 
-static void limit(int what, rlim_t most)
+static pid_t home; /* the process that grades, and none of the submission */
+
+/* The process that grades has no limit of its own; a plug-in, which is a fork of it, has. */
+static void on_cpu_limit(int number)
 {
-    struct rlimit r = {most, most};
+    if (getpid() == home)
+        return;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void limit(int what, rlim_t soft, rlim_t hard)
+{
+    struct rlimit r = {soft, hard};
     setrlimit(what, &r);
+}
+
+/* A plug-in writes no files worth mentioning, so that memory that is no process's, as of
+ * memfd_create, does not hide what grows with the square of the length. */
+static void limit_files(const struct attn_submission *of)
+{
+    const int is_plugin = of->kind == ATTN_EXTERNAL_PLUGIN;
+    const rlim_t bytes = is_plugin ? 64 << 10 : 1 << 30, files = is_plugin ? 64 : 1024;
+    limit(RLIMIT_FSIZE, bytes, bytes);
+    limit(RLIMIT_NOFILE, files, files);
+}
+
+/* Nothing of the lecturer's environment but what finds programs and libraries. */
+static void clear_environment(void)
+{
+    static const char *const stays[] = {"PATH",       "LANG",         "LC_ALL",
+                                        "PYTHONPATH", "ASAN_OPTIONS", "OMP_NUM_THREADS"};
+    enum { STAYS = sizeof stays / sizeof *stays };
+    char *value[STAYS];
+    for (int n = 0; n < STAYS; n++)
+        value[n] = getenv(stays[n]) != NULL ? attn_cli_need(strdup(getenv(stays[n]))) : NULL;
+    clearenv();
+    for (int n = 0; n < STAYS; n++)
+        if (value[n] != NULL)
+            setenv(stays[n], value[n], 1);
 }
 
 /* Every process that it starts inherits all of this. */
 static void confine(const struct attn_submission *of, const char *temporary)
 {
+    const int is_plugin = of->kind == ATTN_EXTERNAL_PLUGIN;
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     setpgid(0, 0); /* a submission that ends its process group does not end ours */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    limit(RLIMIT_CORE, 0);
-    limit(RLIMIT_CPU, 120);
-    limit(RLIMIT_FSIZE, 1 << 30);
+    prctl(PR_SET_DUMPABLE, 0); /* truths lie here: no other process of the user reads them */
+    home = getpid();
+    signal(SIGXCPU, on_cpu_limit);
+    limit(RLIMIT_CORE, 0, 0);
+    limit(RLIMIT_CPU, is_plugin ? PLUGIN_CPU_S : COMMAND_CPU_S, RLIM_INFINITY);
+    limit_files(of);
+    clear_environment();
     setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
     setenv("TMPDIR", temporary, 1);
     if (null >= 0) { /* notes for people who look at one */
@@ -100,11 +146,13 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     const struct attn_submission *of = g->of;
     struct attn_candidate *s = &g->candidate;
     char ring[32];
+    request.budget = ASK_S;
     attn_verdicts_open(&verdicts, stdout);
     *s = (struct attn_candidate){.request = &request, .verdicts = &verdicts, .keeps = 1};
     s->x.kind = of->kind;
     s->x.source = of->source;
     s->x.timeout_s = of->kind == ATTN_EXTERNAL_PLUGIN ? CALL_S : COMMAND_S;
+    s->x.until = attn_seconds(CLOCK_MONOTONIC) + ASK_S;
     s->claims_path = of->claims_path;
     if (of->route != NULL)
         snprintf(s->route, sizeof s->route, "%s", of->route);

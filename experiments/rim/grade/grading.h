@@ -53,12 +53,15 @@ const struct attn_criterion *attn_lab_criterion(const struct attn_lab *lab, int 
  * Without a seed ("") they are attnlab's own. */
 struct attn_task {
     const struct attn_lab *lab;
-    const char *seed;
+    const char *seed, *hidden; /* hidden: what is asked is drawn by it; "": it is in the tree */
     struct attn_claims claims;
     int allows_block; /* "block" among the claims: a running sum, of whatever blocks */
 };
-enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
+enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed, const char *hidden,
                                 struct attn_task *task, struct attn_error *err);
+
+/* The case with numbers that only who knows task->hidden knows before it is asked. */
+void attn_task_hide(const struct attn_task *task, struct attn_case *c);
 
 void attn_task_print(const struct attn_task *task, FILE *out);
 
@@ -148,12 +151,12 @@ void attn_outcome_lose(struct attn_outcome *outcome, const char *format, ...)
 /* ---- a class (class.c) ----------------------------------------------------------------------- */
 
 /* Every submission in a folder, by name: NAME.so; NAME/ with a file `command`, one line, and
- * lab.json.  With a seed, the task of each is that of "SEED/NAME".
+ * lab.json.  With a seed, the task of each is that of "SEED/NAME", and so with what is hidden.
  * Each runs in a copy of its own, made before the first one runs.  `done` gets each sheet in
  * turn. */
 struct attn_grade_class {
     const struct attn_lab *lab;
-    const char *folder, *seed;
+    const char *folder, *seed, *hidden;
     void (*done)(void *arg, const struct attn_sheet *sheet);
     void *arg;
 };

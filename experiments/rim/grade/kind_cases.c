@@ -32,29 +32,40 @@ static int is_too_large(const struct attn_grading *g, const struct attn_problem 
                most;
 }
 
-/* Keep the cases that the task claims, and what each of them asks for; the others are in a tier to
- * be refused. */
-static enum attn_status keep_claimed(struct attn_grading *g, enum attn_route route,
-                                     struct attn_error *err)
+/* What a case asks for, of those that the task claims.  0: it is left out; the others are in a tier
+ * to be refused. */
+static int is_claimed(const struct attn_grading *g, const struct attn_case *c,
+                      enum attn_route route, unsigned *needs)
+{
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    int is = attn_claims_allow(&g->task->claims, &setup, route, needs, NULL) == ATTN_OK &&
+             !is_too_large(g, &setup.problem);
+    attn_setup_close(&setup);
+    return is;
+}
+
+/* Keep the cases that the task claims, those of the forward pass first: a backward pass that does
+ * not end, after which nothing is asked, costs no points of the other. */
+static void keep_claimed(struct attn_grading *g, enum attn_route route)
 {
     struct attn_question *q = &g->candidate.question;
-    int kept = 0;
-    g->needs = attn_cli_need(calloc((size_t)q->n + 1, sizeof *g->needs));
-    g->taken = attn_cli_need(calloc((size_t)q->n + 1, 1));
-    for (int i = 0; i < q->n; i++) {
-        struct attn_setup setup;
-        enum attn_status status = attn_setup_describe(&q->asked[i].c, &setup, err);
-        if (status != ATTN_OK)
-            return status;
-        status = attn_claims_allow(&g->task->claims, &setup, route, &g->needs[kept], err);
-        int is_left_out = status != ATTN_OK || is_too_large(g, &setup.problem);
-        attn_setup_close(&setup);
-        if (is_left_out)
+    struct attn_asked *all = attn_cli_need(malloc(((size_t)q->n + 1) * sizeof *all));
+    int n = q->n;
+    memcpy(all, q->asked, (size_t)n * sizeof *all);
+    g->needs = attn_cli_need(calloc((size_t)n + 1, sizeof *g->needs));
+    g->taken = attn_cli_need(calloc((size_t)n + 1, 1));
+    q->n = 0;
+    for (int i = 0; i < 2 * n; i++) {
+        struct attn_asked *asked = &all[i % n];
+        if (asked->c.pass != (i < n ? ATTN_FORWARD : ATTN_BACKWARD) ||
+            !is_claimed(g, &asked->c, route, &g->needs[q->n]))
             continue;
-        q->asked[kept++] = q->asked[i];
+        attn_task_hide(g->task, &asked->c);
+        q->asked[q->n++] = *asked;
     }
-    q->n = kept;
-    return ATTN_OK;
+    free(all);
 }
 
 enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err)
@@ -67,12 +78,9 @@ enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err)
     if (status != ATTN_OK)
         return status;
     s->question.whole_tier = 0; /* claims beyond the task's are not asked about */
-    status = keep_claimed(g, route, err);
-    if (status == ATTN_OK)
-        attn_check_subjects(s, 1);
-    if (status == ATTN_OK && s->list == NULL)
-        status = attn_fail(err, ATTN_EINVAL, "%s", s->trouble);
-    return status;
+    keep_claimed(g, route);
+    attn_check_subjects(s, 1);
+    return s->list != NULL ? ATTN_OK : attn_fail(err, ATTN_EINVAL, "%s", s->trouble);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */

@@ -35,8 +35,10 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
     const struct attn_external_route *route = &attn_external_route[x.kind];
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK) {
+        attn_task_hide(g->task, &asked->c);
         status = route->open(&x, err);
+    }
     if (status != ATTN_OK)
         return status;
     status = route->ask(&x, asked, 1, answer, err);

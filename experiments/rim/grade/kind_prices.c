@@ -170,11 +170,12 @@ static void lose_problem(const struct attn_priced_problem *x, int64_t got, const
 void attn_grade_prices(struct attn_grading *g, struct attn_outcome *o)
 {
     static struct attn_priced_problem asked[ATTN_PRICES];
-    char command[2400];
+    char command[2400], seed[320];
     int64_t got[ATTN_PRICES];
     struct attn_error err = {0};
+    snprintf(seed, sizeof seed, "%s%.160s", g->task->hidden, g->task->seed);
     for (int n = 0; n < ATTN_PRICES; n++)
-        if (attn_price_ask(g->criterion->argument, g->task->seed, n, &asked[n], &err) != ATTN_OK) {
+        if (attn_price_ask(g->criterion->argument, seed, n, &asked[n], &err) != ATTN_OK) {
             attn_outcome_lose(o, "%s", err.text);
             return;
         }

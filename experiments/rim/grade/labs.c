@@ -101,6 +101,17 @@ static int varies(const struct attn_task *task, const struct convention *c)
     return task->seed[0] != '\0' && attn_cli_listed(task->lab->varies, " ", c->key);
 }
 
+void attn_task_hide(const struct attn_task *task, struct attn_case *c)
+{
+    char text[ATTN_CASE_TEXT];
+    uint64_t hash = attn_digest_bytes(ATTN_DIGEST_BEGIN, task->hidden, strlen(task->hidden));
+    if (task->hidden[0] == '\0')
+        return;
+    attn_case_print(c, text);
+    hash = attn_digest_bytes(hash, text, strlen(text));
+    c->seed = 1 + (hash >> 33) % 1000000000;
+}
+
 /* A claim of the task as a word of a declaration; blocks are declared by a number. */
 static int next_claim(const char **at, char word[32])
 {
@@ -111,13 +122,13 @@ static int next_claim(const char **at, char word[32])
     return 1;
 }
 
-enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed,
+enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed, const char *hidden,
                                 struct attn_task *task, struct attn_error *err)
 {
     char text[1024], word[32];
     const char *at = lab->claims;
     int ranks = 0;
-    *task = (struct attn_task){.lab = lab, .seed = seed};
+    *task = (struct attn_task){.lab = lab, .seed = seed, .hidden = hidden};
     if (lab->form != ATTN_LAB_CODE)
         return ATTN_OK;
     snprintf(text, sizeof text, "{\"name\": \"task\", \"claims\": [");

@@ -170,7 +170,8 @@ static void collect_sink(struct work *w, int r)
     const struct attn_row_bound *x = &w->bound[r];
     if (row->z == -(double)INFINITY)
         return;
-    if (w->kinds.special && row->max != -(double)INFINITY)
+    if (w->kinds.special &&
+        (row->n == 0 || row->max != -(double)INFINITY || w->kinds.sink & ATTN_KIND_NAN))
         attn_sum_kinds(&w->dsink, w->h, 1, &w->kinds.dz, ATTN_KIND_POSITIVE);
     const int64_t place = isfinite(row->dz) ? w->h : -1;
     const struct attn_addends of_sink = {&place, 1, one, &row->dz, &x->e_dz, &x->gauge_dz, 0, 1, 0};

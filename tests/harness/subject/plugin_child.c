@@ -187,7 +187,7 @@ static void perturb(int is_clean)
 static void call(void)
 {
     const struct attn_seal ranks = {seal, NULL};
-    memset(&plugin.notes, 0, sizeof plugin.notes);
+    plugin.notes = shared->notes;
     open_blocks(1);
     perturb(shared->is_clean);
     is_calling = 1;

@@ -431,6 +431,7 @@ int attn_plugin_host_call(struct attn_plugin_host *h, enum attn_pass pass, int i
     shared->message[0] = '\0';
     shared->pass = pass;
     shared->is_clean = is_clean;
+    shared->notes = h->plugin.notes; /* of the passes before this one too */
     make_call(h, pass);
     if (h->is_lost)
         return ATTN_PLUGIN_FAILED;
