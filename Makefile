@@ -413,6 +413,9 @@ $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
 course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
 
+student: ## write build/student, a repository for students: skeletons and pages of the labs, no answers
+	@bash docs/labs/student.sh build/student
+
 golden: $(B)/libharness.a $(B)/libattn.a ## make tests/golden/ again by arbitrary-precision arithmetic (libmpfr-dev) *
 	$(Q)$(filter-out -MMD -MP,$(LINK)) -o $(B)/make-golden $(wildcard tests/golden/*.c) $^ $(HARNESS_LIBS) -lmpfr -lgmp -lm
 	@$(B)/make-golden tests/golden
@@ -556,7 +559,7 @@ help: ## this list
 	@echo '  * no test of make test does what it does'
 
 FORCE:
-.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course student check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -67,7 +67,7 @@ static void chatter(void)
 static void fork_off(void)
 {
     static int daemons;
-    const char *path = getenv("BAD_DAEMON");
+    const char *path = switch_text("BAD_DAEMON");
     if (is_on("FORK") || is_on("FORK_LATE")) {
         pid_t child = fork();
         usleep((child == 0) == is_on("FORK_LATE") ? 100000 : 0);
@@ -88,7 +88,7 @@ static void fork_off(void)
  * one. */
 static void attack(void)
 {
-    const char *victim = getenv("BAD_VICTIM");
+    const char *victim = switch_text("BAD_VICTIM");
     FILE *file = is_on("SCRIBBLE") && victim != NULL ? fopen(victim, "w") : NULL;
     if (file != NULL)
         fputs("100 of 100\n", file);

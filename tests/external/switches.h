@@ -48,4 +48,17 @@ static int switch_number(const char *name, int otherwise)
     return at != NULL ? atoi(at + strlen(part)) : otherwise;
 }
 
+/* The text of NAME=TEXT, or that of the environment; NULL. */
+static inline const char *switch_text(const char *name)
+{
+    static char text[300];
+    char part[64];
+    snprintf(part, sizeof part, " %s=", name);
+    const char *at = strstr(switch_line(), part);
+    if (at == NULL)
+        return getenv(name);
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(at + strlen(part), " "), at + strlen(part));
+    return text;
+}
+
 #endif

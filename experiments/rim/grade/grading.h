@@ -86,6 +86,7 @@ struct attn_outcome {
     int is_judged;      /* its kind has come to an end                                  */
     int asked, passed;  /* cases, or processes                                          */
     char found[160];    /* what there is to say of one that is passed: "1.3 x dense"    */
+    char end[160];      /* of the first that crashed, left or did not end; ""           */
     char why[600];      /* of the first that failed: its name, case and reason          */
     char cause[300];    /* what most failures look like; ""                             */
     char again[2000];   /* the command that repeats it; ""                              */

@@ -129,6 +129,7 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
     const struct attn_question *q = &g->candidate.question;
     struct attn_common_cause causes;
     struct attn_cause cause[2];
+    char words[40];
     memset(&causes, 0, sizeof causes);
     for (int i = 0; i < q->n; i++) {
         if (g->taken[i] || !attn_selection_has(g->criterion->argument, &q->asked[i], g->needs[i]))
@@ -141,6 +142,10 @@ void attn_grade_cases(struct attn_grading *g, struct attn_outcome *o)
         if (passed)
             continue;
         lose_case(o, &q->asked[i], x);
+        if (x != NULL && o->end[0] == '\0' &&
+            (x->result.verdict == ATTN_CRASH || x->result.verdict == ATTN_TIMEOUT))
+            snprintf(o->end, sizeof o->end, "%s: %.140s", attn_verdict_words(&x->result, words),
+                     x->result.text);
         if (x != NULL)
             attn_common_cause_count(&causes, &x->result);
     }

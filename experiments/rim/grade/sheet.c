@@ -80,22 +80,48 @@ static void put_json(FILE *out, const struct attn_sheet *sheet, json_t *rows)
     json_decref(all);
 }
 
-static const struct attn_column csv[] = {
-    {"lab", "", 0},    {"name", "", 0},  {"criterion", "", 0}, {"earned", "", 0}, {"points", "", 0},
-    {"passed", "", 0}, {"asked", "", 0}, {"first", "", 0},     {"likely", "", 0}, {.key = NULL}};
-
-static void put_csv(FILE *out, const struct attn_sheet *sheet, json_t *rows)
+/* Why points are lost, in a line; "". */
+static const char *reason(const struct attn_sheet *sheet)
 {
-    size_t n;
-    json_t *row;
-    json_array_foreach(rows, n, row)
-    {
+    const char *why = sheet->zero;
+    for (int n = 0; n < sheet->n && why[0] == '\0'; n++)
+        why = sheet->outcome[n].end;
+    for (int n = 0; n < sheet->n && why[0] == '\0'; n++) {
+        const struct attn_outcome *o = &sheet->outcome[n];
+        if (o->points > o->earned)
+            why = o->cause[0] != '\0' ? o->cause : o->why;
+    }
+    return why;
+}
+
+/* A submission is a line: a column for each criterion that has points. */
+static void put_csv_line(FILE *out, const struct attn_lab *lab, const struct attn_sheet *sheet)
+{
+    struct attn_column column[ATTN_CRITERIA + 6] = {
+        {"lab", "", 0}, {"name", "", 0}, {"total", "", 0}, {"of", "", 0}};
+    const struct attn_criterion *c;
+    json_t *row = json_object();
+    int at = 4;
+    for (int n = 0; (c = attn_lab_criterion(lab, n)) != NULL; n++) {
+        if (c->points == 0)
+            continue;
+        column[at++].key = c->name;
+        if (sheet != NULL)
+            json_object_set_new(
+                row, c->name, json_integer(sheet->zero[0] == '\0' ? sheet->outcome[n].earned : 0));
+    }
+    column[at].key = "reason";
+    json_t *rows = attn_cli_need(json_pack("[o]", row));
+    if (sheet != NULL) {
         json_object_set_new(row, "lab", json_string(sheet->lab));
         json_object_set_new(row, "name", json_string(sheet->name));
-        if (sheet->zero[0] != '\0')
-            json_object_set_new(row, "first", json_string(sheet->zero));
+        json_object_set_new(row, "total", json_integer(sheet->total));
+        json_object_set_new(row, "of", json_integer(most_points(sheet)));
+        json_object_set_new(row, "reason", json_string(reason(sheet)));
     }
-    attn_table_print(out, ATTN_TABLE_CSV_MORE, csv, rows);
+    attn_table_print(out, sheet != NULL ? ATTN_TABLE_CSV_MORE : ATTN_TABLE_CSV, column,
+                     sheet != NULL ? rows : NULL);
+    json_decref(rows);
 }
 
 void attn_sheet_print(const struct attn_sheet *sheet, enum attn_sheet_format format, FILE *out)
@@ -104,7 +130,7 @@ void attn_sheet_print(const struct attn_sheet *sheet, enum attn_sheet_format for
     if (format == ATTN_SHEET_JSON)
         put_json(out, sheet, rows);
     else if (format == ATTN_SHEET_CSV)
-        put_csv(out, sheet, rows);
+        put_csv_line(out, attn_lab_find(sheet->lab), sheet);
     else
         put_text(out, sheet, rows);
     json_decref(rows);
@@ -114,7 +140,7 @@ void attn_sheet_head(const struct attn_lab *lab, enum attn_sheet_format format, 
 {
     const struct attn_criterion *c;
     if (format == ATTN_SHEET_CSV)
-        attn_table_print(out, ATTN_TABLE_CSV, csv, NULL);
+        put_csv_line(out, lab, NULL);
     if (format != ATTN_SHEET_TEXT)
         return;
     for (int n = 0; (c = attn_lab_criterion(lab, n)) != NULL; n++)
@@ -129,14 +155,12 @@ void attn_sheet_head(const struct attn_lab *lab, enum attn_sheet_format format, 
 
 void attn_sheet_line(const struct attn_sheet *sheet, FILE *out)
 {
-    const char *why = sheet->zero;
+    const char *why = reason(sheet);
     fprintf(out, "%-20s %5d", sheet->name, sheet->total);
     for (int n = 0; n < sheet->n; n++) {
         const struct attn_outcome *o = &sheet->outcome[n];
         if (o->points > 0)
             fprintf(out, " %3d", sheet->zero[0] == '\0' ? o->earned : 0);
-        if (why[0] == '\0' && o->points > o->earned)
-            why = o->cause[0] != '\0' ? o->cause : o->why;
     }
     fprintf(out, "%s%.160s\n", why[0] != '\0' ? "  " : "", why);
 }

@@ -271,6 +271,14 @@ static const struct {
     {"victim", "HONEST", 100, ""},
 };
 
+/* A class of one. */
+static const char *one_of(const char *words)
+{
+    scratch_shell(0, "", "mkdir -p '%s'", scratch_path("one"));
+    fixture_plugin("one/ann.so", "bad", "%s", words);
+    return scratch_path("one");
+}
+
 /* Nine in one run: an attack costs its author everything, is reported, and changes no other points:
  * not those of the student whose file is overwritten, who stands last. */
 TEST(class_of_nine)
@@ -280,10 +288,9 @@ TEST(class_of_nine)
     scratch_shell(0, "", "mkdir '%s'", folder);
     for (int n = 0; n < COUNT(student); n++) {
         snprintf(line, sizeof line, "class/%s.so", student[n].name);
-        fixture_plugin(line, "bad", "%s", student[n].words);
+        fixture_plugin(line, "bad", "%s BAD_VICTIM=%s/victim.so BAD_DAEMON=%s.daemon",
+                       student[n].words, folder, folder);
     }
-    setenv("BAD_VICTIM", scratch_path("class/victim.so"), 1);
-    setenv("BAD_DAEMON", scratch_path("daemon"), 1);
     ck_assert_int_eq(scratch_attnlab("grade 01 '%s' --format json", folder), 0);
     char *at = scratch_output;
     for (int n = 0; n < COUNT(student); n++) {
@@ -299,6 +306,29 @@ TEST(class_of_nine)
         json_decref(sheet);
         at = strchr(at, '\n');
     }
+}
+
+/* In CSV a submission is a line, with its total and why points are lost; and a key of the lecturer
+ * draws the numbers that are asked, so that a table of answers to the battery's has none of them. */
+TEST(csv_of_hidden_cases)
+{
+    scratch_expect(0, "01-softmax,ann,100,100,5,30,10,10,10,10,15,10,\n",
+                   "grade 01 '%s' --seed :a --format csv", one_of("HONEST"));
+    scratch_expect(0, ",CRASH: Segmentation fault", "grade 01 '%s' --seed :a --format csv",
+                   one_of("CRASH FROM=1"));
+    json_t *sheet = grade("01 '%s/labs/01-softmax/skeleton.so'", test_build());
+    json_t *hidden = grade("01 '%s/labs/01-softmax/skeleton.so' --seed :a", test_build());
+    size_t n;
+    const json_t *c;
+    json_array_foreach(json_object_get(sheet, "criteria"), n, c)
+    {
+        const json_t *other = json_array_get(json_object_get(hidden, "criteria"), n);
+        ck_assert_int_eq(number(c, "asked"), number(other, "asked"));
+        if (number(c, "asked") > 1)
+            ck_assert_str_ne(text(c, "first"), text(other, "first"));
+    }
+    json_decref(sheet);
+    json_decref(hidden);
 }
 
 /* A command writes to its cases: forged inputs, or results where the grader does not look for
