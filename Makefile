@@ -119,7 +119,7 @@ $(patsubst %.c,$(B)/%.o,$(wildcard optimized/*.c)): FLAGS += $(OPENMP)
 # The checker's loops choose between products (an infinite error of 0 is 0), which gcc makes vectors
 # of only when no floating-point exception may trap; and a function may be inlined where it stands.
 # Neither changes a result: all is still IEEE arithmetic as written.
-$(HARNESS_OBJ) $(B)/ref/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
+$(HARNESS_OBJ) $(B)/ref/oracle/oracle.o: FLAGS += -fno-trapping-math -fno-semantic-interposition
 
 # Tests and the program call what computes, in libraries and tests/variants/; they compute next to
 # nothing.  Half the time of compiling them would be the optimiser's.

@@ -11,7 +11,7 @@
 #include "experiments/table/row_table.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/models.h"
 #include "tests/harness/cases/tiers.h"

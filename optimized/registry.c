@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "optimized/simd/isa.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 
 #define ATTN_IMPL(x) extern const struct attn_impl attn_impl_##x;
 #include "optimized/impls.def"

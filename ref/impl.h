@@ -48,8 +48,8 @@ struct attn_cost {
                            because they may exceed 64 bits where the peak does not */
 };
 
-/* Add parts of `numbers` numbers of size bytes under a name to the live set; EINVAL when the product
- * overflows.  attn_cost_join: a buffer of another price. */
+/* Add parts of `numbers` numbers of size bytes under a name to the live set; EINVAL when the
+ * product overflows.  attn_cost_join: a buffer of another price. */
 enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t parts,
                                int64_t numbers, int64_t size, struct attn_error *err);
 enum attn_status attn_cost_join(struct attn_cost *cost, const struct attn_account *buffer,

@@ -21,8 +21,9 @@ typedef int64_t attn_atomic_int64; /* of the same size; to be read when nothing 
 typedef _Atomic int64_t attn_atomic_int64;
 #endif
 
-/* One named buffer (or several of one name) and its bytes.  In a price: they are parts, for threads,
- * panels or heads, of equally many numbers of `size` bytes each; parts 0: of several shapes. */
+/* One named buffer (or several of one name) and its bytes.  In a price: they are parts, for
+ * threads, panels or heads, of equally many numbers of `size` bytes each; parts 0: of several
+ * shapes. */
 struct attn_account {
     const char *name; /* static storage */
     int64_t bytes;

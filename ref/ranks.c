@@ -5,8 +5,8 @@
 
 const char *attn_tag_name(int tag)
 {
-    static const char *const name[ATTN_TAG_KINDS] = {"q",     "k",  "v",  "o",  "lse",  "do",
-                                                     "delta", "dq", "dk", "dv", "mask", "mask", "dsink"};
+    static const char *const name[ATTN_TAG_KINDS] = {
+        "q", "k", "v", "o", "lse", "do", "delta", "dq", "dk", "dv", "mask", "mask", "dsink"};
     return tag >= 0 ? name[tag % ATTN_TAG_KINDS] : "?";
 }
 

@@ -112,9 +112,9 @@ static inline real sink(const struct attn_head *x)
     return x->sink != NULL ? (real)*x->sink : MINUS_INF;
 }
 
-/* Forward was l_i = sum_j exp(S_ij) + exp(z), so the sink's P is exp(z - LSE_i).  Its dP is dO_i . 0,
- * and dS = P (dP - D_i): dz -= exp(z - LSE_i) D_i.  Where no key has weight (seen is 0) O is 0,
- * dO is not read, and D_i is -dLSE_i. */
+/* Forward was l_i = sum_j exp(S_ij) + exp(z), so the sink's P is exp(z - LSE_i).  Its dP is
+ * dO_i . 0, and dS = P (dP - D_i): dz -= exp(z - LSE_i) D_i.  Where no key has weight (seen is 0) O
+ * is 0, dO is not read, and D_i is -dLSE_i. */
 static inline void dsink_add(const struct attn_head *x, int64_t i, real D, int seen)
 {
     if (x->dsink == NULL || sink(x) == MINUS_INF)

@@ -34,42 +34,6 @@ int attn_ranks(const struct attn_impl *impl, const struct attn_options *options)
     return impl->ranks != NULL ? impl->ranks(options) : 1;
 }
 
-enum attn_status attn_cost_join(struct attn_cost *cost, const struct attn_account *buffer,
-                                struct attn_error *err)
-{
-    int64_t sum, size = buffer->size > 0 ? buffer->size : 1;
-    if (__builtin_add_overflow(cost->peak_bytes, buffer->bytes, &sum))
-        return attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits",
-                         buffer->name, (long long)(buffer->bytes / size), (long long)size);
-    cost->peak_bytes = sum;
-    if (buffer->bytes == 0) /* the ledger's live set does not list what has no bytes either */
-        return ATTN_OK;
-    for (int a = 0; a < cost->n_live; a++) {
-        struct attn_account *there = &cost->live[a];
-        if (strcmp(there->name, buffer->name) != 0)
-            continue;
-        int is_alike = there->size == buffer->size && there->parts > 0 && buffer->parts > 0 &&
-                       there->bytes / there->parts == buffer->bytes / buffer->parts;
-        there->parts = is_alike ? there->parts + buffer->parts : 0;
-        there->bytes += buffer->bytes;
-        return ATTN_OK;
-    }
-    if (cost->n_live == ATTN_MAX_ACCOUNTS)
-        return attn_fail(err, ATTN_EINTERNAL, "more than %d named buffers", ATTN_MAX_ACCOUNTS);
-    cost->live[cost->n_live++] = *buffer;
-    return ATTN_OK;
-}
-
-enum attn_status attn_cost_add(struct attn_cost *cost, const char *name, int64_t parts,
-                               int64_t numbers, int64_t size, struct attn_error *err)
-{
-    int64_t bytes = attn_product(attn_product(parts, numbers), size);
-    if (bytes < 0)
-        return attn_fail(err, ATTN_EINVAL, "buffer '%s' of %lld x %lld bytes exceeds 64 bits", name,
-                         (long long)attn_product(parts, numbers), (long long)size);
-    return attn_cost_join(cost, &(const struct attn_account){name, bytes, parts, size}, err);
-}
-
 /* ---- refusals ----------------------------------------------------------------------------- */
 
 static enum attn_status check_needs(const struct attn_impl *impl, unsigned needs,

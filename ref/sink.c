@@ -24,8 +24,7 @@ double attn_sink_row_forward(const struct attn_view *o, const struct attn_view *
     double after = most + log1p(exp(least - most)), weight = exp(before - after);
     attn_view_set(lse, at[0], at[1], at[2], 0, after);
     for (int64_t c = 0; c < dv; c++)
-        attn_view_set(o, at[0], at[1], at[2], c,
-                      weight * attn_view_get(o, at[0], at[1], at[2], c));
+        attn_view_set(o, at[0], at[1], at[2], c, weight * attn_view_get(o, at[0], at[1], at[2], c));
     return weight;
 }
 
@@ -60,8 +59,7 @@ void attn_sink_forward(const struct attn_ctx *ctx, const struct attn_impl *impl,
 
 void attn_sink_backward(const struct attn_problem *p, const struct attn_backward *t, void *lse)
 {
-    const struct attn_view copy =
-        attn_packed_view(lse, attn_lse_dtype(p), p->heads, p->n_query, 1);
+    const struct attn_view copy = attn_packed_view(lse, attn_lse_dtype(p), p->heads, p->n_query, 1);
     for (int64_t h = 0; h < p->heads; h++) {
         double z = attn_sink_of(p, h), dz = 0;
         for (int64_t b = 0; b < p->batch; b++)

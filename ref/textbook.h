@@ -32,8 +32,8 @@ struct attn_head {
     struct attn_matrix dK, dV;     /* [Lk,d] [Lk,dv], to be added to: the query heads that
                                       share a kv head add up                                  */
     const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
-    const double *sink; /* z, NULL: none */
-    double *dsink;      /* to be added to; NULL: not asked for */
+    const double *sink;            /* z, NULL: none */
+    double *dsink;                 /* to be added to; NULL: not asked for */
     const struct attn_listener *listener; /* NULL: none */
     int rank, hop;                        /* of ring and Ulysses, for the listener */
 };

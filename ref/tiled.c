@@ -172,8 +172,8 @@ static void tiled_gradient_row(const struct attn_head *x, const struct attn_head
     }
 }
 
-/* D_i for queries that see a key; 0 for others, whose O and dO are not read.  With a sink these have
- * LSE = z. */
+/* D_i for queries that see a key; 0 for others, whose O and dO are not read.  With a sink these
+ * have LSE = z. */
 static void tiled_delta(const struct attn_head *x, real *D)
 {
     for (int64_t i = 0; i < x->n_query; i++) {

@@ -188,27 +188,72 @@ static void put_causes(struct attn_document *d, const struct attn_verdict_list *
     }
 }
 
-/* Failures as a table, and the text of the terminal. */
+static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
+                         const struct attn_verdict_list *list)
+{
+    struct attn_verdicts page = *v;
+    char *text;
+    size_t size;
+    page.out = attn_cli_memory(&text, &size);
+    attn_verdicts_smallest(&page, list);
+    fclose(page.out);
+    attn_cli_need(text);
+    if (text[0] != '\0') {
+        attn_document_heading(d, 3, "The smallest case that fails");
+        attn_document_lines(d, text);
+    }
+    free(text);
+}
+
+static void fold(struct attn_document *d, const char *summary)
+{
+    fprintf(d->out, "<details><summary>%s</summary>\n\n", summary);
+}
+
+static void unfold(struct attn_document *d)
+{
+    fputs("\n</details>\n\n", d->out);
+}
+
+/* Few failures stand open, many are folded. */
+static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
+                         const struct attn_verdict_list *list)
+{
+    enum { FEW = 12 };
+    struct attn_verdicts page = *v;
+    int left_out;
+    char summary[40];
+    page.listed = INT_MAX;
+    json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
+    const size_t n = json_array_size(rows);
+    snprintf(summary, sizeof summary, "%zu failures", n);
+    if (n == 0) {
+        json_decref(rows);
+        return;
+    }
+    attn_document_heading(d, 3, "All failures, the worst first");
+    if (n > FEW)
+        fold(d, summary);
+    attn_document_table(d, attn_failure_columns, rows);
+    if (n > FEW)
+        unfold(d);
+}
+
+/* The text of the terminal. */
 static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
     struct attn_verdicts page = *v;
     char *text;
     size_t size;
-    int left_out;
-    attn_document_heading(d, 3, "Verdicts");
-    page.listed = INT_MAX;
-    json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
-    if (json_array_size(rows) > 0)
-        attn_document_table(d, attn_failure_columns, rows);
-    else
-        json_decref(rows);
     page.out = attn_cli_memory(&text, &size);
     page.listed = page.verbose = 0;
     page.refusals = 1;
     attn_verdicts_text(&page, list);
     fclose(page.out);
+    fold(d, "As the terminal has it, with all that was refused");
     attn_document_lines(d, attn_cli_need(text));
+    unfold(d);
     free(text);
     attn_document_text(d,
                        "A case meets an oracle in a wider type, every element of every output; a "
@@ -292,6 +337,15 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", judged,
                           t.failures, refused);
     attn_document_close(d);
+    put_causes(d, list);
+    put_smallest(d, v, list);
+    put_failures(d, v, list);
+    if (!is_setup && t.soak == NULL) { /* of random cases, only those that failed are kept */
+        if (r->tier != NULL)
+            attn_coverage_put(d, r->tier, list);
+        put_outputs(d, list);
+    }
+    attn_document_heading(d, 3, "The subject, and how it was judged");
     char declared[400];
     if (attn_verdicts_declared(list, declared, sizeof declared) > 0)
         attn_document_text(d, "Precisions that were taken at its word: %s.", declared);
@@ -299,11 +353,5 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
         fputs(r->about, d->out);
     free(r->about);
     r->about = NULL; /* what was said of this one is not the next one's */
-    put_causes(d, list);
     put_text(d, v, list);
-    if (is_setup || t.soak != NULL) /* of random cases, those that failed are all that is kept */
-        return;
-    put_outputs(d, list);
-    if (r->tier != NULL)
-        attn_coverage_put(d, r->tier, list);
 }

@@ -48,8 +48,11 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
         return;
     causes->diagnosed++;
     causes->n[kind]++;
-    while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
-           !(causes->of[n].kind == kind && attn_verdicts_alike(causes->of[n].text, d->text)))
+    while (
+        n < ATTN_CAUSES && causes->of[n].n > 0 &&
+        !(causes->of[n].kind == kind && (kind == ATTN_FAULT_FACTOR && strchr(d->text, '(') == NULL
+                                             ? strcmp(causes->of[n].text, d->text) == 0
+                                             : attn_verdicts_alike(causes->of[n].text, d->text))))
         n++;
     if (n == ATTN_CAUSES)
         return;
@@ -60,14 +63,26 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
     memcpy(causes->of[n].remedy, d->remedy, sizeof d->remedy);
 }
 
+/* How many failures say it: of a factor those of one number, or of one origin, for any factor fits
+ * some case. */
+static int votes_of(const struct attn_common_cause *causes, int kind)
+{
+    int most = 0;
+    for (int n = 0; n < ATTN_CAUSES && kind == ATTN_FAULT_FACTOR; n++)
+        if (causes->of[n].kind == kind && causes->of[n].n > most)
+            most = causes->of[n].n;
+    return kind == ATTN_FAULT_FACTOR ? most : causes->n[kind];
+}
+
 /* The commonest kind of fault; a second one beside the first (0: that is asked). */
 static int commonest(const struct attn_common_cause *causes, int first)
 {
-    int kind = 0;
+    int kind = 0, most = 0;
     for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++) {
-        int is_vague = n >= ATTN_FAULTS || n == ATTN_FAULT_FEATURE || n == ATTN_FAULT_FACTOR;
-        if (n != first && !(first > 0 && is_vague) && causes->n[n] > causes->n[kind])
-            kind = n;
+        int is_vague = n >= ATTN_FAULTS || n == ATTN_FAULT_FEATURE;
+        int votes = first > 0 ? votes_of(causes, n) : causes->n[n];
+        if (n != first && !(first > 0 && is_vague) && votes > most)
+            kind = n, most = votes;
     }
     return kind;
 }
@@ -94,13 +109,14 @@ static struct attn_cause most_of(const struct attn_common_cause *causes, int kin
 int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2])
 {
     const int first = commonest(causes, 0), agree = causes->n[first];
-    const int second = commonest(causes, first), others = causes->n[second];
+    const int second = commonest(causes, first), others = votes_of(causes, second);
     if (agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
         return 0;
     named[0] = most_of(causes, first);
     if (others < 3 || 10 * others < causes->diagnosed)
         return 1;
     named[1] = most_of(causes, second);
+    named[1].n = others;
     return 2;
 }
 

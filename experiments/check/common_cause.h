@@ -25,7 +25,7 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
 /* Likely causes, the likeliest first; how many there are, 0 to 2.  The first is the sentence that
  * most failures of the commonest kind of fault have: at least two, a third of those diagnosed and a
  * quarter of those asked.  The second is that of the next kind, if they are three and a tenth, and
- * name more than digits, a factor or a feature. */
+ * name more than digits or a feature.  Factors agree where their numbers do. */
 int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2]);
 
 /* 1 if a result looks like this cause. */

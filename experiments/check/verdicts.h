@@ -89,6 +89,9 @@ void attn_verdicts_free(struct attn_verdict_list *list);
 /* Print a spec's checks in v's format; of NULL what the format needs at its end. */
 void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
+/* The smallest failing case in full, and the line that repeats it; nothing where none failed. */
+void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
 /* ---- for the formats ------------------------------------------------------------------------- */
 
 /* ERROR and, if strict, WEAK and REFUSED by it included. */

@@ -399,3 +399,14 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
     if (smallest != NULL)
         print_end(v->out, list, cause, causes, smallest);
 }
+
+void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_list *list)
+{
+    struct attn_cause cause[2];
+    const int causes = attn_common_causes(&list->causes, cause);
+    const struct attn_verdict_entry *smallest = find_smallest(v, list, causes > 0 ? cause : NULL);
+    if (smallest == NULL)
+        return;
+    print_in_full(v->out, list->spec, smallest);
+    print_again(v->out, smallest);
+}

@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "optimized/registry.h"
 #include "optimized/simd/isa.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 #include "tests/harness/cases/models.h"
 #include "version.h"
 

@@ -22,7 +22,7 @@
 #include "experiments/cli/statements.h"
 #include "experiments/measure/group_words.h"
 #include "experiments/measure/plan_draft.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 #include "tests/harness/base/fileio.h"
 
 enum { PLAN_BYTES = 1 << 20 };

@@ -328,6 +328,7 @@ static void find_crossing(struct attn_figure_group *group, const struct pair *pa
                     (of_memory ? is_priced_below : is_below) ? "less" : "more");
     } else if (!of_memory) {
         attn_append(text, size, " takes as long as %.40s at density ", flat);
+        group->is_of_one_round[0] |= isnan(measured.interval.low);
         say_interval(&measured, text, size);
     } else {
         attn_append(text, size, " takes as much as %.40s at density %.3f (%s, %s: circle)", flat,
@@ -337,6 +338,7 @@ static void find_crossing(struct attn_figure_group *group, const struct pair *pa
         pair->csr[0]->crossing_bytes = height;
         if (is_measured == 1) {
             attn_append(text, size, ", resident at ");
+            group->is_of_one_round[1] |= isnan(measured.interval.low);
             say_interval(&measured, text, size);
         }
     }

@@ -212,7 +212,7 @@ static enum attn_status draw_script(const char *folder, const char *name, const 
     return ATTN_OK;
 }
 
-/* gnuplot's hypertext, which is shown by a script of its own, as titles, which every viewer shows. */
+/* gnuplot's hypertext, which a script of its own shows, as titles, which every viewer shows. */
 static enum attn_status make_titles(const char *folder, const char *name, struct attn_error *err)
 {
     static const char begin[] = " onmousemove=\"gnuplot_svg.showHypertext(evt,'",

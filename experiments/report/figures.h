@@ -123,8 +123,9 @@ enum attn_status attn_figure_check(const struct attn_figure *figure, const char 
 /* Can gnuplot be started? */
 int attn_draw_possible(void);
 
-/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may, and have gnuplot make NAME.svg, .png and .pdf, or those of its formats.  ENOMEM: there
- * is no gnuplot, or it could not, with its own words. */
+/* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may, and have gnuplot make NAME.svg, .png
+ * and .pdf, or those of its formats.  ENOMEM: there is no gnuplot, or it could not, with its own
+ * words; or a file cannot be written, whole. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);
 

@@ -12,7 +12,7 @@ static void item(struct attn_document *d)
     fputs("- ", d->out);
 }
 
-/* ---- notes: why the numbers below may be worth less ------------------------------------------- */
+/* ---- notes: why the numbers below may be worth less ------------------------------------------ */
 
 void attn_page_notes(struct attn_document *d, const struct attn_page *page)
 {
@@ -36,7 +36,7 @@ void attn_page_notes(struct attn_document *d, const struct attn_page *page)
                            single);
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void put_verdict(struct attn_document *d, const struct attn_page *page)
 {
@@ -66,7 +66,7 @@ static void put_verdict(struct attn_document *d, const struct attn_page *page)
     fputc('\n', d->out);
 }
 
-/* Price = ledger, of all points that have both; and how far the resident set is, where that is known
+/* Price = ledger, of all points that have both; and how far the resident set is, where it is known
  * well. */
 static void put_account(struct attn_document *d, const struct attn_page *page)
 {
@@ -98,7 +98,7 @@ static void put_account(struct attn_document *d, const struct attn_page *page)
     fputc('\n', d->out);
 }
 
-/* ---- memory against L -------------------------------------------------------------------------- */
+/* ---- memory against L ------------------------------------------------------------------------ */
 
 /* The longest good row of this row's curve; NULL: none. */
 static const struct attn_row *longest(const struct attn_figure_group *group,
@@ -171,7 +171,7 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
     fputc('\n', d->out);
 }
 
-/* ---- time against L ---------------------------------------------------------------------------- */
+/* ---- time against L -------------------------------------------------------------------------- */
 
 /* At the largest length at which two of one process have warm times of two rounds: the slowest and
  * the fastest. */
@@ -213,7 +213,7 @@ static void put_time(struct attn_document *d, const struct attn_figure_group *gr
     fputc('\n', d->out);
 }
 
-/* ---- ranks, density ---------------------------------------------------------------------------- */
+/* ---- ranks, density -------------------------------------------------------------------------- */
 
 /* All that one rank holds, beside one process. */
 static void put_ranks(struct attn_document *d, const struct attn_figure_group *group)
@@ -247,13 +247,14 @@ static void put_ranks(struct attn_document *d, const struct attn_figure_group *g
     fputc('\n', d->out);
 }
 
-/* What a figure says of itself, where it says nothing of one round. */
-static void put_words(struct attn_document *d, const char *special, const char *finding)
+/* The words of a figure, where none of them is of one round. */
+static void put_words(struct attn_document *d, const struct attn_figure_group *group, int of_memory)
 {
-    if (finding[0] == '\0' || strstr(finding, "of one round") != NULL)
+    const char *finding = of_memory ? group->finding_of_bytes : group->finding_of_time;
+    if (finding[0] == '\0' || group->is_of_one_round[of_memory])
         return;
     item(d);
-    attn_document_put(d, ATTN_WORDS, "density, %s: %s.", special, finding);
+    attn_document_put(d, ATTN_WORDS, "density, %s: %s.", group->special, finding);
     fputc('\n', d->out);
 }
 
@@ -271,8 +272,8 @@ void attn_page_findings(struct attn_document *d, const struct attn_page *page)
         if (group->kind == ATTN_GROUP_RANKS)
             put_ranks(d, group);
         if (group->kind == ATTN_GROUP_DENSITY) {
-            put_words(d, group->special, group->finding_of_bytes);
-            put_words(d, group->special, group->finding_of_time);
+            put_words(d, group, 1);
+            put_words(d, group, 0);
         }
     }
     fputc('\n', d->out);

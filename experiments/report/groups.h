@@ -24,6 +24,7 @@ struct attn_figure_group {
     struct attn_row **row;            /* [n] by label, pass and x (borrowed)                     */
     int64_t n;
     char finding_of_bytes[400], finding_of_time[400]; /* in words (curves.h); "" */
+    int is_of_one_round[2]; /* a crossing of time, of memory: its interval is unknown */
 };
 
 struct attn_figure_groups {

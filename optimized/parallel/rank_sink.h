@@ -1,7 +1,7 @@
 /* The sink on ranks: each brings it into the rows that it has at home, when these are complete, so
  * that it counts once (ref/sink.h).  Before a backward pass it makes the copy of LSE that the pass
- * sees, and the part of dz that its rows give; it sends the part to every other rank, and adds those
- * of all ranks in their order: every rank has the same dz, to the bit. */
+ * sees, and the part of dz that its rows give.  It sends the part to every other rank, and adds
+ * those of all ranks in their order: every rank has the same dz, to the bit. */
 #ifndef OPTIMIZED_PARALLEL_RANK_SINK_H
 #define OPTIMIZED_PARALLEL_RANK_SINK_H
 

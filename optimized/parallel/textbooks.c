@@ -277,8 +277,8 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     struct workspace m = {.part = &part};
     struct attn_problem mine = *p;
     const struct attn_layout home = attn_layout_of_tokens(p, options);
-    struct attn_sent sent = attn_sent_both(book->sent(&part, pass),
-                                           attn_rank_sink_sent(p, pass, at.size));
+    struct attn_sent sent =
+        attn_sent_both(book->sent(&part, pass), attn_rank_sink_sent(p, pass, at.size));
     mine.n_query = part.n_query;
     mine.n_key = part.n_key;
     lay_out_sink(&m, &home, pass);

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 
 enum { DEPTH = 64 };
 

@@ -100,6 +100,30 @@ TEST(votes_are_of_faults)
     ck_assert_str_eq(cause[1].remedy, attn_fault_remedy(ATTN_FAULT_SOFTMAX));
 }
 
+/* A factor is a second cause where its number is the same, and none where cases have each their
+ * own. */
+TEST(factors_agree_by_their_numbers)
+{
+    for (int differ = 0; differ < 2; differ++) {
+        struct attn_common_cause causes = {0};
+        struct attn_cause cause[2];
+        for (int n = 0; n < 8; n++) {
+            struct attn_result r = {.verdict = ATTN_FAILED, .diagnosis.fault = ATTN_FAULT_HEADS};
+            snprintf(r.diagnosis.text, sizeof r.diagnosis.text, "fits heads mapped h mod G");
+            if (n % 2 == 0) {
+                r.diagnosis.fault = ATTN_FAULT_FACTOR;
+                snprintf(r.diagnosis.text, sizeof r.diagnosis.text, "fits o times 1.%d",
+                         5 + n * differ);
+            }
+            attn_common_cause_count(&causes, &r);
+        }
+        ck_assert_int_eq(attn_common_causes(&causes, cause), 2 - differ);
+        ck_assert_str_eq(cause[0].text, "fits heads mapped h mod G");
+        ck_assert_str_eq(cause[1 - differ].text,
+                         differ ? "fits heads mapped h mod G" : "fits o times 1.5");
+    }
+}
+
 /* A kernel that is right in f32 is told so; votes of another type are for another arithmetic. */
 TEST(votes_are_of_types)
 {

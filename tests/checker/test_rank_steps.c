@@ -156,6 +156,30 @@ TEST(damaged_files_are_no_pass)
     }
 }
 
+/* What an all-to-all brings to the wrong rank, or in the wrong order. */
+static const struct {
+    const char *edit, *says;
+} moves[] = {{"mv rank-0/step-0 away; mv rank-1/step-0 rank-0; mv rank-2/step-0 rank-1; mv away "
+              "rank-2/step-0",
+              "looks like: fits heads rotated: those that belong 1 rank further on"},
+             {"/usr/bin/python3 -c \"import glob, numpy as n; [n.save(f, n.roll(n.load(f), -4, "
+              "axis=2)) for f "
+              "in glob.glob('rank-*/step-0/*')]\"",
+              "looks like: fits tokens rotated: those of rank 1 come first"}};
+
+TEST(moved_inputs_are_named)
+{
+    run_engine("ulysses:ranks=3", "ulysses:ranks=3", "h6q12d8:none:f32:normal:s1");
+    for (size_t n = 0; n < COUNT(moves) && fixture_python("numpy"); n++) {
+        ck_assert_int_eq(fixture_shell("cd '%s' && rm -rf bad && cp -r out bad && cd bad/case-1 && "
+                                       "%s",
+                                       scratch_path(""), moves[n].edit),
+                         0);
+        scratch_expect(1, moves[n].says, "check --results '%s' --vectors '%s'", scratch_path("bad"),
+                       scratch_path("cases"));
+    }
+}
+
 TEST(schemes_whose_steps_are_not_known)
 {
     static const struct scratch_row row[] = {
@@ -176,7 +200,7 @@ TEST(schemes_whose_steps_are_not_known)
 
 /* docs/examples/numpy_ring.py with an edit by sed, and where it shows first. */
 static const struct {
-    const char *edit, *order, *where, *likely;
+    const char *edit, *cases, *where, *likely;
 } rings[] = {
     {"", "zigzag", "1 pass", ""},
     {"s/x\\[-1:\\] + x\\[:-1\\]/x[1:] + x[:1]/", "zigzag",
@@ -224,25 +248,34 @@ static const struct {
     {"s/np.repeat(x, group, axis=1)/np.tile(x, (1, group, 1, 1))/", "contiguous",
      "rank 0, step 0: o", "heads mapped h mod G"},
     {"s/np.repeat(x, group, axis=1)/np.roll(&, -group, axis=1)/", "zigzag", "rank 0, step 0: o",
-     "kv heads rotated: that of the next group"}};
+     "kv heads rotated: that of the next group"},
+    {"s/return (a .* \\(np.where.*\\), m/return o - b \\/ \\1 * (o - part), m/", "infinite",
+     "rank 0, step ", "a merge o - w (o - o_n), which is NaN where V is infinite"}};
 
-TEST_EACH(a_ring_in_numpy, COUNT(rings))
+/* One start of Python runs them all. */
+TEST(rings_in_numpy)
 {
+    static const char *const orders[] = {"contiguous", "zigzag", "striped"};
     if (!fixture_python("numpy"))
         return;
-    scratch_expect(0, "1 cases",
-                   "vectors '%s' --scheme ring:ranks=4,order=%s --case "
-                   "'h4g2q32d8:causal(br):f32:normal:s1:pass=bwd'",
-                   scratch_path("cases"), rings[_i].order);
-    scratch_shell(0, "",
-                  "cp docs/examples/numpy_attention.py '%s'; sed '%s' "
-                  "docs/examples/numpy_ring.py >'%s'",
-                  scratch_path(""), rings[_i].edit, scratch_path("ring.py"));
-    scratch_shell(0, "", "/usr/bin/python3 '%s' '%s' '%s'", scratch_path("ring.py"),
-                  scratch_path("cases"), scratch_path("out"));
-    scratch_expect(_i > 0, rings[_i].where, "check --results '%s' --vectors '%s'",
-                   scratch_path("out"), scratch_path("cases"));
-    scratch_has(rings[_i].likely);
+    for (int n = 0; n <= COUNT(orders); n++)
+        scratch_expect(0, "1 cases", "vectors '%s' --scheme ring:ranks=4,order=%s --case '%s'",
+                       scratch_path(n < COUNT(orders) ? orders[n] : "infinite"), orders[n % 3],
+                       n < COUNT(orders) ? "h4g2q32d8:causal(br):f32:normal:s1:pass=bwd"
+                                         : "h4g2q32d8:none:f32:normal:s1:special=v-inf");
+    scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path(""));
+    for (int n = 0; n < COUNT(rings); n++)
+        scratch_shell(0, "",
+                      "sed '%s' docs/examples/numpy_ring.py >'%s/ring%d.py'; "
+                      "echo 'import ring%d; ring%d.main(\"%s\", \"out%d\")' >>'%s'",
+                      rings[n].edit, scratch_path(""), n, n, n, rings[n].cases, n,
+                      scratch_path("all.py"));
+    scratch_shell(0, "", "cd '%s' && /usr/bin/python3 all.py", scratch_path(""));
+    for (int n = 0; n < COUNT(rings); n++) {
+        scratch_expect(n > 0, rings[n].where, "check --results '%s%d' --vectors '%s'",
+                       scratch_path("out"), n, scratch_path(rings[n].cases));
+        scratch_has(rings[n].likely);
+    }
 }
 
 /* Between processes; five starts of PyTorch take many seconds. */

@@ -280,7 +280,8 @@ static enum attn_status modulo_forward(struct attn_ctx *ctx, const struct attn_p
     return status;
 }
 
-/* A model with several kv heads keeps two, so that such a kernel is not judged good at its shape. */
+/* A model with several kv heads keeps two, so that such a kernel is not judged good at its
+ * shape. */
 TEST(kv_heads_of_models_are_told_apart)
 {
     struct attn_spec spec = spec_of("tiled");

@@ -96,13 +96,22 @@ static float mean_of(const struct attn_plugin_call *t, int64_t r)
     return sum / (float)t->n_key;
 }
 
-static int floors, waves; /* exp of no less than -5; off by 1e-4 */
+static int floors, waves, more; /* exp of no less than -5; off by 1e-4, of itself or of 1 */
 
 /* exp of a score less the maximum of its row, or its LSE. */
 static float exp_of(float x)
 {
     float y = expf(floors && x > -INFINITY ? fmaxf(x, -5) : x);
+    y += more && y > 0 ? 1e-4f : 0;
     return waves && y > 0 ? y * (1 + 1e-4f * sinf(9 * x)) : y;
+}
+
+/* To the 11 bits of half precision. */
+static float cut(float x)
+{
+    int e;
+    const float fraction = frexpf(x, &e);
+    return ldexpf(rintf(fraction * 2048) / 2048, e);
 }
 
 static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
@@ -139,6 +148,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     empty |= is_on("NO_MAX_ZERO") && l == 0;
     if (is_on("PADDED") && !empty) /* keys of score 0 up to a multiple of 256 */
         l += (float)((256 - n % 256) % 256) * expf(-m);
+    const int halves = is_on("F16_SUMS");
     const int steps = is_on("STEPS_DV") && t->n_query == 1 && t->d_key > d; /* V in blocks of dv */
     for (int64_t c = 0; c < d; c++) {
         float sum = 0, low = INFINITY, high = -INFINITY;
@@ -146,6 +156,7 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
             int64_t at = steps ? j / t->d_key * d + j % t->d_key % d : j;
             float x = v[place(first_key(t, r) + at, t->kv_heads, n, d, c)];
             sum += s[j] * x;
+            sum = halves ? cut(sum) : sum;
             low = fminf(low, x), high = fmaxf(high, x);
         }
         if (spread)
@@ -248,7 +259,7 @@ const struct attn_plugin *attn_plugin_get(void)
     slips.hidden = switch_number("HIDDEN", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     interleaved = is_on("INTERLEAVED");
-    floors = is_on("EXP_FLOOR"), waves = is_on("EXP_1E4");
+    floors = is_on("EXP_FLOOR"), waves = is_on("EXP_1E4"), more = is_on("EXP_ADDS");
     if (is_on("ALIGNED")) /* of pointers; tensors are packed where it is asked */
         slips.claims |= ATTN_CAP_STRIDES;
     return &slips;

@@ -35,7 +35,7 @@ struct golden {
     int64_t bias_axis[4]; /* extents of the bias, 1 broadcasts; all 0: there is none */
 
     double *q, *k, *v, *d_o, *d_lse, *bias;
-    double *sink; /* [H], or NULL */
+    double *sink;           /* [H], or NULL */
     unsigned char *visible; /* [B,H,Lq,Lk] */
     double slope[8];
     int64_t alibi_offset;

@@ -6,7 +6,7 @@
 
 #include "optimized/registry.h"
 #include "ref/mask/pattern.h"
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/mask_data.h"

@@ -99,7 +99,8 @@ TEST(hang_and_refusal)
     }
 }
 
-/* A plug-in that holds 64 MiB more shows 64 MiB more, and a mask given as bytes is not its memory. */
+/* A plug-in that holds 64 MiB more shows 64 MiB more, and a mask given as bytes is not its
+ * memory. */
 TEST(extra_memory_of_a_plugin)
 {
     fixture_plugin("plain.so", "bad", "HONEST");

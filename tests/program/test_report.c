@@ -616,8 +616,8 @@ TEST(a_wrong_point_is_told)
     fixture_points[3].status = ATTN_POINT_WRONG;
     fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
     /* Paper has what is open: its diagnosis is. */
-    fixture_expect_page(1, WORDS("WRONG at 1 of 4", "measured points are WRONG",
-                                 "<details open>", "@media print"));
+    fixture_expect_page(
+        1, WORDS("WRONG at 1 of 4", "measured points are WRONG", "<details open>", "@media print"));
 }
 
 TEST(requests_that_cannot_be_met)

@@ -478,7 +478,7 @@ TEST_EACH(page_is_safe, 2)
                            : "a<b & \"c\" # 'd' \\ ? ]]>");
     position(page, "causal(br)");
     if (_i == 0)
-        ck_assert_ptr_null(strstr(page, "<script"));
+        ck_assert_ptr_null(strstr(page, "<script>?")); /* theirs; the frame has one */
     else
         position(page, "x\\`y\\`\\`\\|\\<script\\>?\\[31m????");
     for (char *line = strtok(page, "\n"); line != NULL && _i == 1; line = strtok(NULL, "\n")) {
@@ -504,7 +504,7 @@ TEST(the_cause_comes_first)
     const char *cause =
                    strstr(page, "**Likely cause: fits \\<a\\> \\& \"b\" (in f64 and bf16, not in "
                                 "f32).** 3 of 3 diagnosed failures"),
-               *verdicts = strstr(page, "### Verdicts");
+               *verdicts = strstr(page, "### All failures");
     ck_assert_msg(cause != NULL && verdicts != NULL && cause < verdicts, "%.2000s", page);
     free(page);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/base/fill.h"

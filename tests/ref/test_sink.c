@@ -73,6 +73,16 @@ static void ck_rows(const double *want, int64_t h)
     }
 }
 
+/* By the oracle's bounds and kinds. */
+static void judged(enum attn_verdict verdict)
+{
+    struct attn_precision precision;
+    struct attn_result r = {0};
+    attn_precision_of(x.spec.impl, &x.spec.options, &x.setup.problem, &precision);
+    attn_judge(&x.setup, &precision, NULL, ATTN_BACKWARD, &r);
+    ck_assert_msg(r.verdict == verdict, "verdict %d: %s", (int)r.verdict, r.text);
+}
+
 /* -inf is no sink, to the bit, and has gradient 0; a NaN is in every row of its head, and in no
  * other head. */
 TEST_EACH(minus_infinity_and_nan, COUNT(specs))
@@ -101,6 +111,9 @@ TEST_EACH(minus_infinity_and_nan, COUNT(specs))
     ck_assert(at(ATTN_T_DSINK, 0, 0, 0) == 0 && isnan(at(ATTN_T_DSINK, 1, 0, 0)));
     for (int64_t i = 0; i < 4; i++)
         ck_assert(isnan(at(ATTN_T_LSE, 1, i, 0)) && isnan(at(ATTN_T_O, 1, i, 0)));
+    judged(ATTN_PASS);
+    attn_tensor_set(&x.setup.tensor[ATTN_T_LSE], 0, 1, 3, 0, 0);
+    judged(ATTN_FAILED);
     running_close(&x);
 }
 

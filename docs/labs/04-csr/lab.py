@@ -85,11 +85,14 @@ def run(case, cases, out):
         np.save(f"{out}/{case['name']}/{name}.npy", files[name])
 
 
-if __name__ == "__main__":
-    cases, out = sys.argv[1:]
+def main(cases, out):
     for case in json.load(open(f"{cases}/manifest.json"))["cases"]:
         os.makedirs(f"{out}/{case['name']}", exist_ok=True)
         try:
             run(case, cases, out)
         except Exception as error:  # in one case: it need not cost the others
             print(repr(error), file=open(f"{out}/{case['name']}/error.txt", "w"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

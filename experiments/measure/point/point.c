@@ -178,12 +178,6 @@ static enum attn_status prepare(struct attn_point_work *work, struct attn_error 
     return status;
 }
 
-int64_t attn_point_without_mask(const struct attn_point *p, int64_t bytes)
-{
-    int64_t mask = p->mask_bytes > 0 ? p->mask_bytes : 0;
-    return bytes < 0 ? bytes : greater(bytes - mask, 0);
-}
-
 static void keep_resident(struct attn_point *p, const struct attn_resident *resident)
 {
     p->hwm_reset = resident->reset;

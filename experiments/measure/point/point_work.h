@@ -51,7 +51,11 @@ void attn_point_stack_forget(struct attn_point_work *work);
 void attn_point_stack_close(struct attn_point_work *work);
 
 /* Resident bytes of a program that is not ours without those of the mask that it was given. */
-int64_t attn_point_without_mask(const struct attn_point *point, int64_t bytes);
+static inline int64_t attn_point_without_mask(const struct attn_point *point, int64_t bytes)
+{
+    int64_t rest = point->mask_bytes > 0 ? bytes - point->mask_bytes : bytes;
+    return bytes < 0 ? bytes : rest > 0 ? rest : 0;
+}
 
 /* ---- point_command.c ------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/rim/studies/study.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 #include "tests/harness/base/folder.h"
 
 struct request {

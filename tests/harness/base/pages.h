@@ -39,7 +39,7 @@ struct attn_pages_shared {
 /* NULL: pages are not shared. */
 struct attn_pages_shared *attn_pages_shared(void);
 
-/* Whether an address lies among them. */
+/* 1: an address lies among them. */
 int attn_pages_hold(const void *at);
 
 #endif

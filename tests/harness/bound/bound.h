@@ -9,10 +9,19 @@
 #define TESTS_HARNESS_BOUND_BOUND_H
 
 #include "ref/attn.h"
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "tests/harness/bound/arithmetic.h"
 
-enum attn_output { ATTN_O, ATTN_LSE, ATTN_DQ, ATTN_DK, ATTN_DV, ATTN_DBIAS, ATTN_DSINK, ATTN_OUTPUTS };
+enum attn_output {
+    ATTN_O,
+    ATTN_LSE,
+    ATTN_DQ,
+    ATTN_DK,
+    ATTN_DV,
+    ATTN_DBIAS,
+    ATTN_DSINK,
+    ATTN_OUTPUTS
+};
 const char *attn_output_name(enum attn_output output); /* "o", "lse", "dq", ... */
 
 /* Half the spacing of subnormals of a storage type, and the size from which on rounding to nearest

@@ -183,11 +183,18 @@ static unsigned biased(unsigned raw, double bias, int odd, double domain)
     return attn_kinds_plus(raw, attn_kind_of(bias)) | (bias < -domain ? ATTN_KIND_MINUS_INF : 0u);
 }
 
+/* A NaN, or beyond the domain: the bounds do not speak of such a sink. */
+static int sink_is_odd(const struct attn_oracle_row *row, double domain)
+{
+    return !(row->z <= domain);
+}
+
 /* The weights of a row, and its LSE, from the kinds of its scores. */
 static void weigh(const struct attn_precision *a, const struct attn_oracle_row *row,
                   const struct attn_row_bound *bound, double domain, struct attn_row_kinds *x)
 {
-    unsigned any = 0, no_number = 0, by_arithmetic = 0, finite = 0;
+    unsigned any = isnan(row->z) ? ATTN_KIND_NAN : 0, by_arithmetic = 0, finite = 0;
+    unsigned no_number = isnan(row->z);
     int sinks = row->z > -(double)INFINITY;
     for (int64_t n = 0; n < row->n; n++) {
         any |= x->s[n];
@@ -198,10 +205,10 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     unsigned broken = any & (ATTN_KIND_NAN | ATTN_KIND_PLUS_INF) ? ATTN_KIND_NAN : 0;
     if (!finite && by_arithmetic)
         broken = ATTN_KIND_NAN; /* exp(-inf - -inf); others say that no key is left */
-    x->lse = (unsigned char)(no_number ? ATTN_KIND_NAN | (any & ATTN_KIND_PLUS_INF)
+    x->lse = (unsigned char)(no_number         ? ATTN_KIND_NAN | (any & ATTN_KIND_PLUS_INF)
                              : finite || sinks ? ATTN_KINDS_FINITE | broken
                                                : ATTN_KIND_MINUS_INF | broken);
-    int unknown = any & ATTN_KIND_UNKNOWN || (finite && row->max < -domain);
+    int unknown = any & ATTN_KIND_UNKNOWN || row->z > domain || (finite && row->max < -domain);
     double least = least_weight(a);
     for (int64_t n = 0; n < row->n; n++) {
         unsigned own = x->s[n] & ATTN_KINDS_FINITE ? ATTN_KIND_POSITIVE : 0;
@@ -217,7 +224,9 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
     }
     if (unknown)
         x->lse = ATTN_KINDS_ANY;
-    x->sink = (unsigned char)(unknown ? ATTN_KINDS_ANY : ATTN_KIND_ZERO | broken);
+    x->sink = (unsigned char)(unknown         ? ATTN_KINDS_ANY
+                              : isnan(row->z) ? ATTN_KIND_NAN
+                                              : ATTN_KIND_ZERO | broken);
     if (sinks && !no_number)
         x->sink |= ATTN_KIND_POSITIVE;
 }
@@ -259,6 +268,8 @@ static void forward(const struct attn_problem *p, const struct attn_inputs *in,
     weigh(a, row, bound, domain, x);
     for (int64_t c = 0; c < p->d_value; c++) {
         unsigned o = bound->size_o[c] > domain ? ATTN_KINDS_ANY : ATTN_KIND_ZERO;
+        if (row->n == 0) /* 0 keys of no known weight: 0, or 0 times a NaN */
+            o |= x->sink & (unsigned)~ATTN_KIND_POSITIVE;
         for (int64_t n = 0; n < row->n; n++) {
             int64_t j = row->key[n];
             unsigned v = attn_kind_of(attn_cview_get(&in->v, b, g, j, c));
@@ -322,14 +333,17 @@ void attn_row_kinds(const struct attn_problem *p, const struct attn_inputs *in,
     int is_backward = in->d_o.data != NULL, do_odd = 0;
     double d_lse = 0;
     x->special = 0;
-    if (row->n == 0) /* q, dO and dLSE are not read */
-        return;
+    int sink_odd = sink_is_odd(row, domain_of(p->dtype));
+    if (is_backward && in->d_lse.data != NULL)
+        d_lse = attn_cview_get(&in->d_lse, b, h, i, 0);
+    if (row->n == 0 && !sink_odd && (row->z == -(double)INFINITY || isfinite(d_lse)))
+        return; /* q and dO are not read, and dLSE of a sink alone */
     int q_odd = load(&in->q, b, h, i, p->d_key, x->q);
     if (is_backward)
         do_odd = load(&in->d_o, b, h, i, p->d_value, x->d_o);
-    if (is_backward && in->d_lse.data != NULL)
-        d_lse = attn_cview_get(&in->d_lse, b, h, i, 0);
-    x->special = q_odd || do_odd || !isfinite(d_lse) ||
+    if (is_backward && row->n == 0)
+        memset(x->d_o, ATTN_KIND_ZERO, (size_t)p->d_value);
+    x->special = q_odd || do_odd || sink_odd || !isfinite(d_lse) ||
                  is_special(p, row, bound, is_backward, domain_of(p->dtype));
     if (x->special)
         forward(p, in, a, row, bound, b, h, q_odd, x);

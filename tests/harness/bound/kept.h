@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "tests/harness/bound/mask_power.h"
 
 struct attn_kept {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ref/mask/mask.h"
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
 

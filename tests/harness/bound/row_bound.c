@@ -156,8 +156,8 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
 }
 
 /* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
-static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row,
-                        double s, double eps)
+static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row, double s,
+                        double eps)
 {
     double u = a->u, below = fmax(row->max, row->z) - s;
     double through_lse = fabs(s) > fabs(row->lse) ? fabs(s) : fabs(row->lse);
@@ -312,7 +312,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
         double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
         far = below > far ? below : far;
-        far = row->p_sink > 0 && o > far ? o : far; /* 7 */
+        far = row->p_sink > 0 && o > far ? o : far; /* 4.6 */
         double large = fmax(fabs(head->most[c]), fabs(head->least[c]));
         double e = at_most((shift[c] + of_sink * o) / kept, far);
         e += at_most(r * (size[c] + o) * by_lse / kept,
@@ -324,7 +324,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         if (a->merges > 0) /* else there is one part, which is O */
             e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
-        for (int64_t n = 0; n <= a->again; n++) /* 7 */
+        for (int64_t n = 0; n <= a->again; n++) /* 4.6 */
             e += a->u_storage * (o + e) + a->tiny_storage;
         x->e_o[c] = e + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];
@@ -359,7 +359,7 @@ static void bound_weights(const struct attn_problem *p, const struct attn_precis
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
         return;
     }
-    if (row->z > -(double)INFINITY) { /* 7 */
+    if (row->z > -(double)INFINITY) { /* 4.6 */
         x->tau_sink = worst = bound_exp(a, row, row->z, sink_error(a, row->z));
         kept = row->p_sink * (1 + exp_minus_1(-x->tau_sink));
         moved = swell_sink(row, x->tau_sink);

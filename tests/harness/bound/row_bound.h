@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "tests/harness/bound/bound.h"
 
 struct attn_row_bound {
@@ -42,8 +42,8 @@ struct attn_row_bound {
     unsigned char *over;      /* [n] which of ATTN_OVER_ may overflow on the way */
     double of_score, of_dp;   /* errors of the sums q.k and dO.v, of their sizes */
     double q_terms, do_terms; /* of these sums: what is not 0 in q and in dO */
-    int exact_scores; /* the caller's: rounding of q and k, scaled or not, is one factor of a score */
-    int without_dq;   /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
+    int exact_scores;         /* the caller's: rounding of q and k, scaled or not, is one factor */
+    int without_dq;           /* the caller's: e_dq and gauge_dq are not wanted, and stay 0 */
     int64_t cached_batch, cached_head;
     void *block;
 };

@@ -167,7 +167,7 @@ static void bound_dq(const struct attn_problem *p, const struct attn_precision *
     }
 }
 
-/* 7: dz = -P D of the sink, of P from the stored LSE. */
+/* 5.6: dz = -P D of the sink, of P from the stored LSE. */
 static void bound_dz(const struct attn_precision *a, const struct attn_oracle_row *row,
                      double e_delta, double mean, struct attn_row_bound *x)
 {

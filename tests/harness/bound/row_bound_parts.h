@@ -54,7 +54,7 @@ static inline double swell(const struct attn_oracle_row *row, int64_t n, double 
     return tau < 1 ? row->p[n] * exp_minus_1(tau) : exp(row->s[n] - row->lse + tau);
 }
 
-/* 7: the same of the sink, a key of score z whose value is 0. */
+/* 4.6: the same of the sink, a key of score z whose value is 0. */
 static inline double swell_sink(const struct attn_oracle_row *row, double tau)
 {
     return tau < 1 ? row->p_sink * exp_minus_1(tau) : exp(row->z - row->lse + tau);

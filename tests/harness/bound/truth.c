@@ -170,7 +170,8 @@ static void collect_sink(struct work *w, int r)
     const struct attn_row_bound *x = &w->bound[r];
     if (row->z == -(double)INFINITY)
         return;
-    if (w->kinds.special && row->max != -(double)INFINITY)
+    if (w->kinds.special &&
+        (row->n == 0 || row->max != -(double)INFINITY || w->kinds.sink & ATTN_KIND_NAN))
         attn_sum_kinds(&w->dsink, w->h, 1, &w->kinds.dz, ATTN_KIND_POSITIVE);
     const int64_t place = isfinite(row->dz) ? w->h : -1;
     const struct attn_addends of_sink = {&place, 1, one, &row->dz, &x->e_dz, &x->gauge_dz, 0, 1, 0};
@@ -291,7 +292,7 @@ static int is_equal(const struct attn_cview *x, int64_t b, int64_t h, int64_t ot
                    data + attn_offset(x->stride, b, other, i) * size, (size_t)(width * size)) == 0);
 }
 
-/* 1: where the fill knows the keys, all heads have one mask and no bias, so that rows of another
+/* 1: where the fill knows the keys, all heads have one mask, no bias and no sink: rows of another
  * head of the group that have the same q, dO and dLSE have the same truth. */
 static int is_alike(const struct work *w, int64_t other)
 {
@@ -403,8 +404,8 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         {stride[0] ? p->batch : p->batch > 0, stride[1] ? p->heads : p->heads > 0,
          stride[2] ? p->n_query : p->n_query > 0, stride[3] ? p->n_key : p->n_key > 0},
         {1, p->heads, 1, 1}};
-    const int wants[ATTN_OUTPUTS] = {1, 1, backward, backward, backward,
-                                     backward && w->in->want_d_bias, wants_sink(w)};
+    const int wants[ATTN_OUTPUTS] = {
+        1, 1, backward, backward, backward, backward && w->in->want_d_bias, wants_sink(w)};
     enum attn_status status = ATTN_OK;
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         if (wants[o])
@@ -479,8 +480,8 @@ static int feeds(const struct work *w, int64_t b, int64_t h, int64_t i)
     return 0;
 }
 
-/* All rows of query heads [from, to) of a batch, which share a kv head: one head after the other, or
- * some rows of each where they may be alike. */
+/* All rows of query heads [from, to) of a batch, which share a kv head: one head after the other,
+ * or some rows of each where they may be alike. */
 static void do_heads(struct work *w, int64_t b, int64_t from, int64_t to)
 {
     const struct attn_sample *sample = w->sample;
@@ -520,7 +521,8 @@ static void *do_share(void *arg)
 }
 
 /* One for each kv head, but no more than OpenMP would take; one where dBias may be a sum over
- * heads, or dsink is one over batches, and where the problem is so small that a thread costs more than it saves. */
+ * heads, or dsink is one over batches, and where the problem is so small that a thread costs more
+ * than it saves. */
 static int64_t threads_for(const struct work *w)
 {
     const struct attn_problem *p = w->p;

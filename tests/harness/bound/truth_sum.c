@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ref/impl.h"
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/bound/classes.h"
 #include "tests/harness/bound/kept.h"

@@ -9,8 +9,7 @@
 
 const char *attn_output_name(enum attn_output output)
 {
-    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias",
-                                                 "dsink"};
+    static const char *const name[ATTN_OUTPUTS] = {"o", "lse", "dq", "dk", "dv", "dbias", "dsink"};
     return (unsigned)output < ATTN_OUTPUTS ? name[output] : "unknown";
 }
 

@@ -20,7 +20,7 @@ struct attn_chain {
 int attn_chain_of(const struct attn_mask *mask, struct attn_chain *chain);
 int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key); /* 0: no more */
 
-/* Whether some query sees no key at all. */
+/* 1: some query sees no key at all. */
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,
                              int64_t n_query, int64_t n_key);
 

@@ -1,6 +1,6 @@
 /* The battery: each case has a name, its string, the bugs it stands for and the reason it exists.
  * It is small, adversarial and ordered by family (cases.def); the full tier adds cases_full.def.
- * What is asked of whom is made of it for each claim: tiers.h. */
+ * tiers.h makes of it the cases that each set of claims is asked. */
 #ifndef TESTS_HARNESS_CASES_BATTERY_H
 #define TESTS_HARNESS_CASES_BATTERY_H
 

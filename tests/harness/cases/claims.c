@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "ref/sink.h"
 #include "tests/harness/base/fileio.h"
@@ -49,7 +49,7 @@ static unsigned refused_storage(const struct attn_impl *impl, const struct attn_
 /* The longest of the long cases. */
 enum { LONG_KEYS = 1 << 17 };
 
-/* Whether it works on long rows of keys in a small part of the memory that they take themselves, by
+/* 1: it works on long rows of keys in a small part of the memory that they take themselves, by
  * its price. */
 static int is_long(const struct attn_impl *impl, const struct attn_options *options)
 {
@@ -221,7 +221,7 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
     return needs;
 }
 
-/* What may be declined, and is in this case. */
+/* The features of this case that may be declined. */
 static unsigned declinable(const struct attn_setup *s, unsigned needs)
 {
     const struct attn_case *c = &s->given;

@@ -1,4 +1,4 @@
-/* What somebody else's implementation claims, and which cases it must therefore be asked.
+/* The claims of an external implementation, and the cases that it must therefore be asked.
  *
  * The same declaration serves all three routes: a plug-in has it in its struct (ref/attn_plugin.h),
  * the others in a small JSON file (docs/external.md).
@@ -125,7 +125,7 @@ double attn_claims_lse_out(const struct attn_claims *claims, double ours);
 /* A case as code that knows only causal masks, no causal gradient or one scale is asked it. */
 void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c);
 
-/* What the LSE would be, from the oracle: for implementations that have none. */
+/* An LSE from the oracle, for implementations that have none. */
 enum attn_status attn_claims_fill_lse(const struct attn_problem *problem,
                                       const struct attn_cview *q, const struct attn_cview *k,
                                       const struct attn_cview *v, const struct attn_view *lse,

@@ -96,7 +96,7 @@ static enum attn_status no_such_arithmetic(const char *path, const char *word,
                       word, known);
 }
 
-/* What it has to have: a function of each pass that it claims. */
+/* It must have a function of each pass that it claims. */
 static enum attn_status check_passes(const struct attn_plugin *p, struct attn_error *err)
 {
     if (p->ranks < 0 || p->ranks > MAX_RANKS)

@@ -5,12 +5,27 @@
  * values share cases.  All of that forward and with backward, without a causal mask and with one.
  * Several types take turns, until each value has met each of them; and each value meets data as
  * trained models have it. */
+#include <stdio.h>
+
 #include "tests/harness/cases/factor_maker.h"
 
 enum {
     ROW_WORK = 500000,    /* beyond the value that the case is there for */
     VALUE_WORK = 40000000 /* of a case that has such a value: a second   */
 };
+
+void attn_maker_add(struct attn_maker *m, const struct attn_choice *choice)
+{
+    char name[24];
+    int backward = choice->value[ATTN_FACTOR_PASS];
+    for (int f = 0; f < ATTN_FACTORS; f++)
+        for (int g = 0; g < ATTN_FACTORS; g++)
+            if (attn_choice_shows(m->t, choice, f, g))
+                m->met[backward][attn_value_id(f, choice->value[f])]
+                      [attn_value_id(g, choice->value[g])] = 1;
+    snprintf(name, sizeof name, "%s-%03d", m->name, ++m->named);
+    m->taker->take(m->taker->arg, name, choice, (uint64_t)m->named);
+}
 
 struct alone {
     struct attn_choice choice;

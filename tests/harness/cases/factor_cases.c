@@ -1,21 +1,7 @@
 /* Choices that meet the values of the table: in the quick tier alone, in the full one in pairs. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/harness/cases/factor_maker.h"
-
-void attn_maker_add(struct attn_maker *m, const struct attn_choice *choice)
-{
-    char name[24];
-    int backward = choice->value[ATTN_FACTOR_PASS];
-    for (int f = 0; f < ATTN_FACTORS; f++)
-        for (int g = 0; g < ATTN_FACTORS; g++)
-            if (attn_choice_shows(m->t, choice, f, g))
-                m->met[backward][attn_value_id(f, choice->value[f])]
-                      [attn_value_id(g, choice->value[g])] = 1;
-    snprintf(name, sizeof name, "%s-%03d", m->name, ++m->named);
-    m->taker->take(m->taker->arg, name, choice, (uint64_t)m->named);
-}
 
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker)

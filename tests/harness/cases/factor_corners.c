@@ -9,10 +9,10 @@
  * one more, or anything.  Cells of a grid gather those between two values of each axis; a case at
  * the upper end meets them all.  A window is needed, must not be, or does not matter.  The case
  * that meets most new weight for its time is taken, again and again, until the time of the tier is
- * used up or nothing is left; then cases go of which others meet all, and their time is spent again.
- * Sums over all cells below a cell make each choice cheap.  The full tier goes on from the cases of
- * the quick one.  Those thresholds stay unmet that only cases of more time or memory reach.
- * test_factors.c draws thresholds and counts them.
+ * used up or nothing is left; then cases go of which others meet all, and their time is spent
+ * again.  Sums over all cells below a cell make each choice cheap.  The full tier goes on from the
+ * cases of the quick one.  Those thresholds stay unmet that only cases of more time or memory
+ * reach.  test_factors.c draws thresholds and counts them.
  *
  * In each case: backward, causal, the largest group up to 16, as far as the claims allow; dv = d.
  * Widths begin with 16, where codes suffice for small subsets, which the judge does faster.
@@ -55,8 +55,8 @@ enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES
 
 /* Seconds of one core, of the slowest of our own (textbooks) and of a GPU, with the judge, which
  * needs the last three: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
- * or k, a row of a head, and of a kv head.  A slower plug-in is asked those that it would end in time; a command gets
- * all cases at once. */
+ * or k, a row of a head, and of a kv head.  A slower plug-in is asked those that it would end in
+ * time; a command gets all cases at once. */
 static const struct {
     double product, pair, element, row, kv_row;
 } each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};

@@ -185,6 +185,15 @@ static void choose_neutral(struct attn_factors *t, int factor)
     make_first(t, factor, attn_value_called(t, factor, name));
 }
 
+static void read_numbers(struct attn_factors *t)
+{
+    for (int f = 0; f < ATTN_EXTENTS; f++)
+        for (int v = 0; v < t->of[f].n; v++) {
+            const char *text = t->of[f].value[v];
+            t->number[f][v] = *text == '=' ? ATTN_NUMBER_BESIDE : strtoll(text, NULL, 10);
+        }
+}
+
 /* Heads that the neutral group divides; more than one key for one query. */
 static void match_neutrals(struct attn_factors *t)
 {
@@ -217,5 +226,7 @@ void attn_factors_open(const struct attn_claims *claims, enum attn_route route, 
         choose_neutral(t, f);
         open_extent(t, f, seed, tier);
     }
+    read_numbers(t);
     match_neutrals(t);
+    read_numbers(t);
 }

@@ -26,9 +26,9 @@ static int is(const struct attn_factors *t, const struct attn_choice *choice, in
 int64_t attn_choice_number(const struct attn_factors *t, const struct attn_choice *choice,
                            int factor)
 {
-    const char *text = value_of(t, choice, factor);
-    if (*text != '=')
-        return strtoll(text, NULL, 10);
+    int64_t number = t->number[factor][choice->value[factor]];
+    if (number != ATTN_NUMBER_BESIDE)
+        return number;
     const int is_dv = factor == ATTN_FACTOR_DV;
     int64_t beside = attn_choice_number(t, choice, is_dv ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES);
     return t->claims->bits & (is_dv ? ATTN_CAP_DV : ATTN_CAP_CROSS)

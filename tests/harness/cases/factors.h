@@ -18,6 +18,7 @@ enum attn_factor_id {
 };
 enum {
     ATTN_FACTOR_VALUES = 28,
+    ATTN_NUMBER_BESIDE = -1,
     ATTN_EXTENTS =
         ATTN_FACTOR_WINDOW + 1, /* the first factors: an implementation may declare them */
     ATTN_FACTOR_IDS = ATTN_FACTORS * ATTN_FACTOR_VALUES /* of a value of a factor */
@@ -45,6 +46,7 @@ struct attn_factors {
     int first_any[ATTN_EXTENTS]; /* values from here on were drawn */
     int n_quick[ATTN_EXTENTS];   /* values of the quick tier: the full one draws one more */
     char text[ATTN_EXTENTS][ATTN_FACTOR_VALUES][8];
+    int64_t number[ATTN_EXTENTS][ATTN_FACTOR_VALUES]; /* values of extents; of "=" the name below */
 };
 void attn_factors_open(const struct attn_claims *claims, enum attn_route route, uint64_t seed,
                        enum attn_tier tier, struct attn_factors *table);

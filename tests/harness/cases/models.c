@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ref/impl.h"
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 
 const char *const attn_model_flag[ATTN_MODEL_VALUES] = {
     "heads", "kv-heads", "dim", "dv", "keys", "mask", "scale", "softcap", "dtype"};

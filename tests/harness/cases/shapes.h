@@ -1,7 +1,8 @@
 /* Conditions on shapes: which extents an implementation has, as it declares them.
  *
  * A text for each extent: numbers, ranges and steps, such as "8..256 step 8", "1 2 4 8", "1..".
- * What is not declared is free.  Claims say what goes together: dv, cross and gqa (claims.h). */
+ * An extent that is not declared is free.  Claims say what goes together: dv, cross and gqa
+ * (claims.h). */
 #ifndef TESTS_HARNESS_CASES_SHAPES_H
 #define TESTS_HARNESS_CASES_SHAPES_H
 
@@ -20,7 +21,7 @@ struct attn_shapes {
     } of[ATTN_EXTENTS];
 };
 
-/* Whether an extent may be so; one that is nearest to it (the smaller of two). */
+/* 1: an extent may be so; one that is nearest to it (the smaller of two). */
 int attn_shapes_have(const struct attn_shapes *shapes, int extent, int64_t n);
 int64_t attn_shapes_nearest(const struct attn_shapes *shapes, int extent, int64_t n);
 

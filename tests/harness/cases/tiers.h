@@ -7,9 +7,9 @@
  * A case written by hand is asked within the claims: in a claimed storage type, forward alone
  * where no backward is claimed, at the nearest declared extents, and with as many keys as queries
  * or dv = d where nothing else is claimed.  Its point stays what it was: one that is about f64, 16
- * bits or a gradient keeps to these, and one that is about its extents keeps them.  What cannot be
- * asked stays in the list at its own extents, to be REFUSED and counted; what has become equal to
- * another case is left out. */
+ * bits or a gradient keeps to these, and one that is about its extents keeps them.  A case that
+ * cannot be asked stays in the list at its own extents, to be REFUSED and counted; one that has
+ * become equal to another is left out. */
 #ifndef TESTS_HARNESS_CASES_TIERS_H
 #define TESTS_HARNESS_CASES_TIERS_H
 
@@ -45,7 +45,8 @@ void attn_few_shapes(struct attn_tier_list *list, enum attn_route route);
 const struct attn_tier_case *attn_tier_find(const struct attn_tier_list *list, const char *name);
 
 /* Extents that the claims allow, the nearest ones: a group that divides the heads, dv = d and as
- * many keys as queries where nothing else is claimed.  Lengths stay where the mask speaks of them. */
+ * many keys as queries where nothing else is claimed.  Lengths stay where the mask speaks of
+ * them. */
 void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c);
 
 /* A case written by hand, within the claims if it can be; ENOTSUP, with the reason, if not, and *c

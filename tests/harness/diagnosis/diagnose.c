@@ -116,8 +116,8 @@ static int usual_level(const struct attn_failed_run *run)
     return LEVELS - 1;
 }
 
-/* Rounding errs to both sides.  Do rows err to one side, toward 0 or away from it, by more than five
- * times what chance would make of as many? */
+/* Rounding errs to both sides.  Do rows err to one side, toward 0 or away from it, by more than
+ * five times what chance would make of as many? */
 static int is_systematic(const struct attn_failed_run *run)
 {
     double sum = 0, squares = 0;

@@ -343,7 +343,8 @@ static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t 
         if (x->f->place == ATTN_AT_NUMBER)
             w = attn_changed_number(x, ATTN_OF_P, w / x->norm) * x->norm;
         for (int64_t c = 0; c < x->p->d_value && v != NULL; c++)
-            x->o[c] += attn_changed_number(x, ATTN_OF_PRODUCT, w * v[c]);
+            x->o[c] = attn_changed_number(
+                x, ATTN_OF_SUM, x->o[c] + attn_changed_number(x, ATTN_OF_PRODUCT, w * v[c]));
     }
     for (int64_t c = 0; c < x->p->d_value; c++)
         x->o[c] /= x->norm;

@@ -51,7 +51,8 @@ enum {
     ATTN_OF_P = 0x400,      /* its quotient by l; exp(s - LSE) as it meets dO */
     ATTN_OF_PRODUCT = 0x800,
     ATTN_OF_DS = 0x1000,
-    ATTN_OF_RESULT = 0x2000
+    ATTN_OF_RESULT = 0x2000,
+    ATTN_OF_SUM = 0x4000 /* of weights times V, as each key is added */
 };
 
 enum attn_fault_of { ATTN_OF_K_AND_V, ATTN_OF_K, ATTN_OF_V };

@@ -70,6 +70,15 @@ static int overflows(const struct attn_failed_run *run)
     return 0;
 }
 
+/* The LSE that was given for the first row without keys; -inf where none is empty. */
+static double empty_lse(const struct attn_failed_run *run)
+{
+    for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE) && run->compared[ATTN_LSE]; row++)
+        if (run->truth.tensor[ATTN_LSE].want[row] == -(double)INFINITY)
+            return run->x[ATTN_T_LSE][row];
+    return -(double)INFINITY;
+}
+
 /* How many rows a softmax over `over[n]` takes together; 0 where that is too much to try. */
 static int64_t others(const struct attn_problem *p, int64_t n)
 {
@@ -374,10 +383,10 @@ static void weigh_above(struct attn_evaluation *x, double least, int is_hidden_t
 /* Every weight has this much more. */
 static void weigh_more(struct attn_evaluation *x, double more, int is_hidden_too)
 {
-    double l = 0;
+    double l = x->l;
     for (int64_t j = 0; j < x->p->n_key && x->m > -(double)INFINITY; j++) {
-        x->w[j] += x->s[j] > -(double)INFINITY || is_hidden_too ? more : 0;
-        l += x->w[j];
+        const double added = x->s[j] > -(double)INFINITY || is_hidden_too ? more : 0;
+        x->w[j] += added, l += added;
     }
     if (l > 0)
         attn_evaluation_set_sum(x, l);

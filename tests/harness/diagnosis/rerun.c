@@ -226,7 +226,8 @@ static int make_plain(struct attn_case *c, int which, char words[WORDS])
     return strcmp(before, after) != 0;
 }
 
-/* The case, parsed again, so that what a mask cannot be made for is left out; 0: it is not asked. */
+/* The case, parsed again, so that what a mask cannot be made for is left out; 0: it is not
+ * asked. */
 static int run_plain(const struct attn_spec *spec, const struct attn_claims *claims,
                      const struct attn_case *c, struct attn_result *r)
 {

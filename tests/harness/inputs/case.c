@@ -23,8 +23,8 @@ static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan", 
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};
 static const char *const pass_name[] = {"fwd", "bwd", NULL};
 static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
-static const char *const only_name[] = {"all",  "q", "k",   "v",  "bias", "sink", "do",    "dlse",
-                                        "o",    "lse", "dq", "dk", "dv",  "dbias", "dsink", NULL};
+static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "sink",  "do",    "dlse",
+                                        "o",   "lse", "dq", "dk", "dv",   "dbias", "dsink", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
 
 int attn_case_special_is_backward(enum attn_case_special special)
@@ -344,7 +344,7 @@ static enum attn_status parse_fields(const char *text, struct attn_case *c, stru
     return ATTN_OK;
 }
 
-/* Whether a case has the tensor that only= names, and the layout does something to it. */
+/* Refuses only= where the case has no such tensor, or the layout does nothing to it. */
 static enum attn_status check_only(const struct attn_case *c, struct attn_error *err)
 {
     const char *name = only_name[c->only];
@@ -440,7 +440,7 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
         status = parse_fields(text, c, err);
     if (status == ATTN_OK)
         status = check_together(c, err);
-    /* What is so anyway is not said again. */
+    /* Defaults are left out. */
     if (c->bias_type == (c->dtype == ATTN_F64 ? ATTN_BIAS_TYPE_F64 : ATTN_BIAS_TYPE_F32))
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
     return status;

@@ -15,7 +15,7 @@
 
 enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
 
-/* What a tensor has a row for, how wide a row is, which cases have the tensor. */
+/* Of each tensor: the rows, their width, the cases that have it. */
 enum rows { QUERIES, KEYS, HEADS };
 enum width { D, DV, ONE, N_KEY };
 enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_SINK, IF_DLSE, IF_DBIAS, IF_DSINK };

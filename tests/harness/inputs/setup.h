@@ -92,10 +92,10 @@ struct attn_backward attn_setup_backward(const struct attn_setup *setup);
 enum attn_status attn_setup_call(const struct attn_setup *setup, const struct attn_impl *impl,
                                  struct attn_ctx *ctx, enum attn_pass pass);
 
-/* Whether query i sees any key. */
+/* 1: query i sees a key. */
 int attn_setup_sees(const struct attn_setup *setup, int64_t b, int64_t h, int64_t i);
 
-/* What the truth of a pass is worked out from, and in which types its results are stored. */
+/* The inputs of the truth of a pass, and the types in which its results are stored. */
 struct attn_inputs attn_setup_inputs(const struct attn_setup *setup, enum attn_pass pass);
 
 /* Bytes of inputs and outputs: the floor below which no process can measure. */

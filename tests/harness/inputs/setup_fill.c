@@ -321,9 +321,12 @@ static double extreme(const struct attn_recipe *r)
 enum attn_status attn_recipe_open(const struct attn_case *c, const struct attn_problem *problem,
                                   struct attn_recipe *r, struct attn_error *err)
 {
-    *r = (struct attn_recipe){
-        .problem = problem, .fill = c->fill, .seed = c->seed, .bias = c->bias, .sink = c->sink,
-        .row = -1};
+    *r = (struct attn_recipe){.problem = problem,
+                              .fill = c->fill,
+                              .seed = c->seed,
+                              .bias = c->bias,
+                              .sink = c->sink,
+                              .row = -1};
     for (int stream = STREAM_Q; stream < STREAMS; stream++)
         r->stream[stream] = attn_hash_stream(r->seed, (uint64_t)stream);
     double size = fabs(problem->scale);

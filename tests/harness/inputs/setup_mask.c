@@ -10,7 +10,7 @@
 enum { AXES = 4 };
 static const char axis_letter[AXES + 1] = "bhqk";
 
-/* What a name says: the extents of its tensor (1 where it is broadcast) and its density. */
+/* The meaning of a name: the extents of its tensor (1 where it is broadcast) and its density. */
 struct meaning {
     int has[AXES];
     int64_t extent[AXES];

@@ -311,7 +311,7 @@ static void close_repeats(struct repeats *x, struct attn_result *r)
 
 /* ---- one run, or more ------------------------------------------------------------------------ */
 
-/* What one run after the other needs. */
+/* The state from one run to the next. */
 struct runs {
     const struct attn_spec *spec;
     struct attn_setup *setup;

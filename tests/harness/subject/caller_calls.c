@@ -192,9 +192,11 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    const struct attn_view *const out[ATTN_OUTPUTS] = {
-        [ATTN_DQ] = &t->dq, [ATTN_DK] = &t->dk, [ATTN_DV] = &t->dv, [ATTN_DBIAS] = &t->dbias,
-        [ATTN_DSINK] = &t->dsink};
+    const struct attn_view *const out[ATTN_OUTPUTS] = {[ATTN_DQ] = &t->dq,
+                                                       [ATTN_DK] = &t->dk,
+                                                       [ATTN_DV] = &t->dv,
+                                                       [ATTN_DBIAS] = &t->dbias,
+                                                       [ATTN_DSINK] = &t->dsink};
     struct attn_setup s;
     enum attn_status status = ATTN_OK;
     begin(p, ATTN_BACKWARD, &t->q, &t->k, &t->v, &s);

@@ -14,7 +14,7 @@
 
 #define ATTN_EXEC_CASE "point"
 
-/* What stands between the words of a command, which may name files: a program, a script. */
+/* Characters between the words of a command, which may name files: a program, a script. */
 #define ATTN_EXEC_BLANKS " \t\n'\"<>;&|="
 
 /* Write one case under the name of ATTN_EXEC_CASE, and make the folder for its results. */

@@ -50,7 +50,7 @@ static int ended_well(const struct attn_process *ran)
     return !ran->timed_out && ran->signal == 0 && ran->exit_status == 0;
 }
 
-/* What a case is that has no results, and why. */
+/* The verdict on a case that has no results, and why. */
 static void explain(const struct attn_external *x, struct attn_asked *asked)
 {
     char how[280];

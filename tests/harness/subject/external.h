@@ -15,7 +15,7 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/harness/judge/runner.h"
 
-/* What became of one case. */
+/* The outcome of one case. */
 struct attn_answer {
     struct attn_result result; /* verdicts REFUSED, CRASH, TIMEOUT, ERROR among them           */
     struct attn_wants wants;   /* the claims that it asked for, and why it was refused by them */
@@ -129,7 +129,7 @@ void attn_external_leak(struct attn_external *x, const struct attn_case *c,
 enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
                                           struct attn_error *err);
 
-/* Whether everything that the case wants is in a folder of results, of each of its ranks where it
+/* 1: everything that the case wants is in a folder of results, of each of its ranks where it
  * has some, or the program's own words why not. */
 int attn_external_done(const struct attn_external *x, const char *results,
                        const struct attn_asked *asked);

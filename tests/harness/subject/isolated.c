@@ -22,8 +22,8 @@ struct judgements {
     struct attn_answer answer[];
 };
 
-/* The child sets itself a limit for each: SIGALRM ends it.  What follows after a bad result is
- * judged in another process, for nobody knows what that one has left behind. */
+/* The child sets itself a limit for each: SIGALRM ends it.  Cases after a bad result
+ * are judged in another process, for that one may have left anything behind. */
 static void work(void *arg)
 {
     struct judgements *shared = arg;
@@ -42,7 +42,7 @@ static void work(void *arg)
     }
 }
 
-/* What is said of a child that brought no result. */
+/* The result of a child that brought none. */
 static void explain(const struct attn_process *p, double seconds, struct attn_result *r)
 {
     int lacks = p->exit_status == ATTN_PROCESS_LACKS, timed_out = p->signal == SIGALRM;

@@ -7,7 +7,7 @@
 #include "optimized/registry.h"
 #include "tests/harness/cases/claims.h"
 
-/* What the plug-in is doing, for the report of a crash. */
+/* The work of the plug-in at this moment, for the report of a crash. */
 enum attn_plugin_phase {
     ATTN_PHASE_LOADING,
     ATTN_PHASE_JUDGING, /* our own code is running */
@@ -15,7 +15,7 @@ enum attn_plugin_phase {
     ATTN_PHASE_BACKWARD
 };
 
-/* What is known of calls beside their results. */
+/* Facts about calls, beside their results. */
 struct attn_plugin_notes {
     char environment[96];         /* what one of them changed                                   */
     char integrity[256];          /* what is wrong with tensors that were made for it           */
@@ -50,13 +50,13 @@ enum attn_status attn_plugin_load(const char *path, struct attn_plugin_impl *plu
 /* Its struct attn_impl, from its claims. */
 void attn_plugin_make_impl(struct attn_plugin_impl *plugin);
 
-/* One call, here, the environment put back behind it.  seal: for ranks, or NULL.  What it returned,
- * and the message; plugin->notes. */
+/* One call, here, the environment put back behind it.  seal: for ranks, or NULL.  Gives
+ * what it returned, and the message; plugin->notes. */
 int attn_plugin_call(struct attn_plugin_impl *plugin, enum attn_pass pass,
                      const struct attn_seal *seal, struct attn_plugin_call *call);
 
 /* A pass of a plug-in that is ranks, on simulated ones: shards of what is in the call are dealt out
- * and collected.  What a plug-in's pass returns, and the message. */
+ * and collected.  Gives what a plug-in's pass returns, and the message. */
 int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, enum attn_pass pass,
                           const struct attn_seal *seal, const struct attn_plugin_call *call);
 

@@ -13,7 +13,7 @@
 enum { MESSAGES = 8, STEPS = 10000 };
 _Static_assert((int)ATTN_PLUGIN_OF_Q == ATTN_TAG_Q && (int)ATTN_PLUGIN_OF_DV == ATTN_TAG_DV, "");
 
-/* What a rank has posted and not waited for: the lists of ref/ranks.h. */
+/* Messages that a rank has posted and not waited for: the lists of ref/ranks.h. */
 struct open_post {
     int is_open;
     struct attn_post post;
@@ -151,7 +151,7 @@ static void take_part(const struct team *team, struct end *end)
     }
 }
 
-/* What it returned, in our words. */
+/* The status that it returned, in our words. */
 static enum attn_status outcome(struct end *end, int returned)
 {
     end->message[sizeof end->message - 1] = '\0';

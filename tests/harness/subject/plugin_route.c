@@ -57,7 +57,7 @@ static void add_notes(const struct attn_plugin_impl *plugin, struct attn_answer 
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
-/* What a ring gets wrong is asked first of a plug-in that is ranks. */
+/* Mistakes of rings are asked first of a plug-in that is ranks. */
 static int diagnose_ranks(const struct attn_plugin_impl *plugin, const struct attn_case *c,
                           struct attn_result *r)
 {
@@ -178,8 +178,8 @@ static void run(struct attn_external *x, const struct attn_case *c, struct attn_
 
 enum { LEAK_CALLS = 40, LEAK_LOOK = 36 };
 
-/* What each call loses at least.  One that loses nothing ends it: the least can only fall.  Of what
- * was freed malloc counts seven pieces of each size as taken: that grows for a while, too. */
+/* The least that each call loses.  One that loses nothing ends it: the least can only fall.  Of
+ * freed pieces malloc counts seven of each size as taken: that grows for a while, too. */
 static void look_for_leaks(struct attn_plugin_host *host, const struct attn_case *c,
                            struct attn_result *r)
 {

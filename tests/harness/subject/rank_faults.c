@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/subject/rank_steps.h"
 
@@ -22,7 +22,7 @@ struct at {
     const struct attn_rank_steps *x;
     const struct pair *pair; /* [B,H,Lq,Lk] */
     int64_t b, h, i, j, li, lj;
-    int rank, t, S, ends, block, seen, from, counts;
+    int rank, t, S, ends, block, seen, from, counts, is_difference;
     int64_t g, jk, jv;
     double scale, lse, before, delta, old, part, kept, given, dk, dv;
 };
@@ -64,7 +64,7 @@ static struct attn_box box_of(const struct at *at, int is_keys, int rank)
     return attn_rank_held(at->x, rank, at->x->steps).box[is_keys];
 }
 
-/* What the mask says of tokens i and j. */
+/* 1: query token i sees key token j. */
 static int sees(const struct at *at, int64_t i, int64_t j)
 {
     const struct attn_problem *p = &at->x->setup->problem;
@@ -121,7 +121,7 @@ static double mean_score(const struct at *at)
     return box.tokens > 0 ? sum / (double)box.tokens : 0;
 }
 
-/* What is there and the part trade their weights; the LSE that is kept is right. */
+/* The sum so far and the part trade their weights; the LSE that is kept is right. */
 static void swap_parts(struct at *at)
 {
     const double old = at->old;
@@ -154,7 +154,8 @@ static int64_t group_of(const struct at *at)
     return p->heads / p->kv_heads;
 }
 
-/* Where keys are counted from, had a block that is not the first the first n keys before its own. */
+/* The first key that is counted, had a block that is not the first the first n keys before its
+ * own. */
 static int with_first(const struct at *at, int64_t n)
 {
     const int64_t tokens = box_of(at, 1, 0).tokens;
@@ -199,6 +200,7 @@ struct evaluation {
     struct at at;
     const struct model *model;
     const struct attn_rank_held *held;
+    double *part;            /* O of a row over one block */
     struct attn_truth truth; /* whose gauges, which nobody needs here, become what is predicted */
 };
 
@@ -282,16 +284,19 @@ static void predict_row(struct evaluation *e, double *o, double *lse)
         at->before = before;
         at->old = kept, at->part = at->lse, at->kept = at->given = add_lse(kept, at->lse);
         change(e, MERGE);
-        double both = add_lse(at->old, at->part);
-        for (int64_t c = 0; c < p->d_value; c++)
-            o[c] *= weight(at->old, both);
+        const double both = add_lse(at->old, at->part), first = weight(at->old, both);
+        const double second = weight(at->part, both);
+        memset(e->part, 0, (size_t)p->d_value * sizeof *e->part);
         for (int64_t lj = at->from; lj < box.tokens; lj++) {
             if (!is_seen(e, &box, lj))
                 continue;
-            double w = weight(numbers(e).s, at->lse) * weight(at->part, both);
+            const double w = weight(numbers(e).s, at->lse);
             for (int64_t c = 0; c < p->d_value; c++)
-                o[c] += w * value(e, ATTN_T_V, at->g, at->jv, c);
+                e->part[c] += w * value(e, ATTN_T_V, at->g, at->jv, c);
         }
+        for (int64_t c = 0; c < p->d_value; c++)
+            o[c] = at->is_difference ? o[c] - second * (o[c] - e->part[c])
+                                     : first * o[c] + second * e->part[c];
         kept = at->kept, before = at->lse;
         *lse = at->given;
     }
@@ -311,8 +316,8 @@ static void predict_forward(struct evaluation *e)
             }
 }
 
-/* What row (b,h,i) of the rank of `at` adds: to the sums of the block that it multiplies, where dq
- * is NULL; else to its dQ. */
+/* The terms that row (b,h,i) of the rank of `at` adds: to the sums of the block that it multiplies,
+ * where dq is NULL; else to its dQ. */
 static void add_row(struct evaluation *e, const struct attn_box *box, double *dq)
 {
     struct at *at = &e->at;
@@ -456,6 +461,45 @@ static const char *recognise(struct evaluation *e, enum attn_pass pass,
     return NULL;
 }
 
+/* Is every input here what belongs at another place: the heads of the rank n further on, or the
+ * tokens that begin with those of rank n? */
+static int is_moved(const struct attn_rank_steps *x, const struct attn_rank_held *held,
+                    const struct attn_setup *piece, int by_tokens, int n)
+{
+    const struct attn_rank_held other =
+        attn_rank_held(x, by_tokens ? held->rank : (held->rank + n) % x->ranks, held->step);
+    for (int slot = 0; slot < ATTN_T_O; slot++) {
+        const struct attn_tensor *t = &piece->tensor[slot], *whole = &x->setup->tensor[slot];
+        const int is_keys = slot == ATTN_T_K || slot == ATTN_T_V;
+        const struct attn_box home = attn_rank_held(x, n, x->steps).box[is_keys];
+        int64_t w[4];
+        if (other.box[is_keys].heads.n != held->box[is_keys].heads.n)
+            return 0;
+        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
+            attn_rank_place(&other, slot, at, w);
+            w[2] = by_tokens ? (w[2] + attn_rank_token(&home, 0)) % whole->extent[2] : w[2];
+            if (attn_tensor_get(t, at[0], at[1], at[2], at[3]) !=
+                attn_tensor_get(whole, w[0], w[1], w[2], w[3]))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+void attn_rank_diagnose_inputs(const struct attn_rank_steps *x, const struct attn_rank_held *held,
+                               const struct attn_setup *piece, struct attn_diagnosis *diagnosis)
+{
+    for (int n = 1; n < x->ranks && diagnosis->text[0] == '\0'; n++)
+        for (int by_tokens = 0; by_tokens < 2 && diagnosis->text[0] == '\0'; by_tokens++)
+            if (is_moved(x, held, piece, by_tokens, n)) {
+                diagnosis->fault = ATTN_FAULT_RANKS;
+                snprintf(diagnosis->text, sizeof diagnosis->text,
+                         by_tokens ? "fits tokens rotated: those of rank %d come first"
+                                   : "fits heads rotated: those that belong %d rank further on",
+                         n);
+            }
+}
+
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,
                         enum attn_pass pass, const struct attn_setup *part,
                         const struct attn_sample *sample, const struct attn_precision *precision,
@@ -469,15 +513,18 @@ void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_
         attn_truth_compute(&part->problem, &in, precision, sample, &e.truth, NULL) != ATTN_OK)
         return;
     struct pair *pair = malloc(((size_t)pairs + 1) * sizeof *pair);
+    e.part = malloc(((size_t)p->d_value + 1) * sizeof *e.part);
     e.at = (struct at){.x = x, .pair = pair, .rank = held->rank, .ends = held->step == x->steps};
     e.at.S = held->step - e.at.ends;
-    const char *words =
-        pair != NULL && take_numbers(x, pair) == ATTN_OK ? recognise(&e, pass, part) : NULL;
+    const char *words = pair != NULL && e.part != NULL && take_numbers(x, pair) == ATTN_OK
+                            ? recognise(&e, pass, part)
+                            : NULL;
     if (words != NULL) {
         diagnosis->fault = ATTN_FAULT_RANKS;
         snprintf(diagnosis->text, sizeof diagnosis->text, "fits %s", words);
     } else /* it is counted where causes are voted for */
         snprintf(diagnosis->text, sizeof diagnosis->text, "not recognised");
     free(pair);
+    free(e.part);
     attn_truth_free(&e.truth);
 }

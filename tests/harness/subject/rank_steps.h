@@ -1,5 +1,5 @@
-/* What each rank of a sequence-parallel scheme has, holds after every step, and must give: by which
- * distributed implementations elsewhere are judged, rank by rank and step by step.
+/* The tensors that each rank of a sequence-parallel scheme has, holds after every step, and must
+ * give.  By them distributed implementations are judged, rank by rank and step by step.
  *
  *      ring     step s     O, LSE of the rank's queries over the keys of the s+1 blocks that it has
  *                          met; backward the travelling sums dK, dV of the block that is here, over
@@ -8,9 +8,9 @@
  *               step 1     O LSE (dQ dK dV) of these heads
  *      both     results    O LSE (dQ dK dV) of the rank's own tokens
  *
- * Where a block is at which step is the scheme's own schedule (optimized/parallel/scheme.h).  What
- * should be there is not computed by any scheme: it is the oracle's attention over the pairs that
- * count so far, with the bounds of bound.h.
+ * Where a block is at which step is the scheme's own schedule (optimized/parallel/scheme.h).
+ * No scheme computes the truth: it is the oracle's attention over the pairs that count so far,
+ * with the bounds of bound.h.
  *
  *      rank_cases.c     writes shards and truths
  *      rank_results.c   reads results and judges them
@@ -49,7 +49,7 @@ static inline int attn_rank_block(const struct attn_rank_steps *x, int rank, int
     return x->block[rank * x->steps + step];
 }
 
-/* What a rank holds after a step: these slots (bits), of these heads and tokens. */
+/* The holding of a rank after a step: these slots (bits), of these heads and tokens. */
 struct attn_rank_held {
     int rank, step;
     int block; /* whose keys are here */
@@ -84,7 +84,7 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
                                 enum attn_pass pass, struct attn_setup *part,
                                 struct attn_sample *sample, struct attn_error *err);
 
-/* What is declared of the arithmetic, and that partial results are merged. */
+/* The declared arithmetic, and that partial results are merged. */
 void attn_rank_precision(const struct attn_rank_steps *x, const struct attn_claims *claims,
                          struct attn_precision *precision);
 
@@ -103,6 +103,10 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
  * that is wrong look like, with its number; 1, or 0 and nothing where no model fits. */
 int attn_rank_results_diagnose(int ranks, const struct attn_claims *claims,
                                struct attn_setup *setup, struct attn_diagnosis *diagnosis);
+
+/* Inputs that have changed hands, and are not what they should be: whose they are. */
+void attn_rank_diagnose_inputs(const struct attn_rank_steps *x, const struct attn_rank_held *held,
+                               const struct attn_setup *piece, struct attn_diagnosis *diagnosis);
 
 /* Hold the models of rank_faults.def against the outputs of part, which are wrong. */
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,

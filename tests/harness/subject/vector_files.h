@@ -38,8 +38,8 @@ enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
 
 /* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes, with what
- * its ranks must hold if with_truth; `written` of each, and *written: how many.  What cannot be
- * set up is not written either: it has its verdict when it is judged. */
+ * its ranks must hold if with_truth; `written` of each, and *written: how many.  A case that cannot
+ * be set up is not written either: it has its verdict when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
                                              const char *scheme, int with_truth,
                                              struct attn_asked *asked, int n, int *written,
@@ -60,14 +60,14 @@ enum attn_status attn_vector_files_open(const char *folder, struct attn_vector_f
                                         struct attn_error *err);
 void attn_vector_files_close(struct attn_vector_files *files);
 
-/* Whether there is a folder of results for this case at all. */
+/* 1: there is a folder of results for this case. */
 int attn_vector_files_has(const char *folder, const char *name);
 
-/* Whether everything that the case wants is there, or the program's own words why not. */
+/* 1: everything that the case wants is there, or the program's own words why not. */
 int attn_vector_files_done(const char *folder, const char *name, const struct attn_claims *claims,
                            const struct attn_case *c);
 
-/* What a program says, in the first line of OUT/NAME/error.txt, changed.txt (which inputs it has
+/* The words of a program, in the first line of OUT/NAME/error.txt, changed.txt (which inputs it has
  * changed) or refused.txt, in place of results.  ERROR and CHANGED, with what is to be said of it:
  * also words that cannot be read, several of the files, and a refusal beside results.  REFUSED: its
  * line as it stands, "" is none. */
@@ -116,7 +116,13 @@ enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
                                           const struct attn_tensor *t, int slot,
                                           struct attn_file_tensor *to, struct attn_error *err);
 
-/* Whether the case asks for this output, and the claims have it. */
+/* All inputs of a setup, to list[*n] and behind it: tensors, mask bytes, starts of documents. */
+enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
+                                              const struct attn_setup *setup,
+                                              struct attn_file_tensor *list, int *n,
+                                              struct attn_error *err);
+
+/* 1: the case asks for this output, and the claims have it. */
 int attn_vector_files_wants(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_output o);
 

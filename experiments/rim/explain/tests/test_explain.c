@@ -125,8 +125,8 @@ TEST(every_sentence_is_used)
     };
     int told[COUNT(name)] = {0};
     for (int s = 0; s < COUNT(specs); s++) {
-        scratch_expect(0, "", "explain %s --heads 2 --length 6 --mask 'causal(br)' --pass bwd%s",
-                       specs[s], " --only=r,u,g,p,d,m,s,o,c,t");
+        scratch_expect(0, "", "explain %s --case '%s' --only=r,u,g,p,d,m,s,o,c,t", specs[s],
+                       "h2q6d2:causal(br):f32:powers:s1:pass=bwd:sink=zero");
         for (int n = 0; n < COUNT(name); n++) {
             char field[64];
             snprintf(field, sizeof field, "\n%s: ", name[n]);

@@ -12,8 +12,8 @@
  * Rows are the unit because bounds, samples of rows at large L, and diagnosis all need p_ij and
  * friends, and nothing of size L x L should exist to get them.
  */
-#ifndef REF_ORACLE_H
-#define REF_ORACLE_H
+#ifndef REF_ORACLE_ORACLE_H
+#define REF_ORACLE_ORACLE_H
 
 #include "ref/attn.h"
 

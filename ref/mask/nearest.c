@@ -1,5 +1,5 @@
 /* See nearest.h. */
-#include "ref/nearest.h"
+#include "ref/mask/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* "Did you mean ...?": of the words that there are, the one that was probably meant. */
-#ifndef REF_NEAREST_H
-#define REF_NEAREST_H
+#ifndef REF_MASK_NEAREST_H
+#define REF_MASK_NEAREST_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* See oracle.h. */
-#include "ref/oracle.h"
+#include "ref/oracle/oracle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static int has_dq(const struct attn_oracle_row *row)
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
-#include "ref/oracle_tmpl.h"
+#include "ref/oracle/oracle_tmpl.h"
 #undef WIDE
 #undef FN
 #undef WIDE_KEYS
@@ -60,7 +60,7 @@ static int has_dq(const struct attn_oracle_row *row)
 #define WIDE_ABS  fabsl
 #define FN(name)  name##_long
 #define WIDE_LOOPS
-#include "ref/oracle_tmpl.h"
+#include "ref/oracle/oracle_tmpl.h"
 
 static int is_wide(const struct attn_problem *p)
 {
