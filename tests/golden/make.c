@@ -3,9 +3,9 @@
  *      make-golden FOLDER      writes FOLDER/NAME.safetensors, one for each problem of problems.c
  *
  * A file holds the inputs as attnlab reads them (q, k, v, do, dlse, bias, sink; scale, softcap,
- * alibi and mask as metadata), `visible`, the mask cell by cell, and for every output three tensors:
- * NAME, the result rounded to f64; NAME.rest, what that rounding left (f64: together 106 bits); and
- * NAME.size, what rounding errors of honest double arithmetic are relative to (exact.c).
+ * alibi and mask as metadata), `visible`, the mask cell by cell, and for every output three
+ * tensors: NAME, the result rounded to f64; NAME.rest, what that rounding left (f64: together 106
+ * bits); and NAME.size, what rounding errors of honest double arithmetic are relative to (exact.c).
  */
 #include "tests/golden/golden.h"
 

@@ -148,8 +148,8 @@ static int read_plugin(struct reading *r, struct attn_outcome *o)
     return 0;
 }
 
-/* Beside inputs and outputs.  Of a plug-in, the peak of its processes, read from outside, so that it
- * has no say in it; of a command, what its peak has beside that of a tiny case. */
+/* Beside inputs and outputs.  Of a plug-in, the peak of its processes, read from outside, so that
+ * it has no say in it; of a command, what its peak has beside that of a tiny case. */
 static int read_length(struct attn_grading *g, const char *text, double *bytes,
                        struct attn_outcome *o)
 {

@@ -309,7 +309,8 @@ TEST(class_of_nine)
 }
 
 /* In CSV a submission is a line, with its total and why points are lost; and a key of the lecturer
- * draws the numbers that are asked, so that a table of answers to the battery's has none of them. */
+ * draws the numbers that are asked, so that a table of answers to the battery's has
+ * none of them. */
 TEST(csv_of_hidden_cases)
 {
     scratch_expect(0, "01-softmax,ann,100,100,5,30,10,10,10,10,15,10,\n",
