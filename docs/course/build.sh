@@ -101,7 +101,7 @@ markdown() { # PATH of the page; its Markdown comes from stdin
         page "$1" "$(sed -n '/^# /{s///p;q}' "$work/source")"
 }
 
-# What solves a lab (docs/labs/README.md, What gives a lab away).
+# Files that solve a lab (docs/labs/README.md, Examples that give a lab away).
 is_answer() { # FILE
     case $1 in
     experiments/rim/grade/labs/* | docs/examples/*_attention.py | docs/examples/*_ring.py | \

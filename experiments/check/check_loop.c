@@ -139,7 +139,7 @@ static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct 
     return 1;
 }
 
-/* What the judge takes for a case: inputs, outputs and gradients, and the truth of each row. */
+/* Bytes that the judge takes for a case: inputs, outputs, gradients, and the truth of each row. */
 static double bytes_of(const struct attn_case *c)
 {
     enum { TRUTH = 600 }; /* bytes of a row of some features, judged */

@@ -156,7 +156,7 @@ TEST(damaged_files_are_no_pass)
     }
 }
 
-/* What an all-to-all brings to the wrong rank, or in the wrong order. */
+/* An all-to-all brings heads or tokens to the wrong rank, or in the wrong order. */
 static const struct {
     const char *edit, *says;
 } moves[] = {{"mv rank-0/step-0 away; mv rank-1/step-0 rank-0; mv rank-2/step-0 rank-1; mv away "

@@ -23,8 +23,8 @@
 #include "tests/harness/base/folder.h"
 #include "tests/harness/base/process.h"
 
-/* What honest work may take is counted in processor time of each process of the submission, so that
- * a loaded machine and the diagnosis of its failures cost no points. */
+/* The limit of honest work is processor time of each process of the submission, so that a loaded
+ * machine and the diagnosis of its failures cost no points. */
 enum { PLUGIN_CPU_S = 60, COMMAND_CPU_S = 30 };
 
 /* By the clock, for those that sleep: one call of a plug-in, a command on all cases, asking, the

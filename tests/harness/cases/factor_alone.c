@@ -81,7 +81,7 @@ static int fit_lengths(const struct attn_maker *m, struct attn_choice *c, int fa
     return found;
 }
 
-/* What else a value needs to be met: heads for a group, a bias for its gradient; then lengths,
+/* A value needs others to be met: heads for a group, a bias for its gradient; then lengths,
  * batches and data.  0: there is nothing that shows it. */
 static int fit(const struct attn_maker *m, struct attn_choice *c, int factor)
 {

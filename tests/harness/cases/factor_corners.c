@@ -87,7 +87,7 @@ struct corners {
     const struct axis *axis;
     float weight[KINDS][CELLS];      /* of thresholds */
     float sum[KINDS][CELLS];         /* of those that are not met, of all cells up to it */
-    unsigned char met[KINDS][CELLS]; /* by so many of the chosen */
+    unsigned char met[KINDS][CELLS]; /* how many of the chosen cases meet it */
     unsigned char place[AXES][CELLS];
     double cost[CELLS]; /* seconds; HUGE_VAL: no case */
     int n_chosen, taken;

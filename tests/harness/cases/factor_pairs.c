@@ -97,7 +97,7 @@ static int complete_for(const struct attn_maker *m, struct pairs *p, double most
     return found;
 }
 
-/* What is to be met: pairs of values of these factors that can stand together and show. */
+/* Lists what is to be met: pairs of values of these factors that can stand together and show. */
 static void list_pairs(const struct attn_maker *m, struct pairs *p, unsigned factors)
 {
     const struct attn_choice unset = p->choice;

@@ -1,4 +1,4 @@
-/* What a choice of values means: its case, whether it can stand, and when its values show. */
+/* The meaning of a choice of values: its case, whether it can stand, and when its values show. */
 #include "tests/harness/cases/factors.h"
 
 #include <inttypes.h>

@@ -33,8 +33,8 @@ static int take(struct shrinker *s, const struct attn_case *candidate)
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-/* What is made neutral together: a field, and those that mean nothing without it.  What another
- * field still needs is refused by the parser, and tried again when that one has gone. */
+/* A part is made neutral as a whole: a field, and those that mean nothing without it.  A field that
+ * another one still needs is refused by the parser, and tried again when that one has gone. */
 struct part {
     size_t at, size;
 };
