@@ -89,9 +89,8 @@ const struct attn_cli_command attn_cmd_price = {
         "      --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
-        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
-        "\n"
-        "Exit status: 0 good; 2 usage, or a SPEC that refuses: the others are priced.",
+        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
+    .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_least = 0,
     .operands_most = -1,
     .computes = 1,

@@ -30,9 +30,8 @@ const struct attn_cli_command attn_cmd_advise = {
              "implementations, options, ranks, what a stack keeps, one sample at a time; apart,\n"
              "what changes the result.  Below each stands the command that prints its price.",
     .flags = flags,
-    .more = "  attnlab advise dense:mask=int32 --length 192Ki --heads 16 --memory 80GiB\n"
-            "\n"
-            "Exit status: 0 good; 2 usage, or a SPEC that refuses.",
+    .more = "  attnlab advise dense:mask=int32 --length 192Ki --heads 16 --memory 80GiB",
+    .exits = "0 good; 2 usage, or a SPEC that refuses.",
     .operands_least = 1,
     .operands_most = 1,
     .computes = 1,

@@ -36,10 +36,8 @@ const struct attn_cli_command attn_cmd_cluster = {
     .flags = flags,
     .more = "  attnlab cluster experiments/rim/cluster/h200.cluster ring \\\n"
             "      --length 1Mi --heads 16 --dim 128 --dtype bf16 --ranks 8:4096:x2\n"
-            "  mpirun -n 4 attnlab-mpi cluster here ring:ranks=4 --length 16Ki\n"
-            "\n"
-            "Exit status: 0 good; 2 usage, a bad file, or a SPEC that refuses: the others are "
-            "priced.",
+            "  mpirun -n 4 attnlab-mpi cluster here ring:ranks=4 --length 16Ki",
+    .exits = "0 good; 2 usage, a bad file, or a SPEC that refuses: the others are priced.",
     .operands_least = 2,
     .operands_most = -1,
     .computes = 1,
