@@ -172,7 +172,7 @@ static int price_longest(const struct attn_price_asked *asked, const struct outp
     int64_t length;
     enum attn_status status = attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass,
                                                 asked->memory, HUGE_VAL, &length, bytes, &err);
-    attn_price_show_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
+    attn_price_add_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
     return attn_cli_status(status);
 }
 
@@ -214,7 +214,10 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
         worst = status > worst && !q->everything ? status : worst;
     }
     alarm(0);
-    attn_price_print_json(out->all);
+    if (q->longest && !q->json)
+        attn_price_print_longest(out->all);
+    else
+        attn_price_print_json(out->all);
     return worst;
 }
 
@@ -364,7 +367,7 @@ static int price(void *values, int n, char **operand)
     struct attn_spec *spec = read_specs(q, operand, &n);
     if (attn_cli_runner() != NULL)
         attn_cli_stop(ATTN_EINVAL, NULL, "ranks that are processes have no price: attnlab price");
-    struct output out = {.all = q->json ? json_array() : NULL};
+    struct output out = {.all = q->json || q->longest ? json_array() : NULL};
     int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);
     free(spec);
     return worst;
