@@ -29,7 +29,6 @@ enum attn_flag_kind {
     ATTN_KIND_ITEMS,    /* the same; one value may hold several, with ';' between them   */
     ATTN_KIND_ONCE,     /* the same list, but given once                                 */
     ATTN_KIND_COUNT,    /* int64_t                                                       */
-    ATTN_KIND_COUNTS,   /* struct attn_cli_counts: with commas between them              */
     ATTN_KIND_REAL,     /* double, from `least` up                                       */
     ATTN_KIND_POSITIVE, /* double, above 0                                               */
     ATTN_KIND_WORD      /* int: which of the words of `value`                            */
@@ -41,10 +40,6 @@ struct attn_cli_list {
     struct {
         const char *flag, *value;
     } at[256];
-};
-struct attn_cli_counts {
-    int n;
-    int64_t at[64];
 };
 
 /* A flag of a command. */

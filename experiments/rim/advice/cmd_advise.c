@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/cli/flag_cases.h"
+#include "experiments/measure/plan.h"
 #include "experiments/rim/advice/advice.h"
 
 struct request {
-    struct attn_cli_cases cases; /* pass: enum attn_need_pass */
+    struct attn_plan_shapes shapes; /* pass: enum attn_need_pass */
     int64_t layers, hidden;
     const char *save, *device, *params;
     int json;
@@ -15,7 +15,7 @@ struct request {
 #define PLACE(member) offsetof(struct request, member)
 
 static const struct attn_flag_use flags[] = {
-    ATTN_CLI_CASE_FLAGS(PLACE(cases)),       ATTN_TAKES(LAYERS, PLACE(layers), "0"),
+    ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),    ATTN_TAKES(LAYERS, PLACE(layers), "0"),
     ATTN_TAKES(SAVE, PLACE(save), "rows"),   ATTN_TAKES(HIDDEN, PLACE(hidden), "0"),
     ATTN_TAKES(MEMORY, PLACE(device)),       ATTN_TAKES(PARAMS, PLACE(params)),
     ATTN_TAKES(FORMAT, PLACE(json), "text"), {.flag = ATTN_FLAG_END}};
@@ -36,7 +36,6 @@ const struct attn_cli_command attn_cmd_advise = {
     .operands_most = 1,
     .computes = 1,
     .size = sizeof(struct request),
-    .initial = &(const struct request){.cases = ATTN_CLI_CASES_OPEN},
     .run = advise};
 
 static int advise(void *values, int n, char **operand)
@@ -44,7 +43,8 @@ static int advise(void *values, int n, char **operand)
     struct request *q = values;
     struct attn_memory memory = attn_memory_here();
     struct attn_stack stack = {q->layers, ATTN_SAVE_ROWS, q->hidden};
-    const enum attn_need_pass pass = (enum attn_need_pass)q->cases.pass;
+    const enum attn_need_pass pass = (enum attn_need_pass)q->shapes.pass;
+    struct attn_plan cases;
     struct attn_spec spec;
     struct attn_error err;
     (void)n;
@@ -56,14 +56,14 @@ static int advise(void *values, int n, char **operand)
         attn_cli_must(attn_params_parse(q->params, &memory, &err), &err);
     if (q->hidden > 0 && q->layers == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--hidden is of layers: --layers N is needed with it");
-    q->cases.pass = 0;
-    if (attn_cli_case_count(&q->cases) != 1)
+    attn_cli_must(attn_plan_of_shapes(&q->shapes.keys, &cases, &err), &err);
+    if (cases.n != 1 || !attn_plan_has_key(&q->shapes.keys, "length"))
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "advice is for one shape: one --length, --mask and --dtype");
-    const struct attn_case c = attn_cli_case_at(&q->cases, 0);
-    const struct attn_price_asked asked = {&spec, &stack, &c, pass, &memory};
+    const struct attn_price_asked asked = {&spec, &stack, &cases.point[0].c, pass, &memory};
     json_t *all = q->json ? json_array() : NULL;
     int status = attn_price_advise(&asked, all);
     attn_price_print_json(all);
+    attn_plan_free(&cases);
     return status;
 }

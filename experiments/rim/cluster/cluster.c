@@ -168,7 +168,7 @@ enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *f
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
+enum attn_status attn_cluster_ranks(const char *text, struct attn_cluster_counts *ranks,
                                     struct attn_error *err)
 {
     int64_t first, last, times;
@@ -381,7 +381,7 @@ static void show_progress(int64_t ranks)
 }
 
 int attn_price_cluster(const struct attn_price_asked *asked, const struct attn_cluster_file *file,
-                       const struct attn_cli_counts *ranks, json_t *all)
+                       const struct attn_cluster_counts *ranks, json_t *all)
 {
     int n = ranks->n > 0 ? ranks->n : 1, counted = 0, worst = ATTN_EXIT_GOOD;
     json_t *rows = json_array();
