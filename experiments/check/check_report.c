@@ -191,13 +191,7 @@ static void put_causes(struct attn_document *d, const struct attn_verdict_list *
 static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
                          const struct attn_verdict_list *list)
 {
-    struct attn_verdicts page = *v;
-    char *text;
-    size_t size;
-    page.out = attn_cli_memory(&text, &size);
-    attn_verdicts_smallest(&page, list);
-    fclose(page.out);
-    attn_cli_need(text);
+    char *text = attn_verdicts_printed(v, list, attn_verdicts_smallest);
     if (text[0] != '\0') {
         attn_document_heading(d, 3, "The smallest case that fails");
         attn_document_lines(d, text);
@@ -244,15 +238,11 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
     struct attn_verdicts page = *v;
-    char *text;
-    size_t size;
-    page.out = attn_cli_memory(&text, &size);
     page.listed = page.verbose = 0;
     page.refusals = 1;
-    attn_verdicts_text(&page, list);
-    fclose(page.out);
+    char *text = attn_verdicts_printed(&page, list, attn_verdicts_text);
     fold(d, "As the terminal has it, with all that was refused");
-    attn_document_lines(d, attn_cli_need(text));
+    attn_document_lines(d, text);
     unfold(d);
     free(text);
     attn_document_text(d,

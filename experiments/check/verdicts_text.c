@@ -410,3 +410,16 @@ void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_l
     print_in_full(v->out, list->spec, smallest);
     print_again(v->out, smallest);
 }
+
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                            void (*print)(struct attn_verdicts *v,
+                                          const struct attn_verdict_list *list))
+{
+    struct attn_verdicts to_memory = *v;
+    char *text;
+    size_t size;
+    to_memory.out = attn_cli_memory(&text, &size);
+    print(&to_memory, list);
+    fclose(to_memory.out);
+    return attn_cli_need(text);
+}

@@ -20,15 +20,6 @@ static int is_parallel(const struct attn_impl *impl)
     return impl->ranks != NULL;
 }
 
-/* Place of an option among an implementation's; -1: it has none. */
-static int find_option(const struct attn_impl *impl, const char *name)
-{
-    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
-        if (strcmp(impl->options[o].name, name) == 0)
-            return o;
-    return -1;
-}
-
 /* The implementation that works in one process: of ranks, the local one. */
 static const struct attn_impl *worker(const struct attn_spec *spec)
 {
@@ -109,7 +100,7 @@ static int other_word_of_ranks(const struct attn_price_asked *asked, int n, stru
 
 static int has_value(const struct attn_impl *impl, int64_t *value, const char *name, int64_t x)
 {
-    int o = find_option(impl, name);
+    int o = attn_option_find(impl, name);
     if (o < 0 || impl->options[o].choices != NULL || value[o] == x || x < impl->options[o].min ||
         x > impl->options[o].max)
         return 0;
@@ -154,7 +145,7 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
         spec->options.isa = is->options.isa;
         spec->options.priced_only = is->options.priced_only;
     }
-    int o = find_option(to->spec.impl, "ranks");
+    int o = attn_option_find(to->spec.impl, "ranks");
     int64_t ranks = (int64_t)2 << n % NUMBERS;
     snprintf(to->what, sizeof to->what, "%s on %lld ranks", to->spec.impl->name, (long long)ranks);
     if (is_parallel(is->impl) && is->options.value[o] == ranks)

@@ -188,18 +188,10 @@ enum attn_status attn_cluster_ranks(const char *text, struct attn_cluster_counts
     return ATTN_OK;
 }
 
-static int find_option(const struct attn_impl *impl, const char *name)
-{
-    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
-        if (strcmp(impl->options[o].name, name) == 0)
-            return o;
-    return -1;
-}
-
 enum attn_status attn_cluster_set_ranks(struct attn_spec *spec, int64_t ranks,
                                         struct attn_error *err)
 {
-    int o = find_option(spec->impl, "ranks");
+    int o = attn_option_find(spec->impl, "ranks");
     if (o < 0)
         return attn_fail(err, ATTN_EINVAL, "%s is one process: ring or ulysses would work",
                          spec->impl->name);
@@ -259,7 +251,7 @@ static enum attn_status best_row(const struct attn_price_asked *asked,
                                  const struct attn_cluster_file *file, const struct attn_problem *p,
                                  struct row *row, struct attn_error *err)
 {
-    int o = find_option(row->spec.impl, "heads"),
+    int o = attn_option_find(row->spec.impl, "heads"),
         ranks = attn_ranks(row->spec.impl, &row->spec.options);
     struct row best = {.replay.seconds = -1};
     if (o < 0 || row->spec.options.value[o] != 0)
