@@ -23,7 +23,7 @@
 struct request {
     struct attn_plan_shapes shapes;
     struct attn_plan cases; /* of them, but for the pass: */
-    int first, last;        /* enum attn_need_pass */
+    int pass, first, last;  /* enum attn_need_pass */
     int json, storage;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
@@ -37,6 +37,7 @@ struct request {
 
 static const struct attn_flag_use flags[] = {
     ATTN_PLAN_SHAPE_FLAGS(offsetof(struct request, shapes)),
+    ATTN_TAKES(PASS, offsetof(struct request, pass), "fwd"),
     ATTN_TAKES(LAYERS, offsetof(struct request, layers), "0"),
     ATTN_TAKES(
         SAVE, offsetof(struct request, save), .value = "probs|rows|inputs|all",
@@ -316,7 +317,7 @@ static void check_model(const struct request *q)
         differ |= c->dtype != first->dtype || c->d_key != first->d_key ||
                   c->heads != first->heads || strcmp(c->mask, first->mask) != 0;
     }
-    if (q->shapes.pass != 0 || differ || q->layers > 0 || q->log != NULL || q->storage)
+    if (q->pass != 0 || differ || q->layers > 0 || q->log != NULL || q->storage)
         attn_cli_stop(
             ATTN_EINVAL, NULL,
             "--model without SPEC prices a model in one shape: no --pass, --layers, --log "
@@ -364,7 +365,7 @@ static int price(void *values, int n, char **operand)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: '%s' is of a cache, which is priced without SPEC",
                       model.model.name, model.settings);
-    q->last = q->shapes.pass; /* both: each, and both together */
+    q->last = q->pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
     check_storage(q, n);
     read_stack(q);

@@ -81,26 +81,23 @@ enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
                                       const struct attn_external_specs *externals,
                                       struct attn_plan *plan, struct attn_error *err);
 
-/* The flags of a command about shapes: keys of a plan, a model of which what is not given is, and a
- * word of the command's own for the pass. */
+/* The flags of a command about shapes: keys of a plan, and a model of which what is not given is. */
 struct attn_plan_shapes {
     struct attn_cli_list keys;
     const char *model;
-    int pass;
 };
-#define ATTN_PLAN_SHAPE_KEY(at, id, ...) \
+#define ATTN_PLAN_KEY(at, id, ...) \
     ATTN_TAKES(id, (at) + offsetof(struct attn_plan_shapes, keys), __VA_ARGS__)
-#define ATTN_PLAN_SHAPE_FLAGS(at)                                                               \
-    ATTN_PLAN_SHAPE_KEY(at, LENGTH, NULL, ATTN_KIND_ONCE),                                      \
-        ATTN_PLAN_SHAPE_KEY(at, KEYS, NULL, ATTN_KIND_ONCE),                                    \
-        ATTN_PLAN_SHAPE_KEY(at, BATCH, "1", ATTN_KIND_ONCE),                                    \
-        ATTN_PLAN_SHAPE_KEY(at, HEADS, "1", ATTN_KIND_ONCE),                                    \
-        ATTN_PLAN_SHAPE_KEY(at, KV_HEADS, NULL, ATTN_KIND_ONCE),                                \
-        ATTN_PLAN_SHAPE_KEY(at, DIM, "64", ATTN_KIND_ONCE),                                     \
-        ATTN_PLAN_SHAPE_KEY(at, DV, NULL, ATTN_KIND_ONCE), ATTN_PLAN_SHAPE_KEY(at, MASK, NULL), \
-        ATTN_TAKES(MODEL, (at) + offsetof(struct attn_plan_shapes, model)),                     \
-        ATTN_PLAN_SHAPE_KEY(at, DTYPE, "f32", ATTN_KIND_ONCE, "f64|f32|bf16|f16|all"),          \
-        ATTN_TAKES(PASS, (at) + offsetof(struct attn_plan_shapes, pass), "fwd")
+#define ATTN_PLAN_SHAPE_FLAGS(at)                                                                  \
+    ATTN_PLAN_KEY(at, LENGTH, NULL, ATTN_KIND_ONCE),                                               \
+        ATTN_PLAN_KEY(at, KEYS, NULL, ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, BATCH, "1", ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, HEADS, "1", ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, KV_HEADS, NULL, ATTN_KIND_ONCE),                                         \
+        ATTN_PLAN_KEY(at, DIM, "64", ATTN_KIND_ONCE), ATTN_PLAN_KEY(at, DV, NULL, ATTN_KIND_ONCE), \
+        ATTN_PLAN_KEY(at, MASK, NULL),                                                             \
+        ATTN_PLAN_KEY(at, DTYPE, "f32", ATTN_KIND_ONCE, "f64|f32|bf16|f16|all"),                   \
+        ATTN_TAKES(MODEL, (at) + offsetof(struct attn_plan_shapes, model))
 
 /* Points of no spec: every mask with every storage type, dim and length, in this order.  Without a
  * length they have 0 tokens; whether their masks fit is not looked at. */

@@ -7,18 +7,22 @@
 #include "experiments/rim/advice/advice.h"
 
 struct request {
-    struct attn_plan_shapes shapes; /* pass: enum attn_need_pass */
+    struct attn_plan_shapes shapes;
     int64_t layers, hidden;
     const char *save, *device, *params;
-    int json;
+    int pass, json; /* pass: enum attn_need_pass */
 };
 #define PLACE(member) offsetof(struct request, member)
 
-static const struct attn_flag_use flags[] = {
-    ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),    ATTN_TAKES(LAYERS, PLACE(layers), "0"),
-    ATTN_TAKES(SAVE, PLACE(save), "rows"),   ATTN_TAKES(HIDDEN, PLACE(hidden), "0"),
-    ATTN_TAKES(MEMORY, PLACE(device)),       ATTN_TAKES(PARAMS, PLACE(params)),
-    ATTN_TAKES(FORMAT, PLACE(json), "text"), {.flag = ATTN_FLAG_END}};
+static const struct attn_flag_use flags[] = {ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),
+                                             ATTN_TAKES(PASS, PLACE(pass), "fwd"),
+                                             ATTN_TAKES(LAYERS, PLACE(layers), "0"),
+                                             ATTN_TAKES(SAVE, PLACE(save), "rows"),
+                                             ATTN_TAKES(HIDDEN, PLACE(hidden), "0"),
+                                             ATTN_TAKES(MEMORY, PLACE(device)),
+                                             ATTN_TAKES(PARAMS, PLACE(params)),
+                                             ATTN_TAKES(FORMAT, PLACE(json), "text"),
+                                             {.flag = ATTN_FLAG_END}};
 
 static int advise(void *values, int n, char **operand);
 
@@ -43,7 +47,7 @@ static int advise(void *values, int n, char **operand)
     struct request *q = values;
     struct attn_memory memory = attn_memory_here();
     struct attn_stack stack = {q->layers, ATTN_SAVE_ROWS, q->hidden};
-    const enum attn_need_pass pass = (enum attn_need_pass)q->shapes.pass;
+    const enum attn_need_pass pass = (enum attn_need_pass)q->pass;
     struct attn_plan cases;
     struct attn_spec spec;
     struct attn_error err;

@@ -9,18 +9,17 @@
 #include "experiments/rim/cluster/measured.h"
 
 struct request {
-    struct attn_plan_shapes shapes; /* pass: enum attn_need_pass */
+    struct attn_plan_shapes shapes;
     struct attn_plan cases;
     const char *counts, *params;
-    int json;
+    int pass, json; /* pass: enum attn_need_pass */
 };
 #define PLACE(member) offsetof(struct request, member)
 
-static const struct attn_flag_use flags[] = {ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),
-                                             ATTN_TAKES(RANKS, PLACE(counts)),
-                                             ATTN_TAKES(PARAMS, PLACE(params)),
-                                             ATTN_TAKES(FORMAT, PLACE(json), "text"),
-                                             {.flag = ATTN_FLAG_END}};
+static const struct attn_flag_use flags[] = {
+    ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),    ATTN_TAKES(PASS, PLACE(pass), "fwd"),
+    ATTN_TAKES(RANKS, PLACE(counts)),        ATTN_TAKES(PARAMS, PLACE(params)),
+    ATTN_TAKES(FORMAT, PLACE(json), "text"), {.flag = ATTN_FLAG_END}};
 
 static int cluster(void *values, int n, char **operand);
 
@@ -94,7 +93,7 @@ static int show(const struct request *q, const struct attn_spec *spec, int n,
                 const struct place *place, json_t *all)
 {
     static const struct attn_stack none = {0};
-    const int last = q->shapes.pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
+    const int last = q->pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
     const int cases = (int)q->cases.n;
     int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
     for (int i = 0; i < n * cases; i++) {
