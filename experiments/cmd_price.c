@@ -135,8 +135,7 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
     const int is_watched = isatty(STDERR_FILENO);
     size_t ranks = (size_t)attn_ranks(spec->impl, &spec->options);
     struct attn_cost *cost = attn_cli_need(calloc(ranks, sizeof *cost));
-    enum attn_status status = attn_need_of(spec, asked->stack, p, asked->pass,
-                                           is_watched ? &watch : NULL, cost, &need, &err);
+    enum attn_status status = attn_need_of(asked, p, is_watched ? &watch : NULL, cost, &need, &err);
     if (status == ATTN_OK)
         attn_price_show(asked, &need, cost, out->all);
     else
@@ -171,8 +170,7 @@ static int price_longest(const struct attn_price_asked *asked, const struct outp
     struct attn_error err = {0};
     double bytes[2];
     int64_t length;
-    enum attn_status status = attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass,
-                                                asked->memory, HUGE_VAL, &length, bytes, &err);
+    enum attn_status status = attn_need_longest(asked, 0, HUGE_VAL, &length, bytes, &err);
     attn_price_add_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
     return attn_cli_status(status);
 }

@@ -6,15 +6,6 @@
 
 #include "experiments/price/need.h"
 
-/* The question that a price answers. */
-struct attn_price_asked {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack; /* of no layers: one call */
-    const struct attn_case *c;
-    enum attn_need_pass pass; /* in the place of the case's */
-    const struct attn_memory *memory;
-};
-
 /* cost: of each of need->ranks.  all: NULL for text, else where one object for each goes. */
 void attn_price_show(const struct attn_price_asked *asked, const struct attn_need *need,
                      const struct attn_cost *cost, json_t *all);

@@ -235,8 +235,7 @@ static int64_t longest_of(const struct attn_price_asked *asked)
     double bytes[2];
     int64_t length = -1;
     if (isinf(asked->memory->bytes) ||
-        attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass, asked->memory, PATIENCE,
-                          &length, bytes, &err) != ATTN_OK)
+        attn_need_longest(asked, 0, PATIENCE, &length, bytes, &err) != ATTN_OK)
         return -1;
     return length;
 }
@@ -245,8 +244,7 @@ static void price(const struct attn_price_asked *asked, double now, struct attn_
 {
     struct attn_need need;
     const struct attn_price_asked changed = attn_advice_asked(asked, x);
-    x->refused.status =
-        attn_need_of_case(&x->spec, &x->stack, &x->c, asked->pass, &need, &x->refused);
+    x->refused.status = attn_need_of_case(&changed, &need, &x->refused);
     if (x->refused.status != ATTN_OK)
         return;
     x->lacks = need.lacks;
@@ -355,8 +353,7 @@ enum attn_status attn_price_advices(const struct attn_price_asked *asked,
                                     struct attn_advices *advices, struct attn_error *err)
 {
     struct attn_need need;
-    enum attn_status status =
-        attn_need_of_case(asked->spec, asked->stack, asked->c, asked->pass, &need, err);
+    enum attn_status status = attn_need_of_case(asked, &need, err);
     if (status != ATTN_OK)
         return status;
     advices->n = 0;

@@ -231,8 +231,7 @@ static enum attn_status try_row(const struct attn_price_asked *asked,
                                 const struct attn_cluster_file *file, const struct attn_problem *p,
                                 struct row *row, struct attn_error *err)
 {
-    enum attn_status status =
-        attn_need_of(&row->spec, asked->stack, p, asked->pass, NULL, NULL, &row->need, err);
+    enum attn_status status = attn_need_of(asked, p, NULL, NULL, &row->need, err);
     return status != ATTN_OK
                ? status
                : attn_cluster_replay(&row->spec, p, asked->pass, &file->cluster, &row->replay, err);
@@ -268,6 +267,7 @@ static enum attn_status best_row(const struct attn_price_asked *asked,
     return ATTN_OK;
 }
 
+/* asked->spec is the row's. */
 static enum attn_status price_row(const struct attn_price_asked *asked,
                                   const struct attn_cluster_file *file, int64_t ranks,
                                   struct row *row, struct attn_error *err)
@@ -281,8 +281,7 @@ static enum attn_status price_row(const struct attn_price_asked *asked,
     if (status == ATTN_OK)
         status = best_row(asked, file, &p, row, err);
     if (status == ATTN_OK)
-        status = attn_need_longest_even(&row->spec, asked->stack, asked->c, asked->pass,
-                                        asked->memory, &row->longest, bytes, err);
+        status = attn_need_longest(asked, 1, HUGE_VAL, &row->longest, bytes, err);
     attn_mask_free(mask);
     return status;
 }
@@ -382,9 +381,9 @@ int attn_price_cluster(const struct attn_price_asked *asked, const struct attn_c
         struct attn_error err = {ATTN_OK, ""};
         int64_t of = ranks->n > 0 ? ranks->at[i] : 0;
         show_progress(of);
-        enum attn_status status = price_row(asked, file, of, &row, &err);
         const struct attn_price_asked one = {&row.spec, asked->stack, asked->c, asked->pass,
                                              asked->memory};
+        enum attn_status status = price_row(&one, file, of, &row, &err);
         if (status == ATTN_OK)
             json_array_append_new(all != NULL ? all : rows, row_json(&one, &row, file));
         else {
