@@ -75,7 +75,6 @@ const struct attn_cli_command attn_cmd_measure = {
              "Records are added to FILE.jsonl (docs/measuring.md); the same command continues an\n"
              "interrupted measurement.  Without --out they are printed as a table, and not kept.",
     .flags = uses,
-    .more = "",
     .exits = "0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks something, "
              "a point could not be measured, or the measurement was interrupted.",
     .operands_most = -1,

@@ -80,7 +80,6 @@ const struct attn_cli_command attn_cmd_report = {
 #undef GROUP
         "",
     .flags = uses,
-    .more = "",
     .exits = "0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no "
              "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be "
              "written, a point could not be measured, or no figure has enough good points.",
