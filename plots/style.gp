@@ -174,24 +174,21 @@ look_dash(c)   = only_priced(c) ? 2 : dash(c)
 letter(c) = strstrt(' .,:;|!ijlI', c) ? 0.34 : strstrt("'()[]{}frt/-", c) ? 0.42 : strstrt('mwMW%@', c) ? 1 : \
     strstrt('ABCDEFGHJKLNOPQRSTUVXYZ&=+<>±×', c) ? 0.8 : 0.65
 wide(s)   = strlen(s) == 0 ? 0 : (sum [i_ = 1:strlen(s)] letter(s[i_:i_]))
-# `long` in row[1] to row[n_rows] that are no wider than `most`: at blanks, where need be within words.
+# gnuplot breaks no lines.  fill() puts a text into row[1] to row[n_rows], each at most `most` wide: cut
+# at blanks, and within a word that is wider alone.
 array row[99]
-cut = "n_rows = 0; now = ''; next = ''; \
-    do for [i_ = 1:strlen(long) + 1] { \
-        a_ = i_ > strlen(long) ? \"\\n\" : long[i_:i_]; \
-        if (a_ eq ' ' || a_ eq \"\\n\") { \
-            if (now ne '' && wide(now.' '.next) > most) { n_rows = n_rows + 1; row[n_rows] = now; now = next } \
-            else { now = now eq '' ? next : now.' '.next }; \
-            next = ''; \
-            if (a_ ne ' ' && now ne '') { n_rows = n_rows + 1; row[n_rows] = now; now = '' } \
-        } else { \
-            if (wide(next.a_) > most) { \
-                if (now ne '') { n_rows = n_rows + 1; row[n_rows] = now; now = '' }; \
-                n_rows = n_rows + 1; row[n_rows] = next; next = '' \
-            }; \
-            next = next.a_ \
-        } \
-    }"
+add(s)     = s eq '' ? 0 : (n_rows = n_rows + 1, row[n_rows] = s, n_rows)
+blank(s)   = strstrt(s.' ', ' ')
+head(s)    = s[1:blank(s) - 1]
+rest(s)    = s[blank(s) + 1:*]
+join(a, b) = a eq '' || b eq '' ? a.b : a.' '.b
+fitting(s, k) = k < strlen(s) && wide(s[1:k + 1]) <= most ? fitting(s, k + 1) : k # letters of s
+more(now, s)  = s eq '' ? add(now) : \
+    wide(join(now, head(s))) <= most ? more(join(now, head(s)), rest(s)) : \
+    now ne '' ? (add(now), more('', s)) : (add(s[1:fitting(s, 1)]), more('', s[fitting(s, 1) + 1:*]))
+fill(text) = (n_rows = 0, more('', text), n_rows)
+row_of(k)  = row[k]
+
 # Texts of the canvas, by the pixels of the middle of their left ends from its left upper corner.
 array words_at[600]
 array text_x[600]
@@ -200,11 +197,11 @@ array text_size[600]
 array text_colour[600]
 array text_panel[600] # 0: of the canvas
 grey = '#666666'
-# The rows of `long` from `left` and `top` down; top comes to be below them.
-place = "eval cut; do for [r_ = 1:n_rows] { \
-    n_texts = n_texts + 1; top = top + 1.3 * letters * em; \
-    words_at[n_texts] = row[r_]; text_x[n_texts] = left; text_y[n_texts] = top - 0.65 * letters * em; \
-    text_size[n_texts] = letters; text_colour[n_texts] = ink; text_panel[n_texts] = of_panel }"
+put_row(s) = (n_texts = n_texts + 1, words_at[n_texts] = s, text_x[n_texts] = left, text_y[n_texts] = top + 0.65 * letters * em, \
+    text_size[n_texts] = letters, text_colour[n_texts] = ink, text_panel[n_texts] = of_panel, top = top + 1.3 * letters * em)
+put_rows(k) = k > n_rows ? n_rows : (put_row(row[k]), put_rows(k + 1))
+# The rows of a text from `left` and `top` down; top comes to be below them.
+place(text) = (fill(text), put_rows(1))
 said(n)    = words_at[n]
 ink_of(n)  = text_colour[n]
 font(t, k) = sprintf(',%.4g', font_size * k * (t eq 'svg' ? 96 / 72.0 : 1)) # as that terminal counts
@@ -314,7 +311,7 @@ if (exists("bars")) {
     right_margin = pad + (is_beside ? wide('999 MiB') + 0.5 : 0.5 * wide('100 %')) * em
     most = (canvas_x - 2 * pad) / em
     name_rows = 0
-    if (!is_beside) { do for [b = 1:n_bars] { long = bar_name[b].': 999 MiB'; eval cut; name_rows = larger(name_rows, n_rows) } }
+    if (!is_beside) { do for [b = 1:n_bars] { name_rows = larger(name_rows, fill(bar_name[b].': 999 MiB')) } }
     pitch  = (2 + 1.3 * name_rows) * em
     plot_y = n_bars * pitch
     array total[words(panels) * n_bars]
@@ -337,8 +334,8 @@ bar_high(b) = b + 1 - 1.75 * em / pitch
 bar_words = "set ytics () scale 0; \
     do for [b_ = 1:n_bars] { if (total[(p - 1) * n_bars + b_] > 0) { \
         if (is_beside) { set ytics add (bar_name[b_] b_ - em / pitch) } else { \
-            long = bar_name[b_].': '.size_text(total[(p - 1) * n_bars + b_]); most = (canvas_x - 2 * pad) / em; eval cut; \
-            do for [r_ = 1:n_rows] { now = row[r_]; set label 4000 + 20 * b_ + r_ now at screen pad / canvas_x, \
+            most = (canvas_x - 2 * pad) / em; \
+            do for [r_ = 1:fill(bar_name[b_].': '.size_text(total[(p - 1) * n_bars + b_]))] { set label 4000 + 20 * b_ + r_ row_of(r_) at screen pad / canvas_x, \
                 screen 1 - (panel_top[p] + (b_ - 1) * pitch + (0.8 + 1.3 * (r_ - 1)) * em) / canvas_y left } } } }"
 
 # Numbers on axes are as large as other letters, unless little would be left of the panel.
@@ -378,12 +375,13 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
     top      = 0.4 * pad
     left     = pad
     do for [what in above] {
-        long    = what eq 'title' ? title : what eq 'subtitle' ? subtitle : what eq 'remark' ? remark : ''
-        if (what eq 'finding') { do for [i = 1:strlen(finding)] { long = long.(finding[i:i] eq ';' ? "\n" : finding[i:i]) } }
         letters = what eq 'title' ? 1.25 : 1
         ink     = what eq 'subtitle' ? grey : '#000000'
         most    = (canvas_x - 2 * pad) / em / letters
-        eval place
+        long    = what eq 'title' ? title : what eq 'subtitle' ? subtitle : what eq 'remark' ? remark : finding
+        end     = what eq 'finding' ? ';' : "\n" # of a text; each finding begins a row
+        while (strstrt(long, end)) { i = place(long[1:strstrt(long, end) - 1]); long = long[strstrt(long, end) + 1:*] }
+        i = place(long)
     }
     letters = 1
     ink     = '#000000'
@@ -397,8 +395,7 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
             top  = above_it
             left = panel_left(p) + pad
             most = (panel_x - 2 * pad) / em
-            long = heading(p)
-            eval place
+            i = place(heading(p))
             below = larger(below, top)
         }
         below = below + 0.6 * em
@@ -410,12 +407,10 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
             if (!is_last(p)) { continue }
             of_panel = p
             top  = above_it
-            long = x_label
-            eval cut
             widest = 0
-            do for [i = 1:n_rows] { widest = larger(widest, wide(row[i]) * em) }
+            do for [i = 1:fill(x_label)] { widest = larger(widest, wide(row[i]) * em) }
             left = larger(panel_left(p) + pad, smaller(panel_left(p) + left_margin + 0.5 * plot_x - 0.46 * widest, panel_left(p) + panel_x - pad - widest))
-            eval place
+            i = put_rows(1)
             below = larger(below, top)
         }
         top = below
@@ -433,8 +428,7 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
         key_x[c]  = pad + (k / key_rows) * (canvas_x - 2 * pad) / key_columns
         key_y[c]  = top + 0.65 * em
         left = key_x[c] + sample + 0.6 * em
-        long = legend_of(c)
-        eval place
+        i = place(legend_of(c))
         below = larger(below, top)
         k = k + 1
     }
