@@ -269,19 +269,9 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
         put_marks(d, (enum attn_output)o, &x->result.output[o]);
     }
     if (x->again[0] != '\0') {
-        attn_document_text(d, "The line that repeats it:");
+        attn_document_text(d, "This repeats it:");
         attn_document_lines(d, x->again);
     }
-}
-
-static void fold(struct attn_document *d, const char *summary)
-{
-    fprintf(d->out, "<details><summary>%s</summary>\n\n", summary);
-}
-
-static void unfold(struct attn_document *d)
-{
-    fputs("\n</details>\n\n", d->out);
 }
 
 /* Few failures stand open, many are folded. */
@@ -291,21 +281,19 @@ static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
     enum { FEW = 12 };
     struct attn_verdicts page = *v;
     int left_out;
-    char summary[40];
     page.listed = INT_MAX;
     json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
     const size_t n = json_array_size(rows);
-    snprintf(summary, sizeof summary, "%zu failures", n);
     if (n == 0) {
         json_decref(rows);
         return;
     }
     attn_document_heading(d, 3, "All failures, the worst first");
     if (n > FEW)
-        fold(d, summary);
+        attn_document_fold(d, 0, "%zu failures", n);
     attn_document_table(d, attn_failure_columns, rows);
     if (n > FEW)
-        unfold(d);
+        attn_document_unfold(d);
 }
 
 /* The text of the terminal. */
@@ -320,9 +308,9 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
     page.refusals = 1;
     attn_verdicts_text(&page, list);
     fclose(page.out);
-    fold(d, "As the terminal has it, with all that was refused");
+    attn_document_fold(d, 0, "As the terminal has it, with all that was refused");
     attn_document_lines(d, attn_cli_need(text));
-    unfold(d);
+    attn_document_unfold(d);
     free(text);
     attn_document_text(d,
                        "A case meets an oracle in a wider type, every element of every output; a "
