@@ -233,7 +233,7 @@ static void put_marks(struct attn_document *d, enum attn_output o, const struct 
     free(text);
 }
 
-/* What a phone has room for of attn_output_columns. */
+/* The columns of attn_output_columns that a phone has room for. */
 static const struct attn_column narrow_columns[] = {{"output", "output", ATTN_UNIT_WORDS},
                                                     {"beyond", "beyond", ATTN_UNIT_PLAIN},
                                                     {"at", "worst at", ATTN_UNIT_WORDS},
@@ -301,15 +301,11 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
     struct attn_verdicts page = *v;
-    char *text;
-    size_t size;
-    page.out = attn_cli_memory(&text, &size);
     page.listed = page.verbose = 0;
     page.refusals = 1;
-    attn_verdicts_text(&page, list);
-    fclose(page.out);
+    char *text = attn_verdicts_printed(&page, list, attn_verdicts_text);
     attn_document_fold(d, 0, "As the terminal has it, with all that was refused");
-    attn_document_lines(d, attn_cli_need(text));
+    attn_document_lines(d, text);
     attn_document_unfold(d);
     free(text);
     attn_document_text(d,

@@ -154,6 +154,11 @@ const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
+/* What one of the printing functions prints, with v's settings; to be freed. */
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                            void (*print)(struct attn_verdicts *v,
+                                          const struct attn_verdict_list *list));
+
 /* The refusals as text (refusals.c), all: by the claims, in the words of the claims; by it, in
  * its own words. */
 void attn_refusals_text(FILE *out, const struct attn_verdict_list *list);

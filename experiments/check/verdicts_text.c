@@ -407,3 +407,16 @@ const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdic
     const int causes = attn_common_causes(&list->causes, cause);
     return find_smallest(v, list, causes > 0 ? cause : NULL);
 }
+
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                            void (*print)(struct attn_verdicts *v,
+                                          const struct attn_verdict_list *list))
+{
+    struct attn_verdicts to_memory = *v;
+    char *text;
+    size_t size;
+    to_memory.out = attn_cli_memory(&text, &size);
+    print(&to_memory, list);
+    fclose(to_memory.out);
+    return attn_cli_need(text);
+}

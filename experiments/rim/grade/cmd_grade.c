@@ -46,12 +46,9 @@ const struct attn_cli_command attn_cmd_grade = {
     .flags = uses,
     .more = "Every submission runs in a process of its own, with limits.  One that writes to "
             "inputs or\n"
-            "to files that are not its own, leaves processes behind or ends others has 0 "
-            "points.\n"
-            "\n"
-            "Exit status: 0 all points, or a class is graded; 1 fewer; 2 there is no such lab or "
-            "file;\n"
-            "3 the environment lacks something.",
+            "to files that are not its own, leaves processes behind or ends others has 0 points.",
+    .exits = "0 all points, or a class is graded; 1 fewer; 2 there is no such lab or file; 3 the "
+             "environment lacks something.",
     .operands_least = 1,
     .operands_most = 2,
     .computes = 1,

@@ -103,17 +103,6 @@ static int varies(const struct attn_task *task, const struct convention *c)
     return task->seed[0] != '\0' && attn_cli_listed(task->lab->varies, " ", c->key);
 }
 
-void attn_task_hide(const struct attn_task *task, struct attn_case *c)
-{
-    char text[ATTN_CASE_TEXT];
-    uint64_t hash = attn_digest_bytes(ATTN_DIGEST_BEGIN, task->hidden, strlen(task->hidden));
-    if (task->hidden[0] == '\0')
-        return;
-    attn_case_print(c, text);
-    hash = attn_digest_bytes(hash, text, strlen(text));
-    c->seed = 1 + (hash >> 33) % 1000000000;
-}
-
 /* A claim of the task as a word of a declaration; blocks are declared by a number. */
 static int next_claim(const char **at, char word[32])
 {
