@@ -89,8 +89,9 @@ void attn_verdicts_free(struct attn_verdict_list *list);
 /* Print a spec's checks in v's format; of NULL what the format needs at its end. */
 void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* The smallest failing case in full, and the line that repeats it; nothing where none failed. */
-void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_list *list);
+/* The smallest failing case, of those that show the likely cause; NULL: none failed. */
+const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdicts *v,
+                                                        const struct attn_verdict_list *list);
 
 /* ---- for the formats ------------------------------------------------------------------------- */
 
@@ -132,6 +133,10 @@ void attn_verdict_facts_free(struct attn_facts *facts);
 
 /* A check as a row; to be freed. */
 struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
+
+/* The outputs of a check as rows, with the worst element of one that fails; to be freed. */
+extern const struct attn_column attn_output_columns[];
+struct json_t *attn_output_rows(const struct attn_result *r);
 
 /* Failures as rows, the worst first, without `but`, v->listed at most; those that are like another
  * one are counted there.  *left_out: what has no row. */

@@ -127,7 +127,10 @@ static int grade(void *values, int n, char **operand)
     snprintf(seed, sizeof seed, "%.*s", (int)(key != NULL ? key - f->seed : 150), f->seed);
     attn_cli_must(attn_task_make(lab, seed, key != NULL ? key + 1 : "", &task, &err), &err);
     if (file == NULL && f->exec == NULL) {
-        attn_task_print(&task, stdout);
+        if (f->format == ATTN_SHEET_CSV)
+            attn_cli_stop(ATTN_EINVAL, NULL, "csv has points, and there is no submission: a task "
+                                             "is --format text or json");
+        attn_task_print(&task, (enum attn_sheet_format)f->format, stdout);
         return attn_cli_flush();
     }
     if (is_folder(file))
