@@ -67,6 +67,8 @@ const struct attn_cli_command attn_cmd_run = {
         "as one k, one v.",
     .flags = uses,
     .more =
+        "  attnlab run tiled --input tests/data/gpt-causal.safetensors --compare\n"
+        "\n"
         "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) "
         "and\n"
         "say so where they differ.  Exit status: 0 good, 1 --compare found a disagreement,\n"

@@ -48,6 +48,9 @@ const struct attn_cli_command attn_cmd_study = {
     ,
     .flags = flags,
     .more =
+        "  attnlab study list\n"
+        "  attnlab study open-sora-720gb\n"
+        "\n"
         "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"
         "machine lacks something.",
     .operands_least = 1,
