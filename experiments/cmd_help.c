@@ -178,9 +178,9 @@ static void print_man(const struct attn_cli_command *c)
         if (shown.preset[0] != '\0')
             printf("(%s)\n", shown.preset);
     }
-    if (c->more[0] != '\0')
+    if (c->more != NULL)
         puts(c->more[0] == ' ' ? ".SH EXAMPLES" : ".SH NOTES");
-    print_troff(c->more);
+    print_troff(c->more != NULL ? c->more : "");
     puts(".SH EXIT STATUS");
     print_troff(c->exits != NULL ? c->exits : exit_statuses);
 }

@@ -93,7 +93,6 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
     .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
-    .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),

@@ -450,8 +450,8 @@ void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
         fputc('\n', file);
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
         print_flag(file, use);
-    fputs(command->more[0] != '\0' ? "\n" : "", file);
-    print_text(file, command->more);
+    fputs(command->more != NULL ? "\n" : "", file);
+    print_text(file, command->more != NULL ? command->more : "");
     if (command->exits == NULL)
         return;
     char *exits = attn_cli_text("\nExit status: %s", command->exits);

@@ -64,7 +64,7 @@ struct attn_cli_command {
     const char *name, *summary;
     const char *usage, *about;
     const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
-    const char *more;                  /* after the flags: examples, notes; "": none */
+    const char *more;                  /* after the flags: examples, notes; NULL: none */
     const char *exits;                 /* its exit statuses, in one paragraph; NULL: see `help` */
     const char *words;                 /* for completion: operands that are words, each with a blank
                                           behind it; NULL: none, or SPECs */

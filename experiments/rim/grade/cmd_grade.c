@@ -130,8 +130,9 @@ static int grade(void *values, int n, char **operand)
     attn_cli_must(attn_task_make(lab, seed, key != NULL ? key + 1 : "", &task, &err), &err);
     if (file == NULL && f->exec == NULL) {
         if (f->format == ATTN_SHEET_CSV)
-            attn_cli_stop(ATTN_EINVAL, NULL, "csv has points, and there is no submission: a task "
-                                             "is --format text or json");
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "csv has points, and there is no submission: a task "
+                          "is --format text or json");
         attn_task_print(&task, (enum attn_sheet_format)f->format, stdout);
         return attn_cli_flush();
     }
