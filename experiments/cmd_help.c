@@ -39,6 +39,8 @@ const struct attn_cli_command attn_cmd_help = {
     .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it; or\n"
              "what the words and numbers of a verdict mean.",
     .flags = flags,
+    .more = "  attnlab help check\n"
+            "  attnlab help price --format man | man -l -",
     .exits = "0 good, 2 usage.",
     .operands_most = 1,
     .size = sizeof(int),

@@ -44,7 +44,9 @@ const struct attn_cli_command attn_cmd_grade = {
         "NAME/ with lab.json and a file `command`, one line.  Without a submission the task is "
         "printed.",
     .flags = uses,
-    .more = "Every submission runs in a process of its own, with limits.  One that writes to "
+    .more = "  attnlab grade 06 tiled.c\n"
+            "\n"
+            "Every submission runs in a process of its own, with limits.  One that writes to "
             "inputs or\n"
             "to files that are not its own, leaves processes behind or ends others has 0 points.",
     .exits = "0 all points, or a class is graded; 1 fewer; 2 there is no such lab or file; 3 the "
