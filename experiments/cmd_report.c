@@ -83,14 +83,11 @@ const struct attn_cli_command attn_cmd_report = {
 #undef GROUP
         "",
     .flags = uses,
-    .more =
-        "  attnlab report --plan experiments/plans/quick.plan --out build/quick\n"
-        "  attnlab report dense tiled --length 128,256,512 --pass both --out build/mine\n"
-        "\n"
-        "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, "
-        "or\n"
-        "no group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written,\n"
-        "a point could not be measured, or no figure has enough good points.",
+    .more = "  attnlab report --plan experiments/plans/quick.plan --out build/quick\n"
+            "  attnlab report dense tiled --length 128,256,512 --pass both --out build/mine",
+    .exits = "0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no "
+             "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be "
+             "written, a point could not be measured, or no figure has enough good points.",
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct flags),

@@ -43,9 +43,8 @@ const struct attn_cli_command attn_cmd_vectors = {
         "docs/external.md is the manual.",
     .flags = flags,
     .more = "  attnlab vectors cases --claims mine.json\n"
-            "  attnlab check --results results --vectors cases\n"
-            "\n"
-            "Exit status: 0 good, 2 usage, 3 DIR cannot be written.",
+            "  attnlab check --results results --vectors cases",
+    .exits = "0 good, 2 usage, 3 DIR cannot be written.",
     .operands_least = 1,
     .operands_most = 1,
     .size = sizeof(struct request),

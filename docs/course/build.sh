@@ -76,9 +76,19 @@ with_figures() { # UP
             if (!($3 in formula)) { print "course: no formula " $3 > "/dev/stderr"; exit 3 }
             print "<div class=math>" formula[$3] "</div>"
             in_block = 1
+            names = ""
             next
         }
-        in_block { if (/<\/pre>$/) in_block = 0; next }
+        in_block { # functions stand at the right of a line
+            if (match($0, /   +([a-z]+_[a-z_]+|delta|merge)[^<]*/)) {
+                name = substr($0, RSTART, RLENGTH); sub(/^ +/, "", name)
+                names = names (names != "" ? "; " : "") name
+            }
+            if (!/<\/pre>$/) next
+            in_block = 0
+            if (names != "") print "<p class=math><code>" names "</code></p>"
+            next
+        }
         /^<!-- figure [a-z0-9-]+: .* -->$/ {
             name = $3; sub(/:$/, "", name)
             text = substr($0, index($0, ": ") + 2); sub(/ -->$/, "", text)

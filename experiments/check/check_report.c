@@ -233,7 +233,7 @@ static void put_marks(struct attn_document *d, enum attn_output o, const struct 
     free(text);
 }
 
-/* What a phone has room for of attn_output_columns. */
+/* The columns of attn_output_columns that a phone has room for. */
 static const struct attn_column narrow_columns[] = {{"output", "output", ATTN_UNIT_WORDS},
                                                     {"beyond", "beyond", ATTN_UNIT_PLAIN},
                                                     {"at", "worst at", ATTN_UNIT_WORDS},
@@ -256,7 +256,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     attn_document_put(d, ATTN_CODE, "%s", x->text);
     attn_document_close(d);
     attn_document_text(d, "%s", x->message);
-    json_t *rows = attn_output_rows(&x->result);
+    json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
         attn_document_table(d, narrow_columns, json_incref(rows));
     json_decref(rows);
@@ -264,8 +264,9 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
         if (x->result.output[o].n_bad == 0)
             continue;
         if (pictures++ == 0)
-            attn_document_text(d, "A mark ■ is an element beyond its bound, or a row that has one. "
-                                  "Of more than 32 rows or columns each sign stands for several.");
+            attn_document_text(
+                d, "A mark ■ is an element beyond its bound, or a row that has "
+                   "one. Of more than 32 rows or columns each sign stands for several.");
         put_marks(d, (enum attn_output)o, &x->result.output[o]);
     }
     if (x->again[0] != '\0') {
@@ -301,15 +302,11 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
     struct attn_verdicts page = *v;
-    char *text;
-    size_t size;
-    page.out = attn_cli_memory(&text, &size);
     page.listed = page.verbose = 0;
     page.refusals = 1;
-    attn_verdicts_text(&page, list);
-    fclose(page.out);
+    char *text = attn_verdicts_printed(&page, list, attn_verdicts_text);
     attn_document_fold(d, 0, "As the terminal has it, with all that was refused");
-    attn_document_lines(d, attn_cli_need(text));
+    attn_document_lines(d, text);
     attn_document_unfold(d);
     free(text);
     attn_document_text(d,

@@ -295,7 +295,7 @@ TEST(groups_share_a_figure)
     json_decref(settings);
 }
 
-/* Of seven curves five stand out: the first of each family, then in order; the others are grey, each a
+/* Of seven curves five stand out: the first of each family, then in order; each of the others has a
  * grey of its own. */
 TEST(five_curves_stand_out)
 {
