@@ -334,14 +334,13 @@ static int price_model(struct request *q, const struct attn_model_given *model)
     asked.stack = q->stack[0];
     asked.memory = q->memory;
     asked.has_memory = q->device != NULL;
+    asked.is_longest = q->longest;
     for (int64_t i = 0; i < q->cases.n; i++) {
         asked.c = q->cases.point[i].c;
         asked.keys = q->cases.point[i].keys;
         if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && asked.c.dtype == ATTN_F32)
             asked.c.dtype = ATTN_BF16;
-        attn_cli_must(q->longest ? attn_model_longest(&asked, all, &err)
-                                 : attn_model_price(&asked, all, &err),
-                      &err);
+        attn_cli_must(attn_model_price(&asked, all, &err), &err);
     }
     attn_plan_free(&q->cases);
     attn_price_print_json(all);
