@@ -130,8 +130,8 @@ static void FN(backward_begin)(const struct attn_tile_backward *job)
 
 /* Rows to be read in whole vectors: in place where that reads nothing beyond them, else from
  * workspace.  Queries that see nothing have a row of zeros. */
-static void FN(query_rows)(struct attn_rows from, const REAL *lse, REAL *ws, const REAL *zeros,
-                           const REAL **row)
+static void FN(query_rows)(struct attn_tensor_rows from, const REAL *lse, REAL *ws,
+                           const REAL *zeros, const REAL **row)
 {
     int64_t n = from.n, wide = FN(round_up)(n);
     int direct = FN(in_place)(from.x, n) && n == wide && n > 0;

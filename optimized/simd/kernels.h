@@ -45,7 +45,7 @@ struct attn_tile_forward {
 };
 
 /* Rows [i0,i1) of head h of batch b of a tensor, n numbers each. */
-struct attn_rows {
+struct attn_tensor_rows {
     const struct attn_cview *x;
     int64_t b, h, i0, i1, n;
 };
@@ -94,17 +94,17 @@ struct attn_tile_backward {
 };
 
 /* Rows of a tensor: queries [i0,i1) of the job's head; its keys. */
-static inline struct attn_rows attn_job_queries(const struct attn_tile_backward *job,
-                                                const struct attn_cview *x, int64_t i0, int64_t i1,
-                                                int64_t n)
+static inline struct attn_tensor_rows attn_job_queries(const struct attn_tile_backward *job,
+                                                       const struct attn_cview *x, int64_t i0,
+                                                       int64_t i1, int64_t n)
 {
-    return (struct attn_rows){x, job->at.b, job->at.h, i0, i1, n};
+    return (struct attn_tensor_rows){x, job->at.b, job->at.h, i0, i1, n};
 }
 
-static inline struct attn_rows attn_job_keys(const struct attn_tile_backward *job,
-                                             const struct attn_cview *x, int64_t n)
+static inline struct attn_tensor_rows attn_job_keys(const struct attn_tile_backward *job,
+                                                    const struct attn_cview *x, int64_t n)
 {
-    return (struct attn_rows){x, job->at.b, job->g, job->at.j0, job->at.j1, n};
+    return (struct attn_tensor_rows){x, job->at.b, job->g, job->at.j0, job->at.j1, n};
 }
 
 /* ---- the row kernels (rows_tmpl.h): vectors run over features ------------------------------- */
