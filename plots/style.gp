@@ -11,6 +11,7 @@
 #   legend = 0: none;  with_lines = 0: of marks alone;  marked(c): has its curve marks?
 #   swatch = 0.5   the legend has areas of that tint;  bars = 'A|B|': of a figure of bars, below
 #   x_margin, y_margin: factors of room beyond the outermost points
+#   ends = 1: names at the ends of curves, where a panel says eval names
 #   columns_most: panels beside each other at most;  widest_x, widest_y: numbers on the axes
 # Texts come from records, so nothing in them is markup: noenhanced.  Lengths are pixels, 96 an inch.
 
@@ -94,7 +95,8 @@ if (found ne '' && words(found) < words(panels)) {
 is_bytes = strstrt(draws(1), '_bytes') > 0
 own_y = y_range ne '[*:*]'
 if (x_range eq '[*:*]') { x_range = room(x_low, x_high, x_margin, across eq 'density' ? 100.0 : 8.0) }
-if (!own_y) { y_range = room(y_low, y_high, y_margin, is_bytes ? 8.0 : 100.0) }
+if (!exists("ends")) ends = 0
+if (!own_y) { y_range = room(y_low, ends && y_low < y_high ? y_high * (1.0 * y_high / y_low)**0.12 : y_high, y_margin, is_bytes ? 8.0 : 100.0) }
 colon(r)  = strstrt(r, ':')
 # gnuplot's real() refuses 1e-07, and takes 1.e-07.
 number(s) = strstrt(s, '.') > 0 || strstrt(s, 'e') == 0 ? real(s) : real(s[1:strstrt(s, 'e') - 1].'.'.s[strstrt(s, 'e'):*])
@@ -117,6 +119,18 @@ has(c, p, what) = strstrt(there, sprintf('<%s|%d|%s>', field(c, 1), p, what)) > 
 hidden(c, p)    = given(c, p) && field(c, 6 + p) eq '-'
 shown(c, p)     = has(c, p, '') && !hidden(c, p) # what has no point within the ranges is not in the legend
 mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
+
+# Where a curve ends: its last point; of equal ones that of the first column.
+end_of(c, p) = (c - 1) * words(panels) + p
+array end_x[curves * words(panels) + 1]
+array end_y[curves * words(panels) + 1]
+is_later(c, p, what) = mine(c, p) && strcol(what) ne '' && column(what) > 0 && column(across) > end_x[end_of(c, p)] && inside(x_range, column(across))
+do for [c = 1:curves] { do for [p = 1:words(panels)] {
+    end_x[end_of(c, p)] = 0
+    if (ends && shown(c, p)) { do for [what in draws(p)] {
+        stats csv using (is_later(c, p, what) ? (end_x[end_of(c, p)] = column(across), end_y[end_of(c, p)] = column(what)) : 0) nooutput
+    } }
+} }
 
 # A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
 # none at all.
@@ -459,6 +473,16 @@ panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at scr
 # A line across a panel at guide_at, where that is within its range; its text where there is room.
 guide = "if (inside(y_range, guide_at)) { set arrow 1 from graph 0, first guide_at to graph 1, first guide_at nohead back lw 1 lc rgb '#000000'; \
     if (wide(guide_text) * em < plot_x) { set label 9 guide_text at graph 0, first guide_at offset character 0.4,-0.6 left } }"
+# The name of a curve that stands out is over its end where the panel has room for it and no other curve
+# ends.  low and high: the range of y.
+across_px(k) = log(end_x[k] / x_first) / log(x_last / x_first) * plot_x
+up_px(k)     = log(end_y[k] / low) / log(high / low) * plot_y
+is_near(k, l, least) = k != l && end_x[l] > 0 && up_px(l) > up_px(k) + least * em && up_px(l) < up_px(k) + 1.7 * em
+is_alone(c, p) = (sum [d = 1:curves] is_near(end_of(c, p), end_of(d, p), width(d) > 1 ? -0.3 : 0.3)) == 0
+fits(c, p)   = width(c) > 1 && end_x[end_of(c, p)] > 0 && wide(field(c, 2)) * em < across_px(end_of(c, p)) && \
+    up_px(end_of(c, p)) > 0 && up_px(end_of(c, p)) + 1.4 * em < plot_y && is_alone(c, p)
+names = "set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.3; do for [c_ = 1:curves] { if (fits(c_, p)) { set label 5000 + c_ field(c_, 2) at first end_x[end_of(c_, p)], first end_y[end_of(c_, p)] \
+    right front boxed offset character 0,0.8 font font(t, 0.9) textcolor rgb colour(c_) } }"
 inner(s) = wide(s) * em < 0.9 * plot_x # is there room for this text?
 
 # The value under the pointer, in SVG alone, where draw.c makes the text a <title>: plot ..., @tips
