@@ -44,6 +44,11 @@ struct attn_tile_forward {
     void *ws[ATTN_WORKSPACES];
 };
 
+/* A pair: query i and key j of head h of batch b. */
+struct attn_pair_at {
+    int64_t b, h, i, j;
+};
+
 /* Rows [i0,i1) of head h of batch b of a tensor, n numbers each. */
 struct attn_tensor_rows {
     const struct attn_cview *x;
@@ -242,12 +247,6 @@ struct attn_kernels {
     /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
     double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
 };
-
-/* "f32", "f64", or "bf16": what products multiply. */
-static inline const char *attn_kernels_arithmetic(const struct attn_kernels *kernels)
-{
-    return kernels->is_matrix ? "bf16" : kernels->bytes == 8 ? "f64" : "f32";
-}
 
 /* Those that this library was built with; see isa.c for which the machine has. */
 #if defined __x86_64__

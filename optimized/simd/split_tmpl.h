@@ -97,8 +97,8 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         (&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, &prefetch);
         else FN(row_dots)(&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS);
         for (int u = r; u < r + together; u++) {
-            FN(row_edit)
-            (p, job->b, row[u].h, row[u].i, j0, key, n, S + u * ATTN_SPLIT_KEYS, NULL);
+            const struct attn_pair_at at = {job->b, row[u].h, row[u].i, j0};
+            FN(row_edit)(p, at, key, n, S + u * ATTN_SPLIT_KEYS, NULL);
             alpha[u] = FN(row_softmax)(S + u * ATTN_SPLIT_KEYS, n, &row[u].m, &row[u].l);
         }
     }
