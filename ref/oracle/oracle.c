@@ -40,8 +40,7 @@ static int has_dq(const struct attn_oracle_row *row)
 
 #define WIDE       double
 #define WIDE_LANE  attn_lanes
-#define WIDE_FOUR  attn_four
-#define WIDE_ABS   ATTN_FOUR_ABS
+#define WIDE_ABS   ATTN_LANES_ABS
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
@@ -50,13 +49,11 @@ static int has_dq(const struct attn_oracle_row *row)
 #undef FN
 #undef WIDE_KEYS
 #undef WIDE_LANE
-#undef WIDE_FOUR
 #undef WIDE_ABS
 #undef WIDE_LOOPS
 #define WIDE      long double
 #define WIDE_KEYS 1
 #define WIDE_LANE long double
-#define WIDE_FOUR long double
 #define WIDE_ABS  fabsl
 #define FN(name)  name##_long
 #define WIDE_LOOPS

@@ -25,11 +25,7 @@ static inline WIDE FN(total)(WIDE sum, WIDE lost)
     return lost == lost ? sum + lost : sum;
 }
 
-enum {
-    FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE),
-    FN(FOUR) = sizeof(WIDE_FOUR) / sizeof(WIDE),
-    FN(FOURTH) = 4 / FN(FOUR)
-};
+enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
 
 /* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
  * WIDE_KEYS share each number of x: four partial sums for each. */
@@ -38,7 +34,7 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
                                 double *magnitude)
 {
     for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
-        WIDE_FOUR parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
+        WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
         const WIDE *y[WIDE_KEYS];
         int64_t c = 0;
         for (int k = 0; k < WIDE_KEYS; k++)
@@ -46,8 +42,8 @@ WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, i
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
                 for (int t = 0; t < FN(FOURTH); t++) {
-                    WIDE_FOUR product = *(const WIDE_FOUR *)(x + c + t * FN(FOUR)) *
-                                        *(const WIDE_FOUR *)(y[k] + c + t * FN(FOUR));
+                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
+                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
                     parts[k][t] += product;
                     sizes[k][t] += WIDE_ABS(product);
                 }
@@ -98,7 +94,7 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 /* ---- rows of one head: each stretch of keys that is read serves all of them ----------------- */
 
-enum { FN(STRETCH) = 32, FN(VECTORS) = 4 };
+enum { FN(STRETCH) = 32, FN(VECTORS) = 8 };
 
 /* Keys n0 to n1 of a row, and some vectors of their columns: y += sum of weight[n] * x[key[n]],
  * summed by itself and added without loss. */
@@ -109,7 +105,9 @@ FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, c
     WIDE_LANE run[FN(VECTORS)] = {0};
     for (int64_t n = n0; n < n1; n++) {
         const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
-        for (int t = 0; w != 0 && t < vectors; t++)
+        if (w == 0)
+            continue;
+        for (int t = 0; t < vectors; t++)
             run[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
     }
     for (int t = 0; t < vectors; t++)
