@@ -64,11 +64,12 @@ static int is_wide(const struct attn_problem *p)
     return p->dtype == ATTN_F64;
 }
 
-/* Hand out the next piece of the block, aligned for any of its types. */
+/* Hand out the next piece of the block, aligned for any of its types, and apart from the next: pieces
+ * as long as a power of two would share their sets of the cache. */
 static void *piece(char **at, int64_t n, size_t size)
 {
     void *here = *at;
-    *at += ((size_t)n * size + 15) / 16 * 16;
+    *at += ((size_t)n * size + 15) / 16 * 16 + 64;
     return here;
 }
 
