@@ -59,9 +59,10 @@ enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES
  * time; a command gets all cases at once. */
 static const struct {
     double product, pair, element, row, kv_row;
-} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
+} each[] = {{6.4e-10, 5.6e-8, 8e-8, 6e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
 
-/* Of a tier's corners in all, by route, and of a case the largest q and k; then the largest problem
+/* Of a tier's corners in all, by route (in the full tier of our own, with all other cases, of which
+ * corners have at most a third), and of a case the largest q and k; then the largest problem
  * of a threshold, and the most pairs of a case: a GPU has room for their scores, for code that
  * stores these. */
 #define BY_ROUTE(plugin, files, own)                                                     \
@@ -71,7 +72,7 @@ static const struct {
 static const struct {
     double seconds[ATTN_ROUTE_OWN + 1], elements[ATTN_ROUTE_OWN + 1], products, pairs;
 } most[ATTN_TIERS] = {{BY_ROUTE(10, 1, 2.5), BY_ROUTE(0x1p26, 0x1p23, 0x1p23), 1 << 28, 1 << 30},
-                      {BY_ROUTE(60, 25, 25), BY_ROUTE(0x1p28, 0x1p24, 0x1p24), 1 << 30, 1u << 31}};
+                      {BY_ROUTE(60, 25, 60), BY_ROUTE(0x1p28, 0x1p24, 0x1p24), 1 << 30, 1u << 31}};
 #define LEAST 0.03 /* seconds of a case of any size */
 
 /* A case that is taken, and its kind of mask. */
@@ -91,6 +92,7 @@ struct corners {
     unsigned char place[AXES][CELLS];
     double cost[CELLS]; /* seconds; HUGE_VAL: no case */
     int n_chosen, taken;
+    double spent; /* seconds of other cases, which leave less for corners of our own */
     struct chosen chosen[MOST_CASES];
     struct attn_case take[MOST_CASES];
 };
@@ -374,7 +376,10 @@ static double drop_idle(struct corners *x, int from)
 static void take_best(struct corners *x, enum attn_tier tier)
 {
     const int copies = tier == ATTN_TIER_FULL ? x->types : 1, before = x->n_chosen;
-    double seconds = most[tier].seconds[x->route] / copies, saved = 1;
+    double all = most[tier].seconds[x->route], saved = 1;
+    if (x->route == ATTN_ROUTE_OWN && tier == ATTN_TIER_FULL)
+        all = fmin(all - x->spent, all / 3);
+    double seconds = all / copies;
     weigh(x, tier);
     for (int n = 0; n < before; n++) { /* in the other types, too */
         seconds -= seconds_of(&x->chosen[n].c, x->route) * (copies - 1) / copies;
@@ -469,7 +474,7 @@ int attn_is_corner(const char *name)
 }
 
 int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enum attn_route route,
-                      const struct attn_case_taker *taker)
+                      double spent, const struct attn_case_taker *taker)
 {
     struct corners *x = calloc(1, sizeof *x);
     int named = 0;
@@ -477,6 +482,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enu
         return 0;
     x->claims = table->claims;
     x->route = route;
+    x->spent = spent;
     x->is_square =
         !(x->claims->bits & ATTN_CAP_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->axis = x->is_square ? square : any;
