@@ -172,14 +172,14 @@ static void prepare(const struct flags *flags, struct report *r)
         attn_cli_must(attn_scripts_check(r->figures_folder, &err), &err);
 }
 
-/* When all that was given is good: what fails before leaves no folder. */
+/* Called when flags, plan and records are good: a failure before that leaves no folder. */
 static void make_out(const struct flags *flags, const struct report *r)
 {
     static const char *const file[] = {"index.html", "records.csv", "summary.csv",
                                        "figures/style.gp"};
     struct attn_error err;
     attn_cli_must(make_folders(r->figures_folder, &err), &err);
-    /* This report's alone until the program ends, however it does.  Not every file system locks. */
+    /* The folder is locked for this report until the program ends.  Not every file system locks. */
     int fd = open(flags->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         attn_cli_stop(ATTN_ENOMEM, NULL,
@@ -194,7 +194,7 @@ static void make_out(const struct flags *flags, const struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* Implementations that are not ours and that stored records name are words of a plan, too. */
+/* A plan may name external implementations that only stored records have. */
 static void know_externals(struct attn_external_specs *externals, const struct attn_records *all)
 {
     for (int64_t i = 0; i < all->n && externals->n < ATTN_EXTERNAL_SPECS; i++) {
@@ -205,7 +205,7 @@ static void know_externals(struct attn_external_specs *externals, const struct a
     }
 }
 
-/* Before anything is measured: a bad file is said at once. */
+/* Read before anything is measured, so that an error in the file shows at once. */
 static void read_plan(struct flags *flags, struct report *r)
 {
     struct attn_error err;
@@ -219,7 +219,7 @@ static void read_plan(struct flags *flags, struct report *r)
                       ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, &r->plan, &err),
                   &err);
-    /* what only records name has no flags, which the page would print */
+    /* the page prints the flags of each; those that only records name have none */
     while (flags->externals.n > 0 &&
            flags->externals.one[flags->externals.n - 1].kind == ATTN_NOT_EXTERNAL)
         flags->externals.n--;

@@ -154,7 +154,7 @@ const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* What one of the printing functions prints, with v's settings; to be freed. */
+/* The text that one of the printing functions prints, with v's settings; to be freed. */
 char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
                             void (*print)(struct attn_verdicts *v,
                                           const struct attn_verdict_list *list));
