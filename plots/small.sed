@@ -1,9 +1,9 @@
 # A picture of gnuplot's, the same and smaller: sed -E -z -f small.sed NAME.svg.  Without what is SVG's
-# own preset, groups that hold nothing, and filters that no figure here uses; the font is said once.
+# own preset, groups that hold nothing, and filters that the figure does not use; the font is said once.
 s/ stroke-(linecap="butt"|linejoin="miter"|width="1\.00")//g
 s/ (font-family="DejaVu Sans"|class="gridline")//g
 s/<g id="gnuplot_canvas"/& font-family="DejaVu Sans"/
-s/\n\t*<filter.*<\/filter>//
+/filter:url/!s/\n\t*<filter.*<\/filter>//
 s/[ \t]*\n[ \t]*/\n/g
 s/<g [^>]*>\n*<\/g>\n//g
 s/\n+/\n/g
