@@ -93,7 +93,6 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
     .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
-    .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
@@ -335,14 +334,13 @@ static int price_model(struct request *q, const struct attn_model_given *model)
     asked.stack = q->stack[0];
     asked.memory = q->memory;
     asked.has_memory = q->device != NULL;
+    asked.is_longest = q->longest;
     for (int64_t i = 0; i < q->cases.n; i++) {
         asked.c = q->cases.point[i].c;
         asked.keys = q->cases.point[i].keys;
         if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && asked.c.dtype == ATTN_F32)
             asked.c.dtype = ATTN_BF16;
-        attn_cli_must(q->longest ? attn_model_longest(&asked, all, &err)
-                                 : attn_model_price(&asked, all, &err),
-                      &err);
+        attn_cli_must(attn_model_price(&asked, all, &err), &err);
     }
     attn_plan_free(&q->cases);
     attn_price_print_json(all);
