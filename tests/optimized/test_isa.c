@@ -289,7 +289,7 @@ TEST_EACH(a_price_names_the_instruction_set, attn_isa_count())
         named--;
     ck_assert_int_eq(named, 0);
     scratch_expect(0, says, "price tiled --length 4096 --layers 2");
-    snprintf(says, sizeof says, "; priced for %s\n", isa->name);
+    snprintf(says, sizeof says, "  %s\n", isa->name); /* under "priced for" */
     scratch_expect(0, says, "price tiled --memory 1GiB --longest");
 }
 

@@ -426,7 +426,9 @@ TEST_EACH(errors_of_a_soak, 3)
         {1, 0, "no pipe", 1, 0, 0}, {1, 1, "no memory", 1, 0, 0}, {1, 0, "", 0, 0, 0}};
     static const struct attn_check_request request = {.soak = 1000, .seed = 1};
     struct trouble t = troubles[_i];
-    struct attn_candidate s = {.request = &request, .list = attn_verdicts_begin("toy")};
+    struct attn_candidate s = {.request = &request,
+                               .x.claims.bits = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_BACKWARD,
+                               .list = attn_verdicts_begin("toy")};
     const struct attn_soak soak = {say_trouble, &t, 1, 1};
     int status = attn_soak_run(&s, &soak);
     ck_assert_msg(t.is_filed ? t.met == 1 : t.met > 0, "%d errors in %d cases", t.met, t.asked);
