@@ -270,19 +270,21 @@ static void take_corner(void *arg, const char *name, const struct attn_case *c)
 }
 
 /* A case of long rows is asked only where the claims allow its keys, and more keys than queries. */
-static int is_asked(const struct attn_battery_case *hand, const struct attn_claims *claims)
+static int is_asked(const struct attn_battery_case *hand, const struct attn_claims *claims,
+                    enum attn_route route)
 {
     struct attn_case c;
     return strncmp(hand->name, "long-", 5) != 0 ||
            (claims->bits & ATTN_CAP_CROSS && attn_case_parse(hand->text, &c, NULL) == ATTN_OK &&
-            c.n_key <= attn_claims_long_keys(claims));
+            c.n_key <=
+                (route == ATTN_ROUTE_OWN ? claims->long_keys : attn_claims_long_keys(claims)));
 }
 
 static void add_by_hand(struct attn_tier_list *list, enum attn_route route, int from, int to)
 {
     for (int n = from; n < to; n++) {
         struct attn_case c;
-        if (!is_asked(&battery[n], &list->claims))
+        if (!is_asked(&battery[n], &list->claims, route))
             continue;
         attn_case_within(&battery[n], &list->claims, route, &c, NULL);
         add(list, battery[n].name, &c, battery[n].ids, battery[n].why, NULL);
