@@ -17,11 +17,11 @@ extern "C" {
 /* The words are those of enum attn_cap, which plug-ins claim too.  What follows are sets of them.
  * Of masks our own implementations take all or none: ATTN_CAP_MASK. */
 enum {
-    ATTN_CAPS = 24, /* their bits */
+    ATTN_CAPS = 25, /* their bits */
     ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16,
     ATTN_CAPS_OWN = ATTN_CAP_MASK | ATTN_CAP_WIDE, /* which no plug-in can claim */
-    ATTN_CAPS_SHARED =
-        ((ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK) | ATTN_CAP_SINK,
+    ATTN_CAPS_SHARED = ((ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK) |
+                       ATTN_CAP_SINK | ATTN_CAP_KV_SHARED,
     ATTN_CAPS_ALL = ATTN_CAPS_SHARED | ATTN_CAPS_OWN /* of an implementation of ours */
 };
 const char *attn_cap_name(int bit); /* "f64", "f32", ... */
