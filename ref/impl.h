@@ -205,6 +205,9 @@ struct attn_impl {
     } sinks;
     void (*weigh)(const struct attn_saved *saved, int64_t b, int64_t h, int64_t i, double weight);
 
+    int adds_dv; /* where V is a view of K (attn_problem.kv_shared): it adds dV to dK.  0: ref/run.c
+                    does, and the implementation meets two tensors */
+
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
     int tells; /* its steps, to a listener (ref/listen.h) */

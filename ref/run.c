@@ -377,7 +377,7 @@ struct around {
 static struct around around_of(const struct attn_impl *impl, struct attn_problem *own)
 {
     struct around x = {own->sink.given && impl->sinks == ATTN_SINKS_AROUND,
-                       own->kv_shared && impl->ranks == NULL};
+                       own->kv_shared && !impl->adds_dv};
     if (x.sink)
         own->sink = (struct attn_sink){0};
     if (x.dv)

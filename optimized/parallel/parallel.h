@@ -58,6 +58,7 @@ enum attn_status attn_check_divisible(const struct attn_options *options, const 
                                                .accepts = attn_parallel_accepts,     \
                                                .cost = attn_parallel_cost,           \
                                                .sinks = ATTN_SINKS_BY_RANKS,         \
+                                               .adds_dv = 1,                         \
                                                .scheme = &(SCHEME),                  \
                                                .forward = attn_parallel_forward,     \
                                                .backward = attn_parallel_backward};

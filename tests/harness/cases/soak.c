@@ -385,6 +385,20 @@ static void walk(struct dice *d, struct attn_case *c)
 /* ---- at random -------------------------------------------------------------------------------
  */
 
+/* V becomes a view of K, where the fill and the rest of the case let it. */
+static void share_keys(struct dice *d, struct attn_case *c)
+{
+    struct attn_case shared = *c, parsed;
+    char text[ATTN_CASE_TEXT];
+    if (!claims(d, ATTN_CAP_KV_SHARED) || !rarely(d, 4))
+        return;
+    shared.kv_shared = 1;
+    shared.d_value = c->d_value < c->d_key ? c->d_value : c->d_key;
+    attn_case_print(&shared, text);
+    if (attn_case_parse(text, &parsed, NULL) == ATTN_OK)
+        *c = parsed;
+}
+
 static void draw(struct dice *d, struct attn_case *c)
 {
     *c = (struct attn_case){.scale = (double)NAN};
@@ -407,6 +421,7 @@ static void draw(struct dice *d, struct attn_case *c)
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;
     }
+    share_keys(d, c);
 }
 
 static int is_allowed(const struct dice *d, const struct attn_case *c)
