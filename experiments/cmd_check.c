@@ -63,14 +63,13 @@ const struct attn_cli_command attn_cmd_check = {
         "--case and --relation: the battery (attnlab list cases), the relations that must hold\n"
         "between two runs, and for what has ranks or splits the growth of errors with them.",
     .flags = uses,
-    .more =
-        "  attnlab check tiled-textbook --tier full\n"
-        "  attnlab check ring:ranks=4 \\\n"
-        "      --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
-        "\n"
-        "Exit status: 0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it\n"
-        "cannot be judged at all; 3 the environment lacks something, or the budget ended it.\n"
-        "attnlab help verdicts says what the words and numbers of a verdict mean.",
+    .more = "  attnlab check tiled-textbook --tier full\n"
+            "  attnlab check ring:ranks=4 \\\n"
+            "      --case 'b1h2q128d32:causal(br):f32:stairs-up:s1:pass=bwd'\n"
+            "\n"
+            "attnlab help verdicts says what the words and numbers of a verdict mean.",
+    .exits = "0 good; 1 a case fails, crashes, hangs, or a claim is never exercised; 2 it cannot "
+             "be judged at all; 3 the environment lacks something, or the budget ended it.",
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct attn_check_request),

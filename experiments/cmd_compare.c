@@ -76,10 +76,9 @@ const struct attn_cli_command attn_cmd_compare = {
         "first and agree with the same infinity only.\n"
         "\n"
         "  attnlab compare mine.safetensors golden.safetensors\n"
-        "  attnlab compare out/ want/ --rule torch-f32 --rule 'ulp(16)'\n"
-        "\n"
-        "Exit status: 0 all agree, 1 some disagree, 2 usage, a bad file, or tensors that cannot\n"
-        "be compared.",
+        "  attnlab compare out/ want/ --rule torch-f32 --rule 'ulp(16)'",
+    .exits =
+        "0 all agree, 1 some disagree, 2 usage, a bad file, or tensors that cannot be compared.",
     .operands_least = 2,
     .operands_most = 2,
     .size = sizeof(struct task),

@@ -6,6 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/measure/machine.h"
+#include "experiments/table/row_table.h"
 
 static const struct attn_flag_use flags[] = {ATTN_TAKES(FORMAT, 0, "text"),
                                              {.flag = ATTN_FLAG_END}};
@@ -23,39 +24,36 @@ const struct attn_cli_command attn_cmd_env = {
     .size = sizeof(int),
     .run = env};
 
-static void print_text(const json_t *facts, const char *indent)
+/* The facts in an object of facts have its name before their own. */
+static void add_rows(json_t *rows, const char *of, json_t *facts)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)facts, key, value)
+    json_object_foreach(facts, key, value)
     {
-        if (json_is_object(value)) {
-            printf("%s%s:%s\n", indent, key, json_object_size(value) == 0 ? " none" : "");
-            print_text(value, "    ");
-        } else if (json_is_string(value))
-            printf("%s%-24s %s\n", indent, key, json_string_value(value));
-        else if (json_is_integer(value))
-            printf("%s%-24s %lld\n", indent, key, (long long)json_integer_value(value));
-        else if (json_is_real(value))
-            printf("%s%-24s %.9g\n", indent, key, json_real_value(value));
+        json_t *name = json_sprintf("%s%s%s", of, of[0] != '\0' ? ": " : "", key);
+        if (json_is_object(value))
+            add_rows(rows, key, value);
         else
-            printf("%s%-24s %s\n", indent, key, json_is_true(value) ? "yes" : "no");
+            json_array_append_new(rows, json_pack("{s:O, s:O}", "fact", name, "value", value));
+        json_decref(name);
     }
 }
 
 static int env(void *values, int n, char **operand)
 {
+    static const struct attn_column column[] = {
+        {"fact", "", ATTN_UNIT_WORDS}, {"value", "", ATTN_UNIT_WORDS}, {.key = NULL}};
     const int *asked = values;
     (void)n;
     (void)operand;
-    json_t *facts = attn_machine_facts();
+    json_t *facts = attn_machine_facts(), *rows = json_array();
     if (facts == NULL)
         return attn_cli_fail(ATTN_EXIT_LACKS, "no memory");
-    if (*asked) {
-        json_dumpf(facts, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-        putchar('\n');
-    } else
-        print_text(facts, "");
+    add_rows(rows, "", facts);
+    attn_table_print(stdout, *asked ? ATTN_TABLE_JSON : ATTN_TABLE_TEXT, column,
+                     *asked ? facts : rows);
+    json_decref(rows);
     json_decref(facts);
     return ATTN_EXIT_GOOD;
 }

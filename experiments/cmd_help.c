@@ -39,7 +39,8 @@ const struct attn_cli_command attn_cmd_help = {
     .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it; or\n"
              "what the words and numbers of a verdict mean.",
     .flags = flags,
-    .more = "Exit status: 0 good, 2 usage.",
+    .more = "",
+    .exits = "0 good, 2 usage.",
     .operands_most = 1,
     .size = sizeof(int),
     .run = help};
@@ -176,16 +177,11 @@ static void print_man(const struct attn_cli_command *c)
         if (shown.preset[0] != '\0')
             printf("(%s)\n", shown.preset);
     }
-    /* Paragraphs of examples begin with blanks; the exit status is the last one, or ends it. */
-    const char *status = strstr(c->more, "Exit status:");
-    char *before = attn_cli_text("%.*s", status != NULL ? (int)(status - c->more) : -1, c->more);
-    if (before[0] != '\0')
-        puts(before[0] == ' ' || strstr(before, "\n ") != NULL ? ".SH EXAMPLES" : ".SH NOTES");
-    print_troff(before);
-    if (status != NULL)
-        puts(".SH EXIT STATUS");
-    print_troff(status != NULL ? status + strlen("Exit status: ") : "");
-    free(before);
+    if (c->more[0] != '\0')
+        puts(c->more[0] == ' ' ? ".SH EXAMPLES" : ".SH NOTES");
+    print_troff(c->more);
+    puts(".SH EXIT STATUS");
+    print_troff(c->exits != NULL ? c->exits : exit_statuses);
 }
 
 static void print_man_of_all(void)

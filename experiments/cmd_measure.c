@@ -13,10 +13,10 @@
 #include "tests/harness/base/fileio.h"
 
 struct flags {
-    const char *plan, *out, *csv, *from, *model;
+    const char *plan, *out, *csv, *from;
     int dry_run, quiet;
-    struct attn_cli_list keys;  /* of a plan */
-    struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
+    struct attn_plan_shapes shapes; /* and other keys of a plan */
+    struct attn_cli_list given;     /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
 };
 
@@ -27,7 +27,7 @@ struct flags {
     }
 
 /* A key of a plan: its values are the plan's own affair. */
-#define KEY(id, at_first, ...) ATTN_TAKES(id, TO(keys), at_first, ATTN_KIND_ONCE, __VA_ARGS__)
+#define KEY(id, at_first, ...) ATTN_PLAN_KEY(TO(shapes), id, at_first, ATTN_KIND_ONCE, __VA_ARGS__)
 
 static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLAN, TO(plan)),
@@ -42,20 +42,11 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(CLAIMS, TO(given)),
     TITLE("Without --plan, the keys of a plan are flags; with it, --length and --mask replace its "
           "own:"),
-    KEY(LENGTH, NULL, NULL),
-    KEY(KEYS, NULL, NULL),
-    ATTN_TAKES(MASK, TO(keys), .help = "masks, as for attnlab price (none)"),
+    ATTN_PLAN_SHAPE_FLAGS(TO(shapes)),
     KEY(PASS, "fwd", "fwd|bwd|both"),
     KEY(LAYERS, "0", "N,..."),
     KEY(SAVE, "rows", "probs|rows|inputs,..."),
     KEY(HIDDEN, "0", NULL),
-    ATTN_TAKES(MODEL, TO(model)),
-    KEY(HEADS, "1", NULL),
-    KEY(KV_HEADS, NULL, NULL),
-    KEY(DIM, "64", "D"),
-    KEY(DV, NULL, NULL),
-    KEY(BATCH, "1", NULL),
-    KEY(DTYPE, "f32", NULL),
     KEY(THREADS, "1", NULL),
     KEY(PEAK, "0", NULL),
     KEY(FILL, "normal", NULL),
@@ -84,9 +75,9 @@ const struct attn_cli_command attn_cmd_measure = {
              "Records are added to FILE.jsonl (docs/measuring.md); the same command continues an\n"
              "interrupted measurement.  Without --out they are printed as a table, and not kept.",
     .flags = uses,
-    .more =
-        "Exit status: 0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks\n"
-        "something, a point could not be measured, or the measurement was interrupted.",
+    .more = "",
+    .exits = "0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks something, "
+             "a point could not be measured, or the measurement was interrupted.",
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct flags),
@@ -96,12 +87,14 @@ const struct attn_cli_command attn_cmd_measure = {
 static void make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
-                  &err);
-    attn_cli_must(flags->plan != NULL
-                      ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, plan, &err)
-                      : attn_plan_from_flags(&flags->keys, &flags->externals, plan, &err),
-                  &err);
+    attn_cli_must(
+        attn_external_specs_open(&flags->externals, &flags->given, &flags->shapes.keys, &err),
+        &err);
+    attn_cli_must(
+        flags->plan != NULL
+            ? attn_plan_read(flags->plan, &flags->shapes.keys, &flags->externals, plan, &err)
+            : attn_plan_from_flags(&flags->shapes.keys, &flags->externals, plan, &err),
+        &err);
 }
 
 static void write_csv(const char *from, const char *to)
@@ -158,17 +151,17 @@ static void print_table(const char *path)
 static void check_flags(int n, char **operand, struct flags *flags)
 {
     for (int s = 0; s < n; s++) {
-        struct attn_cli_list *keys = &flags->keys;
+        struct attn_cli_list *keys = &flags->shapes.keys;
         if (keys->n == sizeof keys->at / sizeof *keys->at)
             attn_cli_stop(ATTN_EINVAL, NULL, "more than %d specs and keys", keys->n);
         keys->at[keys->n].flag = "spec";
         keys->at[keys->n++].value = operand[s];
     }
-    if (flags->plan != NULL && flags->model != NULL)
+    if (flags->plan != NULL && flags->shapes.model != NULL)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: a plan says heads, dim and mask itself; without --plan it works",
-                      flags->model);
-    int others = flags->out != NULL || flags->plan != NULL || flags->keys.n > 0 ||
+                      flags->shapes.model);
+    int others = flags->out != NULL || flags->plan != NULL || flags->shapes.keys.n > 0 ||
                  flags->given.n > 0 || flags->dry_run;
     if (flags->from != NULL && (flags->csv == NULL || others))
         attn_cli_stop(ATTN_EINVAL, NULL, "--from goes with --csv and nothing else");

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/cli/flag_cases.h"
+#include "experiments/measure/plan.h"
 #include "experiments/price/messages.h"
 #include "experiments/price/model.h"
 #include "experiments/price/need.h"
@@ -21,8 +21,9 @@
 #include "tests/harness/base/fileio.h"
 
 struct request {
-    struct attn_cli_cases cases; /* but for the pass: */
-    int first, last;             /* enum attn_need_pass */
+    struct attn_plan_shapes shapes;
+    struct attn_plan cases; /* of them, but for the pass: */
+    int pass, first, last;  /* enum attn_need_pass */
     int json, storage;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
@@ -35,7 +36,8 @@ struct request {
 };
 
 static const struct attn_flag_use flags[] = {
-    ATTN_CLI_CASE_FLAGS(offsetof(struct request, cases)),
+    ATTN_PLAN_SHAPE_FLAGS(offsetof(struct request, shapes)),
+    ATTN_TAKES(PASS, offsetof(struct request, pass), "fwd"),
     ATTN_TAKES(LAYERS, offsetof(struct request, layers), "0"),
     ATTN_TAKES(
         SAVE, offsetof(struct request, save), .value = "probs|rows|inputs|all",
@@ -89,14 +91,12 @@ const struct attn_cli_command attn_cmd_price = {
         "      --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
-        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'\n"
-        "\n"
-        "Exit status: 0 good; 2 usage, or a SPEC that refuses: the others are priced.",
+        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
+    .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
-    .initial = &(const struct request){.cases = ATTN_CLI_CASES_OPEN},
     .run = price};
 
 /* The places that prices go to. */
@@ -135,8 +135,7 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
     const int is_watched = isatty(STDERR_FILENO);
     size_t ranks = (size_t)attn_ranks(spec->impl, &spec->options);
     struct attn_cost *cost = attn_cli_need(calloc(ranks, sizeof *cost));
-    enum attn_status status = attn_need_of(spec, asked->stack, p, asked->pass,
-                                           is_watched ? &watch : NULL, cost, &need, &err);
+    enum attn_status status = attn_need_of(asked, p, is_watched ? &watch : NULL, cost, &need, &err);
     if (status == ATTN_OK)
         attn_price_show(asked, &need, cost, out->all);
     else
@@ -171,9 +170,8 @@ static int price_longest(const struct attn_price_asked *asked, const struct outp
     struct attn_error err = {0};
     double bytes[2];
     int64_t length;
-    enum attn_status status = attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass,
-                                                asked->memory, HUGE_VAL, &length, bytes, &err);
-    attn_price_show_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
+    enum attn_status status = attn_need_longest(asked, 0, HUGE_VAL, &length, bytes, &err);
+    attn_price_add_longest(asked, length, bytes, status == ATTN_OK ? NULL : err.text, out->all);
     return attn_cli_status(status);
 }
 
@@ -199,14 +197,13 @@ static void be_patient(void)
 static int price_all(const struct request *q, const struct attn_spec *spec, int n,
                      const struct output *out)
 {
-    int cases = attn_cli_case_count(&q->cases), passes = q->last - q->first + 1, stop = 0;
+    int cases = (int)q->cases.n, passes = q->last - q->first + 1, stop = 0;
     int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
     be_patient();
     for (int i = 0; i < n * q->stacks * cases * passes && !stop; i++) {
-        const struct attn_case c = attn_cli_case_at(&q->cases, i / passes % cases);
         const struct attn_price_asked asked = {.spec = &spec[i / passes / cases / q->stacks],
                                                .stack = &q->stack[i / passes / cases % q->stacks],
-                                               .c = &c,
+                                               .c = &q->cases.point[i / passes % cases].c,
                                                .pass = (enum attn_need_pass)(q->first + i % passes),
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
@@ -215,7 +212,10 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
         worst = status > worst && !q->everything ? status : worst;
     }
     alarm(0);
-    attn_price_print_json(out->all);
+    if (q->longest && !q->json)
+        attn_price_print_longest(out->all);
+    else
+        attn_price_print_json(out->all);
     return worst;
 }
 
@@ -261,14 +261,13 @@ static void read_device(struct request *q)
         attn_cli_must(attn_memory_parse(q->device, &q->memory, &err), &err);
     if (q->params != NULL)
         attn_cli_must(attn_params_parse(q->params, &q->memory, &err), &err);
-    if (q->longest && (q->device == NULL || q->cases.lengths.n > 0 || q->cases.keys >= 0 ||
-                       q->log != NULL || q->storage))
+    const int has_length = attn_plan_has_key(&q->shapes.keys, "length");
+    if (q->longest && (q->device == NULL || has_length || q->log != NULL || q->storage ||
+                       attn_plan_has_key(&q->shapes.keys, "keys")))
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--longest needs --memory SIZE, and finds the length itself: no --length, "
                       "--keys, --log");
-    if (q->longest)
-        q->cases.lengths.n = 1;
-    if (q->cases.lengths.n == 0)
+    if (!q->longest && !has_length)
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab price dense --length 200k");
 }
 
@@ -278,7 +277,7 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
 {
     struct attn_messages messages;
     struct attn_error err;
-    if (n != 1 || attn_cli_case_count(&q->cases) != 1)
+    if (n != 1 || q->cases.n != 1)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--log takes the messages of one SPEC in one shape, in one pass or both");
     attn_cli_must(attn_messages_open(&messages, spec, &err), &err);
@@ -310,8 +309,13 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 /* Flags that ask something of a SPEC. */
 static void check_model(const struct request *q)
 {
-    if (q->cases.pass != 0 || q->cases.dtype > ATTN_F16 || q->cases.dims.n > 1 ||
-        q->cases.masks.n > 1 || q->layers > 0 || q->log != NULL || q->storage)
+    int differ = 0;
+    for (int64_t i = 0; i < q->cases.n; i++) {
+        const struct attn_case *c = &q->cases.point[i].c, *first = &q->cases.point[0].c;
+        differ |= c->dtype != first->dtype || c->d_key != first->d_key ||
+                  c->heads != first->heads || strcmp(c->mask, first->mask) != 0;
+    }
+    if (q->pass != 0 || differ || q->layers > 0 || q->log != NULL || q->storage)
         attn_cli_stop(
             ATTN_EINVAL, NULL,
             "--model without SPEC prices a model in one shape: no --pass, --layers, --log "
@@ -321,24 +325,26 @@ static void check_model(const struct request *q)
 /* Of --model without SPEC: the model, at every length. */
 static int price_model(struct request *q, const struct attn_model_given *model)
 {
-    struct attn_model_asked asked = {.model = model, .keys = q->cases.keys};
+    struct attn_model_asked asked = {.model = model};
     struct attn_error err;
     json_t *all = q->json ? json_array() : NULL;
     check_model(q);
-    if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && q->cases.dtype == ATTN_F32)
-        q->cases.dtype = ATTN_BF16;
     q->layers = model->model.layers;
     read_stack(q);
     read_device(q);
     asked.stack = q->stack[0];
     asked.memory = q->memory;
     asked.has_memory = q->device != NULL;
-    for (int i = 0; i < q->cases.lengths.n; i++) {
-        asked.c = attn_cli_case_at(&q->cases, i);
+    for (int64_t i = 0; i < q->cases.n; i++) {
+        asked.c = q->cases.point[i].c;
+        asked.keys = q->cases.point[i].keys;
+        if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && asked.c.dtype == ATTN_F32)
+            asked.c.dtype = ATTN_BF16;
         attn_cli_must(q->longest ? attn_model_longest(&asked, all, &err)
                                  : attn_model_price(&asked, all, &err),
                       &err);
     }
+    attn_plan_free(&q->cases);
     attn_price_print_json(all);
     return ATTN_EXIT_GOOD;
 }
@@ -348,25 +354,26 @@ static int price(void *values, int n, char **operand)
     struct request *q = values;
     struct attn_model_given model = {.settings = ""};
     struct attn_error err;
-    if (q->cases.model != NULL)
-        attn_cli_must(attn_model_open(q->cases.model, &model, &err), &err);
-    if (q->cases.model != NULL && n == 0)
+    if (q->shapes.model != NULL)
+        attn_cli_must(attn_model_open(q->shapes.model, &model, &err), &err);
+    attn_cli_must(attn_plan_of_shapes(&q->shapes.keys, &q->cases, &err), &err);
+    if (q->shapes.model != NULL && n == 0)
         return price_model(q, &model);
     if (model.settings[0] != '\0')
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: '%s' is of a cache, which is priced without SPEC",
                       model.model.name, model.settings);
-    q->last = q->cases.pass; /* both: each, and both together */
+    q->last = q->pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
-    q->cases.pass = 0;
     check_storage(q, n);
     read_stack(q);
     read_device(q);
     struct attn_spec *spec = read_specs(q, operand, &n);
     if (attn_cli_runner() != NULL)
         attn_cli_stop(ATTN_EINVAL, NULL, "ranks that are processes have no price: attnlab price");
-    struct output out = {.all = q->json ? json_array() : NULL};
+    struct output out = {.all = q->json || q->longest ? json_array() : NULL};
     int worst = q->log != NULL ? price_and_log(q, spec, n, &out) : price_all(q, spec, n, &out);
+    attn_plan_free(&q->cases);
     free(spec);
     return worst;
 }

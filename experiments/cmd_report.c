@@ -80,11 +80,10 @@ const struct attn_cli_command attn_cmd_report = {
 #undef GROUP
         "",
     .flags = uses,
-    .more =
-        "Exit status: 0 good; 1 a result was wrong (the page says which); 2 usage, bad records, "
-        "or\n"
-        "no group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be written,\n"
-        "a point could not be measured, or no figure has enough good points.",
+    .more = "",
+    .exits = "0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no "
+             "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be "
+             "written, a point could not be measured, or no figure has enough good points.",
     .computes = 1,
     .size = sizeof(struct flags),
     .initial = &as_planned,

@@ -66,12 +66,11 @@ const struct attn_cli_command attn_cmd_run = {
         "keys\n"
         "as one k, one v.",
     .flags = uses,
-    .more =
-        "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) "
-        "and\n"
-        "say so where they differ.  Exit status: 0 good, 1 --compare found a disagreement,\n"
-        "2 usage, a bad file, or something that --compare could not judge, 3 not enough memory\n"
-        "or disk.",
+    .more = "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) "
+            "and\n"
+            "say so where they differ.",
+    .exits = "0 good, 1 --compare found a disagreement, 2 usage, a bad file, or something that "
+             "--compare could not judge, 3 not enough memory or disk.",
     .operands_least = 1,
     .operands_most = 1,
     .computes = 1,

@@ -83,8 +83,9 @@ static void find(struct row *row, int64_t first, int64_t end)
 {
     const struct blocks *x = row->blocks;
     int64_t middle = first + (end - first) / 2;
-    switch (attn_problem_tile(x->p, row->b, row->h, row->i0, row->i1, first * x->size,
-                              less(end * x->size, x->p->n_key))) {
+    switch (attn_problem_tile(x->p, (struct attn_tile_at){row->b, row->h, row->i0, row->i1,
+                                                          first * x->size,
+                                                          less(end * x->size, x->p->n_key)})) {
     case ATTN_TILE_EMPTY:
         return;
     case ATTN_TILE_FULL:
@@ -213,46 +214,45 @@ static int64_t first_at(const int32_t *list, int64_t n, int64_t least)
 }
 
 /* A run is a stretch of FULL blocks, or lies in one PARTIAL block. */
-static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
-                    int64_t *hi)
+static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, struct attn_run *run)
 {
     const struct blocks *x = arg;
     const int32_t *list;
     int64_t n = attn_csr_row(&x->row, b, h, i / x->size, &list), n_key = x->p->n_key;
     for (;;) {
-        int64_t e = first_at(list, n, from / x->size), last = e;
+        int64_t e = first_at(list, n, run->hi / x->size), last = e;
         if (e == n)
             return 0;
-        int64_t j0 = greater(list[e] / 2 * x->size, from);
+        int64_t j0 = greater(list[e] / 2 * x->size, run->hi);
         if (list[e] % 2 == FULL) {
             while (last + 1 < n && list[last + 1] == list[last] + 2)
                 last++;
-            *lo = j0;
-            *hi = less((list[last] / 2 + 1) * x->size, n_key);
+            *run = (struct attn_run){j0, less((list[last] / 2 + 1) * x->size, n_key)};
             return last + 1 == n ? 2 : 1;
         }
         int64_t j1 = less((list[e] / 2 + 1) * x->size, n_key);
-        if (!attn_problem_next(x->p, b, h, i, j0, lo, hi))
+        run->hi = j0;
+        if (!attn_problem_next(x->p, b, h, i, run))
             return 0;
-        if (*lo < j1) {
-            *hi = less(*hi, j1);
+        if (run->lo < j1) {
+            run->hi = less(run->hi, j1);
             return 1;
         }
-        from = *lo; /* hidden until there, whatever is listed in between */
+        run->hi = run->lo; /* hidden until there, whatever is listed in between */
     }
 }
 
-static enum attn_tile tile_of(const void *arg, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                              int64_t j0, int64_t j1)
+static enum attn_tile tile_of(const void *arg, struct attn_tile_at at)
 {
     const struct blocks *x = arg;
-    if (i0 >= i1 || j0 >= j1)
+    if (at.i0 >= at.i1 || at.j0 >= at.j1)
         return ATTN_TILE_EMPTY;
-    int64_t first = i0 / x->size, last = (i1 - 1) / x->size;
+    int64_t first = at.i0 / x->size, last = (at.i1 - 1) / x->size;
     int any = 0, all = 1;
-    for (int64_t c = j0 / x->size; c <= (j1 - 1) / x->size; c++) {
+    for (int64_t c = at.j0 / x->size; c <= (at.j1 - 1) / x->size; c++) {
         const int32_t *list;
-        int64_t n = attn_csr_row(&x->column, b, h, c, &list), e = first_at(list, n, first), met = 0;
+        int64_t n = attn_csr_row(&x->column, at.b, at.h, c, &list);
+        int64_t e = first_at(list, n, first), met = 0;
         for (; all && e < n && list[e] / 2 <= last; e++, met++) {
             any = 1;
             all = list[e] % 2 == FULL;

@@ -142,15 +142,15 @@ static void summarize(const struct forward *x, int64_t b, int64_t h, int64_t i0,
 {
     const struct plan *plan = x->plan;
     int64_t blocks = ceil_div(i1 - i0, plan->block);
-    struct attn_tile_forward job = {.p = x->p, .t = x->t, .b = b, .h = h, .rescale_at = 4};
+    struct attn_tile_forward job = {.p = x->p, .t = x->t, .at = {.b = b, .h = h}, .rescale_at = 4};
     job.runs = attn_runs_of(x->p);
     for (int n = 0; n < ATTN_WORKSPACES; n++)
         job.ws[n] = attn_buffer_at(&x->ws[n], omp_get_thread_num());
 #pragma omp for schedule(dynamic, 1)
     for (int64_t n = 0; n < blocks * plan->k_chunks; n++) {
         int64_t chunk = n / blocks, first = n % blocks * plan->block;
-        job.i0 = i0 + first, job.i1 = less(job.i0 + plan->block, i1);
-        job.j0 = chunk * plan->k, job.j1 = less(job.j0 + plan->k, x->p->n_key);
+        job.at.i0 = i0 + first, job.at.i1 = less(job.at.i0 + plan->block, i1);
+        job.at.j0 = chunk * plan->k, job.at.j1 = less(job.at.j0 + plan->k, x->p->n_key);
         job.o_part = attn_parts_o(&x->parts, chunk, first);
         job.lse_part = attn_parts_lse(&x->parts, chunk, first);
         plan->kernels->forward(&job);
@@ -199,10 +199,10 @@ struct backward {
     const struct attn_buffer *state, *ws; /* [ATTN_STATES], [ATTN_BACK] */
 };
 
-/* This thread's job on query head h of kv head g. */
-static struct attn_tile_backward aim(const struct backward *x, int64_t b, int64_t g, int64_t h)
+/* This thread's job on the queries of `at`, whose head reads kv head g. */
+static struct attn_tile_backward aim(const struct backward *x, int64_t g, struct attn_tile_at at)
 {
-    struct attn_tile_backward job = {.p = x->p, .t = x->t, .b = b, .g = g, .h = h};
+    struct attn_tile_backward job = {.p = x->p, .t = x->t, .g = g, .at = at, .state_from = at.i0};
     job.runs = attn_runs_of(x->p);
     job.keys = x->plan->keys;
     for (int n = 0; n < ATTN_STATES; n++)
@@ -222,8 +222,8 @@ static void step_chunk(const struct backward *x, struct attn_tile_backward *job,
     int64_t end = less((chunk + 1) * plan->k, x->p->n_key), block = chunk * plan->key_blocks;
     job->resume = !first;
     job->prefetch = 1;
-    for (job->j0 = chunk * plan->k; job->j0 < end; job->j0 = job->j1, block++) {
-        job->j1 = less(job->j0 + plan->keys, end);
+    for (job->at.j0 = chunk * plan->k; job->at.j0 < end; job->at.j0 = job->at.j1, block++) {
+        job->at.j1 = less(job->at.j0 + plan->keys, end);
         job->ws[ATTN_BACK_DKV] = attn_buffer_at(&x->ws[ATTN_BACK_DKV], block);
         plan->kernels->backward_begin(job);
         plan->kernels->backward_step(job);
@@ -248,24 +248,23 @@ static void add_parts(const struct plan *plan, void *part, int64_t n, int64_t ap
         }
 }
 
-/* Queries [i0,i1) of head h against all keys. */
-static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64_t h, int64_t i0,
-                           int64_t i1, int first, int last)
+/* The queries of `at` against all keys. */
+static void backward_chunk(const struct backward *x, int64_t g, struct attn_tile_at at, int first,
+                           int last)
 {
     const struct plan *plan = x->plan;
-    int64_t P = plan->kernels->panel, panels = ceil_div(i1 - i0, P);
+    int64_t P = plan->kernels->panel, panels = ceil_div(at.i1 - at.i0, P);
     const struct attn_buffer *dq = &x->state[ATTN_STATE_DQ]; /* [k_chunks][panels] */
     int64_t one = dq->numbers, all = plan->panels * one;
-    struct attn_tile_backward job = aim(x, b, g, h);
-    job.state_from = i0;
+    struct attn_tile_backward job = aim(x, g, at);
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
-        job.i0 = i0 + n * P, job.i1 = less(job.i0 + P, i1);
+        job.at.i0 = at.i0 + n * P, job.at.i1 = less(job.at.i0 + P, at.i1);
         plan->kernels->backward_pack(&job);
     }
 #pragma omp for schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan->k_chunks; chunk++) {
-        job.i0 = i0, job.i1 = i1;
+        job.at.i0 = at.i0, job.at.i1 = at.i1;
         job.state[ATTN_STATE_DQ] = attn_buffer_at(dq, chunk * plan->panels);
         memset(job.state[ATTN_STATE_DQ], 0, (size_t)(all * plan->kernels->bytes));
         step_chunk(x, &job, chunk, first, last);
@@ -273,7 +272,7 @@ static void backward_chunk(const struct backward *x, int64_t b, int64_t g, int64
     job.state[ATTN_STATE_DQ] = dq->data;
 #pragma omp for schedule(static)
     for (int64_t n = 0; n < panels; n++) {
-        job.i0 = i0 + n * P, job.i1 = less(job.i0 + P, i1);
+        job.at.i0 = at.i0 + n * P, job.at.i1 = less(job.at.i0 + P, at.i1);
         add_parts(plan, attn_buffer_at(dq, n), one, all);
         plan->kernels->backward_unpack(&job);
     }
@@ -286,8 +285,8 @@ static void backward_head(const struct backward *x, int64_t b, int64_t g)
     int64_t heads = at_least_1(plan->group), chunks = at_least_1(plan->q_chunks);
     for (int64_t n = 0; n < heads * chunks; n++) {
         int64_t h = g * plan->group + n / chunks, i0 = n % chunks * plan->q;
-        backward_chunk(x, b, g, h, i0, less(i0 + plan->q, plan->queries), n == 0,
-                       n == heads * chunks - 1);
+        struct attn_tile_at at = {b, h, i0, less(i0 + plan->q, plan->queries), 0, 0};
+        backward_chunk(x, g, at, n == 0, n == heads * chunks - 1);
     }
 }
 

@@ -77,12 +77,12 @@ static void run_tiles(const struct call *x, const struct attn_row_forward *row, 
                       int64_t i1)
 {
     const struct attn_kernels *kernels = x->plan->kernels;
-    struct attn_tile_forward job = {.p = x->p, .t = x->t};
+    struct attn_tile_forward job = {
+        .p = x->p, .t = x->t, .at = {row->b, row->h, i0, i1, 0, x->p->n_key}};
     struct attn_csr_runs runs;
     struct attn_buffer tile[ATTN_WORKSPACES];
     char *ws = row->ws;
     job.runs = attn_csr_runs_start(&runs, &x->memory->csr, i0, i1);
-    job.b = row->b, job.h = row->h, job.i0 = i0, job.i1 = i1, job.j0 = 0, job.j1 = x->p->n_key;
     attn_forward_buffers(kernels, x->p, 1, x->plan->panels, tile);
     for (int n = 0; n < ATTN_WORKSPACES; n++) {
         job.ws[n] = ws;

@@ -127,13 +127,12 @@ void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan
 /* ---- a pattern as runs --------------------------------------------------------------------- */
 
 /* A caller asks for the runs of a row in order: the search goes on where the last one ended. */
-static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
-                    int64_t *hi)
+static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, struct attn_run *run)
 {
     const struct attn_csr_runs *x = arg;
     const int32_t *key;
     int32_t *at = &x->at[i - x->i0];
-    int64_t n = attn_csr_row(x->csr, b, h, i, &key), e = *at, step = 1;
+    int64_t n = attn_csr_row(x->csr, b, h, i, &key), from = run->hi, e = *at, step = 1;
     if (e > 0 && key[e - 1] >= from)
         e = 0;
     while (e + step <= n && key[e + step - 1] < from) { /* e: all before it are below `from` */
@@ -147,8 +146,7 @@ static int next_run(const void *arg, int64_t b, int64_t h, int64_t i, int64_t fr
     if (e == n)
         return 0;
     int64_t end = run_end(key, e, n);
-    *lo = key[e];
-    *hi = *lo + end - e;
+    *run = (struct attn_run){key[e], key[e] + end - e};
     *at = (int32_t)end;
     return 1;
 }

@@ -150,11 +150,11 @@ static void run_forward(const struct work *w, const struct attn_forward *t, int6
 {
     const struct attn_problem *p = w->p;
     const struct plan *x = w->plan;
-    struct attn_tile_forward job = {.p = p, .t = t, .runs = attn_runs_of(p), .j1 = p->n_key};
+    struct attn_tile_forward job = {.p = p, .t = t, .runs = attn_runs_of(p)};
     job.saves = w->memory->saved;
     int64_t P = x->kernels->panel, thread = omp_get_thread_num(), unit = n * x->panels + m;
-    job.b = n / p->heads, job.h = n % p->heads;
-    job.i0 = m * P, job.i1 = less(job.i0 + P, p->n_query);
+    job.at = (struct attn_tile_at){
+        n / p->heads, n % p->heads, m * P, less((m + 1) * P, p->n_query), 0, p->n_key};
     for (int k = 0; k < ATTN_WORKSPACES; k++)
         job.ws[k] = attn_buffer_at(&w->memory->ws[k], thread);
     job.ws[ATTN_WORK_S] = attn_buffer_at(&w->memory->buffer[ALL_P], unit);
@@ -172,8 +172,8 @@ static struct attn_tile_backward aim(const struct work *w, const struct attn_bac
     int64_t thread = omp_get_thread_num(), unit = n * x->panels + m;
     job.keys = ATTN_KEY_BLOCK;
     job.saved = memory->saved;
-    job.b = n / p->heads, job.h = n % p->heads, job.g = job.h / x->group;
-    job.state_from = job.i0 = m * x->kernels->panel, job.i1 = p->n_query;
+    job.at.b = n / p->heads, job.at.h = n % p->heads, job.g = job.at.h / x->group;
+    job.state_from = job.at.i0 = m * x->kernels->panel, job.at.i1 = p->n_query;
     for (int k = 0; k < ATTN_STATES; k++)
         job.state[k] = attn_buffer_at(&memory->state[k], k == ATTN_STATE_LSE ? unit : thread);
     for (int k = 0; k < ATTN_BACK; k++)
@@ -187,8 +187,8 @@ static struct attn_tile_backward aim(const struct work *w, const struct attn_bac
 static void run_queries(const struct work *w, const struct attn_backward *t, int64_t n, int64_t m)
 {
     struct attn_tile_backward job = aim(w, t, n, m);
-    int64_t i1 = job.i0 + w->plan->kernels->panel;
-    job.i1 = i1 < job.i1 ? i1 : job.i1;
+    int64_t i1 = job.at.i0 + w->plan->kernels->panel;
+    job.at.i1 = i1 < job.at.i1 ? i1 : job.at.i1;
     w->plan->kernels->gemm_queries(&job);
 }
 
@@ -200,7 +200,7 @@ static void run_keys(const struct work *w, const struct attn_backward *t, int64_
     struct attn_tile_backward job = {0};
     for (int64_t h = 0; h < w->plan->group; h++) {
         job = aim(w, t, n * w->plan->group + h, 0);
-        job.j0 = j0, job.j1 = j1 < w->p->n_key ? j1 : w->p->n_key;
+        job.at.j0 = j0, job.at.j1 = j1 < w->p->n_key ? j1 : w->p->n_key;
         if (h == 0)
             kernels->backward_begin(&job);
         kernels->gemm_keys(&job);

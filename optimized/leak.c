@@ -148,9 +148,9 @@ static double score(const struct pass *x, int64_t b, int64_t h, int64_t i, int64
 static double greatest(const struct pass *x, int64_t b, int64_t h, int64_t i)
 {
     double m = -(double)INFINITY, slope;
-    int64_t lo, hi;
-    for (int64_t from = 0; attn_problem_next(x->p, b, h, i, from, &lo, &hi); from = hi)
-        for (int64_t j = lo; j < hi; j++)
+    struct attn_run run = {0, 0};
+    while (attn_problem_next(x->p, b, h, i, &run))
+        for (int64_t j = run.lo; j < run.hi; j++)
             m = fmax(m, score(x, b, h, i, j, &slope));
     return m;
 }

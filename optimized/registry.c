@@ -31,6 +31,14 @@ int attn_impl_count(void)
     return (int)(sizeof list / sizeof *list);
 }
 
+int attn_option_find(const struct attn_impl *impl, const char *name)
+{
+    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
+        if (strcmp(impl->options[o].name, name) == 0)
+            return o;
+    return -1;
+}
+
 const struct attn_impl *attn_impl_at(int index)
 {
     return list[index];

@@ -22,8 +22,9 @@ extern "C" {
 #endif
 
 int attn_impl_count(void);
-const struct attn_impl *attn_impl_at(int index);          /* 0 <= index < count */
-const struct attn_impl *attn_impl_find(const char *name); /* NULL when there is none */
+const struct attn_impl *attn_impl_at(int index);                      /* 0 <= index < count */
+int attn_option_find(const struct attn_impl *impl, const char *name); /* its place; -1: none */
+const struct attn_impl *attn_impl_find(const char *name);             /* NULL when there is none */
 
 /* The content of a spec string: an implementation with a value for each of its options. */
 struct attn_spec {

@@ -230,11 +230,11 @@ static void aim(struct worker *x, int64_t head, int64_t s)
     struct attn_tile_backward *job = &x->job;
     int64_t n = plan->steps > 0 ? s / plan->steps : 0, m = plan->steps - 1 - (s - n * plan->steps);
     int64_t at = (head % plan->slots * plan->group + n) * panels_of(plan);
-    job->b = head / p->kv_heads;
+    job->at.b = head / p->kv_heads;
     job->g = head % p->kv_heads;
-    job->h = job->g * plan->group + n;
-    job->i0 = m * plan->step;
-    job->i1 = job->i0 + plan->step < p->n_query ? job->i0 + plan->step : p->n_query;
+    job->at.h = job->g * plan->group + n;
+    job->at.i0 = m * plan->step;
+    job->at.i1 = job->at.i0 + plan->step < p->n_query ? job->at.i0 + plan->step : p->n_query;
     for (int k = 0; k < ATTN_STATES; k++)
         job->state[k] = attn_buffer_at(&x->work->memory->state[k], at);
 }
@@ -250,7 +250,8 @@ static int64_t next_step(const struct worker *x, int64_t m, int64_t j0, int64_t 
     while (m < steps) {
         int64_t i1 = (steps - m) * step, i0 = (stride < steps - m ? steps - m - stride : 0) * step;
         i1 = i1 < p->n_query ? i1 : p->n_query;
-        if (job->runs.tile(job->runs.arg, job->b, job->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY) {
+        struct attn_tile_at at = {job->at.b, job->at.h, i0, i1, j0, j1};
+        if (job->runs.tile(job->runs.arg, at) == ATTN_TILE_EMPTY) {
             m += stride;
             stride *= 2;
         } else if (stride == 1)
@@ -267,8 +268,8 @@ static void aim_keys(struct worker *x, int64_t first, int64_t part)
     const struct plan *plan = x->plan;
     struct attn_tile_backward *job = &x->job;
     int64_t n_key = x->work->p->n_key;
-    job->j0 = part * plan->keys;
-    job->j1 = job->j0 + plan->keys < n_key ? job->j0 + plan->keys : n_key;
+    job->at.j0 = part * plan->keys;
+    job->at.j1 = job->at.j0 + plan->keys < n_key ? job->at.j0 + plan->keys : n_key;
     const struct attn_buffer *dkv = &x->work->memory->ws[ATTN_BACK_DKV];
     job->ws[ATTN_BACK_DKV] = x->dkv + (part - first) * (dkv->numbers / plan->span) * dkv->size;
 }

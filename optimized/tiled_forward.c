@@ -44,11 +44,11 @@ static struct attn_tile_forward unit(const struct attn_problem *p, const struct 
     int64_t block = plan->threads > 1 ? plan->blocks - 1 - step : step;
     struct attn_tile_forward job = {.p = p, .t = t, .runs = runs, .rescale_at = plan->rescale_at};
     job.in_cache = step > 0 && stays_in_cache(p, plan);
-    job.b = bh / p->heads, job.h = bh % p->heads;
-    job.i0 = block * plan->block, job.i1 = less(job.i0 + plan->block, p->n_query);
-    job.j0 = part * plan->part, job.j1 = less(job.j0 + plan->part, p->n_key);
+    job.at.b = bh / p->heads, job.at.h = bh % p->heads;
+    job.at.i0 = block * plan->block, job.at.i1 = less(job.at.i0 + plan->block, p->n_query);
+    job.at.j0 = part * plan->part, job.at.j1 = less(job.at.j0 + plan->part, p->n_key);
     if (plan->parts > 1) {
-        int64_t row = bh * p->n_query + job.i0;
+        int64_t row = bh * p->n_query + job.at.i0;
         job.o_part = attn_parts_o(parts, part, row);
         job.lse_part = attn_parts_lse(parts, part, row);
     }

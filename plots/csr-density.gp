@@ -2,6 +2,7 @@
 draws(p) = 'priced_bytes beyond_bytes ledger_bytes resident_bytes only_resident_bytes'
 lines(p) = word(panels, p)
 y_label = 'peak extra memory'
+ends = 1
 load 'style.gp'
 eval axis
 eval bytes
@@ -10,6 +11,7 @@ do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
         eval panel(p)
+        eval names
         plot for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with lines lc rgb colour(c) lw width(c) dt 2 notitle, \
              for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"ledger_bytes")):(y(c,p,"ledger_bytes")) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \

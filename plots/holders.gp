@@ -18,7 +18,7 @@ colours = '0x9ecae1 0xfdd0a2 0xa1d99b 0xdadaeb 0xfbb4b9 0xffffb3 0xd9d9d9 0xcceb
 here(p) = strcol("panel") eq panel[p]
 colour(k) = int(word(colours, int(k) % 8 + 1))
 set border 0
-set tics scale 0
+set tics scale 0 textcolor rgb '#666666'
 unset key
 set size ratio -1
 set style fill solid border rgb '#ffffff'
@@ -33,7 +33,7 @@ do for [t in 'svg pdf'] {
         stats csv using (here(p) ? column("across") : NaN) name 'A' nooutput
         stats csv using (here(p) ? column("down") : NaN) name 'D' nooutput
         stats csv using (here(p) ? (across_name = strcol("across_name"), down_name = strcol("down_name"), 1) : NaN) nooutput
-        set title panel[p]
+        set label 1 panel[p] at graph 0, 1.07 left
         set xlabel across_name
         set ylabel down_name
         set xtics 1

@@ -26,14 +26,14 @@ do for [t in 'svg pdf'] {
     if (t eq 'svg') { set terminal svg noenhanced size 840, 40 + 250 * rows font 'DejaVu Sans,11' background '#ffffff' }
     if (t eq 'pdf') { set terminal pdfcairo noenhanced size 8.75in, (40 + 250 * rows) / 96.0 font 'DejaVu Sans,8' }
     set output name.'.'.t
-    set multiplot layout rows, columns margins 0.04, 0.98, 0.04, 0.94 spacing 0.03, 0.07
+    set multiplot layout rows, columns margins 0.04, 0.98, 0.06, 0.94 spacing 0.03, 0.07
     do for [m = 1:n] {
         stats csv using (here(m) ? (queries = column("queries"), keys = column("keys"), 1) : NaN) nooutput
         set xlabel (m > n - columns ? 'keys' : '')
         set ylabel ((m - 1) % columns == 0 ? 'queries' : '')
         title = ''
         do for [i = 1:strlen(mask[m])] { c = mask[m][i:i]; title = title.(c eq ';' ? ',' : c) }
-        set title title offset 0,-0.6
+        set label 1 title at graph 0, 1.08 left
         set print $grid
         print 'x,y'
         do for [k = 1:int(keys) - 1] { print sprintf('%d,0', k); print sprintf('%d,%d', k, int(queries)); print '' }

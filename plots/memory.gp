@@ -4,6 +4,7 @@ lines(p) = word(panels, p)
 exponent = across eq 'layers' ? '' : 'bytes_exponent' # all tensors of a stack are no power
 if (across eq 'layers') { remark = remark.' Of layers all tensors count.' }
 y_label = 'peak extra memory'
+ends = 1
 load 'style.gp'
 eval axis
 eval bytes
@@ -11,6 +12,7 @@ do for [t in formats] {
     eval start(t)
     do for [p = 1:words(panels)] {
         eval panel(p)
+        eval names
         if (exists("memory")) { guide_at = memory; guide_text = 'memory of this machine'; eval guide }
         plot for [c = 1:curves] csv using (x(c,p,"beyond_bytes")):(y(c,p,"beyond_bytes")) with lines lc rgb colour(c) lw width(c) dt 2 notitle, \
              for [c = 1:curves] csv using (x(c,p,"priced_bytes")):(y(c,p,"priced_bytes")) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \

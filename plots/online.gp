@@ -16,7 +16,7 @@ colours = '#D55E00 #0072B2 #009E73 #CC79A7'
 is(p) = strcol("name") eq what[p]
 stats csv using (is(1) ? column("key") : NaN) name 'K' nooutput
 set border 3 lc rgb '#666666'
-set tics nomirror
+set tics nomirror scale 0.6 textcolor rgb '#666666'
 set grid lt 1 lw 0.6 lc rgb '#dddddd'
 set xrange [0:K_max + tile + 0.5]
 set xtics 2 * tile
@@ -28,7 +28,7 @@ do for [t in 'svg pdf'] {
     set output name.'.'.t
     set multiplot layout 2, 2 spacing 0.08, 0.14 margins 0.06, 0.98, 0.11, 0.93
     do for [p = 1:4] {
-        set title title[p]
+        set label 1 title[p] at graph -0.09, 1.08 left
         set xlabel (p > 2 ? 'keys met so far' : '')
         if (p == 3) { set key } else { unset key }
         plot for [r = 0:3] csv using (is(p) && column("query") == r ? column("key") + tile : NaN):(column("value")) with linespoints lw 1.8 pt 7 ps 0.5 lc rgb word(colours, r + 1) title sprintf('query %d', r)

@@ -8,6 +8,7 @@ column_of(p, what) = (strstrt(word(panels, p), '_with_its_') > 0 ? 'total_' : ''
 lines(p) = word(panels, p)[1:strstrt(word(panels, p), '_with') - 1]
 draws(p) = column_of(p, 'priced_bytes').' '.column_of(p, 'beyond_bytes').' '.column_of(p, 'ledger_bytes').' '.column_of(p, 'ideal_bytes').(strstrt(word(panels, p), '_with_its_') > 0 ? '' : ' one_rank_bytes')
 y_label = 'memory'
+ends = 1
 load 'style.gp'
 priced_marks = 1 # few points, and curves that coincide: marks tell them apart
 eval axis
@@ -23,11 +24,13 @@ do for [t in formats] {
         range = own_y ? y_range : range_of(is_whole(p)) # of both passes; with and without differ by hundreds
         eval bytes
         eval 'set yrange '.range
+        eval names
         plot for [c = 1:curves] csv using (x(c,p,column_of(p,'ideal_bytes'))):(y(c,p,column_of(p,'ideal_bytes'))) with lines lc rgb '#bbbbbb' lw 1 notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'beyond_bytes'))):(y(c,p,column_of(p,'beyond_bytes'))) with linespoints lc rgb colour(c) lw width(c) dt 2 pt open(c) ps large(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,column_of(p,'priced_bytes'))):(y(c,p,column_of(p,'priced_bytes'))) with lines lc rgb colour(c) lw width(c) dt dash(c) notitle, \
              for [c = 1:curves] csv using (x(c,p,"one_rank_bytes")):(y(c,p,"one_rank_bytes")) with points lc rgb colour(c) pt 2 ps 1.2 * point notitle, \
-             for [c = 1:curves] csv using (x(c,p,column_of(p,'ledger_bytes'))):(y(c,p,column_of(p,'ledger_bytes'))) with points lc rgb colour(c) pt filled(c) ps size(c) notitle
+             for [c = 1:curves] csv using (x(c,p,column_of(p,'ledger_bytes'))):(y(c,p,column_of(p,'ledger_bytes'))) with points lc rgb colour(c) pt filled(c) ps size(c) notitle, \
+             @tips
     }
     unset multiplot
     unset output

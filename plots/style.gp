@@ -11,6 +11,7 @@
 #   legend = 0: none;  with_lines = 0: of marks alone;  marked(c): has its curve marks?
 #   swatch = 0.5   the legend has areas of that tint;  bars = 'A|B|': of a figure of bars, below
 #   x_margin, y_margin: factors of room beyond the outermost points
+#   ends = 1: names at the ends of curves, where a panel says eval names
 #   columns_most: panels beside each other at most;  widest_x, widest_y: numbers on the axes
 # Texts come from records, so nothing in them is markup: noenhanced.  Lengths are pixels, 96 an inch.
 
@@ -94,7 +95,8 @@ if (found ne '' && words(found) < words(panels)) {
 is_bytes = strstrt(draws(1), '_bytes') > 0
 own_y = y_range ne '[*:*]'
 if (x_range eq '[*:*]') { x_range = room(x_low, x_high, x_margin, across eq 'density' ? 100.0 : 8.0) }
-if (!own_y) { y_range = room(y_low, y_high, y_margin, is_bytes ? 8.0 : 100.0) }
+if (!exists("ends")) ends = 0
+if (!own_y) { y_range = room(y_low, ends && y_low < y_high ? y_high * (1.0 * y_high / y_low)**0.12 : y_high, y_margin, is_bytes ? 8.0 : 100.0) }
 colon(r)  = strstrt(r, ':')
 # gnuplot's real() refuses 1e-07, and takes 1.e-07.
 number(s) = strstrt(s, '.') > 0 || strstrt(s, 'e') == 0 ? real(s) : real(s[1:strstrt(s, 'e') - 1].'.'.s[strstrt(s, 'e'):*])
@@ -117,6 +119,18 @@ has(c, p, what) = strstrt(there, sprintf('<%s|%d|%s>', field(c, 1), p, what)) > 
 hidden(c, p)    = given(c, p) && field(c, 6 + p) eq '-'
 shown(c, p)     = has(c, p, '') && !hidden(c, p) # what has no point within the ranges is not in the legend
 mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
+
+# Where a curve ends: its last point; of equal ones that of the first column.
+end_of(c, p) = (c - 1) * words(panels) + p
+array end_x[curves * words(panels) + 1]
+array end_y[curves * words(panels) + 1]
+is_later(c, p, what) = mine(c, p) && strcol(what) ne '' && column(what) > 0 && column(across) > end_x[end_of(c, p)] && inside(x_range, column(across))
+do for [c = 1:curves] { do for [p = 1:words(panels)] {
+    end_x[end_of(c, p)] = 0
+    if (ends && shown(c, p)) { do for [what in draws(p)] {
+        stats csv using (is_later(c, p, what) ? (end_x[end_of(c, p)] = column(across), end_y[end_of(c, p)] = column(what)) : 0) nooutput
+    } }
+} }
 
 # A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
 # none at all.
@@ -174,24 +188,21 @@ look_dash(c)   = only_priced(c) ? 2 : dash(c)
 letter(c) = strstrt(' .,:;|!ijlI', c) ? 0.34 : strstrt("'()[]{}frt/-", c) ? 0.42 : strstrt('mwMW%@', c) ? 1 : \
     strstrt('ABCDEFGHJKLNOPQRSTUVXYZ&=+<>±×', c) ? 0.8 : 0.65
 wide(s)   = strlen(s) == 0 ? 0 : (sum [i_ = 1:strlen(s)] letter(s[i_:i_]))
-# `long` in row[1] to row[n_rows] that are no wider than `most`: at blanks, where need be within words.
+# gnuplot breaks no lines.  fill() puts a text into row[1] to row[n_rows], each at most `most` wide: cut
+# at blanks, and within a word that is wider alone.
 array row[99]
-cut = "n_rows = 0; now = ''; next = ''; \
-    do for [i_ = 1:strlen(long) + 1] { \
-        a_ = i_ > strlen(long) ? \"\\n\" : long[i_:i_]; \
-        if (a_ eq ' ' || a_ eq \"\\n\") { \
-            if (now ne '' && wide(now.' '.next) > most) { n_rows = n_rows + 1; row[n_rows] = now; now = next } \
-            else { now = now eq '' ? next : now.' '.next }; \
-            next = ''; \
-            if (a_ ne ' ' && now ne '') { n_rows = n_rows + 1; row[n_rows] = now; now = '' } \
-        } else { \
-            if (wide(next.a_) > most) { \
-                if (now ne '') { n_rows = n_rows + 1; row[n_rows] = now; now = '' }; \
-                n_rows = n_rows + 1; row[n_rows] = next; next = '' \
-            }; \
-            next = next.a_ \
-        } \
-    }"
+add(s)     = s eq '' ? 0 : (n_rows = n_rows + 1, row[n_rows] = s, n_rows)
+blank(s)   = strstrt(s.' ', ' ')
+head(s)    = s[1:blank(s) - 1]
+rest(s)    = s[blank(s) + 1:*]
+join(a, b) = a eq '' || b eq '' ? a.b : a.' '.b
+fitting(s, k) = k < strlen(s) && wide(s[1:k + 1]) <= most ? fitting(s, k + 1) : k # letters of s
+more(now, s)  = s eq '' ? add(now) : \
+    wide(join(now, head(s))) <= most ? more(join(now, head(s)), rest(s)) : \
+    now ne '' ? (add(now), more('', s)) : (add(s[1:fitting(s, 1)]), more('', s[fitting(s, 1) + 1:*]))
+fill(text) = (n_rows = 0, more('', text), n_rows)
+row_of(k)  = row[k]
+
 # Texts of the canvas, by the pixels of the middle of their left ends from its left upper corner.
 array words_at[600]
 array text_x[600]
@@ -200,11 +211,11 @@ array text_size[600]
 array text_colour[600]
 array text_panel[600] # 0: of the canvas
 grey = '#666666'
-# The rows of `long` from `left` and `top` down; top comes to be below them.
-place = "eval cut; do for [r_ = 1:n_rows] { \
-    n_texts = n_texts + 1; top = top + 1.3 * letters * em; \
-    words_at[n_texts] = row[r_]; text_x[n_texts] = left; text_y[n_texts] = top - 0.65 * letters * em; \
-    text_size[n_texts] = letters; text_colour[n_texts] = ink; text_panel[n_texts] = of_panel }"
+put_row(s) = (n_texts = n_texts + 1, words_at[n_texts] = s, text_x[n_texts] = left, text_y[n_texts] = top + 0.65 * letters * em, \
+    text_size[n_texts] = letters, text_colour[n_texts] = ink, text_panel[n_texts] = of_panel, top = top + 1.3 * letters * em)
+put_rows(k) = k > n_rows ? n_rows : (put_row(row[k]), put_rows(k + 1))
+# The rows of a text from `left` and `top` down; top comes to be below them.
+place(text) = (fill(text), put_rows(1))
 said(n)    = words_at[n]
 ink_of(n)  = text_colour[n]
 font(t, k) = sprintf(',%.4g', font_size * k * (t eq 'svg' ? 96 / 72.0 : 1)) # as that terminal counts
@@ -314,7 +325,7 @@ if (exists("bars")) {
     right_margin = pad + (is_beside ? wide('999 MiB') + 0.5 : 0.5 * wide('100 %')) * em
     most = (canvas_x - 2 * pad) / em
     name_rows = 0
-    if (!is_beside) { do for [b = 1:n_bars] { long = bar_name[b].': 999 MiB'; eval cut; name_rows = larger(name_rows, n_rows) } }
+    if (!is_beside) { do for [b = 1:n_bars] { name_rows = larger(name_rows, fill(bar_name[b].': 999 MiB')) } }
     pitch  = (2 + 1.3 * name_rows) * em
     plot_y = n_bars * pitch
     array total[words(panels) * n_bars]
@@ -337,8 +348,8 @@ bar_high(b) = b + 1 - 1.75 * em / pitch
 bar_words = "set ytics () scale 0; \
     do for [b_ = 1:n_bars] { if (total[(p - 1) * n_bars + b_] > 0) { \
         if (is_beside) { set ytics add (bar_name[b_] b_ - em / pitch) } else { \
-            long = bar_name[b_].': '.size_text(total[(p - 1) * n_bars + b_]); most = (canvas_x - 2 * pad) / em; eval cut; \
-            do for [r_ = 1:n_rows] { now = row[r_]; set label 4000 + 20 * b_ + r_ now at screen pad / canvas_x, \
+            most = (canvas_x - 2 * pad) / em; \
+            do for [r_ = 1:fill(bar_name[b_].': '.size_text(total[(p - 1) * n_bars + b_]))] { set label 4000 + 20 * b_ + r_ row_of(r_) at screen pad / canvas_x, \
                 screen 1 - (panel_top[p] + (b_ - 1) * pitch + (0.8 + 1.3 * (r_ - 1)) * em) / canvas_y left } } } }"
 
 # Numbers on axes are as large as other letters, unless little would be left of the panel.
@@ -378,12 +389,13 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
     top      = 0.4 * pad
     left     = pad
     do for [what in above] {
-        long    = what eq 'title' ? title : what eq 'subtitle' ? subtitle : what eq 'remark' ? remark : ''
-        if (what eq 'finding') { do for [i = 1:strlen(finding)] { long = long.(finding[i:i] eq ';' ? "\n" : finding[i:i]) } }
         letters = what eq 'title' ? 1.25 : 1
         ink     = what eq 'subtitle' ? grey : '#000000'
         most    = (canvas_x - 2 * pad) / em / letters
-        eval place
+        long    = what eq 'title' ? title : what eq 'subtitle' ? subtitle : what eq 'remark' ? remark : finding
+        end     = what eq 'finding' ? ';' : "\n" # of a text; each finding begins a row
+        while (strstrt(long, end)) { i = place(long[1:strstrt(long, end) - 1]); long = long[strstrt(long, end) + 1:*] }
+        i = place(long)
     }
     letters = 1
     ink     = '#000000'
@@ -397,8 +409,7 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
             top  = above_it
             left = panel_left(p) + pad
             most = (panel_x - 2 * pad) / em
-            long = heading(p)
-            eval place
+            i = place(heading(p))
             below = larger(below, top)
         }
         below = below + 0.6 * em
@@ -410,12 +421,10 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
             if (!is_last(p)) { continue }
             of_panel = p
             top  = above_it
-            long = x_label
-            eval cut
             widest = 0
-            do for [i = 1:n_rows] { widest = larger(widest, wide(row[i]) * em) }
+            do for [i = 1:fill(x_label)] { widest = larger(widest, wide(row[i]) * em) }
             left = larger(panel_left(p) + pad, smaller(panel_left(p) + left_margin + 0.5 * plot_x - 0.46 * widest, panel_left(p) + panel_x - pad - widest))
-            eval place
+            i = put_rows(1)
             below = larger(below, top)
         }
         top = below
@@ -433,8 +442,7 @@ do for [attempt = 1:2] { # a slide is at least as high as a screen
         key_x[c]  = pad + (k / key_rows) * (canvas_x - 2 * pad) / key_columns
         key_y[c]  = top + 0.65 * em
         left = key_x[c] + sample + 0.6 * em
-        long = legend_of(c)
-        eval place
+        i = place(legend_of(c))
         below = larger(below, top)
         k = k + 1
     }
@@ -465,6 +473,16 @@ panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at scr
 # A line across a panel at guide_at, where that is within its range; its text where there is room.
 guide = "if (inside(y_range, guide_at)) { set arrow 1 from graph 0, first guide_at to graph 1, first guide_at nohead back lw 1 lc rgb '#000000'; \
     if (wide(guide_text) * em < plot_x) { set label 9 guide_text at graph 0, first guide_at offset character 0.4,-0.6 left } }"
+# The name of a curve that stands out is over its end where the panel has room for it and no other curve
+# ends.  low and high: the range of y.
+across_px(k) = log(end_x[k] / x_first) / log(x_last / x_first) * plot_x
+up_px(k)     = log(end_y[k] / low) / log(high / low) * plot_y
+is_near(k, l, least) = k != l && end_x[l] > 0 && up_px(l) > up_px(k) + least * em && up_px(l) < up_px(k) + 1.7 * em
+is_alone(c, p) = (sum [d = 1:curves] is_near(end_of(c, p), end_of(d, p), width(d) > 1 ? -0.3 : 0.3)) == 0
+fits(c, p)   = width(c) > 1 && end_x[end_of(c, p)] > 0 && wide(field(c, 2)) * em < across_px(end_of(c, p)) && \
+    up_px(end_of(c, p)) > 0 && up_px(end_of(c, p)) + 1.4 * em < plot_y && is_alone(c, p)
+names = "set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.3; do for [c_ = 1:curves] { if (fits(c_, p)) { set label 5000 + c_ field(c_, 2) at first end_x[end_of(c_, p)], first end_y[end_of(c_, p)] \
+    right front boxed offset character 0,0.8 font font(t, 0.9) textcolor rgb colour(c_) } }"
 inner(s) = wide(s) * em < 0.9 * plot_x # is there room for this text?
 
 # The value under the pointer, in SVG alone, where draw.c makes the text a <title>: plot ..., @tips

@@ -81,7 +81,7 @@ static void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *
         axpy(P[e], row(x->V, key[e]), O, x->dv);
 }
 
-void csr_forward(const struct attn_head *x, const struct attn_head_buffers *w)
+void csr_forward(const struct attn_head *x, const struct attn_csr_buffers *w)
 {
     real *S = row(w->S, 0), *P = row(w->P, 0);
     TELL(x, "pattern", 0, 0, WHOLE("row_start", csr_row_starts(x, w->csr), x->n_query + 1));
@@ -162,7 +162,7 @@ static void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t
     }
 }
 
-void csr_backward(const struct attn_head *x, const struct attn_head_buffers *w)
+void csr_backward(const struct attn_head *x, const struct attn_csr_buffers *w)
 {
     real *slope = row(w->slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {

@@ -16,25 +16,25 @@
 
 /* ---- rows as they are stored --------------------------------------------------------------- */
 
-static struct attn_view stored(const struct attn_head_buffers *w, struct attn_matrix x)
+static struct attn_view stored(const struct attn_dense_buffers *w, struct attn_matrix x)
 {
     return (struct attn_view){x.data, w->stored, {0, 0, x.ld, 1}};
 }
 
 /* Where row i of S, P or dS is written: in its place, or in a line. */
-static real *place(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+static real *place(const struct attn_dense_buffers *w, struct attn_matrix x, int64_t i, int line)
 {
     return w->lines.data == NULL ? row(x, i) : row(w->lines, line);
 }
 
-static real element(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int64_t j)
+static real element(const struct attn_dense_buffers *w, struct attn_matrix x, int64_t i, int64_t j)
 {
     const struct attn_view all = stored(w, x);
     return w->lines.data == NULL ? row(x, i)[j] : (real)attn_view_get(&all, 0, 0, i, j);
 }
 
 /* Row i to be read. */
-static real *fetch(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+static real *fetch(const struct attn_dense_buffers *w, struct attn_matrix x, int64_t i, int line)
 {
     real *to = place(w, x, i, line);
     for (int64_t j = 0; j < w->lines.ld; j++)
@@ -43,7 +43,7 @@ static real *fetch(const struct attn_head_buffers *w, struct attn_matrix x, int6
 }
 
 /* The row in this line is written: from here on it is what the storage type holds of it. */
-static void keep(const struct attn_head_buffers *w, struct attn_matrix x, int64_t i, int line)
+static void keep(const struct attn_dense_buffers *w, struct attn_matrix x, int64_t i, int line)
 {
     const struct attn_view all = stored(w, x);
     for (int64_t j = 0; j < w->lines.ld; j++)
@@ -104,7 +104,7 @@ static void dense_output_row(const struct attn_head *x, int64_t i, const real *P
             axpy(P[j], row(x->V, j), O, x->dv);
 }
 
-void dense_forward(const struct attn_head *x, const struct attn_head_buffers *w)
+void dense_forward(const struct attn_head *x, const struct attn_dense_buffers *w)
 {
     TELL(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
     for (int64_t i = 0; i < x->n_query; i++) {
@@ -181,7 +181,7 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
 /* Forward was X_ij = q_i . k_j:              dK_j += sum_i dX_ij q_i
  * Forward was O_i = sum_j P_ij v_j:          dV_j += sum_i P_ij dO_i
  * Added to what is there, 0 in the beginning: several query heads may share these keys. */
-static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct attn_head_buffers *w)
+static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct attn_dense_buffers *w)
 {
     for (int64_t i = 0; i < x->n_query; i++) {
         real P = element(w, w->P, i, j), dX = element(w, w->dS, i, j);
@@ -196,7 +196,7 @@ static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct at
     }
 }
 
-void dense_backward(const struct attn_head *x, const struct attn_head_buffers *w)
+void dense_backward(const struct attn_head *x, const struct attn_dense_buffers *w)
 {
     real *slope = row(w->slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {

@@ -339,9 +339,9 @@ double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int
 
 int attn_problem_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i)
 {
-    int64_t lo, hi;
-    for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
-        for (int64_t j = lo; j < hi; j++)
+    struct attn_run run = {0, 0};
+    while (attn_problem_next(p, b, h, i, &run))
+        for (int64_t j = run.lo; j < run.hi; j++)
             if (p->bias.kind != ATTN_BIAS_TENSOR ||
                 attn_problem_bias(p, b, h, i, j) != -(double)INFINITY)
                 return 1;

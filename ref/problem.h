@@ -48,54 +48,58 @@ static inline int attn_problem_allows(const struct attn_problem *p, int64_t b, i
                             attn_whole_query(p, b, i), attn_whole_key(p, b, j));
 }
 
-/* The first run of visible keys of row i at or after `from`, cut to the problem's own keys.  A run
- * of the whole may lie between two keys of a piece: then the next one is asked for. */
+/* A run of the whole, in the problem's own keys. */
+static inline struct attn_run attn_own_run(const struct attn_problem *p, int64_t b,
+                                           struct attn_run whole)
+{
+    const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
+    return (struct attn_run){attn_tokens_below(&keys, whole.lo),
+                             attn_tokens_below(&keys, whole.hi)};
+}
+
+/* attn_mask_next, cut to the problem's own keys.  A run of the whole may lie between two keys of a
+ * piece: then the next one is asked for. */
 static inline int attn_problem_next(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                                    int64_t from, int64_t *lo, int64_t *hi)
+                                    struct attn_run *run)
 {
     if (p->mask == NULL) {
-        *lo = from;
-        *hi = p->n_key;
-        return from < p->n_key;
+        *run = (struct attn_run){run->hi, p->n_key};
+        return run->lo < p->n_key;
     }
-    while (from < p->n_key) {
-        const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
-        int64_t first, end;
+    while (run->hi < p->n_key) {
+        struct attn_run whole = {0, attn_whole_key(p, b, run->hi)};
         if (!attn_mask_next(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                            attn_whole_query(p, b, i), attn_whole_key(p, b, from), &first, &end))
+                            attn_whole_query(p, b, i), &whole))
             return 0;
-        *lo = attn_tokens_below(&keys, first);
-        *hi = attn_tokens_below(&keys, end);
-        if (*lo < *hi)
+        *run = attn_own_run(p, b, whole);
+        if (run->lo < run->hi)
             return 1;
-        from = *hi;
     }
     return 0;
 }
 
 /* attn_mask_span, cut to the problem's own keys. */
 static inline int attn_problem_span(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                                    int64_t *lo, int64_t *hi)
+                                    struct attn_run *run)
 {
     if (!attn_mask_span(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                        attn_whole_query(p, b, i), lo, hi))
+                        attn_whole_query(p, b, i), run))
         return 0;
-    const struct attn_tokens keys = attn_whole_tokens(&p->origin.key, b, p->n_key);
-    *lo = attn_tokens_below(&keys, *lo);
-    *hi = attn_tokens_below(&keys, *hi);
+    *run = attn_own_run(p, b, *run);
     return 1;
 }
 
-/* attn_mask_tile of the smallest block of the whole that holds these pairs: where tokens are
- * skipped, PARTIAL may be said of a block that is EMPTY or FULL. */
-static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, int64_t b, int64_t h,
-                                               int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+/* attn_mask_tile of the smallest tile of the whole that holds these pairs: where tokens are
+ * skipped, the answer may be PARTIAL for a tile that is EMPTY or FULL. */
+static inline enum attn_tile attn_problem_tile(const struct attn_problem *p, struct attn_tile_at at)
 {
-    if (i0 >= i1 || j0 >= j1)
+    if (at.i0 >= at.i1 || at.j0 >= at.j1)
         return ATTN_TILE_EMPTY;
-    return attn_mask_tile(p->mask, attn_whole_batch(p, b), p->origin.head + h,
-                          attn_whole_query(p, b, i0), attn_whole_query(p, b, i1 - 1) + 1,
-                          attn_whole_key(p, b, j0), attn_whole_key(p, b, j1 - 1) + 1);
+    return attn_mask_tile(
+        p->mask, (struct attn_tile_at){
+                     attn_whole_batch(p, at.b), p->origin.head + at.h,
+                     attn_whole_query(p, at.b, at.i0), attn_whole_query(p, at.b, at.i1 - 1) + 1,
+                     attn_whole_key(p, at.b, at.j0), attn_whole_key(p, at.b, at.j1 - 1) + 1});
 }
 
 /* attn_mask_band in the problem's own indices, cut to those that it has: with equal extents and

@@ -35,7 +35,7 @@ struct attn_rank_part {
     void *heads[ATTN_TAG_KINDS];
     void *minus_d, *zeros;
 
-    struct attn_head_buffers tile; /* of ref/tiled.c */
+    struct attn_tiled_buffers tile; /* of ref/tiled.c */
 };
 
 /* One pass on one rank.  It fails as the first post or wait that fails. */

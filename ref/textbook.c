@@ -45,9 +45,9 @@ struct tensor {
 /* The differences of the three. */
 struct call;
 struct family {
-    attn_head_pass *pass[2][2]; /* [pass][f64] */
-    int has_csr;                /* of its visible pairs */
+    int has_csr; /* of its visible pairs */
     void (*lay_out)(struct call *x);
+    void (*run_head)(struct call *x); /* x->head; heads come in order */
     double (*pairs)(const struct call *x, struct attn_cost *cost); /* that are computed */
 };
 
@@ -57,9 +57,12 @@ struct call {
     const struct attn_options *options;
     enum attn_pass pass;
     struct attn_head head;
-    struct attn_head_buffers work; /* of the head that comes next, and those after it */
-    int64_t head_rows;       /* of S, P and dS, that a head has for itself; csr: see next_work */
-    int64_t score_size;      /* bytes of a number of theirs */
+    union { /* of the head that comes next; for S, P and dS, of those after it too */
+        struct attn_dense_buffers dense;
+        struct attn_csr_buffers csr;
+        struct attn_tiled_buffers tiled;
+    } work;
+    int64_t score_size;      /* bytes of a number of S, P and dS */
     struct attn_matrix mask; /* dense: [..,Lq,Lk] cells */
     int64_t masks[2];        /* batches and heads of it: 1 where they share it */
     struct attn_csr csr;     /* csr-textbook            */
@@ -197,7 +200,7 @@ static int64_t least(int64_t a, int64_t b)
 static void lay_out_mask(struct call *x, enum mask_store store)
 {
     const struct attn_problem *p = x->p;
-    struct attn_dense_mask *mask = &x->work.mask;
+    struct attn_dense_mask *mask = &x->work.dense.mask;
     const float hidden = -INFINITY;
     const double hidden_f64 = -(double)INFINITY;
     x->masks[0] = STORE[store].by_batch ? p->batch : least(p->batch, 1);
@@ -218,17 +221,17 @@ static void lay_out_mask(struct call *x, enum mask_store store)
 static void fill_mask(struct call *x)
 {
     const struct attn_problem *p = x->p;
-    const struct attn_dense_mask *mask = &x->work.mask;
+    const struct attn_dense_mask *mask = &x->work.dense.mask;
     size_t size = (size_t)mask->size;
-    char *cell = x->work.mask.data = x->mask.data;
+    char *cell = x->mask.data;
     for (int64_t b = 0; b < x->masks[0]; b++)
         for (int64_t h = 0; h < x->masks[1]; h++)
             for (int64_t i = 0; i < p->n_query; i++, cell += p->n_key * mask->size) {
-                int64_t lo, hi;
+                struct attn_run run = {0, 0};
                 for (int64_t j = 0; j < p->n_key; j++)
                     memcpy(cell + j * mask->size, mask->hidden, size);
-                for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
-                    for (int64_t j = lo; j < hi; j++)
+                while (attn_problem_next(p, b, h, i, &run))
+                    for (int64_t j = run.lo; j < run.hi; j++)
                         memcpy(cell + j * mask->size, mask->shown, size);
             }
 }
@@ -238,47 +241,26 @@ static int64_t mask_before(const struct call *x, int64_t b, int64_t h)
 {
     b = x->masks[0] > 1 ? b : 0;
     h = x->masks[1] > 1 ? h : 0;
-    return (b * x->masks[1] + h) * x->p->n_query * x->p->n_key * x->work.mask.size;
+    return (b * x->masks[1] + h) * x->p->n_query * x->p->n_key * x->work.dense.mask.size;
 }
 
 /* ---- every call ---------------------------------------------------------------------------- */
-
-/* The buffers of head h of batch b; heads come in order. */
-static struct attn_head_buffers next_work(struct call *x, const struct family *family, int64_t b,
-                                          int64_t h)
-{
-    struct attn_head_buffers own = x->work;
-    int64_t rows = x->head_rows, size = x->score_size;
-    if (family->has_csr) { /* one for each visible pair */
-        const int64_t *start = x->csr.row_start;
-        start += (b * x->csr.batch_step + h * x->csr.head_step) * x->csr.n_query;
-        rows = start[x->csr.n_query] - start[0];
-    }
-    x->work.S = rows_from(own.S, rows, size);
-    x->work.P = rows_from(own.P, rows, size);
-    x->work.dS = rows_from(own.dS, rows, size);
-    if (own.mask.data != NULL)
-        own.mask.data += mask_before(x, b, h);
-    return own;
-}
 
 /* Every head of every batch; a kv head is opened once for the group of query heads it serves. */
 static void run_heads(struct call *x, const struct family *family)
 {
     const struct attn_problem *p = x->p;
-    attn_head_pass *pass = family->pass[x->pass][p->dtype == ATTN_F64];
     int64_t group = p->kv_heads > 0 ? p->heads / p->kv_heads : 0;
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t g = 0; g < p->kv_heads; g++) {
             open_heads(x, 1, b, g);
             for (int64_t h = g * group; h < (g + 1) * group; h++) {
-                struct attn_head_buffers work = next_work(x, family, b, h);
                 double z = attn_sink_of(p, h), dz = 0;
                 x->head.b = b, x->head.h = h;
                 x->head.sink = p->sink.given ? &z : NULL;
                 x->head.dsink = x->dsink.data != NULL ? &dz : NULL;
                 open_heads(x, 0, b, h);
-                pass(&x->head, &work);
+                family->run_head(x);
                 close_heads(x, 0, b, h);
                 if (x->dsink.data != NULL)
                     attn_view_add(&x->dsink, 0, h, 0, 0, dz);
@@ -294,7 +276,6 @@ static void lay_out(struct call *x, const struct family *family, const struct at
     const struct attn_problem *p = x->p;
     x->head = (struct attn_head){
         .problem = p, .n_query = p->n_query, .n_key = p->n_key, .d = p->d_key, .dv = p->d_value};
-    x->work.csr = &x->csr;
     x->score_size = real_size(p);
     family->lay_out(x);
     if (x->pass == ATTN_FORWARD)
@@ -343,44 +324,51 @@ static enum attn_status price(const struct family *family, const struct attn_pro
     return attn_buffers_price(x.buffer, x.n_buffers, cost, err);
 }
 
-/* A family, from its passes (ref/NAME.c), NAME_lay_out and NAME_pairs; and the functions
- * of struct attn_impl that stand for it: NAME_cost, NAME_forward, NAME_backward. */
-#define TEXTBOOK(NAME, HAS_CSR)                                                                    \
-    static const struct family NAME = {{{attn_##NAME##_forward_f32, attn_##NAME##_forward_f64},    \
-                                        {attn_##NAME##_backward_f32, attn_##NAME##_backward_f64}}, \
-                                       HAS_CSR,                                                    \
-                                       NAME##_lay_out,                                             \
-                                       NAME##_pairs};                                              \
-    static enum attn_status NAME##_cost(const struct attn_problem *p,                              \
-                                        const struct attn_options *options, enum attn_pass pass,   \
-                                        int rank, struct attn_cost *cost, struct attn_error *err)  \
-    {                                                                                              \
-        (void)rank;                                                                                \
-        return price(&NAME, p, options, pass, cost, err);                                          \
-    }                                                                                              \
-    static enum attn_status NAME##_forward(struct attn_ctx *ctx, const struct attn_problem *p,     \
-                                           const struct attn_forward *t)                           \
-    {                                                                                              \
-        return run(&NAME, ctx, p, t, NULL);                                                        \
-    }                                                                                              \
-    static enum attn_status NAME##_backward(struct attn_ctx *ctx, const struct attn_problem *p,    \
-                                            const struct attn_backward *t)                         \
-    {                                                                                              \
-        return run(&NAME, ctx, p, NULL, t);                                                        \
+/* A family, from NAME_lay_out, NAME_run_head and NAME_pairs; and the functions of struct attn_impl
+ * that stand for it: NAME_cost, NAME_forward, NAME_backward. */
+#define TEXTBOOK(NAME, HAS_CSR)                                                                   \
+    static const struct family NAME = {HAS_CSR, NAME##_lay_out, NAME##_run_head, NAME##_pairs};   \
+    static enum attn_status NAME##_cost(const struct attn_problem *p,                             \
+                                        const struct attn_options *options, enum attn_pass pass,  \
+                                        int rank, struct attn_cost *cost, struct attn_error *err) \
+    {                                                                                             \
+        (void)rank;                                                                               \
+        return price(&NAME, p, options, pass, cost, err);                                         \
+    }                                                                                             \
+    static enum attn_status NAME##_forward(struct attn_ctx *ctx, const struct attn_problem *p,    \
+                                           const struct attn_forward *t)                          \
+    {                                                                                             \
+        return run(&NAME, ctx, p, t, NULL);                                                       \
+    }                                                                                             \
+    static enum attn_status NAME##_backward(struct attn_ctx *ctx, const struct attn_problem *p,   \
+                                            const struct attn_backward *t)                        \
+    {                                                                                             \
+        return run(&NAME, ctx, p, NULL, t);                                                       \
     }
 
 /* The numbers that dense has for each pair of a row of keys, csr for each visible pair. */
-static void add_scores(struct call *x, int64_t rows, int64_t ld)
+struct scores {
+    struct attn_matrix *S, *P, *dS, *slope;
+};
+
+static void add_scores(struct call *x, const struct scores *w, int64_t rows, int64_t ld)
 {
-    struct attn_head_buffers *w = &x->work;
     int forward_pass = x->pass == ATTN_FORWARD;
     if (forward_pass)
-        add(x, "scores", rows, ld, &w->S);
-    add(x, "probs", rows, ld, &w->P);
+        add(x, "scores", rows, ld, w->S);
+    add(x, "probs", rows, ld, w->P);
     if (!forward_pass) {
-        add(x, "dscores", rows, ld, &w->dS);
-        add(x, "slope", 1, x->p->n_key, &w->slope);
+        add(x, "dscores", rows, ld, w->dS);
+        add(x, "slope", 1, x->p->n_key, w->slope);
     }
+}
+
+/* Those of the next head: behind the `rows` of this one. */
+static void next_scores(const struct call *x, const struct scores *w, int64_t rows)
+{
+    *w->S = rows_from(*w->S, rows, x->score_size);
+    *w->P = rows_from(*w->P, rows, x->score_size);
+    *w->dS = rows_from(*w->dS, rows, x->score_size);
 }
 
 /* ---- dense --------------------------------------------------------------------------------- */
@@ -417,20 +405,26 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
     return ATTN_OK;
 }
 
+static struct scores dense_scores(struct call *x)
+{
+    struct attn_dense_buffers *w = &x->work.dense;
+    return (struct scores){&w->S, &w->P, &w->dS, &w->slope};
+}
+
 static void dense_lay_out(struct call *x)
 {
     const struct attn_problem *p = x->p;
+    const struct scores scores = dense_scores(x);
     if (has_mask(p))
         lay_out_mask(x, (enum mask_store)x->options->value[0]);
-    x->head_rows = p->n_query;
     int first = x->n_buffers;
-    add_scores(x, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
+    add_scores(x, &scores, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
     if (!is_narrow(p, x->options))
         return;
     x->score_size = (int64_t)attn_dtype_size(p->dtype);
     x->buffer[first].size = x->buffer[first + 1].size = x->score_size; /* S, P; or P, dS */
-    x->work.stored = p->dtype;
-    add(x, "lines", 2, p->n_key, &x->work.lines);
+    x->work.dense.stored = p->dtype;
+    add(x, "lines", 2, p->n_key, &x->work.dense.lines);
 }
 
 /* S, P and dS are rounded once each; dP is not stored.  P is rounded after its division by l. */
@@ -442,6 +436,17 @@ static void dense_precision(const struct attn_problem *p, const struct attn_opti
     precision->u_s = precision->u_p = precision->u_ds = attn_dtype_roundoff(p->dtype);
     precision->u_dp = precision->u;
     precision->leans = 1;
+}
+
+static void dense_run_head(struct call *x)
+{
+    static attn_dense_pass *const pass[2][2] = {{attn_dense_forward_f32, attn_dense_forward_f64},
+                                                {attn_dense_backward_f32, attn_dense_backward_f64}};
+    const struct scores scores = dense_scores(x);
+    if (x->mask.data != NULL)
+        x->work.dense.mask.data = (char *)x->mask.data + mask_before(x, x->head.b, x->head.h);
+    pass[x->pass][x->p->dtype == ATTN_F64](&x->head, &x->work.dense);
+    next_scores(x, &scores, x->p->n_query);
 }
 
 /* Hidden pairs are computed too. */
@@ -483,9 +488,29 @@ static enum attn_status csr_accepts(const struct attn_problem *p, const struct a
     return ATTN_OK;
 }
 
+static struct scores csr_scores(struct call *x)
+{
+    struct attn_csr_buffers *w = &x->work.csr;
+    return (struct scores){&w->S, &w->P, &w->dS, &w->slope};
+}
+
 static void csr_lay_out(struct call *x)
 {
-    add_scores(x, attn_csr_pairs(x->p, &x->csr), 1);
+    const struct scores scores = csr_scores(x);
+    x->work.csr.csr = &x->csr;
+    add_scores(x, &scores, attn_csr_pairs(x->p, &x->csr), 1);
+}
+
+static void csr_run_head(struct call *x)
+{
+    static attn_csr_pass *const pass[2][2] = {{attn_csr_forward_f32, attn_csr_forward_f64},
+                                              {attn_csr_backward_f32, attn_csr_backward_f64}};
+    const struct scores scores = csr_scores(x);
+    const struct attn_csr *csr = &x->csr;
+    const int64_t *start = csr->row_start;
+    start += (x->head.b * csr->batch_step + x->head.h * csr->head_step) * csr->n_query;
+    pass[x->pass][x->p->dtype == ATTN_F64](&x->head, &x->work.csr);
+    next_scores(x, &scores, start[csr->n_query] - start[0]); /* one for each visible pair */
 }
 
 static double csr_pairs(const struct call *x, struct attn_cost *cost)
@@ -517,7 +542,7 @@ static const struct attn_option tiled_options[] = {{"br", 64, 1, 4096, NULL, "qu
 
 static void tiled_lay_out(struct call *x)
 {
-    struct attn_head_buffers *w = &x->work;
+    struct attn_tiled_buffers *w = &x->work.tiled;
     int64_t br = w->br = x->options->value[0], bc = w->bc = x->options->value[1];
     int64_t d = x->head.d, dv = x->head.dv;
     add(x, "tile.q", br, d, &w->Q);
@@ -536,6 +561,13 @@ static void tiled_lay_out(struct call *x)
         add(x, "tile.dv", bc, dv, &w->dV);
         add(x, "delta", x->head.n_query, 1, &w->D);
     }
+}
+
+static void tiled_run_head(struct call *x)
+{
+    static attn_tiled_pass *const pass[2][2] = {{attn_tiled_forward_f32, attn_tiled_forward_f64},
+                                                {attn_tiled_backward_f32, attn_tiled_backward_f64}};
+    pass[x->pass][x->p->dtype == ATTN_F64](&x->head, &x->work.tiled);
 }
 
 static double tiled_pairs(const struct call *x, struct attn_cost *cost)

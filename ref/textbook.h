@@ -53,26 +53,37 @@ static inline int attn_dense_mask_allows(const struct attn_dense_mask *mask, int
     return mask->size == 1 ? *cell != 0 : memcmp(cell, mask->hidden, (size_t)mask->size) != 0;
 }
 
-/* The buffers of one (batch, head); each algorithm has its own. */
-struct attn_head_buffers {
-    struct attn_matrix S, P, dS; /* dense: [Lq,Lk]; csr: one element for each visible pair, ld = 1;
-                                  tiled: S only, [Br,Bc]                                      */
-    struct attn_matrix slope;    /* backward: [1,Lk], tiled [Br,Bc]                              */
-    struct attn_dense_mask mask; /* dense */
-    struct attn_matrix lines;    /* dense, where S, P and dS are stored narrower than the
-                                  arithmetic: [2,Lk], two rows to work in; else no data, ld 0 */
-    enum attn_dtype stored;      /* how they are stored then                                    */
-    const struct attn_csr *csr;  /* csr: the visible pairs */
-    int64_t br, bc;              /* tiled: queries and keys in a tile */
-    struct attn_matrix Q, K, V, O, m, l; /* tiled: [Br,d] [Bc,d] [Bc,dv] [Br,dv] [Br] [Br]     */
-    struct attn_matrix dO, dK, dV, D; /* tiled, backward: [Br,dv] [Bc,d] [Bc,dv] [Lq]            */
+/* The buffers of one (batch, head): S forward, dS and slope [1,Lk] backward, P in both. */
+struct attn_dense_buffers {
+    struct attn_matrix S, P, dS, slope; /* [Lq,Lk] */
+    struct attn_dense_mask mask;
+    struct attn_matrix lines; /* where S, P and dS are stored narrower than the arithmetic: [2,Lk],
+                                 two rows to work in; else no data, ld 0 */
+    enum attn_dtype stored;   /* how they are stored then                */
 };
 
-/* One pass over one (batch, head). */
-typedef void attn_head_pass(const struct attn_head *x, const struct attn_head_buffers *w);
-attn_head_pass attn_dense_forward_f32, attn_dense_forward_f64, attn_dense_backward_f32,
-    attn_dense_backward_f64, attn_csr_forward_f32, attn_csr_forward_f64, attn_csr_backward_f32,
-    attn_csr_backward_f64, attn_tiled_forward_f32, attn_tiled_forward_f64, attn_tiled_backward_f32,
+struct attn_csr_buffers {
+    struct attn_matrix S, P, dS, slope; /* one element for each visible pair, ld = 1 */
+    const struct attn_csr *csr;         /* the visible pairs                         */
+};
+
+struct attn_tiled_buffers {
+    int64_t br, bc;                   /* queries and keys in a tile                           */
+    struct attn_matrix Q, K, V, S;    /* [Br,d] [Bc,d] [Bc,dv] [Br,Bc]                        */
+    struct attn_matrix O, m, l;       /* forward: [Br,dv] [Br] [Br]                           */
+    struct attn_matrix slope;         /* backward: [Br,Bc]                                    */
+    struct attn_matrix dO, dK, dV, D; /* backward: [Br,dv] [Bc,d] [Bc,dv] [Lq]                */
+};
+
+/* One pass over one (batch, head), in float and in double. */
+typedef void attn_dense_pass(const struct attn_head *x, const struct attn_dense_buffers *w);
+typedef void attn_csr_pass(const struct attn_head *x, const struct attn_csr_buffers *w);
+typedef void attn_tiled_pass(const struct attn_head *x, const struct attn_tiled_buffers *t);
+attn_dense_pass attn_dense_forward_f32, attn_dense_forward_f64, attn_dense_backward_f32,
+    attn_dense_backward_f64;
+attn_csr_pass attn_csr_forward_f32, attn_csr_forward_f64, attn_csr_backward_f32,
+    attn_csr_backward_f64;
+attn_tiled_pass attn_tiled_forward_f32, attn_tiled_forward_f64, attn_tiled_backward_f32,
     attn_tiled_backward_f64;
 
 extern const struct attn_impl attn_impl_dense, attn_impl_csr_textbook, attn_impl_tiled_textbook;

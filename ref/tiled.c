@@ -19,112 +19,94 @@ static void tiled_load(struct attn_matrix from, int64_t i0, int64_t i1, int64_t 
             row(tile, i - i0)[c] = row(from, i)[c];
 }
 
-/* S = scores of queries [i0,i1) and keys [j0,j1), -inf where hidden; slope (data NULL: not needed)
- * their derivatives.  attn_problem_next gives the next run [lo,hi) of visible keys, lo >= from, so
- * what is hidden is not computed. */
-static void tiled_scores(const struct attn_head *x, const struct attn_head_buffers *t, int64_t i0,
-                         int64_t i1, int64_t j0, int64_t j1)
+/* S = scores of a tile, -inf where hidden; slope (data NULL: not needed) their derivatives.
+ * attn_problem_next gives one run of visible keys after another, so hidden scores are not computed.
+ */
+static void tiled_scores(const struct attn_head *x, const struct attn_tiled_buffers *t,
+                         struct attn_tile_at at)
 {
-    for (int64_t i = i0; i < i1; i++) {
+    int64_t i0 = at.i0, j0 = at.j0, j1 = at.j1;
+    for (int64_t i = i0; i < at.i1; i++) {
         real *S = row(t->S, i - i0), *slope = t->slope.data ? row(t->slope, i - i0) : NULL;
-        int64_t lo = 0, hi = 0;
+        struct attn_run run = {j0, j0};
         for (int64_t j = j0; j < j1; j++)
             S[j - j0] = MINUS_INF;
-        for (int64_t from = j0;
-             attn_problem_next(x->problem, x->b, x->h, i, from, &lo, &hi) && lo < j1; from = hi)
-            for (int64_t j = lo; j < least(hi, j1); j++) {
+        while (attn_problem_next(x->problem, x->b, x->h, i, &run) && run.lo < j1)
+            for (int64_t j = run.lo; j < least(run.hi, j1); j++) {
                 real qk = dot(row(t->Q, i - i0), row(t->K, j - j0), x->d);
                 S[j - j0] = score(x, i, j, qk, slope != NULL ? &slope[j - j0] : NULL);
             }
     }
-    TELL(x, "tile.scores", i0, j0, MATRIX("S", t->S, i1 - i0, j1 - j0));
+    TELL(x, "tile.scores", i0, j0, MATRIX("S", t->S, at.i1 - i0, j1 - j0));
 }
 
 /* ---- forward: algorithm 1 ------------------------------------------------------------------ *
  *
  *  for each tile I of queries:
- *      load Q_I;  O = 0, l = 0, m = -inf; of a sink l = 1, m = z    tiled_load, tiled_begin
+ *      load Q_I;  O = 0, l = 0, m = -inf; of a sink l = 1, m = z
  *      for each tile J of keys:
  *          load K_J, V_J
- *          S = score(Q_I K_J^T)                                     tiled_scores
- *          m' = max(m, rowmax S);  P = exp(S - m')                  tiled_update_row
- *          l = exp(m - m') l + rowsum P
- *          O = exp(m - m') O + P V_J;  m = m'
- *      O_I = O / l;  LSE_I = m + ln l                               tiled_finish_row
+ *          S = score(Q_I K_J^T)
+ *          m' = max(m, rowmax S);  alpha = exp(m - m');  P = exp(S - m')
+ *          l = alpha l + rowsum P
+ *          O = alpha O + P V_J;  m = m'
+ *      O_I = O / l;  LSE_I = m + ln l
  */
 
-/* O = 0, l = 0, m = -inf in the first rows of a tile of queries.  A sink is a key that was seen
- * before, with a value of 0: m = z, l = exp(z - m) = 1. */
-static void tiled_begin(const struct attn_head *x, const struct attn_head_buffers *t, int64_t rows)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        set_zero(row(t->O, r), x->dv);
-        *row(t->l, r) = sink(x) == MINUS_INF ? 0 : 1;
-        *row(t->m, r) = sink(x);
-    }
-}
-
-/* Query i, which is row r, takes up the n keys of a tile, from j0 on.  If no key of the row was
- * visible so far, m' is -inf, and exp(-inf - -inf) would be NaN: such a row is left alone. */
-static void tiled_update_row(const struct attn_head *x, const struct attn_head_buffers *t,
-                             int64_t r, int64_t i, int64_t j0, int64_t n)
-{
-    const real *S = row(t->S, r);
-    real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r), m_new = *m, l_tile = 0;
-    for (int64_t j = 0; j < n; j++)
-        if (S[j] > m_new || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum and shows in O */
-            m_new = S[j];
-    if (m_new == MINUS_INF) /* nothing visible yet */
-        return;
-    real alpha = exp(*m - m_new); /* 0 on the first visible tile */
-    multiply(alpha, O, x->dv);
-    for (int64_t j = 0; j < n; j++) {
-        if (S[j] == MINUS_INF)
-            continue; /* hidden: v may hold anything, so not even 0 * v */
-        real P = exp(S[j] - m_new);
-        l_tile += P;
-        axpy(P, row(t->V, j), O, x->dv);
-        TELL(x, "tile.weight", i, j0 + j, NUMBER("exp(S-m')", P));
-    }
-    *l = alpha * *l + l_tile;
-    TELL(x, "tile.update", i, j0, NUMBER("m", *m), NUMBER("m'", m_new), NUMBER("exp(m-m')", alpha),
-         NUMBER("l'", *l), ROW("o'", O, x->dv));
-    *m = m_new;
-}
-
-/* O_i = O / l, LSE_i = m + ln l of query i, which is row r; 0 and -inf where no key is visible. */
-static void tiled_finish_row(const struct attn_head *x, const struct attn_head_buffers *t,
-                             int64_t r, int64_t i)
-{
-    real m = *row(t->m, r), l = *row(t->l, r);
-    int seen = m != MINUS_INF;
-    for (int64_t c = 0; c < x->dv; c++)
-        row(x->O, i)[c] = seen ? 1 / l * row(t->O, r)[c] : 0;
-    *row(x->lse, i) = seen ? m + log(l) : MINUS_INF;
-}
-
-void tiled_forward(const struct attn_head *x, const struct attn_head_buffers *t)
+void tiled_forward(const struct attn_head *x, const struct attn_tiled_buffers *t)
 {
     for (int64_t i0 = 0; i0 < x->n_query; i0 += t->br) {
         int64_t i1 = least(i0 + t->br, x->n_query);
         tiled_load(x->Q, i0, i1, x->d, t->Q);
-        tiled_begin(x, t, i1 - i0);
+        for (int64_t r = 0; r < i1 - i0; r++) {
+            set_zero(row(t->O, r), x->dv);
+            *row(t->m, r) = sink(x); /* -inf without one.  A sink is a key that was seen before, */
+            *row(t->l, r) = sink(x) == MINUS_INF ? 0 : 1; /* of value 0: l = exp(z - m)          */
+        }
         TELL(x, "tile.begin", i0, 0, MATRIX("m", t->m, i1 - i0, 1), MATRIX("l", t->l, i1 - i0, 1),
              MATRIX("o", t->O, i1 - i0, x->dv));
         for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
-            int64_t j1 = least(j0 + t->bc, x->n_key);
-            if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)
+            int64_t j1 = least(j0 + t->bc, x->n_key), n = j1 - j0;
+            const struct attn_tile_at at = {x->b, x->h, i0, i1, j0, j1};
+            if (attn_problem_tile(x->problem, at) == ATTN_TILE_EMPTY)
                 continue; /* nothing is read, nothing computed */
             tiled_load(x->K, j0, j1, x->d, t->K);
             tiled_load(x->V, j0, j1, x->dv, t->V);
-            TELL(x, "tile.load", i0, j0, MATRIX("K_J", t->K, j1 - j0, x->d),
-                 MATRIX("V_J", t->V, j1 - j0, x->dv));
-            tiled_scores(x, t, i0, i1, j0, j1);
-            for (int64_t r = 0; r < i1 - i0; r++)
-                tiled_update_row(x, t, r, i0 + r, j0, j1 - j0);
+            TELL(x, "tile.load", i0, j0, MATRIX("K_J", t->K, n, x->d),
+                 MATRIX("V_J", t->V, n, x->dv));
+            tiled_scores(x, t, at);
+            for (int64_t r = 0; r < i1 - i0; r++) {
+                const real *S = row(t->S, r);
+                real *O = row(t->O, r), *m = row(t->m, r), *l = row(t->l, r);
+                real m_new = *m, l_tile = 0;
+                for (int64_t j = 0; j < n; j++)
+                    if (S[j] > m_new || S[j] != S[j]) /* x != x: a NaN.  It stays the maximum, */
+                        m_new = S[j];                 /* and shows in O                        */
+                if (m_new == MINUS_INF) /* nothing visible yet: exp(-inf - -inf) would be NaN */
+                    continue;
+                real alpha = exp(*m - m_new); /* 0 on the first visible tile */
+                multiply(alpha, O, x->dv);
+                for (int64_t j = 0; j < n; j++) {
+                    if (S[j] == MINUS_INF)
+                        continue; /* hidden: v may hold anything, so not even 0 * v */
+                    real P = exp(S[j] - m_new);
+                    l_tile += P;
+                    axpy(P, row(t->V, j), O, x->dv);
+                    TELL(x, "tile.weight", i0 + r, j0 + j, NUMBER("exp(S-m')", P));
+                }
+                *l = alpha * *l + l_tile;
+                TELL(x, "tile.update", i0 + r, j0, NUMBER("m", *m), NUMBER("m'", m_new),
+                     NUMBER("exp(m-m')", alpha), NUMBER("l'", *l), ROW("o'", O, x->dv));
+                *m = m_new;
+            }
         }
-        for (int64_t r = 0; r < i1 - i0; r++)
-            tiled_finish_row(x, t, r, i0 + r);
+        for (int64_t r = 0; r < i1 - i0; r++) { /* 0 and -inf where no key is visible */
+            real m = *row(t->m, r), l = *row(t->l, r);
+            int seen = m != MINUS_INF;
+            for (int64_t c = 0; c < x->dv; c++)
+                row(x->O, i0 + r)[c] = seen ? 1 / l * row(t->O, r)[c] : 0;
+            *row(x->lse, i0 + r) = seen ? m + log(l) : MINUS_INF;
+        }
         TELL(x, "tile.finish", i0, 0, ROWS("O", x->O, i0, i1, x->dv),
              ROWS("LSE", x->lse, i0, i1, 1));
     }
@@ -147,7 +129,7 @@ void tiled_forward(const struct attn_head *x, const struct attn_head_buffers *t)
 
 /* The share of query i, which is row r, in dQ_i and in the tile's dK and dV.  Each line quotes the
  * forward line that it differentiates. */
-static void tiled_gradient_row(const struct attn_head *x, const struct attn_head_buffers *t,
+static void tiled_gradient_row(const struct attn_head *x, const struct attn_tiled_buffers *t,
                                int64_t r, int64_t i, int64_t j0, int64_t n)
 {
     const real *S = row(t->S, r), *slope = row(t->slope, r), *q = row(t->Q, r), *dO = row(t->dO, r);
@@ -185,8 +167,8 @@ static void tiled_delta(const struct attn_head *x, real *D)
 }
 
 /* The finished tile is added to dK and dV of keys [j0,j1): query heads may share them. */
-static void tiled_add_keys(const struct attn_head *x, const struct attn_head_buffers *t, int64_t j0,
-                           int64_t j1)
+static void tiled_add_keys(const struct attn_head *x, const struct attn_tiled_buffers *t,
+                           int64_t j0, int64_t j1)
 {
     for (int64_t j = j0; j < j1; j++) {
         axpy(1, row(t->dK, j - j0), row(x->dK, j), x->d);
@@ -194,7 +176,7 @@ static void tiled_add_keys(const struct attn_head *x, const struct attn_head_buf
     }
 }
 
-void tiled_backward(const struct attn_head *x, const struct attn_head_buffers *t)
+void tiled_backward(const struct attn_head *x, const struct attn_tiled_buffers *t)
 {
     tiled_delta(x, row(t->D, 0));
     for (int64_t i = 0; i < x->n_query; i++)
@@ -207,13 +189,14 @@ void tiled_backward(const struct attn_head *x, const struct attn_head_buffers *t
         set_zero(row(t->dV, 0), t->bc * x->dv);
         for (int64_t i0 = 0; i0 < x->n_query; i0 += t->br) {
             int64_t i1 = least(i0 + t->br, x->n_query);
-            if (attn_problem_tile(x->problem, x->b, x->h, i0, i1, j0, j1) == ATTN_TILE_EMPTY)
+            const struct attn_tile_at at = {x->b, x->h, i0, i1, j0, j1};
+            if (attn_problem_tile(x->problem, at) == ATTN_TILE_EMPTY)
                 continue;
             tiled_load(x->Q, i0, i1, x->d, t->Q);
             tiled_load(x->dO, i0, i1, x->dv, t->dO);
             TELL(x, "tile.again", i0, j0, MATRIX("Q_I", t->Q, i1 - i0, x->d),
                  MATRIX("dO_I", t->dO, i1 - i0, x->dv));
-            tiled_scores(x, t, i0, i1, j0, j1);
+            tiled_scores(x, t, at);
             for (int64_t r = 0; r < i1 - i0; r++)
                 tiled_gradient_row(x, t, r, i0 + r, j0, j1 - j0);
         }

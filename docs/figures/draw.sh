@@ -146,7 +146,7 @@ draw() { # NAME SCRIPT SETTINGS: from what the function of that name prints
 }
 draw masks mask-sheet
 draw ring-holders holders
-draw layer-bytes curves "title = 'What a rank sends in a forward pass, counted'; x_label = 'ranks R'; y_label = 'bytes of x'"
+draw layer-bytes curves "title = 'Bytes that a rank sends in a forward pass, counted'; x_label = 'ranks R'; y_label = 'bytes of x'"
 draw online online "tile = 2"
 draw live-bytes live-bytes
 draw half-error curves "title = 'Largest error over its bound'; x_label = 'keys'; y_label = 'error / bound'"

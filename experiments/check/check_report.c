@@ -188,31 +188,90 @@ static void put_causes(struct attn_document *d, const struct attn_verdict_list *
     }
 }
 
-static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
-                         const struct attn_verdict_list *list)
+/* Lines of marks, each behind its number: of heads, by batch and head. */
+static void put_map(FILE *out, const uint32_t *line, int64_t lines, int64_t bits, int64_t of_batch)
 {
-    struct attn_verdicts page = *v;
+    const int64_t down = lines < ATTN_MARKS ? lines : ATTN_MARKS,
+                  across = bits < ATTN_MARKS ? bits : ATTN_MARKS;
+    for (int64_t l = 0; l < down; l++) {
+        const int64_t first = (l * lines + down - 1) / down;
+        char number[48];
+        if (of_batch > 0)
+            snprintf(number, sizeof number, "%lld,%lld", (long long)(first / of_batch),
+                     (long long)(first % of_batch));
+        else
+            snprintf(number, sizeof number, "%lld", (long long)first);
+        fprintf(out, "%8s  ", number);
+        for (int64_t i = 0; i < across; i++)
+            fputs(line[l] >> i & 1u ? "■" : "·", out);
+        fputc('\n', out);
+    }
+}
+
+/* Where an output is wrong: which rows of each head, and in the first such head which features. */
+static void put_marks(struct attn_document *d, enum attn_output o, const struct attn_agreement *x)
+{
+    const struct attn_marks *m = &x->marks;
+    const int64_t *n = m->extent, heads = n[0] * n[1];
+    const char *row = o == ATTN_DK || o == ATTN_DV ? "keys" : "queries",
+               *feature = o == ATTN_DBIAS ? "keys" : "features";
     char *text;
     size_t size;
-    page.out = attn_cli_memory(&text, &size);
-    attn_verdicts_smallest(&page, list);
-    fclose(page.out);
-    attn_cli_need(text);
-    if (text[0] != '\0') {
-        attn_document_heading(d, 3, "The smallest case that fails");
-        attn_document_lines(d, text);
+    FILE *out = attn_cli_memory(&text, &size);
+    if (heads > 1 || n[3] == 1) {
+        fprintf(out, "%s: batch,head down, %lld %s across\n", x->name, (long long)n[2], row);
+        put_map(out, m->of_head, heads, n[2], n[1]);
     }
+    if (n[3] > 1) {
+        fprintf(out, "%s%s[%lld,%lld]: %s down, %lld %s across\n", heads > 1 ? "\n" : "", x->name,
+                (long long)(m->first / n[1]), (long long)(m->first % n[1]), row, (long long)n[3],
+                feature);
+        put_map(out, m->of_row, n[2], n[3], 0);
+    }
+    fclose(out);
+    attn_document_lines(d, attn_cli_need(text));
     free(text);
 }
 
-static void fold(struct attn_document *d, const char *summary)
-{
-    fprintf(d->out, "<details><summary>%s</summary>\n\n", summary);
-}
+/* The columns of attn_output_columns that a phone has room for. */
+static const struct attn_column narrow_columns[] = {{"output", "output", ATTN_UNIT_WORDS},
+                                                    {"beyond", "beyond", ATTN_UNIT_PLAIN},
+                                                    {"at", "worst at", ATTN_UNIT_WORDS},
+                                                    {"got", "got", ATTN_UNIT_PLAIN},
+                                                    {"truth", "truth", ATTN_UNIT_PLAIN},
+                                                    {"bound", "bound", ATTN_UNIT_PLAIN},
+                                                    {.key = NULL}};
 
-static void unfold(struct attn_document *d)
+static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
+                         const struct attn_verdict_list *list)
 {
-    fputs("\n</details>\n\n", d->out);
+    const struct attn_verdict_entry *x = attn_verdicts_smallest(v, list);
+    char words[40];
+    int pictures = 0;
+    if (x == NULL)
+        return;
+    attn_document_heading(d, 3, "The smallest case that fails");
+    attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
+    fputs(" ", d->out);
+    attn_document_put(d, ATTN_CODE, "%s", x->text);
+    attn_document_close(d);
+    attn_document_text(d, "%s", x->message);
+    json_t *rows = attn_output_rows(&x->result);
+    if (json_array_size(rows) > 0)
+        attn_document_table(d, narrow_columns, json_incref(rows));
+    json_decref(rows);
+    for (int o = 0; o < ATTN_OUTPUTS; o++) {
+        if (x->result.output[o].n_bad == 0)
+            continue;
+        if (pictures++ == 0)
+            attn_document_text(d, "A mark ■ is an element beyond its bound, or a row that has one. "
+                                  "Of more than 32 rows or columns each sign stands for several.");
+        put_marks(d, (enum attn_output)o, &x->result.output[o]);
+    }
+    if (x->again[0] != '\0') {
+        attn_document_text(d, "This repeats it:");
+        attn_document_lines(d, x->again);
+    }
 }
 
 /* Few failures stand open, many are folded. */
@@ -222,21 +281,19 @@ static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
     enum { FEW = 12 };
     struct attn_verdicts page = *v;
     int left_out;
-    char summary[40];
     page.listed = INT_MAX;
     json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
     const size_t n = json_array_size(rows);
-    snprintf(summary, sizeof summary, "%zu failures", n);
     if (n == 0) {
         json_decref(rows);
         return;
     }
     attn_document_heading(d, 3, "All failures, the worst first");
     if (n > FEW)
-        fold(d, summary);
+        attn_document_fold(d, 0, "%zu failures", n);
     attn_document_table(d, attn_failure_columns, rows);
     if (n > FEW)
-        unfold(d);
+        attn_document_unfold(d);
 }
 
 /* The text of the terminal. */
@@ -244,16 +301,12 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
                      const struct attn_verdict_list *list)
 {
     struct attn_verdicts page = *v;
-    char *text;
-    size_t size;
-    page.out = attn_cli_memory(&text, &size);
     page.listed = page.verbose = 0;
     page.refusals = 1;
-    attn_verdicts_text(&page, list);
-    fclose(page.out);
-    fold(d, "As the terminal has it, with all that was refused");
-    attn_document_lines(d, attn_cli_need(text));
-    unfold(d);
+    char *text = attn_verdicts_printed(&page, list, attn_verdicts_text);
+    attn_document_fold(d, 0, "As the terminal has it, with all that was refused");
+    attn_document_lines(d, text);
+    attn_document_unfold(d);
     free(text);
     attn_document_text(d,
                        "A case meets an oracle in a wider type, every element of every output; a "

@@ -89,8 +89,9 @@ void attn_verdicts_free(struct attn_verdict_list *list);
 /* Print a spec's checks in v's format; of NULL what the format needs at its end. */
 void attn_verdicts_print(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* The smallest failing case in full, and the line that repeats it; nothing where none failed. */
-void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_list *list);
+/* The smallest failing case, of those that show the likely cause; NULL: none failed. */
+const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdicts *v,
+                                                        const struct attn_verdict_list *list);
 
 /* ---- for the formats ------------------------------------------------------------------------- */
 
@@ -133,6 +134,10 @@ void attn_verdict_facts_free(struct attn_facts *facts);
 /* A check as a row; to be freed. */
 struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
 
+/* The outputs of a check as rows, with the worst element of one that fails; to be freed. */
+extern const struct attn_column attn_output_columns[];
+struct json_t *attn_output_rows(const struct attn_result *r);
+
 /* Failures as rows, the worst first, without `but`, v->listed at most; those that are like another
  * one are counted there.  *left_out: what has no row. */
 extern const struct attn_column attn_failure_columns[];
@@ -148,6 +153,11 @@ const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
+
+/* What one of the printing functions prints, with v's settings; to be freed. */
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                            void (*print)(struct attn_verdicts *v,
+                                          const struct attn_verdict_list *list));
 
 /* The refusals as text (refusals.c), all: by the claims, in the words of the claims; by it, in
  * its own words. */

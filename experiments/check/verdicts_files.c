@@ -130,20 +130,6 @@ static json_t *types_of(const struct attn_common_cause *causes, int fail)
     return all;
 }
 
-/* The list as text. */
-static json_t *text_of(const struct attn_verdicts *v, const struct attn_verdict_list *list)
-{
-    struct attn_verdicts plain = *v;
-    char *text;
-    size_t size;
-    plain.out = attn_cli_memory(&text, &size);
-    attn_verdicts_text(&plain, list);
-    fclose(plain.out);
-    json_t *printed = json_string(text);
-    free(text);
-    return printed;
-}
-
 static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     if (v->n_specs == 0)
@@ -170,8 +156,11 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
                                       "diagnosed", list->causes.diagnosed, "fails_in",
                                       types_of(&list->causes, 1), "passes_in",
                                       types_of(&list->causes, 0)));
-    if (v->has_text)
-        json_object_set_new(spec, "text", text_of(v, list));
+    if (v->has_text) {
+        char *text = attn_verdicts_printed(v, list, attn_verdicts_text);
+        json_object_set_new(spec, "text", json_string(text));
+        free(text);
+    }
     fputs(v->n_specs > 0 ? ",\n" : "", v->out);
     json_dumpf(spec, v->out, JSON_INDENT(1));
     json_decref(spec);

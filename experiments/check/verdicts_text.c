@@ -54,8 +54,14 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
-/* The outputs of a check; of one that fails, its worst element. */
-static json_t *output_rows(const struct attn_result *r)
+const struct attn_column attn_output_columns[] = {
+    {"output", "output", ATTN_UNIT_WORDS}, {"ratio", "error/bound", ATTN_UNIT_PLAIN},
+    {"gauge", "gauge", ATTN_UNIT_PLAIN},   {"elements", "elements", ATTN_UNIT_PLAIN},
+    {"beyond", "beyond", ATTN_UNIT_PLAIN}, {"at", "worst at", ATTN_UNIT_WORDS},
+    {"got", "got", ATTN_UNIT_PLAIN},       {"truth", "truth", ATTN_UNIT_PLAIN},
+    {"bound", "bound", ATTN_UNIT_PLAIN},   {.key = NULL}};
+
+json_t *attn_output_rows(const struct attn_result *r)
 {
     json_t *rows = json_array();
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
@@ -84,20 +90,14 @@ static json_t *output_rows(const struct attn_result *r)
 
 static void print_in_full(FILE *out, const char *spec, const struct attn_verdict_entry *x)
 {
-    static const struct attn_column column[] = {
-        {"output", "output", ATTN_UNIT_WORDS}, {"ratio", "error/bound", ATTN_UNIT_PLAIN},
-        {"gauge", "gauge", ATTN_UNIT_PLAIN},   {"elements", "elements", ATTN_UNIT_PLAIN},
-        {"beyond", "beyond", ATTN_UNIT_PLAIN}, {"at", "worst at", ATTN_UNIT_WORDS},
-        {"got", "got", ATTN_UNIT_PLAIN},       {"truth", "truth", ATTN_UNIT_PLAIN},
-        {"bound", "bound", ATTN_UNIT_PLAIN},   {.key = NULL}};
     struct attn_facts facts;
     char words[40];
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->message[0] != '\0')
         fprintf(out, "  %s\n", x->message);
-    json_t *rows = output_rows(&x->result);
+    json_t *rows = attn_output_rows(&x->result);
     if (json_array_size(rows) > 0)
-        attn_table_print(out, ATTN_TABLE_INDENTED, column, rows);
+        attn_table_print(out, ATTN_TABLE_INDENTED, attn_output_columns, rows);
     json_decref(rows);
     attn_verdict_facts(&x->result, &facts);
     for (int n = 0; n < facts.n; n++)
@@ -400,13 +400,23 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         print_end(v->out, list, cause, causes, smallest);
 }
 
-void attn_verdicts_smallest(struct attn_verdicts *v, const struct attn_verdict_list *list)
+const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdicts *v,
+                                                        const struct attn_verdict_list *list)
 {
     struct attn_cause cause[2];
     const int causes = attn_common_causes(&list->causes, cause);
-    const struct attn_verdict_entry *smallest = find_smallest(v, list, causes > 0 ? cause : NULL);
-    if (smallest == NULL)
-        return;
-    print_in_full(v->out, list->spec, smallest);
-    print_again(v->out, smallest);
+    return find_smallest(v, list, causes > 0 ? cause : NULL);
+}
+
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
+                            void (*print)(struct attn_verdicts *v,
+                                          const struct attn_verdict_list *list))
+{
+    struct attn_verdicts to_memory = *v;
+    char *text;
+    size_t size;
+    to_memory.out = attn_cli_memory(&text, &size);
+    print(&to_memory, list);
+    fclose(to_memory.out);
+    return attn_cli_need(text);
 }

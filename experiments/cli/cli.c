@@ -372,7 +372,9 @@ const char *attn_cli_bytes(int64_t bytes, char text[32])
     int u = 0;
     for (; x >= 1024 && u < 6 && bytes >= 10 * 1024; u++)
         x /= 1024;
-    if (u == 0 && bytes >= 1000)
+    if (bytes == INT64_MAX)
+        snprintf(text, 32, "more than 8 EiB");
+    else if (u == 0 && bytes >= 1000)
         snprintf(text, 32, "%lld,%03lld B", (long long)(bytes / 1000), (long long)(bytes % 1000));
     else
         snprintf(text, 32, "%.*f %s", u == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2, x, unit[u]);

@@ -43,25 +43,6 @@ struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Numbers with commas between them; 0 when one is none, or there are too many.  A number does not
- * begin with 0: 200,000 is meant as one. */
-static int read_counts(const char *text, int64_t least, int64_t most,
-                       struct attn_cli_counts *counts)
-{
-    char word[32];
-    counts->n = 0;
-    for (const char *at = text;; at++) {
-        size_t n = strcspn(at, ",");
-        snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, at);
-        if (counts->n == sizeof counts->at / sizeof *counts->at || (n > 1 && *at == '0') ||
-            !attn_cli_count(word, least, most, &counts->at[counts->n++]))
-            return 0;
-        at += n;
-        if (*at == '\0')
-            return 1;
-    }
-}
-
 /* Which of the words "a|b|c"; -1: none. */
 static int word_of(const char *words, const char *text)
 {
@@ -112,8 +93,6 @@ static int store(const struct attn_flag_use *use, char *value, void *to)
         return add_items(place, name, value);
     case ATTN_KIND_COUNT:
         return attn_cli_count(value, (int64_t)low, (int64_t)high, place);
-    case ATTN_KIND_COUNTS:
-        return read_counts(value, (int64_t)low, (int64_t)high, place);
     case ATTN_KIND_REAL:
     case ATTN_KIND_POSITIVE: {
         double x;
@@ -158,20 +137,14 @@ static int refuse(const struct attn_flag_use *use, const char *value)
         snprintf(wants, sizeof wants, "a number above 0 is needed");
     else if (kind == ATTN_KIND_COUNT)
         n = (size_t)snprintf(wants, sizeof wants, "a whole number from %.0f", least);
-    else if (kind == ATTN_KIND_COUNTS)
-        n = (size_t)snprintf(wants, sizeof wants,
-                             "whole numbers such as 1024,200k,64Ki (a comma ends one), from %.0f",
-                             least);
     else if (kind == ATTN_KIND_REAL)
         n = (size_t)snprintf(wants, sizeof wants, "a number from %g", least);
     else if (kind == ATTN_KIND_LIST || kind == ATTN_KIND_ONCE)
         snprintf(wants, sizeof wants, "256 of them at most");
     if (n > 0 && most > 0)
-        snprintf(wants + n, sizeof wants - n, " to %g %s needed", most,
-                 kind == ATTN_KIND_COUNTS ? "are" : "is");
+        snprintf(wants + n, sizeof wants - n, " to %g is needed", most);
     else if (n > 0)
-        snprintf(wants + n, sizeof wants - n, " up %s needed",
-                 kind == ATTN_KIND_COUNTS ? "are" : "is");
+        snprintf(wants + n, sizeof wants - n, " up is needed");
     return attn_cli_fail(ATTN_EXIT_USAGE, "--%s '%.100s': %s", shown.name, value, wants);
 }
 
@@ -444,8 +417,11 @@ void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
         fputc('\n', file);
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
         print_flag(file, use);
-    if (command->more[0] == '\0')
-        return;
-    fputc('\n', file);
+    fputs(command->more[0] != '\0' ? "\n" : "", file);
     print_text(file, command->more);
+    if (command->exits == NULL)
+        return;
+    char *exits = attn_cli_text("\nExit status: %s", command->exits);
+    print_text(file, exits);
+    free(exits);
 }

@@ -29,7 +29,6 @@ enum attn_flag_kind {
     ATTN_KIND_ITEMS,    /* the same; one value may hold several, with ';' between them   */
     ATTN_KIND_ONCE,     /* the same list, but given once                                 */
     ATTN_KIND_COUNT,    /* int64_t                                                       */
-    ATTN_KIND_COUNTS,   /* struct attn_cli_counts: with commas between them              */
     ATTN_KIND_REAL,     /* double, from `least` up                                       */
     ATTN_KIND_POSITIVE, /* double, above 0                                               */
     ATTN_KIND_WORD      /* int: which of the words of `value`                            */
@@ -41,10 +40,6 @@ struct attn_cli_list {
     struct {
         const char *flag, *value;
     } at[256];
-};
-struct attn_cli_counts {
-    int n;
-    int64_t at[64];
 };
 
 /* A flag of a command. */
@@ -67,7 +62,8 @@ struct attn_cli_command {
     const char *name, *summary;
     const char *usage, *about;
     const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
-    const char *more;                  /* after the flags: examples, exit status */
+    const char *more;                  /* after the flags: examples, notes; "": none */
+    const char *exits;                 /* its exit statuses, in one paragraph; NULL: see `help` */
     const char *words;                 /* for completion: operands that are words, each with a blank
                                           behind it; NULL: none, or SPECs */
     int operands_least, operands_most; /* -1: any number */

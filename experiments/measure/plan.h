@@ -40,7 +40,7 @@ struct attn_plan_point {
     struct attn_stack layers;  /* n 0: one call */
     int is_priced;             /* beyond a limit: its price is recorded, and nothing runs */
     int is_once;               /* one process, and no call after its first one            */
-    int64_t keys;              /* of its group; 0: as many as queries                     */
+    int64_t keys;              /* of its group; -1: as many as queries                    */
     int64_t once;              /* of its group: beyond this length                        */
     int64_t peak;              /* 1: P and read bandwidth are measured beside the calls   */
 };
@@ -80,6 +80,32 @@ enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *fl
 enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
                                       const struct attn_external_specs *externals,
                                       struct attn_plan *plan, struct attn_error *err);
+
+/* The flags of a command about shapes: keys of a plan, and a model of which what is not given is. */
+struct attn_plan_shapes {
+    struct attn_cli_list keys;
+    const char *model;
+};
+#define ATTN_PLAN_KEY(at, id, ...) \
+    ATTN_TAKES(id, (at) + offsetof(struct attn_plan_shapes, keys), __VA_ARGS__)
+#define ATTN_PLAN_SHAPE_FLAGS(at)                                                                  \
+    ATTN_PLAN_KEY(at, LENGTH, NULL, ATTN_KIND_ONCE),                                               \
+        ATTN_PLAN_KEY(at, KEYS, NULL, ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, BATCH, "1", ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, HEADS, "1", ATTN_KIND_ONCE),                                             \
+        ATTN_PLAN_KEY(at, KV_HEADS, NULL, ATTN_KIND_ONCE),                                         \
+        ATTN_PLAN_KEY(at, DIM, "64", ATTN_KIND_ONCE), ATTN_PLAN_KEY(at, DV, NULL, ATTN_KIND_ONCE), \
+        ATTN_PLAN_KEY(at, MASK, NULL),                                                             \
+        ATTN_PLAN_KEY(at, DTYPE, "f32", ATTN_KIND_ONCE, "f64|f32|bf16|f16|all"),                   \
+        ATTN_TAKES(MODEL, (at) + offsetof(struct attn_plan_shapes, model))
+
+/* Points of no spec: every mask with every storage type, dim and length, in this order.  Without a
+ * length they have 0 tokens; whether their masks fit is not looked at. */
+enum attn_status attn_plan_of_shapes(const struct attn_cli_list *keys, struct attn_plan *plan,
+                                     struct attn_error *err);
+
+/* Was the key given? */
+int attn_plan_has_key(const struct attn_cli_list *keys, const char *name);
 
 void attn_plan_free(struct attn_plan *plan);
 

@@ -53,7 +53,8 @@ struct attn_plan_draft {
     struct attn_plan_group *group; /* the first: what stands before all groups */
     struct attn_plan_group flags;  /* what replaces what all of them say */
     int n;
-    int line; /* being read, or of the group being multiplied out */
+    int line;         /* being read, or of the group being multiplied out */
+    int is_of_shapes; /* of attn_plan_of_shapes */
 };
 
 /* KEYS where there is none of that name. */

@@ -39,13 +39,15 @@ static int within(struct attn_plan_group *group, const struct attn_plan_point *p
 }
 
 /* The shape, the mask and the text of a point whose words are in place. */
-static enum attn_status complete(struct attn_plan_point *point, struct attn_error *err)
+static enum attn_status complete(const struct attn_plan_draft *draft, struct attn_plan_point *point,
+                                 struct attn_error *err)
 {
     struct attn_case *c = &point->c;
-    c->n_key = point->keys > 0 ? point->keys : c->n_query;
+    c->n_key = point->keys >= 0 ? point->keys : c->n_query;
     struct attn_problem problem;
-    struct attn_mask *mask;
-    enum attn_status status = attn_case_open(c, NULL, &problem, &mask, err);
+    struct attn_mask *mask = NULL;
+    enum attn_status status =
+        draft->is_of_shapes ? ATTN_OK : attn_case_open(c, NULL, &problem, &mask, err);
     attn_mask_free(mask);
     if (status == ATTN_OK)
         attn_case_print(c, point->text);
@@ -84,7 +86,9 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
                                      struct attn_plan_group *group, struct attn_plan_point *point,
                                      struct attn_error *err)
 {
-    enum attn_status status = complete(point, err);
+    enum attn_status status = complete(draft, point, err);
+    if (draft->is_of_shapes)
+        return status == ATTN_OK ? append(draft->plan, point, err) : status;
     /* every limit is looked at, so that those without a subject are found */
     int ok = within(group, point) & within(&draft->group[0], point);
     point->is_priced = !ok;
@@ -113,7 +117,7 @@ static enum attn_status multiply(const struct attn_plan_draft *draft, struct att
         point->c.kv_heads = order[level] == KV_HEADS ? point->c.heads : point->c.kv_heads;
         point->c.d_value = order[level] == DV ? point->c.d_key : point->c.d_value;
         point->once = order[level] == ONCE ? INT64_MAX : point->once;
-        point->keys = order[level] == N_KEYS ? 0 : point->keys;
+        point->keys = order[level] == N_KEYS ? -1 : point->keys;
         return multiply(draft, group, level + 1, point, err);
     }
     char *copy = attn_cli_text("%s", value), *rest = copy;
@@ -238,7 +242,8 @@ enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
         return ATTN_OK;
     }
     add_externals(draft, group);
-    if (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0')
+    if (!draft->is_of_shapes &&
+        (*value_of(draft, group, SPEC) == '\0' || *value_of(draft, group, LENGTH) == '\0'))
         return attn_fail(err, ATTN_EINVAL, "group %s needs spec and length: it has no %s",
                          group->name, *value_of(draft, group, SPEC) == '\0' ? "spec" : "length");
     struct attn_plan_point *point = attn_cli_need(calloc(1, sizeof *point));

@@ -88,6 +88,8 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
                          name);
     if (key == PASS && strcmp(value, "both") == 0)
         value = "fwd bwd";
+    if (key == DTYPE && strcmp(value, "all") == 0)
+        value = "f64 f32 bf16 f16";
     char **to = &last_group(draft)->value[key], *old = *to;
     if (append && !attn_plan_keys[key].is_list)
         return attn_fail(err, ATTN_EINVAL, "%s takes one value: nothing can be added to it", name);
@@ -346,9 +348,14 @@ static enum attn_status put_flag(struct attn_plan_draft *draft, const char *name
     char *blanks = attn_cli_text("%s", value);
     enum attn_status status = ATTN_OK;
     if (!is_append && attn_plan_keys[key].is_list) {
-        if (*value == ',' || strstr(value, ",,") != NULL || attn_cli_ends_with(value, ",") ||
-            *value == '\0')
-            status = attn_fail(err, ATTN_EINVAL, "--%s '%.60s': an item is empty", name, value);
+        for (const char *at = value; status == ATTN_OK && at != NULL; at = strchr(at, ',')) {
+            at += at > value; /* 200,000 is meant as one number */
+            if (*at == ',' || *at == '\0' || (at > value && *at == '0' && at[1] == '0'))
+                status = attn_fail(err, ATTN_EINVAL,
+                                   "--%s '%.60s': an item is empty; a list such as 1024,200k,64Ki "
+                                   "(a comma ends one) would work",
+                                   name, value);
+        }
         for (char *at = blanks; (at = strchr(at, ',')) != NULL;)
             *at = ' ';
     }
@@ -419,19 +426,43 @@ enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *fl
     return status;
 }
 
+/* Keys of the plan stand before its group. */
+static enum attn_status take_keys(struct attn_plan_draft *draft, const struct attn_cli_list *flags,
+                                  struct attn_error *err)
+{
+    enum attn_status status = ATTN_OK;
+    for (int of_group = 0; of_group < 2 && status == ATTN_OK; of_group++) {
+        if (of_group)
+            status = begin_group(draft, "length", err);
+        for (int f = 0; f < flags->n && status == ATTN_OK; f++)
+            if ((attn_plan_key_find(flags->at[f].flag) < GROUP_KEYS) == of_group)
+                status = put_flag(draft, flags->at[f].flag, flags->at[f].value, err);
+    }
+    return finish(draft, status, err);
+}
+
 enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
                                       const struct attn_external_specs *externals,
                                       struct attn_plan *plan, struct attn_error *err)
 {
     struct attn_plan_draft draft;
-    enum attn_status status = ATTN_OK;
     begin(&draft, plan, externals);
-    for (int of_group = 0; of_group < 2 && status == ATTN_OK; of_group++) {
-        if (of_group)
-            status = begin_group(&draft, "length", err);
-        for (int f = 0; f < flags->n && status == ATTN_OK; f++)
-            if ((attn_plan_key_find(flags->at[f].flag) < GROUP_KEYS) == of_group)
-                status = put_flag(&draft, flags->at[f].flag, flags->at[f].value, err);
-    }
-    return finish(&draft, status, err);
+    return take_keys(&draft, flags, err);
+}
+
+enum attn_status attn_plan_of_shapes(const struct attn_cli_list *keys, struct attn_plan *plan,
+                                     struct attn_error *err)
+{
+    struct attn_plan_draft draft;
+    begin(&draft, plan, NULL);
+    draft.is_of_shapes = 1;
+    return take_keys(&draft, keys, err);
+}
+
+int attn_plan_has_key(const struct attn_cli_list *keys, const char *name)
+{
+    int n = 0;
+    while (n < keys->n && strcmp(keys->at[n].flag, name) != 0)
+        n++;
+    return n < keys->n;
 }

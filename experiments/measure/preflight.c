@@ -26,8 +26,9 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     snprintf(point->family, sizeof point->family, "%s", spec->impl->family);
     point->ranks = attn_ranks(spec->impl, &spec->options);
     attn_preflight_pairs(problem, point);
-    enum attn_status status = attn_need_of(
-        spec, &point->stack, problem, (enum attn_need_pass)point->c.pass, NULL, NULL, &need, err);
+    const struct attn_price_asked asked = {spec, &point->stack, NULL,
+                                           (enum attn_need_pass)point->c.pass, NULL};
+    enum attn_status status = attn_need_of(&asked, problem, NULL, NULL, &need, err);
     if (status != ATTN_OK)
         return status;
     if (need.lacks != NULL)
@@ -83,10 +84,11 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
         return status;
     status = attn_preflight_price(spec, &problem, point, err);
     struct attn_need both; /* bwd runs the forward pass first */
+    const struct attn_price_asked asked = {
+        spec, &point->stack, c, c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD,
+        NULL};
     if (status == ATTN_OK)
-        status = attn_need_of(spec, &point->stack, &problem,
-                              c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL,
-                              NULL, &both, err);
+        status = attn_need_of(&asked, &problem, NULL, NULL, &both, err);
     *need = status == ATTN_OK ? attn_cli_to_bytes((double)*need + both.copies + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;

@@ -368,55 +368,46 @@ enum attn_status attn_record_parse_point(const char *line, size_t size, struct a
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void put_real(FILE *file, double x)
-{
-    if (isfinite(x))
-        fprintf(file, "%.9g", x);
-}
-
 /* No column is of two kinds of call. */
-static void put_times(FILE *file, const struct attn_point *p)
+static void add_times(json_t *row, const struct attn_point *p)
 {
     double warm[ATTN_RECORD_TIMES];
     struct attn_spread spread;
     memcpy(warm, p->warm_s, sizeof warm);
     attn_stats_spread(warm, p->n_warm, &spread);
-    fprintf(file, "%d,", p->n_warm);
-    put_real(file, spread.min);
-    putc(',', file);
-    put_real(file, spread.median);
-}
-
-/* '.' is the decimal point (the program never calls setlocale); an unknown value is an empty field.
- * */
-static void put_field(FILE *file, const struct field *field, const struct attn_point *point)
-{
-    if (words_of(field, point) != NULL)
-        attn_csv_text(file, words_of(field, point));
-    else if (field->kind == TIMES)
-        put_times(file, point);
-    else if (field->kind == REAL)
-        put_real(file, *(const double *)at(point, field));
-    else if (field->kind != BYTES || integer_of(field, point) >= 0)
-        fprintf(file, "%lld", (long long)integer_of(field, point));
+    json_object_set_new(row, "warm_samples", json_integer(p->n_warm));
+    json_object_set_new(row, "warm_min_s", attn_cli_real(spread.min));
+    json_object_set_new(row, "warm_median_s", attn_cli_real(spread.median));
 }
 
 void attn_csv_write(FILE *file, const struct attn_point *points, int64_t n)
 {
-    for (int64_t i = -1; i < n; i++) { /* -1: the header */
-        for (int f = 0; f < FIELDS; f++) {
-            const struct field *field = &field_table[f];
-            const char *column = field->column != NULL ? field->column : field->key;
-            if (column[0] == '\0')
-                continue;
-            fputs(f > 0 ? "," : "", file);
-            if (i < 0)
-                fputs(column, file);
+    struct attn_column column[FIELDS + 3] = {{.key = NULL}};
+    json_t *rows = json_array();
+    int columns = 0;
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(rows, json_object());
+    for (int f = 0; f < FIELDS; f++) {
+        const struct field *field = &field_table[f];
+        const char *key = field->column != NULL ? field->column : field->key;
+        if (key[0] == '\0')
+            continue;
+        for (int64_t i = 0; i < n; i++) {
+            json_t *row = json_array_get(rows, (size_t)i);
+            if (field->kind == TIMES)
+                add_times(row, &points[i]);
             else
-                put_field(file, field, &points[i]);
+                json_object_set_new(row, key, field_value(field, &points[i]));
         }
-        fputs("\r\n", file);
+        if (field->kind == TIMES) {
+            column[columns++].key = "warm_samples";
+            column[columns++].key = "warm_min_s";
+            key = "warm_median_s";
+        }
+        column[columns++].key = key;
     }
+    attn_table_print(file, ATTN_TABLE_CSV, column, rows);
+    json_decref(rows);
 }
 
 enum attn_status attn_csv_save(const char *path, const struct attn_point *points, int64_t n,

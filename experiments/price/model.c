@@ -27,9 +27,9 @@ static enum attn_status need_of(const struct pricing *x, int64_t length, double 
     struct attn_need need = {0};
     c.n_query = length;
     c.n_key = x->asked->keys >= 0 ? x->asked->keys : length;
-    enum attn_status status =
-        attn_need_of_case(&x->spec, is_stack ? &x->asked->stack : &one_call, &c,
-                          is_stack ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, &need, err);
+    const struct attn_price_asked asked = {&x->spec, is_stack ? &x->asked->stack : &one_call, &c,
+                                           is_stack ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL};
+    enum attn_status status = attn_need_of_case(&asked, &need, err);
     *bytes = need.device;
     return status;
 }

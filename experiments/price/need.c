@@ -57,38 +57,38 @@ static void join(struct attn_cost *cost, const struct attn_cost *forward)
 }
 
 /* A stack's tensors are in its peak: there are no shares beside. */
-static enum attn_status price_rank(const struct attn_spec *spec, const struct attn_stack *stack,
+static enum attn_status price_rank(const struct attn_price_asked *asked,
                                    const struct attn_problem *p, enum attn_pass pass, int rank,
                                    struct attn_stack_cost *cost, struct attn_error *err)
 {
-    if (stack->n > 0)
-        return attn_stack_price(stack, spec, p, pass, cost, err);
+    const struct attn_spec *spec = asked->spec;
+    if (asked->stack->n > 0)
+        return attn_stack_price(asked->stack, spec, p, pass, cost, err);
     cost->again_flops = 0;
     return attn_price(spec->impl, &spec->options, p, pass, rank, &cost->cost, err);
 }
 
-enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
-                              const struct attn_problem *p, enum attn_need_pass pass,
+enum attn_status attn_need_of(const struct attn_price_asked *asked, const struct attn_problem *p,
                               const struct attn_need_watch *watch, struct attn_cost *each,
                               struct attn_need *need, struct attn_error *err)
 {
-    const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
-    const int has_shards = stack->n == 0 && spec->impl->ranks != NULL;
+    const enum attn_pass last = asked->pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    const int is_stack = asked->stack->n > 0;
     *need = (struct attn_need){0};
-    need->ranks = stack->n > 0 ? 1 : attn_ranks(spec->impl, &spec->options);
-    need->beside = stack->n > 0 ? 0 : attn_pass_bytes(p, last);
+    need->ranks = is_stack ? 1 : attn_ranks(asked->spec->impl, &asked->spec->options);
+    need->beside = is_stack ? 0 : attn_pass_bytes(p, last);
     enum attn_status status = ATTN_OK;
     for (int rank = 0; rank < need->ranks && status == ATTN_OK; rank++) {
         struct attn_stack_cost x, forward;
-        status = price_rank(spec, stack, p, last, rank, &x, err);
-        if (status == ATTN_OK && pass == ATTN_NEED_BOTH) {
-            status = price_rank(spec, stack, p, ATTN_FORWARD, rank, &forward, err);
+        status = price_rank(asked, p, last, rank, &x, err);
+        if (status == ATTN_OK && asked->pass == ATTN_NEED_BOTH) {
+            status = price_rank(asked, p, ATTN_FORWARD, rank, &forward, err);
             join(&x.cost, &forward.cost);
         }
         if (status != ATTN_OK)
             return status;
         add_rank(&x.cost, need);
-        need->copies += has_shards ? x.cost.shard_bytes : 0;
+        need->copies += !is_stack && asked->spec->impl->ranks != NULL ? x.cost.shard_bytes : 0;
         need->again_flops += x.again_flops;
         if (each != NULL)
             each[rank] = x.cost;
@@ -98,15 +98,14 @@ enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_st
     return status;
 }
 
-enum attn_status attn_need_of_case(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_case *c, enum attn_need_pass pass,
-                                   struct attn_need *need, struct attn_error *err)
+enum attn_status attn_need_of_case(const struct attn_price_asked *asked, struct attn_need *need,
+                                   struct attn_error *err)
 {
     struct attn_problem p;
     struct attn_mask *mask;
-    enum attn_status status = attn_case_open(c, NULL, &p, &mask, err);
+    enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, err);
     if (status == ATTN_OK)
-        status = attn_need_of(spec, stack, &p, pass, NULL, NULL, need, err);
+        status = attn_need_of(asked, &p, NULL, NULL, need, err);
     attn_mask_free(mask);
     return status;
 }
@@ -244,51 +243,30 @@ enum attn_status attn_longest_of(const struct attn_length_price *price, double m
     return status;
 }
 
-/* A spec, or a stack of it, in a case of any length. */
-struct priced_spec {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack;
-    const struct attn_case *c;
-    enum attn_need_pass pass;
-    const struct attn_memory *memory;
-};
-
-static enum attn_status spec_bytes(void *arg, int64_t length, double *bytes, struct attn_error *err)
+/* Of what is asked, in a case of any length. */
+static enum attn_status asked_bytes(void *arg, int64_t length, double *bytes,
+                                    struct attn_error *err)
 {
-    const struct priced_spec *x = arg;
-    struct attn_case so_long = *x->c;
+    struct attn_price_asked asked = *(const struct attn_price_asked *)arg;
+    struct attn_case so_long = *asked.c;
     struct attn_need need;
     so_long.n_query = so_long.n_key = length;
-    enum attn_status status = attn_need_of_case(x->spec, x->stack, &so_long, x->pass, &need, err);
+    asked.c = &so_long;
+    enum attn_status status = attn_need_of_case(&asked, &need, err);
     if (status == ATTN_OK)
-        *bytes = attn_need_in(&need, x->memory);
+        *bytes = attn_need_in(&need, asked.memory);
     return status;
 }
 
-/* A length that ranks do not share evenly may need more than a longer one that they do: look among
- * multiples first. */
-static int64_t unit_of(const struct attn_spec *spec)
+/* A length that ranks do not share evenly may need more than a longer one that they do: multiples
+ * come first. */
+enum attn_status attn_need_longest(const struct attn_price_asked *asked, int is_even,
+                                   double patience, int64_t *longest, double bytes[2],
+                                   struct attn_error *err)
 {
-    int ranks = attn_ranks(spec->impl, &spec->options);
-    return ranks > 1 ? 4 * (int64_t)ranks : 1;
-}
-
-enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_case *c, enum attn_need_pass pass,
-                                   const struct attn_memory *memory, double patience,
-                                   int64_t *longest, double bytes[2], struct attn_error *err)
-{
-    struct priced_spec x = {spec, stack, c, pass, memory};
-    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 0};
-    return attn_longest_of(&price, memory->bytes, patience, longest, bytes, err);
-}
-
-enum attn_status attn_need_longest_even(const struct attn_spec *spec,
-                                        const struct attn_stack *stack, const struct attn_case *c,
-                                        enum attn_need_pass pass, const struct attn_memory *memory,
-                                        int64_t *longest, double bytes[2], struct attn_error *err)
-{
-    struct priced_spec x = {spec, stack, c, pass, memory};
-    const struct attn_length_price price = {spec_bytes, &x, unit_of(spec), 1};
-    return attn_longest_of(&price, memory->bytes, HUGE_VAL, longest, bytes, err);
+    struct attn_price_asked x = *asked;
+    int ranks = attn_ranks(x.spec->impl, &x.spec->options);
+    const struct attn_length_price price = {asked_bytes, &x, ranks > 1 ? 4 * (int64_t)ranks : 1,
+                                            is_even};
+    return attn_longest_of(&price, x.memory->bytes, patience, longest, bytes, err);
 }

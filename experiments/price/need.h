@@ -16,6 +16,16 @@
 enum attn_need_pass { ATTN_NEED_FORWARD, ATTN_NEED_BACKWARD, ATTN_NEED_BOTH };
 const char *attn_need_pass_name(enum attn_need_pass pass); /* "fwd", "bwd", "both" */
 
+/* The question that a price answers. */
+struct attn_memory;
+struct attn_price_asked {
+    const struct attn_spec *spec;
+    const struct attn_stack *stack; /* of no layers: one call */
+    const struct attn_case *c;
+    enum attn_need_pass pass; /* in the place of the case's */
+    const struct attn_memory *memory;
+};
+
 struct attn_need {
     int ranks, counted; /* counted: pairs had no closed form */
     const char *lacks;  /* who cannot run in this storage type (attn_cost.lacks); NULL: it runs */
@@ -36,18 +46,16 @@ struct attn_need_watch {
     void *arg;
 };
 
-/* stack->n = 0: one call.  each: NULL, or room for the prices of all ranks, of a stack for one; not
- * of both passes.  watch: NULL: no reports.  ENOTSUP, EINVAL: as attn_price and
- * attn_stack_price. */
-enum attn_status attn_need_of(const struct attn_spec *spec, const struct attn_stack *stack,
-                              const struct attn_problem *p, enum attn_need_pass pass,
+/* Of an open problem; asked->c and memory are not read.  each: NULL, or room for the prices of all
+ * ranks, of a stack for one; not of both passes.  watch: NULL: no reports.  ENOTSUP, EINVAL: as
+ * attn_price and attn_stack_price. */
+enum attn_status attn_need_of(const struct attn_price_asked *asked, const struct attn_problem *p,
                               const struct attn_need_watch *watch, struct attn_cost *each,
                               struct attn_need *need, struct attn_error *err);
 
-/* The same of a case.  EINVAL, as attn_case_open too. */
-enum attn_status attn_need_of_case(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_case *c, enum attn_need_pass pass,
-                                   struct attn_need *need, struct attn_error *err);
+/* The same of asked->c.  EINVAL, as attn_case_open too. */
+enum attn_status attn_need_of_case(const struct attn_price_asked *asked, struct attn_need *need,
+                                   struct attn_error *err);
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 
@@ -89,20 +97,13 @@ enum attn_status attn_longest_of(const struct attn_length_price *price, double m
                                  double patience, int64_t *longest, double bytes[2],
                                  struct attn_error *err);
 
-/* The largest number of tokens, queries and keys alike, of which `c` fits there: it fits, and
+/* The largest number of tokens, queries and keys alike, of which the case fits there: it fits, and
  * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
- * for 64 bits, or is refused.  0 when nothing fits.  patience: CPU seconds that one price may take,
- * HUGE_VAL for any.  ENOTSUP when one took longer, or the case is refused at every length. */
-enum attn_status attn_need_longest(const struct attn_spec *spec, const struct attn_stack *stack,
-                                   const struct attn_case *c, enum attn_need_pass pass,
-                                   const struct attn_memory *memory, double patience,
-                                   int64_t *longest, double bytes[2], struct attn_error *err);
-
-/* The same among multiples of 4 tokens a rank, where thousands of ranks are not asked for each
- * length. */
-enum attn_status attn_need_longest_even(const struct attn_spec *spec,
-                                        const struct attn_stack *stack, const struct attn_case *c,
-                                        enum attn_need_pass pass, const struct attn_memory *memory,
-                                        int64_t *longest, double bytes[2], struct attn_error *err);
+ * for 64 bits, or is refused.  0 when nothing fits.  is_even: among multiples of 4 tokens a rank.
+ * patience: CPU seconds that one price may take, HUGE_VAL for any.  ENOTSUP when one took longer,
+ * or the case is refused at every length. */
+enum attn_status attn_need_longest(const struct attn_price_asked *asked, int is_even,
+                                   double patience, int64_t *longest, double bytes[2],
+                                   struct attn_error *err);
 
 #endif

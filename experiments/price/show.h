@@ -6,15 +6,6 @@
 
 #include "experiments/price/need.h"
 
-/* The question that a price answers. */
-struct attn_price_asked {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack; /* of no layers: one call */
-    const struct attn_case *c;
-    enum attn_need_pass pass; /* in the place of the case's */
-    const struct attn_memory *memory;
-};
-
 /* cost: of each of need->ranks.  all: NULL for text, else where one object for each goes. */
 void attn_price_show(const struct attn_price_asked *asked, const struct attn_need *need,
                      const struct attn_cost *cost, json_t *all);
@@ -25,9 +16,10 @@ void attn_price_show_refused(const struct attn_price_asked *asked, const char *w
 /* Print an array of them and free it; NULL, for text: nothing. */
 void attn_price_print_json(json_t *all);
 
-/* One line: the longest length, and the bytes of it and of one more; why: NULL, or a refusal. */
-void attn_price_show_longest(const struct attn_price_asked *asked, int64_t length,
-                             const double bytes[2], const char *why, json_t *all);
+/* A row more: the longest length, and the bytes of it and of one more; why: NULL, or a refusal. */
+void attn_price_add_longest(const struct attn_price_asked *asked, int64_t length,
+                            const double bytes[2], const char *why, json_t *all);
+void attn_price_print_longest(const json_t *all);
 
 /* {"spec", "pass", extents, "mask", "dtype", of a stack "layers", "hidden", "save"}. */
 json_t *attn_price_asked_json(const struct attn_price_asked *asked);
@@ -42,8 +34,6 @@ void attn_price_print_beside(const struct attn_price_asked *asked);
 /* Prints the instruction set that a price depends on where the spec does not name it: "priced for
  * avx2", or nothing. */
 void attn_price_print_isa(const struct attn_spec *spec, const char *before, const char *after);
-
-const char *attn_price_seconds(double s, char text[32]); /* "3.21 ms" */
 
 /* "3.2 MiB", or where it is more than 64 bits hold, so. */
 const char *attn_price_bytes(double bytes, char text[32]);

@@ -255,11 +255,12 @@ enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
 
 void attn_picture_row(const struct attn_mask *mask, int64_t i, char *row)
 {
-    int64_t n_key = attn_mask_shape(mask)->n_key, lo, hi;
+    int64_t n_key = attn_mask_shape(mask)->n_key;
+    struct attn_run run = {0, 0};
     memset(row, '.', (size_t)n_key);
     row[n_key] = '\0';
-    for (int64_t from = 0; attn_mask_next(mask, 0, 0, i, from, &lo, &hi); from = hi)
-        memset(row + lo, '#', (size_t)(hi - lo));
+    while (attn_mask_next(mask, 0, 0, i, &run))
+        memset(row + run.lo, '#', (size_t)(run.hi - run.lo));
 }
 
 /* Runs that touch are one; gnuplot wants a line, so query 0 has an empty run. */
@@ -268,12 +269,13 @@ static void write_runs(FILE *file, const struct attn_mask *mask)
     const struct attn_mask_shape *s = attn_mask_shape(mask);
     fputs("$runs << END\n0 0 0\n", file);
     for (int64_t i = 0; i < s->n_query; i++) {
-        int64_t begin = 0, end = 0, lo, hi;
-        while (attn_mask_next(mask, 0, 0, i, end, &lo, &hi)) {
-            if (lo > end && end > begin)
+        int64_t begin = 0, end = 0;
+        struct attn_run run = {0, 0};
+        while (attn_mask_next(mask, 0, 0, i, &run)) {
+            if (run.lo > end && end > begin)
                 fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);
-            begin = lo > end ? lo : begin;
-            end = hi;
+            begin = run.lo > end ? run.lo : begin;
+            end = run.hi;
         }
         if (end > begin)
             fprintf(file, "%lld %lld %lld\n", (long long)i, (long long)begin, (long long)end);

@@ -250,6 +250,36 @@ void attn_figure_finish(struct attn_figure *figure)
                         fmin(fmax(figure->curve[a].width, figure->curve[b].width + STEP), MOST);
 }
 
+/* How soon a curve is chosen: what the plan coloured or is of another program, the first of each
+ * family, then the rest. */
+static int turn_of(const struct attn_figure *figure, int c)
+{
+    const struct attn_figure_curve *curve = &figure->curve[c];
+    if (!curve->is_ours || attn_group_setting(figure->group, "colour", curve->key) != NULL)
+        return 0;
+    for (int b = 0; b < c; b++)
+        if (figure->curve[b].is_ours && strcmp(attn_impl_at(figure->curve[b].impl)->family,
+                                               attn_impl_at(curve->impl)->family) == 0)
+            return 2;
+    return 1;
+}
+
+/* Greys differ by one, as a colour is a curve's. */
+void attn_figure_stand_out(struct attn_figure *figure)
+{
+    enum { MOST = 5, GREY = 0x98, TURNS = 3 };
+    int chosen = 0, greys = 0;
+    for (int turn = 0; turn < TURNS && figure->n_curves > MOST; turn++)
+        for (int c = 0; c < figure->n_curves; c++) {
+            struct attn_figure_curve *curve = &figure->curve[c];
+            if (turn_of(figure, c) != turn || chosen++ < MOST)
+                continue;
+            int grey = GREY + greys++ % 64;
+            (void)snprintf(curve->colour, sizeof curve->colour, "#%02X%02X%02X", grey, grey, grey);
+            curve->width = 0.8;
+        }
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 void attn_csv_number(FILE *file, double x)

@@ -428,6 +428,8 @@ static enum attn_status make(const struct kind *kind, const struct attn_figure_g
     (void)snprintf(figure->finding, sizeof figure->finding, "%s",
                    is_time(column) ? group->finding_of_time : group->finding_of_bytes);
     attn_figure_finish(figure);
+    if (kind->lines == ROWS && group->kind != ATTN_GROUP_TRADE && group->kind != ATTN_GROUP_SPEED)
+        attn_figure_stand_out(figure); /* a point of a trade-off is no curve */
     if (!has_curve(figure))
         (void)snprintf(figure->omitted, sizeof figure->omitted,
                        "group %s has no curve for it: no implementation has two good points",

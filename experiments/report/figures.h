@@ -104,6 +104,10 @@ struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const ch
 /* When all points are there: the plan's ranges, and how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
 
+/* Of more than five curves leave five as they are: those of other programs and those that the plan
+ * coloured, the first of each family, then the rest in order.  The others become thin and grey. */
+void attn_figure_stand_out(struct attn_figure *figure);
+
 /* A comma and a number; of NaN a comma. */
 void attn_csv_number(FILE *file, double x);
 

@@ -62,10 +62,9 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
 static void put_numbers(struct attn_document *d, const struct attn_figure *figure)
 {
     char *text = attn_figure_csv(figure);
-    (void)fprintf(d->out, "<details><summary>The numbers, %s.csv: %lld lines</summary>\n\n",
-                  figure->name, (long long)figure->n);
+    attn_document_fold(d, 0, "The numbers, %s.csv: %lld lines", figure->name, (long long)figure->n);
     attn_document_lines(d, text);
-    fputs("</details>\n\n", d->out);
+    attn_document_unfold(d);
     free(text);
 }
 

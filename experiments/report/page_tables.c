@@ -123,7 +123,8 @@ static json_t *spec_of(const struct attn_point *p)
     return p->origin == NULL ? json_string(p->spec) : json_sprintf("%s (%s)", p->spec, p->origin);
 }
 
-/* A table for each group of a kind; row_of: NULL for a row that is not shown. */
+/* A table for each group of a kind, folded where figures show the same; row_of: NULL for a row that
+ * is not shown. */
 static void put_groups(struct attn_document *d, const struct attn_page *page,
                        enum attn_group_kind kind, const struct attn_column *column,
                        json_t *(*row_of)(const struct attn_figure_group *group, int64_t s))
@@ -146,7 +147,11 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
                 json_object_set_new(row, "spec", spec_of(group->row[s]->point));
                 json_array_append_new(rows, row);
             }
+        if (kind != ATTN_GROUP_OTHER)
+            attn_document_fold(d, 0, "The table: %zu lines", json_array_size(rows));
         attn_document_table(d, column, rows);
+        if (kind != ATTN_GROUP_OTHER)
+            attn_document_unfold(d);
     }
 }
 
@@ -436,7 +441,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
         return;
     }
     /* Open: paper has what is open, and a diagnosis is not to be lost. */
-    fprintf(d->out, "<details open><summary>%zu points</summary>\n\n", json_array_size(rows));
+    attn_document_fold(d, 1, "%zu points", json_array_size(rows));
     attn_document_table(d, column, rows);
-    fputs("</details>\n\n", d->out);
+    attn_document_unfold(d);
 }

@@ -82,3 +82,18 @@ void attn_document_table(struct attn_document *d, const struct attn_column *colu
     fputc('\n', d->out);
     json_decref(rows);
 }
+
+void attn_document_fold(struct attn_document *d, int is_open, const char *format, ...)
+{
+    va_list args;
+    fprintf(d->out, "<details%s><summary>", is_open ? " open" : "");
+    va_start(args, format);
+    vfprintf(d->out, format, args);
+    va_end(args);
+    fputs("</summary>\n\n", d->out);
+}
+
+void attn_document_unfold(struct attn_document *d)
+{
+    fputs("\n</details>\n\n", d->out);
+}

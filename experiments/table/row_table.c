@@ -43,7 +43,7 @@ static void put_number(FILE *out, const json_t *value, int unit)
         fputs(attn_seconds_text(x, text), out);
     else if (unit == ATTN_UNIT_BYTES)
         fputs(attn_cli_bytes(attn_cli_to_bytes(x), text), out);
-    else if (unit == ATTN_UNIT_GROUPED)
+    else if (unit == ATTN_UNIT_GROUPED && x < 9e18)
         fputs(attn_cli_grouped(attn_cli_to_bytes(x), text), out);
     else if (json_is_integer(value))
         fprintf(out, "%lld", (long long)json_integer_value(value));

@@ -53,7 +53,7 @@ static void add_rows(struct workspace *m, const char *name, int64_t rows, int64_
 }
 
 /* Those of ref/tiled.c, for n queries. */
-static void add_tile(struct workspace *m, struct attn_head_buffers *w, int64_t n,
+static void add_tile(struct workspace *m, struct attn_tiled_buffers *w, int64_t n,
                      enum attn_pass pass)
 {
     int64_t d = m->part->whole->d_key, dv = m->part->whole->d_value;

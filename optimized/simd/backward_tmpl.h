@@ -64,13 +64,13 @@ static REAL FN(delta)(const struct attn_tile_backward *job, int64_t i, REAL *o, 
     REAL D = 0;
     memset(o, 0, (size_t)FN(round_up)(dv) * sizeof *o);
     memset(d_o, 0, (size_t)FN(round_up)(dv) * sizeof *o);
-    FN(fetch)(&t->o, job->b, job->h, i, dv, o);
-    FN(fetch)(&t->d_o, job->b, job->h, i, dv, d_o);
+    FN(fetch)(&t->o, job->at.b, job->at.h, i, dv, o);
+    FN(fetch)(&t->d_o, job->at.b, job->at.h, i, dv, d_o);
     for (int64_t c = 0; c < dv; c += LANES)
         sum = VEC_FMA(FN(load)(d_o + c), FN(load)(o + c), sum);
     for (int n = 0; n < LANES; n++)
         D += sum[n];
-    return t->d_lse.data != NULL ? D - *FN(at)(&t->d_lse, job->b, job->h, i) : D;
+    return t->d_lse.data != NULL ? D - *FN(at)(&t->d_lse, job->at.b, job->at.h, i) : D;
 }
 
 /* x[c][:] = 0 for queries that see nothing. */
@@ -92,18 +92,18 @@ static void FN(backward_pack)(const struct attn_tile_backward *job)
     const struct attn_backward *t = job->t;
     struct FN(backward_workspace) ws = FN(backward_layout)(job);
     double factor = FN(exponent_factor)(p);
-    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
+    for (int64_t i0 = job->at.i0; i0 < job->at.i1; i0 += PANEL) {
         struct FN(head_state) x = FN(head_state_at)(job, i0);
-        int n = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL), blank = 0;
+        int n = (int)(job->at.i1 - i0 < PANEL ? job->at.i1 - i0 : PANEL), blank = 0;
         for (int r = 0; r < PANEL; r++) {
-            REAL lse = r < n ? *FN(at)(&t->lse, job->b, job->h, i0 + r) : (REAL)-INFINITY;
+            REAL lse = r < n ? *FN(at)(&t->lse, job->at.b, job->at.h, i0 + r) : (REAL)-INFINITY;
             int alive = lse != (REAL)-INFINITY;
             x.lse[r] = alive ? (REAL)((double)lse * LOG2_E) : (REAL)INFINITY;
             x.D[r] = alive ? FN(delta)(job, i0 + r, ws.rows, ws.zeros) : 0;
             blank |= !alive;
         }
-        FN(pack)(&t->q, job->b, job->h, i0, i0 + n, p->d_key, factor, x.Q, ws.rows);
-        FN(pack)(&t->d_o, job->b, job->h, i0, i0 + n, p->d_value, 1, x.dO, ws.rows);
+        FN(pack)(attn_job_queries(job, &t->q, i0, i0 + n, p->d_key), factor, x.Q, ws.rows);
+        FN(pack)(attn_job_queries(job, &t->d_o, i0, i0 + n, p->d_value), 1, x.dO, ws.rows);
         if (blank) {
             FN(blank)(x.Q, p->d_key, x.lse);
             FN(blank)(x.dO, p->d_value, x.lse);
@@ -118,35 +118,34 @@ static void FN(backward_begin)(const struct attn_tile_backward *job)
 {
     const struct attn_problem *p = job->p;
     struct FN(backward_workspace) ws = FN(backward_layout)(job);
-    int64_t d = p->d_key, dv = p->d_value, n = job->j1 - job->j0, g = job->g;
+    int64_t d = p->d_key, dv = p->d_value, n = job->at.j1 - job->at.j0;
     const REAL *row[ATTN_KEY_BLOCK + 8];
-    FN(point)(&job->t->k, job->b, g, job->j0, job->j1, d, ws.K, row);
-    FN(point)(&job->t->v, job->b, g, job->j0, job->j1, dv, ws.V, row);
+    FN(point)(attn_job_keys(job, &job->t->k, d), ws.K, row);
+    FN(point)(attn_job_keys(job, &job->t->v, dv), ws.V, row);
     if (job->resume)
         return;
     memset(ws.dK, 0, (size_t)(n * FN(round_up)(d)) * sizeof(REAL));
     memset(ws.dV, 0, (size_t)(n * FN(round_up)(dv)) * sizeof(REAL));
 }
 
-/* Rows [i0,i1) of x, to be read in whole vectors: in place where that reads nothing beyond them,
- * else from workspace.  Queries that see nothing have a row of zeros. */
-static void FN(query_rows)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                           int64_t n, const REAL *lse, REAL *ws, const REAL *zeros,
+/* Rows to be read in whole vectors: in place where that reads nothing beyond them, else from
+ * workspace.  Queries that see nothing have a row of zeros. */
+static void FN(query_rows)(struct attn_rows from, const REAL *lse, REAL *ws, const REAL *zeros,
                            const REAL **row)
 {
-    int64_t wide = FN(round_up)(n);
-    int direct = FN(in_place)(x, n) && n == wide && n > 0;
-    for (int64_t r = 0; r < i1 - i0; r++) {
+    int64_t n = from.n, wide = FN(round_up)(n);
+    int direct = FN(in_place)(from.x, n) && n == wide && n > 0;
+    for (int64_t r = 0; r < from.i1 - from.i0; r++) {
         if (lse[r] == (REAL)INFINITY) {
             row[r] = zeros;
             continue;
         }
-        row[r] = direct ? FN(at)(x, b, h, i0 + r) : ws + r * wide;
+        row[r] = direct ? FN(at)(from.x, from.b, from.h, from.i0 + r) : ws + r * wide;
         if (direct)
             continue;
         for (int64_t c = n; c < wide; c++)
             ws[r * wide + c] = 0;
-        FN(fetch)(x, b, h, i0 + r, n, ws + r * wide);
+        FN(fetch)(from.x, from.b, from.h, from.i0 + r, n, ws + r * wide);
     }
 }
 
@@ -187,13 +186,14 @@ static void FN(edit_gradient)(const struct attn_tile_backward *job, int64_t i0,
                               const struct attn_keys *keys, int u, REAL *dS, const REAL *slope)
 {
     int n = keys->n_full + keys->n_edge[u];
-    int lanes = job->i1 - i0 < LANES ? (int)(job->i1 - i0) : LANES;
+    int lanes = job->at.i1 - i0 < LANES ? (int)(job->at.i1 - i0) : LANES;
     for (int r = 0; r < n; r++) {
         int64_t key = r < keys->n_full ? keys->full[r] : keys->edge[u][r - keys->n_full];
         REAL *ds = dS + r * PANEL;
         for (int t = 0; job->t->dbias.data != NULL && t < lanes; t++)
             if (ds[t] != 0)
-                attn_view_add(&job->t->dbias, job->b, job->h, i0 + t, job->j0 + key, (double)ds[t]);
+                attn_view_add(&job->t->dbias, job->at.b, job->at.h, i0 + t, job->at.j0 + key,
+                              (double)ds[t]);
         if (slope != NULL) {
             VEC bent = FN(load)(ds) * FN(load)(slope + r * PANEL);
             FN(store)(ds, FN(choose)(FN(load)(ds) != 0, bent, (VEC){0}));
@@ -278,10 +278,12 @@ static void FN(step_softmax)(const struct FN(tile_step) * x)
     for (int u = 0; u < x->vectors; u++) {
         int n_edge = x->keys.n_edge[u], n = x->keys.n_full + n_edge, at = u * LANES;
         int64_t i0 = x->i0 + at, done = n_done * PANEL;
+        struct attn_tile_at from = job->at;
+        from.i0 = i0;
         REAL *S = x->ws.S + at, *dP = x->ws.dP + at;
         REAL *slope = x->ws.slope != NULL ? x->ws.slope + at : NULL;
         if (edited && !job->saved)
-            FN(edit)(p, job->b, job->h, i0, job->i1, job->j0, &x->keys, u, S, slope);
+            FN(edit)(p, from, &x->keys, u, S, slope);
         if (job->saved)
             FN(saved_gradient)(S + done, dP + done, n - n_done, x->state.D + at);
         else
@@ -296,8 +298,9 @@ static void FN(step_softmax)(const struct FN(tile_step) * x)
 /* forward was S = K Q^T: dQ^T += K^T dS, which is O^T += V^T P again. */
 static void FN(step_dq)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
-    int64_t d = x->job->p->d_key;
-    FN(panel_values)(x->k, x->n, &x->keys, x->vectors, d, x->ws.dP, x->state.dQ, prefetch);
+    const struct FN(panel)
+        panel = {.dv = x->job->p->d_key, .vectors = x->vectors, .S = x->ws.dP, .O = x->state.dQ};
+    FN(panel_values)(&panel, &x->keys, x->k, x->n, prefetch);
 }
 
 /* forward was O = P V: dV += P dO.  The same makes dK of dS and Q. */
@@ -321,12 +324,12 @@ static int FN(step_keys)(struct FN(tile_step) * x)
 {
     const struct attn_tile_backward *job = x->job;
     struct attn_mask_cursor cursor;
-    enum attn_tile tile =
-        job->runs.tile(job->runs.arg, job->b, job->h, x->i0, x->i0 + x->queries, job->j0, job->j1);
+    struct attn_tile_at at = job->at;
+    at.i0 = x->i0, at.i1 = x->i0 + x->queries;
+    enum attn_tile tile = job->runs.tile(job->runs.arg, at);
     if (tile == ATTN_TILE_PARTIAL) {
-        attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, x->i0, x->i0 + x->queries,
-                              job->j0, job->j1);
-        tile = attn_mask_cursor_tile(&cursor, 0, job->j0, job->j1);
+        attn_mask_cursor_open(&cursor, job->runs, PANEL, at);
+        tile = attn_mask_cursor_tile(&cursor, 0, job->at.j0, job->at.j1);
     }
     if (tile != ATTN_TILE_EMPTY)
         attn_keys_sort(&cursor, tile, x->queries, LANES, x->n, &x->keys);
@@ -339,13 +342,14 @@ static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv
 {
     const struct attn_tile_backward *job = x->job;
     const struct attn_backward *t = job->t;
-    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, h = job->h;
+    int64_t d = job->p->d_key, dv = job->p->d_value;
     int64_t wide_d = FN(round_up)(d), wide_dv = FN(round_up)(dv), i1 = x->i0 + x->queries;
+    const REAL *lse = x->state.lse, *zeros = x->ws.zeros;
     FN(query_rows)
-    (&t->d_o, b, h, x->i0, i1, dv, x->state.lse, x->ws.rows, x->ws.zeros, x->d_o);
+    (attn_job_queries(job, &t->d_o, x->i0, i1, dv), lse, x->ws.rows, zeros, x->d_o);
     FN(step_gradients)(x, x->ws.dV, wide_dv, x->ws.S, x->d_o, with_dv);
     FN(query_rows)
-    (&t->q, b, h, x->i0, i1, d, x->state.lse, x->ws.rows + PANEL * wide_dv, x->ws.zeros, x->q);
+    (attn_job_queries(job, &t->q, x->i0, i1, d), lse, x->ws.rows + PANEL * wide_dv, zeros, x->q);
     FN(step_gradients)(x, x->ws.dK, wide_d, x->ws.dP, x->q, with_dk);
 }
 
@@ -354,27 +358,29 @@ static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv
 static void FN(backward_step)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;
-    int64_t d = job->p->d_key, dv = job->p->d_value, b = job->b, g = job->g;
+    int64_t d = job->p->d_key, dv = job->p->d_value;
     int64_t wide = FN(round_up)(d) + FN(round_up)(dv);
-    int64_t step = (job->i1 - job->i0 + PANEL - 1) / PANEL * PANEL;
+    int64_t step = (job->at.i1 - job->at.i0 + PANEL - 1) / PANEL * PANEL;
     struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
-    x.n = (int)(job->j1 - job->j0);
+    x.n = (int)(job->at.j1 - job->at.j0);
     memset(x.ws.zeros, 0, (size_t)wide * sizeof(REAL));
-    FN(pointed)(&t->k, b, g, job->j0, job->j1, d, x.ws.K, x.k);
-    FN(pointed)(&t->v, b, g, job->j0, job->j1, dv, x.ws.V, x.v);
-    for (x.i0 = job->i0; x.i0 < job->i1; x.i0 += PANEL) {
-        x.queries = (int)(job->i1 - x.i0 < PANEL ? job->i1 - x.i0 : PANEL);
+    FN(pointed)(attn_job_keys(job, &t->k, d), x.ws.K, x.k);
+    FN(pointed)(attn_job_keys(job, &t->v, dv), x.ws.V, x.v);
+    for (x.i0 = job->at.i0; x.i0 < job->at.i1; x.i0 += PANEL) {
+        x.queries = (int)(job->at.i1 - x.i0 < PANEL ? job->at.i1 - x.i0 : PANEL);
         x.vectors = (x.queries + LANES - 1) / LANES;
         x.state = FN(head_state_at)(job, x.i0);
         if (!FN(step_keys)(&x))
             continue;
         int64_t next = x.i0 - step, rows = job->prefetch && next >= job->state_from ? PANEL : 0;
+        int64_t end = next + rows;
         struct FN(head_state) soon = FN(head_state_at)(job, rows > 0 ? next : x.i0);
         struct FN(prefetch) Q = FN(prefetch_numbers)(soon.Q, rows * d),
                             dO = FN(prefetch_numbers)(soon.dO, rows * dv),
                             dQ = FN(prefetch_numbers)(soon.dQ, rows * d),
-                            q = FN(prefetch_rows)(&t->q, b, job->h, next, next + rows, d, 1),
-                            d_o = FN(prefetch_rows)(&t->d_o, b, job->h, next, next + rows, dv, 1);
+                            q = FN(prefetch_rows)(attn_job_queries(job, &t->q, next, end, d), 1),
+                            d_o =
+                                FN(prefetch_rows)(attn_job_queries(job, &t->d_o, next, end, dv), 1);
         FN(step_qk)(&x, &Q);
         FN(step_dov)(&x, &dO);
         FN(step_softmax)(&x);
@@ -389,12 +395,12 @@ static void FN(emit_keys)(const struct attn_tile_backward *job, REAL *dK, int64_
                           int64_t wide_v)
 {
     const struct attn_problem *p = job->p;
-    for (int64_t j = job->j0; j < job->j1; j++) {
-        REAL *dk = dK + (j - job->j0) * wide_k, *dv = dV + (j - job->j0) * wide_v;
+    for (int64_t j = job->at.j0; j < job->at.j1; j++) {
+        REAL *dk = dK + (j - job->at.j0) * wide_k, *dv = dV + (j - job->at.j0) * wide_v;
         for (int64_t c = 0; c < wide_k; c += LANES)
             FN(store)(dk + c, FN(load)(dk + c) * (REAL)p->scale);
-        FN(emit)(&job->t->dk, job->b, job->g, j, p->d_key, dk);
-        FN(emit)(&job->t->dv, job->b, job->g, j, p->d_value, dv);
+        FN(emit)(&job->t->dk, job->at.b, job->g, j, p->d_key, dk);
+        FN(emit)(&job->t->dv, job->at.b, job->g, j, p->d_value, dv);
     }
 }
 
@@ -413,13 +419,13 @@ static void FN(emit_queries)(const struct attn_tile_backward *job, int64_t i, co
 {
     int64_t d = job->p->d_key, wide = FN(round_up)(d);
     FN(unpack)(dQ + (i - job->state_from) % PANEL, d, FN(all)((REAL)job->p->scale), stage);
-    for (int r = 0; r < LANES && i + r < job->i1; r++)
-        FN(emit)(&job->t->dq, job->b, job->h, i + r, d, stage + r * wide);
+    for (int r = 0; r < LANES && i + r < job->at.i1; r++)
+        FN(emit)(&job->t->dq, job->at.b, job->at.h, i + r, d, stage + r * wide);
 }
 
 static void FN(backward_unpack)(const struct attn_tile_backward *job)
 {
     struct FN(backward_workspace) ws = FN(backward_layout)(job);
-    for (int64_t i = job->i0; i < job->i1; i += LANES)
+    for (int64_t i = job->at.i0; i < job->at.i1; i += LANES)
         FN(emit_queries)(job, i, FN(head_state_at)(job, i).dQ, ws.rows);
 }

@@ -48,12 +48,13 @@ static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64
     return all;
 }
 
-/* slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there
+/* at: from the first query of the vector on, and from the first key of the block on.  slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there
  * is no softcap. */
-static void FN(edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                     int64_t j0, const struct attn_keys *keys, int u, REAL *S, REAL *slope)
+static void FN(edit)(const struct attn_problem *p, struct attn_tile_at at,
+                     const struct attn_keys *keys, int u, REAL *S, REAL *slope)
 {
-    int n = keys->n_full + keys->n_edge[u], lanes = i1 - i0 < LANES ? (int)(i1 - i0) : LANES;
+    int n = keys->n_full + keys->n_edge[u];
+    int lanes = at.i1 - at.i0 < LANES ? (int)(at.i1 - at.i0) : LANES;
     REAL cap = (REAL)p->softcap;
     for (int r = 0; r < n; r++) {
         VEC s = FN(load)(S + r * PANEL);
@@ -65,7 +66,7 @@ static void FN(edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t
         }
         if (p->bias.kind != ATTN_BIAS_NONE) {
             int key = r < keys->n_full ? keys->full[r] : keys->edge[u][r - keys->n_full];
-            s += FN(bias_of)(p, b, h, i0, lanes, j0 + key);
+            s += FN(bias_of)(p, at.b, at.h, at.i0, lanes, at.j0 + key);
         }
         FN(store)(S + r * PANEL, s * (REAL)LOG2_E);
     }

@@ -47,6 +47,15 @@ static struct FN(forward_workspace)
     return x;
 }
 
+/* A panel of queries, and what it has so far. */
+struct FN(panel) {
+    int64_t i0, d, dv; /* its first query; features of Q and O    */
+    int rows, vectors; /* queries, and the vectors that they fill */
+    REAL *Q, *O;       /* [d][PANEL], [dv][PANEL]                 */
+    REAL *S;           /* [keys][PANEL]: scores, then P           */
+    REAL *m, *l;       /* [PANEL]; NULL where only S is asked for */
+};
+
 /* ---- one vector of queries, n keys: online softmax ------------------------------------------- */
 
 /* The largest of n scores of one vector of queries, S[j][PANEL], and of max.  A NaN is passed over,
@@ -102,18 +111,18 @@ static void FN(rescale)(REAL *x, int64_t n, VEC alpha)
         FN(store)(x + r * PANEL, FN(load)(x + r * PANEL) * alpha);
 }
 
-/* One vector of queries meets n scores of which max is the largest: rescale if need be, P, its
- * sum.  The first n_done of them are P already, of the m that was, and summed.  m, l and O point at
- * this vector. */
-static void FN(online_softmax)(REAL *S, int n_done, int n, VEC max, REAL at, REAL *m, REAL *l,
-                               REAL *O, int64_t dv)
+/* Vector u of a panel meets n scores of which max is the largest: rescale if need be, P, its sum.
+ * The first n_done of them are P already, of the m that was, and summed. */
+static void FN(online_softmax)(const struct FN(panel) * x, int u, int n_done, int n, VEC max,
+                               REAL at)
 {
+    REAL *S = x->S + u * LANES, *m = x->m + u * LANES, *l = x->l + u * LANES;
     VEC base = FN(load)(m), sum = FN(load)(l);
     if (FN(any)(max > base + at)) {
         VEC alpha = FN(exp2)(base - max); /* 0 where m = -inf; NaN where nothing was seen yet: */
         alpha = FN(choose)(max > FN(all)((REAL)-INFINITY), alpha, FN(all)(1));
         int begun = FN(any)(base > FN(all)((REAL)-INFINITY)); /* if not, O is 0 */
-        FN(rescale)(O, begun ? dv : 0, alpha);
+        FN(rescale)(x->O + u * LANES, begun ? x->dv : 0, alpha);
         FN(rescale)(S, n_done, alpha);
         sum *= alpha;
         base = max;
@@ -153,27 +162,26 @@ FN(optimistic_tile)
     return fits;
 }
 
-/* n keys that a whole panel sees: P of the first ones, as long as m is near enough, and the scores
- * of the rest.  Returns how many are P.  m and l are the panel's, max the largest scores seen. */
-static int FN(optimistic_scores)(const REAL *const *k, int n, int64_t d, const REAL *Q, REAL *S,
-                                 REAL at, const REAL *m, REAL *l, VEC max[3],
-                                 struct FN(prefetch) * prefetch)
+/* n keys that the whole panel sees: P of the first ones, as long as m is near enough, and the scores
+ * of the rest.  Returns how many are P.  max: the largest scores seen. */
+static int FN(optimistic_scores)(const struct FN(panel) * x, const REAL *const *k, int n, REAL at,
+                                 VEC max[3], struct FN(prefetch) * prefetch)
 {
     int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
     VEC base[3], sum[3], none = FN(all)((REAL)-INFINITY);
     int j = 0, is_p = 1;
     for (int v = 0; v < 3; v++)
-        base[v] = FN(load)(m + v * LANES), sum[v] = FN(load)(l + v * LANES);
+        base[v] = FN(load)(x->m + v * LANES), sum[v] = FN(load)(x->l + v * LANES);
     if (FN(any)((base[0] == none) | (base[1] == none) | (base[2] == none)))
         is_p = 0; /* a query has seen nothing yet */
     while (is_p && j + TILE_ROWS <= n) {
         FN(prefetch_lines)(prefetch, lines);
-        is_p = FN(optimistic_tile)(k + j, d, Q, S + j * PANEL, at, base, sum, max);
+        is_p = FN(optimistic_tile)(k + j, x->d, x->Q, x->S + j * PANEL, at, base, sum, max);
         j += TILE_ROWS;
     }
     for (int v = 0; v < 3; v++)
-        FN(store)(l + v * LANES, sum[v]);
-    FN(scores)(3, k + j, n - j, d, Q, S + j * PANEL, max, prefetch);
+        FN(store)(x->l + v * LANES, sum[v]);
+    FN(scores)(3, k + j, n - j, x->d, x->Q, x->S + j * PANEL, max, prefetch);
     return is_p || j == 0 ? j : j - TILE_ROWS;
 }
 
@@ -197,28 +205,29 @@ static void FN(edge_scores)(const REAL *const *row, const struct attn_keys *keys
     FN(scores)(1, k, keys->n_edge[u], d, Q + u * LANES, edge, NULL, NULL);
 }
 
-/* The scores of a panel: rows 0 .. n_full-1 of S for the full keys, the rest for each
- * vector's own edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where m
- * and l are given, the first rows may be P already; returns how many are. */
-static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, int vectors,
-                            int64_t i0, const REAL *Q, REAL *S, const REAL *m, REAL *l,
-                            VEC max[ATTN_PANEL_VECTORS])
+/* The scores of a panel: rows 0 .. n_full-1 of S for the full keys, the rest for each vector's own
+ * edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where the panel has m
+ * and l, the first rows may be P already; returns how many are. */
+static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys,
+                            const struct FN(panel) * panel, VEC max[ATTN_PANEL_VECTORS])
 {
     const struct attn_problem *p = x->job->p;
     const REAL *list[ATTN_KEY_BLOCK + 8];
-    int n_full = keys->n_full, edited = FN(is_edited)(p), n_done = 0;
+    int n_full = keys->n_full, edited = FN(is_edited)(p), n_done = 0, vectors = panel->vectors;
+    REAL *Q = panel->Q, *S = panel->S;
     REAL at = (REAL)x->job->rescale_at;
     const REAL *const *k = FN(select)(x->k, keys->full, n_full, (int)(x->j1 - x->j0), list);
-    if (m != NULL && vectors == 3 && !edited)
-        n_done = FN(optimistic_scores)(k, n_full, p->d_key, Q, S, at, m, l, max, &x->with_scores);
+    if (panel->m != NULL && vectors == 3 && !edited)
+        n_done = FN(optimistic_scores)(panel, k, n_full, at, max, &x->with_scores);
     else
         FN(scores)(vectors, k, n_full, p->d_key, Q, S, edited ? NULL : max, &x->with_scores);
     for (int u = 0; u < vectors; u++) {
         REAL *own = S + u * LANES, *edge = own + n_full * PANEL;
         FN(edge_scores)(x->k, keys, u, p->d_key, Q, S);
         if (edited) {
-            FN(edit)
-            (p, x->job->b, x->job->h, i0 + u * LANES, x->job->i1, x->j0, keys, u, own, NULL);
+            struct attn_tile_at from = x->job->at;
+            from.i0 = panel->i0 + u * LANES, from.j0 = x->j0;
+            FN(edit)(p, from, keys, u, own, NULL);
             max[u] = FN(largest)(own, n_full, max[u]);
         }
         max[u] = FN(hide)(edge, keys->n_edge[u], keys->bits[u], max[u]);
@@ -227,45 +236,56 @@ static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys, 
 }
 
 /* O += P V of a panel, P in the order of panel_scores; v: the rows of the block's n keys. */
-static void FN(panel_values)(const REAL *const *v, int n, const struct attn_keys *keys, int vectors,
-                             int64_t dv, const REAL *P, REAL *O, struct FN(prefetch) * prefetch)
+static void FN(panel_values)(const struct FN(panel) * x, const struct attn_keys *keys,
+                             const REAL *const *v, int n, struct FN(prefetch) * prefetch)
 {
-    const REAL *list[ATTN_KEY_BLOCK + 8];
+    const REAL *list[ATTN_KEY_BLOCK + 8], *P = x->S;
+    int64_t dv = x->dv;
+    REAL *O = x->O;
     const REAL *const *full = FN(select)(v, keys->full, keys->n_full, n, list);
-    FN(values)(vectors, full, keys->n_full, dv, P, O, prefetch);
-    for (int u = 0; u < vectors; u++) {
+    FN(values)(x->vectors, full, keys->n_full, dv, P, O, prefetch);
+    for (int u = 0; u < x->vectors; u++) {
         const REAL *const *edge = FN(select)(v, keys->edge[u], keys->n_edge[u], -1, list);
         const REAL *of_edge = P + keys->n_full * PANEL + u * LANES;
         FN(values)(1, edge, keys->n_edge[u], dv, of_edge, O + u * LANES, NULL);
     }
 }
 
+/* Panel number n of a job. */
+static struct FN(panel) FN(panel_of)(const struct attn_tile_forward *job, int n,
+                                     const struct FN(forward_workspace) * ws)
+{
+    int64_t i0 = job->at.i0 + n * PANEL, left = job->at.i1 - i0;
+    struct FN(panel) x = {.i0 = i0, .d = job->p->d_key, .dv = job->p->d_value, .S = ws->S};
+    x.rows = left < PANEL ? (int)left : PANEL;
+    x.vectors = (x.rows + LANES - 1) / LANES;
+    x.Q = ws->Q + n * x.d * PANEL;
+    x.O = ws->O + n * ws->o_rows * PANEL;
+    x.m = ws->m + n * PANEL;
+    x.l = ws->l + n * PANEL;
+    return x;
+}
+
 /* Panel number n meets the block. */
 static void FN(forward_panel)(struct FN(block) * x, struct attn_mask_cursor *cursor, int n,
                               const struct FN(forward_workspace) * ws)
 {
-    int64_t d = x->job->p->d_key, dv = x->job->p->d_value, i0 = x->job->i0 + n * PANEL;
-    int rows = x->job->i1 - i0 < PANEL ? (int)(x->job->i1 - i0) : PANEL;
-    int vectors = (rows + LANES - 1) / LANES, n_keys = (int)(x->j1 - x->j0);
+    const struct FN(panel) panel = FN(panel_of)(x->job, n, ws);
+    int rows = panel.rows, n_keys = (int)(x->j1 - x->j0);
     enum attn_tile tile = attn_mask_cursor_tile(cursor, n, x->j0, x->j1);
     if (tile == ATTN_TILE_EMPTY)
         return;
     struct attn_keys keys;
-    REAL *Q = ws->Q + n * d * PANEL, *O = ws->O + n * dv * PANEL, *S = ws->S;
-    REAL *m = ws->m + n * PANEL, *l = ws->l + n * PANEL;
-    REAL at = (REAL)x->job->rescale_at;
     VEC max[ATTN_PANEL_VECTORS];
-    for (int u = 0; u < vectors; u++)
-        max[u] = FN(load)(m + u * LANES);
+    for (int u = 0; u < panel.vectors; u++)
+        max[u] = FN(load)(panel.m + u * LANES);
     attn_keys_sort(cursor, tile, rows, LANES, n_keys, &keys);
     attn_keys_round(&keys, rows, LANES);
-    int n_done = FN(panel_scores)(x, &keys, vectors, i0, Q, S, m, l, max);
-    for (int u = 0; u < vectors; u++) {
-        int e = u * LANES;
-        int met = keys.n_full + keys.n_edge[u];
-        FN(online_softmax)(S + e, n_done, met, max[u], at, m + e, l + e, O + e, dv);
-    }
-    FN(panel_values)(x->v, n_keys, &keys, vectors, dv, S, O, &x->with_values);
+    int n_done = FN(panel_scores)(x, &keys, &panel, max);
+    for (int u = 0; u < panel.vectors; u++)
+        FN(online_softmax)
+    (&panel, u, n_done, keys.n_full + keys.n_edge[u], max[u], (REAL)x->job->rescale_at);
+    FN(panel_values)(&panel, &keys, x->v, n_keys, &x->with_values);
 }
 
 /* ---- before the first key, and after the last ------------------------------------------------ */
@@ -281,7 +301,7 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
         FN(unpack)(ws->O + panel * ws->o_rows * PANEL + u * LANES, dv, over_l, ws->rows);
         for (int r = r0 + u * LANES; r < r1 && r < r0 + (u + 1) * LANES; r++) {
             int lane = r - r0 - u * LANES;
-            int64_t i = job->i0 + r;
+            int64_t i = job->at.i0 + r;
             const REAL *o = ws->rows + lane * width;
             REAL lse = FN(lse_of)(m[lane], l[lane]);
             if (job->o_part != NULL) {
@@ -289,8 +309,9 @@ static void FN(forward_finish)(const struct attn_tile_forward *job, int r0, int 
                 ((REAL *)job->lse_part)[r] = lse;
                 continue;
             }
-            FN(emit)(&job->t->o, job->b, job->h, i, dv, o);
-            ((REAL *)job->t->lse.data)[attn_offset(job->t->lse.stride, job->b, job->h, i)] = lse;
+            FN(emit)(&job->t->o, job->at.b, job->at.h, i, dv, o);
+            ((REAL *)job->t->lse.data)[attn_offset(job->t->lse.stride, job->at.b, job->at.h, i)] =
+                lse;
         }
     }
 }
@@ -304,12 +325,13 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
     int64_t d = p->d_key;
     double factor = FN(exponent_factor)(p);
     for (int n = 0; n < panels; n++) {
-        int64_t i0 = job->i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
-        end = end < job->i1 ? end : job->i1;
-        struct FN(prefetch) q = FN(prefetch_rows)(&job->t->q, job->b, job->h, next, end, d, 1);
+        int64_t i0 = job->at.i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
+        end = end < job->at.i1 ? end : job->at.i1;
+        struct attn_rows here = {&job->t->q, job->at.b, job->at.h, i0, job->at.i1, d}, then = here;
+        then.i0 = next, then.i1 = end;
+        struct FN(prefetch) q = FN(prefetch_rows)(then, 1);
         FN(prefetch_lines)(&q, FN(lines_of_step)(&q, 1));
-        FN(pack)
-        (&job->t->q, job->b, job->h, i0, job->i1, d, factor, ws->Q + n * d * PANEL, ws->rows);
+        FN(pack)(here, factor, ws->Q + n * d * PANEL, ws->rows);
     }
     memset(ws->O, 0, (size_t)(panels * PANEL * p->d_value) * sizeof *ws->O);
     for (int n = 0; n < panels * PANEL; n++)
@@ -324,39 +346,41 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
 static int64_t FN(prefetch_until)(const struct attn_tile_forward *job, int64_t first, int64_t j1)
 {
     const struct attn_problem *p = job->p;
-    int64_t end = j1 + ATTN_KEY_BLOCK < job->j1 ? j1 + ATTN_KEY_BLOCK : job->j1;
+    int64_t end = j1 + ATTN_KEY_BLOCK < job->at.j1 ? j1 + ATTN_KEY_BLOCK : job->at.j1;
     double met = (double)(j1 - first) * (double)(p->d_key + p->d_value) * sizeof(REAL);
     if (job->in_cache || j1 >= end)
         return j1;
     if (met <= ATTN_NEAR_BYTES)
         return end;
-    int seen = attn_problem_tile(p, job->b, job->h, job->i0, job->i1, j1, end) != ATTN_TILE_EMPTY;
-    return seen ? end : j1;
+    struct attn_tile_at next = {job->at.b, job->at.h, job->at.i0, job->at.i1, j1, end};
+    return attn_problem_tile(p, next) != ATTN_TILE_EMPTY ? end : j1;
 }
 
 static void FN(forward)(const struct attn_tile_forward *job)
 {
     const struct attn_problem *p = job->p;
-    int64_t d = p->d_key, dv = p->d_value, g = job->h / (p->heads / p->kv_heads);
-    int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
+    int64_t d = p->d_key, dv = p->d_value, g = job->at.h / (p->heads / p->kv_heads);
+    int queries = (int)(job->at.i1 - job->at.i0), panels = (queries + PANEL - 1) / PANEL;
     struct FN(forward_workspace) ws = FN(forward_layout)(job->ws, panels, d, dv);
     FN(forward_begin)(job, panels, &ws);
     struct attn_mask_cursor cursor;
     struct FN(block) x = {.job = job};
-    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0,
-                          job->j1);
-    int64_t first = attn_mask_cursor_first(&cursor, job->j0);
-    for (int64_t j = first; j < job->j1; j = attn_mask_cursor_first(&cursor, x.j1)) {
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->at);
+    int64_t first = attn_mask_cursor_first(&cursor, job->at.j0);
+    for (int64_t j = first; j < job->at.j1; j = attn_mask_cursor_first(&cursor, x.j1)) {
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
-        x.j0 = start > job->j0 ? start : job->j0;
-        x.j1 = end < job->j1 ? end : job->j1;
-        FN(point)(&job->t->k, job->b, g, x.j0, x.j1, d, ws.K, x.k);
-        FN(point)(&job->t->v, job->b, g, x.j0, x.j1, dv, ws.V, x.v);
+        x.j0 = start > job->at.j0 ? start : job->at.j0;
+        x.j1 = end < job->at.j1 ? end : job->at.j1;
+        struct attn_rows k = {&job->t->k, job->at.b, g, x.j0, x.j1, d}, next_k = k;
+        struct attn_rows v = {&job->t->v, job->at.b, g, x.j0, x.j1, dv}, own_v = v;
+        FN(point)(k, ws.K, x.k);
+        FN(point)(v, ws.V, x.v);
         int64_t next = FN(prefetch_until)(job, first, x.j1);
         for (int n = 0; n < panels; n++) { /* the block's own V, and K of the next: just in time */
-            int64_t v1 = n == 0 && !job->in_cache ? x.j1 : x.j0, k1 = n == panels - 1 ? next : x.j1;
-            x.with_scores = FN(prefetch_rows)(&job->t->v, job->b, g, x.j0, v1, dv, 1);
-            x.with_values = FN(prefetch_rows)(&job->t->k, job->b, g, x.j1, k1, d, 1);
+            own_v.i1 = n == 0 && !job->in_cache ? x.j1 : x.j0;
+            next_k.i0 = x.j1, next_k.i1 = n == panels - 1 ? next : x.j1;
+            x.with_scores = FN(prefetch_rows)(own_v, 1);
+            x.with_values = FN(prefetch_rows)(next_k, 1);
             FN(forward_panel)(&x, &cursor, n, &ws);
         }
     }

@@ -26,7 +26,7 @@ static int64_t FN(gemm_end)(const struct attn_problem *p, int64_t j0)
 static enum attn_tile FN(gemm_next)(struct FN(block) * x, struct attn_mask_cursor *cursor,
                                     struct attn_keys *keys)
 {
-    int rows = (int)(x->job->i1 - x->job->i0);
+    int rows = (int)(x->job->at.i1 - x->job->at.i0);
     x->j0 = x->j1;
     x->j1 = FN(gemm_end)(x->job->p, x->j0);
     enum attn_tile tile = attn_mask_cursor_tile(cursor, 0, x->j0, x->j1);
@@ -41,15 +41,17 @@ static void FN(gemm_scores)(const struct attn_tile_forward *job,
                             const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
-    int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
-    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
+    int64_t b = job->at.b, g = job->at.h / (p->heads / p->kv_heads);
+    struct FN(panel) panel = FN(panel_of)(job, 0, ws);
+    int vectors = panel.vectors;
     struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
+    panel.m = panel.l = NULL;
     VEC max[ATTN_PANEL_VECTORS];
     for (int u = 0; u < vectors; u++)
         max[u] = FN(all)((REAL)-INFINITY);
-    attn_mask_cursor_open(&cursor, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->at);
     while (x.j1 < p->n_key) {
         enum attn_tile tile = FN(gemm_next)(&x, &cursor, &keys);
         REAL *S = ws->S + x.j0 * PANEL;
@@ -57,8 +59,9 @@ static void FN(gemm_scores)(const struct attn_tile_forward *job,
         memset(S + full, 0, (size_t)((x.j1 - x.j0) * PANEL - full) * sizeof *S);
         if (tile == ATTN_TILE_EMPTY)
             continue;
-        FN(point)(&job->t->k, b, g, x.j0, x.j1, p->d_key, ws->K, x.k);
-        FN(panel_scores)(&x, &keys, vectors, job->i0, ws->Q, S, NULL, NULL, max);
+        FN(point)((struct attn_rows){&job->t->k, b, g, x.j0, x.j1, p->d_key}, ws->K, x.k);
+        panel.S = S;
+        FN(panel_scores)(&x, &keys, &panel, max);
     }
     for (int u = 0; u < vectors; u++)
         FN(store)(ws->m + u * LANES, max[u]);
@@ -69,12 +72,13 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
                             const struct FN(forward_workspace) * ws)
 {
     const struct attn_problem *p = job->p;
-    int64_t b = job->b, g = job->h / (p->heads / p->kv_heads);
-    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
+    int64_t b = job->at.b, g = job->at.h / (p->heads / p->kv_heads);
+    struct FN(panel) panel = FN(panel_of)(job, 0, ws);
+    int vectors = panel.vectors;
     struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
-    attn_mask_cursor_open(&cursor, job->runs, PANEL, b, job->h, job->i0, job->i1, 0, p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->at);
     while (x.j1 < p->n_key) {
         if (FN(gemm_next)(&x, &cursor, &keys) == ATTN_TILE_EMPTY)
             continue;
@@ -85,9 +89,9 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
             l += FN(exponentiate)(P + u * LANES, keys.n_full + keys.n_edge[u], m);
             FN(store)(ws->l + u * LANES, l);
         }
-        FN(point)(&job->t->v, b, g, x.j0, x.j1, p->d_value, ws->V, x.v);
-        FN(panel_values)
-        (x.v, (int)(x.j1 - x.j0), &keys, vectors, p->d_value, P, ws->O, NULL);
+        FN(point)((struct attn_rows){&job->t->v, b, g, x.j0, x.j1, p->d_value}, ws->V, x.v);
+        panel.S = P;
+        FN(panel_values)(&panel, &keys, x.v, (int)(x.j1 - x.j0), NULL);
     }
 }
 
@@ -96,12 +100,11 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
 static void FN(gemm_normalise)(const struct attn_tile_forward *job,
                                const struct FN(forward_workspace) * ws)
 {
-    int vectors = (int)((job->i1 - job->i0 + LANES - 1) / LANES);
+    int vectors = (int)((job->at.i1 - job->at.i0 + LANES - 1) / LANES);
     struct attn_mask_cursor cursor;
     struct attn_keys keys;
     struct FN(block) x = {.job = job};
-    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, 0,
-                          job->p->n_key);
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->at);
     while (x.j1 < job->p->n_key) {
         if (FN(gemm_next)(&x, &cursor, &keys) == ATTN_TILE_EMPTY)
             continue;
@@ -126,7 +129,7 @@ static void FN(gemm_forward)(const struct attn_tile_forward *job)
     FN(gemm_output)(job, &ws);
     if (job->saves)
         FN(gemm_normalise)(job, &ws);
-    FN(forward_finish)(job, 0, (int)(job->i1 - job->i0), &ws);
+    FN(forward_finish)(job, 0, (int)(job->at.i1 - job->at.i0), &ws);
 }
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
@@ -137,11 +140,11 @@ static int FN(gemm_step)(struct FN(tile_step) * x, int64_t i0)
 {
     const struct attn_tile_backward *job = x->job;
     int64_t panel = (i0 - job->state_from) / PANEL;
-    int64_t at = (panel * (job->p->n_key + 8) + job->j0) * PANEL;
+    int64_t at = (panel * (job->p->n_key + 8) + job->at.j0) * PANEL;
     x->i0 = i0;
-    x->queries = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL);
+    x->queries = (int)(job->at.i1 - i0 < PANEL ? job->at.i1 - i0 : PANEL);
     x->vectors = (x->queries + LANES - 1) / LANES;
-    x->n = (int)(job->j1 - job->j0);
+    x->n = (int)(job->at.j1 - job->at.j0);
     x->ws.S = (REAL *)job->ws[ATTN_BACK_S] + at;
     x->ws.dP = (REAL *)job->ws[ATTN_BACK_DP] + at;
     return FN(step_keys)(x);
@@ -153,16 +156,16 @@ static void FN(gemm_block)(const struct attn_tile_backward *job)
     const struct attn_backward *t = job->t;
     int64_t d = job->p->d_key, dv = job->p->d_value;
     struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
-    int seen = FN(gemm_step)(&x, job->i0);
+    int seen = FN(gemm_step)(&x, job->at.i0);
     int64_t full = x.keys.n_full * PANEL;
     if (!job->saved)
         memset(x.ws.S + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
     memset(x.ws.dP + full, 0, (size_t)(x.n * PANEL - full) * sizeof(REAL));
     if (!seen)
         return;
-    x.state = FN(head_state_at)(job, job->i0);
-    FN(point)(&t->k, job->b, job->g, job->j0, job->j1, d, x.ws.K, x.k);
-    FN(point)(&t->v, job->b, job->g, job->j0, job->j1, dv, x.ws.V, x.v);
+    x.state = FN(head_state_at)(job, job->at.i0);
+    FN(point)(attn_job_keys(job, &t->k, d), x.ws.K, x.k);
+    FN(point)(attn_job_keys(job, &t->v, dv), x.ws.V, x.v);
     if (!job->saved)
         FN(step_qk)(&x, NULL);
     FN(step_dov)(&x, NULL);
@@ -175,8 +178,8 @@ static void FN(gemm_queries)(const struct attn_tile_backward *job)
 {
     struct attn_tile_backward block = *job;
     FN(backward_pack)(job);
-    for (block.j0 = 0; block.j0 < job->p->n_key; block.j0 = block.j1) {
-        block.j1 = FN(gemm_end)(job->p, block.j0);
+    for (block.at.j0 = 0; block.at.j0 < job->p->n_key; block.at.j0 = block.at.j1) {
+        block.at.j1 = FN(gemm_end)(job->p, block.at.j0);
         FN(gemm_block)(&block);
     }
     FN(backward_unpack)(job);
@@ -189,13 +192,14 @@ static void FN(gemm_keys)(const struct attn_tile_backward *job)
     int64_t wide = FN(round_up)(job->p->d_key) + FN(round_up)(job->p->d_value);
     struct FN(tile_step) x = {.job = job, .ws = FN(backward_layout)(job)};
     memset(x.ws.zeros, 0, (size_t)wide * sizeof(REAL));
-    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
+    for (int64_t i0 = job->at.i0; i0 < job->at.i1; i0 += PANEL) {
         x.state.lse = (REAL *)job->state[ATTN_STATE_LSE] + (i0 - job->state_from);
         if (!FN(gemm_step)(&x, i0))
             continue;
         int64_t tile = x.n * PANEL, far = (job->p->n_key + 8) * PANEL; /* to the next panel's */
-        struct FN(prefetch) dS = FN(prefetch_numbers)(x.ws.dP, tile),
-                            P = FN(prefetch_numbers)(x.ws.S + far, i0 + PANEL < job->i1 ? tile : 0);
+        struct FN(prefetch)
+            dS = FN(prefetch_numbers)(x.ws.dP, tile),
+            P = FN(prefetch_numbers)(x.ws.S + far, i0 + PANEL < job->at.i1 ? tile : 0);
         FN(step_dkv)(&x, &dS, &P);
     }
 }

@@ -29,19 +29,25 @@ enum {
     ATTN_WORKSPACES
 };
 
-/* Queries [i0,i1) of head h against keys [j0,j1).  With parts (o_part, lse_part) the result is
+/* The queries of a tile against its keys.  With parts (o_part, lse_part) the result is
  * one part of several, to be merged: row r of o_part is [dv] of arithmetic type, with o
  * normalised and lse in natural logarithms; else it goes to t. */
 struct attn_tile_forward {
     const struct attn_problem *p;
     const struct attn_forward *t;
     struct attn_runs runs; /* which keys the queries see */
-    int64_t b, h, i0, i1, j0, j1;
+    struct attn_tile_at at;
     int saves;               /* gemm: what is left of S at the end is P, for the backward pass */
     double rescale_at;       /* a score may exceed m by so much, in units of log2 e: 0 to 4 */
     int in_cache;            /* K and V are in the second-level cache: do not prefetch them */
     void *o_part, *lse_part; /* NULL, or [i1 - i0][dv] and [i1 - i0] */
     void *ws[ATTN_WORKSPACES];
+};
+
+/* Rows [i0,i1) of head h of batch b of a tensor, n numbers each. */
+struct attn_rows {
+    const struct attn_cview *x;
+    int64_t b, h, i0, i1, n;
 };
 
 /* The backward pass: the state that a query head keeps from one block of keys to the next, in
@@ -81,10 +87,25 @@ struct attn_tile_backward {
     int resume;     /* begin: dK and dV go on from what the workspace holds, not from 0   */
     int prefetch;   /* step: the queries before these come next, fetch them          */
     int saved;      /* gemm: the workspace for S holds P already                          */
-    int64_t b, g, h, i0, i1, j0, j1;
+    int64_t g;
+    struct attn_tile_at at;
     void *state[ATTN_STATES]; /* of head h */
     void *ws[ATTN_BACK];
 };
+
+/* Rows of a tensor: queries [i0,i1) of the job's head; its keys. */
+static inline struct attn_rows attn_job_queries(const struct attn_tile_backward *job,
+                                                const struct attn_cview *x, int64_t i0, int64_t i1,
+                                                int64_t n)
+{
+    return (struct attn_rows){x, job->at.b, job->at.h, i0, i1, n};
+}
+
+static inline struct attn_rows attn_job_keys(const struct attn_tile_backward *job,
+                                             const struct attn_cview *x, int64_t n)
+{
+    return (struct attn_rows){x, job->at.b, job->g, job->at.j0, job->at.j1, n};
+}
 
 /* ---- the row kernels (rows_tmpl.h): vectors run over features ------------------------------- */
 

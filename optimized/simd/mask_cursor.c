@@ -5,20 +5,18 @@
 
 #include "ref/problem.h"
 
-static int next_of_problem(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from,
-                           int64_t *lo, int64_t *hi)
+static int next_of_problem(const void *arg, int64_t b, int64_t h, int64_t i, struct attn_run *run)
 {
-    if (attn_problem_span(arg, b, h, i, lo, hi)) {
-        *lo = *lo > from ? *lo : from;
-        return *lo < *hi ? 2 : 0;
-    }
-    return attn_problem_next(arg, b, h, i, from, lo, hi);
+    struct attn_run all;
+    if (!attn_problem_span(arg, b, h, i, &all))
+        return attn_problem_next(arg, b, h, i, run);
+    *run = (struct attn_run){all.lo > run->hi ? all.lo : run->hi, all.hi};
+    return run->lo < run->hi ? 2 : 0;
 }
 
-static enum attn_tile tile_of_problem(const void *arg, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                                      int64_t j0, int64_t j1)
+static enum attn_tile tile_of_problem(const void *arg, struct attn_tile_at at)
 {
-    return attn_problem_tile(arg, b, h, i0, i1, j0, j1);
+    return attn_problem_tile(arg, at);
 }
 
 struct attn_runs attn_runs_of(const struct attn_problem *p)
@@ -29,15 +27,16 @@ struct attn_runs attn_runs_of(const struct attn_problem *p)
 /* Move row r to its first run that ends after `from`. */
 static void seek(struct attn_mask_cursor *x, int r, int64_t from)
 {
-    struct attn_cursor *at = &x->cursor[r];
-    while (at->hi <= from && at->lo < x->j1) {
-        int more =
-            at->last ? 0 : x->runs.next(x->runs.arg, x->b, x->h, x->i0 + r, from, &at->lo, &at->hi);
-        if (more == 0 || at->lo >= x->j1)
-            at->lo = at->hi = x->j1;
-        else if (at->hi > x->j1)
-            at->hi = x->j1;
-        at->last = more != 1;
+    struct attn_cursor *c = &x->cursor[r];
+    const struct attn_tile_at *at = &x->at;
+    while (c->run.hi <= from && c->run.lo < at->j1) {
+        c->run.hi = from;
+        int more = c->last ? 0 : x->runs.next(x->runs.arg, at->b, at->h, at->i0 + r, &c->run);
+        if (more == 0 || c->run.lo >= at->j1)
+            c->run.lo = c->run.hi = at->j1;
+        else if (c->run.hi > at->j1)
+            c->run.hi = at->j1;
+        c->last = more != 1;
     }
 }
 
@@ -45,41 +44,41 @@ static void seek(struct attn_mask_cursor *x, int r, int64_t from)
 static void refresh(struct attn_mask_cursor *x, int n, int64_t from)
 {
     int r0 = n * x->panel, r1 = r0 + x->panel < x->n ? r0 + x->panel : x->n;
-    struct attn_front front = {x->j1, 0, x->j1};
+    struct attn_front front = {x->at.j1, 0, x->at.j1};
     for (int r = r0; r < r1; r++) {
-        if (x->cursor[r].hi <= from)
+        if (x->cursor[r].run.hi <= from)
             seek(x, r, from);
-        const struct attn_cursor *at = &x->cursor[r];
-        front.first = at->lo < front.first ? at->lo : front.first;
-        front.last = at->lo > front.last ? at->lo : front.last;
-        front.end = at->hi < front.end ? at->hi : front.end;
+        struct attn_run run = x->cursor[r].run;
+        front.first = run.lo < front.first ? run.lo : front.first;
+        front.last = run.lo > front.last ? run.lo : front.last;
+        front.end = run.hi < front.end ? run.hi : front.end;
     }
     x->front[n] = front;
 }
 
-void attn_mask_cursor_open(struct attn_mask_cursor *x, struct attn_runs runs, int panel, int64_t b,
-                           int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+void attn_mask_cursor_open(struct attn_mask_cursor *x, struct attn_runs runs, int panel,
+                           struct attn_tile_at at)
 {
     x->runs = runs;
-    x->b = b, x->h = h, x->i0 = i0, x->j1 = j1;
-    x->n = (int)(i1 - i0);
+    x->at = at;
+    x->n = (int)(at.i1 - at.i0);
     x->panel = panel;
     for (int r = 0; r < x->n; r++)
-        x->cursor[r] = (struct attn_cursor){j0 - 1, j0, 0};
+        x->cursor[r] = (struct attn_cursor){{at.j0 - 1, at.j0}, 0};
     for (int n = 0; n * panel < x->n; n++)
-        refresh(x, n, j0);
+        refresh(x, n, at.j0);
 }
 
 int64_t attn_mask_cursor_first(struct attn_mask_cursor *x, int64_t from)
 {
-    int64_t first = x->j1;
+    int64_t first = x->at.j1;
     for (int n = 0; n * x->panel < x->n; n++) {
         if (x->front[n].end <= from)
             refresh(x, n, from);
         if (x->front[n].first < first)
             first = x->front[n].first;
     }
-    return first > from || first == x->j1 ? first : from;
+    return first > from || first == x->at.j1 ? first : from;
 }
 
 enum attn_tile attn_mask_cursor_tile(struct attn_mask_cursor *x, int n, int64_t j0, int64_t j1)
@@ -94,16 +93,16 @@ enum attn_tile attn_mask_cursor_tile(struct attn_mask_cursor *x, int n, int64_t 
     int64_t from = x->front[n].first > j0 ? x->front[n].first - j0 : 0, to = from;
     memset(x->seen + from, 0, (size_t)(j1 - j0 + 1 - from) * sizeof *x->seen);
     for (int r = r0; r < r1; r++) {
-        struct attn_cursor *at = &x->cursor[r];
+        struct attn_run *run = &x->cursor[r].run;
         uint64_t bit = (uint64_t)1 << (r - r0);
-        while (at->lo < j1) {
-            int64_t lo = at->lo > j0 ? at->lo - j0 : 0, hi = (at->hi < j1 ? at->hi : j1) - j0;
+        while (run->lo < j1) {
+            int64_t lo = run->lo > j0 ? run->lo - j0 : 0, hi = (run->hi < j1 ? run->hi : j1) - j0;
             x->seen[lo] ^= bit;
             x->seen[hi] ^= bit;
             to = hi > to ? hi : to;
-            if (at->hi >= j1)
+            if (run->hi >= j1)
                 break;
-            seek(x, r, at->hi);
+            seek(x, r, run->hi);
         }
     }
     for (int64_t j = from + 1; j < to; j++)

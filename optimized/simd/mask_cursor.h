@@ -16,14 +16,12 @@
 #include "ref/attn.h"
 #include "ref/mask/mask.h"
 
-/* Where runs come from.  next() gives the first run at or after `from`; it returns 0 when there is
- * none, 2 when this is surely the last one, else 1.  tile() says of a block what attn_problem_tile
- * says, soundly: backward passes ask it first. */
+/* Where runs come from.  next() gives the first run at or after run->hi; it returns 0 when there is
+ * none, 2 when this is surely the last one, else 1.  tile() classes a tile as attn_problem_tile
+ * does, soundly: backward passes ask it first. */
 struct attn_runs {
-    int (*next)(const void *arg, int64_t b, int64_t h, int64_t i, int64_t from, int64_t *lo,
-                int64_t *hi);
-    enum attn_tile (*tile)(const void *arg, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                           int64_t j0, int64_t j1);
+    int (*next)(const void *arg, int64_t b, int64_t h, int64_t i, struct attn_run *run);
+    enum attn_tile (*tile)(const void *arg, struct attn_tile_at at);
     const void *arg;
 };
 
@@ -31,8 +29,8 @@ struct attn_runs {
 struct attn_runs attn_runs_of(const struct attn_problem *p);
 
 struct attn_cursor {
-    int64_t lo, hi; /* the current run; lo = hi = the end of the keys when there is none left */
-    int last;       /* no other follows */
+    struct attn_run run; /* the current one; lo = hi = the end of the keys when none is left */
+    int last;            /* no other follows */
 };
 
 enum {
@@ -52,8 +50,8 @@ struct attn_front {
 
 struct attn_mask_cursor {
     struct attn_runs runs;
-    int64_t b, h, i0, j1; /* row r of the block is query i0 + r; keys end at j1 */
-    int n, panel;         /* queries in the block, in a panel                   */
+    struct attn_tile_at at; /* row r of the block is query i0 + r; keys end at j1 */
+    int n, panel;           /* queries in the block, in a panel                   */
     struct attn_front front[ATTN_MAX_PANELS];
     struct attn_cursor cursor[ATTN_MAX_PANELS * ATTN_MAX_PANEL];
     /* Of the panel and key block that were last PARTIAL: keys outside [from, to) are hidden. */
@@ -61,9 +59,9 @@ struct attn_mask_cursor {
     uint64_t seen[ATTN_KEY_BLOCK + 1];
 };
 
-/* Start at key j0, for queries [i0,i1) in panels of `panel` queries. */
+/* Start at key at.j0, for the queries of `at` in panels of `panel` queries. */
 void attn_mask_cursor_open(struct attn_mask_cursor *cursor, struct attn_runs runs, int panel,
-                           int64_t b, int64_t h, int64_t i0, int64_t i1, int64_t j0, int64_t j1);
+                           struct attn_tile_at at);
 
 /* The first key at or after `from` that any query of the block may still see; j1 when none. */
 int64_t attn_mask_cursor_first(struct attn_mask_cursor *cursor, int64_t from);

@@ -66,17 +66,17 @@ static void matrix_backward_pack(const struct attn_tile_backward *job)
     const struct attn_backward *t = job->t;
     struct matrix_step ws = matrix_step_layout(job);
     uint16_t *q = (uint16_t *)ws.rows, *d_o = q + PANEL * ws.d;
-    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL) {
+    for (int64_t i0 = job->at.i0; i0 < job->at.i1; i0 += PANEL) {
         struct matrix_state x = matrix_state_at(job, i0);
-        int n = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL);
+        int n = (int)(job->at.i1 - i0 < PANEL ? job->at.i1 - i0 : PANEL);
         for (int r = 0; r < PANEL; r++) {
-            float lse = r < n ? *at_f32(&t->lse, job->b, job->h, i0 + r) : -INFINITY;
+            float lse = r < n ? *at_f32(&t->lse, job->at.b, job->at.h, i0 + r) : -INFINITY;
             int alive = lse != -INFINITY;
             x.lse[r] = alive ? (float)((double)lse * LOG2_E) : INFINITY;
             x.D[r] = alive ? delta_f32(job, i0 + r, ws.sums, ws.sums + ws.dv) : 0;
             if (alive) {
-                matrix_row(&t->q, job->b, job->h, i0 + r, p->d_key, q + r * ws.d);
-                matrix_row(&t->d_o, job->b, job->h, i0 + r, p->d_value, d_o + r * ws.dv);
+                matrix_row(&t->q, job->at.b, job->at.h, i0 + r, p->d_key, q + r * ws.d);
+                matrix_row(&t->d_o, job->at.b, job->at.h, i0 + r, p->d_value, d_o + r * ws.dv);
             } else {
                 memset(q + r * ws.d, 0, (size_t)ws.d * sizeof *q);
                 memset(d_o + r * ws.dv, 0, (size_t)ws.dv * sizeof *d_o);
@@ -94,25 +94,26 @@ static void matrix_backward_begin(const struct attn_tile_backward *job)
 {
     struct matrix_step x = matrix_step_layout(job);
     int64_t keys = matrix_round(job->keys);
-    matrix_keys_load(&x.block, &job->t->k, &job->t->v, job->p->d_key, job->p->d_value, job->b,
-                     job->g, job->j0, job->j1);
+    matrix_keys_load(&x.block, attn_job_keys(job, &job->t->k, job->p->d_key),
+                     attn_job_keys(job, &job->t->v, job->p->d_value));
     if (!job->resume)
         memset(x.dK, 0, (size_t)(keys * (x.d + x.dv)) * sizeof *x.dK);
 }
 
-/* One vector of queries and n keys: the exponents in S become P = 2^(S - LSE), and dP becomes
- * dS = P (dP - D), both 0 where hidden, and where there is no query (LSE = +inf): its q is 0, but
- * 0 times an infinite K is not. */
-static void matrix_gradient(float *S, float *dP, int n, const uint64_t *seen, int shift,
-                            const float *lse, const float *D)
+/* The vector of queries at lane e of a panel: the exponents in S become P = 2^(S - LSE), and dP
+ * becomes dS = P (dP - D), both 0 where hidden, and where there is no query (LSE = +inf): its q is
+ * 0, but 0 times an infinite K is not. */
+static void matrix_gradient(const struct matrix_step *x, const struct matrix_seen *seen, int e,
+                            const struct matrix_state *state)
 {
-    vec_f32 L = load_f32(lse), delta = load_f32(D), zero = {0};
+    float *S = x->S + e, *dP = x->dP + e;
+    vec_f32 L = load_f32(state->lse + e), delta = load_f32(state->D + e), zero = {0};
     ivec_f32 alive = L != all_f32(INFINITY);
-    for (int j = 0; j < n; j++) {
+    for (int j = 0; j < seen->keys.n_full; j++) {
         vec_f32 P = choose_f32(alive, exp2_f32(load_f32(S + j * PANEL) - L), zero);
         vec_f32 dS = P * (load_f32(dP + j * PANEL) - delta);
-        if (seen != NULL)
-            P = choose_f32(lanes_of_f32((unsigned)(seen[j] >> shift)), P, zero);
+        if (seen->by != NULL)
+            P = choose_f32(lanes_of_f32((unsigned)(seen->by[j] >> e)), P, zero);
         store_f32(S + j * PANEL, P);
         store_f32(dP + j * PANEL, choose_f32((ivec_f32)(P != 0), dS, zero));
     }
@@ -167,28 +168,27 @@ static void matrix_keys_add(struct matrix_step *x, const struct attn_keys *keys,
 static void matrix_backward_panel(struct matrix_step *x, int64_t i0)
 {
     const struct attn_tile_backward *job = x->job;
-    int n_keys = (int)(job->j1 - job->j0);
-    int queries = (int)(job->i1 - i0 < PANEL ? job->i1 - i0 : PANEL);
+    int n_keys = (int)(job->at.j1 - job->at.j0);
+    int queries = (int)(job->at.i1 - i0 < PANEL ? job->at.i1 - i0 : PANEL);
     struct matrix_state state = matrix_state_at(job, i0);
     struct attn_mask_cursor cursor;
-    struct attn_keys keys = {0};
-    uint64_t seen_by[ATTN_KEY_BLOCK], *seen = seen_by;
-    enum attn_tile tile =
-        job->runs.tile(job->runs.arg, job->b, job->h, i0, i0 + queries, job->j0, job->j1);
+    struct matrix_seen seen;
+    const struct attn_keys *keys = &seen.keys;
+    struct attn_tile_at tile_at = job->at;
+    tile_at.i0 = i0, tile_at.i1 = i0 + queries;
+    enum attn_tile tile = job->runs.tile(job->runs.arg, tile_at);
     if (tile == ATTN_TILE_PARTIAL) {
-        attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, i0, i0 + queries, job->j0,
-                              job->j1);
-        tile = attn_mask_cursor_tile(&cursor, 0, job->j0, job->j1);
+        attn_mask_cursor_open(&cursor, job->runs, PANEL, tile_at);
+        tile = attn_mask_cursor_tile(&cursor, 0, job->at.j0, job->at.j1);
     }
     if (tile == ATTN_TILE_EMPTY)
         return;
-    attn_keys_seen(&cursor, tile, n_keys, &keys, seen_by);
-    if (tile == ATTN_TILE_FULL)
-        seen = NULL;
-    if (keys.n_full == 0)
+    attn_keys_seen(&cursor, tile, n_keys, &seen.keys, seen.words);
+    seen.by = tile == ATTN_TILE_FULL ? NULL : seen.words;
+    if (keys->n_full == 0)
         return;
     struct matrix_part part[2];
-    int parts = matrix_parts(&x->some, &x->block, &keys, part), n = keys.n_full;
+    int parts = matrix_parts(&x->some, &x->block, keys, part), n = keys->n_full;
     for (int t = 0; t < parts; t++) {
         int64_t at = part[t].t0 * PANEL, all = part[t].all;
         MATRIX_PRODUCTS(part[t].K, x->d, state.Q, PANEL, x->d, x->S + at, PANEL, all, PANEL, 0);
@@ -201,26 +201,25 @@ static void matrix_backward_panel(struct matrix_step *x, int64_t i0)
             continue;
         }
         float *slope = x->slope != NULL ? x->slope + e : NULL;
-        matrix_exponents(job->p, job->b, job->h, i0, job->i1, job->j0, &keys, seen, u, x->S + e,
-                         slope);
-        matrix_gradient(x->S + e, x->dP + e, n, seen, e, state.lse + e, state.D + e);
+        matrix_exponents(job->p, tile_at, &seen, u, x->S + e, slope);
+        matrix_gradient(x, &seen, e, &state);
         if (is_edited_f32(job->p))
-            edit_gradient_f32(job, i0 + e, &keys, u, x->dP + e, slope);
+            edit_gradient_f32(job, i0 + e, keys, u, x->dP + e, slope);
         matrix_round_off(x, n, e, n);
     }
     for (int t = 0; t < parts; t++) {
         MATRIX_PRODUCTS(part[t].turned, ATTN_KEY_BLOCK, x->dS_pairs + part[t].t0 / 2 * PANEL, PANEL,
                         part[t].all, state.dQ, PANEL, x->d, PANEL, 1);
-        matrix_keys_add(x, &keys, &part[t], x->P, state.do_rows, x->dv, x->dV);
-        matrix_keys_add(x, &keys, &part[t], x->dS, state.q_rows, x->d, x->dK);
+        matrix_keys_add(x, keys, &part[t], x->P, state.do_rows, x->dv, x->dV);
+        matrix_keys_add(x, keys, &part[t], x->dS, state.q_rows, x->d, x->dK);
     }
 }
 
 static void matrix_backward_step(const struct attn_tile_backward *job)
 {
     struct matrix_step x = matrix_step_layout(job);
-    x.block.n = job->j1 - job->j0; /* as matrix_backward_begin left it */
-    for (int64_t i0 = job->i0; i0 < job->i1; i0 += PANEL)
+    x.block.n = job->at.j1 - job->at.j0; /* as matrix_backward_begin left it */
+    for (int64_t i0 = job->at.i0; i0 < job->at.i1; i0 += PANEL)
         matrix_backward_panel(&x, i0);
     MATRIX_END();
 }
@@ -234,6 +233,6 @@ static void matrix_backward_end(const struct attn_tile_backward *job)
 static void matrix_backward_unpack(const struct attn_tile_backward *job)
 {
     struct matrix_step x = matrix_step_layout(job);
-    for (int64_t i = job->i0; i < job->i1; i += LANES)
+    for (int64_t i = job->at.i0; i < job->at.i1; i += LANES)
         emit_queries_f32(job, i, matrix_state_at(job, i).dQ, x.rows);
 }

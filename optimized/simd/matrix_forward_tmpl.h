@@ -51,11 +51,15 @@ static void matrix_softmax(const struct attn_tile_forward *job, struct matrix_wo
                            const struct attn_keys *keys, float factor, int u, int64_t panel)
 {
     int n = keys->n_full, e = u * LANES;
-    float *m = x->softmax.m + panel * PANEL + e, *l = x->softmax.l + panel * PANEL + e;
-    float *O = x->softmax.O + panel * x->block.dv * PANEL + e, *S = x->S + e;
+    const struct panel_f32 all = {.dv = job->p->d_value,
+                                  .O = x->softmax.O + panel * x->block.dv * PANEL,
+                                  .S = x->S,
+                                  .m = x->softmax.m + panel * PANEL,
+                                  .l = x->softmax.l + panel * PANEL};
+    float *m = all.m + e, *l = all.l + e, *S = all.S + e;
     vec_f32 max = largest_f32(S, n, all_f32(-INFINITY)) * factor; /* factor is positive */
     max = VEC_MAX(max, load_f32(m));
-    online_softmax_f32(S, 0, 0, max, (float)job->rescale_at, m, l, O, job->p->d_value);
+    online_softmax_f32(&all, u, 0, 0, max, (float)job->rescale_at);
     vec_f32 base = load_f32(m);
     base = choose_f32(base > all_f32(-INFINITY), base, all_f32(0)); /* -inf - -inf is NaN */
     store_f32(l, load_f32(l) + matrix_exponentiate(S, n, factor, base));
@@ -65,29 +69,30 @@ static void matrix_softmax(const struct attn_tile_forward *job, struct matrix_wo
 static void matrix_panel(const struct attn_tile_forward *job, struct attn_mask_cursor *cursor,
                          int64_t j0, int64_t j1, int n, struct matrix_workspace *x)
 {
-    int64_t i0 = job->i0 + n * PANEL, d = x->block.d, dv = x->block.dv;
-    int rows = job->i1 - i0 < PANEL ? (int)(job->i1 - i0) : PANEL;
+    int64_t i0 = job->at.i0 + n * PANEL, d = x->block.d, dv = x->block.dv;
+    int rows = job->at.i1 - i0 < PANEL ? (int)(job->at.i1 - i0) : PANEL;
     enum attn_tile tile = attn_mask_cursor_tile(cursor, n, j0, j1);
     if (tile == ATTN_TILE_EMPTY)
         return;
-    struct attn_keys keys;
-    uint64_t seen[ATTN_KEY_BLOCK];
-    attn_keys_seen(cursor, tile, (int)(j1 - j0), &keys, seen);
-    if (keys.n_full == 0)
+    struct matrix_seen seen;
+    struct attn_tile_at at = job->at;
+    at.i0 = i0, at.j0 = j0;
+    attn_keys_seen(cursor, tile, (int)(j1 - j0), &seen.keys, seen.words);
+    seen.by = tile == ATTN_TILE_FULL ? NULL : seen.words;
+    if (seen.keys.n_full == 0)
         return;
     struct matrix_part part[2];
-    int parts = matrix_parts(&x->some, &x->block, &keys, part);
+    int parts = matrix_parts(&x->some, &x->block, &seen.keys, part);
     for (int t = 0; t < parts; t++)
         MATRIX_PRODUCTS(part[t].K, d, x->Q + n * (d / 2) * PANEL, PANEL, d,
                         x->S + part[t].t0 * PANEL, PANEL, part[t].all, PANEL, 0);
     for (int u = 0; u < (rows + LANES - 1) / LANES; u++) {
         float factor = (float)exponent_factor_f32(job->p);
         if (tile != ATTN_TILE_FULL || is_edited_f32(job->p) || !(factor > 0)) {
-            matrix_exponents(job->p, job->b, job->h, i0, job->i1, j0, &keys,
-                             tile == ATTN_TILE_FULL ? NULL : seen, u, x->S + u * LANES, NULL);
+            matrix_exponents(job->p, at, &seen, u, x->S + u * LANES, NULL);
             factor = 1;
         }
-        matrix_softmax(job, x, &keys, factor, u, n);
+        matrix_softmax(job, x, &seen.keys, factor, u, n);
     }
     for (int t = 0; t < parts; t++)
         MATRIX_PRODUCTS(part[t].turned, ATTN_KEY_BLOCK,
@@ -100,11 +105,11 @@ static void matrix_begin(const struct attn_tile_forward *job, int panels,
 {
     int64_t d = x->block.d;
     for (int n = 0; n < panels; n++) {
-        int64_t i0 = job->i0 + n * PANEL;
-        int rows = job->i1 - i0 < PANEL ? (int)(job->i1 - i0) : PANEL;
+        int64_t i0 = job->at.i0 + n * PANEL;
+        int rows = job->at.i1 - i0 < PANEL ? (int)(job->at.i1 - i0) : PANEL;
         uint16_t *row = (uint16_t *)x->softmax.rows;
         for (int r = 0; r < rows; r++)
-            matrix_row(&job->t->q, job->b, job->h, i0 + r, job->p->d_key, row + r * d);
+            matrix_row(&job->t->q, job->at.b, job->at.h, i0 + r, job->p->d_key, row + r * d);
         matrix_feature_pairs(row, rows, d, x->Q + n * (d / 2) * PANEL);
     }
     memset(x->softmax.O, 0, (size_t)(panels * PANEL * x->block.dv) * sizeof *x->softmax.O);
@@ -116,19 +121,19 @@ static void matrix_begin(const struct attn_tile_forward *job, int panels,
 static void matrix_forward(const struct attn_tile_forward *job)
 {
     const struct attn_problem *p = job->p;
-    int64_t g = job->h / (p->heads / p->kv_heads);
-    int queries = (int)(job->i1 - job->i0), panels = (queries + PANEL - 1) / PANEL;
+    int64_t g = job->at.h / (p->heads / p->kv_heads);
+    int queries = (int)(job->at.i1 - job->at.i0), panels = (queries + PANEL - 1) / PANEL;
     struct matrix_workspace x = matrix_layout(job, panels);
     struct attn_mask_cursor cursor;
     matrix_begin(job, panels, &x);
-    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->b, job->h, job->i0, job->i1, job->j0,
-                          job->j1);
-    for (int64_t j = attn_mask_cursor_first(&cursor, job->j0), j1; j < job->j1;
+    attn_mask_cursor_open(&cursor, job->runs, PANEL, job->at);
+    for (int64_t j = attn_mask_cursor_first(&cursor, job->at.j0), j1; j < job->at.j1;
          j = attn_mask_cursor_first(&cursor, j1)) {
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
-        int64_t j0 = start > job->j0 ? start : job->j0;
-        j1 = end < job->j1 ? end : job->j1;
-        matrix_keys_load(&x.block, &job->t->k, &job->t->v, p->d_key, p->d_value, job->b, g, j0, j1);
+        int64_t j0 = start > job->at.j0 ? start : job->at.j0;
+        j1 = end < job->at.j1 ? end : job->at.j1;
+        matrix_keys_load(&x.block, (struct attn_rows){&job->t->k, job->at.b, g, j0, j1, p->d_key},
+                         (struct attn_rows){&job->t->v, job->at.b, g, j0, j1, p->d_value});
         for (int n = 0; n < panels; n++)
             matrix_panel(job, &cursor, j0, j1, n, &x);
     }

@@ -180,16 +180,14 @@ static void matrix_keys_finish(struct matrix_keys *x, int64_t n)
                      ATTN_KEY_BLOCK);
 }
 
-/* Keys [j0,j1) of kv head g. */
-static void matrix_keys_load(struct matrix_keys *x, const struct attn_cview *k,
-                             const struct attn_cview *v, int64_t d, int64_t dv, int64_t b,
-                             int64_t g, int64_t j0, int64_t j1)
+/* The same keys of K and of V. */
+static void matrix_keys_load(struct matrix_keys *x, struct attn_rows k, struct attn_rows v)
 {
-    for (int64_t j = j0; j < j1; j++) {
-        matrix_row(k, b, g, j, d, x->K + (j - j0) * x->d);
-        matrix_row(v, b, g, j, dv, x->V + (j - j0) * x->dv);
+    for (int64_t j = k.i0; j < k.i1; j++) {
+        matrix_row(k.x, k.b, k.h, j, k.n, x->K + (j - k.i0) * x->d);
+        matrix_row(v.x, v.b, v.h, j, v.n, x->V + (j - k.i0) * x->dv);
     }
-    matrix_keys_finish(x, j1 - j0);
+    matrix_keys_finish(x, k.i1 - k.i0);
 }
 
 /* Rows t0 and on of the keys that a panel sees, copied from their block. */
@@ -241,19 +239,28 @@ static int matrix_parts(struct matrix_keys *some, const struct matrix_keys *bloc
 
 /* ---- scores that are not in registers -------------------------------------------------------- */
 
-/* Of one vector of queries and n keys, S = q . k becomes what is an exponent of 2: scaled, edited,
- * -inf where hidden.  u is the vector's place in the panel; seen is NULL where all see all. */
-static void matrix_exponents(const struct attn_problem *p, int64_t b, int64_t h, int64_t i0,
-                             int64_t i1, int64_t j0, const struct attn_keys *keys,
-                             const uint64_t *seen, int u, float *S, float *slope)
+/* The keys that a panel sees, and which of them each query does. */
+struct matrix_seen {
+    struct attn_keys keys;
+    uint64_t words[ATTN_KEY_BLOCK];
+    const uint64_t *by; /* words, or NULL where all see all */
+};
+
+/* S = q . k of vector u of a panel becomes an exponent of 2: scaled, edited, -inf where hidden.  S
+ * and slope are those of the vector; `at` goes from the panel's first query and the block's first
+ * key on. */
+static void matrix_exponents(const struct attn_problem *p, struct attn_tile_at at,
+                             const struct matrix_seen *x, int u, float *S, float *slope)
 {
     vec_f32 hidden = all_f32(-INFINITY);
     float factor = (float)exponent_factor_f32(p);
-    int n = keys->n_full, edited = is_edited_f32(p);
+    int n = x->keys.n_full, edited = is_edited_f32(p);
+    const uint64_t *seen = x->by;
+    at.i0 += u * LANES;
     for (int j = 0; edited && j < n; j++)
         store_f32(S + j * PANEL, load_f32(S + j * PANEL) * factor);
     if (edited)
-        edit_f32(p, b, h, i0 + u * LANES, i1, j0, keys, u, S, slope);
+        edit_f32(p, at, &x->keys, u, S, slope);
     for (int j = 0; !edited && j < n; j++) {
         vec_f32 s = load_f32(S + j * PANEL) * factor;
         if (seen != NULL)

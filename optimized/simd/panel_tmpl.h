@@ -65,22 +65,23 @@ static void FN(transpose_square)(void *square)
 
 /* ---- a panel --------------------------------------------------------------------------------- */
 
-/* Rows [i0,i1) of x, at most a panel, times factor, transposed: to[c][PANEL].  Lanes without a row
- * are 0.  workspace: LANES rows of n rounded up to LANES. */
-static void FN(pack)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i0, int64_t i1,
-                     int64_t n, double factor, REAL *to, REAL *ws)
+/* Rows, at most a panel, times factor, transposed: to[c][PANEL].  Lanes without a row are 0.
+ * workspace: LANES rows of n rounded up to LANES. */
+static void FN(pack)(struct attn_rows from, double factor, REAL *to, REAL *ws)
 {
-    int64_t width = FN(round_up)(n), whole = FN(in_place)(x, n) ? n / LANES * LANES : 0;
+    int64_t n = from.n, width = FN(round_up)(n);
+    int64_t whole = FN(in_place)(from.x, n) ? n / LANES * LANES : 0;
     for (int v = 0; v < ATTN_PANEL_VECTORS; v++) {
         const REAL *row[LANES];
-        int64_t first = i0 + v * LANES, rows = i1 - first < LANES ? i1 - first : LANES;
+        int64_t first = from.i0 + v * LANES;
+        int64_t rows = from.i1 - first < LANES ? from.i1 - first : LANES;
         memset(ws, 0, (size_t)(whole == n && rows == LANES ? 0 : LANES * width) * sizeof *ws);
         for (int64_t r = 0; r < LANES; r++) {
             row[r] = ws + r * width;
             if (r < rows && whole == n && n > 0)
-                row[r] = FN(at)(x, b, h, first + r);
+                row[r] = FN(at)(from.x, from.b, from.h, first + r);
             else if (r < rows)
-                FN(fetch)(x, b, h, first + r, n, ws + r * width);
+                FN(fetch)(from.x, from.b, from.h, first + r, n, ws + r * width);
         }
         for (int64_t c0 = 0; c0 < n; c0 += LANES) {
             VEC square[LANES];

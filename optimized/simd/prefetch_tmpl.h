@@ -13,18 +13,17 @@ struct FN(prefetch) {
     int64_t passes; /* of the work, over which they are spread             */
 };
 
-/* Rows [j0,j1) of n numbers as they are stored; nothing where there are none. */
-static struct FN(prefetch) FN(prefetch_rows)(const struct attn_cview *x, int64_t b, int64_t g,
-                                             int64_t j0, int64_t j1, int64_t n, int64_t passes)
+/* Rows as they are stored; nothing where there are none. */
+static struct FN(prefetch) FN(prefetch_rows)(struct attn_rows rows, int64_t passes)
 {
-    int64_t size = (int64_t)attn_dtype_size(x->dtype);
-    if (j0 >= j1 || n == 0)
+    const int64_t *stride = rows.x->stride, size = (int64_t)attn_dtype_size(rows.x->dtype);
+    if (rows.i0 >= rows.i1 || rows.n == 0)
         return (struct FN(prefetch)){0};
-    return (struct FN(prefetch)){.at = (const char *)x->data +
-                                       attn_offset(x->stride, b, g, j0) * size,
-                                 .step = x->stride[2] * size,
-                                 .bytes = n * size,
-                                 .rows = j1 - j0,
+    return (struct FN(prefetch)){.at = (const char *)rows.x->data +
+                                       attn_offset(stride, rows.b, rows.h, rows.i0) * size,
+                                 .step = stride[2] * size,
+                                 .bytes = rows.n * size,
+                                 .rows = rows.i1 - rows.i0,
                                  .passes = passes};
 }
 

@@ -48,26 +48,24 @@ static void FN(emit)(const struct attn_view *y, int64_t b, int64_t h, int64_t i,
             FN(narrow)(y->dtype, (const REAL *)row + c, 1, to + c * step);
 }
 
-/* Pointers to rows [j0,j1) of kv head g, where they are or where FN(point) has widened them.  Eight
- * more repeat the last, for tiles that are not full. */
-static void FN(pointed)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0, int64_t j1,
-                        int64_t n, const REAL *ws, const REAL **row)
+/* Pointers to rows, where they are or where FN(point) has widened them.  Eight more repeat the last,
+ * for tiles that are not full. */
+static void FN(pointed)(struct attn_rows from, const REAL *ws, const REAL **row)
 {
-    int direct = FN(in_place)(x, n) && n > 0;
-    for (int64_t t = 0; t < j1 - j0 + 8; t++) {
-        int64_t j = j0 + t < j1 ? j0 + t : j1 - 1;
-        row[t] = direct ? FN(at)(x, b, g, j) : ws + (j - j0) * n;
+    int direct = FN(in_place)(from.x, from.n) && from.n > 0;
+    for (int64_t t = 0; t < from.i1 - from.i0 + 8; t++) {
+        int64_t i = from.i0 + t < from.i1 ? from.i0 + t : from.i1 - 1;
+        row[t] = direct ? FN(at)(from.x, from.b, from.h, i) : ws + (i - from.i0) * from.n;
     }
 }
 
-/* The same, widened into workspace [j1 - j0][n] where need be. */
-static void FN(point)(const struct attn_cview *x, int64_t b, int64_t g, int64_t j0, int64_t j1,
-                      int64_t n, REAL *ws, const REAL **row)
+/* The same, widened into workspace [i1 - i0][n] where need be. */
+static void FN(point)(struct attn_rows from, REAL *ws, const REAL **row)
 {
-    int direct = FN(in_place)(x, n);
-    for (int64_t j = j0; !direct && j < j1; j++)
-        FN(fetch)(x, b, g, j, n, ws + (j - j0) * n);
-    FN(pointed)(x, b, g, j0, j1, n, ws, row);
+    int direct = FN(in_place)(from.x, from.n);
+    for (int64_t i = from.i0; !direct && i < from.i1; i++)
+        FN(fetch)(from.x, from.b, from.h, i, from.n, ws + (i - from.i0) * from.n);
+    FN(pointed)(from, ws, row);
 }
 
 /* The n chosen of `all` rows, in the form of FN(point): the rows themselves when all are chosen. */

@@ -6,15 +6,15 @@
 /* One query on its way through the keys. */
 struct FN(split_row) {
     int64_t h, i;
-    struct attn_cursor run; /* that it is in, or the next */
-    uint64_t sees;          /* of the keys at hand: a bit each */
+    struct attn_run run; /* that it is in, or the next */
+    uint64_t sees;       /* of the keys at hand: a bit each */
     REAL m, l;
 };
 
-static void FN(split_seek)(const struct attn_row_split *job, struct FN(split_row) * row,
-                           int64_t from)
+/* On to the first run at or after the end of this one. */
+static void FN(split_seek)(const struct attn_row_split *job, struct FN(split_row) * row)
 {
-    if (!job->runs.next(job->runs.arg, job->b, row->h, row->i, from, &row->run.lo, &row->run.hi))
+    if (!job->runs.next(job->runs.arg, job->b, row->h, row->i, &row->run))
         row->run.lo = row->run.hi = job->j1;
 }
 
@@ -29,7 +29,7 @@ static uint64_t FN(split_sees)(const struct attn_row_split *job, struct FN(split
         bits |= (n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1) << (from - j0);
         if (row->run.hi > j1)
             break;
-        FN(split_seek)(job, row, row->run.hi);
+        FN(split_seek)(job, row);
     }
     return bits;
 }
@@ -43,19 +43,18 @@ static int FN(split_list)(uint64_t bits, int32_t *key)
     return n;
 }
 
-/* Rows [j0,j1): where they are, or widened into workspace. */
-static struct FN(source) FN(split_source)(const struct attn_cview *x, int64_t b, int64_t g,
-                                          int64_t j0, int64_t j1, int64_t n, REAL *ws)
+/* Rows where they are, or widened into workspace. */
+static struct FN(source) FN(split_source)(struct attn_rows rows, REAL *ws)
 {
-    int64_t width = FN(round_up)(n);
+    int64_t n = rows.n, width = FN(round_up)(n);
     struct FN(source) from = {.at = ws, .step = width, .width = width};
-    if (n > 0 && n == width && FN(in_place)(x, n)) {
-        from.at = FN(at)(x, b, g, j0);
-        from.step = x->stride[2];
+    if (n > 0 && n == width && FN(in_place)(rows.x, n)) {
+        from.at = FN(at)(rows.x, rows.b, rows.h, rows.i0);
+        from.step = rows.x->stride[2];
         return from;
     }
-    for (int64_t j = j0; j < j1; j++)
-        FN(fetch_padded)(x, b, g, j, n, ws + (j - j0) * width);
+    for (int64_t j = rows.i0; j < rows.i1; j++)
+        FN(fetch_padded)(rows.x, rows.b, rows.h, j, n, ws + (j - rows.i0) * width);
     return from;
 }
 
@@ -84,10 +83,12 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         seen |= row[r].sees = FN(split_sees)(job, &row[r], j0, j1);
     if (seen == 0)
         return;
-    struct FN(source) k = FN(split_source)(&job->t->k, job->b, g, j0, j1, p->d_key, K);
     int64_t j2 = j1 + ATTN_SPLIT_KEYS < job->j1 ? j1 + ATTN_SPLIT_KEYS : job->j1;
-    struct FN(prefetch) prefetch =
-        FN(prefetch_rows)(&job->t->v, job->b, g, j0, j1, p->d_value, rows / TWINS);
+    const struct attn_rows keys = {&job->t->k, job->b, g, j0, j1, p->d_key};
+    const struct attn_rows next_keys = {&job->t->k, job->b, g, j1, j2, p->d_key};
+    const struct attn_rows values = {&job->t->v, job->b, g, j0, j1, p->d_value};
+    struct FN(source) k = FN(split_source)(keys, K);
+    struct FN(prefetch) prefetch = FN(prefetch_rows)(values, rows / TWINS);
     for (int r = 0, together; r < rows; r += together, prefetch.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);
@@ -101,8 +102,8 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
             alpha[u] = FN(row_softmax)(S + u * ATTN_SPLIT_KEYS, n, &row[u].m, &row[u].l);
         }
     }
-    struct FN(source) v = FN(split_source)(&job->t->v, job->b, g, j0, j1, p->d_value, V);
-    prefetch = FN(prefetch_rows)(&job->t->k, job->b, g, j1, j2, p->d_key, rows / TWINS);
+    struct FN(source) v = FN(split_source)(values, V);
+    prefetch = FN(prefetch_rows)(next_keys, rows / TWINS);
     for (int r = 0, together; r < rows; r += together, prefetch.passes--) {
         int n = FN(split_list)(row[r].sees, key);
         together = FN(split_together)(row, r, rows);
@@ -135,7 +136,8 @@ static void FN(split)(const struct attn_row_split *job)
     for (int64_t h = job->h0; h < job->h1; h++)
         for (int64_t i = job->i0; i < job->i1; i++, rows++) {
             row[rows] = (struct FN(split_row)){.h = h, .i = i, .m = (REAL)-INFINITY};
-            FN(split_seek)(job, &row[rows], job->j0);
+            row[rows].run.hi = job->j0;
+            FN(split_seek)(job, &row[rows]);
             if (row[rows].run.lo < job->j1) /* else it sees nothing, and q is not read */
                 FN(fetch_scaled)(p, &job->t->q, job->b, h, i, Q + rows * wide);
         }

@@ -109,25 +109,23 @@ int attn_mask_view_next(const struct mask_view *v, int64_t i, int64_t from, int6
     return next_by_asking(v, i, from, until, lo, hi);
 }
 
-int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
-                   int64_t *hi)
+int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                   struct attn_run *run)
 {
-    *lo = 0;
-    *hi = INT64_MAX;
+    *run = (struct attn_run){0, INT64_MAX};
     if (mask == NULL)
         return 1;
     struct mask_view v = mask_view_of(mask, b, h);
-    return attn_mask_view_span(&v, i, lo, hi);
+    return attn_mask_view_span(&v, i, &run->lo, &run->hi);
 }
 
-int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,
-                   int64_t *lo, int64_t *hi)
+int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                   struct attn_run *run)
 {
-    if (mask == NULL) {
-        *lo = from;
-        *hi = INT64_MAX;
+    int64_t from = run->hi;
+    *run = (struct attn_run){from, INT64_MAX};
+    if (mask == NULL)
         return 1;
-    }
     struct mask_view v = mask_view_of(mask, b, h);
-    return attn_mask_view_next(&v, i, from, INT64_MAX, lo, hi);
+    return attn_mask_view_next(&v, i, from, INT64_MAX, &run->lo, &run->hi);
 }

@@ -71,18 +71,26 @@ enum attn_video attn_mask_video(const struct attn_mask *mask, int64_t *frames);
 int attn_mask_varies_by_batch(const struct attn_mask *mask);
 int attn_mask_varies_by_head(const struct attn_mask *mask);
 
-/* The first run of visible keys of query i at or after key `from`: visible in [*lo, *hi), hidden
- * in [from, *lo).  Returns 0 when there is none.  The run need not be maximal: the next one
- * may start at *hi.  Constant memory. */
-int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t from,
-                   int64_t *lo, int64_t *hi);
+/* A run of keys [lo, hi) that a query sees. */
+struct attn_run {
+    int64_t lo, hi;
+};
 
-/* If the keys that query i sees are known to be one run, [*lo, *hi) is that run (empty when
- * *lo >= *hi) and 1 is returned; 0 says nothing.  Constant time: single calls other than random,
- * blocks, csr, dense and keys by pattern, grids where a row is one run, and what & makes of
- * them. */
-int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t *lo,
-                   int64_t *hi);
+/* The next run of query i: the first one at or after key run->hi, which *run becomes.  Keys between
+ * the two are hidden.  Returns 0 when there is none; *run then means nothing.  The run need not be
+ * maximal: the next one may start where it ends.  Constant memory.  All runs of a row:
+ *
+ *      struct attn_run run = {0, 0};
+ *      while (attn_mask_next(mask, b, h, i, &run)) ...
+ */
+int attn_mask_next(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                   struct attn_run *run);
+
+/* If the keys that query i sees are known to be one run, *run is that run (empty when lo >= hi) and
+ * 1 is returned; 0 says nothing.  Constant time: single calls other than random, blocks, csr, dense
+ * and keys by pattern, grids where a row is one run, and intersections of them. */
+int attn_mask_span(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
+                   struct attn_run *run);
 
 /* If query i of batch b sees key j just where *least <= j - i <= *most, these bounds and 1; 0 says
  * nothing.  none, causal, window, and what & makes of them. */
@@ -107,13 +115,16 @@ static inline int64_t attn_tokens_below(const struct attn_tokens *t, int64_t x)
     return n < t->n ? n : t->n;
 }
 
-/* Is a block of rows [i0,i1) all hidden, all visible, or in between?  Sound
- * always (EMPTY and FULL are never wrong), exact for single calls; a composition, and axial2d,
- * which is one, may answer PARTIAL where the truth is EMPTY or FULL.  An empty block is
- * EMPTY. */
+/* A tile: queries [i0,i1) by keys [j0,j1) of head h of batch b. */
+struct attn_tile_at {
+    int64_t b, h, i0, i1, j0, j1;
+};
+
+/* Is a tile all hidden, all visible, or in between?  Sound always (EMPTY and FULL are never wrong),
+ * exact for single calls; a composition, and axial2d, which is one, may answer PARTIAL where the
+ * truth is EMPTY or FULL.  A tile without a pair is EMPTY. */
 enum attn_tile { ATTN_TILE_EMPTY, ATTN_TILE_PARTIAL, ATTN_TILE_FULL };
-enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
-                              int64_t i1, int64_t j0, int64_t j1);
+enum attn_tile attn_mask_tile(const struct attn_mask *mask, struct attn_tile_at at);
 
 /* Which of these keys query i sees: how many; constant memory, time O(visible keys of the stretch).
  */
@@ -125,19 +136,12 @@ int64_t attn_mask_count_keys(const struct attn_mask *mask, int64_t b, int64_t h,
 int64_t attn_mask_list_keys(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i,
                             const struct attn_tokens *keys, int32_t *column);
 
-/* The same two for all keys of [j0,j1). */
+/* The count for all keys of [j0,j1). */
 static inline int64_t attn_mask_row_count(const struct attn_mask *mask, int64_t b, int64_t h,
                                           int64_t i, int64_t j0, int64_t j1)
 {
     struct attn_tokens keys = attn_tokens_between(j0, j1);
     return attn_mask_count_keys(mask, b, h, i, &keys);
-}
-
-static inline int64_t attn_mask_row_keys(const struct attn_mask *mask, int64_t b, int64_t h,
-                                         int64_t i, int64_t j0, int64_t j1, int32_t *column)
-{
-    struct attn_tokens keys = attn_tokens_between(j0, j1);
-    return attn_mask_list_keys(mask, b, h, i, &keys, column);
 }
 
 /* If the mask is one call, csr(NAME), this is what it reads: 1, and the arrays as they are stored;
@@ -153,12 +157,13 @@ int64_t attn_mask_pairs(const struct attn_mask *mask, int64_t b, int64_t h,
                         const struct attn_tokens *queries, const struct attn_tokens *keys,
                         int *counted);
 
-/* The same for rows [i0,i1) by columns [j0,j1). */
-static inline int64_t attn_mask_count(const struct attn_mask *mask, int64_t b, int64_t h,
-                                      int64_t i0, int64_t i1, int64_t j0, int64_t j1, int *counted)
+/* The same for a tile. */
+static inline int64_t attn_mask_count(const struct attn_mask *mask, struct attn_tile_at at,
+                                      int *counted)
 {
-    struct attn_tokens queries = attn_tokens_between(i0, i1), keys = attn_tokens_between(j0, j1);
-    return attn_mask_pairs(mask, b, h, &queries, &keys, counted);
+    struct attn_tokens queries = attn_tokens_between(at.i0, at.i1);
+    struct attn_tokens keys = attn_tokens_between(at.j0, at.j1);
+    return attn_mask_pairs(mask, at.b, at.h, &queries, &keys, counted);
 }
 
 #ifdef __cplusplus

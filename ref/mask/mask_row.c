@@ -7,7 +7,7 @@
  *      A & R     the keys of the smaller side that the other side allows
  *      A | R     the keys of A, then those of R that A does not allow
  *
- * which visits every visible key once, but out of order; attn_mask_row_keys sorts at the end. */
+ * which visits every visible key once, but out of order; attn_mask_list_keys sorts at the end. */
 #include "ref/mask/mask_internal.h"
 
 /* One row, cut to keys [j0,j1). */

@@ -7,10 +7,6 @@
  * PARTIAL too often: two parts that are each partial may exclude each other. */
 #include "ref/mask/mask_internal.h"
 
-struct block {
-    int64_t i0, i1, j0, j1;
-};
-
 static enum attn_tile tile_of(int any_visible, int any_hidden)
 {
     if (!any_visible)
@@ -20,14 +16,14 @@ static enum attn_tile tile_of(int any_visible, int any_hidden)
 
 /* Visible iff least <= j - i <= most; inside the block j - i takes every value from the bottom
  * left corner to the top right one. */
-static enum attn_tile tile_band(const struct block *t, int64_t least, int64_t most)
+static enum attn_tile tile_band(const struct attn_tile_at *t, int64_t least, int64_t most)
 {
     int64_t low = t->j0 - (t->i1 - 1), high = t->j1 - 1 - t->i0;
     return tile_of(low <= most && high >= least, low < least || high > most);
 }
 
 /* By one count; or row by row until both kinds have been seen. */
-static enum attn_tile tile_by_count(const struct mask_view *v, const struct block *t)
+static enum attn_tile tile_by_count(const struct mask_view *v, const struct attn_tile_at *t)
 {
     struct attn_tokens queries = attn_tokens_between(t->i0, t->i1);
     struct attn_tokens keys = attn_tokens_between(t->j0, t->j1);
@@ -44,10 +40,10 @@ static enum attn_tile tile_by_count(const struct mask_view *v, const struct bloc
     return tile_of(any_visible, any_hidden);
 }
 
-static enum attn_tile tile_of_view(const struct mask_view *v, const struct block *t);
+static enum attn_tile tile_of_view(const struct mask_view *v, const struct attn_tile_at *t);
 
 /* EMPTY < PARTIAL < FULL: & is the least of its parts, | the greatest. */
-static enum attn_tile tile_of_parts(const struct mask_view *v, const struct block *t)
+static enum attn_tile tile_of_parts(const struct mask_view *v, const struct attn_tile_at *t)
 {
     const struct mask_node *all = v->mask->node;
     int is_any = v->node->kind == MASK_any_of;
@@ -62,7 +58,7 @@ static enum attn_tile tile_of_parts(const struct mask_view *v, const struct bloc
     return tile;
 }
 
-static enum attn_tile tile_of_view(const struct mask_view *v, const struct block *t)
+static enum attn_tile tile_of_view(const struct mask_view *v, const struct attn_tile_at *t)
 {
     int64_t least, most;
     struct mask_cell cell;
@@ -76,14 +72,12 @@ static enum attn_tile tile_of_view(const struct mask_view *v, const struct block
     return tile_by_count(v, t);
 }
 
-enum attn_tile attn_mask_tile(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i0,
-                              int64_t i1, int64_t j0, int64_t j1)
+enum attn_tile attn_mask_tile(const struct attn_mask *mask, struct attn_tile_at at)
 {
-    struct block block = {i0, i1, j0, j1};
-    if (i0 >= i1 || j0 >= j1)
+    if (at.i0 >= at.i1 || at.j0 >= at.j1)
         return ATTN_TILE_EMPTY;
     if (mask == NULL)
         return ATTN_TILE_FULL;
-    struct mask_view v = mask_view_of(mask, b, h);
-    return tile_of_view(&v, &block);
+    struct mask_view v = mask_view_of(mask, at.b, at.h);
+    return tile_of_view(&v, &at);
 }

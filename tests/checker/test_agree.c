@@ -206,6 +206,11 @@ TEST(sampled_rows)
     ck_assert(a.n_bad == 1 && a.at[0] == 1 && a.at[1] == 2 && a.at[2] == 4 && a.at[3] == 3);
     attn_agree_exactly(&x.view, &x.truth, 0x1p-24, &a);
     ck_assert(a.n == B * H * 2 * D && a.n_bad == 1 && a.at[2] == 4);
+    for (int line = 0; line < ATTN_MARKS; line++) { /* row 4 is the second of the sample */
+        ck_assert_uint_eq(a.marks.of_head[line], line == H + 2 ? 1u << 1 : 0);
+        ck_assert_uint_eq(a.marks.of_row[line], line == 1 ? 1u << 3 : 0);
+    }
+    ck_assert_int_eq(a.marks.first, H + 2);
 }
 
 TEST(exactly)

@@ -507,6 +507,15 @@ TEST(page_of_a_plugin)
     };
     for (size_t n = 0; n < sizeof want / sizeof *want; n++)
         ck_assert_msg(fixture_shell("P='%s' R='%s'; %s", path, page, want[n]) == 0, "%s", want[n]);
+    /* The smallest failure is a picture: heads 0, 5, 6 and 11 of 12 read the right one of 4. */
+    static const char mistake[] = "sed 's|h / group|h % t->kv_heads|'";
+    const char *heads = scratch_path("heads.c");
+    scratch_shell(0, "", "%s %s > '%s'", mistake, naive, heads);
+    scratch_expect(1, "", "check --plugin '%s' --report '%s' --case h12g4q2k3d4:none:f32:normal:s1",
+                   fixture_build(heads), page);
+    for (int head = 0; head < 12; head++)
+        scratch_shell(0, "", "grep -q '^ *0,%d  %s$' '%s'", head,
+                      head == 0 || head == 5 || head == 6 || head == 11 ? "··" : "■■", page);
     /* The line that repeats what was judged does so. */
     path = build_bad("RACE");
     scratch_expect(1, "",

@@ -94,24 +94,26 @@ static enum attn_status find_spelled(void *arg, const char *name, const char *pa
 static const char *check_row(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i)
 {
     const struct attn_mask_shape *s = attn_mask_shape(mask);
-    int64_t n = 0, lo, hi, from = 0, counted = 0;
+    int64_t n = 0, from = 0, counted = 0;
+    struct attn_run run = {0, 0};
+    struct attn_tokens all = attn_tokens_between(0, s->n_key);
     int32_t key[16];
     for (int64_t j = 0; j < s->n_key; j++)
         n += attn_mask_allows(mask, b, h, i, j);
     if (attn_mask_row_count(mask, b, h, i, 0, s->n_key) != n ||
-        attn_mask_row_keys(mask, b, h, i, 0, s->n_key, key) != n)
+        attn_mask_list_keys(mask, b, h, i, &all, key) != n)
         return "the keys of a row are not counted as they are defined";
     for (int64_t k = 0; k < n; k++)
         if (key[k] < 0 || key[k] >= s->n_key || !attn_mask_allows(mask, b, h, i, key[k]))
             return "a key of a row is not visible";
-    for (; attn_mask_next(mask, b, h, i, from, &lo, &hi); from = hi) {
-        if (lo < from || hi <= lo || hi > s->n_key)
+    for (; attn_mask_next(mask, b, h, i, &run); from = run.hi) {
+        if (run.lo < from || run.hi <= run.lo || run.hi > s->n_key)
             return "a run is not where it may be";
-        counted += hi - lo;
+        counted += run.hi - run.lo;
     }
     if (counted != n)
         return "the runs of a row are not its keys";
-    if (attn_mask_span(mask, b, h, i, &lo, &hi) && (hi > lo ? hi - lo : 0) != n)
+    if (attn_mask_span(mask, b, h, i, &run) && (run.hi > run.lo ? run.hi - run.lo : 0) != n)
         return "the span of a row is not its keys";
     return NULL;
 }
@@ -128,9 +130,10 @@ static const char *check_mask(const struct attn_mask *mask)
                 wrong = check_row(mask, b, h, i);
                 n += attn_mask_row_count(mask, b, h, i, 0, s->n_key);
             }
-            if (wrong == NULL && attn_mask_count(mask, b, h, 0, s->n_query, 0, s->n_key, &any) != n)
+            struct attn_tile_at all = {b, h, 0, s->n_query, 0, s->n_key};
+            if (wrong == NULL && attn_mask_count(mask, all, &any) != n)
                 wrong = "the pairs are not the sum of the rows";
-            enum attn_tile tile = attn_mask_tile(mask, b, h, 0, s->n_query, 0, s->n_key);
+            enum attn_tile tile = attn_mask_tile(mask, all);
             if (wrong == NULL && ((tile == ATTN_TILE_EMPTY && n > 0) ||
                                   (tile == ATTN_TILE_FULL && n < s->n_query * s->n_key)))
                 wrong = "a tile is called what it is not";

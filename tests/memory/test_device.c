@@ -28,7 +28,8 @@ static double need_at(const struct attn_spec *spec, const struct attn_case *c,
     struct attn_case so_long = *c;
     struct attn_need need;
     so_long.n_query = so_long.n_key = length;
-    ck_assert_int_eq(attn_need_of_case(spec, &one_call, &so_long, pass, &need, NULL), ATTN_OK);
+    const struct attn_price_asked asked = {spec, &one_call, &so_long, pass, memory};
+    ck_assert_int_eq(attn_need_of_case(&asked, &need, NULL), ATTN_OK);
     return attn_need_in(&need, memory);
 }
 
@@ -40,9 +41,9 @@ static int64_t longest(const char *text, const struct attn_stack *stack, const s
     struct attn_error err = {0};
     double bytes[2];
     int64_t length = -1;
-    ck_assert_msg(attn_need_longest(&spec, stack, c, ATTN_NEED_FORWARD, &memory, HUGE_VAL, &length,
-                                    bytes, &err) == ATTN_OK,
-                  "%s", err.text);
+    const struct attn_price_asked asked = {&spec, stack, c, ATTN_NEED_FORWARD, &memory};
+    ck_assert_msg(attn_need_longest(&asked, 0, HUGE_VAL, &length, bytes, &err) == ATTN_OK, "%s",
+                  err.text);
     return length;
 }
 
@@ -121,9 +122,9 @@ TEST(impatience)
     struct attn_error err = {0};
     double bytes[2];
     int64_t length;
-    ck_assert_int_eq(attn_need_longest(&spec, &one_call, &sixteen_heads, ATTN_NEED_FORWARD, &memory,
-                                       -1, &length, bytes, &err),
-                     ATTN_ENOTSUP);
+    const struct attn_price_asked asked = {&spec, &one_call, &sixteen_heads, ATTN_NEED_FORWARD,
+                                           &memory};
+    ck_assert_int_eq(attn_need_longest(&asked, 0, -1, &length, bytes, &err), ATTN_ENOTSUP);
     ck_assert_msg(strstr(err.text, "took") != NULL, "%s", err.text);
 }
 
@@ -136,10 +137,10 @@ TEST_EACH(both_passes, attn_impl_count())
     attn_options_preset(spec.impl, &spec.options);
     c.n_query = c.n_key = 1000;
     c.batch = 4;
-    for (int n = 0; n < 3; n++)
-        ck_assert_int_eq(
-            attn_need_of_case(&spec, &one_call, &c, (enum attn_need_pass)n, &pass[n], NULL),
-            ATTN_OK);
+    for (int n = 0; n < 3; n++) {
+        const struct attn_price_asked asked = {&spec, &one_call, &c, (enum attn_need_pass)n, NULL};
+        ck_assert_int_eq(attn_need_of_case(&asked, &pass[n], NULL), ATTN_OK);
+    }
     const struct attn_need *f = &pass[0], *b = &pass[1], *both = &pass[2];
     ck_assert(both->beside == b->beside && both->shard == b->shard);
     ck_assert(both->beside > f->beside);
@@ -163,9 +164,9 @@ TEST_EACH(every_spec_ends_there, 6 * attn_impl_count())
     int64_t length;
     struct attn_error err = {0};
     attn_options_preset(spec.impl, &spec.options);
-    ck_assert_msg(attn_need_longest(&spec, &one_call, &sixteen_heads, pass, &memory, HUGE_VAL,
-                                    &length, bytes, &err) == ATTN_OK,
-                  "%s: %s", spec.impl->name, err.text);
+    const struct attn_price_asked asked = {&spec, &one_call, &sixteen_heads, pass, &memory};
+    ck_assert_msg(attn_need_longest(&asked, 0, HUGE_VAL, &length, bytes, &err) == ATTN_OK, "%s: %s",
+                  spec.impl->name, err.text);
     ck_assert_msg(bytes[0] <= memory.bytes && bytes[1] > memory.bytes, "%s", spec.impl->name);
     ck_assert(need_at(&spec, &sixteen_heads, pass, &memory, length) == bytes[0]);
     if (spec.impl->shapes == NULL)

@@ -78,13 +78,14 @@ static int allows(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
 static int64_t check_row(const struct attn_problem *p, const struct attn_csr *csr, int64_t b,
                          int64_t h, int64_t i)
 {
-    int64_t visible = 0, from = 0, lo, hi;
+    int64_t visible = 0, from = 0;
     const int32_t *column;
     int64_t stored = attn_csr_row(csr, b, h, i, &column);
-    for (; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi) {
-        ck_assert(from <= lo && lo < hi && hi <= p->n_key);
-        for (int64_t j = from; j < hi; j++)
-            ck_assert_int_eq(allows(p, b, h, i, j), j >= lo);
+    struct attn_run run = {0, 0};
+    for (; attn_problem_next(p, b, h, i, &run); from = run.hi) {
+        ck_assert(from <= run.lo && run.lo < run.hi && run.hi <= p->n_key);
+        for (int64_t j = from; j < run.hi; j++)
+            ck_assert_int_eq(allows(p, b, h, i, j), j >= run.lo);
     }
     for (int64_t j = 0; j < p->n_key; j++) {
         ck_assert_int_eq(attn_problem_allows(p, b, h, i, j), allows(p, b, h, i, j));
@@ -94,9 +95,9 @@ static int64_t check_row(const struct attn_problem *p, const struct attn_csr *cs
         visible++;
     }
     ck_assert_int_eq(stored, visible);
-    if (attn_problem_span(p, b, h, i, &lo, &hi)) {
-        ck_assert_int_eq(hi > lo ? hi - lo : 0, visible);
-        ck_assert(visible == 0 || (allows(p, b, h, i, lo) && allows(p, b, h, i, hi - 1)));
+    if (attn_problem_span(p, b, h, i, &run)) {
+        ck_assert_int_eq(run.hi > run.lo ? run.hi - run.lo : 0, visible);
+        ck_assert(visible == 0 || (allows(p, b, h, i, run.lo) && allows(p, b, h, i, run.hi - 1)));
     }
     return visible;
 }
@@ -107,7 +108,7 @@ static void check_tile(const struct attn_problem *p, int64_t b, int64_t h, int64
     for (int64_t i = i0; i < i1; i++)
         for (int64_t j = j0; j < j1; j++)
             visible += allows(p, b, h, i, j);
-    enum attn_tile tile = attn_problem_tile(p, b, h, i0, i1, j0, j1);
+    enum attn_tile tile = attn_problem_tile(p, (struct attn_tile_at){b, h, i0, i1, j0, j1});
     ck_assert(tile != ATTN_TILE_EMPTY || visible == 0);
     ck_assert(tile != ATTN_TILE_FULL || visible == (i1 - i0) * (j1 - j0));
 }

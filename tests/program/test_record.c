@@ -275,8 +275,8 @@ static int count_fields(const char **text)
             quoted = !quoted;
         else if (**text == ',' && !quoted)
             n++;
-        else if (strncmp(*text, "\r\n", 2) == 0 && !quoted) {
-            *text += 2;
+        else if (**text == '\n' && !quoted) {
+            ++*text;
             return n;
         }
     }

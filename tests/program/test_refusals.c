@@ -177,7 +177,7 @@ static const char *const too_large[] = {"-9223372036854775808k", "-9223372036854
 
 TEST_EACH(counts, COUNT(too_large))
 {
-    scratch_expect(2, "whole numbers such as", "price dense --length %s", too_large[_i]);
+    scratch_expect(2, "is not an integer from 0 to", "price dense --length %s", too_large[_i]);
     ck_assert_msg(strstr(scratch_output, "runtime error") == NULL, "%s", scratch_output);
 }
 

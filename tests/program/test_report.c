@@ -295,6 +295,29 @@ TEST(groups_share_a_figure)
     json_decref(settings);
 }
 
+/* Of seven curves five stand out: the first of each family, then in order; the others are grey, each a
+ * grey of its own. */
+TEST(five_curves_stand_out)
+{
+    static const char *const spec[] = {"dense", "tiled-textbook", "tiled",       "chunked",
+                                       "csr",   "gemm",           "ring:ranks=2"};
+    fixture_n_points = 0;
+    for (int s = 0; s < 7; s++)
+        for (int l = 0; l < 2; l++)
+            fixture_add("length-a", spec[s],
+                        l == 0 ? "q256d64:none:f32:normal:s1" : "q512d64:none:f32:normal:s1", 0);
+    fixture_fold(NULL);
+    const struct attn_figure *figure = fixture_draw("memory", 0);
+    ck_assert_int_eq(figure->n_curves, 7);
+    for (int c = 0; c < 7; c++) {
+        const struct attn_figure_curve *curve = &figure->curve[c];
+        int is_grey = strcmp(curve->label, "tiled") == 0 || strcmp(curve->label, "gemm") == 0;
+        ck_assert_msg((curve->width < 1) == is_grey, "%s: %s", curve->label, curve->colour);
+        for (int b = 0; b < c; b++)
+            ck_assert_str_ne(curve->colour, figure->curve[b].colour);
+    }
+}
+
 TEST(what_was_not_run_is_named)
 {
     char text[512];

@@ -79,9 +79,8 @@ TEST_EACH(counts_have_closed_forms, N_GOLDEN)
     struct attn_mask *mask = mask_of(GOLDEN[_i].text, shape);
     int counted = 0;
     clock_t begin = clock();
-    ck_assert_int_eq(
-        attn_mask_count(mask, 0, 0, GOLDEN[_i].i0, GOLDEN[_i].i1, 0, shape.n_key, &counted),
-        GOLDEN[_i].pairs);
+    const struct attn_tile_at at = {0, 0, GOLDEN[_i].i0, GOLDEN[_i].i1, 0, shape.n_key};
+    ck_assert_int_eq(attn_mask_count(mask, at, &counted), GOLDEN[_i].pairs);
     ck_assert_int_eq(counted, 0);
     ck_assert(clock() - begin <= CLOCKS_PER_SEC / 2);
     attn_mask_free(mask);
@@ -108,21 +107,25 @@ TEST(counting_says_when_it_counts)
         int counted = 0;
         mask_data_expand(text, sizeof text, want[n].text, &d.shape);
         struct attn_mask *mask = mask_data_parse(text, &d);
-        attn_mask_count(mask, 0, 0, 0, d.shape.n_query, 0, d.shape.n_key, &counted);
+        attn_mask_count(mask, (struct attn_tile_at){0, 0, 0, d.shape.n_query, 0, d.shape.n_key},
+                        &counted);
         ck_assert_msg(counted == want[n].counted, "%s: counted = %d", text, counted);
         attn_mask_free(mask);
     }
     int counted = 0;
-    int64_t lo, hi;
+    struct attn_run run = {0, 4};
+    struct attn_tile_at at = {0, 0, 2, 5, 1, 8};
+    struct attn_tokens three = attn_tokens_between(4, 7);
     int32_t column[3];
-    ck_assert_int_eq(attn_mask_count(NULL, 0, 0, 2, 5, 1, 8, &counted), 21);
+    ck_assert_int_eq(attn_mask_count(NULL, at, &counted), 21);
     ck_assert_int_eq(attn_mask_row_count(NULL, 0, 0, 2, 1, 8), 7);
-    ck_assert(attn_mask_row_keys(NULL, 0, 0, 2, 4, 7, column) == 3 && column[0] == 0 &&
+    ck_assert(attn_mask_list_keys(NULL, 0, 0, 2, &three, column) == 3 && column[0] == 0 &&
               column[2] == 2);
-    ck_assert(attn_mask_next(NULL, 0, 0, 2, 4, &lo, &hi) && lo == 4 && hi > 1 << 30);
-    ck_assert(attn_mask_span(NULL, 0, 0, 2, &lo, &hi) && lo == 0 && hi > 1 << 30);
-    ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 5, 1, 8), ATTN_TILE_FULL);
-    ck_assert_int_eq(attn_mask_tile(NULL, 0, 0, 2, 2, 1, 8), ATTN_TILE_EMPTY);
+    ck_assert(attn_mask_next(NULL, 0, 0, 2, &run) && run.lo == 4 && run.hi > 1 << 30);
+    ck_assert(attn_mask_span(NULL, 0, 0, 2, &run) && run.lo == 0 && run.hi > 1 << 30);
+    ck_assert_int_eq(attn_mask_tile(NULL, at), ATTN_TILE_FULL);
+    at.i1 = 2;
+    ck_assert_int_eq(attn_mask_tile(NULL, at), ATTN_TILE_EMPTY);
     ck_assert(attn_mask_allows(NULL, 0, 0, 2, 4) && attn_mask_is_none(NULL));
     ck_assert(!attn_mask_varies_by_batch(NULL) && !attn_mask_varies_by_head(NULL));
 }
@@ -153,13 +156,14 @@ TEST(random_draws_are_pinned)
 {
     static struct mask_data d = {.shape = {1, 1, 4, 1000000}};
     struct attn_mask *mask = mask_data_parse("random(0.000005,42)", &d);
+    struct attn_tokens all = attn_tokens_between(0, 1000000);
     static const int32_t want[4][5] = {{352741, 389880, 753449, 774065, 954244},
                                        {191052, 278111, 737223, 780099, 970892},
                                        {102483, 159180, 230224, 833845, 969330},
                                        {97517, 166359, 326301, 404513, 963706}};
     for (int i = 0; i < 4; i++) {
         int32_t column[5];
-        ck_assert_int_eq(attn_mask_row_keys(mask, 0, 0, i, 0, 1000000, column), 5);
+        ck_assert_int_eq(attn_mask_list_keys(mask, 0, 0, i, &all, column), 5);
         ck_assert_mem_eq(column, want[i], sizeof column);
     }
     attn_mask_free(mask);
@@ -211,10 +215,12 @@ TEST(random_rows_cost_their_keys)
     for (int n = 0; n < 3; n++) {
         struct attn_mask *mask = mask_data_parse(texts[n], &d);
         int counted = 0;
-        int64_t pairs = attn_mask_count(mask, 0, 0, 0, 2000, 0, d.shape.n_key, &counted);
+        struct attn_tokens all = attn_tokens_between(0, d.shape.n_key);
+        int64_t pairs =
+            attn_mask_count(mask, (struct attn_tile_at){0, 0, 0, 2000, 0, d.shape.n_key}, &counted);
         ck_assert(pairs > 190000 && pairs <= 200000);
         int32_t column[100];
-        ck_assert_int_le(attn_mask_row_keys(mask, 0, 0, 1, 0, d.shape.n_key, column), 100);
+        ck_assert_int_le(attn_mask_list_keys(mask, 0, 0, 1, &all, column), 100);
         attn_mask_free(mask);
     }
     ck_assert(clock() - begin <= 5 * CLOCKS_PER_SEC);
@@ -231,7 +237,8 @@ TEST(narrow_bands_are_cheap)
     for (int n = 0; n < 4; n++) {
         struct attn_mask *mask = mask_data_parse(texts[n], &d);
         int counted = 0;
-        ck_assert(attn_mask_count(mask, 0, 0, 49000, 50000, 0, 50000, &counted) > 30000);
+        const struct attn_tile_at last = {0, 0, 49000, 50000, 0, 50000};
+        ck_assert(attn_mask_count(mask, last, &counted) > 30000);
         ck_assert_int_eq(counted, 1);
         attn_mask_free(mask);
     }

@@ -49,16 +49,18 @@ TEST(long_chains_are_masks)
     for (int n = 0; n < 4; n++) {
         char *text = repeat("", units[n], 100000, "causal(tl)");
         struct attn_mask *mask = mask_of(text, (struct attn_mask_shape){1, 1, 4, 4});
-        int64_t lo, hi, pairs = 0;
+        const struct attn_tile_at all = {0, 0, 0, 4, 0, 4};
+        struct attn_run run = {0, 0};
+        int64_t pairs = 0;
         int counted = 0;
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++) {
                 ck_assert_int_eq(attn_mask_allows(mask, 0, 0, i, j), j <= i);
                 pairs += j <= i;
             }
-        ck_assert_int_eq(attn_mask_next(mask, 0, 0, 1, 0, &lo, &hi), 1);
-        ck_assert(lo == 0 && hi >= 1 && hi <= 2);
-        ck_assert_int_eq(attn_mask_count(mask, 0, 0, 0, 4, 0, 4, &counted), pairs);
+        ck_assert_int_eq(attn_mask_next(mask, 0, 0, 1, &run), 1);
+        ck_assert(run.lo == 0 && run.hi >= 1 && run.hi <= 2);
+        ck_assert_int_eq(attn_mask_count(mask, all, &counted), pairs);
         ck_assert_str_eq(attn_mask_text(mask), text);
         attn_mask_free(mask);
         free(text);
@@ -83,7 +85,7 @@ TEST(deep_nesting_is_refused_not_followed)
             ck_assert_int_eq(attn_mask_allows(mask, 0, 0, i, j), j == 0 || j <= i);
     ck_assert_int_eq(attn_mask_row_count(mask, 0, 0, 2, 0, 4), 3);
     int counted = 0;
-    ck_assert_int_eq(attn_mask_count(mask, 0, 0, 0, 4, 0, 4, &counted), 10);
+    ck_assert_int_eq(attn_mask_count(mask, (struct attn_tile_at){0, 0, 0, 4, 0, 4}, &counted), 10);
     attn_mask_free(mask);
     free(open);
     free(legal);

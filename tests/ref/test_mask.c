@@ -47,16 +47,17 @@ static void check_runs(const struct picture *p, const struct attn_mask *mask, in
 {
     for (int64_t i = 0; i < p->n_query; i++)
         for (int64_t from = 0; from <= p->n_key; from++) {
-            int64_t first = from, lo = -1, hi = -1;
+            int64_t first = from;
+            struct attn_run run = {-1, from};
             while (first < p->n_key && !p->visible[i][first])
                 first++;
-            int found = attn_mask_next(mask, b, h, i, from, &lo, &hi);
+            int found = attn_mask_next(mask, b, h, i, &run);
             if (found != (first < p->n_key))
                 ck_abort_msg("%s b%d h%d: next of row %d from %d", SAY(mask, b, h), (int)i,
                              (int)from);
             if (!found)
                 continue;
-            int64_t good = lo == first && hi > lo && hi <= p->n_key;
+            int64_t lo = run.lo, hi = run.hi, good = lo == first && hi > lo && hi <= p->n_key;
             if (!good || picture_count(p, i, i + 1, lo, hi) != hi - lo)
                 ck_abort_msg("%s b%d h%d: row %d from %d gave [%d,%d)", SAY(mask, b, h), (int)i,
                              (int)from, (int)lo, (int)hi);
@@ -67,9 +68,11 @@ static void check_runs(const struct picture *p, const struct attn_mask *mask, in
 static void check_spans(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h)
 {
     for (int64_t i = 0; i < p->n_query; i++) {
-        int64_t lo = -1, hi = -1, n = picture_count(p, i, i + 1, 0, p->n_key);
-        if (!attn_mask_span(mask, b, h, i, &lo, &hi))
+        int64_t n = picture_count(p, i, i + 1, 0, p->n_key);
+        struct attn_run run = {-1, -1};
+        if (!attn_mask_span(mask, b, h, i, &run))
             continue;
+        int64_t lo = run.lo, hi = run.hi;
         int good = n == 0 ? lo >= hi
                           : lo >= 0 && hi <= p->n_key && hi - lo == n &&
                                 picture_count(p, i, i + 1, lo, hi) == n;
@@ -101,7 +104,8 @@ static void check_rows(const struct picture *p, const struct attn_mask *mask, in
                 int64_t n = picture_count(p, i, i + 1, j0, j1), at = 0;
                 column[n] = -77;
                 int64_t counted = attn_mask_row_count(mask, b, h, i, j0, j1);
-                int64_t listed = attn_mask_row_keys(mask, b, h, i, j0, j1, column);
+                const struct attn_tokens keys = attn_tokens_between(j0, j1);
+                int64_t listed = attn_mask_list_keys(mask, b, h, i, &keys, column);
                 int good = counted == n && listed == n && column[n] == -77;
                 for (int64_t j = j0; j < j1 && good; j++)
                     if (p->visible[i][j])
@@ -114,20 +118,20 @@ static void check_rows(const struct picture *p, const struct attn_mask *mask, in
 }
 
 /* exact: a single call, whose tile class must be the truth; else it may say PARTIAL. */
-static void check_block(const struct picture *p, const struct attn_mask *mask, int64_t b, int64_t h,
-                        const int64_t block[4], int exact)
+static void check_block(const struct picture *p, const struct attn_mask *mask,
+                        struct attn_tile_at at, int exact)
 {
-    int64_t i0 = block[0], i1 = block[1], j0 = block[2], j1 = block[3];
+    int64_t b = at.b, h = at.h, i0 = at.i0, i1 = at.i1, j0 = at.j0, j1 = at.j1;
     int64_t n = picture_count(p, i0, i1, j0, j1), area = (i1 - i0) * (j1 - j0);
     enum attn_tile truth = n == 0      ? ATTN_TILE_EMPTY
                            : n == area ? ATTN_TILE_FULL
                                        : ATTN_TILE_PARTIAL;
-    enum attn_tile tile = attn_mask_tile(mask, b, h, i0, i1, j0, j1);
+    enum attn_tile tile = attn_mask_tile(mask, at);
     if (!(tile == truth || (!exact && area > 0 && tile == ATTN_TILE_PARTIAL)))
         ck_abort_msg("%s b%d h%d: tile [%d,%d)x[%d,%d) is %d, not %d", SAY(mask, b, h), (int)i0,
                      (int)i1, (int)j0, (int)j1, (int)truth, (int)tile);
     int counted = 0;
-    int64_t claimed = attn_mask_count(mask, b, h, i0, i1, j0, j1, &counted);
+    int64_t claimed = attn_mask_count(mask, at, &counted);
     if (claimed != n || (counted != 0 && counted != 1))
         ck_abort_msg("%s b%d h%d: [%d,%d)x[%d,%d) holds %d, not %d", SAY(mask, b, h), (int)i0,
                      (int)i1, (int)j0, (int)j1, (int)n, (int)claimed);
@@ -140,7 +144,7 @@ static void check_blocks(const struct picture *p, const struct attn_mask *mask, 
         for (int64_t i1 = i0; i1 <= p->n_query; i1++)
             for (int64_t j0 = 0; j0 <= p->n_key; j0++)
                 for (int64_t j1 = j0; j1 <= p->n_key; j1++)
-                    check_block(p, mask, b, h, (const int64_t[]){i0, i1, j0, j1}, exact);
+                    check_block(p, mask, (struct attn_tile_at){b, h, i0, i1, j0, j1}, exact);
 }
 
 static void check_everything(const char *text, struct mask_data *d, int exact)

@@ -272,9 +272,10 @@ static double exponential(const struct work *x, double a)
 static int64_t visible_keys(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
                             int64_t *key)
 {
-    int64_t n = 0, lo, hi;
-    for (int64_t from = 0; attn_problem_next(p, b, h, i, from, &lo, &hi); from = hi)
-        for (int64_t j = lo; j < hi; j++)
+    int64_t n = 0;
+    struct attn_run run = {0, 0};
+    while (attn_problem_next(p, b, h, i, &run))
+        for (int64_t j = run.lo; j < run.hi; j++)
             key[n++] = j;
     return n;
 }

@@ -20,15 +20,6 @@ static int is_parallel(const struct attn_impl *impl)
     return impl->ranks != NULL;
 }
 
-/* Place of an option among an implementation's; -1: it has none. */
-static int find_option(const struct attn_impl *impl, const char *name)
-{
-    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
-        if (strcmp(impl->options[o].name, name) == 0)
-            return o;
-    return -1;
-}
-
 /* The implementation that works in one process: of ranks, the local one. */
 static const struct attn_impl *worker(const struct attn_spec *spec)
 {
@@ -109,7 +100,7 @@ static int other_word_of_ranks(const struct attn_price_asked *asked, int n, stru
 
 static int has_value(const struct attn_impl *impl, int64_t *value, const char *name, int64_t x)
 {
-    int o = find_option(impl, name);
+    int o = attn_option_find(impl, name);
     if (o < 0 || impl->options[o].choices != NULL || value[o] == x || x < impl->options[o].min ||
         x > impl->options[o].max)
         return 0;
@@ -154,7 +145,7 @@ static int on_ranks(const struct attn_price_asked *asked, int n, struct attn_adv
         spec->options.isa = is->options.isa;
         spec->options.priced_only = is->options.priced_only;
     }
-    int o = find_option(to->spec.impl, "ranks");
+    int o = attn_option_find(to->spec.impl, "ranks");
     int64_t ranks = (int64_t)2 << n % NUMBERS;
     snprintf(to->what, sizeof to->what, "%s on %lld ranks", to->spec.impl->name, (long long)ranks);
     if (is_parallel(is->impl) && is->options.value[o] == ranks)
@@ -244,8 +235,7 @@ static int64_t longest_of(const struct attn_price_asked *asked)
     double bytes[2];
     int64_t length = -1;
     if (isinf(asked->memory->bytes) ||
-        attn_need_longest(asked->spec, asked->stack, asked->c, asked->pass, asked->memory, PATIENCE,
-                          &length, bytes, &err) != ATTN_OK)
+        attn_need_longest(asked, 0, PATIENCE, &length, bytes, &err) != ATTN_OK)
         return -1;
     return length;
 }
@@ -254,8 +244,7 @@ static void price(const struct attn_price_asked *asked, double now, struct attn_
 {
     struct attn_need need;
     const struct attn_price_asked changed = attn_advice_asked(asked, x);
-    x->refused.status =
-        attn_need_of_case(&x->spec, &x->stack, &x->c, asked->pass, &need, &x->refused);
+    x->refused.status = attn_need_of_case(&changed, &need, &x->refused);
     if (x->refused.status != ATTN_OK)
         return;
     x->lacks = need.lacks;
@@ -364,8 +353,7 @@ enum attn_status attn_price_advices(const struct attn_price_asked *asked,
                                     struct attn_advices *advices, struct attn_error *err)
 {
     struct attn_need need;
-    enum attn_status status =
-        attn_need_of_case(asked->spec, asked->stack, asked->c, asked->pass, &need, err);
+    enum attn_status status = attn_need_of_case(asked, &need, err);
     if (status != ATTN_OK)
         return status;
     advices->n = 0;

@@ -9,6 +9,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/statements.h"
+#include "experiments/table/row_table.h"
 #include "optimized/parallel/scheme.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
@@ -167,7 +168,7 @@ enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *f
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
+enum attn_status attn_cluster_ranks(const char *text, struct attn_cluster_counts *ranks,
                                     struct attn_error *err)
 {
     int64_t first, last, times;
@@ -187,18 +188,10 @@ enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ra
     return ATTN_OK;
 }
 
-static int find_option(const struct attn_impl *impl, const char *name)
-{
-    for (int o = 0; impl->options != NULL && impl->options[o].name != NULL; o++)
-        if (strcmp(impl->options[o].name, name) == 0)
-            return o;
-    return -1;
-}
-
 enum attn_status attn_cluster_set_ranks(struct attn_spec *spec, int64_t ranks,
                                         struct attn_error *err)
 {
-    int o = find_option(spec->impl, "ranks");
+    int o = attn_option_find(spec->impl, "ranks");
     if (o < 0)
         return attn_fail(err, ATTN_EINVAL, "%s is one process: ring or ulysses would work",
                          spec->impl->name);
@@ -231,8 +224,6 @@ struct row {
     struct attn_replay replay;
     struct attn_need need;
     int64_t longest;
-    double beyond; /* what one more would need; infinite where it has no price in 64 bits */
-    int ulysses;   /* U of usp; 0: no choice */
 };
 
 /* With U heads, of a scheme that has that option and was not told. */
@@ -240,8 +231,7 @@ static enum attn_status try_row(const struct attn_price_asked *asked,
                                 const struct attn_cluster_file *file, const struct attn_problem *p,
                                 struct row *row, struct attn_error *err)
 {
-    enum attn_status status =
-        attn_need_of(&row->spec, asked->stack, p, asked->pass, NULL, NULL, &row->need, err);
+    enum attn_status status = attn_need_of(asked, p, NULL, NULL, &row->need, err);
     return status != ATTN_OK
                ? status
                : attn_cluster_replay(&row->spec, p, asked->pass, &file->cluster, &row->replay, err);
@@ -260,13 +250,13 @@ static enum attn_status best_row(const struct attn_price_asked *asked,
                                  const struct attn_cluster_file *file, const struct attn_problem *p,
                                  struct row *row, struct attn_error *err)
 {
-    int o = find_option(row->spec.impl, "heads"),
+    int o = attn_option_find(row->spec.impl, "heads"),
         ranks = attn_ranks(row->spec.impl, &row->spec.options);
     struct row best = {.replay.seconds = -1};
     if (o < 0 || row->spec.options.value[o] != 0)
         return try_row(asked, file, p, row, err);
     for (int u = 1; u <= ranks && u <= p->heads; u++) {
-        row->spec.options.value[o] = row->ulysses = u;
+        row->spec.options.value[o] = u;
         enum attn_status status = ranks % u == 0 ? try_row(asked, file, p, row, err) : ATTN_OK;
         if (status != ATTN_OK)
             return status;
@@ -277,6 +267,7 @@ static enum attn_status best_row(const struct attn_price_asked *asked,
     return ATTN_OK;
 }
 
+/* asked->spec is the row's. */
 static enum attn_status price_row(const struct attn_price_asked *asked,
                                   const struct attn_cluster_file *file, int64_t ranks,
                                   struct row *row, struct attn_error *err)
@@ -284,16 +275,13 @@ static enum attn_status price_row(const struct attn_price_asked *asked,
     struct attn_problem p;
     struct attn_mask *mask = NULL;
     double bytes[2] = {0, 0};
-    row->spec = *asked->spec;
     enum attn_status status = ranks > 0 ? attn_cluster_set_ranks(&row->spec, ranks, err) : ATTN_OK;
     if (status == ATTN_OK)
         status = attn_case_open(asked->c, NULL, &p, &mask, err);
     if (status == ATTN_OK)
         status = best_row(asked, file, &p, row, err);
     if (status == ATTN_OK)
-        status = attn_need_longest_even(&row->spec, asked->stack, asked->c, asked->pass,
-                                        asked->memory, &row->longest, bytes, err);
-    row->beyond = bytes[1];
+        status = attn_need_longest(asked, 1, HUGE_VAL, &row->longest, bytes, err);
     attn_mask_free(mask);
     return status;
 }
@@ -315,59 +303,10 @@ static const char *limit_of(const struct row *row, const struct attn_memory *mem
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static void print_head(const struct attn_price_asked *asked, const struct attn_cluster_file *file)
-{
-    attn_price_print_asked(asked);
-    printf("  on %s\n  %5s %10s %5s  %-12s", file->name, "ranks", "time", "eff.", "limit");
-    for (int on = 0; on < ATTN_SPENT; on++)
-        printf(" %7s", attn_spent_name(on));
-    printf("  %10s  %s\n", "rank needs", "longest L");
-}
-
-static void print_row(const struct row *row, const struct attn_memory *memory)
-{
-    char time[32], bytes[32], longest[32];
-    const struct attn_replay *x = &row->replay;
-    int ranks = attn_ranks(row->spec.impl, &row->spec.options);
-    printf("  %5d %10s %3.0f %%  %-12s", ranks, attn_price_seconds(x->seconds, time),
-           100 * efficiency(x), limit_of(row, memory));
-    for (int on = 0; on < ATTN_SPENT; on++)
-        printf(" %5.1f %%", x->seconds > 0 ? 100 * x->spent[on] / x->seconds : 0);
-    printf("  %10s  %s%s", attn_price_bytes(attn_need_in(&row->need, memory), bytes),
-           isinf(row->beyond) ? "over " : "", attn_cli_grouped(row->longest, longest));
-    if (row->ulysses > 0)
-        printf("  U x R/U = %d x %d", row->ulysses, ranks / row->ulysses);
-    putchar('\n');
-}
-
-static void print_assumptions(const struct attn_price_asked *asked,
-                              const struct attn_cluster_file *file, int counted)
-{
-    printf(
-        "  time: of the slowest rank, and what it goes into.  eff.: all products dealt out "
-        "evenly, at the full rate, by it.\n"
-        "  longest L: of multiples of 4 tokens a rank, by memory alone; over: longer ones have no "
-        "price in 64 bits.\n"
-        "  assumed: links are not shared; posting is not hidden; a change of layout begins with "
-        "the last rank;\n"
-        "  a backward product has the rate of a forward one; and of %s\n",
-        file->name);
-    for (int k = 0; k < ATTN_CLUSTER_KEYS; k++)
-        if (file->source[k][0] != '\0')
-            printf("    %-18s %10.4g %-28s %s\n", keys[k].name, file->value[k], keys[k].unit,
-                   file->source[k]);
-    attn_price_print_isa(asked->spec, "  local products are ", "\n");
-    if (counted)
-        puts("  visible pairs were counted row by row");
-    putchar('\n');
-}
-
 static json_t *row_json(const struct attn_price_asked *asked, const struct row *row,
                         const struct attn_cluster_file *file)
 {
-    const struct attn_price_asked one = {&row->spec, asked->stack, asked->c, asked->pass,
-                                         asked->memory};
-    json_t *json = attn_price_asked_json(&one), *spent = json_object();
+    json_t *json = attn_price_asked_json(asked), *spent = json_object();
     for (int on = 0; on < ATTN_SPENT; on++)
         json_object_set_new(spent, attn_spent_name(on), json_real(row->replay.spent[on]));
     json_t *rest =
@@ -381,6 +320,50 @@ static json_t *row_json(const struct attn_price_asked *asked, const struct row *
     return json;
 }
 
+/* A column for each thing that time goes into. */
+static void print_rows(const struct attn_price_asked *asked, const struct attn_cluster_file *file,
+                       const json_t *rows)
+{
+    struct attn_column column[8 + ATTN_SPENT] = {{"ranks", "ranks", ATTN_UNIT_PLAIN},
+                                                 {"seconds", "time", ATTN_UNIT_SECONDS},
+                                                 {"efficiency", "eff.", ATTN_UNIT_REAL},
+                                                 {"limit", "limit", ATTN_UNIT_WORDS}};
+    size_t r;
+    json_t *row;
+    int n = 4;
+    for (int on = 0; on < ATTN_SPENT; on++)
+        column[n++] =
+            (struct attn_column){attn_spent_name(on), attn_spent_name(on), ATTN_UNIT_SECONDS};
+    column[n++] = (struct attn_column){"needed_bytes", "rank needs", ATTN_UNIT_BYTES};
+    column[n++] = (struct attn_column){"longest", "longest L", ATTN_UNIT_GROUPED};
+    column[n] = (struct attn_column){"spec", "as", ATTN_UNIT_CODE};
+    json_array_foreach((json_t *)(uintptr_t)rows, r, row)
+        json_object_update(row, json_object_get(row, "spent"));
+    attn_price_print_asked(asked);
+    printf("  on %s\n", file->name);
+    attn_table_print(stdout, ATTN_TABLE_INDENTED, column, rows);
+}
+
+static void print_assumptions(const struct attn_price_asked *asked,
+                              const struct attn_cluster_file *file, int counted)
+{
+    printf("  time: of the slowest rank, and what it goes into.  eff.: all products dealt out "
+           "evenly, at the full rate, by it.\n"
+           "  longest L: of multiples of 4 tokens a rank, by memory alone.\n"
+           "  assumed: links are not shared; posting is not hidden; a change of layout begins with "
+           "the last rank;\n"
+           "  a backward product has the rate of a forward one; and of %s\n",
+           file->name);
+    for (int k = 0; k < ATTN_CLUSTER_KEYS; k++)
+        if (file->source[k][0] != '\0')
+            printf("    %-18s %10.4g %-28s %s\n", keys[k].name, file->value[k], keys[k].unit,
+                   file->source[k]);
+    attn_price_print_isa(asked->spec, "  local products are ", "\n");
+    if (counted)
+        puts("  visible pairs were counted row by row");
+    putchar('\n');
+}
+
 /* On a terminal, what takes long. */
 static void show_progress(int64_t ranks)
 {
@@ -389,32 +372,30 @@ static void show_progress(int64_t ranks)
 }
 
 int attn_price_cluster(const struct attn_price_asked *asked, const struct attn_cluster_file *file,
-                       const struct attn_cli_counts *ranks, json_t *all)
+                       const struct attn_cluster_counts *ranks, json_t *all)
 {
-    int n = ranks->n > 0 ? ranks->n : 1, counted = 0, rows = 0, worst = ATTN_EXIT_GOOD;
+    int n = ranks->n > 0 ? ranks->n : 1, counted = 0, worst = ATTN_EXIT_GOOD;
+    json_t *rows = json_array();
     for (int i = 0; i < n; i++) {
-        struct row row = {.ulysses = 0};
+        struct row row = {.spec = *asked->spec};
         struct attn_error err = {ATTN_OK, ""};
         int64_t of = ranks->n > 0 ? ranks->at[i] : 0;
         show_progress(of);
-        enum attn_status status = price_row(asked, file, of, &row, &err);
-        if (status != ATTN_OK) {
-            const struct attn_price_asked one = {&row.spec, asked->stack, asked->c, asked->pass,
-                                                 asked->memory};
+        const struct attn_price_asked one = {&row.spec, asked->stack, asked->c, asked->pass,
+                                             asked->memory};
+        enum attn_status status = price_row(&one, file, of, &row, &err);
+        if (status == ATTN_OK)
+            json_array_append_new(all != NULL ? all : rows, row_json(&one, &row, file));
+        else {
             attn_price_show_refused(&one, err.text, all);
             worst = attn_cli_status(status);
-            continue;
         }
-        if (all != NULL)
-            json_array_append_new(all, row_json(asked, &row, file));
-        else {
-            if (rows++ == 0)
-                print_head(asked, file);
-            print_row(&row, asked->memory);
-        }
-        counted |= row.replay.counted;
+        counted |= status == ATTN_OK && row.replay.counted;
     }
-    if (rows > 0)
+    if (json_array_size(rows) > 0) {
+        print_rows(asked, file, rows);
         print_assumptions(asked, file, counted);
+    }
+    json_decref(rows);
     return worst;
 }

@@ -34,8 +34,13 @@ enum attn_status attn_cluster_parse(const char *name, const char *text,
 enum attn_status attn_cluster_read(const char *path, struct attn_cluster_file *file,
                                    struct attn_error *err);
 
+struct attn_cluster_counts {
+    int n;
+    int64_t at[64];
+};
+
 /* "8", or "8:4096:x2": 8, 16, ... 4096.  EINVAL. */
-enum attn_status attn_cluster_ranks(const char *text, struct attn_cli_counts *ranks,
+enum attn_status attn_cluster_ranks(const char *text, struct attn_cluster_counts *ranks,
                                     struct attn_error *err);
 
 /* Set the number of ranks of a scheme; EINVAL: it has none, or cannot have this number. */
@@ -50,6 +55,6 @@ enum attn_status attn_cluster_replay(const struct attn_spec *spec, const struct 
 /* A row for each number of ranks; then what it assumes.  ranks->n = 0: the spec's own.  all: NULL
  * for text.  An exit status. */
 int attn_price_cluster(const struct attn_price_asked *asked, const struct attn_cluster_file *file,
-                       const struct attn_cli_counts *ranks, json_t *all);
+                       const struct attn_cluster_counts *ranks, json_t *all);
 
 #endif

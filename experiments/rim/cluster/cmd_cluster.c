@@ -4,22 +4,22 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/cli/flag_cases.h"
+#include "experiments/measure/plan.h"
 #include "experiments/rim/cluster/cluster.h"
 #include "experiments/rim/cluster/measured.h"
 
 struct request {
-    struct attn_cli_cases cases; /* pass: enum attn_need_pass */
+    struct attn_plan_shapes shapes;
+    struct attn_plan cases;
     const char *counts, *params;
-    int json;
+    int pass, json; /* pass: enum attn_need_pass */
 };
 #define PLACE(member) offsetof(struct request, member)
 
-static const struct attn_flag_use flags[] = {ATTN_CLI_CASE_FLAGS(PLACE(cases)),
-                                             ATTN_TAKES(RANKS, PLACE(counts)),
-                                             ATTN_TAKES(PARAMS, PLACE(params)),
-                                             ATTN_TAKES(FORMAT, PLACE(json), "text"),
-                                             {.flag = ATTN_FLAG_END}};
+static const struct attn_flag_use flags[] = {
+    ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),    ATTN_TAKES(PASS, PLACE(pass), "fwd"),
+    ATTN_TAKES(RANKS, PLACE(counts)),        ATTN_TAKES(PARAMS, PLACE(params)),
+    ATTN_TAKES(FORMAT, PLACE(json), "text"), {.flag = ATTN_FLAG_END}};
 
 static int cluster(void *values, int n, char **operand);
 
@@ -36,15 +36,12 @@ const struct attn_cli_command attn_cmd_cluster = {
     .flags = flags,
     .more = "  attnlab cluster experiments/rim/cluster/h200.cluster ring \\\n"
             "      --length 1Mi --heads 16 --dim 128 --dtype bf16 --ranks 8:4096:x2\n"
-            "  mpirun -n 4 attnlab-mpi cluster here ring:ranks=4 --length 16Ki\n"
-            "\n"
-            "Exit status: 0 good; 2 usage, a bad file, or a SPEC that refuses: the others are "
-            "priced.",
+            "  mpirun -n 4 attnlab-mpi cluster here ring:ranks=4 --length 16Ki",
+    .exits = "0 good; 2 usage, a bad file, or a SPEC that refuses: the others are priced.",
     .operands_least = 2,
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
-    .initial = &(const struct request){.cases = ATTN_CLI_CASES_OPEN},
     .run = cluster};
 
 /* Where ranks are: in a file, or here. */
@@ -52,7 +49,7 @@ struct place {
     int is_here;
     struct attn_cluster_file file;
     struct attn_cluster here;
-    struct attn_cli_counts ranks;
+    struct attn_cluster_counts ranks;
     struct attn_memory memory;
 };
 
@@ -96,15 +93,14 @@ static int show(const struct request *q, const struct attn_spec *spec, int n,
                 const struct place *place, json_t *all)
 {
     static const struct attn_stack none = {0};
-    const int last = q->cases.pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
-    struct attn_cli_cases cases = q->cases;
+    const int last = q->pass, first = last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : last;
+    const int cases = (int)q->cases.n;
     int status = ATTN_EXIT_GOOD, worst = ATTN_EXIT_GOOD;
-    cases.pass = 0;
-    for (int i = 0; i < n * attn_cli_case_count(&cases); i++) {
-        const struct attn_case c = attn_cli_case_at(&cases, i % attn_cli_case_count(&cases));
+    for (int i = 0; i < n * cases; i++) {
+        const struct attn_case *c = &q->cases.point[i % cases].c;
         for (int pass = first; pass <= last; pass++) {
-            const struct attn_price_asked asked = {&spec[i / attn_cli_case_count(&cases)], &none,
-                                                   &c, (enum attn_need_pass)pass, &place->memory};
+            const struct attn_price_asked asked = {&spec[i / cases], &none, c,
+                                                   (enum attn_need_pass)pass, &place->memory};
             if (pass == ATTN_NEED_BOTH && first != last && status != ATTN_EXIT_GOOD)
                 continue; /* what a pass refuses is refused of both */
             status = place->is_here ? attn_price_measured(&asked, &place->here, all)
@@ -121,8 +117,9 @@ static int cluster(void *values, int n, char **operand)
     struct place place = {.is_here = strcmp(operand[0], "here") == 0, .memory = attn_memory_here()};
     struct attn_error err;
     struct attn_spec *spec = attn_cli_need(calloc((size_t)n, sizeof *spec));
-    if (q->cases.lengths.n == 0)
+    if (!attn_plan_has_key(&q->shapes.keys, "length"))
         attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed");
+    attn_cli_must(attn_plan_of_shapes(&q->shapes.keys, &q->cases, &err), &err);
     for (int s = 1; s < n; s++)
         attn_cli_must(attn_spec_parse_priced(operand[s], &spec[s - 1], &err), &err);
     if (q->params != NULL)
@@ -134,6 +131,7 @@ static int cluster(void *values, int n, char **operand)
     json_t *all = q->json ? json_array() : NULL;
     int worst = show(q, spec, n - 1, &place, all);
     attn_price_print_json(all);
+    attn_plan_free(&q->cases);
     free(spec);
     return worst;
 }

@@ -8,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/price/messages.h"
 #include "experiments/rim/cluster/cluster.h"
+#include "experiments/table/row_table.h"
 #include "optimized/parallel/rank_runner.h"
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
@@ -186,7 +187,7 @@ int attn_price_measured(const struct attn_price_asked *asked, const struct attn_
     if (all == NULL) {
         attn_price_print_asked(asked);
         printf("  messages alone: measured %s, by the model %s, ratio %.2f\n",
-               attn_price_seconds(measured, times[0]), attn_price_seconds(model.seconds, times[1]),
+               attn_seconds_text(measured, times[0]), attn_seconds_text(model.seconds, times[1]),
                measured / model.seconds);
         return ATTN_EXIT_GOOD;
     }

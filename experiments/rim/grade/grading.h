@@ -60,10 +60,6 @@ struct attn_task {
 enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed, const char *hidden,
                                 struct attn_task *task, struct attn_error *err);
 
-/* The case with numbers that only who knows task->hidden knows before it is asked. */
-void attn_task_hide(const struct attn_task *task, struct attn_case *c);
-
-void attn_task_print(const struct attn_task *task, FILE *out);
 
 /* Compares a declaration with the task's.  0: they agree.  1: a claim or a convention differs: the
  * criterion `task` is lost.  2: it makes bounds wider, or leaves cases out: all is lost. */
@@ -76,6 +72,9 @@ int attn_task_differs(const struct attn_task *task, const struct attn_claims *cl
  * unknown word. */
 int attn_selection_has(const char *selection, const struct attn_asked *asked, unsigned needs);
 enum attn_status attn_selection_check(const char *selection, struct attn_error *err);
+
+/* Give the case the seed of task->hidden: its numbers are unknown until it is asked. */
+void attn_task_hide(const struct attn_task *task, struct attn_case *c);
 
 /* ---- a sheet of points ----------------------------------------------------------------------- */
 
@@ -166,6 +165,9 @@ enum attn_status attn_class_grade(const struct attn_grade_class *class, struct a
 /* ---- what is said (sheet.c) ------------------------------------------------------------------ */
 
 enum attn_sheet_format { ATTN_SHEET_TEXT, ATTN_SHEET_JSON, ATTN_SHEET_CSV };
+
+/* The task without a submission, as text or JSON: claims, conventions to declare, criteria. */
+void attn_task_print(const struct attn_task *task, enum attn_sheet_format format, FILE *out);
 
 /* One submission: all of it, text that a student reads, an object on a line, or a row for each
  * criterion.  head: what stands before the first. */

@@ -32,8 +32,8 @@ static int is_too_large(const struct attn_grading *g, const struct attn_problem 
                most;
 }
 
-/* The claims that a case needs, if the task has them all.  0: the case is left out; a tier has it to
- * be refused. */
+/* The claims that a case needs, if the task has them all.  0: it is left out; a tier has it to be
+ * refused. */
 static int is_claimed(const struct attn_grading *g, const struct attn_case *c,
                       enum attn_route route, unsigned *needs)
 {

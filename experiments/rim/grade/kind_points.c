@@ -26,6 +26,19 @@ static int has_passed_any(const struct attn_grading *g, struct attn_outcome *o)
     return 0;
 }
 
+/* The case of a criterion, with its hidden numbers.  0, and the outcome is lost: it is none. */
+static int read_case(const struct attn_grading *g, const char *text, struct attn_case *c,
+                     struct attn_outcome *o)
+{
+    struct attn_error err = {0};
+    const int ok = attn_case_parse(text, c, &err) == ATTN_OK;
+    if (ok)
+        attn_task_hide(g->task, c);
+    else
+        attn_outcome_lose(o, "%s", err.text);
+    return ok;
+}
+
 /* One process of the submission, or of ours where spec is not NULL.  0, and the outcome is lost:
  * it did not compute the right result. */
 static int measure(struct attn_grading *g, const struct attn_spec *spec, const char *text,
@@ -34,15 +47,9 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     const struct attn_plan plan = {
         .rounds = 1, .repeat = repeat, .enough_s = 0.2, .verify_all = 512};
     struct attn_plan_point of = {.group = "lab", .is_once = repeat == 0};
-    struct attn_error err = {0};
     int64_t need;
-    if (!has_passed_any(g, o))
+    if (!has_passed_any(g, o) || !read_case(g, text, &of.c, o))
         return 0;
-    if (attn_case_parse(text, &of.c, &err) != ATTN_OK) {
-        attn_outcome_lose(o, "%s", err.text);
-        return 0;
-    }
-    attn_task_hide(g->task, &of.c);
     attn_case_print(&of.c, of.text);
     of.external = spec == NULL ? &g->spec : NULL;
     if (spec != NULL)
@@ -160,15 +167,17 @@ static int read_length(struct attn_grading *g, const char *text, double *bytes,
         return ok;
     }
     struct attn_problem problem;
+    struct attn_case c;
     int64_t need;
+    if (!read_case(g, text, &c, o))
+        return 0;
     struct reading *r =
         mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (r == MAP_FAILED)
         attn_cli_lack("no memory for a reading of memory");
     r->g = g;
     snprintf(r->asked.name, sizeof r->asked.name, "memory");
-    attn_cli_must(attn_case_parse(text, &r->asked.c, &r->err), &r->err);
-    attn_task_hide(g->task, &r->asked.c);
+    r->asked.c = c;
     o->asked++;
     int ok = read_plugin(r, o);
     o->passed += ok;

@@ -1,5 +1,6 @@
 /* See grading.h: the table of labs, and the task that a seed makes of one. */
 #include <ctype.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
 #include "experiments/rim/grade/grading.h"
+#include "experiments/table/row_table.h"
 #include "tests/harness/base/fileio.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -101,17 +103,6 @@ static int varies(const struct attn_task *task, const struct convention *c)
     return task->seed[0] != '\0' && attn_cli_listed(task->lab->varies, " ", c->key);
 }
 
-void attn_task_hide(const struct attn_task *task, struct attn_case *c)
-{
-    char text[ATTN_CASE_TEXT];
-    uint64_t hash = attn_digest_bytes(ATTN_DIGEST_BEGIN, task->hidden, strlen(task->hidden));
-    if (task->hidden[0] == '\0')
-        return;
-    attn_case_print(c, text);
-    hash = attn_digest_bytes(hash, text, strlen(text));
-    c->seed = 1 + (hash >> 33) % 1000000000;
-}
-
 /* A claim of the task as a word of a declaration; blocks are declared by a number. */
 static int next_claim(const char **at, char word[32])
 {
@@ -164,9 +155,33 @@ static void task_words(const struct attn_task *task, char *text, size_t size)
                         convention[c].key, convention[c].word[drawn(task, &convention[c])]);
 }
 
-void attn_task_print(const struct attn_task *task, FILE *out)
+static void print_json(const struct attn_task *task, FILE *out)
 {
     const struct attn_lab *lab = task->lab;
+    const struct attn_criterion *c;
+    json_t *declare = json_object(), *criteria = json_array();
+    for (int n = 0; n < CONVENTIONS; n++)
+        if (varies(task, &convention[n]))
+            json_object_set_new(declare, convention[n].key,
+                                json_string(convention[n].word[drawn(task, &convention[n])]));
+    for (int n = 0; (c = attn_lab_criterion(lab, n)) != NULL; n++)
+        json_array_append_new(criteria, attn_cli_need(json_pack("{s:s,s:i}", "criterion", c->name,
+                                                                "points", c->points)));
+    json_t *all =
+        attn_cli_need(json_pack("[{s:s,s:s,s:s,s:s,s:o,s:o}]", "lab", lab->name, "title",
+                                lab->title, "claims", lab->form == ATTN_LAB_CODE ? lab->claims : "",
+                                "seed", task->seed, "declare", declare, "criteria", criteria));
+    attn_table_print(out, ATTN_TABLE_LINES, NULL, all);
+    json_decref(all);
+}
+
+void attn_task_print(const struct attn_task *task, enum attn_sheet_format format, FILE *out)
+{
+    const struct attn_lab *lab = task->lab;
+    if (format == ATTN_SHEET_JSON) {
+        print_json(task, out);
+        return;
+    }
     fprintf(out, "lab %s: %s\npage: docs/labs/%s/README.md\n", lab->name, lab->title, lab->name);
     if (lab->form == ATTN_LAB_CODE)
         fprintf(out, "claims: %s\n", lab->claims);

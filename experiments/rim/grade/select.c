@@ -1,9 +1,10 @@
-/* See kinds.def: which cases a selection has. */
+/* See kinds.def: which cases a selection has, and the hidden numbers of one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/measure/machine.h"
 #include "experiments/rim/grade/grading.h"
 
 /* The keys of a selection: the text that each looks at, and the match of one of its words. */
@@ -108,4 +109,17 @@ enum attn_status attn_selection_check(const char *selection, struct attn_error *
                 "'%s' selects no cases: a claim, fill=, mask=, name=, ids=, keys= or * does", word);
     }
     return ATTN_OK;
+}
+
+/* ---- the numbers that are asked -------------------------------------------------------------- */
+
+void attn_task_hide(const struct attn_task *task, struct attn_case *c)
+{
+    char text[ATTN_CASE_TEXT];
+    uint64_t hash = attn_digest_bytes(ATTN_DIGEST_BEGIN, task->hidden, strlen(task->hidden));
+    if (task->hidden[0] == '\0')
+        return;
+    attn_case_print(c, text);
+    hash = attn_digest_bytes(hash, text, strlen(text));
+    c->seed = 1 + (hash >> 33) % 1000000000;
 }

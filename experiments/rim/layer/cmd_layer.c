@@ -66,10 +66,9 @@ const struct attn_cli_command attn_cmd_layer = {
         "\n"
         "  attnlab layer fastseq:ranks=4 ulysses:ranks=4\n"
         "  attnlab layer video dsp --mask 'spatial(8,8,1)' --pass fwd\n"
-        "  attnlab layer ulysses --boundary unscaled\n"
-        "\n"
-        "Exit status: 0 good; 1 a disagreement; 2 usage, a SPEC that refuses, or sizes at which\n"
-        "rounding could hide a mistake.",
+        "  attnlab layer ulysses --boundary unscaled",
+    .exits = "0 good; 1 a disagreement; 2 usage, a SPEC that refuses, or sizes at which rounding "
+             "could hide a mistake.",
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,

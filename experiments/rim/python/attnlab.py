@@ -18,6 +18,7 @@ import functools
 import inspect
 import json
 import math
+import mmap
 import os
 import shlex
 import shutil
@@ -28,7 +29,7 @@ import time
 import traceback
 import types
 
-__all__ = ["check", "case", "assert_attention", "price", "explain", "records", "batch", "Refused", "Failed"]
+__all__ = ["check", "case", "assert_attention", "grade", "price", "explain", "records", "batch", "Refused", "Failed"]
 
 
 class Refused(Exception):
@@ -103,14 +104,29 @@ _FORMAT = {"d": "F64", "f": "F32", "e": "F16", "B": "U8", "?": "U8", "q": "I64",
 
 
 def _load(path):
-    """{name: (type, shape, bytes)}."""
+    """{name: (type, shape, bytes)}.  The bytes are a private mapping of the file: pages come in as they are read, and
+    may be written."""
     with open(path, "rb") as file:
-        data = file.read()
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    header.pop("__metadata__", None)
-    return {name: (x["dtype"], x["shape"], data[start + x["data_offsets"][0]:start + x["data_offsets"][1]])
-            for name, x in header.items()}
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    start, found = 8 + int.from_bytes(data[:8], "little"), {}
+    for name, x in json.loads(bytes(data[8:start])).items():
+        if name != "__metadata__":
+            first, last = (start + at for at in x["data_offsets"])
+            aligned = first % _BYTES[x["dtype"]] == 0
+            found[name] = x["dtype"], x["shape"], data[first:last] if aligned else memoryview(bytearray(data[first:last]))
+    return found
+
+
+_FLIP = bytes([1, 0]) + bytes(range(2, 256))  # bytes of a mask in which 1 means hidden
+
+
+def _differs(path, name, data, flip):
+    """True: the bytes are no longer those of the file.  Read in pieces, so that it takes no memory."""
+    with open(path, "rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        file.seek(start + json.loads(file.read(start - 8))[name]["data_offsets"][0])
+        pieces = (data[at:at + 65536] for at in range(0, len(data), 65536))
+        return any(x != (file.read(len(x)).translate(_FLIP) if flip else file.read(len(x))) for x in pieces)
 
 
 def _save(path, tensors, metadata=None):
@@ -121,7 +137,7 @@ def _save(path, tensors, metadata=None):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
-        file.write(b"".join([len(text).to_bytes(8, "little"), text, *(x[2] for x in tensors.values())]))
+        file.writelines([len(text).to_bytes(8, "little"), text, *(x[2] for x in tensors.values())])
 
 
 def _raw(name, x):
@@ -137,7 +153,7 @@ def _raw(name, x):
         import numpy as np
 
         x = np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
-        word, shape, data = x.dtype.name, x.shape, x.tobytes()
+        word, shape, data = x.dtype.name, x.shape, np.ascontiguousarray(x).reshape(-1).view("u1").data
     else:
         try:
             view = memoryview(x)
@@ -165,11 +181,7 @@ class _Numpy:
         if word == "BF16":
             raise TypeError("numpy has no bf16: claim f16 or f32, or give device=\"cpu\" (torch) or \"jax\"")
         types_ = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "U8": "?"}
-        kept = bytearray(data)
-        return self.np.frombuffer(kept, types_[word]).reshape(shape), kept
-
-    def same(self, kept, data):
-        return kept == data
+        return self.np.frombuffer(data, types_[word]).reshape(shape), None
 
     def gradients(self, call, leaves, upstream):
         raise TypeError("numpy has no autograd: give backward=, or do not claim backward")
@@ -189,16 +201,11 @@ class _Torch:
                   "I64": torch.int64, "I32": torch.int32, "U8": torch.bool}
         if not data:
             return torch.empty(shape, dtype=types_[word], device=self.device), None
-        here = torch.frombuffer(bytearray(data), dtype=types_[word]).reshape(shape)
+        here = torch.frombuffer(data, dtype=types_[word]).reshape(shape)
         there = here.to(self.device)
-        return there, (there, there.clone() if there is not here else None)
+        return there, there.clone() if there is not here else None
 
-    def same(self, kept, data):
-        if kept is None:
-            return True
-        x, copy = kept
-        if copy is None:
-            return ctypes.string_at(x.data_ptr(), len(data)) == data
+    def same(self, x, copy):
         return self.torch.equal(x.detach().view(self.torch.uint8), copy.view(self.torch.uint8))
 
     def gradients(self, call, leaves, upstream):
@@ -240,10 +247,7 @@ class _Jax:
                   "I32": "i4", "U8": "?"}
         if word == "F64" and not self.jax.config.jax_enable_x64:
             raise TypeError("jax rounds f64 to f32: set jax_enable_x64, or do not claim f64")
-        return self.jax.numpy.asarray(self.np.frombuffer(data, types_[word]).reshape(shape)), None
-
-    def same(self, kept, data):
-        return True  # its arrays cannot be changed
+        return self.jax.numpy.array(self.np.frombuffer(data, types_[word]).reshape(shape)), None
 
     def gradients(self, call, leaves, upstream):
         def ends(*x):
@@ -390,9 +394,10 @@ class _Subject:
         """A case, from its file to the files of its results: (NAME, contents)."""
         lib, kept, tensors = self.open(), {}, {}
         raw = _load(path)
+        flipped = "mask" if case["mask_one"] == "hidden" else ""
         for name, (word, shape, data) in raw.items():
-            if name == "mask" and case["mask_one"] == "hidden":
-                data = bytes(data).translate(bytes([1, 0]) + bytes(range(2, 256)))
+            if name == flipped:
+                data = memoryview(bytearray(bytes(data).translate(_FLIP)))
                 raw[name] = word, shape, data
             tensors[name], kept[name] = lib.make(word, shape, data)
         _shared(tensors, case)
@@ -401,7 +406,8 @@ class _Subject:
         try:
             found, seconds = self.call(case, tensors, words)
         finally:
-            changed = [name for name in raw if not lib.same(kept[name], raw[name][2])]
+            changed = [name for name in raw if _differs(path, name, raw[name][2], name == flipped)
+                       or kept[name] is not None and not lib.same(tensors[name], kept[name])]
             if changed:
                 raise _Changed(" ".join(changed))
         for name in case["outputs"]:
@@ -694,6 +700,61 @@ def assert_attention(o, *, q, k, v, lse=None, do=None, dlse=None, dq=None, dk=No
     if done.returncode != 0:
         raise Failed("\n".join(said) + ("\n" + done.stderr.strip() if done.returncode > 1 else ""))
     return said[-1]
+
+
+# ---- labs --------------------------------------------------------------------------------------------
+
+
+class _Answering(BaseException):
+    """A file that a grader reads has come to its own grade()."""
+
+
+_answering = False
+
+
+def _answer(file, name, backward, device):
+    """The program that grade() hands in: the functions of a file, without what stands behind its grade()."""
+    global _answering
+    _answering, space = True, {"__name__": "attnlab_graded", "__file__": file}
+    sys.path.insert(0, os.path.dirname(file))
+    with contextlib.suppress(_Answering), open(file, encoding="utf-8") as source:
+        exec(compile(source.read(), file, "exec"), space)
+    batch(*sys.argv[1:3], space[name], backward=space.get(backward), device=device)
+
+
+def _place(function):
+    """The file of a function, and its name at the top of it."""
+    file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
+    if file is None or not os.path.isfile(file) or function.__globals__.get(function.__name__) is not function:
+        raise ValueError(f"{getattr(function, '__name__', function)} is no function at the top of a file: labs measure "
+                         "it in processes of its own, which read that file")
+    return os.path.abspath(file), function.__name__
+
+
+def grade(lab, attention, *, backward=None, device=None, seed="", **declared):
+    """Points of a function in a lab, out of 100: .total, .of, .criteria, and as text what the command prints.
+
+    It is asked what the lab claims, in processes of its own: attention and backward stand at the top of a file."""
+    if _answering:
+        raise _Answering
+    task = json.loads(_run("grade", lab, "--format", "json", "--seed", seed).stdout)
+    claims = [word for word in task["claims"].split() if word != "block"]
+    if not claims or "ranks=4" in claims:
+        raise ValueError(f"lab {task['lab']} asks for more than a function on tensors: docs/labs/{task['lab']}/README.md")
+    subject = _Subject(attention, backward, device)
+    declared = _declaration("submission", claims, None, {**task["declare"], **declared})
+    subject.check_signature(declared)
+    (file, name), back = _place(attention), _place(backward)[1] if backward else None
+    call = f"import sys; sys.path.append({_HERE!r}); import attnlab; attnlab._answer({file!r}, {name!r}, {back!r}, {device!r})"
+    with _file(declared) as (number, path):
+        done = _run("grade", lab, "--format", "json", "--seed", seed, "--claims", path, "--exec",
+                    shlex.join([sys.executable, "-c", call]), good=(0, 1), fds=[number])
+    sheet = json.loads(done.stdout)
+    lost = [f"{x['earned']:2} of {x['points']:2}  {x['criterion']}" + "".join(
+        f"\n    {word}: {x[word]}" for word in ("first", "likely", "read") if x[word] and x["earned"] < x["points"])
+        for x in sheet["criteria"] if x["points"]]
+    text = f"lab {sheet['lab']}: {sheet['total']} of {sheet['of']}\n" + "\n".join(lost)
+    return types.SimpleNamespace(**sheet, text=text)
 
 
 # ---- pytest ------------------------------------------------------------------------------------------

@@ -54,8 +54,9 @@ static struct projection project(struct attn_study_run *run, const struct scheme
     if (status == ATTN_OK)
         status = attn_cluster_replay(&spec, &p, ATTN_NEED_FORWARD, cluster, &x, &run->bad);
     if (status == ATTN_OK && ranks <= MOST_LONG)
-        (void)attn_need_longest_even(&spec, &none, &c, ATTN_NEED_FORWARD, &memory, &longest, bytes,
-                                     &run->bad);
+        (void)attn_need_longest(
+            &(const struct attn_price_asked){&spec, &none, &c, ATTN_NEED_FORWARD, &memory}, 1,
+            HUGE_VAL, &longest, bytes, &run->bad);
     attn_mask_free(mask);
     return (struct projection){x.ideal / x.seconds, (double)longest};
 }

@@ -6,6 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/rim/studies/study.h"
+#include "experiments/table/row_table.h"
 #include "ref/mask/nearest.h"
 #include "tests/harness/base/folder.h"
 
@@ -47,9 +48,9 @@ const struct attn_cli_command attn_cmd_study = {
 #undef ATTN_STUDY
     ,
     .flags = flags,
-    .more =
-        "Exit status: 0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the\n"
-        "machine lacks something.",
+    .more = "",
+    .exits = "0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the machine "
+             "lacks something.",
     .operands_least = 1,
     .operands_most = -1,
     .computes = 1,
@@ -58,17 +59,13 @@ const struct attn_cli_command attn_cmd_study = {
 
 static int list(int as_json)
 {
+    static const struct attn_column column[] = {
+        {"name", "", ATTN_UNIT_WORDS}, {"question", "", ATTN_UNIT_WORDS}, {.key = NULL}};
     json_t *all = json_array();
     for (int s = 0; s < ATTN_STUDIES; s++)
-        if (as_json)
-            json_array_append_new(all, json_pack("{s:s, s:s}", "name", attn_studies[s].name,
-                                                 "question", attn_studies[s].question));
-        else
-            printf("%-24s %s\n", attn_studies[s].name, attn_studies[s].question);
-    if (as_json) {
-        json_dumpf(all, stdout, JSON_INDENT(1));
-        putchar('\n');
-    }
+        json_array_append_new(all, json_pack("{s:s, s:s}", "name", attn_studies[s].name, "question",
+                                             attn_studies[s].question));
+    attn_table_print(stdout, as_json ? ATTN_TABLE_JSON : ATTN_TABLE_TEXT, column, all);
     json_decref(all);
     return ATTN_EXIT_GOOD;
 }

@@ -31,25 +31,31 @@ struct attn_problem attn_piece_of(const struct attn_problem *whole, const struct
     return piece;
 }
 
+static enum attn_tile whole_tile(const struct attn_problem *part, int64_t b, int64_t h)
+{
+    return attn_problem_tile(part, (struct attn_tile_at){b, h, 0, part->n_query, 0, part->n_key});
+}
+
 /* No pair of this batch and head, as far as tile, band and spans tell: exactly where a mask has one
  * of them, so for bands and documents also of tokens that lie R apart. */
 static int is_hidden(const struct attn_problem *part, int64_t b, int64_t h)
 {
-    int64_t least, most, lo, hi;
-    enum attn_tile tile = attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key);
+    int64_t least, most;
+    struct attn_run run;
+    enum attn_tile tile = whole_tile(part, b, h);
     if (tile != ATTN_TILE_PARTIAL)
         return tile == ATTN_TILE_EMPTY;
     if (attn_problem_band(part, b, &least, &most))
         return least > most;
     for (int64_t i = 0; i < part->n_query; i++)
-        if (!attn_problem_span(part, b, h, i, &lo, &hi) || lo < hi)
+        if (!attn_problem_span(part, b, h, i, &run) || run.lo < run.hi)
             return 0;
     return 1;
 }
 
 static int is_visible(const struct attn_problem *part, int64_t b, int64_t h)
 {
-    return attn_problem_tile(part, b, h, 0, part->n_query, 0, part->n_key) == ATTN_TILE_FULL;
+    return whole_tile(part, b, h) == ATTN_TILE_FULL;
 }
 
 /* So is every batch and head that may differ. */

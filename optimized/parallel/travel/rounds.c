@@ -12,20 +12,21 @@
 static int are_alike(const struct attn_problem *a, const struct attn_problem *b, int64_t batch,
                      int64_t head)
 {
-    int64_t least[2], most[2], i0 = INT64_MAX, i1 = 0, j0 = INT64_MAX, j1 = 0;
+    int64_t least[2], most[2];
+    struct attn_tile_at both = {
+        attn_whole_batch(a, batch), a->origin.head + head, INT64_MAX, 0, INT64_MAX, 0};
     if (attn_problem_band(a, batch, &least[0], &most[0]) &&
         attn_problem_band(b, batch, &least[1], &most[1]) && least[0] == least[1] &&
         most[0] == most[1])
         return 1;
     for (int n = 0; n < 2; n++) {
         const struct attn_problem *p = n == 0 ? a : b;
-        i0 = less(i0, attn_whole_query(p, batch, 0));
-        i1 = greater(i1, attn_whole_query(p, batch, p->n_query - 1) + 1);
-        j0 = less(j0, attn_whole_key(p, batch, 0));
-        j1 = greater(j1, attn_whole_key(p, batch, p->n_key - 1) + 1);
+        both.i0 = less(both.i0, attn_whole_query(p, batch, 0));
+        both.i1 = greater(both.i1, attn_whole_query(p, batch, p->n_query - 1) + 1);
+        both.j0 = less(both.j0, attn_whole_key(p, batch, 0));
+        both.j1 = greater(both.j1, attn_whole_key(p, batch, p->n_key - 1) + 1);
     }
-    return attn_mask_tile(a->mask, attn_whole_batch(a, batch), a->origin.head + head, i0, i1, j0,
-                          j1) != ATTN_TILE_PARTIAL;
+    return attn_mask_tile(a->mask, both) != ATTN_TILE_PARTIAL;
 }
 
 static int pieces_alike(const struct attn_problem *a, const struct attn_problem *b)

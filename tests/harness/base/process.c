@@ -100,6 +100,7 @@ int attn_process_start(const char *program, const char *const argv[], const char
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     sigaddset(&defaults, SIGXFSZ);
+    sigaddset(&defaults, SIGXCPU);
     attn_ending_prepare();
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0)

@@ -70,13 +70,32 @@ static void start(const struct attn_truth_tensor *truth, struct attn_agreement *
 {
     memset(x, 0, sizeof *x);
     x->name = truth->name;
+    memcpy(x->marks.extent, truth->extent, sizeof x->marks.extent);
     x->ratio = -1; /* so that the first element is remembered even when it is perfect */
 }
 
-static void see(struct attn_agreement *x, double ratio, int ok, const int64_t at[4], double got,
-                double want, double bound)
+/* The place of one of n among the lines or bits of marks. */
+static int place_of(int64_t i, int64_t n)
+{
+    return (int)(n <= ATTN_MARKS ? i : i * ATTN_MARKS / n);
+}
+
+static void mark(struct attn_marks *m, int is_first, const int64_t own[4])
+{
+    const int64_t *n = m->extent, head = own[0] * n[1] + own[1];
+    const int row = place_of(own[2], n[2]);
+    m->first = is_first ? head : m->first;
+    m->of_head[place_of(head, n[0] * n[1])] |= UINT32_C(1) << row;
+    if (head == m->first)
+        m->of_row[row] |= UINT32_C(1) << place_of(own[3], n[3]);
+}
+
+static void see(struct attn_agreement *x, double ratio, int ok, const int64_t own[4],
+                const int64_t at[4], double got, double want, double bound)
 {
     x->n++;
+    if (!ok)
+        mark(&x->marks, x->n_bad == 0, own);
     for (int a = 0; a < 4 && !ok; a++) {
         int is_first = x->n_bad == 0;
         x->low[a] = is_first || at[a] < x->low[a] ? at[a] : x->low[a];
@@ -123,7 +142,7 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
         unsigned right = right_of(truth, n);
         int not_finite;
         double ratio = judge(value, want, bound, right, overflow, &not_finite);
-        see(x, ratio, ratio <= 1, at, value, want, bound);
+        see(x, ratio, ratio <= 1, own, at, value, want, bound);
         x->n_not_finite += not_finite;
         x->n_unbounded += bound == (double)INFINITY;
         x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
@@ -162,7 +181,7 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
         unsigned right = right_of(truth, n);
         int is_asked = !(isfinite(want) && fabs(want) > 1 / u) && (right & (right - 1)) == 0;
         int ok = value == want || !is_asked;
-        see(x, ok ? 0 : (double)INFINITY, ok, at, value, want, 0);
+        see(x, ok ? 0 : (double)INFINITY, ok, own, at, value, want, 0);
         x->n_not_finite += is_asked && isfinite(want) && !isfinite(value);
     }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;

@@ -7,6 +7,16 @@
 
 #include "tests/harness/bound/bound.h"
 
+/* Where elements are not within the bound, as marks: bits of lines.  Of more than 32 lines or bits
+ * each stands for several that follow one another. */
+enum { ATTN_MARKS = 32 };
+struct attn_marks {
+    uint32_t of_head[ATTN_MARKS]; /* line b * heads + h, bit row: a row with such an element   */
+    uint32_t of_row[ATTN_MARKS];  /* line row, bit feature: of the first head that has any     */
+    int64_t first;                /* b * heads + h of that one                                 */
+    int64_t extent[4];            /* what was compared: batch, heads, rows, features           */
+};
+
 struct attn_agreement {
     const char *name;
     int64_t n;            /* elements compared                                             */
@@ -24,6 +34,7 @@ struct attn_agreement {
     int64_t at[4];        /* the worst element: b, h, row (of the whole tensor), feature   */
     int64_t low[4], high[4];   /* the elements that are not within the bound, from and to        */
     int64_t bad_rows, last[3]; /* rows with such elements, and the last of them               */
+    struct attn_marks marks;
     double got, want, bound;
 };
 

@@ -593,3 +593,24 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
     attn_sum_free(&w.dsink);
     return status;
 }
+
+struct attn_kept_truth *attn_kept_truth(const struct attn_problem *p, const struct attn_inputs *in,
+                                        const struct attn_precision *a,
+                                        const struct attn_sample *sample, enum attn_status *status,
+                                        struct attn_error *err)
+{
+    int backward = in->d_o.data != NULL;
+    for (struct attn_kept_truth *x = in->kept->first; x != NULL; x = x->next)
+        if (x->backward == backward && memcmp(&x->precision, a, sizeof *a) == 0)
+            return x;
+    struct attn_kept_truth *x = calloc(1, sizeof *x);
+    *status = x == NULL ? attn_fail(err, ATTN_ENOMEM, "no memory to keep a truth")
+                        : attn_truth_compute(p, in, a, sample, &x->truth, err);
+    if (*status != ATTN_OK) {
+        free(x);
+        return NULL;
+    }
+    x->precision = *a, x->backward = backward;
+    x->next = in->kept->first;
+    return in->kept->first = x;
+}

@@ -92,7 +92,6 @@ int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,
                              int64_t n_query, int64_t n_key)
 {
-    int64_t lo, hi;
     if (n_key == 0)
         return batch > 0 && heads > 0 && n_query > 0;
     if (mask == NULL)
@@ -100,7 +99,7 @@ int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_
     for (int64_t b = 0; b < (attn_mask_varies_by_batch(mask) ? batch : batch > 0); b++)
         for (int64_t h = 0; h < (attn_mask_varies_by_head(mask) ? heads : heads > 0); h++)
             for (int64_t i = 0; i < n_query; i++)
-                if (!attn_mask_next(mask, b, h, i, 0, &lo, &hi))
+                if (!attn_mask_next(mask, b, h, i, &(struct attn_run){0, 0}))
                     return 1;
     return 0;
 }

@@ -167,6 +167,19 @@ static void open_extent(struct attn_factors *t, int factor, uint64_t seed, enum 
         draw_some(t, factor, seed, 1);
 }
 
+int64_t attn_choice_number(const struct attn_factors *t, const struct attn_choice *choice,
+                           int factor)
+{
+    int64_t number = t->number[factor][choice->value[factor]];
+    if (number != ATTN_NUMBER_BESIDE)
+        return number;
+    const int is_dv = factor == ATTN_FACTOR_DV;
+    int64_t beside = attn_choice_number(t, choice, is_dv ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES);
+    return t->claims->bits & (is_dv ? ATTN_CAP_DV : ATTN_CAP_CROSS)
+               ? attn_shapes_nearest(&t->claims->shapes, factor, beside)
+               : beside;
+}
+
 static void make_first(struct attn_factors *t, int factor, int value)
 {
     const char *first = t->of[factor].value[0];

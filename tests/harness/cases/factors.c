@@ -23,19 +23,6 @@ static int is(const struct attn_factors *t, const struct attn_choice *choice, in
     return strcmp(value_of(t, choice, factor), value) == 0;
 }
 
-int64_t attn_choice_number(const struct attn_factors *t, const struct attn_choice *choice,
-                           int factor)
-{
-    int64_t number = t->number[factor][choice->value[factor]];
-    if (number != ATTN_NUMBER_BESIDE)
-        return number;
-    const int is_dv = factor == ATTN_FACTOR_DV;
-    int64_t beside = attn_choice_number(t, choice, is_dv ? ATTN_FACTOR_D : ATTN_FACTOR_QUERIES);
-    return t->claims->bits & (is_dv ? ATTN_CAP_DV : ATTN_CAP_CROSS)
-               ? attn_shapes_nearest(&t->claims->shapes, factor, beside)
-               : beside;
-}
-
 double attn_case_work(const struct attn_case *c)
 {
     double queries = (double)c->n_query, keys = (double)c->n_key;

@@ -26,6 +26,13 @@ int attn_shapes_have(const struct attn_shapes *shapes, int extent, int64_t n)
     return attn_shapes_nearest(shapes, extent, n) == n;
 }
 
+/* The extents are the first factors. */
+static const char *const extent_name[] = {
+#define ATTN_FACTOR(id, name, ...) name,
+#include "tests/harness/cases/factors.def"
+#undef ATTN_FACTOR
+};
+
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* A whole number from 0 up that fits; 0: there is none. */
@@ -74,8 +81,8 @@ enum attn_status attn_shapes_declare(struct attn_shapes *shapes, const char *nam
     char known[128] = "";
     int extent = 0, n = 0;
     for (int x = 0; x < ATTN_EXTENTS; x++)
-        attn_append(known, sizeof known, " %s", attn_factor[x].name);
-    while (extent < ATTN_EXTENTS && strcmp(attn_factor[extent].name, name) != 0)
+        attn_append(known, sizeof known, " %s", extent_name[x]);
+    while (extent < ATTN_EXTENTS && strcmp(extent_name[extent], name) != 0)
         extent++;
     if (extent == ATTN_EXTENTS)
         return attn_fail(err, ATTN_EINVAL, "shape \"%.40s\" does not exist; there are:%s", name,

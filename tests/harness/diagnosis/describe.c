@@ -19,9 +19,10 @@ struct pattern {
 static void note_late(const struct attn_problem *p, const int64_t at[4], int is_right,
                       struct pattern *x)
 {
-    int64_t lo = 0, hi;
-    if (p->mask != NULL && !attn_mask_next(p->mask, at[0], at[1], at[2], 0, &lo, &hi))
-        lo = p->n_key;
+    struct attn_run run = {0, 0};
+    if (p->mask != NULL && !attn_mask_next(p->mask, at[0], at[1], at[2], &run))
+        run.lo = p->n_key;
+    int64_t lo = run.lo;
     if (is_right)
         x->early = lo > x->early && lo < p->n_key ? lo : x->early;
     else

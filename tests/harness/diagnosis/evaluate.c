@@ -352,7 +352,7 @@ static void evaluate_o(struct attn_evaluation *x, int64_t b, int64_t h, int64_t 
 
 /* ---- compared with what was computed --------------------------------------------------------- */
 
-static int forward_fits(struct attn_evaluation *x)
+int attn_evaluation_fits_forward(struct attn_evaluation *x)
 {
     const struct attn_problem *p = x->p;
     int blocks = x->f->place >= ATTN_AT_BLOCKS && x->f->place <= ATTN_AT_MERGED;
@@ -412,24 +412,4 @@ void attn_evaluation_close(struct attn_evaluation *x)
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
         free(x->moved[slot]);
     free(x->s);
-}
-
-int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_model *f)
-{
-    struct attn_evaluation x;
-    int fits = attn_evaluation_open(&x, run, f) &&
-               (run->backward ? attn_evaluation_fits_backward(&x) : forward_fits(&x)) &&
-               (f->place == ATTN_AT_NONE || attn_evaluation_explains(&x));
-    attn_evaluation_close(&x);
-    return fits;
-}
-
-int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f)
-{
-    struct attn_evaluation x;
-    int exceeds = attn_evaluation_open(&x, run, f) &&
-                  (!(run->backward ? attn_evaluation_fits_backward(&x) : forward_fits(&x)) ||
-                   x.evidence.against > 0);
-    attn_evaluation_close(&x);
-    return exceeds;
 }

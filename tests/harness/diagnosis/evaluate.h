@@ -204,8 +204,8 @@ void attn_evaluation_see_nothing(struct attn_evaluation *x);
 double attn_evaluation_sink(const struct attn_evaluation *x, int64_t h);
 /* The LSE of one of `ranks` blocks of keys, from the scores of a row. */
 double attn_evaluate_block_lse(const struct attn_evaluation *x, int64_t ranks, int64_t block);
-/* The gradients of the model against those of the run. */
-int attn_evaluation_fits_backward(struct attn_evaluation *x);
+/* O and LSE of the model against those of the run. */
+int attn_evaluation_fits_forward(struct attn_evaluation *x);
 
 static inline int64_t attn_group_of(const struct attn_problem *p)
 {

@@ -158,7 +158,7 @@ static int key_fits(struct attn_evaluation *x, enum attn_output o, int64_t row)
 
 /* Most models are refuted by the first row that is wrong: of dQ by itself, of dK and dV by the
  * queries that share the head.  So those are the first in turn. */
-int attn_evaluation_fits_backward(struct attn_evaluation *x)
+static int backward_fits(struct attn_evaluation *x)
 {
     const struct attn_problem *p = x->p;
     const int64_t rows = p->batch * p->heads * p->n_query, sharing = attn_group_of(p) * p->n_query;
@@ -181,4 +181,26 @@ int attn_evaluation_fits_backward(struct attn_evaluation *x)
     }
     return output_fits(x, ATTN_DK, x->dk) && output_fits(x, ATTN_DV, x->dv) &&
            output_fits(x, ATTN_DBIAS, x->dbias) && output_fits(x, ATTN_DSINK, x->dsink);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+int attn_fault_fits(const struct attn_failed_run *run, const struct attn_fault_model *f)
+{
+    struct attn_evaluation x;
+    int fits = attn_evaluation_open(&x, run, f) &&
+               (run->backward ? backward_fits(&x) : attn_evaluation_fits_forward(&x)) &&
+               (f->place == ATTN_AT_NONE || attn_evaluation_explains(&x));
+    attn_evaluation_close(&x);
+    return fits;
+}
+
+int attn_fault_exceeds(const struct attn_failed_run *run, const struct attn_fault_model *f)
+{
+    struct attn_evaluation x;
+    int exceeds = attn_evaluation_open(&x, run, f) &&
+                  (!(run->backward ? backward_fits(&x) : attn_evaluation_fits_forward(&x)) ||
+                   x.evidence.against > 0);
+    attn_evaluation_close(&x);
+    return exceeds;
 }

@@ -174,8 +174,8 @@ static int loses_partial(const struct learner *x, int64_t tile)
         int seen = 0, got = 0;
         for (int64_t j = j0; j < j1; j++)
             seen += x->seen[j], got += x->got[j];
-        if (got != seen &&
-            (got > 0 || attn_problem_tile(p, x->b, x->h, i0, i1, j0, j1) != ATTN_TILE_PARTIAL))
+        const struct attn_tile_at at = {x->b, x->h, i0, i1, j0, j1};
+        if (got != seen && (got > 0 || attn_problem_tile(p, at) != ATTN_TILE_PARTIAL))
             return 0;
     }
     return tile < x->n;

@@ -234,8 +234,8 @@ static void fill_special(struct attn_setup *s)
 
 int attn_setup_sees(const struct attn_setup *s, int64_t b, int64_t h, int64_t i)
 {
-    int64_t lo, hi;
-    return attn_problem_next(&s->problem, b, h, i, 0, &lo, &hi);
+    struct attn_run run = {0, 0};
+    return attn_problem_next(&s->problem, b, h, i, &run);
 }
 
 /* Does any query, in so many batches from b on, see row j of kv head g? */

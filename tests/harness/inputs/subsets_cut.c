@@ -10,12 +10,14 @@ enum { LARGEST_EDGE = 16 };
 /* ---- the runs of a mask ---------------------------------------------------------------------- */
 
 static enum attn_status read_row(const struct attn_problem *p, int64_t b, int64_t h, int64_t i,
-                                 int64_t *lo, int64_t *hi, struct attn_error *err)
+                                 struct attn_run *run, struct attn_error *err)
 {
-    int64_t more_lo, more_hi;
-    if (!attn_problem_next(p, b, h, i, 0, lo, hi))
-        *lo = *hi = 0;
-    else if (*hi < p->n_key && attn_problem_next(p, b, h, i, *hi, &more_lo, &more_hi))
+    *run = (struct attn_run){0, 0};
+    struct attn_run next = *run;
+    if (!attn_problem_next(p, b, h, i, &next))
+        return ATTN_OK;
+    *run = next;
+    if (next.hi < p->n_key && attn_problem_next(p, b, h, i, &next))
         return attn_fail(err, ATTN_EINVAL,
                          "fill subsets: query [%lld,%lld,%lld] sees keys in more than one run; "
                          "none, causal, a window or lengths would work",
@@ -35,12 +37,12 @@ enum attn_status attn_subset_layout_read(const struct attn_problem *p, int64_t b
     x->hi = x->lo + x->n_query;
     for (int64_t h = 0; h < (p->mask != NULL ? p->heads : 1) && status == ATTN_OK; h++)
         for (int64_t i = 0; i < p->n_query && status == ATTN_OK; i++) {
-            int64_t lo, hi;
-            status = read_row(p, b, h, i, &lo, &hi, err);
+            struct attn_run run;
+            status = read_row(p, b, h, i, &run, err);
             if (h == 0) {
-                x->lo[i] = lo;
-                x->hi[i] = hi;
-            } else if (status == ATTN_OK && (lo != x->lo[i] || hi != x->hi[i]))
+                x->lo[i] = run.lo;
+                x->hi[i] = run.hi;
+            } else if (status == ATTN_OK && (run.lo != x->lo[i] || run.hi != x->hi[i]))
                 status = attn_fail(err, ATTN_EINVAL,
                                    "fill subsets: heads 0 and %lld have different masks; one for "
                                    "all heads would work",

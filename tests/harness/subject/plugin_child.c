@@ -141,7 +141,7 @@ static void catch_faults(void)
 /* As a program finds it that was just started: handlers of ours are none of its. */
 static void forget_signals(void)
 {
-    static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+    static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ, SIGXCPU};
     for (size_t n = 0; n < sizeof ours / sizeof *ours; n++)
         signal(ours[n], SIG_DFL);
 }

@@ -183,8 +183,9 @@ TEST_EACH(each_price_is_its_commands, COUNT(situation))
             struct attn_need need;
             struct attn_case so_long = x->c;
             so_long.n_query = so_long.n_key = x->longest + more;
-            ck_assert_int_eq(attn_need_of_case(&x->spec, &x->stack, &so_long, s->pass, &need, NULL),
-                             ATTN_OK);
+            const struct attn_price_asked longer = {&x->spec, &x->stack, &so_long, s->pass,
+                                                    &memory};
+            ck_assert_int_eq(attn_need_of_case(&longer, &need, NULL), ATTN_OK);
             ck_assert_msg((attn_need_in(&need, &memory) <= memory.bytes) == !more, "%s", x->what);
         }
         compared++;

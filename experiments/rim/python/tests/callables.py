@@ -260,10 +260,27 @@ def test_shared():
 
 
 def test_values():
-    assert attnlab.price("ring:ranks=8", length=200_000, heads=8).peak == 257115520
+    assert attnlab.price("dense", length=4096, heads=8).peak == 1 << 30
     assert "tile" in attnlab.explain("tiled-textbook:br=2,bc=2")
     judge(attention, layout="blhd", cases=["q8d8:none:f32:normal:s1"])
     assert attnlab.case("h2q9d8:none:f32:normal:s1").q.shape == (1, 9, 2, 8)
+
+
+def without_scale(q, k, v, *, scale):
+    return with_lse(q, k, v, scale=1)
+
+
+def test_grade():
+    assert attnlab.grade("01", with_lse).total == 100
+    sheet = attnlab.grade("01", without_scale)
+    assert (sheet.total, sheet.of) == (5, 100) and "likely: fits scale missing" in sheet.text, sheet.text
+    for lab, words in (("01", "at the top of a file"), ("07", "more than a function"), ("08", "more than a function")):
+        try:
+            attnlab.grade(lab, lambda q, k, v, *, scale: q)
+        except ValueError as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(lab)
 
 
 if __name__ == "__main__":
