@@ -81,7 +81,7 @@ static struct attn_view out(const struct attn_plugin_out *t, int dtype, int is_r
 /* A view of k has its strides. */
 static struct attn_cview value(const struct attn_plugin_call *t)
 {
-    return in(t->kv_shared && !is_on("KV_PACKED") ? &t->k : &t->v, t->dtype, 0);
+    return in(t->kv_shared ? &t->k : &t->v, t->dtype, 0);
 }
 
 /* ---- masks ----------------------------------------------------------------------------------- */
