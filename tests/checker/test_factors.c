@@ -209,7 +209,11 @@ static unsigned wanted_of(const struct planted_fault *fault, int is_square)
                                  has_atom(fault, ATTN_FACTOR_CAUSAL, "tl")));
     if (fault->pass == ATTN_FORWARD)
         return 1u << ATTN_O;
-    return one_key || has_atom(fault, ATTN_FACTOR_SCALE, "0") ? 1u << ATTN_DV : gradients;
+    unsigned wanted =
+        one_key || has_atom(fault, ATTN_FACTOR_SCALE, "0") ? 1u << ATTN_DV : gradients;
+    if (has_atom(fault, ATTN_FACTOR_KV, "shared") && wanted & 1u << ATTN_DV) /* dV is in dK */
+        wanted = (wanted & ~(1u << ATTN_DV)) | 1u << ATTN_DK;
+    return wanted;
 }
 
 /* The outputs that a case finds wrong. */
